@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// api sends one server the GraphQL requests that are not measured.
-type api struct {
+// apiClient sends one server the GraphQL requests that are not measured.
+type apiClient struct {
 	url    string
 	client *http.Client
 }
 
-func newAPI(address string) *api {
-	return &api{url: "http://" + address + "/graphql", client: &http.Client{Timeout: time.Minute}}
+func newAPIClient(address string) *apiClient {
+	return &apiClient{url: "http://" + address + "/graphql", client: &http.Client{Timeout: time.Minute}}
 }
 
-// do sends a request with a token and decodes the data of the answer into `into`. Errors in the answer become do's error.
-func (a *api) do(ctx context.Context, token, query string, variables map[string]any, into any) error {
+// doGraphQL sends a request with a token and decodes the data of the answer into `into`. If the answer has errors, the first of
+// them is returned.
+func (a *apiClient) doGraphQL(ctx context.Context, token, query string, variables map[string]any, into any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		return err
@@ -54,60 +55,60 @@ func (a *api) do(ctx context.Context, token, query string, variables map[string]
 	return json.Unmarshal(answer.Data, into)
 }
 
-// event is one IngestEvent.
-type event map[string]any
+// ingestEvent is an event in the form of the GraphQL input IngestEvent.
+type ingestEvent map[string]any
 
 // userEvent returns the event of a user's mutation, given by its name and input.
-func userEvent(who, mutation string, input map[string]any) event {
-	return event{"as": "user:" + who, "do": map[string]any{mutation: input}}
+func userEvent(who, mutation string, input map[string]any) ingestEvent {
+	return ingestEvent{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }
 
 // hostEvent returns an event of the host application itself, for no user.
-func hostEvent(mutation string, input map[string]any) event {
-	return event{"do": map[string]any{mutation: input}}
+func hostEvent(mutation string, input map[string]any) ingestEvent {
+	return ingestEvent{"do": map[string]any{mutation: input}}
 }
 
 // followEvent returns the event in which who follows whom.
-func followEvent(who, whom string) event {
+func followEvent(who, whom string) ingestEvent {
 	return userEvent(who, "follow", map[string]any{"userId": "user:" + whom})
 }
 
 // publishEvent returns the event in which who publishes a post.
-func publishEvent(who, body string) event {
+func publishEvent(who, body string) ingestEvent {
 	return userEvent(who, "publishPost", map[string]any{"body": body})
 }
 
 // likeEvent returns the event in which who likes a post, given by its ID.
-func likeEvent(who, post string) event {
+func likeEvent(who, post string) ingestEvent {
 	return userEvent(who, "likePost", map[string]any{"postId": post})
 }
 
 // mentionEvent returns the event in which who publishes a post that mentions whom.
-func mentionEvent(who, whom string) event {
+func mentionEvent(who, whom string) ingestEvent {
 	return userEvent(who, "publishPost", map[string]any{"body": "Have you seen this?", "mentions": []string{"user:" + whom}})
 }
 
 // commentEvent returns the event in which who comments on a post, given by its ID.
-func commentEvent(who, post string) event {
+func commentEvent(who, post string) ingestEvent {
 	return userEvent(who, "publishPost", map[string]any{"body": "I think so too.", "parentId": post})
 }
 
 // profileEvent returns the event that sets the name of a user.
-func profileEvent(who, name string) event {
+func profileEvent(who, name string) ingestEvent {
 	return userEvent(who, "setProfile", map[string]any{"name": name, "avatarUrl": "https://images.example/" + who + ".jpg"})
 }
 
 const (
-	hostToken  = "dev:host:ingest"    // of the host application
-	adminToken = "dev:operator:admin" // of an operator
-	batchSize  = 500                  // the most events that one ingest takes
+	hostToken       = "dev:host:ingest"    // of the host application
+	adminToken      = "dev:operator:admin" // of an operator
+	ingestBatchSize = 500                  // the most events that one ingest takes
 )
 
 // ingest sends events in batches and returns the IDs that they made. The first event that fails is returned as the error.
-func (a *api) ingest(ctx context.Context, events []event) (ids []string, err error) {
+func (a *apiClient) ingest(ctx context.Context, events []ingestEvent) (ids []string, err error) {
 	const mutation = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id error { code message } } } }`
 	for len(events) > 0 {
-		batch := events[:min(batchSize, len(events))]
+		batch := events[:min(ingestBatchSize, len(events))]
 		events = events[len(batch):]
 		var answer struct {
 			Ingest struct {
@@ -117,7 +118,7 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 				}
 			}
 		}
-		if err := a.do(ctx, hostToken, mutation, map[string]any{"events": batch}, &answer); err != nil {
+		if err := a.doGraphQL(ctx, hostToken, mutation, map[string]any{"events": batch}, &answer); err != nil {
 			return ids, fmt.Errorf("ingest: %w", err)
 		}
 		if got := len(answer.Ingest.Results); got != len(batch) {
@@ -133,12 +134,13 @@ func (a *api) ingest(ctx context.Context, events []event) (ids []string, err err
 	return ids, nil
 }
 
-// waitForJobs waits until no job waits or runs. It fails if a job has failed for good, or if the number of jobs reaches no new low for a minute.
-func (a *api) waitForJobs(ctx context.Context) error { return a.waitForJobsBut(ctx, 0) }
+// waitForJobs waits until no job waits or runs. It fails if a job has failed for good, or if the number of jobs reaches no new low
+// for a minute.
+func (a *apiClient) waitForJobs(ctx context.Context) error { return a.waitForJobsDownTo(ctx, 0) }
 
-// waitForJobsBut waits until at most left jobs wait or run. The caller uses it when some jobs are due much later. Otherwise it is like
-// waitForJobs.
-func (a *api) waitForJobsBut(ctx context.Context, left int) error {
+// waitForJobsDownTo waits until at most left jobs wait or run. The caller uses it when some jobs are due much later. Otherwise it
+// is like waitForJobs.
+func (a *apiClient) waitForJobsDownTo(ctx context.Context, left int) error {
 	const patience = time.Minute
 	least, changed := -1, time.Now()
 	for {
@@ -147,7 +149,7 @@ func (a *api) waitForJobsBut(ctx context.Context, left int) error {
 				Jobs struct{ Waiting, Dead int }
 			}
 		}
-		if err := a.do(ctx, adminToken, `{ admin { jobs { waiting dead } } }`, nil, &answer); err != nil {
+		if err := a.doGraphQL(ctx, adminToken, `{ admin { jobs { waiting dead } } }`, nil, &answer); err != nil {
 			return err
 		}
 		jobs := answer.Admin.Jobs

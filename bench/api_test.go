@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-// question is a request as a GraphQL server gets it.
-type question struct {
+// receivedRequest is a request as a GraphQL server gets it.
+type receivedRequest struct {
 	Query     string
 	Variables struct {
-		Events []event
+		Events []ingestEvent
 		IDs    []string
 	}
 	token string // from the header Authorization
 }
 
-// stubAPI starts a server whose answers are the results of the function answer.
-func stubAPI(t *testing.T, answer func(question) string) *api {
+// startStubAPI starts a server whose answers are the results of the function answer.
+func startStubAPI(t *testing.T, answer func(receivedRequest) string) *apiClient {
 	t.Helper()
-	return newAPI(serve(t, func(w http.ResponseWriter, r *http.Request) {
-		var q question
+	return newAPIClient(startHTTPServer(t, func(w http.ResponseWriter, r *http.Request) {
+		var q receivedRequest
 		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 			t.Error(err)
 		}
@@ -33,8 +33,8 @@ func stubAPI(t *testing.T, answer func(question) string) *api {
 	}))
 }
 
-// results returns an answer to ingest with an ID for each event.
-func results(q question) string {
+// ingestAnswer returns an answer to ingest with an ID for each event.
+func ingestAnswer(q receivedRequest) string {
 	var parts []string
 	for i := range q.Variables.Events {
 		parts = append(parts, fmt.Sprintf(`{"id":"id-%d"}`, i))
@@ -42,22 +42,22 @@ func results(q question) string {
 	return `{"data":{"ingest":{"results":[` + strings.Join(parts, ",") + `]}}}`
 }
 
-func TestDo(t *testing.T) {
-	a := stubAPI(t, func(q question) string {
+func TestDoGraphQL(t *testing.T) {
+	a := startStubAPI(t, func(q receivedRequest) string {
 		if q.Query != "{ a }" || q.token != "dev:x" {
 			t.Errorf("asked %+v", q)
 		}
 		return `{"data":{"a":7}}`
 	})
 	var data struct{ A int }
-	if err := a.do(t.Context(), "dev:x", "{ a }", nil, &data); err != nil || data.A != 7 {
+	if err := a.doGraphQL(t.Context(), "dev:x", "{ a }", nil, &data); err != nil || data.A != 7 {
 		t.Errorf("%+v, %v", data, err)
 	}
 	for answer, want := range map[string]string{
 		`{"errors":[{"message":"not you"}],"data":{"a":1}}`: "not you", `<html>`: "status 200", ``: "status 200",
 	} {
-		a := stubAPI(t, func(question) string { return answer })
-		if err := a.do(t.Context(), "", "{ a }", nil, &data); err == nil || !strings.Contains(err.Error(), want) {
+		a := startStubAPI(t, func(receivedRequest) string { return answer })
+		if err := a.doGraphQL(t.Context(), "", "{ a }", nil, &data); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
@@ -65,14 +65,14 @@ func TestDo(t *testing.T) {
 
 func TestIngestSendsBatches(t *testing.T) {
 	var sizes []int
-	a := stubAPI(t, func(q question) string {
+	a := startStubAPI(t, func(q receivedRequest) string {
 		sizes = append(sizes, len(q.Variables.Events))
 		if q.token != hostToken {
 			t.Errorf("token %q", q.token)
 		}
-		return results(q)
+		return ingestAnswer(q)
 	})
-	events := make([]event, 2*batchSize+1)
+	events := make([]ingestEvent, 2*ingestBatchSize+1)
 	for i := range events {
 		events[i] = followEvent("a", "b")
 	}
@@ -91,15 +91,15 @@ func TestIngestFailsWithItsFirstBadEvent(t *testing.T) {
 		`{"data":{"ingest":{"results":[{"id":"x"}]}}}`:                                                   "1 results for 2 events",
 		`{"errors":[{"message":"no scope"}]}`:                                                            "no scope",
 	} {
-		a := stubAPI(t, func(question) string { return answer })
-		if _, err := a.ingest(t.Context(), []event{followEvent("a", "b"), followEvent("c", "d")}); err == nil || !strings.Contains(err.Error(), want) {
+		a := startStubAPI(t, func(receivedRequest) string { return answer })
+		if _, err := a.ingest(t.Context(), []ingestEvent{followEvent("a", "b"), followEvent("c", "d")}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
 }
 
 func TestEventsAreWhatTheContractSays(t *testing.T) {
-	for want, e := range map[string]event{
+	for want, e := range map[string]ingestEvent{
 		`{"as":"user:a","do":{"follow":{"userId":"user:b"}}}`:                                            followEvent("a", "b"),
 		`{"as":"user:a","do":{"publishPost":{"body":"text"}}}`:                                           publishEvent("a", "text"),
 		`{"as":"user:a","do":{"likePost":{"postId":"post:1"}}}`:                                          likeEvent("a", "post:1"),
@@ -113,26 +113,26 @@ func TestEventsAreWhatTheContractSays(t *testing.T) {
 
 func TestWaitForJobs(t *testing.T) {
 	waiting := 3
-	a := stubAPI(t, func(question) string {
+	a := startStubAPI(t, func(receivedRequest) string {
 		waiting--
 		return fmt.Sprintf(`{"data":{"admin":{"jobs":{"waiting":%d,"dead":0}}}}`, waiting)
 	})
 	if err := a.waitForJobs(t.Context()); err != nil || waiting != 0 {
 		t.Errorf("with %d jobs left: %v", waiting, err)
 	}
-	dead := stubAPI(t, func(question) string { return `{"data":{"admin":{"jobs":{"waiting":0,"dead":1}}}}` })
+	dead := startStubAPI(t, func(receivedRequest) string { return `{"data":{"admin":{"jobs":{"waiting":0,"dead":1}}}}` })
 	if err := dead.waitForJobs(t.Context()); err == nil {
 		t.Error("a job that failed is taken for done")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	never := stubAPI(t, func(question) string { cancel(); return `{"data":{"admin":{"jobs":{"waiting":1}}}}` })
+	never := startStubAPI(t, func(receivedRequest) string { cancel(); return `{"data":{"admin":{"jobs":{"waiting":1}}}}` })
 	if err := never.waitForJobs(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context: %v", err)
 	}
 }
 
 func TestCompareAnswersRefusesADifference(t *testing.T) {
-	fixed := func(answer string) *api { return stubAPI(t, func(question) string { return answer }) }
+	fixed := func(answer string) *apiClient { return startStubAPI(t, func(receivedRequest) string { return answer }) }
 	ours := fixed(`{"data":{"a":1,"b":[{"c":"x"}]}}`)
 	if err := compareAnswers(t.Context(), ours, fixed(`{"data":{"b":[{"c":"x"}],"a":1}}`), "{ a }", []string{"x", "y"}); err != nil {
 		t.Errorf("the order of fields is no difference: %v", err)

@@ -21,15 +21,15 @@ import (
 )
 
 // The bare writer is the reference of the sockets row. It only writes the same bytes to every connection, in one loop per
-// processor. It is this program, started again with the argument bareArgument. With documents, it reads the documents first,
+// processor. It is this program, started again with the argument bareWriterArgument. With documents, it reads the documents first,
 // because a server that pushes data from Redis has to read the data.
-const bareArgument = "bare-writer"
+const bareWriterArgument = "bare-writer"
 
-// bareBatch is the number of documents that one pipeline reads: as many as in a batch of Tidings.
-const bareBatch = 256
+// documentsPerPipeline is the number of documents that one pipeline reads: as many as in a batch of Tidings.
+const documentsPerPipeline = 256
 
-// bareWriter writes one prepared frame to every connection when it is triggered.
-type bareWriter struct {
+// bareFrameWriter writes one prepared frame to every connection when it is triggered.
+type bareFrameWriter struct {
 	frame     []byte          // what every connection gets at each trigger
 	documents *documentReader // nil: it reads none
 	mu        sync.Mutex
@@ -38,9 +38,9 @@ type bareWriter struct {
 
 // documentReader reads badge documents and drops them.
 type documentReader struct {
-	redis  *redis.Client // of the documents
-	keys   []string
-	fields []string // of the first document
+	redis               *redis.Client // of the documents
+	keys                []string
+	firstDocumentFields []string // the names of its fields
 }
 
 // newDocumentReader connects to Redis. The file holds the keys of the documents as a JSON array.
@@ -59,9 +59,9 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 		err = fmt.Errorf("%s names no documents", file)
 	}
 	if err == nil {
-		d.fields, err = d.redis.HKeys(ctx, d.keys[0]).Result()
+		d.firstDocumentFields, err = d.redis.HKeys(ctx, d.keys[0]).Result()
 	}
-	if err == nil && len(d.fields) == 0 {
+	if err == nil && len(d.firstDocumentFields) == 0 {
 		err = fmt.Errorf("no document %s in Redis", d.keys[0])
 	}
 	if err != nil {
@@ -70,9 +70,9 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 	return d, nil
 }
 
-// read reads a number of documents in one pipeline. After the last document it continues with the first one. It does not parse
-// them, because the reference does only the work that every server must do.
-func (d *documentReader) read(ctx context.Context, first, count int) error {
+// readAndDiscard reads a number of documents in one pipeline. After the last document it continues with the first one. It does not
+// parse them, because the reference does only the work that every server must do.
+func (d *documentReader) readAndDiscard(ctx context.Context, first, count int) error {
 	pipe := d.redis.Pipeline()
 	for i := range count {
 		_ = pipe.Process(ctx, redis.NewRawCmd(ctx, "HGETALL", d.keys[(first+i)%len(d.keys)])) // it only queues
@@ -81,18 +81,18 @@ func (d *documentReader) read(ctx context.Context, first, count int) error {
 	return err
 }
 
-// newBareWriter makes a writer whose frame is length bytes long. The client accepts the frame as an event.
-func newBareWriter(length int) *bareWriter {
+// newBareFrameWriter makes a writer whose frame is length bytes long. The client accepts the frame as an event.
+func newBareFrameWriter(length int) *bareFrameWriter {
 	text := []byte(`{"id":"1","type":"next","payload":`)
 	for len(appendFrame(nil, opText, text, false)) < length-1 {
 		text = append(text, '0')
 	}
-	return &bareWriter{frame: appendFrame(nil, opText, append(text, '}'), false)}
+	return &bareFrameWriter{frame: appendFrame(nil, opText, append(text, '}'), false)}
 }
 
-// accept takes connections until the listener is closed, and returns the listener's error. It writes a first frame to each connection and
-// keeps it in conns, where it stays open.
-func (b *bareWriter) accept(listener net.Listener) error {
+// accept takes connections until the listener is closed, and returns the listener's error. It writes a first frame to each
+// connection and keeps it in conns, where it stays open.
+func (b *bareFrameWriter) accept(listener net.Listener) error {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -108,9 +108,10 @@ func (b *bareWriter) accept(listener net.Listener) error {
 	}
 }
 
-// writeAll writes the frame to every connection, drops those that fail, and returns how many remain. Each processor has a loop over a
-// part of the connections. If there are documents, the loop reads one for each connection of a batch before it writes to the batch.
-func (b *bareWriter) writeAll(ctx context.Context) (written int, err error) {
+// writeFrameToAll writes the frame to every connection, drops those that fail, and returns how many remain. Each processor has a
+// loop over a part of the connections. If there are documents, the loop reads one for each connection of a batch before it writes
+// to the batch.
+func (b *bareFrameWriter) writeFrameToAll(ctx context.Context) (written int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	loops := runtime.GOMAXPROCS(0)
@@ -121,9 +122,9 @@ func (b *bareWriter) writeAll(ctx context.Context) (written int, err error) {
 		first := min(loop*part, len(b.conns))
 		mine := b.conns[first:min(first+part, len(b.conns))]
 		group.Go(func() error {
-			for batch := range slices.Chunk(mine, bareBatch) {
+			for batch := range slices.Chunk(mine, documentsPerPipeline) {
 				if b.documents != nil {
-					if err := b.documents.read(ctx, first, len(batch)); err != nil {
+					if err := b.documents.readAndDiscard(ctx, first, len(batch)); err != nil {
 						return err
 					}
 					first += len(batch)
@@ -151,7 +152,7 @@ func (b *bareWriter) writeAll(ctx context.Context) (written int, err error) {
 func runBareWriter(address, control string, length int, documents ...string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := newBareWriter(length)
+	b := newBareFrameWriter(length)
 	if len(documents) == 2 {
 		reader, err := newDocumentReader(ctx, documents[0], documents[1])
 		if err != nil {
@@ -166,7 +167,7 @@ func runBareWriter(address, control string, length int, documents ...string) err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /trigger", func(w http.ResponseWriter, r *http.Request) {
-		written, err := b.writeAll(r.Context())
+		written, err := b.writeFrameToAll(r.Context())
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -198,8 +199,8 @@ func readFirstFrame(s *socket, _ int) error {
 	return err
 }
 
-// trigger asks a program to send one event to everybody, and waits only for the answer to the request.
-func trigger(ctx context.Context, control string) error {
+// triggerBroadcast asks a program to send one event to everybody, and waits only for the answer to the request.
+func triggerBroadcast(ctx context.Context, control string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+control+"/trigger", nil)
 	if err != nil {
 		return err

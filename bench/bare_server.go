@@ -27,25 +27,25 @@ const bareServerArgument = "bare-server"
 
 // The kinds of bare servers. The arguments after bareServerArgument are the address, the kind, and those of the kind.
 const (
-	barePages  = "pages"  // its argument is a file: see bareFile
-	bareWrites = "writes" // its arguments are the driver and the database
+	bareServerPagesKind  = "pages"  // its argument is a file: see bareServerPagesFile
+	bareServerWritesKind = "writes" // its arguments are the driver and the database
 	// This kind only computes, and answers every request with 404. Its argument is how many processors it keeps busy.
-	bareComputing = "computing"
+	bareServerComputingKind = "computing"
 )
 
-// whoBareServer names the bare server in the results.
-const whoBareServer = "net/http with the same reads and bytes"
+// bareServerLabel names the bare server in the results.
+const bareServerLabel = "net/http with the same reads and bytes"
 
-// barePage has the commands and the answer of the bare server for one token.
-type barePage struct {
+// bareServerPage has the commands and the answer of the bare server for one token.
+type bareServerPage struct {
 	Commands [][]any // of Redis, each with its arguments
 	Body     string  // the answer
 }
 
-// bareFile is what the file of the bare server for pages contains, as JSON.
-type bareFile struct {
-	Redis string              // its URL
-	Pages map[string]barePage // by token
+// bareServerPagesFile is what the file of the bare server for pages contains, as JSON.
+type bareServerPagesFile struct {
+	Redis string                    // its URL
+	Pages map[string]bareServerPage // by token
 }
 
 // runBareServer serves on an address until it is stopped.
@@ -54,28 +54,28 @@ func runBareServer(address, kind string, arguments ...string) error {
 	defer stop()
 	var handle http.HandlerFunc
 	switch {
-	case kind == barePages && len(arguments) == 1:
-		pages, client, err := readBarePages(arguments[0])
+	case kind == bareServerPagesKind && len(arguments) == 1:
+		pages, client, err := readBareServerPages(arguments[0])
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		handle = answerPages(pages, client)
-	case kind == bareWrites && len(arguments) == 2:
-		db, err := openBareDatabase(arguments[0], arguments[1])
+		handle = storedPagesHandler(pages, client)
+	case kind == bareServerWritesKind && len(arguments) == 2:
+		db, err := openBareCommitDatabase(arguments[0], arguments[1])
 		if err != nil {
 			return err
 		}
 		defer db.Close()
-		handle = answerWrites(db)
-	case kind == bareComputing && len(arguments) == 1:
+		handle = bareCommitHandler(db)
+	case kind == bareServerComputingKind && len(arguments) == 1:
 		processors, err := strconv.ParseFloat(arguments[0], 64)
 		if err != nil {
 			return err
 		}
 		handle = http.NotFound
 		go func() {
-			if err := compute(ctx, processors); err != nil {
+			if err := keepProcessorsBusy(ctx, processors); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				stop()
 			}
@@ -91,17 +91,17 @@ func runBareServer(address, kind string, arguments ...string) error {
 	return nil
 }
 
-// openBareDatabase opens the database for bare commits. name is the path of SQLite or the URL of PostgreSQL.
-func openBareDatabase(driver, name string) (*sql.DB, error) {
+// openBareCommitDatabase opens the database for bare commits. name is the path of SQLite or the URL of PostgreSQL.
+func openBareCommitDatabase(driver, name string) (*sql.DB, error) {
 	if driver == "sqlite" {
-		return openRaw(name)
+		return openRawSQLite(name)
 	}
 	return sql.Open(driver, name)
 }
 
-// readBarePages reads a bareFile and connects to its Redis.
-func readBarePages(file string) (map[string]barePage, *redis.Client, error) {
-	var content bareFile
+// readBareServerPages reads a bareServerPagesFile and connects to its Redis.
+func readBareServerPages(file string) (map[string]bareServerPage, *redis.Client, error) {
+	var content bareServerPagesFile
 	text, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(text, &content)
@@ -116,8 +116,9 @@ func readBarePages(file string) (map[string]barePage, *redis.Client, error) {
 	return content.Pages, redis.NewClient(options), nil
 }
 
-// answerPages answers the page of the request's token.
-func answerPages(pages map[string]barePage, client *redis.Client) http.HandlerFunc {
+// storedPagesHandler returns a handler that sends the commands of the page of the request's token to Redis, and then answers with
+// the page.
+func storedPagesHandler(pages map[string]bareServerPage, client *redis.Client) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		page, found := pages[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
 		if _, err := io.Copy(io.Discard, r.Body); err != nil || !found {
@@ -138,14 +139,15 @@ func answerPages(pages map[string]barePage, client *redis.Client) http.HandlerFu
 	}
 }
 
-// answerWrites inserts a row for each request. The field query of the request's body is the row's number.
-func answerWrites(db *sql.DB) http.HandlerFunc {
+// bareCommitHandler returns a handler that inserts a row for each request. The field query of the request's body is the row's
+// number.
+func bareCommitHandler(db *sql.DB) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var asked struct{ Query string }
 		err := json.NewDecoder(r.Body).Decode(&asked)
 		number, failed := strconv.Atoi(asked.Query)
 		if err = errors.Join(err, failed); err == nil {
-			err = insertBareRow(r.Context(), db, number)
+			err = insertBareCommitRow(r.Context(), db, number)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -156,26 +158,26 @@ func answerWrites(db *sql.DB) http.HandlerFunc {
 	}
 }
 
-// insertBareRow makes a bare commit: one row in a transaction of its own.
-func insertBareRow(ctx context.Context, db *sql.DB, number int) error {
+// insertBareCommitRow makes a bare commit: one row in a transaction of its own.
+func insertBareCommitRow(ctx context.Context, db *sql.DB, number int) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO bare (number, who, body) VALUES ($1, $2, $3)`, number, 1, postBody(number))
 	return err
 }
 
-// inboxCommands returns the commands that read the first page of a user's home feed: one for the document, and one for the entries of the
-// page and the next entry. Posts are in the node's memory.
-func inboxCommands(user uint32) [][]any {
-	return append(documentCommands(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
+// inboxRedisCommands returns the commands that read the first page of a user's home feed: one for the document, and one for the
+// entries of the page and the next entry. Posts are in the node's memory.
+func inboxRedisCommands(user uint32) [][]any {
+	return append(documentRedisCommands(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
 }
 
-// documentCommands returns the command that reads a user's document, which has the hosts of the user's live board. Shows are in the
-// node's memory.
-func documentCommands(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
+// documentRedisCommands returns the command that reads a user's document, which has the hosts of the user's live board. Shows are
+// in the node's memory.
+func documentRedisCommands(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
 
-// startBarePages starts a bare server for the pages of some readers. It queries the server of a site for these pages, and the
-// bare server repeats the answers. commands returns the commands that read the page of a user.
-func (b *bench) startBarePages(ctx context.Context, at site, server *program, query string, readers []string, commands func(user uint32) [][]any) (*program, error) {
-	folder, err := os.MkdirTemp(at.folder, "bare-")
+// startBarePagesServer starts a bare server for the pages of some readers. It queries the server of an installation for these
+// pages, and the bare server repeats the answers. commands returns the commands that read the page of a user.
+func (b *bench) startBarePagesServer(ctx context.Context, at installation, server *program, query string, readers []string, commands func(user uint32) [][]any) (*program, error) {
+	folder, err := os.MkdirTemp(at.dataFolder, "bare-")
 	if err != nil {
 		return nil, err
 	}
@@ -183,22 +185,22 @@ func (b *bench) startBarePages(ctx context.Context, at site, server *program, qu
 	if err != nil {
 		return nil, err
 	}
-	numbers, _, err := readNumbers(ctx, client, folder)
+	numbers, _, err := readUserIDs(ctx, client, folder)
 	if err := errors.Join(err, client.Close()); err != nil {
 		return nil, err
 	}
-	content := bareFile{Redis: at.redisURL, Pages: map[string]barePage{}}
+	content := bareServerPagesFile{Redis: at.redisURL, Pages: map[string]bareServerPage{}}
 	for _, reader := range readers {
 		token := "dev:" + reader
 		var data json.RawMessage
-		if err := server.api.do(ctx, token, query, nil, &data); err != nil {
+		if err := server.api.doGraphQL(ctx, token, query, nil, &data); err != nil {
 			return nil, err
 		}
 		number, found := numbers[reader]
 		if !found {
 			return nil, fmt.Errorf("no copy of %s in Redis", reader)
 		}
-		content.Pages[token] = barePage{Commands: commands(number), Body: `{"data":` + string(data) + `}`}
+		content.Pages[token] = bareServerPage{Commands: commands(number), Body: `{"data":` + string(data) + `}`}
 	}
 	text, err := json.Marshal(content)
 	if err != nil {
@@ -208,7 +210,7 @@ func (b *bench) startBarePages(ctx context.Context, at site, server *program, qu
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	return startBareServer(ctx, folder, barePages, file)
+	return startBareServer(ctx, folder, bareServerPagesKind, file)
 }
 
 // startBareServer starts a bare server of a kind, whose log is in a folder.
@@ -219,17 +221,17 @@ func startBareServer(ctx context.Context, folder string, arguments ...string) (*
 	}
 	p, err := startProgram(ctx, folder, "bare", ".", self, func(port string) []string {
 		return append([]string{bareServerArgument, "127.0.0.1:" + port}, arguments...)
-	}, listens)
+	}, readyWhenListening)
 	if err != nil {
 		return nil, fmt.Errorf("bare server: %w", err)
 	}
 	return p, nil
 }
 
-// floorLine compares a server's processor time for one answer with the bare server's. It has no goal, because no real server
+// bareServerCPULine compares a server's processor time for one answer with the bare server's. It has no goal, because no real server
 // reaches the floor.
-func floorLine(what string, ours, bare *contender) line {
-	l := line{what: what + ": server CPU each", limit: whoBareServer, unit: "x the CPU"}
+func bareServerCPULine(what string, ours, bare *contender) resultLine {
+	l := resultLine{measurement: what + ": server CPU each", reference: bareServerLabel, unit: "x the CPU"}
 	l.compareCPU(ours, bare)
 	return l
 }

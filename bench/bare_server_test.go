@@ -12,8 +12,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// askBare asks a handler of the bare server, with a token and a query.
-func askBare(handle http.HandlerFunc, token, query string) (status int, body string) {
+// callBareHandler asks a handler of the bare server, with a token and a query.
+func callBareHandler(handle http.HandlerFunc, token, query string) (status int, body string) {
 	request := httptest.NewRequest(http.MethodPost, "/graphql", strings.NewReader(`{"query":"`+query+`"}`))
 	request.Header.Set("Authorization", "Bearer "+token)
 	answer := httptest.NewRecorder()
@@ -28,8 +28,8 @@ func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 	if _, err := server.ZAdd("{u7}:i", 0, "entry"); err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(bareFile{Redis: "redis://" + server.Addr(), Pages: map[string]barePage{
-		"dev:a": {Commands: inboxCommands(7), Body: `{"data":{"a":1}}`}, "dev:b": {Commands: documentCommands(8), Body: `{"data":{"b":2}}`},
+	text, err := json.Marshal(bareServerPagesFile{Redis: "redis://" + server.Addr(), Pages: map[string]bareServerPage{
+		"dev:a": {Commands: inboxRedisCommands(7), Body: `{"data":{"a":1}}`}, "dev:b": {Commands: documentRedisCommands(8), Body: `{"data":{"b":2}}`},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -38,18 +38,18 @@ func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pages, client, err := readBarePages(file)
+	pages, client, err := readBareServerPages(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	handle := answerPages(pages, client)
-	if status, body := askBare(handle, "dev:a", "page"); status != http.StatusOK || body != `{"data":{"a":1}}` {
+	handle := storedPagesHandler(pages, client)
+	if status, body := callBareHandler(handle, "dev:a", "page"); status != http.StatusOK || body != `{"data":{"a":1}}` {
 		t.Errorf("the first page: %d %s", status, body)
 	}
 	before := server.CommandCount()
 	for token, reads := range map[string]int{"dev:a": 2, "dev:b": 1} {
-		if status, body := askBare(handle, token, "page"); status != http.StatusOK || body != pages[token].Body {
+		if status, body := callBareHandler(handle, token, "page"); status != http.StatusOK || body != pages[token].Body {
 			t.Errorf("%s: %d %s", token, status, body)
 		}
 		if asked := server.CommandCount() - before; asked != reads {
@@ -57,27 +57,27 @@ func TestTheBareServerReadsBeforeItAnswers(t *testing.T) {
 		}
 		before = server.CommandCount()
 	}
-	if status, _ := askBare(handle, "dev:nobody", "page"); status != http.StatusNotFound {
+	if status, _ := callBareHandler(handle, "dev:nobody", "page"); status != http.StatusNotFound {
 		t.Errorf("a token without a page: %d", status)
 	}
 	server.Close()
-	if status, _ := askBare(handle, "dev:a", "page"); status != http.StatusInternalServerError {
+	if status, _ := callBareHandler(handle, "dev:a", "page"); status != http.StatusInternalServerError {
 		t.Errorf("without Redis: %d", status)
 	}
 }
 
 // A write is answered once its row is committed, and a second write with the same number is refused.
 func TestTheBareServerCommits(t *testing.T) {
-	db, err := openBareDatabase("sqlite", filepath.Join(t.TempDir(), "bare.db"))
+	db, err := openBareCommitDatabase("sqlite", filepath.Join(t.TempDir(), "bare.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if err := createBareTable(t.Context(), db); err != nil {
+	if err := createBareCommitTable(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	handle := answerWrites(db)
-	if status, body := askBare(handle, "dev:a", "5"); status != http.StatusOK || body != `{"data":{"number":5}}` {
+	handle := bareCommitHandler(db)
+	if status, body := callBareHandler(handle, "dev:a", "5"); status != http.StatusOK || body != `{"data":{"number":5}}` {
 		t.Errorf("a write: %d %s", status, body)
 	}
 	var body string
@@ -85,7 +85,7 @@ func TestTheBareServerCommits(t *testing.T) {
 		t.Errorf("the row has %q, %v", body, err)
 	}
 	for _, query := range []string{"5", "five"} {
-		if status, _ := askBare(handle, "dev:a", query); status != http.StatusInternalServerError {
+		if status, _ := callBareHandler(handle, "dev:a", query); status != http.StatusInternalServerError {
 			t.Errorf("%s: %d", query, status)
 		}
 	}
@@ -99,30 +99,30 @@ func TestTheBareServerIsThisProgram(t *testing.T) {
 		}
 	}
 	bare := filepath.Join(t.TempDir(), "bare.db")
-	db, err := openBareDatabase("sqlite", bare)
+	db, err := openBareCommitDatabase("sqlite", bare)
 	if err == nil {
-		err = createBareTable(t.Context(), db)
+		err = createBareCommitTable(t.Context(), db)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	t.Setenv(childMode, bareServerArgument)
-	program, err := startBareServer(t.Context(), t.TempDir(), bareWrites, "sqlite", bare)
+	t.Setenv(childModeVariable, bareServerArgument)
+	program, err := startBareServer(t.Context(), t.TempDir(), bareServerWritesKind, "sqlite", bare)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer program.stop()
-	asked, err := newAsker(t.Context(), program.address)
+	asked, err := newServerConnection(t.Context(), program.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = asked.conn.Close() }()
-	request := newTarget(program.address, 0, "9", []string{"dev:a"}).requests[0]
-	if err := asked.exchange(t.Context(), request); err != nil {
+	request := newLoadTarget(program.address, 0, "9", []string{"dev:a"}).requests[0]
+	if err := asked.sendAndReadAnswer(t.Context(), request); err != nil {
 		t.Error(err)
 	}
-	if err := asked.exchange(t.Context(), request); err == nil {
+	if err := asked.sendAndReadAnswer(t.Context(), request); err == nil {
 		t.Error("the same row twice is answered")
 	}
 }

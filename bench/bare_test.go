@@ -11,8 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// storeDocuments puts documents of three fields into a Redis of the test's own, and their keys into a file.
-func storeDocuments(t *testing.T, count int) (server *miniredis.Miniredis, url, file string) {
+// startRedisWithDocuments puts documents of three fields into a Redis of the test's own, and their keys into a file.
+func startRedisWithDocuments(t *testing.T, count int) (server *miniredis.Miniredis, url, file string) {
 	t.Helper()
 	server = miniredis.RunT(t)
 	keys := make([]string, count)
@@ -34,9 +34,9 @@ func storeDocuments(t *testing.T, count int) (server *miniredis.Miniredis, url, 
 }
 
 func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
-	const sockets = bareBatch + 30 // more than one batch in all
-	server, url, file := storeDocuments(t, 7)
-	f, b := openBareFleet(t, sockets)
+	const sockets = documentsPerPipeline + 30 // more than one batch in all
+	server, url, file := startRedisWithDocuments(t, 7)
+	f, b := openFleetToBareWriter(t, sockets)
 	reader, err := newDocumentReader(t.Context(), url, file)
 	if err != nil {
 		t.Fatal(err)
@@ -46,15 +46,15 @@ func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if len(reader.fields) != 3 {
-		t.Errorf("the document has the fields %q", reader.fields)
+	if len(reader.firstDocumentFields) != 3 {
+		t.Errorf("the document has the fields %q", reader.firstDocumentFields)
 	}
 	b.documents = reader
-	all, before := f.expect(), server.CommandCount()
-	if err := fireFunc(b, sockets)(t.Context()); err != nil {
+	all, before := f.expectOneEventPerSocket(), server.CommandCount()
+	if err := writeOnceConnected(b, sockets)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.wait(t.Context(), all); err != nil {
+	if err := f.waitForEvents(t.Context(), all); err != nil {
 		t.Fatal(err)
 	}
 	// The pool of the Redis client may open more connections, at most one for each loop. Each sends a greeting, which also counts as
@@ -63,7 +63,7 @@ func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 		t.Errorf("%d events took %d commands", sockets, read)
 	}
 	server.Close()
-	if _, err := b.writeAll(t.Context()); err == nil {
+	if _, err := b.writeFrameToAll(t.Context()); err == nil {
 		t.Error("events were written without their documents")
 	}
 	if len(b.conns) != sockets {
@@ -72,7 +72,7 @@ func TestBareWriterReadsADocumentForEachEvent(t *testing.T) {
 }
 
 func TestDocumentReaderNeedsDocuments(t *testing.T) {
-	server, url, file := storeDocuments(t, 1)
+	server, url, file := startRedisWithDocuments(t, 1)
 	empty, broken := filepath.Join(t.TempDir(), "empty.json"), filepath.Join(t.TempDir(), "broken.json")
 	for name, text := range map[string]string{empty: "[]", broken: "{"} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

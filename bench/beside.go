@@ -14,30 +14,30 @@ import (
 // as much processor time as the server and Redis used for the rush. The reads and the program share the processors, and no server
 // avoids this cost.
 
-// whoComputes names the floor in the results.
-const whoComputes = "beside a program that only computes as much"
+// busyProcessorsLabel names the floor in the results.
+const busyProcessorsLabel = "beside a program that only computes as much"
 
-// effort says how much processor time the server and Redis used together while some reads were answered.
-type effort struct {
-	answers float64       // how many reads were answered
-	used    time.Duration // the processor time
-	took    time.Duration // the time that passed
-	known   bool          // false if this system does not report the processor time of a process
+// cpuUsage says how much processor time the server and Redis used together while some reads were answered.
+type cpuUsage struct {
+	answerCount  float64       // how many reads were answered
+	cpuTime      time.Duration // of the server and Redis together
+	elapsed      time.Duration // how long the reads took
+	cpuTimeKnown bool          // false if this system does not report the processor time of a process
 }
 
-// measureEffort measures do, which returns how many reads were answered.
-func (b *bench) measureEffort(server *program, do func() (answers float64, err error)) (effort, error) {
-	before, beforeErr := b.processorTimes(server)
+// measureCPUUsage runs do, which returns how many reads were answered, and measures the processor time meanwhile.
+func (b *bench) measureCPUUsage(server *program, do func() (answers float64, err error)) (cpuUsage, error) {
+	before, beforeErr := b.serverAndRedisCPUTime(server)
 	start := time.Now()
 	answers, err := do()
-	e := effort{answers: answers, took: time.Since(start)}
-	after, afterErr := b.processorTimes(server)
-	e.used, e.known = after-before, beforeErr == nil && afterErr == nil
+	e := cpuUsage{answerCount: answers, elapsed: time.Since(start)}
+	after, afterErr := b.serverAndRedisCPUTime(server)
+	e.cpuTime, e.cpuTimeKnown = after-before, beforeErr == nil && afterErr == nil
 	return e, err
 }
 
-// processorTimes returns the processor time that a server and Redis have used so far, as a sum.
-func (b *bench) processorTimes(server *program) (time.Duration, error) {
+// serverAndRedisCPUTime returns the processor time that a server and Redis have used so far, as a sum.
+func (b *bench) serverAndRedisCPUTime(server *program) (time.Duration, error) {
 	ours, err := processorTime(server.pid())
 	if err != nil {
 		return 0, err
@@ -46,23 +46,23 @@ func (b *bench) processorTimes(server *program) (time.Duration, error) {
 	return ours + redis, err
 }
 
-// processorsBeside returns how many processors were busy with work other than the reads. It assumes that a read takes as much processor
-// time as in alone.
-func (e effort) processorsBeside(alone effort) float64 {
-	if alone.answers == 0 {
+// processorsForOtherWork returns how many processors were busy with work other than the reads. It assumes that a read takes as much
+// processor time as in alone.
+func (e cpuUsage) processorsForOtherWork(alone cpuUsage) float64 {
+	if alone.answerCount == 0 {
 		return 0
 	}
-	reads := float64(alone.used) / alone.answers * e.answers
-	return max(0, (float64(e.used)-reads)/float64(e.took))
+	reads := float64(alone.cpuTime) / alone.answerCount * e.answerCount
+	return max(0, (float64(e.cpuTime)-reads)/float64(e.elapsed))
 }
 
-// loadBesideComputing calls load while a program keeps processors busy: as many as the work beside the reads kept busy in the effort
-// during. It does nothing if one of the efforts is not known.
-func (b *bench) loadBesideComputing(ctx context.Context, alone, during effort, load func() error) error {
-	if !alone.known || !during.known {
+// loadWithBusyProcessors calls load while a program keeps processors busy: as many as the other work kept busy in the measurement
+// during. It does nothing if the processor time of alone or of during is not known.
+func (b *bench) loadWithBusyProcessors(ctx context.Context, alone, during cpuUsage, load func() error) error {
+	if !alone.cpuTimeKnown || !during.cpuTimeKnown {
 		return nil
 	}
-	computes, err := startBareServer(ctx, b.folder, bareComputing, strconv.FormatFloat(during.processorsBeside(alone), 'f', 3, 64))
+	computes, err := startBareServer(ctx, b.dataFolder, bareServerComputingKind, strconv.FormatFloat(during.processorsForOtherWork(alone), 'f', 3, 64))
 	if err != nil {
 		return err
 	}
@@ -70,47 +70,47 @@ func (b *bench) loadBesideComputing(ctx context.Context, alone, during effort, l
 	return load()
 }
 
-// loadOthers sends the other users' reads to a server, and measures them.
-func (b *bench) loadOthers(ctx context.Context, server *program) (sample, effort, error) {
+// measureBystanders sends the other users' reads to a server, and measures them.
+func (b *bench) measureBystanders(ctx context.Context, server *program) (sample, cpuUsage, error) {
 	var result sample
-	e, err := b.measureEffort(server, func() (answers float64, err error) {
-		result, err = othersTarget(server).load(ctx, othersConnections, b.turnLength())
-		return result.rate * b.turnLength().Seconds(), err
+	e, err := b.measureCPUUsage(server, func() (answers float64, err error) {
+		result, err = bystandersTarget(server).load(ctx, bystanderConnections, b.rowTurnLength())
+		return result.ratePerSecond * b.rowTurnLength().Seconds(), err
 	})
 	return result, e, err
 }
 
-// rushResults has the samples of other users' reads: before a rush, during the rush, and beside a program that only computes, as much as the
-// rush did.
-type rushResults struct{ before, during, computing series }
+// bystanderResults has the samples of other users' reads: before a rush, during the rush, and beside a program that only computes,
+// as much as the rush did.
+type bystanderResults struct{ before, during, withBusyProcessors series }
 
-// addRush adds a round: the reads before the rush, and the reads during it.
-func (r *rushResults) addRush(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (effort, error) {
+// addRushRound adds a round: the reads before the rush, and the reads during it.
+func (r *bystanderResults) addRushRound(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (cpuUsage, error) {
 	var during sample
-	e, err := b.measureEffort(server, func() (answers float64, err error) {
-		during, err = b.loadDuring(ctx, othersTarget(server), rush)
-		return during.rate * b.turnLength().Seconds(), err
+	e, err := b.measureCPUUsage(server, func() (answers float64, err error) {
+		during, err = b.loadDuringRush(ctx, bystandersTarget(server), rush)
+		return during.ratePerSecond * b.rowTurnLength().Seconds(), err
 	})
 	r.before, r.during = append(r.before, before), append(r.during, during)
 	return e, err
 }
 
-// addFloor adds the floor of a round: the reads beside a program that computes. alone is the effort of the reads before the rush, and
-// during is the effort of the reads during it.
-func (r *rushResults) addFloor(ctx context.Context, b *bench, server *program, alone, during effort) error {
-	return b.loadBesideComputing(ctx, alone, during, func() error {
-		result, err := othersTarget(server).load(ctx, othersConnections, b.turnLength())
-		r.computing = append(r.computing, result)
+// addBusyProcessorsRound adds the floor of a round: the reads beside a program that computes. alone is the CPU usage during the
+// reads before the rush, and during is the CPU usage during the rush.
+func (r *bystanderResults) addBusyProcessorsRound(ctx context.Context, b *bench, server *program, alone, during cpuUsage) error {
+	return b.loadWithBusyProcessors(ctx, alone, during, func() error {
+		result, err := bystandersTarget(server).load(ctx, bystanderConnections, b.rowTurnLength())
+		r.withBusyProcessors = append(r.withBusyProcessors, result)
 		return err
 	})
 }
 
-// computeBurst is the time for which compute keeps a processor busy before it looks again whether it is ahead.
-const computeBurst = 2 * time.Millisecond
+// busyLoopDuration is the time for which keepProcessorsBusy keeps a processor busy before it looks again whether it is ahead.
+const busyLoopDuration = 2 * time.Millisecond
 
-// compute keeps a number of processors busy, for example 0.5 of them, until ctx ends. The processor time that this process used before
-// the call does not count.
-func compute(ctx context.Context, processors float64) error {
+// keepProcessorsBusy keeps a number of processors busy, for example 0.5 of them, until ctx ends. The processor time that this
+// process used before the call does not count.
+func keepProcessorsBusy(ctx context.Context, processors float64) error {
 	start := time.Now()
 	before, err := processorTime(os.Getpid())
 	if err != nil {
@@ -125,10 +125,10 @@ func compute(ctx context.Context, processors float64) error {
 					return err
 				}
 				if float64(used-before) > processors*float64(time.Since(start)) {
-					_ = pause(ctx, computeBurst) // the loop looks at ctx
+					_ = pause(ctx, busyLoopDuration) // the loop looks at ctx
 					continue
 				}
-				for burst := time.Now(); time.Since(burst) < computeBurst; {
+				for burst := time.Now(); time.Since(burst) < busyLoopDuration; {
 				}
 			}
 			return nil

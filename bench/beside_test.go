@@ -11,35 +11,35 @@ import (
 
 // The processor time that remains after the reads belongs to the other work.
 func TestProcessorsBesideReads(t *testing.T) {
-	alone := effort{answers: 1000, used: 100 * time.Millisecond, took: time.Second, known: true} // 100 us each
+	alone := cpuUsage{answerCount: 1000, cpuTime: 100 * time.Millisecond, elapsed: time.Second, cpuTimeKnown: true} // 100 us each
 	for name, test := range map[string]struct {
-		alone, during effort
+		alone, during cpuUsage
 		want          float64
 	}{
-		"half a processor":       {alone, effort{answers: 500, used: 550 * time.Millisecond, took: time.Second}, 0.5},
-		"in two seconds":         {alone, effort{answers: 500, used: 550 * time.Millisecond, took: 2 * time.Second}, 0.25},
-		"nothing but reads":      {alone, effort{answers: 500, used: 50 * time.Millisecond, took: time.Second}, 0},
-		"reads that became fast": {alone, effort{answers: 500, used: 20 * time.Millisecond, took: time.Second}, 0},
-		"no reads alone":         {effort{took: time.Second}, effort{answers: 5, used: time.Second, took: time.Second}, 0},
+		"half a processor":       {alone, cpuUsage{answerCount: 500, cpuTime: 550 * time.Millisecond, elapsed: time.Second}, 0.5},
+		"in two seconds":         {alone, cpuUsage{answerCount: 500, cpuTime: 550 * time.Millisecond, elapsed: 2 * time.Second}, 0.25},
+		"nothing but reads":      {alone, cpuUsage{answerCount: 500, cpuTime: 50 * time.Millisecond, elapsed: time.Second}, 0},
+		"reads that became fast": {alone, cpuUsage{answerCount: 500, cpuTime: 20 * time.Millisecond, elapsed: time.Second}, 0},
+		"no reads alone":         {cpuUsage{elapsed: time.Second}, cpuUsage{answerCount: 5, cpuTime: time.Second, elapsed: time.Second}, 0},
 	} {
-		if got := test.during.processorsBeside(test.alone); got != test.want {
+		if got := test.during.processorsForOtherWork(test.alone); got != test.want {
 			t.Errorf("%s: %v processors, want %v", name, got, test.want)
 		}
 	}
 }
 
 // The program goes on computing, and uses at most twice the processors that it was told to use.
-func TestComputeTakesItsShare(t *testing.T) {
+func TestKeepProcessorsBusyTakesItsShare(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		if err := compute(t.Context(), 0.1); err == nil {
+		if err := keepProcessorsBusy(t.Context(), 0.1); err == nil {
 			t.Error("a share of what nobody can measure")
 		}
 		return
 	}
-	t.Setenv(childMode, bareServerArgument)
+	t.Setenv(childModeVariable, bareServerArgument)
 	const share = 0.2
 	start := time.Now()
-	p, err := startBareServer(t.Context(), t.TempDir(), bareComputing, fmt.Sprint(share))
+	p, err := startBareServer(t.Context(), t.TempDir(), bareServerComputingKind, fmt.Sprint(share))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,45 +66,45 @@ func TestComputeTakesItsShare(t *testing.T) {
 	}
 }
 
-// The floor is measured while the program computes, and only if both efforts are known.
+// The floor is measured while the program computes, and only if the processor time is known for both loads.
 func TestTheFloorNeedsItsMeasure(t *testing.T) {
-	t.Setenv(childMode, bareServerArgument)
-	b := &bench{folder: t.TempDir()}
-	known, failed := effort{answers: 1, took: time.Second, known: true}, errors.New("the load fails")
-	if err := b.loadBesideComputing(t.Context(), known, known, func() error { return failed }); !errors.Is(err, failed) {
+	t.Setenv(childModeVariable, bareServerArgument)
+	b := &bench{dataFolder: t.TempDir()}
+	known, failed := cpuUsage{answerCount: 1, elapsed: time.Second, cpuTimeKnown: true}, errors.New("the load fails")
+	if err := b.loadWithBusyProcessors(t.Context(), known, known, func() error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("got %v, want %v", err, failed)
 	}
-	for _, pair := range [][2]effort{{{}, known}, {known, {}}} {
-		if err := b.loadBesideComputing(t.Context(), pair[0], pair[1], func() error { return failed }); err != nil {
+	for _, pair := range [][2]cpuUsage{{{}, known}, {known, {}}} {
+		if err := b.loadWithBusyProcessors(t.Context(), pair[0], pair[1], func() error { return failed }); err != nil {
 			t.Errorf("a floor of what is not known: %v", err)
 		}
 	}
-	if err := runBareServer("127.0.0.1:0", bareComputing, "much"); err == nil {
+	if err := runBareServer("127.0.0.1:0", bareServerComputingKind, "much"); err == nil {
 		t.Error("a share that is no number is taken")
 	}
 }
 
-// The effort includes both processes: the server and Redis.
-func TestEffortIsOfBothProcesses(t *testing.T) {
+// The CPU usage includes both processes: the server and Redis.
+func TestCPUUsageIsOfBothProcesses(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // only Linux reports the processor time of a process
 	}
 	server, redis := startChild(t, t.Context(), "wait"), startChild(t, t.Context(), "wait")
 	b := &bench{redisPID: redis.pid()}
-	e, err := b.measureEffort(&program{process: server}, func() (float64, error) { return 7, nil })
-	if err != nil || !e.known || e.answers != 7 || e.took <= 0 {
+	e, err := b.measureCPUUsage(&program{process: server}, func() (float64, error) { return 7, nil })
+	if err != nil || !e.cpuTimeKnown || e.answerCount != 7 || e.elapsed <= 0 {
 		t.Errorf("%+v, %v", e, err)
 	}
 	redis.stop()
-	if e, err = b.measureEffort(&program{process: server}, func() (float64, error) { return 7, nil }); err != nil || e.known {
+	if e, err = b.measureCPUUsage(&program{process: server}, func() (float64, error) { return 7, nil }); err != nil || e.cpuTimeKnown {
 		t.Errorf("without Redis: %+v, %v", e, err)
 	}
 }
 
-func TestComputeEndsWithItsContext(t *testing.T) {
+func TestKeepProcessorsBusyEndsWithItsContext(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	if err := compute(ctx, 1); err != nil {
+	if err := keepProcessorsBusy(ctx, 1); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,13 +18,13 @@ const chartsFolder = "docs"
 type chart struct {
 	file, title string
 	unit        string // what the numbers mean, and whether more is better
-	column      string // of the table, which has the numbers
-	what        string // the cell "what" of the rows
+	valueColumn string // the column of the table that has the numbers
+	measurement string // the cell "what" of the rows
 	bars        []bar  // our own first
 }
 
 // bar is one row. The beginning of the cell "who" identifies its program.
-type bar struct{ who, label string }
+type bar struct{ rowPrefix, label string }
 
 // charts are the charts that the pages show.
 var charts = []chart{
@@ -56,9 +56,9 @@ func writeCharts(results, folder string, say func(format string, args ...any)) e
 	if err != nil {
 		return err
 	}
-	rows := tableRows(string(text), detailHead)
+	rows := tableRows(string(text), detailTableHead)
 	for _, c := range charts {
-		drawn, err := c.draw(rows)
+		drawn, err := c.drawSVG(rows)
 		if errors.Is(err, errNotMeasured) {
 			say("%s stays as it is: %v", c.file, err)
 			continue
@@ -93,10 +93,10 @@ func tableRows(text string, head []string) (rows []map[string]string) {
 // missing.
 func (c chart) valueOf(b bar, rows []map[string]string) (value float64, text string, found bool) {
 	for _, row := range rows {
-		if row["what"] != c.what || !strings.HasPrefix(row["who"], b.who) {
+		if row["what"] != c.measurement || !strings.HasPrefix(row["who"], b.rowPrefix) {
 			continue
 		}
-		text = row[c.column]
+		text = row[c.valueColumn]
 		number, _, _ := strings.Cut(strings.ReplaceAll(text, ",", ""), " ")
 		value, err := strconv.ParseFloat(number, 64)
 		return value, text, err == nil
@@ -106,12 +106,12 @@ func (c chart) valueOf(b bar, rows []map[string]string) (value float64, text str
 
 // The dimensions of a chart, in pixels.
 const (
-	chartWidth = 420
-	chartHead  = 58 // title and unit
-	barStep    = 42 // from one bar to the next
-	barHeight  = 14
-	barWidest  = 300
-	chartSide  = 18 // from the left edge to the texts and the bars
+	chartWidth        = 420
+	chartHeaderHeight = 58 // title and unit
+	barStep           = 42 // from one bar to the next
+	barHeight         = 14
+	barWidest         = 300
+	chartMargin       = 18 // from the left edge to the texts and the bars
 )
 
 // chartStyle holds the colours of a dark screen. The colours of a light screen are attributes, which every program that draws
@@ -119,8 +119,8 @@ const (
 const chartStyle = `<style>@media (prefers-color-scheme: dark) { .page { fill: #0f172a; stroke: #334155 } .text { fill: #f1f5f9 } .soft { fill: #a8b3c4 } ` +
 	`.ours { fill: #60a5fa } .theirs { fill: #64748b } }</style>`
 
-// draw makes the picture. Baselines that were not measured are omitted.
-func (c chart) draw(rows []map[string]string) (string, error) {
+// drawSVG draws the chart. Programs that were not measured are omitted.
+func (c chart) drawSVG(rows []map[string]string) (string, error) {
 	type drawn struct {
 		bar
 		value float64
@@ -131,26 +131,26 @@ func (c chart) draw(rows []map[string]string) (string, error) {
 	for i, b := range c.bars {
 		value, text, found := c.valueOf(b, rows)
 		if !found && i == 0 {
-			return "", fmt.Errorf("%q of %q: %w", c.column, c.what, errNotMeasured)
+			return "", fmt.Errorf("%q of %q: %w", c.valueColumn, c.measurement, errNotMeasured)
 		}
 		if found {
 			bars = append(bars, drawn{b, value, text})
 			widest = max(widest, value)
 		}
 	}
-	height := chartHead + len(bars)*barStep
+	height := chartHeaderHeight + len(bars)*barStep
 	var summary []string
 	var out strings.Builder
 	for i, b := range bars {
 		summary = append(summary, b.label+" "+b.text)
-		y, class, fill := chartHead+i*barStep, "theirs", "#94a3b8"
+		y, class, fill := chartHeaderHeight+i*barStep, "theirs", "#94a3b8"
 		if i == 0 {
 			class, fill = "ours", "#2563eb"
 		}
 		width := max(2, barWidest*b.value/widest)
-		fmt.Fprintf(&out, "<text class=\"soft\" x=\"%d\" y=\"%d\" font-size=\"12\" fill=\"#475569\">%s</text>\n", chartSide, y+10, html.EscapeString(b.label))
-		fmt.Fprintf(&out, "<rect class=%q x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\" fill=%q/>\n", class, chartSide, y+16, width, barHeight, fill)
-		fmt.Fprintf(&out, "<text class=\"text\" x=\"%.1f\" y=\"%d\" font-size=\"13\" fill=\"#0f172a\">%s</text>\n", chartSide+width+8, y+28, html.EscapeString(b.text))
+		fmt.Fprintf(&out, "<text class=\"soft\" x=\"%d\" y=\"%d\" font-size=\"12\" fill=\"#475569\">%s</text>\n", chartMargin, y+10, html.EscapeString(b.label))
+		fmt.Fprintf(&out, "<rect class=%q x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\" fill=%q/>\n", class, chartMargin, y+16, width, barHeight, fill)
+		fmt.Fprintf(&out, "<text class=\"text\" x=\"%.1f\" y=\"%d\" font-size=\"13\" fill=\"#0f172a\">%s</text>\n", chartMargin+width+8, y+28, html.EscapeString(b.text))
 	}
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img" font-family="system-ui, sans-serif">
 <title>%[3]s: %[4]s. %[5]s</title>
@@ -160,5 +160,5 @@ func (c chart) draw(rows []map[string]string) (string, error) {
 <text class="soft" x="%[9]d" y="46" font-size="12" fill="#475569">%[4]s</text>
 %[10]s</svg>
 `, chartWidth, height, html.EscapeString(c.title), html.EscapeString(c.unit), html.EscapeString(strings.Join(summary, "; ")), chartStyle,
-		chartWidth-1, height-1, chartSide, out.String()), nil
+		chartWidth-1, height-1, chartMargin, out.String()), nil
 }

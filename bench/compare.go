@@ -7,15 +7,15 @@ import (
 	"reflect"
 )
 
-// compareAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would have an
-// advantage.
-func compareAnswers(ctx context.Context, ours, peer *api, query string, keys []string) error {
+// compareAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would
+// have an advantage.
+func compareAnswers(ctx context.Context, ours, peer *apiClient, query string, keys []string) error {
 	for _, key := range keys {
 		var a, b any
-		if err := ours.do(ctx, "dev:"+key, query, nil, &a); err != nil {
+		if err := ours.doGraphQL(ctx, "dev:"+key, query, nil, &a); err != nil {
 			return fmt.Errorf("user %s: %w", key, err)
 		}
-		if err := peer.do(ctx, "dev:"+key, query, nil, &b); err != nil {
+		if err := peer.doGraphQL(ctx, "dev:"+key, query, nil, &b); err != nil {
 			return fmt.Errorf("user %s: %w", key, err)
 		}
 		if !reflect.DeepEqual(a, b) {

@@ -24,20 +24,20 @@ import (
 // through the API, and compares them with a count over the rows of the file.
 
 const (
-	everyoneAuthors     = 100 // how many people publish: the most followed ones, and others with all numbers of followers
-	everyoneConnections = 16  // how many people are read at a time
-	everyonePage        = 100 // posts of a page
+	everyoneCheckAuthorCount = 100 // how many people publish: the most followed ones, and others with all numbers of followers
+	peopleReadAtOnce         = 16  // how many people are read at a time
+	everyoneCheckPageSize    = 100 // posts of a page
 )
 
-// graph holds the follows from the rows of the file.
-type graph struct {
-	people  []string                   // everyone, the most followed first
-	follows map[string]map[string]bool // person -> the people they follow
+// followGraph holds the follows from the rows of the file.
+type followGraph struct {
+	people            []string                   // everyone, the most followed first
+	followeesByPerson map[string]map[string]bool // person -> the people they follow
 }
 
-// readGraph reads the follows from a file of pairs.
-func readGraph(file string) (graph, error) {
-	g := graph{follows: map[string]map[string]bool{}}
+// readFollowGraph reads the follows from a file of pairs.
+func readFollowGraph(file string) (followGraph, error) {
+	g := followGraph{followeesByPerson: map[string]map[string]bool{}}
 	raw, err := os.Open(file)
 	if err != nil {
 		return g, err
@@ -58,15 +58,15 @@ func readGraph(file string) (graph, error) {
 		if !found {
 			return g, fmt.Errorf("%s: the row %q is not two people", file, lines.Text())
 		}
-		g.add(a, b)
-		g.add(b, a)
+		g.addFollow(a, b)
+		g.addFollow(b, a)
 	}
-	for person := range g.follows {
+	for person := range g.followeesByPerson {
 		g.people = append(g.people, person)
 	}
 	// Each row of the file is a follow in both directions, so a person has as many followers as followed people.
 	slices.SortFunc(g.people, func(a, b string) int {
-		if d := len(g.follows[b]) - len(g.follows[a]); d != 0 {
+		if d := len(g.followeesByPerson[b]) - len(g.followeesByPerson[a]); d != 0 {
 			return d
 		}
 		return strings.Compare(a, b)
@@ -74,85 +74,86 @@ func readGraph(file string) (graph, error) {
 	return g, lines.Err()
 }
 
-func (g graph) add(follower, followee string) {
+func (g followGraph) addFollow(follower, followee string) {
 	if follower == followee {
 		return
 	}
-	if g.follows[follower] == nil {
-		g.follows[follower] = map[string]bool{}
+	if g.followeesByPerson[follower] == nil {
+		g.followeesByPerson[follower] = map[string]bool{}
 	}
-	g.follows[follower][followee] = true
+	g.followeesByPerson[follower][followee] = true
 }
 
-// authors returns everyoneAuthors people: the most followed ones, at most `most` of them, and others spread evenly over the rest.
-func (g graph) authors(most int) (authors []string) {
+// chooseAuthors returns everyoneCheckAuthorCount people: the most followed ones, at most `most` of them, and others spread evenly over
+// the rest.
+func (g followGraph) chooseAuthors(most int) (authors []string) {
 	authors = append(authors, g.people[:min(most, len(g.people))]...)
 	rest := g.people[len(authors):]
-	step := max(1, len(rest)/(everyoneAuthors-most))
-	for i := 0; i < len(rest) && len(authors) < everyoneAuthors; i += step {
+	step := max(1, len(rest)/(everyoneCheckAuthorCount-most))
+	for i := 0; i < len(rest) && len(authors) < everyoneCheckAuthorCount; i += step {
 		authors = append(authors, rest[i])
 	}
 	return authors
 }
 
-// published is a post and its author. Slices of it are in the order of publication.
-type published struct{ id, author string }
+// publishedPost is a post and its author. Slices of it are in the order of publication.
+type publishedPost struct{ id, author string }
 
-// expected returns the badge and the feed that a person must see.
-func (g graph) expected(person string, posts []published) (unread int, list []string) {
+// expectedBadgeAndFeed returns the badge and the feed that a person must see.
+func (g followGraph) expectedBadgeAndFeed(person string, posts []publishedPost) (unread int, list []string) {
 	for _, post := range slices.Backward(posts) {
-		if g.follows[person][post.author] {
+		if g.followeesByPerson[person][post.author] {
 			unread++
 		}
-		if (g.follows[person][post.author] || post.author == person) && len(list) < services.Retention {
+		if (g.followeesByPerson[person][post.author] || post.author == person) && len(list) < services.FeedRetention {
 			list = append(list, post.id)
 		}
 	}
-	return min(unread, services.Retention), list
+	return min(unread, services.FeedRetention), list
 }
 
-// setting is one set of authors and thresholds, under which everyone is checked.
-type setting struct {
-	name      string // shown in the report
-	most      int    // how many authors are taken from the most followed people
-	rounds    int    // of posts
-	big, huge int    // thresholds; 0: the defaults, which no author in the file reaches
+// everyoneCheckSetting is one set of authors and thresholds, under which everyone is checked.
+type everyoneCheckSetting struct {
+	name                        string // shown in the report
+	mostFollowedAuthorCount     int    // how many authors are taken from the most followed people
+	postRounds                  int    // how often each author publishes
+	bigThreshold, hugeThreshold int    // numbers of followers; 0: the defaults, which no author in the file reaches
 }
 
-// settings are the settings that are checked.
-var settings = []setting{
-	{name: "all are small", most: 1, rounds: 2},
-	{name: "small, big and huge", most: everyoneAuthors / 2, rounds: 4, big: 400, huge: 1500},
+// everyoneCheckSettings are the settings under which everyone is checked.
+var everyoneCheckSettings = []everyoneCheckSetting{
+	{name: "all are small", mostFollowedAuthorCount: 1, postRounds: 2},
+	{name: "small, big and huge", mostFollowedAuthorCount: everyoneCheckAuthorCount / 2, postRounds: 4, bigThreshold: 400, hugeThreshold: 1500},
 }
 
-// checkEveryone checks every person in each setting. Half of the people visit before the last round of posts, so that posts are pushed to
-// them; the others visit for the first time at the end. All are read again after Redis has lost all data.
-func (b *bench) checkEveryone(ctx context.Context) error {
+// checkEveryonesBadgesAndFeeds checks every person in each setting. Half of the people visit before the last round of posts, so
+// that posts are pushed to them; the others visit for the first time at the end. All are read again after Redis has lost all data.
+func (b *bench) checkEveryonesBadgesAndFeeds(ctx context.Context) error {
 	if _, err := os.Stat(b.followsPath); os.IsNotExist(err) {
-		b.report.everyoneLines = append(b.report.everyoneLines, filepath.Base(b.followsPath)+" is not there (--follows)")
+		b.report.everyoneCheckLines = append(b.report.everyoneCheckLines, filepath.Base(b.followsPath)+" is not there (--follows)")
 		return nil
 	}
-	g, err := readGraph(b.followsPath)
+	g, err := readFollowGraph(b.followsPath)
 	if err != nil {
 		return err
 	}
-	for i, s := range settings {
-		own, err := b.newSite("everyone-"+strconv.Itoa(i), everyoneDatabase)
+	for i, s := range everyoneCheckSettings {
+		own, err := b.newInstallation("everyone-"+strconv.Itoa(i), everyoneRedisDB)
 		if err != nil {
 			return err
 		}
-		if err := b.checkSetting(ctx, own, g, s); err != nil {
+		if err := b.checkEveryoneInSetting(ctx, own, g, s); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return nil
 }
 
-// checkSetting imports the graph into a site of its own and checks every person in one setting.
-func (b *bench) checkSetting(ctx context.Context, own site, g graph, s setting) error {
-	b.say("everyone, %s: importing %s", s.name, filepath.Base(b.followsPath))
-	data := filepath.Join(own.folder, "data")
-	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", data); err != nil {
+// checkEveryoneInSetting imports the graph into an installation of its own and compares every person's badge and feed, in one setting.
+func (b *bench) checkEveryoneInSetting(ctx context.Context, own installation, g followGraph, s everyoneCheckSetting) error {
+	b.printProgress("everyone, %s: importing %s", s.name, filepath.Base(b.followsPath))
+	data := filepath.Join(own.dataFolder, "data")
+	if _, err := runForOutput(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", data); err != nil {
 		return err
 	}
 	if err := b.redis.FlushAll(ctx).Err(); err != nil {
@@ -163,40 +164,40 @@ func (b *bench) checkSetting(ctx context.Context, own site, g graph, s setting) 
 		return err
 	}
 	defer server.stop()
-	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: everyoneConnections}
-	authors := g.authors(s.most)
-	if s.big > 0 {
+	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: peopleReadAtOnce}
+	authors := g.chooseAuthors(s.mostFollowedAuthorCount)
+	if s.bigThreshold > 0 {
 		if err := server.api.setThresholds(ctx, s, authors); err != nil {
 			return err
 		}
 	}
-	var posts []published
-	for round := range s.rounds {
-		if posts, err = publishAll(ctx, server.api, authors, posts); err != nil {
+	var posts []publishedPost
+	for round := range s.postRounds {
+		if posts, err = publishOncePerAuthor(ctx, server.api, authors, posts); err != nil {
 			return err
 		}
-		if round < s.rounds-2 {
+		if round < s.postRounds-2 {
 			continue
 		}
 		seen := g.people
-		if round < s.rounds-1 {
+		if round < s.postRounds-1 {
 			seen = g.people[:len(g.people)/2]
 		}
-		if err := b.compareAll(ctx, server.api, g, seen, posts, fmt.Sprintf("%s, after %d posts", s.name, len(posts))); err != nil {
+		if err := b.compareBadgesAndFeeds(ctx, server.api, g, seen, posts, fmt.Sprintf("%s, after %d posts", s.name, len(posts))); err != nil {
 			return err
 		}
 	}
 	if err := b.redis.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	return b.compareAll(ctx, server.api, g, g.people, posts, s.name+", after FLUSHALL")
+	return b.compareBadgesAndFeeds(ctx, server.api, g, g.people, posts, s.name+", after FLUSHALL")
 }
 
 // setThresholds sets the thresholds of a setting and waits until each of the three modes has authors.
-func (a *api) setThresholds(ctx context.Context, s setting, authors []string) error {
+func (a *apiClient) setThresholds(ctx context.Context, s everyoneCheckSetting, authors []string) error {
 	var data any
-	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {bigFollowers: %d, hugeFollowers: %d}) { fanout { bigFollowers } } }`, s.big, s.huge)
-	if err := a.do(ctx, adminToken, mutation, nil, &data); err != nil {
+	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {bigFollowers: %d, hugeFollowers: %d}) { fanout { bigFollowers } } }`, s.bigThreshold, s.hugeThreshold)
+	if err := a.doGraphQL(ctx, adminToken, mutation, nil, &data); err != nil {
 		return err
 	}
 	for {
@@ -205,7 +206,7 @@ func (a *api) setThresholds(ctx context.Context, s setting, authors []string) er
 		}
 		modes := map[string]int{}
 		for _, author := range authors {
-			mode, err := a.modeOf(ctx, author)
+			mode, err := a.authorMode(ctx, author)
 			if err != nil {
 				return err
 			}
@@ -220,9 +221,9 @@ func (a *api) setThresholds(ctx context.Context, s setting, authors []string) er
 	}
 }
 
-// publishAll lets each author publish once, the most followed one last, and waits until every feed has it.
-func publishAll(ctx context.Context, a *api, authors []string, posts []published) ([]published, error) {
-	var events []event
+// publishOncePerAuthor lets each author publish once, the most followed one last, and waits until every feed has it.
+func publishOncePerAuthor(ctx context.Context, a *apiClient, authors []string, posts []publishedPost) ([]publishedPost, error) {
+	var events []ingestEvent
 	for _, author := range slices.Backward(authors) {
 		events = append(events, publishEvent(author, postBody(len(posts)+len(events))))
 	}
@@ -231,21 +232,21 @@ func publishAll(ctx context.Context, a *api, authors []string, posts []published
 		return nil, err
 	}
 	for i, author := range slices.Backward(authors) {
-		posts = append(posts, published{id: ids[len(authors)-1-i], author: author})
+		posts = append(posts, publishedPost{id: ids[len(authors)-1-i], author: author})
 	}
 	return posts, a.waitForJobs(ctx)
 }
 
-// compareAll reads the people's badges and feeds, and records how many are right. A wrong badge or feed is an error.
-func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string, posts []published, when string) error {
+// compareBadgesAndFeeds reads the people's badges and feeds, and records how many are right. A wrong badge or feed is an error.
+func (b *bench) compareBadgesAndFeeds(ctx context.Context, a *apiClient, g followGraph, people []string, posts []publishedPost, when string) error {
 	var badges, feeds atomic.Int64
 	var wrong atomic.Pointer[string]
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(everyoneConnections)
+	group.SetLimit(peopleReadAtOnce)
 	for _, person := range people {
 		group.Go(func() error {
-			unread, page := g.expected(person, posts)
-			gotUnread, gotPage, err := readPerson(ctx, a, person)
+			unread, page := g.expectedBadgeAndFeed(person, posts)
+			gotUnread, gotPage, err := readBadgeAndFeed(ctx, a, person)
 			if err != nil {
 				return fmt.Errorf("%s: %w", person, err)
 			}
@@ -268,16 +269,16 @@ func (b *bench) compareAll(ctx context.Context, a *api, g graph, people []string
 		return err
 	}
 	line := fmt.Sprintf("%d of %d badges right, %d of %d feeds right (%s)", badges.Load(), len(people), feeds.Load(), len(people), when)
-	b.report.everyoneLines = append(b.report.everyoneLines, line)
-	b.say("everyone: %s", line)
+	b.report.everyoneCheckLines = append(b.report.everyoneCheckLines, line)
+	b.printProgress("everyone: %s", line)
 	if text := wrong.Load(); text != nil {
 		return fmt.Errorf("everyone: %s: %s", when, *text)
 	}
 	return nil
 }
 
-// readPerson reads a person's badge and feed, page by page to the end.
-func readPerson(ctx context.Context, a *api, person string) (unread int, list []string, err error) {
+// readBadgeAndFeed reads a person's badge and feed, page by page to the end.
+func readBadgeAndFeed(ctx context.Context, a *apiClient, person string) (unread int, list []string, err error) {
 	after := "null"
 	for {
 		var data struct {
@@ -293,8 +294,8 @@ func readPerson(ctx context.Context, a *api, person string) (unread int, list []
 			}
 		}
 		query := fmt.Sprintf(`{ viewer { badges { homeFeed { value } } homeFeed(first: %d, after: %s) { edges { node { id } } pageInfo { hasNextPage endCursor } } } }`,
-			everyonePage, after)
-		if err := a.do(ctx, "dev:"+person, query, nil, &data); err != nil {
+			everyoneCheckPageSize, after)
+		if err := a.doGraphQL(ctx, "dev:"+person, query, nil, &data); err != nil {
 			return 0, nil, err
 		}
 		feed := data.Viewer.HomeFeed

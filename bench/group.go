@@ -13,48 +13,48 @@ import (
 	"tidings/services"
 )
 
-// group is a conversation in which the first members talk and the others listen.
-type group struct {
-	api              *api
-	prefix, id       string
-	members, talkers int            // how many; the talkers are the first of the members
-	pushed           []pushedCounts // to each member
+// groupConversation is a conversation in which the first members, the talkers, send messages. The other members are the listeners.
+type groupConversation struct {
+	api                      *apiClient
+	keyPrefix, id            string
+	memberCount, senderCount int                  // how many members, and how many of them are talkers
+	pushedByMember           []pushedUnreadCounts // what was pushed to each member
 
-	mu       sync.Mutex
-	messages []sentMessage // all messages so far
-	last     []int64       // for each talker, the number of its last message
+	mu                        sync.Mutex
+	messages                  []sentMessage // all messages so far
+	lastMessageNumberBySender []int64       // for each talker, the number of its last message
 }
 
 // sentMessage is a message: its number in the group, and when its mutation was answered.
 type sentMessage struct {
-	number int64
-	at     time.Time
+	number     int64
+	answeredAt time.Time
 }
 
-// pushedCounts are the numbers of unread messages that were pushed to one member.
-type pushedCounts struct {
+// pushedUnreadCounts are the numbers of unread messages that were pushed to one member.
+type pushedUnreadCounts struct {
 	mu     sync.Mutex
-	counts []pushedCount
+	counts []pushedUnreadCount
 }
 
-// pushedCount is a pushed number of unread messages, and when it came.
-type pushedCount struct {
-	value int64
-	at    time.Time
+// pushedUnreadCount is a pushed number of unread messages, and when it came.
+type pushedUnreadCount struct {
+	value     int64
+	arrivedAt time.Time
 }
 
 // key returns the key of member i.
-func (g *group) key(i int) string   { return fmt.Sprint(g.prefix, i) }
-func (g *group) token(i int) string { return "dev:" + g.key(i) }
+func (g *groupConversation) key(i int) string   { return fmt.Sprint(g.keyPrefix, i) }
+func (g *groupConversation) token(i int) string { return "dev:" + g.key(i) }
 
 // create makes the members and the conversation, and fills in its ID.
-func (g *group) create(ctx context.Context) error {
+func (g *groupConversation) create(ctx context.Context) error {
 	var others []string
-	for i := 1; i < g.members; i++ {
+	for i := 1; i < g.memberCount; i++ {
 		others = append(others, "user:"+g.key(i))
 	}
-	g.last = make([]int64, g.talkers)
-	ids, err := g.api.ingest(ctx, []event{userEvent(g.key(0), "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": others})})
+	g.lastMessageNumberBySender = make([]int64, g.senderCount)
+	ids, err := g.api.ingest(ctx, []ingestEvent{userEvent(g.key(0), "createConversation", map[string]any{"kind": "GROUP", "title": "Harbour", "memberIds": others})})
 	if err != nil {
 		return err
 	}
@@ -62,31 +62,31 @@ func (g *group) create(ctx context.Context) error {
 	return nil
 }
 
-// watch notes the number of unread messages in an event that was pushed to member i.
-func (g *group) watch(i int, payload []byte, at time.Time) {
-	value, found := conversationCount(payload)
+// recordPushedCount notes the number of unread messages in an event that was pushed to member i.
+func (g *groupConversation) recordPushedCount(i int, payload []byte, at time.Time) {
+	value, found := unreadMessagesIn(payload)
 	if !found {
 		return
 	}
-	g.pushed[i].mu.Lock()
-	defer g.pushed[i].mu.Unlock()
-	g.pushed[i].counts = append(g.pushed[i].counts, pushedCount{value, at})
+	g.pushedByMember[i].mu.Lock()
+	defer g.pushedByMember[i].mu.Unlock()
+	g.pushedByMember[i].counts = append(g.pushedByMember[i].counts, pushedUnreadCount{value, at})
 }
 
-// talk lets every talker send a message once per interval until ctx ends, with the talkers spread over the interval. With
-// interval 0 each talker sends its next message as soon as the last one is answered.
-func (g *group) talk(ctx context.Context, every time.Duration) error {
+// sendMessagesUntilCanceled lets every talker send a message once per interval until ctx ends, with the talkers spread over the
+// interval. With interval 0 each talker sends its next message as soon as the last one is answered.
+func (g *groupConversation) sendMessagesUntilCanceled(ctx context.Context, every time.Duration) error {
 	start := time.Now()
-	errs := make([]error, g.talkers)
+	errs := make([]error, g.senderCount)
 	var group sync.WaitGroup
-	for i := range g.talkers {
+	for i := range g.senderCount {
 		group.Go(func() {
 			for turn := 0; ctx.Err() == nil && errs[i] == nil; turn++ {
-				due := start.Add(time.Duration(turn)*every + every*time.Duration(i)/time.Duration(g.talkers))
+				due := start.Add(time.Duration(turn)*every + every*time.Duration(i)/time.Duration(g.senderCount))
 				if every > 0 && pause(ctx, time.Until(due)) != nil {
 					return
 				}
-				errs[i] = g.say(context.WithoutCancel(ctx), i) // a message in flight is not cancelled, because it counts in the end
+				errs[i] = g.sendMessage(context.WithoutCancel(ctx), i) // a message in flight is not cancelled, because it counts in the end
 			}
 		})
 	}
@@ -94,13 +94,13 @@ func (g *group) talk(ctx context.Context, every time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// say sends one message of a talker and notes its number.
-func (g *group) say(ctx context.Context, talker int) error {
+// sendMessage sends one message of a talker and notes its number.
+func (g *groupConversation) sendMessage(ctx context.Context, talker int) error {
 	const mutation = `mutation($id: ID!, $body: String!) { sendMessage(input: {conversationId: $id, body: $body}) { message { id } } }`
 	var data struct {
 		SendMessage struct{ Message struct{ ID string } }
 	}
-	if err := g.api.do(ctx, g.token(talker), mutation, map[string]any{"id": g.id, "body": "The ferry is late again."}, &data); err != nil {
+	if err := g.api.doGraphQL(ctx, g.token(talker), mutation, map[string]any{"id": g.id, "body": "The ferry is late again."}, &data); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -111,13 +111,13 @@ func (g *group) say(ctx context.Context, talker int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.messages = append(g.messages, sentMessage{id.Number(), now})
-	g.last[talker] = id.Number()
+	g.lastMessageNumberBySender[talker] = id.Number()
 	return nil
 }
 
-// measureTalk calls talk and waits until all listeners have the right count. It returns the rate of messages, and the time from each
-// message's answer until the last listener had the message.
-func (g *group) measureTalk(ctx context.Context, talk func() error) (sample, error) {
+// measureMessages calls talk and waits until all listeners have the right count. It returns the rate of messages, and the time from
+// each message's answer until the last listener had the message.
+func (g *groupConversation) measureMessages(ctx context.Context, talk func() error) (sample, error) {
 	g.mu.Lock()
 	first := len(g.messages)
 	g.mu.Unlock()
@@ -133,11 +133,11 @@ func (g *group) measureTalk(ctx context.Context, talk func() error) (sample, err
 		return sample{}, errors.New("nobody said anything")
 	}
 	head := slices.MaxFunc(messages, func(a, b sentMessage) int { return int(a.number - b.number) }).number
-	deadline := time.Now().Add(volleyLimit)
-	for i := g.talkers; i < g.members; i++ {
-		for g.pushed[i].greatest() < head {
+	deadline := time.Now().Add(broadcastTimeout)
+	for i := g.senderCount; i < g.memberCount; i++ {
+		for g.pushedByMember[i].greatest() < head {
 			if time.Now().After(deadline) {
-				return sample{}, fmt.Errorf("%s has %d unread messages %v after the last of %d", g.key(i), g.pushed[i].greatest(), volleyLimit, head)
+				return sample{}, fmt.Errorf("%s has %d unread messages %v after the last of %d", g.key(i), g.pushedByMember[i].greatest(), broadcastTimeout, head)
 			}
 			if err := pause(ctx, 5*time.Millisecond); err != nil {
 				return sample{}, err
@@ -145,15 +145,15 @@ func (g *group) measureTalk(ctx context.Context, talk func() error) (sample, err
 		}
 	}
 	late := make([]time.Duration, len(messages))
-	for i := g.talkers; i < g.members; i++ {
-		g.pushed[i].raiseLateness(messages, late)
+	for i := g.senderCount; i < g.memberCount; i++ {
+		g.pushedByMember[i].updateMaxLateness(messages, late)
 	}
 	slices.Sort(late)
 	return newSample(late, took), nil
 }
 
 // greatest returns the last number that was pushed to a listener, which is the greatest one; 0 if there was none.
-func (a *pushedCounts) greatest() int64 {
+func (a *pushedUnreadCounts) greatest() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.counts) == 0 {
@@ -162,27 +162,27 @@ func (a *pushedCounts) greatest() int64 {
 	return a.counts[len(a.counts)-1].value // a listener's count only grows
 }
 
-// raiseLateness compares the messages with what was pushed to this listener. It raises late[i] to the time from the answer to message i
-// until a pushed number included that message.
-func (a *pushedCounts) raiseLateness(messages []sentMessage, late []time.Duration) {
+// updateMaxLateness compares the messages with what was pushed to this listener. It raises late[i] to the time from the answer to
+// message i until a pushed number included that message.
+func (a *pushedUnreadCounts) updateMaxLateness(messages []sentMessage, late []time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, message := range messages {
-		place, _ := slices.BinarySearchFunc(a.counts, message.number, func(c pushedCount, number int64) int { return int(c.value - number) })
+		place, _ := slices.BinarySearchFunc(a.counts, message.number, func(c pushedUnreadCount, number int64) int { return int(c.value - number) })
 		if place < len(a.counts) {
-			late[i] = max(late[i], a.counts[place].at.Sub(message.at))
+			late[i] = max(late[i], a.counts[place].arrivedAt.Sub(message.answeredAt))
 		}
 	}
 }
 
-// check reads the badges of all members and compares them with the sent messages: for a listener all messages must count, and for a
-// talker those after its own last message.
-func (g *group) check(ctx context.Context) error {
+// checkBadges reads the badges of all members and compares them with the sent messages: for a listener all messages must count, and
+// for a talker those after its own last message.
+func (g *groupConversation) checkBadges(ctx context.Context) error {
 	var head int64
 	for _, message := range g.messages {
 		head = max(head, message.number)
 	}
-	for i := range g.members {
+	for i := range g.memberCount {
 		var data struct {
 			Viewer struct {
 				Badges struct {
@@ -190,12 +190,12 @@ func (g *group) check(ctx context.Context) error {
 				}
 			}
 		}
-		if err := g.api.do(ctx, g.token(i), everyQuery, nil, &data); err != nil {
+		if err := g.api.doGraphQL(ctx, g.token(i), everySourceQuery, nil, &data); err != nil {
 			return err
 		}
 		want := head
-		if i < g.talkers {
-			want -= g.last[i]
+		if i < g.senderCount {
+			want -= g.lastMessageNumberBySender[i]
 		}
 		if got := data.Viewer.Badges.Conversations.Total.Value; got != want {
 			return fmt.Errorf("%s has %d unread messages, %d were said since he said something", g.key(i), got, want)
@@ -204,12 +204,12 @@ func (g *group) check(ctx context.Context) error {
 	return nil
 }
 
-// beforeCount is the text in an event that comes right before the number of unread messages.
-var beforeCount = []byte(`"conversations":{"total":{"value":`)
+// unreadMessagesPrefix is the text in an event that comes right before the number of unread messages.
+var unreadMessagesPrefix = []byte(`"conversations":{"total":{"value":`)
 
-// conversationCount finds the number of unread messages in an event.
-func conversationCount(payload []byte) (value int64, found bool) {
-	_, rest, found := bytes.Cut(payload, beforeCount)
+// unreadMessagesIn finds the number of unread messages in an event.
+func unreadMessagesIn(payload []byte) (value int64, found bool) {
+	_, rest, found := bytes.Cut(payload, unreadMessagesPrefix)
 	if !found {
 		return 0, false
 	}

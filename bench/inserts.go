@@ -19,74 +19,75 @@ import (
 // The floor of ingest is bare INSERTs: they write the rows that a load has left in the tables into new tables of the same schema. Jobs
 // that are done have left no rows. Nothing is read, checked or answered, and Redis has no part in it.
 
-// whoInserts names the floor in the results.
-const whoInserts = "the same rows by bare INSERTs"
+// bareInsertsLabel names the floor in the results.
+const bareInsertsLabel = "the same rows by bare INSERTs"
 
 // writtenRows are rows of one table.
 type writtenRows struct {
-	name    string
-	columns []string
-	rows    [][]any
+	tableName string
+	columns   []string
+	rows      [][]any
 }
 
-// insertFloor inserts the rows of one load again, once in each round.
-type insertFloor struct {
-	driver  string
-	source  *database.DB // the database of the load
-	senders int          // transactions at a time
-	// newTwin makes an empty database. url is its address for Tidings, and name its address for the driver.
-	newTwin func(ctx context.Context) (url, name string, err error)
+// insertBaseline inserts the rows of one load again, once in each round.
+type insertBaseline struct {
+	driver               string
+	loadDatabase         *database.DB // the database that the load writes to
+	parallelTransactions int          // transactions at a time
+	// newEmptyDatabase makes an empty database. url is its address for Tidings, and name its address for the driver.
+	newEmptyDatabase func(ctx context.Context) (url, name string, err error)
 
-	before map[string]bool // the rows from before the load
-	tables []writtenRows   // the rows that the load has written; nil until the first load has ended
-	events int             // how many events the load had
-	values series          // the rate of each round
+	rowsBeforeLoad map[string]bool // the rows from before the load
+	tables         []writtenRows   // the rows that the load has written; nil until the first load has ended
+	eventCount     int             // how many events the load had
+	results        series          // the rate of each round
 }
 
-// openInsertFloor opens the database that a load is going to write to.
-func openInsertFloor(driver, name string, senders int, newTwin func(ctx context.Context) (url, name string, err error)) (*insertFloor, error) {
-	source, err := openBareDatabase(driver, name)
-	return &insertFloor{driver: driver, source: source, senders: senders, newTwin: newTwin}, err
+// openInsertBaseline opens the database that a load is going to write to. newEmptyDatabase is a field of the result.
+func openInsertBaseline(driver, name string, senders int, newEmptyDatabase func(ctx context.Context) (url, name string, err error)) (*insertBaseline, error) {
+	source, err := openBareCommitDatabase(driver, name)
+	return &insertBaseline{driver: driver, loadDatabase: source, parallelTransactions: senders, newEmptyDatabase: newEmptyDatabase}, err
 }
 
-// newFiles returns a function for newTwin: each call removes the SQLite database of the last call, and returns the address of a new one in
-// the same folder.
-func newFiles(folder string) func(context.Context) (url, name string, err error) {
+// sqliteDatabaseFactory returns a function newEmptyDatabase for an insertBaseline: each call removes the SQLite database of the
+// last call, and returns the address of a new one in the same folder.
+func sqliteDatabaseFactory(folder string) func(context.Context) (url, name string, err error) {
 	return func(context.Context) (url, name string, err error) {
 		name = filepath.Join(folder, "twin.db")
 		return "sqlite:" + name, name, removeDatabase(name)
 	}
 }
 
-// begin reads which rows are there before the load. It does nothing after the first load: the rows of that load serve for all rounds.
-func (f *insertFloor) begin(ctx context.Context) error {
+// recordRowsBeforeLoad reads which rows are there before the load. It does nothing after the first load: the rows of that load
+// serve for all rounds.
+func (f *insertBaseline) recordRowsBeforeLoad(ctx context.Context) error {
 	if f.tables != nil {
 		return nil
 	}
-	tables, err := readTables(ctx, f.driver, f.source)
+	tables, err := readTables(ctx, f.driver, f.loadDatabase)
 	if err != nil {
 		return err
 	}
-	f.before = map[string]bool{}
+	f.rowsBeforeLoad = map[string]bool{}
 	for _, table := range tables {
 		for _, row := range table.rows {
-			f.before[rowKey(table.name, row)] = true
+			f.rowsBeforeLoad[rowKey(table.tableName, row)] = true
 		}
 	}
 	return nil
 }
 
-// end reads the rows that the first load has written. events is how many events the load had.
-func (f *insertFloor) end(ctx context.Context, events int) error {
+// collectWrittenRows reads the rows that the first load has written. events is how many events the load had.
+func (f *insertBaseline) collectWrittenRows(ctx context.Context, events int) error {
 	if f.tables != nil {
 		return nil
 	}
-	tables, err := readTables(ctx, f.driver, f.source)
+	tables, err := readTables(ctx, f.driver, f.loadDatabase)
 	if err != nil {
 		return err
 	}
 	for _, table := range tables {
-		table.rows = slices.DeleteFunc(table.rows, func(row []any) bool { return f.before[rowKey(table.name, row)] })
+		table.rows = slices.DeleteFunc(table.rows, func(row []any) bool { return f.rowsBeforeLoad[rowKey(table.tableName, row)] })
 		if len(table.rows) > 0 {
 			f.tables = append(f.tables, table)
 		}
@@ -94,16 +95,16 @@ func (f *insertFloor) end(ctx context.Context, events int) error {
 	if len(f.tables) == 0 {
 		return fmt.Errorf("%d events have left no row", events)
 	}
-	f.before, f.events = nil, events
+	f.rowsBeforeLoad, f.eventCount = nil, events
 	return nil
 }
 
 // rowKey returns a text that differs for different rows of all tables.
 func rowKey(table string, row []any) string { return table + fmt.Sprintf("%q", row) }
 
-// round inserts the rows into a new database. It makes as many transactions as the events of the load had batches.
-func (f *insertFloor) round(ctx context.Context) (err error) {
-	url, name, err := f.newTwin(ctx)
+// measureRound inserts the rows into a new database. It makes as many transactions as the events of the load had batches.
+func (f *insertBaseline) measureRound(ctx context.Context) (err error) {
+	url, name, err := f.newEmptyDatabase(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,27 +115,27 @@ func (f *insertFloor) round(ctx context.Context) (err error) {
 	if err := schema.Close(); err != nil {
 		return err
 	}
-	twin, err := openBareDatabase(f.driver, name)
+	twin, err := openBareCommitDatabase(f.driver, name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, twin.Close()) }()
-	batches := (f.events + batchSize - 1) / batchSize
+	batches := (f.eventCount + ingestBatchSize - 1) / ingestBatchSize
 	start := time.Now()
 	var group errgroup.Group
-	group.SetLimit(f.senders)
+	group.SetLimit(f.parallelTransactions)
 	for batch := range batches {
 		group.Go(func() error { return f.insertBatch(ctx, twin, batch, batches) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	f.values = append(f.values, rateOf(f.events, time.Since(start)))
+	f.results = append(f.results, newRateSample(f.eventCount, time.Since(start)))
 	return nil
 }
 
 // insertBatch inserts a share of the rows of every table in one transaction: share number batch of batches.
-func (f *insertFloor) insertBatch(ctx context.Context, twin *database.DB, batch, batches int) error {
+func (f *insertBaseline) insertBatch(ctx context.Context, twin *database.DB, batch, batches int) error {
 	tx, err := twin.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -142,19 +143,19 @@ func (f *insertFloor) insertBatch(ctx context.Context, twin *database.DB, batch,
 	for _, table := range f.tables {
 		rows := table.rows[len(table.rows)*batch/batches : len(table.rows)*(batch+1)/batches]
 		if err := f.insertInto(ctx, tx, table, rows); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", table.name, err), tx.Rollback())
+			return errors.Join(fmt.Errorf("%s: %w", table.tableName, err), tx.Rollback())
 		}
 	}
 	return tx.Commit()
 }
 
-// insertInto inserts rows into a table in the fastest way of the engine. SQLite runs in the same process and takes one row at a time by a
-// prepared statement. PostgreSQL takes many rows in a round trip.
-func (f *insertFloor) insertInto(ctx context.Context, tx *database.Tx, table writtenRows, rows [][]any) error {
-	head := "INSERT INTO " + table.name + " (" + strings.Join(table.columns, ", ") + ") VALUES "
+// insertInto inserts rows into a table in the fastest way of the engine. SQLite runs in the same process and takes one row at a
+// time by a prepared statement. PostgreSQL takes many rows in a round trip.
+func (f *insertBaseline) insertInto(ctx context.Context, tx *database.Tx, table writtenRows, rows [][]any) error {
+	head := "INSERT INTO " + table.tableName + " (" + strings.Join(table.columns, ", ") + ") VALUES "
 	const tail = " ON CONFLICT DO NOTHING" // the schema has some rows from the beginning
 	if f.driver != "sqlite" {
-		for part := range slices.Chunk(rows, rawInsert) {
+		for part := range slices.Chunk(rows, rawRowsPerInsert) {
 			if err := insertRows(ctx, tx, head, tail, part); err != nil {
 				return err
 			}
@@ -196,9 +197,9 @@ func placeholders(rows, columns int) string {
 	return text.String() + ")"
 }
 
-// line compares a load with its floor.
-func (f *insertFloor) line(what string, ours series) line {
-	return line{what: what, limit: whoInserts, ours: formatRateAndCPU(ours), theirs: formatRateAndCPU(f.values), value: ratio(ours.rate(), f.values.rate()), unit: "x"}
+// compareLoad compares a load with its floor.
+func (f *insertBaseline) compareLoad(what string, ours series) resultLine {
+	return resultLine{measurement: what, reference: bareInsertsLabel, ourFigure: formatRateAndCPU(ours), referenceFigure: formatRateAndCPU(f.results), value: ratio(ours.medianRate(), f.results.medianRate()), unit: "x"}
 }
 
 // readTables reads all rows of all tables.
@@ -209,9 +210,9 @@ func readTables(ctx context.Context, driver string, db *database.DB) (tables []w
 	}
 	_, names, err := readRows(ctx, db, query)
 	for _, name := range names {
-		table := writtenRows{name: fmt.Sprint(name[0])}
-		if table.columns, table.rows, err = readRows(ctx, db, "SELECT * FROM "+table.name); err != nil {
-			return nil, fmt.Errorf("%s: %w", table.name, err)
+		table := writtenRows{tableName: fmt.Sprint(name[0])}
+		if table.columns, table.rows, err = readRows(ctx, db, "SELECT * FROM "+table.tableName); err != nil {
+			return nil, fmt.Errorf("%s: %w", table.tableName, err)
 		}
 		tables = append(tables, table)
 	}

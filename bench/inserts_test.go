@@ -21,7 +21,7 @@ func TestTheFloorInsertsWhatTheLoadHasWritten(t *testing.T) {
 	if err := tables.Close(); err != nil {
 		t.Fatal(err)
 	}
-	store, err := openRaw(file)
+	store, err := openRawSQLite(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestTheFloorInsertsWhatTheLoadHasWritten(t *testing.T) {
 		}
 	}
 	var twins []string
-	inserts, err := openInsertFloor("sqlite", file, 1, func(context.Context) (string, string, error) {
+	inserts, err := openInsertBaseline("sqlite", file, 1, func(context.Context) (string, string, error) {
 		name := filepath.Join(folder, fmt.Sprint("twin-", len(twins), ".db"))
 		twins = append(twins, name)
 		return "sqlite:" + name, name, nil
@@ -43,38 +43,38 @@ func TestTheFloorInsertsWhatTheLoadHasWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = inserts.source.Close() })
+	t.Cleanup(func() { _ = inserts.loadDatabase.Close() })
 	insert(1, 10)
-	if err := inserts.begin(t.Context()); err != nil {
+	if err := inserts.recordRowsBeforeLoad(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := inserts.end(t.Context(), 5); err == nil || !strings.Contains(err.Error(), "no row") {
+	if err := inserts.collectWrittenRows(t.Context(), 5); err == nil || !strings.Contains(err.Error(), "no row") {
 		t.Errorf("a load that wrote nothing: %v", err)
 	}
-	const events = 3 * batchSize
+	const events = 3 * ingestBatchSize
 	insert(10, 10+events)
 	if _, err := store.ExecContext(t.Context(), `UPDATE counters SET value = 77 WHERE name = 'users'`); err != nil {
 		t.Fatal(err)
 	}
-	if err := inserts.end(t.Context(), events); err != nil {
+	if err := inserts.collectWrittenRows(t.Context(), events); err != nil {
 		t.Fatal(err)
 	}
-	if err := inserts.begin(t.Context()); err != nil {
+	if err := inserts.recordRowsBeforeLoad(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	insert(10_000, 10_010) // of a second load, which does not count
-	if err := inserts.end(t.Context(), 10); err != nil {
+	if err := inserts.collectWrittenRows(t.Context(), 10); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := inserts.round(t.Context()); err != nil {
+		if err := inserts.measureRound(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(twins) != 2 || len(inserts.values) != 2 || !(inserts.values[0].rate > 0) {
-		t.Fatalf("twins %v, %+v", twins, inserts.values)
+	if len(twins) != 2 || len(inserts.results) != 2 || !(inserts.results[0].ratePerSecond > 0) {
+		t.Fatalf("twins %v, %+v", twins, inserts.results)
 	}
-	twin, err := openRaw(twins[1])
+	twin, err := openRawSQLite(twins[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestTheFloorInsertsWhatTheLoadHasWritten(t *testing.T) {
 	if count != events || least != 10 || greatest != 9+events {
 		t.Errorf("the twin has %d users from %d to %d, the load wrote %d from 10 on", count, least, greatest, events)
 	}
-	if l := inserts.line("ingest", series{{rate: 2 * inserts.values.rate()}}); l.value != 2 || l.unit != "x" {
+	if l := inserts.compareLoad("ingest", series{{ratePerSecond: 2 * inserts.results.medianRate()}}); l.value != 2 || l.unit != "x" {
 		t.Errorf("%+v", l)
 	}
 }
@@ -100,18 +100,18 @@ func TestPlaceholders(t *testing.T) {
 }
 
 // Each call replaces the database of the call before by an empty one.
-func TestNewFilesAreEmpty(t *testing.T) {
-	newTwin := newFiles(t.TempDir())
+func TestNewDatabasesAreEmpty(t *testing.T) {
+	newEmptyDatabase := sqliteDatabaseFactory(t.TempDir())
 	for range 2 {
-		url, name, err := newTwin(t.Context())
+		url, name, err := newEmptyDatabase(t.Context())
 		if err != nil || url != "sqlite:"+name {
 			t.Fatalf("%s, %s, %v", url, name, err)
 		}
-		db, err := openRaw(name)
+		db, err := openRawSQLite(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := createBareTable(t.Context(), db); err != nil {
+		if err := createBareCommitTable(t.Context(), db); err != nil {
 			t.Errorf("it is not empty: %v", err)
 		}
 		if err := db.Close(); err != nil {

@@ -22,12 +22,12 @@ import (
 // The check of a day of shows imports the day, reads the boards of a sample of viewers through the API page by page, and compares them
 // with boards that are sorted from the day itself.
 
-// daySeed makes the day the same in every run, except for the hour.
-const daySeed = 1
+// showDayRandomSeed makes the day the same in every run, except for the hour.
+const showDayRandomSeed = 1
 
-// importInto writes a file and imports it into the database of a site without a running server.
-func (p site) importInto(ctx context.Context, what string, write func(to io.Writer) error) (err error) {
-	path := filepath.Join(p.folder, what)
+// importFile writes a file and imports it into the database of an installation without a running server.
+func (p installation) importFile(ctx context.Context, what string, write func(to io.Writer) error) (err error) {
+	path := filepath.Join(p.dataFolder, what)
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -35,26 +35,27 @@ func (p site) importInto(ctx context.Context, what string, write func(to io.Writ
 	if err := errors.Join(write(file), file.Close()); err != nil {
 		return err
 	}
-	_, err = runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", what, path, "--data", filepath.Join(p.folder, "data"), "--quiet")
+	_, err = runForOutput(ctx, ".", filepath.Join(binFolder, "tidings"), "import", what, path, "--data", filepath.Join(p.dataFolder, "data"), "--quiet")
 	return errors.Join(err, os.Remove(path))
 }
 
-// checkLiveDay imports the first half of a day of shows and compares the boards, then imports the other half and compares them again.
-func (b *bench) checkLiveDay(ctx context.Context) (err error) {
-	p, err := b.newSite("liveday", liveDayDatabase)
+// checkShowDayBoards imports the first half of a day of shows and compares the boards, then imports the other half and compares
+// them again.
+func (b *bench) checkShowDayBoards(ctx context.Context) (err error) {
+	p, err := b.newInstallation("liveday", liveDayRedisDB)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
-	d := livetest.NewDay(time.Now(), b.sizes.day, daySeed)
-	b.say("liveday: importing the follows of %s viewers", formatThousands(int64(len(d.Follows))))
-	if err := p.importInto(ctx, "follows", d.WriteFollows); err != nil {
+	d := livetest.NewShowDay(time.Now(), b.sizes.showDaySize, showDayRandomSeed)
+	b.printProgress("liveday: importing the follows of %s viewers", formatThousands(int64(len(d.FollowedHosts))))
+	if err := p.importFile(ctx, "follows", d.WriteFollows); err != nil {
 		return err
 	}
 	half := len(d.Shows) / 2
 	for i, part := range []struct{ from, until int }{{0, half}, {half, len(d.Shows)}} {
-		b.say("liveday: importing shows %d to %d", part.from, part.until)
-		if err := p.importInto(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, part.from, part.until) }); err != nil {
+		b.printProgress("liveday: importing shows %d to %d", part.from, part.until)
+		if err := p.importFile(ctx, "shows", func(to io.Writer) error { return d.WriteShows(to, part.from, part.until) }); err != nil {
 			return err
 		}
 		if err := b.compareBoards(ctx, p, d, part.until, i == 1); err != nil {
@@ -65,44 +66,44 @@ func (b *bench) checkLiveDay(ctx context.Context) (err error) {
 }
 
 // compareBoards compares a sample of boards with the day. If flush is set, it does so once more after Redis has lost all data.
-func (b *bench) compareBoards(ctx context.Context, p site, d *livetest.Day, shows int, flush bool) error {
+func (b *bench) compareBoards(ctx context.Context, p installation, d *livetest.ShowDay, shows int, flush bool) error {
 	server, err := p.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer server.stop()
-	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: everyoneConnections}
-	if err := server.api.waitForJobsBut(ctx, d.Active(shows)); err != nil {
+	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: peopleReadAtOnce}
+	if err := server.api.waitForJobsDownTo(ctx, d.CountActiveShows(shows)); err != nil {
 		return err
 	}
 	// Nodes learn of the jobs' changes within a second.
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
 		return err
 	}
-	if err := b.compareSample(ctx, server.api, d, shows, fmt.Sprintf("%s shows", formatThousands(int64(shows)))); err != nil || !flush {
+	if err := b.compareSampledBoards(ctx, server.api, d, shows, fmt.Sprintf("%s shows", formatThousands(int64(shows)))); err != nil || !flush {
 		return err
 	}
 	if err := p.deleteRedisData(ctx); err != nil {
 		return err
 	}
-	return b.compareSample(ctx, server.api, d, shows, "after FLUSHALL")
+	return b.compareSampledBoards(ctx, server.api, d, shows, "after FLUSHALL")
 }
 
-// compareSample reads the boards of the sample, and adds to the report how many of them are right.
-func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, shows int, when string) error {
+// compareSampledBoards reads the boards of the sample, and adds to the report how many of them are right.
+func (b *bench) compareSampledBoards(ctx context.Context, a *apiClient, d *livetest.ShowDay, shows int, when string) error {
 	var right, lines atomic.Int64
 	var wrong atomic.Pointer[string]
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(everyoneConnections)
-	step := max(1, len(d.Follows)/b.sizes.sampledViewers)
+	group.SetLimit(peopleReadAtOnce)
+	step := max(1, len(d.FollowedHosts)/b.sizes.sampledViewers)
 	sampled := 0
-	for viewer := 0; viewer < len(d.Follows); viewer += step {
+	for viewer := 0; viewer < len(d.FollowedHosts); viewer += step {
 		sampled++
 		group.Go(func() error {
-			want, cut := d.Board(viewer, shows)
-			got, end, err := readBoard(ctx, a, livetest.Viewer(viewer), []int{100, 23, 50}[viewer/step%3])
+			want, cut := d.ExpectedBoard(viewer, shows)
+			got, end, err := readBoard(ctx, a, livetest.ViewerKey(viewer), []int{100, 23, 50}[viewer/step%3])
 			if err != nil {
-				return fmt.Errorf("%s: %w", livetest.Viewer(viewer), err)
+				return fmt.Errorf("%s: %w", livetest.ViewerKey(viewer), err)
 			}
 			lines.Add(int64(len(got)))
 			if slices.Equal(got, want) && (end == "RETENTION") == cut {
@@ -114,7 +115,7 @@ func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, show
 				at++
 			}
 			text := fmt.Sprintf("%s, who follows %d, has a board of %d to %s, the day says %d; they differ from line %d on: %q, and %q",
-				livetest.Viewer(viewer), len(d.Follows[viewer]), len(got), end, len(want), at+1, got[at:min(at+3, len(got))], want[at:min(at+3, len(want))])
+				livetest.ViewerKey(viewer), len(d.FollowedHosts[viewer]), len(got), end, len(want), at+1, got[at:min(at+3, len(got))], want[at:min(at+3, len(want))])
 			wrong.Store(&text)
 			return nil
 		})
@@ -123,8 +124,8 @@ func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, show
 		return err
 	}
 	line := fmt.Sprintf("%d of %d live boards of a day right, %s lines (%s)", right.Load(), sampled, formatThousands(lines.Load()), when)
-	b.report.everyoneLines = append(b.report.everyoneLines, line)
-	b.say("liveday: %s", line)
+	b.report.everyoneCheckLines = append(b.report.everyoneCheckLines, line)
+	b.printProgress("liveday: %s", line)
 	if text := wrong.Load(); text != nil {
 		return fmt.Errorf("%s: %s", when, *text)
 	}
@@ -132,7 +133,7 @@ func (b *bench) compareSample(ctx context.Context, a *api, d *livetest.Day, show
 }
 
 // readBoard reads a user's board page by page: title and status of each show, and the reason why it ends.
-func readBoard(ctx context.Context, a *api, person string, first int) (lines []string, end string, err error) {
+func readBoard(ctx context.Context, a *apiClient, person string, first int) (lines []string, end string, err error) {
 	for after := "null"; ; {
 		var data struct {
 			Viewer struct {
@@ -151,7 +152,7 @@ func readBoard(ctx context.Context, a *api, person string, first int) (lines []s
 			}
 		}
 		query := fmt.Sprintf(`{ viewer { liveBoard(first: %d, after: %s) { edges { status node { title } } pageInfo { hasNextPage endCursor } end newSession } } }`, first, after)
-		if err := a.do(ctx, "dev:"+person, query, nil, &data); err != nil {
+		if err := a.doGraphQL(ctx, "dev:"+person, query, nil, &data); err != nil {
 			return nil, "", err
 		}
 		board := data.Viewer.LiveBoard

@@ -14,7 +14,7 @@ func TestABoardIsReadToItsEnd(t *testing.T) {
 		`{"edges":[{"status":"REPLAY","node":{"title":"c"}}],"pageInfo":{"hasNextPage":false,"endCursor":"c2"},"end":"RETENTION"}`,
 	}
 	asked := 0
-	a := stubAPI(t, func(q question) string {
+	a := startStubAPI(t, func(q receivedRequest) string {
 		if want := []string{"after: null", `after: "c1"`}[asked%2]; !strings.Contains(q.Query, want) {
 			t.Errorf("asked was %s, want %s", q.Query, want)
 		}
@@ -29,7 +29,7 @@ func TestABoardIsReadToItsEnd(t *testing.T) {
 		"a page has none": `{"edges":[],"pageInfo":{"hasNextPage":true}}`,
 		"session ended":   `{"edges":[{"node":{}}],"pageInfo":{"hasNextPage":true,"endCursor":"x"},"newSession":true}`,
 	} {
-		a := stubAPI(t, func(question) string { return `{"data":{"viewer":{"liveBoard":` + page + `}}}` })
+		a := startStubAPI(t, func(receivedRequest) string { return `{"data":{"viewer":{"liveBoard":` + page + `}}}` })
 		if _, _, err := readBoard(t.Context(), a, "ann", 2); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
@@ -38,11 +38,11 @@ func TestABoardIsReadToItsEnd(t *testing.T) {
 
 func TestFollowsOfBoards(t *testing.T) {
 	var text bytes.Buffer
-	if err := (&bench{options: options{readers: 2}}).writeBoardFollows(&text); err != nil {
+	if err := (&bench{options: options{readersPerFollowCount: 2}}).writeBoardFollows(&text); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	if want := 2 * (10 + 200 + 2000); len(lines) != want || lines[10] != fmt.Sprintf("%s,host-0", reader(10, 1)) {
+	if want := 2 * (10 + 200 + 2000); len(lines) != want || lines[10] != fmt.Sprintf("%s,host-0", readerKey(10, 1)) {
 		t.Errorf("%d lines, the eleventh is %s; want %d", len(lines), lines[10], want)
 	}
 }
@@ -53,7 +53,7 @@ func TestTheCursorOfTheSecondPage(t *testing.T) {
 			strings.TrimSuffix(strings.Repeat("{},", edges), ","), next)
 	}
 	for answer, fits := range map[string]bool{page(pageSize, true): true, page(pageSize, false): false, page(3, true): false} {
-		cursor, err := boardCursor(t.Context(), stubAPI(t, func(question) string { return answer }), "ann")
+		cursor, err := secondPageCursor(t.Context(), startStubAPI(t, func(receivedRequest) string { return answer }), "ann")
 		if (err == nil) != fits || fits && cursor != "c" {
 			t.Errorf("%.60s: %q, %v", answer, cursor, err)
 		}

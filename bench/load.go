@@ -17,24 +17,24 @@ import (
 	"time"
 )
 
-// The load generator keeps N connections busy, each with one request at a time (a closed loop). It implements just enough of HTTP/1.1,
-// because it shares the processors with the servers: complete requests are built in advance, and only the status, the length and the first
-// bytes of an answer are read.
+// The load generator keeps N connections busy, each with one request at a time (a closed loop). It implements just enough of
+// HTTP/1.1, because it shares the processors with the servers: complete requests are built in advance, and only the status, the
+// length and the first bytes of an answer are read.
 
-// answerLimit is how long an answer may take after the end of the load.
-const answerLimit = 10 * time.Second
+// answerTimeout is how long an answer may take after the end of the load.
+const answerTimeout = 10 * time.Second
 
-// target is a server and the requests that a load sends to it, one after another.
-type target struct {
+// loadTarget is a server and the requests that a load sends to it, one after another.
+type loadTarget struct {
 	address  string
 	pid      int
 	requests [][]byte
 }
 
-// newTarget returns a target with one HTTP request for each token, all with the same query.
-func newTarget(address string, pid int, query string, tokens []string) target {
+// newLoadTarget returns a target with one HTTP request for each token, all with the same query.
+func newLoadTarget(address string, pid int, query string, tokens []string) loadTarget {
 	body := `{"query":` + strconv.Quote(query) + `}`
-	t := target{address: address, pid: pid}
+	t := loadTarget{address: address, pid: pid}
 	for _, token := range tokens {
 		t.requests = append(t.requests, []byte("POST /graphql HTTP/1.1\r\nHost: "+address+"\r\nContent-Type: application/json\r\nAccept: application/json\r\nAuthorization: Bearer "+
 			token+"\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body))
@@ -43,7 +43,7 @@ func newTarget(address string, pid int, query string, tokens []string) target {
 }
 
 // load sends requests for a while and measures. An answer that is not 200 with data ends the load with an error.
-func (t target) load(ctx context.Context, connections int, length time.Duration) (sample, error) {
+func (t loadTarget) load(ctx context.Context, connections int, length time.Duration) (sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	before, cpuErr := processorTime(t.pid)
@@ -80,17 +80,17 @@ func (t target) load(ctx context.Context, connections int, length time.Duration)
 	slices.Sort(all)
 	result := newSample(all, took)
 	if cpuErr == nil {
-		result.cpu = (after - before) / time.Duration(len(all))
+		result.serverCPUPerAnswer = (after - before) / time.Duration(len(all))
 	}
 	if ownErr == nil {
-		result.client = (own - ownBefore) / time.Duration(len(all))
+		result.clientCPUPerAnswer = (own - ownBefore) / time.Duration(len(all))
 	}
 	return result, nil
 }
 
 // loadConnection sends requests over one connection until the deadline, from the request with the number first on. It returns the
 // latencies.
-func (t target) loadConnection(ctx context.Context, first int, deadline time.Time) (latencies []time.Duration, err error) {
+func (t loadTarget) loadConnection(ctx context.Context, first int, deadline time.Time) (latencies []time.Duration, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (t target) loadConnection(ctx context.Context, first int, deadline time.Tim
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	reader := bufio.NewReaderSize(conn, 16<<10)
 	latencies = make([]time.Duration, 0, 1<<14)
-	if err := conn.SetDeadline(deadline.Add(answerLimit)); err != nil {
+	if err := conn.SetDeadline(deadline.Add(answerTimeout)); err != nil {
 		return nil, cmp.Or(ctx.Err(), err) // closed because ctx has ended
 	}
 	sent := time.Now()
@@ -119,10 +119,10 @@ func (t target) loadConnection(ctx context.Context, first int, deadline time.Tim
 	return latencies, nil
 }
 
-// goodAnswer begins every answer that counts: data first, and no errors.
-var goodAnswer = []byte(`{"data":{`)
+// goodAnswerPrefix begins every answer that counts: data first, and no errors.
+var goodAnswerPrefix = []byte(`{"data":{`)
 
-// readAnswer reads one HTTP answer. It is an error if the status is not 200 or the body does not begin with goodAnswer.
+// readAnswer reads one HTTP answer. It is an error if the status is not 200 or the body does not begin with goodAnswerPrefix.
 func readAnswer(reader *bufio.Reader) error {
 	line, err := reader.ReadSlice('\n')
 	if err != nil {
@@ -142,11 +142,11 @@ func readAnswer(reader *bufio.Reader) error {
 			return err
 		}
 	}
-	head, err := reader.Peek(min(length, len(goodAnswer)))
+	head, err := reader.Peek(min(length, len(goodAnswerPrefix)))
 	if err != nil {
 		return err
 	}
-	if problem != "" || !bytes.Equal(head, goodAnswer) {
+	if problem != "" || !bytes.Equal(head, goodAnswerPrefix) {
 		body := make([]byte, min(length, 500))
 		_, err := io.ReadFull(reader, body)
 		return errors.Join(fmt.Errorf("the answer is no data: %s %s", problem, body), err)
@@ -204,6 +204,6 @@ func readChunkLength(reader *bufio.Reader) (int, error) {
 // newSample makes a sample of sorted latencies.
 func newSample(sorted []time.Duration, took time.Duration) sample {
 	return sample{
-		rate: float64(len(sorted)) / took.Seconds(), p50: percentile(sorted, 50), p99: percentile(sorted, 99), cpu: -1, bytesPerEntry: nan,
+		ratePerSecond: float64(len(sorted)) / took.Seconds(), latencyP50: percentile(sorted, 50), latencyP99: percentile(sorted, 99), serverCPUPerAnswer: -1, bytesPerSocketOrEntry: nan,
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// serve starts a server and returns its host and port.
-func serve(t *testing.T, handler http.HandlerFunc) string {
+// startHTTPServer starts a server and returns its host and port.
+func startHTTPServer(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -26,7 +26,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 func TestLoad(t *testing.T) {
 	var asked atomic.Int64
 	seen := make(chan string, 1)
-	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	address := startHTTPServer(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		body, _ := io.ReadAll(r.Body)
 		select {
@@ -36,30 +36,30 @@ func TestLoad(t *testing.T) {
 		fmt.Fprint(w, `{"data":{"a":"é"}}`)
 	})
 	const length = 100 * time.Millisecond
-	got, err := newTarget(address, os.Getpid(), `{ a(b: "c") }`, []string{"dev:x"}).load(t.Context(), 3, length)
+	got, err := newLoadTarget(address, os.Getpid(), `{ a(b: "c") }`, []string{"dev:x"}).load(t.Context(), 3, length)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if request, want := <-seen, `POST /graphql Bearer dev:x {"query":"{ a(b: \"c\") }"}`; request != want {
 		t.Errorf("the server got %q, want %q", request, want)
 	}
-	if got.client <= 0 && got.cpu > 0 { // in this test the client and the server are one process
+	if got.clientCPUPerAnswer <= 0 && got.serverCPUPerAnswer > 0 { // in this test the client and the server are one process
 		t.Errorf("the client's own time is not known: %+v", got)
 	}
-	// The load took the requested time, or longer if the last requests took longer. So the rate times the requested time is at most the
-	// number of requests.
-	if counted := got.rate * length.Seconds(); counted > float64(asked.Load()) || got.rate <= 0 || got.p50 <= 0 || got.p99 < got.p50 {
+	// The load took the requested time, or longer if the last requests took longer. So the rate times the requested time is at most
+	// the number of requests.
+	if counted := got.ratePerSecond * length.Seconds(); counted > float64(asked.Load()) || got.ratePerSecond <= 0 || got.latencyP50 <= 0 || got.latencyP99 < got.latencyP50 {
 		t.Errorf("%+v after %d requests", got, asked.Load())
 	}
 }
 
 func TestLoadTakesTheTokensInTurn(t *testing.T) {
 	var counts [2]atomic.Int64
-	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	address := startHTTPServer(t, func(w http.ResponseWriter, r *http.Request) {
 		counts[int(r.Header.Get("Authorization")[len("Bearer dev:")]-'0')].Add(1)
 		fmt.Fprint(w, `{"data":{}}`)
 	})
-	if _, err := newTarget(address, os.Getpid(), "{ a }", []string{"dev:0", "dev:1"}).load(t.Context(), 1, 50*time.Millisecond); err != nil {
+	if _, err := newLoadTarget(address, os.Getpid(), "{ a }", []string{"dev:0", "dev:1"}).load(t.Context(), 1, 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := counts[0].Load(), counts[1].Load(); a == 0 || a-b < 0 || a-b > 1 {
@@ -68,9 +68,9 @@ func TestLoadTakesTheTokensInTurn(t *testing.T) {
 }
 
 func TestLoadOfAnUnknownProcessHasNoProcessorTime(t *testing.T) {
-	address := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data":{}}`) })
-	got, err := newTarget(address, 0, "{ a }", []string{"x"}).load(t.Context(), 1, 20*time.Millisecond)
-	if err != nil || got.cpu >= 0 || got.rate <= 0 {
+	address := startHTTPServer(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"data":{}}`) })
+	got, err := newLoadTarget(address, 0, "{ a }", []string{"x"}).load(t.Context(), 1, 20*time.Millisecond)
+	if err != nil || got.serverCPUPerAnswer >= 0 || got.ratePerSecond <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -85,7 +85,7 @@ func TestLoadCountsNoBadAnswer(t *testing.T) {
 		"bad, chunks": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"errors":[]}`); w.(http.Flusher).Flush() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := newTarget(serve(t, handler), os.Getpid(), "{ a }", []string{"x"}).load(t.Context(), 2, time.Minute); err == nil {
+			if got, err := newLoadTarget(startHTTPServer(t, handler), os.Getpid(), "{ a }", []string{"x"}).load(t.Context(), 2, time.Minute); err == nil {
 				t.Errorf("counted as %+v", got)
 			}
 		})
@@ -95,7 +95,7 @@ func TestLoadCountsNoBadAnswer(t *testing.T) {
 func TestLoadEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	started := make(chan struct{}, 100)
-	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	address := startHTTPServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice a disconnected client
 		started <- struct{}{}
 		<-r.Context().Done() // never answers
@@ -104,7 +104,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 		<-started
 		cancel()
 	}()
-	if _, err := newTarget(address, os.Getpid(), "{ a }", []string{"x"}).load(ctx, 2, time.Minute); !errors.Is(err, context.Canceled) {
+	if _, err := newLoadTarget(address, os.Getpid(), "{ a }", []string{"x"}).load(ctx, 2, time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

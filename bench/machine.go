@@ -11,14 +11,14 @@ import (
 // describeMachine says on what the figures were measured: processor, memory, system, load and versions.
 func describeMachine(ctx context.Context) []string {
 	facts := []string{
-		"processor: " + processor() + fmt.Sprintf(", %d for everything: servers, Redis and client share them", runtime.NumCPU()),
-		"memory: " + memory(),
-		"system: " + kernel(),
+		"processor: " + processorName() + fmt.Sprintf(", %d for everything: servers, Redis and client share them", runtime.NumCPU()),
+		"memory: " + memorySize(),
+		"system: " + kernelVersion(),
 		"load before the run (1, 5, 15 minutes): " + loadAverage(),
 		"Go: " + strings.TrimPrefix(runtime.Version(), "go") + " " + runtime.GOARCH,
 	}
 	for _, program := range [][2]string{{"Node", "node"}, {"Redis", "redis-server"}} {
-		version, err := runOnce(ctx, ".", program[1], "--version")
+		version, err := runForOutput(ctx, ".", program[1], "--version")
 		if err != nil {
 			version = "not there"
 		}
@@ -27,17 +27,17 @@ func describeMachine(ctx context.Context) []string {
 	return facts
 }
 
-// processor returns the first processor's name.
-func processor() string {
-	return firstValue("/proc/cpuinfo", "model name")
+// processorName returns the first processor's name.
+func processorName() string {
+	return procFileValue("/proc/cpuinfo", "model name")
 }
 
-// memory returns the size of the machine's memory, as text.
-func memory() string {
-	return firstValue("/proc/meminfo", "MemTotal")
+// memorySize returns the size of the machine's memory, as text.
+func memorySize() string {
+	return procFileValue("/proc/meminfo", "MemTotal")
 }
 
-func kernel() string {
+func kernelVersion() string {
 	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
 		return runtime.GOOS
@@ -55,8 +55,8 @@ func loadAverage() string {
 	return strings.Join(fields[:3], ", ")
 }
 
-// firstValue finds "name : value" in a file of /proc.
-func firstValue(file, name string) string {
+// procFileValue finds "name : value" in a file of /proc.
+func procFileValue(file, name string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "unknown"

@@ -14,22 +14,22 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.sockets != 10_000 || o.connections != 32 || o.rounds != 5 || len(o.only) != len(rowNames) || o.resultsPath != resultsFile || o.followsPath != followsFile {
+	if o.socketCount != 10_000 || o.connections != 32 || o.rounds != 5 || len(o.selectedRows) != len(rowNames) || o.resultsPath != resultsFile || o.followsPath != defaultFollowsFile {
 		t.Errorf("defaults %+v", o)
 	}
 	if o, err = parseOptions([]string{"--quick", "--sockets", "50", "--only", "feed,badge", "--results", "x.md"}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	if o.rounds != 1 || o.socketRounds != 1 || o.sockets != 50 || o.resultsPath != "x.md" || strings.Join(o.only, " ") != "feed badge" {
+	if o.rounds != 1 || o.socketRounds != 1 || o.socketCount != 50 || o.resultsPath != "x.md" || strings.Join(o.selectedRows, " ") != "feed badge" {
 		t.Errorf("--quick changes only what was not given: %+v", o)
 	}
-	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.resultsPath != "-" || o.sockets > 1000 || o.limit > 10*time.Minute {
+	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.resultsPath != "-" || o.socketCount > 1000 || o.runTimeout > 10*time.Minute {
 		t.Errorf("--quick: %+v, %v", o, err)
 	}
-	if strings.Contains(strings.Join(o.only, " "), longRow) || len(o.only) != len(rowNames)-1 || o.sizes.users != quickDataSizes.users {
+	if strings.Contains(strings.Join(o.selectedRows, " "), rowSkippedByQuick) || len(o.selectedRows) != len(rowNames)-1 || o.sizes.manyUsers != quickDataSizes.manyUsers {
 		t.Errorf("--quick: %+v", o)
 	}
-	if o, err = parseOptions([]string{"--quick", "--only", longRow}, io.Discard); err != nil || len(o.only) != 1 {
+	if o, err = parseOptions([]string{"--quick", "--only", rowSkippedByQuick}, io.Discard); err != nil || len(o.selectedRows) != 1 {
 		t.Errorf("a long row that is named: %+v, %v", o, err)
 	}
 	if o, err = parseOptions([]string{"--rounds", "2"}, io.Discard); err != nil || o.rounds != 2 || o.socketRounds != 2 {
@@ -55,7 +55,7 @@ func TestInvalidOptions(t *testing.T) {
 }
 
 func TestNotesNameTheTerms(t *testing.T) {
-	text := strings.Join(notes(options{mercuriusProcesses: 2}), "\n")
+	text := strings.Join(reportNotes(options{mercuriusProcesses: 2}), "\n")
 	for _, want := range []string{"share the processors", "checks no token", "2 process(es)", "equal, field by field", "in its memory"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the notes do not say %q", want)
@@ -71,12 +71,12 @@ func TestRunOutsideTheRoot(t *testing.T) {
 }
 
 func TestImportWithoutItsFileSaysSo(t *testing.T) {
-	b := &bench{options: options{followsPath: "nowhere/" + goalGraph, importRounds: 1}, report: &report{}, progress: io.Discard}
+	b := &bench{options: options{followsPath: "nowhere/" + importGoalFollowsFile, importRounds: 1}, report: &report{}, progressOutput: io.Discard}
 	if err := b.measureImport(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.report.lines) != 1 || !strings.Contains(b.report.lines[0].cells()[4], goalGraph+" is not there") {
-		t.Errorf("lines %+v", b.report.lines)
+	if len(b.report.resultLines) != 1 || !strings.Contains(b.report.resultLines[0].cells()[4], importGoalFollowsFile+" is not there") {
+		t.Errorf("lines %+v", b.report.resultLines)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestMachineIsDescribed(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, facts)
 		}
 	}
-	if got := firstValue("/nowhere", "x"); got != "unknown" {
+	if got := procFileValue("/nowhere", "x"); got != "unknown" {
 		t.Errorf("a file that is not there says %q", got)
 	}
 }

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	startLimit = 20 * time.Second // for a program to be ready
-	stopLimit  = 15 * time.Second // after SIGTERM
-	tailBytes  = 2000             // of a program's output in an error
+	startTimeout    = 20 * time.Second // for a program to be ready
+	stopTimeout     = 15 * time.Second // after SIGTERM
+	outputTailBytes = 2000             // of a program's output in an error
 )
 
 // process is a program that we started. Only we stop it, by its process ID.
 type process struct {
 	name    string
 	command *exec.Cmd
-	log     string        // the file of its output
+	logFile string        // the file of its output
 	done    chan struct{} // closed when the process has ended
 }
 
@@ -40,8 +40,8 @@ func startProcess(ctx context.Context, folder, name, dir, program string, args .
 	command.Dir, command.Stdout, command.Stderr = dir, out, out
 	command.SysProcAttr = childAttributes()
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = stopLimit
-	p := &process{name: name, command: command, log: log, done: make(chan struct{})}
+	command.WaitDelay = stopTimeout
+	p := &process{name: name, command: command, logFile: log, done: make(chan struct{})}
 	if err := p.launch(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -55,15 +55,15 @@ func (p *process) stop() {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
-	case <-time.After(stopLimit):
+	case <-time.After(stopTimeout):
 		_ = p.command.Process.Kill()
 		<-p.done
 	}
 }
 
-// waitFor calls ready until it returns nil; it gives up when the process ends or takes too long.
-func (p *process) waitFor(ctx context.Context, ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+// waitUntilReady calls ready until it returns nil; it gives up when the process ends or takes too long.
+func (p *process) waitUntilReady(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -74,21 +74,21 @@ func (p *process) waitFor(ctx context.Context, ready func(context.Context) error
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended before it was ready: %w\n%s", p.name, err, p.tail())
+			return fmt.Errorf("%s ended before it was ready: %w\n%s", p.name, err, p.outputTail())
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready after %v: %w\n%s", p.name, startLimit, err, p.tail())
+			return fmt.Errorf("%s is not ready after %v: %w\n%s", p.name, startTimeout, err, p.outputTail())
 		case <-ticker.C:
 		}
 	}
 }
 
-// tail returns the end of the process's output.
-func (p *process) tail() string {
-	text, err := os.ReadFile(p.log)
+// outputTail returns the end of the process's output.
+func (p *process) outputTail() string {
+	text, err := os.ReadFile(p.logFile)
 	if err != nil {
 		return err.Error()
 	}
-	return string(bytes.TrimSpace(text[max(0, len(text)-tailBytes):]))
+	return string(bytes.TrimSpace(text[max(0, len(text)-outputTailBytes):]))
 }
 
 // freePort finds a port of loopback that is not in use.
@@ -101,8 +101,8 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// answers returns a check that succeeds when the address answers with status 200.
-func answers(url string) func(context.Context) error {
+// readyWhenAnswering returns a check that succeeds when the address answers with status 200.
+func readyWhenAnswering(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -120,8 +120,8 @@ func answers(url string) func(context.Context) error {
 	}
 }
 
-// listens returns a check that succeeds when the address takes a connection.
-func listens(address string) func(context.Context) error {
+// readyWhenListening returns a check that succeeds when the address takes a connection.
+func readyWhenListening(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {
@@ -131,15 +131,15 @@ func listens(address string) func(context.Context) error {
 	}
 }
 
-// runOnce runs a program to its end and returns its output.
-func runOnce(ctx context.Context, dir, program string, args ...string) (string, error) {
+// runForOutput runs a program to its end and returns its output.
+func runForOutput(ctx context.Context, dir, program string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Dir = dir
 	command.SysProcAttr = childAttributes()
-	command.WaitDelay = stopLimit
+	command.WaitDelay = stopTimeout
 	out, err := command.CombinedOutput()
 	if err != nil {
-		return string(out), fmt.Errorf("%s %v: %w\n%s", filepath.Base(program), args, err, bytes.TrimSpace(out[max(0, len(out)-tailBytes):]))
+		return string(out), fmt.Errorf("%s %v: %w\n%s", filepath.Base(program), args, err, bytes.TrimSpace(out[max(0, len(out)-outputTailBytes):]))
 	}
 	return string(out), nil
 }

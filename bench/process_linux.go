@@ -74,8 +74,8 @@ func processorTime(pid int) (time.Duration, error) {
 // sourceAddresses are addresses of loopback to connect from. Each of them has its own ports, so more connections are possible.
 var sourceAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
-// openFiles returns how many files this process may open; Go has raised it to the hard limit.
-func openFiles() uint64 {
+// maxOpenFiles returns how many files this process may open; Go has raised it to the hard limit.
+func maxOpenFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 1024

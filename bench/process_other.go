@@ -31,4 +31,4 @@ func processorTime(int) (time.Duration, error) { return 0, errNotLinux }
 
 var sourceAddresses = []string{"127.0.0.1"} // addresses of loopback to connect from
 
-func openFiles() uint64 { return 4096 }
+func maxOpenFiles() uint64 { return 4096 }

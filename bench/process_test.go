@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// childMode is the environment variable that makes the test binary a child process with one task.
-const childMode = "BENCH_TEST_CHILD"
+// childModeVariable is the environment variable that makes the test binary a child process with one task.
+const childModeVariable = "BENCH_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(childMode) {
+	switch os.Getenv(childModeVariable) {
 	case "":
 		os.Exit(m.Run())
 	case "fail":
@@ -27,16 +27,16 @@ func TestMain(m *testing.M) {
 		fmt.Println("waiting")
 		<-make(chan os.Signal)
 	case "bare":
-		endChild(runBareWriter(os.Args[1], os.Args[2], 500, os.Args[3:]...))
+		exitChild(runBareWriter(os.Args[1], os.Args[2], 500, os.Args[3:]...))
 	case bareServerArgument:
-		endChild(runBareServer(os.Args[2], os.Args[3], os.Args[4:]...))
-	case crowdArgument:
-		endChild(runCrowd(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
+		exitChild(runBareServer(os.Args[2], os.Args[3], os.Args[4:]...))
+	case socketClientArgument:
+		exitChild(runSocketClient(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 	}
 }
 
-// endChild ends the child with an error, if there is one.
-func endChild(err error) {
+// exitChild ends the child with an error, if there is one.
+func exitChild(err error) {
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -50,7 +50,7 @@ func startChild(t *testing.T, ctx context.Context, mode string, args ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(childMode, mode)
+	t.Setenv(childModeVariable, mode)
 	p, err := startProcess(ctx, t.TempDir(), mode, ".", self, args...)
 	if err != nil {
 		t.Fatal(err)
@@ -59,10 +59,10 @@ func startChild(t *testing.T, ctx context.Context, mode string, args ...string) 
 	return p
 }
 
-// prints returns a check that succeeds once the process has printed a text.
-func prints(p *process, text string) func(context.Context) error {
+// readyWhenPrinted returns a check that succeeds once the process has printed a text.
+func readyWhenPrinted(p *process, text string) func(context.Context) error {
 	return func(context.Context) error {
-		if !strings.Contains(p.tail(), text) {
+		if !strings.Contains(p.outputTail(), text) {
 			return errors.New("not yet")
 		}
 		return nil
@@ -71,7 +71,7 @@ func prints(p *process, text string) func(context.Context) error {
 
 func TestTheErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 	p := startChild(t, t.Context(), "fail")
-	err := p.waitFor(t.Context(), func(context.Context) error { return errors.New("not ready") })
+	err := p.waitUntilReady(t.Context(), func(context.Context) error { return errors.New("not ready") })
 	if err == nil || !strings.Contains(err.Error(), "fail ended before it was ready") || !strings.Contains(err.Error(), "the reason") {
 		t.Errorf("got %v", err)
 	}
@@ -79,7 +79,7 @@ func TestTheErrorOfAProcessThatEndsEarlyHasItsOutput(t *testing.T) {
 
 func TestStopEndsAProcess(t *testing.T) {
 	p := startChild(t, t.Context(), "wait")
-	if err := p.waitFor(t.Context(), prints(p, "waiting")); err != nil {
+	if err := p.waitUntilReady(t.Context(), readyWhenPrinted(p, "waiting")); err != nil {
 		t.Fatal(err)
 	}
 	p.stop()
@@ -92,7 +92,7 @@ func TestStopEndsAProcess(t *testing.T) {
 func TestProcessEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := startChild(t, ctx, "wait")
-	if err := p.waitFor(ctx, prints(p, "waiting")); err != nil {
+	if err := p.waitUntilReady(ctx, readyWhenPrinted(p, "waiting")); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
@@ -103,18 +103,18 @@ func TestAMissingProgram(t *testing.T) {
 	if _, err := startProcess(t.Context(), t.TempDir(), "nothing", ".", "/nowhere/nothing"); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("start: %v", err)
 	}
-	if _, err := runOnce(t.Context(), ".", "/nowhere/nothing"); err == nil {
-		t.Error("runOnce found it")
+	if _, err := runForOutput(t.Context(), ".", "/nowhere/nothing"); err == nil {
+		t.Error("runForOutput found it")
 	}
 }
 
-func TestTheErrorOfRunOnceHasTheOutput(t *testing.T) {
+func TestTheErrorOfRunForOutputHasTheOutput(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(childMode, "fail")
-	if out, err := runOnce(t.Context(), ".", self); err == nil || !strings.Contains(err.Error(), "the reason") || !strings.Contains(out, "the reason") {
+	t.Setenv(childModeVariable, "fail")
+	if out, err := runForOutput(t.Context(), ".", self); err == nil || !strings.Contains(err.Error(), "the reason") || !strings.Contains(out, "the reason") {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -129,7 +129,7 @@ func TestBareWriterAsAProgram(t *testing.T) {
 		ports[i] = fmt.Sprint("127.0.0.1:", port)
 	}
 	p := startChild(t, t.Context(), "bare", ports...)
-	if err := p.waitFor(t.Context(), listens(ports[1])); err != nil {
+	if err := p.waitUntilReady(t.Context(), readyWhenListening(ports[1])); err != nil {
 		t.Fatal(err)
 	}
 	f, err := openFleet(t.Context(), ports[0], 3, readFirstFrame)
@@ -137,15 +137,15 @@ func TestBareWriterAsAProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.close()
-	if f.frame < 500 || f.frame > 502 {
-		t.Errorf("frames of %d bytes", f.frame)
+	if f.firstFrameBytes < 500 || f.firstFrameBytes > 502 {
+		t.Errorf("frames of %d bytes", f.firstFrameBytes)
 	}
 	// The writer adds a connection to its list a moment after the connection's first frame was read. Only connections in the list get
 	// events, so the test triggers until each has one.
-	all, ticker := f.expect(), time.NewTicker(10*time.Millisecond)
+	all, ticker := f.expectOneEventPerSocket(), time.NewTicker(10*time.Millisecond)
 	defer ticker.Stop()
 	for done := false; !done; {
-		if err := trigger(t.Context(), ports[1]); err != nil {
+		if err := triggerBroadcast(t.Context(), ports[1]); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -155,7 +155,7 @@ func TestBareWriterAsAProgram(t *testing.T) {
 		}
 	}
 	p.stop()
-	if err := listens(ports[0])(t.Context()); err == nil {
+	if err := readyWhenListening(ports[0])(t.Context()); err == nil {
 		t.Error("it listens after it was stopped")
 	}
 }
@@ -166,14 +166,14 @@ func TestListensAndAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	if err := listens(address)(t.Context()); err != nil {
+	if err := readyWhenListening(address)(t.Context()); err != nil {
 		t.Error(err)
 	}
 	_ = listener.Close()
-	if err := listens(address)(t.Context()); err == nil {
+	if err := readyWhenListening(address)(t.Context()); err == nil {
 		t.Error("a closed port listens")
 	}
-	if err := answers("http://" + address)(t.Context()); err == nil {
+	if err := readyWhenAnswering("http://" + address)(t.Context()); err == nil {
 		t.Error("a closed port answers")
 	}
 }
@@ -217,7 +217,7 @@ func TestProcessStatisticsOfLinux(t *testing.T) {
 			t.Errorf("processor time of process %d", bad)
 		}
 	}
-	if got := openFiles(); got < 256 {
+	if got := maxOpenFiles(); got < 256 {
 		t.Errorf("%d files may be open", got)
 	}
 }

@@ -17,49 +17,49 @@ import (
 
 func TestProfilerKeepsTheBusiest(t *testing.T) {
 	p := newProfiler(t.TempDir())
-	p.keep("", cpuProfile{[]byte("nothing is measured"), time.Hour})
-	p.readProgress("seeding")
-	if p.measurement() != "" {
-		t.Errorf("seeding measures %q", p.measurement())
+	p.keepBusiest("", cpuProfile{[]byte("nothing is measured"), time.Hour})
+	p.beginMeasurementFromProgress("seeding")
+	if p.currentMeasurement() != "" {
+		t.Errorf("seeding measures %q", p.currentMeasurement())
 	}
-	p.readProgress("home feed: round 1 of 3")
+	p.beginMeasurementFromProgress("home feed: round 1 of 3")
 	for i, busy := range []time.Duration{3, 5, 4} {
-		p.keep(p.measurement(), cpuProfile{[]byte{byte(i)}, busy})
+		p.keepBusiest(p.currentMeasurement(), cpuProfile{[]byte{byte(i)}, busy})
 	}
-	p.readProgress("sockets: round 1 of 3")
-	p.keep(p.measurement(), cpuProfile{[]byte("idle"), 0})
-	if len(p.taken) != 2 || !bytes.Equal(p.taken["home feed"].raw, []byte{1}) || string(p.taken["sockets"].raw) != "idle" {
-		t.Errorf("kept %v", p.taken)
+	p.beginMeasurementFromProgress("sockets: round 1 of 3")
+	p.keepBusiest(p.currentMeasurement(), cpuProfile{[]byte("idle"), 0})
+	if len(p.busiestProfileByMeasurement) != 2 || !bytes.Equal(p.busiestProfileByMeasurement["home feed"].pprofData, []byte{1}) || string(p.busiestProfileByMeasurement["sockets"].pprofData) != "idle" {
+		t.Errorf("kept %v", p.busiestProfileByMeasurement)
 	}
 }
 
 // When programs take turns, each program is profiled under its own name or not at all. Nothing is profiled after the last
 // turn.
 func TestProfilesOfTurns(t *testing.T) {
-	b := &bench{options: options{rounds: 1, seconds: 1, connections: 1}, report: &report{}, progress: io.Discard, profiles: newProfiler(t.TempDir())}
+	b := &bench{options: options{rounds: 1, turnSeconds: 1, connections: 1}, report: &report{}, progressOutput: io.Discard, profiler: newProfiler(t.TempDir())}
 	var wrong atomic.Value
-	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	address := startHTTPServer(t, func(w http.ResponseWriter, r *http.Request) {
 		want := map[string]string{"Bearer dev:a": "first page", "Bearer dev:b": ""}[r.Header.Get("Authorization")]
-		if now := b.profiles.measurement(); now != want {
+		if now := b.profiler.currentMeasurement(); now != want {
 			wrong.Store(fmt.Sprintf("the profile of %q is kept in the turn of %q", now, want))
 		}
 		fmt.Fprint(w, `{"data":{}}`)
 	})
-	first := (&contender{who: "a", target: newTarget(address, os.Getpid(), "{ a }", []string{"dev:a"})}).profileAs("first page")
-	second := &contender{who: "b", target: newTarget(address, os.Getpid(), "{ a }", []string{"dev:b"})}
-	if err := b.compete(t.Context(), "pages", first, second); err != nil {
+	first := (&contender{label: "a", target: newLoadTarget(address, os.Getpid(), "{ a }", []string{"dev:a"})}).profileAs("first page")
+	second := &contender{label: "b", target: newLoadTarget(address, os.Getpid(), "{ a }", []string{"dev:b"})}
+	if err := b.measureContenders(t.Context(), "pages", first, second); err != nil {
 		t.Fatal(err)
 	}
-	if fault := wrong.Load(); fault != nil || b.profiles.measurement() != "" {
-		t.Errorf("%v; after the turns %q is profiled", fault, b.profiles.measurement())
+	if fault := wrong.Load(); fault != nil || b.profiler.currentMeasurement() != "" {
+		t.Errorf("%v; after the turns %q is profiled", fault, b.profiler.currentMeasurement())
 	}
 }
 
 func TestANilProfilerDoesNothing(t *testing.T) {
 	p := newProfiler("")
-	p.readProgress("home feed: round 1 of 3")
-	arguments, _, err := p.arguments()
-	if arguments != nil || err != nil || p.write(t.Context(), "") != nil {
+	p.beginMeasurementFromProgress("home feed: round 1 of 3")
+	arguments, _, err := p.profilingServerArguments()
+	if arguments != nil || err != nil || p.writeProfiles(t.Context(), "") != nil {
 		t.Errorf("a run without --profiles starts servers with %v, %v", arguments, err)
 	}
 }
@@ -70,13 +70,13 @@ func TestProfilesAreWritten(t *testing.T) {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	server := httptest.NewServer(mux)
 	p := newProfiler(filepath.Join(t.TempDir(), "new"))
-	p.readProgress("a loop: round 1 of 1")
+	p.beginMeasurementFromProgress("a loop: round 1 of 1")
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		p.watch(t.Context(), os.Getpid(), strings.TrimPrefix(server.URL, "http://"))
+		p.profileRepeatedly(t.Context(), os.Getpid(), strings.TrimPrefix(server.URL, "http://"))
 	}()
-	for !p.has("a loop") {
+	for !p.hasProfileOf("a loop") {
 		select {
 		case <-watched:
 			t.Fatal("the server is not watched any more")
@@ -87,7 +87,7 @@ func TestProfilesAreWritten(t *testing.T) {
 	server.CloseClientConnections()
 	server.Close()
 	<-watched
-	if err := p.write(t.Context(), "go run ./bench --profiles x"); err != nil {
+	if err := p.writeProfiles(t.Context(), "go run ./bench --profiles x"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(p.folder, "a-loop.txt"))
@@ -106,20 +106,20 @@ func TestProfilesAreWritten(t *testing.T) {
 	}
 }
 
-// has reports whether there is a profile of a measurement.
-func (p *profiler) has(what string) bool {
+// hasProfileOf reports whether there is a profile of a measurement.
+func (p *profiler) hasProfileOf(what string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.taken[what].raw != nil
+	return p.busiestProfileByMeasurement[what].pprofData != nil
 }
 
-// spun is raised by spin, so that spin is not optimized away.
-var spun int
+// spinCount is raised by spin, so that spin is not optimized away.
+var spinCount int
 
 //go:noinline
 func spin() {
 	for range 1_000_000 {
-		spun++
+		spinCount++
 	}
 }
 
@@ -136,7 +136,7 @@ func TestNamesOfProfiles(t *testing.T) {
 		"badge query, every source lit": "badge-query-every-source-lit.txt",
 		"(x)":                           "x.txt",
 	} {
-		if got := fileName(what); got != want {
+		if got := profileFileName(what); got != want {
 			t.Errorf("%q is in %q, want %q", what, got, want)
 		}
 	}

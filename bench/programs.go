@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	bunFolder       = "bench/peers/bun"
-	mercuriusFolder = "bench/peers/mercurius"
-	binFolder       = "bench/bin"
-	node            = "bench" // the server's name among the nodes
-	listpackEntries = "512"   // the longest sorted set that Redis keeps in compact form: the limit that Tidings sets, for every program
+	bunFolder          = "bench/peers/bun"
+	mercuriusFolder    = "bench/peers/mercurius"
+	binFolder          = "bench/bin"
+	nodeName           = "bench" // the server's name among the nodes
+	maxListpackEntries = "512"   // the longest sorted set that Redis keeps in compact form: the limit that Tidings sets, for every program
 )
 
 // program is a running server and its address.
 type program struct {
 	*process
-	address string
-	control string // where POST /trigger is served
-	api     *api   // sends requests that are not measured
+	address        string
+	controlAddress string     // where POST /trigger is served
+	api            *apiClient // sends requests that are not measured
 }
 
-// build compiles the server and the Go peer from the project's root.
-func build(ctx context.Context) error {
+// buildPrograms compiles the server and the Go peer from the project's root.
+func buildPrograms(ctx context.Context) error {
 	for _, target := range [][2]string{{"tidings", "."}, {"gqlgen-peer", "./bench/peers/gqlgen"}} {
-		if _, err := runOnce(ctx, ".", "go", "build", "-o", filepath.Join(binFolder, target[0]), target[1]); err != nil {
+		if _, err := runForOutput(ctx, ".", "go", "build", "-o", filepath.Join(binFolder, target[0]), target[1]); err != nil {
 			return err
 		}
 	}
@@ -44,15 +44,15 @@ func startRedis(ctx context.Context, folder string) (p *process, client *redis.C
 	if err != nil {
 		return nil, nil, "", err
 	}
-	p, err = startProcess(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--databases", strconv.Itoa(redisDatabases),
-		"--appendonly", "no", "--zset-max-listpack-entries", listpackEntries,
-		"--slowlog-log-slower-than", strconv.Itoa(int(slowFrom.Microseconds())), "--slowlog-max-len", strconv.Itoa(slowKept))
+	p, err = startProcess(ctx, folder, "redis", folder, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--databases", strconv.Itoa(redisDBCount),
+		"--appendonly", "no", "--zset-max-listpack-entries", maxListpackEntries,
+		"--slowlog-log-slower-than", strconv.Itoa(int(slowLogThreshold.Microseconds())), "--slowlog-max-len", strconv.Itoa(slowLogLength))
 	if err != nil {
 		return nil, nil, "", err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	client = redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true})
-	if err := p.waitFor(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err != nil {
+	if err := p.waitUntilReady(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err != nil {
 		p.stop()
 		return nil, nil, "", errors.Join(err, client.Close())
 	}
@@ -70,37 +70,39 @@ func startProgram(ctx context.Context, folder, name, dir, path string, arguments
 	if err != nil {
 		return nil, err
 	}
-	if err := p.waitFor(ctx, ready(address)); err != nil {
+	if err := p.waitUntilReady(ctx, ready(address)); err != nil {
 		p.stop()
 		return nil, err
 	}
-	return &program{process: p, address: address, control: address, api: newAPI(address)}, nil
+	return &program{process: p, address: address, controlAddress: address, api: newAPIClient(address)}, nil
 }
 
 // startServer starts Tidings on the data and the Redis that the peers read.
 func (b *bench) startServer(ctx context.Context) (*program, error) {
-	return b.site().start(ctx)
+	return b.sharedInstallation().start(ctx)
 }
 
-// site is where a server stores its data: a folder, and a database of the Redis.
-type site struct {
-	folder, redisURL, node string
-	profiles               *profiler // nil: no profiles are taken
+// installation is where a server stores its data: a folder, and a database of the Redis.
+type installation struct {
+	dataFolder, redisURL, nodeName string
+	profiler                       *profiler // nil: no profiles are taken
 }
 
-// site returns the site with the data that the peers also read.
-func (b *bench) site() site { return site{b.folder, b.redisURL, node, b.profiles} }
-
-// newSite makes a site that only one row uses.
-func (b *bench) newSite(name string, database int) (site, error) {
-	p := site{filepath.Join(b.folder, name), b.redisURL + "/" + strconv.Itoa(database), node + "-" + name, b.profiles}
-	return p, os.MkdirAll(filepath.Join(p.folder, "data"), 0o700)
+// sharedInstallation returns the installation with the data that the peers also read.
+func (b *bench) sharedInstallation() installation {
+	return installation{b.dataFolder, b.redisURL, nodeName, b.profiler}
 }
 
-// runAlone runs a row on a separate server. Afterwards the server is stopped and its data in Redis is deleted. Its files stay until the
-// bench ends.
-func (b *bench) runAlone(ctx context.Context, name string, database int, row func(ctx context.Context, at site, server *program) error) (err error) {
-	p, err := b.newSite(name, database)
+// newInstallation makes an installation that only one row uses.
+func (b *bench) newInstallation(name string, database int) (installation, error) {
+	p := installation{filepath.Join(b.dataFolder, name), b.redisURL + "/" + strconv.Itoa(database), nodeName + "-" + name, b.profiler}
+	return p, os.MkdirAll(filepath.Join(p.dataFolder, "data"), 0o700)
+}
+
+// runOnOwnServer runs a row on a separate server. Afterwards the server is stopped and its data in Redis is deleted. Its files stay
+// until the bench ends.
+func (b *bench) runOnOwnServer(ctx context.Context, name string, database int, row func(ctx context.Context, at installation, server *program) error) (err error) {
+	p, err := b.newInstallation(name, database)
 	if err != nil {
 		return err
 	}
@@ -114,27 +116,29 @@ func (b *bench) runAlone(ctx context.Context, name string, database int, row fun
 }
 
 // databasePath returns the path of the database.
-func (p site) databasePath() string { return filepath.Join(p.folder, "data", "tidings.db") }
+func (p installation) databasePath() string { return filepath.Join(p.dataFolder, "data", "tidings.db") }
 
-// start starts Tidings on the site. A site has one server at a time.
-func (p site) start(ctx context.Context, arguments ...string) (*program, error) {
-	profiling, operations, err := p.profiles.arguments()
+// start starts Tidings on the installation, which has one server at a time.
+func (p installation) start(ctx context.Context, arguments ...string) (*program, error) {
+	profiling, operations, err := p.profiler.profilingServerArguments()
 	if err != nil {
 		return nil, err
 	}
 	arguments = append(arguments, profiling...)
-	server, err := startProgram(ctx, p.folder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
-		return append([]string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(p.folder, "data"), "--redis", p.redisURL, "--node", p.node,
+	server, err := startProgram(ctx, p.dataFolder, "tidings", ".", filepath.Join(binFolder, "tidings"), func(port string) []string {
+		return append([]string{"--listen", "127.0.0.1:" + port, "--data", filepath.Join(p.dataFolder, "data"), "--redis", p.redisURL, "--node", p.nodeName,
 			"--log-level", "warn", "--drain", "0s", "--rate-limits", "off", "--sockets-per-user", "0", "--sockets-per-address", "0"}, arguments...)
-	}, func(address string) func(context.Context) error { return answers("http://" + address + "/readyz") })
-	if err == nil && p.profiles != nil {
-		go p.profiles.watch(ctx, server.pid(), operations) // it ends with the server
+	}, func(address string) func(context.Context) error {
+		return readyWhenAnswering("http://" + address + "/readyz")
+	})
+	if err == nil && p.profiler != nil {
+		go p.profiler.profileRepeatedly(ctx, server.pid(), operations) // it ends with the server
 	}
 	return server, err
 }
 
-// connect returns a client of the site's database in Redis.
-func (p site) connect() (*redis.Client, error) {
+// connect returns a client of the installation's database in Redis.
+func (p installation) connect() (*redis.Client, error) {
 	options, err := redis.ParseURL(p.redisURL)
 	if err != nil {
 		return nil, err
@@ -143,8 +147,8 @@ func (p site) connect() (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// deleteRedisData drops a site's data in Redis, so that it does not count as the next row's memory.
-func (p site) deleteRedisData(ctx context.Context) error {
+// deleteRedisData deletes the installation's data in Redis, so that it does not count as the next row's memory.
+func (p installation) deleteRedisData(ctx context.Context) error {
 	client, err := p.connect()
 	if err != nil {
 		return err
@@ -154,70 +158,70 @@ func (p site) deleteRedisData(ctx context.Context) error {
 
 // startMercurius starts the Node peer with a number of processes. npm fetches its packages if they are not there.
 func (b *bench) startMercurius(ctx context.Context, processes int) (*program, error) {
-	if err := installMercurius(ctx, b.say); err != nil {
+	if err := installMercurius(ctx, b.printProgress); err != nil {
 		return nil, err
 	}
-	return startProgram(ctx, b.folder, "mercurius", mercuriusFolder, "node", func(port string) []string {
-		return []string{"server.mjs", port, b.redisURL, b.usersFile, strconv.Itoa(processes)}
-	}, listens)
+	return startProgram(ctx, b.dataFolder, "mercurius", mercuriusFolder, "node", func(port string) []string {
+		return []string{"server.mjs", port, b.redisURL, b.seededUsersFile, strconv.Itoa(processes)}
+	}, readyWhenListening)
 }
 
-// errNoNode means that a peer in JavaScript cannot run here.
-var errNoNode = errors.New("node and npm are not installed")
+// errNodeJSMissing means that a peer in JavaScript cannot run here.
+var errNodeJSMissing = errors.New("node and npm are not installed")
 
 // installMercurius lets npm fetch the packages of the Node peer if they are not there.
 func installMercurius(ctx context.Context, say func(string, ...any)) error {
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {
-			return errNoNode
+			return errNodeJSMissing
 		}
 	}
 	if _, err := os.Stat(filepath.Join(mercuriusFolder, "node_modules", "mercurius")); err == nil {
 		return nil
 	}
 	say("fetching the packages of the Mercurius peer (npm ci)")
-	_, err := runOnce(ctx, mercuriusFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	_, err := runForOutput(ctx, mercuriusFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	return err
 }
 
 // startBun starts the Bun peer. npm fetches its packages if they are not there.
 func (b *bench) startBun(ctx context.Context) (*program, error) {
-	path, err := installBun(ctx, b.say)
+	path, err := installBun(ctx, b.printProgress)
 	if err != nil {
 		return nil, err
 	}
-	return startProgram(ctx, b.folder, "bun", bunFolder, path, func(port string) []string {
-		return []string{"server.mjs", port, b.redisURL, b.usersFile}
-	}, listens)
+	return startProgram(ctx, b.dataFolder, "bun", bunFolder, path, func(port string) []string {
+		return []string{"server.mjs", port, b.redisURL, b.seededUsersFile}
+	}, readyWhenListening)
 }
 
 // installBun returns the path of Bun. If it is not there, npm fetches the package for this machine, and runs no script of it: each
 // platform has a package that contains the program.
 func installBun(ctx context.Context, say func(string, ...any)) (path string, err error) {
-	if path = bunProgram(bunFolder); path == "" {
+	if path = findBunBinary(bunFolder); path == "" {
 		if _, err := exec.LookPath("npm"); err != nil {
-			return "", errNoNode
+			return "", errNodeJSMissing
 		}
 		say("fetching the packages of the Bun peer (npm ci)")
-		if _, err := runOnce(ctx, bunFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+		if _, err := runForOutput(ctx, bunFolder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
 			return "", err
 		}
-		if path = bunProgram(bunFolder); path == "" {
-			return "", fmt.Errorf("%w: npm has no Bun for this machine", errNoNode)
+		if path = findBunBinary(bunFolder); path == "" {
+			return "", fmt.Errorf("%w: npm has no Bun for this machine", errNodeJSMissing)
 		}
 	}
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return "", err
 	}
-	if _, err := runOnce(ctx, bunFolder, path, "--version"); err != nil { // it needs AVX2 on x64
-		return "", fmt.Errorf("%w: Bun does not run on this machine: %w", errNoNode, err)
+	if _, err := runForOutput(ctx, bunFolder, path, "--version"); err != nil { // it needs AVX2 on x64
+		return "", fmt.Errorf("%w: Bun does not run on this machine: %w", errNodeJSMissing, err)
 	}
 	return path, nil
 }
 
-// bunProgram finds the program in the packages that npm has fetched; "" if there is none.
-func bunProgram(folder string) string {
+// findBunBinary finds Bun in the packages that npm has fetched; "" if there is none.
+func findBunBinary(folder string) string {
 	for _, name := range []string{"bun", "bun.exe"} {
 		found, _ := filepath.Glob(filepath.Join(folder, "node_modules", "@oven", "bun-*", "bin", name)) // the pattern is valid
 		if len(found) > 0 {
@@ -229,9 +233,9 @@ func bunProgram(folder string) string {
 
 // startGqlgen starts the stock gqlgen peer.
 func (b *bench) startGqlgen(ctx context.Context) (*program, error) {
-	return startProgram(ctx, b.folder, "gqlgen", ".", filepath.Join(binFolder, "gqlgen-peer"), func(port string) []string {
-		return []string{"-listen", "127.0.0.1:" + port, "-redis", b.redisURL, "-users", b.usersFile}
-	}, listens)
+	return startProgram(ctx, b.dataFolder, "gqlgen", ".", filepath.Join(binFolder, "gqlgen-peer"), func(port string) []string {
+		return []string{"-listen", "127.0.0.1:" + port, "-redis", b.redisURL, "-users", b.seededUsersFile}
+	}, readyWhenListening)
 }
 
 // startBareWriter starts the bare writer, whose frames are length bytes long. documents is as for runBareWriter.
@@ -245,12 +249,12 @@ func (b *bench) startBareWriter(ctx context.Context, length int, documents ...st
 		return nil, err
 	}
 	control := "127.0.0.1:" + strconv.Itoa(port)
-	p, err := startProgram(ctx, b.folder, "bare", ".", self, func(port string) []string {
-		return append([]string{bareArgument, "127.0.0.1:" + port, control, strconv.Itoa(length)}, documents...)
-	}, func(string) func(context.Context) error { return listens(control) })
+	p, err := startProgram(ctx, b.dataFolder, "bare", ".", self, func(port string) []string {
+		return append([]string{bareWriterArgument, "127.0.0.1:" + port, control, strconv.Itoa(length)}, documents...)
+	}, func(string) func(context.Context) error { return readyWhenListening(control) })
 	if err != nil {
 		return nil, fmt.Errorf("bare writer: %w", err)
 	}
-	p.control = control
+	p.controlAddress = control
 	return p, nil
 }

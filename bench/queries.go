@@ -16,12 +16,12 @@ const (
 	badgeSubscription = `subscription { badgesChanged { version total ` + countFields + ` homeFeed ` + countFields +
 		` notifications { newest total ` + countFields + ` like ` + countFields + ` } } }`
 
-	// everyFields selects the counts of all sources but the live board and the views, and the dots.
-	everyFields = `version total ` + countFields + ` homeFeed ` + countFields + ` notifications { newest total ` + countFields + ` like ` + countFields +
+	// everySourceFields selects the counts of all sources but the live board and the views, and the dots.
+	everySourceFields = `version total ` + countFields + ` homeFeed ` + countFields + ` notifications { newest total ` + countFields + ` like ` + countFields +
 		` comment ` + countFields + ` mention ` + countFields + ` follow ` + countFields + ` } siteMessages { total ` + countFields + ` types { type count ` +
 		countFields + ` } } announcements ` + countFields + ` conversations { total ` + countFields + ` mentions ` + countFields + ` } dots { name lit }`
 
-	everyQuery = `{ viewer { badges { ` + everyFields + ` } } }`
+	everySourceQuery = `{ viewer { badges { ` + everySourceFields + ` } } }`
 
-	everySubscription = `subscription { badgesChanged { ` + everyFields + ` } }`
+	everySourceSubscription = `subscription { badgesChanged { ` + everySourceFields + ` } }`
 )

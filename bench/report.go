@@ -33,34 +33,34 @@ func (g goal) verdict(value float64) string {
 	return "no"
 }
 
-// line is one line of the table: a measurement, or the reason why it failed.
-type line struct {
-	what      string
-	limit     string  // the peer or the limit
-	ours      string  // our figure, as text
-	theirs    string  // the figure of the limit, as text
-	value     float64 // the value that the goal bounds: a ratio, or a figure of Tidings
-	unit      string  // of value; "x" is a ratio
-	goal      goal
-	whyAbsent string // "" if there is a value
+// resultLine is one line of the table: a measurement, or the reason why it failed.
+type resultLine struct {
+	measurement     string
+	reference       string  // the peer or the limit
+	ourFigure       string  // our figure, as text
+	referenceFigure string  // the figure of the reference, as text
+	value           float64 // the value that the goal bounds: a ratio, or a figure of Tidings
+	unit            string  // of value; "x" is a ratio
+	goal            goal
+	whyAbsent       string // "" if there is a value
 }
 
 // cells returns the cells of the line in the table.
-func (l line) cells() []string {
+func (l resultLine) cells() []string {
 	if l.whyAbsent != "" {
-		return []string{l.what, l.limit, "", "", "not measured: " + strings.Join(strings.Fields(l.whyAbsent), " "), l.goal.text, ""}
+		return []string{l.measurement, l.reference, "", "", "not measured: " + strings.Join(strings.Fields(l.whyAbsent), " "), l.goal.text, ""}
 	}
-	return []string{l.what, l.limit, l.ours, l.theirs, formatFigure(l.value) + " " + l.unit, l.goal.text, l.goal.verdict(l.value)}
+	return []string{l.measurement, l.reference, l.ourFigure, l.referenceFigure, formatFigure(l.value) + " " + l.unit, l.goal.text, l.goal.verdict(l.value)}
 }
 
-// detail is one line of the table "Behind it": the series of one program.
-type detail struct {
-	what, who string
-	values    series
+// detailLine is one line of the table "Behind it": the series of one program.
+type detailLine struct {
+	measurement, label string
+	results            series
 }
 
-// cells returns the cells of the detail in the table "Behind it".
-func (d detail) cells() []string {
+// cells returns the cells of the line in the table "Behind it".
+func (d detailLine) cells() []string {
 	latency := func(value time.Duration) string {
 		if value == 0 {
 			return ""
@@ -74,44 +74,45 @@ func (d detail) cells() []string {
 		return formatFigure(value) + unit
 	}
 	spread := ""
-	if s := d.values.spread(); len(d.values) > 1 && !math.IsNaN(s) {
+	if s := d.results.rateSpread(); len(d.results) > 1 && !math.IsNaN(s) {
 		spread = fmt.Sprintf("%.0f %%", 100*s)
 	}
 	return []string{
-		d.what, d.who, optional(d.values.rate(), ""), latency(d.values.p50()), latency(d.values.p99()),
-		optional(d.values.cpu(), " us"), optional(d.values.memory()/1024, " KB"), spread, fmt.Sprint(len(d.values)),
+		d.measurement, d.label, optional(d.results.medianRate(), ""), latency(d.results.medianLatencyP50()), latency(d.results.medianLatencyP99()),
+		optional(d.results.medianServerCPUMicros(), " us"), optional(d.results.medianBytesPerSocketOrEntry()/1024, " KB"), spread, fmt.Sprint(len(d.results)),
 	}
 }
 
 // report holds the results of a run.
 type report struct {
-	machine []string // the description of the machine, one fact per line
-	command string
-	date    time.Time
-	quick   bool     // whether it was a run with --quick
-	lines   []line   // of the table
-	details []detail // of the table "Behind it"
-	// everyoneLines has a line for each time that everyone was read. It says how many of them had the right numbers.
-	everyoneLines []string
-	// scriptLines has the duration of the slowest call of each Lua script.
-	scriptLines []string
-	// clientLines has a line for each measured program: how much processor time this program, as the client, took for one of its answers.
-	clientLines []string
-	notes       []string // the conditions that a reader must know
+	machine     []string // the description of the machine, one fact per line
+	command     string
+	date        time.Time
+	quickRun    bool         // whether it was a run with --quick
+	resultLines []resultLine // of the table
+	detailLines []detailLine // of the table "Behind it"
+	// everyoneCheckLines has a line for each time that everyone was read. It says how many of them had the right numbers.
+	everyoneCheckLines []string
+	// scriptTimeLines has the duration of the slowest call of each Lua script.
+	scriptTimeLines []string
+	// clientCPULines has a line for each measured program: how much processor time this program, as the client, took for one of its
+	// answers.
+	clientCPULines []string
+	notes          []string // the conditions that a reader must know
 }
 
 var (
-	lineHead   = []string{"what", "peer or limit in the same run", "ours", "theirs", "result", "goal", "met"}
-	detailHead = []string{"what", "who", "per second", "p50", "p99", "server CPU each", "memory each", "spread", "rounds"}
+	resultTableHead = []string{"what", "peer or limit in the same run", "ours", "theirs", "result", "goal", "met"}
+	detailTableHead = []string{"what", "who", "per second", "p50", "p99", "server CPU each", "memory each", "spread", "rounds"}
 )
 
-// print writes the table for a terminal.
-func (r *report) print(out io.Writer) error {
-	rows := [][]string{lineHead}
-	for _, l := range r.lines {
+// printTable writes the table for a terminal.
+func (r *report) printTable(out io.Writer) error {
+	rows := [][]string{resultTableHead}
+	for _, l := range r.resultLines {
 		rows = append(rows, l.cells())
 	}
-	_, err := io.WriteString(out, alignRows(rows)+strings.Join(append(slices.Concat(r.everyoneLines, r.scriptLines, r.clientLines), ""), "\n"))
+	_, err := io.WriteString(out, alignRows(rows)+strings.Join(append(slices.Concat(r.everyoneCheckLines, r.scriptTimeLines, r.clientCPULines), ""), "\n"))
 	return err
 }
 
@@ -119,7 +120,7 @@ func (r *report) print(out io.Writer) error {
 func (r *report) writeMarkdown(out io.Writer) error {
 	var text strings.Builder
 	text.WriteString("# Results\n\n")
-	if r.quick {
+	if r.quickRun {
 		text.WriteString("**A quick run, to see that everything works. Its figures say nothing.**\n\n")
 	}
 	fmt.Fprintf(&text, "Written by `%s` on %s. `README.md` says what is measured and how.\n\n", r.command, r.date.UTC().Format("2 January 2006, 15:04 UTC"))
@@ -128,22 +129,22 @@ func (r *report) writeMarkdown(out io.Writer) error {
 		text.WriteString("- " + fact + "\n")
 	}
 	text.WriteString("\n## Table\n\nRates are answers or events a second, medians of the rounds. A result in \"x\" is a ratio of ours to theirs.\n\n")
-	rows := [][]string{lineHead}
-	for _, l := range r.lines {
+	rows := [][]string{resultTableHead}
+	for _, l := range r.resultLines {
 		rows = append(rows, l.cells())
 	}
 	writeTable(&text, rows)
 	text.WriteString("\n## Behind it\n\nMedians of the rounds. \"Server CPU each\" is the processor time of the server's process for one answer or event, " +
 		"without Redis and the client; \"spread\" is how far the rates of the rounds lie apart.\n\n")
-	rows = [][]string{detailHead}
-	for _, d := range r.details {
+	rows = [][]string{detailTableHead}
+	for _, d := range r.detailLines {
 		rows = append(rows, d.cells())
 	}
 	writeTable(&text, rows)
 	writeSection(&text, "Everyone", "A real follow graph is imported, some publish, and every person's badge and feed, read through the API, is held "+
-		"against a count straight from the rows of the file.", r.everyoneLines)
-	writeSection(&text, "Scripts", "The slowest call of each Lua script, by Redis' own clock, over all that this run did.", r.scriptLines)
-	writeSection(&text, "Client", "The processor time of the bench itself for one answer, beside that of the servers above: it takes its part of the processors from the faster program most.", r.clientLines)
+		"against a count straight from the rows of the file.", r.everyoneCheckLines)
+	writeSection(&text, "Scripts", "The slowest call of each Lua script, by Redis' own clock, over all that this run did.", r.scriptTimeLines)
+	writeSection(&text, "Client", "The processor time of the bench itself for one answer, beside that of the servers above: it takes its part of the processors from the faster program most.", r.clientCPULines)
 	writeSection(&text, "To be known", "", r.notes)
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -52,31 +52,31 @@ func TestAlignedColumns(t *testing.T) {
 	}
 }
 
-// newReport returns a report with a line of every kind.
-func newReport() *report {
+// newReportWithAllLines returns a report with a line of every kind.
+func newReportWithAllLines() *report {
 	return &report{
 		machine: []string{"processor: Example", "Go: 1.26"}, command: "go run ./bench --rounds 2",
 		date: time.Date(2026, 1, 31, 9, 30, 0, 0, time.FixedZone("", 3600)),
-		lines: []line{
-			{what: "badge query", limit: "(a) peer", ours: "3,000/s", theirs: "2,000/s", value: 1.5, unit: "x", goal: atLeast(1.5, ">= 1.5 x")},
-			{what: "memory", limit: "x | y", ours: "9.00 KB", value: 0.3, unit: "x", goal: atMost(0.25, "<= 0.25 x")},
-			{what: "board", limit: "badge query", goal: atLeast(0.5, ">= 0.5 x"), whyAbsent: "no board\nyet"},
+		resultLines: []resultLine{
+			{measurement: "badge query", reference: "(a) peer", ourFigure: "3,000/s", referenceFigure: "2,000/s", value: 1.5, unit: "x", goal: atLeast(1.5, ">= 1.5 x")},
+			{measurement: "memory", reference: "x | y", ourFigure: "9.00 KB", value: 0.3, unit: "x", goal: atMost(0.25, "<= 0.25 x")},
+			{measurement: "board", reference: "badge query", goal: atLeast(0.5, ">= 0.5 x"), whyAbsent: "no board\nyet"},
 		},
-		details: []detail{
-			{what: "badge query", who: "ours", values: series{
-				{rate: 2990, p50: time.Millisecond, p99: 5 * time.Millisecond, cpu: 100 * time.Microsecond, bytesPerEntry: nan},
-				{rate: 3010, p50: time.Millisecond, p99: 5 * time.Millisecond, cpu: 100 * time.Microsecond, bytesPerEntry: nan},
+		detailLines: []detailLine{
+			{measurement: "badge query", label: "ours", results: series{
+				{ratePerSecond: 2990, latencyP50: time.Millisecond, latencyP99: 5 * time.Millisecond, serverCPUPerAnswer: 100 * time.Microsecond, bytesPerSocketOrEntry: nan},
+				{ratePerSecond: 3010, latencyP50: time.Millisecond, latencyP99: 5 * time.Millisecond, serverCPUPerAnswer: 100 * time.Microsecond, bytesPerSocketOrEntry: nan},
 			}},
-			{what: "sockets", who: "ours", values: series{{rate: nan, cpu: -1, bytesPerEntry: 9 * 1024}}},
+			{measurement: "sockets", label: "ours", results: series{{ratePerSecond: nan, serverCPUPerAnswer: -1, bytesPerSocketOrEntry: 9 * 1024}}},
 		},
-		clientLines: []string{"badge query, ours: 9.00 us"},
-		notes:       []string{"Everything shares the processors."},
+		clientCPULines: []string{"badge query, ours: 9.00 us"},
+		notes:          []string{"Everything shares the processors."},
 	}
 }
 
 func TestMarkdown(t *testing.T) {
 	var out strings.Builder
-	if err := newReport().writeMarkdown(&out); err != nil {
+	if err := newReportWithAllLines().writeMarkdown(&out); err != nil {
 		t.Fatal(err)
 	}
 	want := `# Results
@@ -123,8 +123,8 @@ The processor time of the bench itself for one answer, beside that of the server
 }
 
 func TestMarkdownMarksAQuickRun(t *testing.T) {
-	r := newReport()
-	r.quick = true
+	r := newReportWithAllLines()
+	r.quickRun = true
 	var out strings.Builder
 	if err := r.writeMarkdown(&out); err != nil {
 		t.Fatal(err)
@@ -135,24 +135,24 @@ func TestMarkdownMarksAQuickRun(t *testing.T) {
 }
 
 func TestRateAndCPU(t *testing.T) {
-	known := series{{rate: 1000, cpu: 20 * time.Microsecond}, {rate: 3000, cpu: 40 * time.Microsecond}}
+	known := series{{ratePerSecond: 1000, serverCPUPerAnswer: 20 * time.Microsecond}, {ratePerSecond: 3000, serverCPUPerAnswer: 40 * time.Microsecond}}
 	if got := formatRateAndCPU(known); got != "2,000/s, 30.0 us" {
 		t.Errorf("got %q", got)
 	}
-	if got := formatRateAndCPU(series{{rate: 1000, cpu: -1}}); got != "1,000/s" {
+	if got := formatRateAndCPU(series{{ratePerSecond: 1000, serverCPUPerAnswer: -1}}); got != "1,000/s" {
 		t.Errorf("without the processor time: %q", got)
 	}
-	var l line
-	l.compareCPU(&contender{values: known}, &contender{values: series{{rate: 500, cpu: 60 * time.Microsecond}}})
-	if l.value != 0.5 || l.theirs != "500/s, 60.0 us" {
+	var l resultLine
+	l.compareCPU(&contender{results: known}, &contender{results: series{{ratePerSecond: 500, serverCPUPerAnswer: 60 * time.Microsecond}}})
+	if l.value != 0.5 || l.referenceFigure != "500/s, 60.0 us" {
 		t.Errorf("got %+v", l)
 	}
 }
 
 func TestPeerThatIsNotThere(t *testing.T) {
 	b := &bench{}
-	absent, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, errNoNode })
-	if err != nil || absent.program != nil || absent.whyAbsent != errNoNode.Error() {
+	absent, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, errNodeJSMissing })
+	if err != nil || absent.program != nil || absent.whyAbsent != errNodeJSMissing.Error() {
 		t.Errorf("got %+v, %v", absent, err)
 	}
 	absent.stop()
@@ -160,7 +160,7 @@ func TestPeerThatIsNotThere(t *testing.T) {
 	if _, err := b.startPeer(t.Context(), func(context.Context) (*program, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("any other error ends the run: %v", err)
 	}
-	bun, mercurius, all := b.addPeers(badgeQuery, absent, absent, &contender{})
+	bun, mercurius, all := b.addPeerContenders(badgeQuery, absent, absent, &contender{})
 	if bun != nil || mercurius != nil || len(all) != 1 {
 		t.Errorf("got %v, %v, %v", bun, mercurius, all)
 	}
@@ -168,21 +168,21 @@ func TestPeerThatIsNotThere(t *testing.T) {
 
 func TestBunIsFoundAmongThePackages(t *testing.T) {
 	folder := t.TempDir()
-	if got := bunProgram(folder); got != "" {
+	if got := findBunBinary(folder); got != "" {
 		t.Errorf("nothing is installed: %q", got)
 	}
 	want := filepath.Join(folder, "node_modules", "@oven", "bun-linux-x64", "bin", "bun")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(want), 0o700), os.WriteFile(want, nil, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if got := bunProgram(folder); got != want {
+	if got := findBunBinary(folder); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestEmptySectionsAreOmitted(t *testing.T) {
-	r := newReport()
-	r.everyoneLines, r.scriptLines, r.notes = []string{"10 of 10 badges right"}, []string{"inbox_add: 0.30 ms"}, nil
+	r := newReportWithAllLines()
+	r.everyoneCheckLines, r.scriptTimeLines, r.notes = []string{"10 of 10 badges right"}, []string{"inbox_add: 0.30 ms"}, nil
 	var out strings.Builder
 	if err := r.writeMarkdown(&out); err != nil {
 		t.Fatal(err)
@@ -197,9 +197,9 @@ func TestEmptySectionsAreOmitted(t *testing.T) {
 	}
 }
 
-func TestPrint(t *testing.T) {
+func TestPrintTable(t *testing.T) {
 	var out strings.Builder
-	if err := newReport().print(&out); err != nil {
+	if err := newReportWithAllLines().printTable(&out); err != nil {
 		t.Fatal(err)
 	}
 	rows := strings.Split(out.String(), "\n")
@@ -211,18 +211,18 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// broken is a writer that always fails.
-type broken struct{}
+// brokenWriter is a writer that always fails.
+type brokenWriter struct{}
 
-var errBroken = errors.New("broken")
+var errBrokenWriter = errors.New("broken")
 
-func (broken) Write([]byte) (int, error) { return 0, errBroken }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errBrokenWriter }
 
 func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	if err := newReport().writeMarkdown(broken{}); !errors.Is(err, errBroken) {
+	if err := newReportWithAllLines().writeMarkdown(brokenWriter{}); !errors.Is(err, errBrokenWriter) {
 		t.Errorf("writeMarkdown: %v", err)
 	}
-	if err := newReport().print(broken{}); !errors.Is(err, errBroken) {
-		t.Errorf("print: %v", err)
+	if err := newReportWithAllLines().printTable(brokenWriter{}); !errors.Is(err, errBrokenWriter) {
+		t.Errorf("printTable: %v", err)
 	}
 }

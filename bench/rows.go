@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// prepare fills a server and Redis, and leaves in Redis all data that the peers read.
-func (b *bench) prepare(ctx context.Context) error {
+// prepareSharedData fills a server and Redis, and leaves in Redis all data that the peers read.
+func (b *bench) prepareSharedData(ctx context.Context) error {
 	server, err := b.startServer(ctx)
 	if err != nil {
 		return err
 	}
 	watchers := 0
-	if b.wants("sockets") {
-		watchers = b.sockets
+	if b.isRowSelected("sockets") {
+		watchers = b.socketCount
 	}
-	err = seed(ctx, server.api, b.readers, watchers, b.say)
+	err = seedServer(ctx, server.api, b.readersPerFollowCount, watchers, b.printProgress)
 	server.stop()
 	if err != nil {
 		return err
@@ -31,21 +31,21 @@ func (b *bench) prepare(ctx context.Context) error {
 		return err
 	}
 	defer server.stop()
-	b.say("warming Redis")
-	keys := allReaders(b.readers)
+	b.printProgress("warming Redis")
+	keys := allReaderKeys(b.readersPerFollowCount)
 	for i := range watchers {
-		keys = append(keys, watcher(i))
+		keys = append(keys, watcherKey(i))
 	}
-	if err := readUsers(ctx, server.api, keys); err != nil {
+	if err := warmProfiles(ctx, server.api, keys); err != nil {
 		return err
 	}
 	if err := visit(ctx, server.api, keys); err != nil {
 		return err
 	}
-	if err := checkSeeded(ctx, server.api, allReaders(b.readers)); err != nil {
+	if err := checkSeeded(ctx, server.api, allReaderKeys(b.readersPerFollowCount)); err != nil {
 		return err
 	}
-	b.numbers, b.usersFile, err = readNumbers(ctx, b.redis, b.folder)
+	b.userIDByKey, b.seededUsersFile, err = readUserIDs(ctx, b.redis, b.dataFolder)
 	return err
 }
 
@@ -76,24 +76,24 @@ func (b *bench) measureQueries(ctx context.Context) error {
 			if other == nil {
 				continue
 			}
-			if err := compareAnswers(ctx, server.api, other.api, query, allReaders(b.readers)); err != nil {
+			if err := compareAnswers(ctx, server.api, other.api, query, allReaderKeys(b.readersPerFollowCount)); err != nil {
 				return err
 			}
 		}
 	}
-	b.say("the peers give the same answers")
-	if b.wants("badge") {
+	b.printProgress("the peers give the same answers")
+	if b.isRowSelected("badge") {
 		if err := b.measureBadges(ctx, server, bun, mercurius); err != nil {
 			return err
 		}
 	}
-	if b.wants("feed") {
+	if b.isRowSelected("feed") {
 		if err := b.measureFeeds(ctx, server, bun, mercurius, gqlgen); err != nil {
 			return err
 		}
 	}
-	if b.wants("operations") {
-		return b.measureOperations(ctx, server)
+	if b.isRowSelected("operations") {
+		return b.measureCompiledOperations(ctx, server)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (p peer) stop() {
 // startPeer starts a peer. If a program that it needs is not installed, the rows with the peer say so.
 func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*program, error)) (peer, error) {
 	p, err := start(ctx)
-	if errors.Is(err, errNoNode) {
+	if errors.Is(err, errNodeJSMissing) {
 		return peer{whyAbsent: err.Error()}, nil
 	}
 	return peer{program: p}, err
@@ -122,75 +122,75 @@ func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*pro
 
 // contender is one program in a row of queries.
 type contender struct {
-	who     string // its name in the report
-	target  target
-	values  series // its samples so far
-	profile string // the name under which its profile is kept; "" if none is kept
+	label       string // its name in the report
+	target      loadTarget
+	results     series // its samples so far
+	profileName string // the name under which its profile is kept; "" if none is kept
 }
 
-// contender makes a contender that sends a query as the readers who follow so many people. Its profile is not kept: see profileAs.
-func (b *bench) contender(who string, p *program, query string, follows int) *contender {
+// newContender makes a contender that sends a query as the readers who follow so many people. Its profile is not kept: see profileAs.
+func (b *bench) newContender(who string, p *program, query string, follows int) *contender {
 	pid := p.pid()
-	if who == whoMercurius && b.mercuriusProcesses > 1 {
+	if who == mercuriusLabel && b.mercuriusProcesses > 1 {
 		pid = 0 // its first process only distributes connections, so its processor time is meaningless and omitted
 	}
-	return &contender{who: who, target: newTarget(p.address, pid, query, tokens(readersOf(follows, b.readers)))}
+	return &contender{label: who, target: newLoadTarget(p.address, pid, query, tokens(readerKeysFollowing(follows, b.readersPerFollowCount)))}
 }
 
 // profileAs makes the profiler keep a profile of this contender's turns, under a name. It returns the contender.
 func (c *contender) profileAs(name string) *contender {
-	c.profile = name
+	c.profileName = name
 	return c
 }
 
-// compete lets the contenders take turns. A first, short turn of each is not counted.
-func (b *bench) compete(ctx context.Context, what string, contenders ...*contender) error {
-	length := time.Duration(b.seconds * float64(time.Second))
-	defer b.profiles.begin("") // the following work is not a turn
+// measureContenders lets the contenders take turns. A first, short turn of each is not counted.
+func (b *bench) measureContenders(ctx context.Context, what string, contenders ...*contender) error {
+	length := time.Duration(b.turnSeconds * float64(time.Second))
+	defer b.profiler.beginMeasurement("") // the following work is not a turn
 	for round := range b.rounds + 1 {
 		if round > 0 {
-			b.say("%s: round %d of %d", what, round, b.rounds)
+			b.printProgress("%s: round %d of %d", what, round, b.rounds)
 		}
 		for _, c := range contenders {
 			turn := length
 			if round == 0 {
 				turn = max(length/4, 100*time.Millisecond)
 			}
-			b.profiles.begin(c.profile)
+			b.profiler.beginMeasurement(c.profileName)
 			result, err := c.target.load(ctx, b.connections, turn)
 			if err != nil {
-				return fmt.Errorf("%s: %s: %w", what, c.who, err)
+				return fmt.Errorf("%s: %s: %w", what, c.label, err)
 			}
 			if round > 0 {
-				c.values = append(c.values, result)
+				c.results = append(c.results, result)
 			}
 		}
 	}
 	for _, c := range contenders {
-		b.report.details = append(b.report.details, detail{what: what, who: c.who, values: c.values})
-		b.report.clientLines = append(b.report.clientLines, fmt.Sprintf("%s, %s: %s us", what, c.who, formatFigure(c.values.client())))
+		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: what, label: c.label, results: c.results})
+		b.report.clientCPULines = append(b.report.clientCPULines, fmt.Sprintf("%s, %s: %s us", what, c.label, formatFigure(c.results.medianClientCPUMicros())))
 	}
 	return nil
 }
 
 const (
 	// These name the programs in the report.
-	whoBun       = "Bun + graphql-jit + Bun's Redis client"
-	whoMercurius = "Mercurius + ioredis, auto-pipelining"
-	whoGqlgen    = "stock gqlgen, one Redis call a command"
-	whoStatic    = "our own static {__typename}"
+	bunLabel       = "Bun + graphql-jit + Bun's Redis client"
+	mercuriusLabel = "Mercurius + ioredis, auto-pipelining"
+	gqlgenLabel    = "stock gqlgen, one Redis call a command"
+	staticLabel    = "our own static {__typename}"
 )
 
-// addPeers adds contenders for the peers that run. fromBun and fromMercurius are these contenders, or nil. all has them and the given
-// ones.
-func (b *bench) addPeers(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
+// addPeerContenders adds contenders for the peers that run. fromBun and fromMercurius are these contenders, or nil. all has them
+// and the given ones.
+func (b *bench) addPeerContenders(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
 	all = contenders
 	if bun.program != nil {
-		fromBun = b.contender(whoBun, bun.program, query, 200)
+		fromBun = b.newContender(bunLabel, bun.program, query, 200)
 		all = append(all, fromBun)
 	}
 	if mercurius.program != nil {
-		fromMercurius = b.contender(whoMercurius, mercurius.program, query, 200)
+		fromMercurius = b.newContender(mercuriusLabel, mercurius.program, query, 200)
 		all = append(all, fromMercurius)
 	}
 	return fromBun, fromMercurius, all
@@ -198,127 +198,128 @@ func (b *bench) addPeers(query string, bun, mercurius peer, contenders ...*conte
 
 func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercurius peer) error {
 	const what = "badge query over HTTP"
-	ours := b.contender("Tidings, 200 followed", server, badgeQuery, 200).profileAs(what)
-	few := b.contender("Tidings, 10 followed", server, badgeQuery, 10)
-	many := b.contender("Tidings, 2,000 followed", server, badgeQuery, 2000)
-	static := b.contender(whoStatic, server, staticQuery, 200).profileAs("static")
-	bare, err := b.startBarePages(ctx, b.site(), server, badgeQuery, readersOf(200, b.readers), documentCommands)
+	ours := b.newContender("Tidings, 200 followed", server, badgeQuery, 200).profileAs(what)
+	few := b.newContender("Tidings, 10 followed", server, badgeQuery, 10)
+	many := b.newContender("Tidings, 2,000 followed", server, badgeQuery, 2000)
+	static := b.newContender(staticLabel, server, staticQuery, 200).profileAs("static")
+	bare, err := b.startBarePagesServer(ctx, b.sharedInstallation(), server, badgeQuery, readerKeysFollowing(200, b.readersPerFollowCount), documentRedisCommands)
 	if err != nil {
 		return err
 	}
 	defer bare.stop()
-	floor := b.contender(whoBareServer, bare, badgeQuery, 200)
-	fromBun, fromMercurius, all := b.addPeers(badgeQuery, bun, mercurius, ours)
-	if err := b.compete(ctx, what, append(all, static, few, many, floor)...); err != nil {
+	floor := b.newContender(bareServerLabel, bare, badgeQuery, 200)
+	fromBun, fromMercurius, all := b.addPeerContenders(badgeQuery, bun, mercurius, ours)
+	if err := b.measureContenders(ctx, what, append(all, static, few, many, floor)...); err != nil {
 		return err
 	}
-	first := line{what: what + ", 200 followed", limit: "(a) " + whoBun, goal: atLeast(1.5, ">= 1.5 x"), unit: "x", whyAbsent: bun.whyAbsent}
-	cpu := line{what: what + ", server CPU each", limit: whoBun, goal: atMost(0.75, "<= 0.75 x"), unit: "x the CPU", whyAbsent: bun.whyAbsent}
+	first := resultLine{measurement: what + ", 200 followed", reference: "(a) " + bunLabel, goal: atLeast(1.5, ">= 1.5 x"), unit: "x", whyAbsent: bun.whyAbsent}
+	cpu := resultLine{measurement: what + ", server CPU each", reference: bunLabel, goal: atMost(0.75, "<= 0.75 x"), unit: "x the CPU", whyAbsent: bun.whyAbsent}
 	if fromBun != nil {
-		first.compare(ours, fromBun)
+		first.compareRates(ours, fromBun)
 		cpu.compareCPU(ours, fromBun)
 	}
-	second := line{what: what + ", 200 followed", limit: "(b) " + whoMercurius, goal: atLeast(3, ">= 3 x"), unit: "x", whyAbsent: mercurius.whyAbsent}
+	second := resultLine{measurement: what + ", 200 followed", reference: "(b) " + mercuriusLabel, goal: atLeast(3, ">= 3 x"), unit: "x", whyAbsent: mercurius.whyAbsent}
 	if fromMercurius != nil {
-		second.compare(ours, fromMercurius)
+		second.compareRates(ours, fromMercurius)
 	}
-	third := line{what: what + ", 200 followed", limit: "(c) " + whoStatic, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
-	third.compare(ours, static)
+	third := resultLine{measurement: what + ", 200 followed", reference: "(c) " + staticLabel, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
+	third.compareRates(ours, static)
 	// Each connection has one request at a time, so the time of a query is the inverse of the rate.
-	fourth := line{
-		what: "the same, 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
-		ours: formatRateAndCPU(many.values), theirs: formatRateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
+	fourth := resultLine{
+		measurement: "the same, 2,000 followed instead of 10", reference: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
+		ourFigure: formatRateAndCPU(many.results), referenceFigure: formatRateAndCPU(few.results), value: ratio(few.results.medianRate(), many.results.medianRate()),
 	}
-	b.report.lines = append(b.report.lines, first, cpu, second, third, cpuLine(whoStatic, static.values, 20), fourth, floorLine(what+", 200 followed", ours, floor))
+	b.report.resultLines = append(b.report.resultLines, first, cpu, second, third, cpuLine(staticLabel, static.results, 20), fourth, bareServerCPULine(what+", 200 followed", ours, floor))
 	return nil
 }
 
-// compare fills a line with two rates and their ratio.
-func (l *line) compare(ours, theirs *contender) {
-	l.ours, l.theirs, l.value = formatRateAndCPU(ours.values), formatRateAndCPU(theirs.values), ratio(ours.values.rate(), theirs.values.rate())
+// compareRates fills a line with two rates and their ratio.
+func (l *resultLine) compareRates(ours, theirs *contender) {
+	l.ourFigure, l.referenceFigure, l.value = formatRateAndCPU(ours.results), formatRateAndCPU(theirs.results), ratio(ours.results.medianRate(), theirs.results.medianRate())
 }
 
 // compareCPU fills a line with the ratio of the servers' processor times for one answer.
-func (l *line) compareCPU(ours, theirs *contender) {
-	l.compare(ours, theirs)
-	l.value = ratio(ours.values.cpu(), theirs.values.cpu())
+func (l *resultLine) compareCPU(ours, theirs *contender) {
+	l.compareRates(ours, theirs)
+	l.value = ratio(ours.results.medianServerCPUMicros(), theirs.results.medianServerCPUMicros())
 }
 
 // formatRate prints the rate of a series.
-func formatRate(values series) string { return formatFigure(values.rate()) + "/s" }
+func formatRate(values series) string { return formatFigure(values.medianRate()) + "/s" }
 
 // formatRateAndCPU returns the rate and, if it is known, the server's processor time for one answer.
 func formatRateAndCPU(values series) string {
-	if cpu := values.cpu(); !math.IsNaN(cpu) {
+	if cpu := values.medianServerCPUMicros(); !math.IsNaN(cpu) {
 		return formatRate(values) + ", " + formatFigure(cpu) + " us"
 	}
 	return formatRate(values)
 }
 
 // cpuLine returns the line with the server's processor time for one answer. The goal is at most `most` microseconds.
-func cpuLine(what string, values series, most float64) line {
-	return line{what: what + ": server CPU each", limit: "-", ours: formatRate(values), value: values.cpu(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
+func cpuLine(what string, values series, most float64) resultLine {
+	return resultLine{measurement: what + ": server CPU each", reference: "-", ourFigure: formatRate(values), value: values.medianServerCPUMicros(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
 }
 
 func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius peer, gqlgen *program) error {
 	const what = "home feed page of 20"
-	ours := b.contender("Tidings", server, feedQuery, 200).profileAs(what)
-	stock := b.contender(whoGqlgen, gqlgen, feedQuery, 200)
-	floor, err := b.startBarePages(ctx, b.site(), server, feedQuery, readersOf(200, b.readers), inboxCommands)
+	ours := b.newContender("Tidings", server, feedQuery, 200).profileAs(what)
+	stock := b.newContender(gqlgenLabel, gqlgen, feedQuery, 200)
+	floor, err := b.startBarePagesServer(ctx, b.sharedInstallation(), server, feedQuery, readerKeysFollowing(200, b.readersPerFollowCount), inboxRedisCommands)
 	if err != nil {
 		return err
 	}
 	defer floor.stop()
-	bare := b.contender(whoBareServer, floor, feedQuery, 200)
-	fromBun, fromMercurius, all := b.addPeers(feedQuery, bun, mercurius, ours)
-	if err := b.compete(ctx, what, append(all, stock, bare)...); err != nil {
+	bare := b.newContender(bareServerLabel, floor, feedQuery, 200)
+	fromBun, fromMercurius, all := b.addPeerContenders(feedQuery, bun, mercurius, ours)
+	if err := b.measureContenders(ctx, what, append(all, stock, bare)...); err != nil {
 		return err
 	}
-	first := line{what: what, limit: "(a) " + whoBun, goal: atLeast(2, ">= 2 x"), unit: "x", whyAbsent: bun.whyAbsent}
+	first := resultLine{measurement: what, reference: "(a) " + bunLabel, goal: atLeast(2, ">= 2 x"), unit: "x", whyAbsent: bun.whyAbsent}
 	if fromBun != nil {
-		first.compare(ours, fromBun)
+		first.compareRates(ours, fromBun)
 	}
-	second := line{what: what, limit: "(b) " + whoMercurius, goal: atLeast(6, ">= 6 x"), unit: "x", whyAbsent: mercurius.whyAbsent}
+	second := resultLine{measurement: what, reference: "(b) " + mercuriusLabel, goal: atLeast(6, ">= 6 x"), unit: "x", whyAbsent: mercurius.whyAbsent}
 	if fromMercurius != nil {
-		second.compare(ours, fromMercurius)
+		second.compareRates(ours, fromMercurius)
 	}
-	third := line{what: what, limit: "(c) " + whoGqlgen, goal: atLeast(20, ">= 20 x"), unit: "x"}
-	third.compare(ours, stock)
-	b.report.lines = append(b.report.lines, first, second, third, cpuLine(what, ours.values, 50), floorLine(what, ours, bare))
+	third := resultLine{measurement: what, reference: "(c) " + gqlgenLabel, goal: atLeast(20, ">= 20 x"), unit: "x"}
+	third.compareRates(ours, stock)
+	b.report.resultLines = append(b.report.resultLines, first, second, third, cpuLine(what, ours.results, 50), bareServerCPULine(what, ours, bare))
 	return nil
 }
 
 // The graph of the goal for imports: the goal counts only if this graph is imported.
 const (
-	goalGraph = "follows-github.csv.gz" // its file
-	goalEdges = 578_006                 // the follows in it
+	importGoalFollowsFile = "follows-github.csv.gz" // its file
+	importGoalFollowCount = 578_006                 // the follows in it
 )
 
-// reportMissingFollows reports whether the follow graph is missing. If it is missing, it adds the line to the report as not measured.
-func (b *bench) reportMissingFollows(l line) (absent bool, err error) {
+// reportIfFollowsMissing reports whether the follow graph is missing. If it is missing, it adds the line to the report as not
+// measured.
+func (b *bench) reportIfFollowsMissing(l resultLine) (absent bool, err error) {
 	if _, err = os.Stat(b.followsPath); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	l.whyAbsent = filepath.Base(b.followsPath) + " is not there (--follows)"
-	b.report.lines = append(b.report.lines, l)
+	b.report.resultLines = append(b.report.resultLines, l)
 	return true, nil
 }
 
 // measureImport runs the import of a follow graph, each time into a fresh database.
 func (b *bench) measureImport(ctx context.Context) error {
-	l := line{what: "import of 578,006 edges", limit: "-", goal: atMost(20, "<= 20 s"), unit: "s"}
-	if filepath.Base(b.followsPath) != goalGraph {
-		l.what, l.goal = "import of "+filepath.Base(b.followsPath), goal{}
+	l := resultLine{measurement: "import of 578,006 edges", reference: "-", goal: atMost(20, "<= 20 s"), unit: "s"}
+	if filepath.Base(b.followsPath) != importGoalFollowsFile {
+		l.measurement, l.goal = "import of "+filepath.Base(b.followsPath), goal{}
 	}
-	if absent, err := b.reportMissingFollows(l); absent || err != nil {
+	if absent, err := b.reportIfFollowsMissing(l); absent || err != nil {
 		return err
 	}
 	var seconds []float64
 	for round := range b.importRounds {
-		b.say("import: round %d of %d", round+1, b.importRounds)
-		data := filepath.Join(b.folder, "import")
+		b.printProgress("import: round %d of %d", round+1, b.importRounds)
+		data := filepath.Join(b.dataFolder, "import")
 		begin := time.Now()
-		if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", data); err != nil {
+		if _, err := runForOutput(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", data); err != nil {
 			return err
 		}
 		seconds = append(seconds, time.Since(begin).Seconds())
@@ -328,8 +329,8 @@ func (b *bench) measureImport(ctx context.Context) error {
 	}
 	l.value = median(seconds)
 	if l.goal != (goal{}) {
-		l.ours = formatFigure(goalEdges/l.value) + " edges/s"
+		l.ourFigure = formatFigure(importGoalFollowCount/l.value) + " edges/s"
 	}
-	b.report.lines = append(b.report.lines, l)
+	b.report.resultLines = append(b.report.resultLines, l)
 	return nil
 }

@@ -14,21 +14,21 @@ import (
 // measureConversations measures how the time of the badge query depends on the number of a reader's conversations. Half of the
 // conversations are counted when read.
 func (b *bench) measureConversations(ctx context.Context) (err error) {
-	p, err := b.newSite("conversations", conversationsDatabase)
+	p, err := b.newInstallation("conversations", conversationsRedisDB)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
-	sizes := b.sizes.memberships
-	b.say("conversations: seeding %v of them for %d readers each", sizes, b.readers)
-	talker := services.UserID(len(sizes)*b.readers + 1)
+	sizes := b.sizes.conversationsPerReader
+	b.printProgress("conversations: seeding %v of them for %d readers each", sizes, b.readersPerFollowCount)
+	talker := services.UserID(len(sizes)*b.readersPerFollowCount + 1)
 	if err := seedUsers(ctx, p.databasePath(), int(talker)); err != nil {
 		return err
 	}
 	readers := make([][]services.UserID, len(sizes))
 	for i, conversations := range sizes {
-		for r := range b.readers {
-			readers[i] = append(readers[i], services.UserID(i*b.readers+r+1))
+		for r := range b.readersPerFollowCount {
+			readers[i] = append(readers[i], services.UserID(i*b.readersPerFollowCount+r+1))
 		}
 		if err := seedConversations(ctx, p.databasePath(), readers[i], talker, conversations); err != nil {
 			return err
@@ -50,32 +50,32 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 		if err := checkConversations(ctx, server.api, client, readers[i], conversations); err != nil {
 			return err
 		}
-		if err := readUsers(ctx, server.api, memberKeys(readers[i])); err != nil { // the bare server finds readers by their profiles in Redis
+		if err := warmProfiles(ctx, server.api, memberKeys(readers[i])); err != nil { // the bare server finds readers by their profiles in Redis
 			return err
 		}
 		who := strconv.Itoa(conversations) + " conversations"
-		one := &contender{who: who, target: newTarget(server.address, server.pid(), everyQuery, memberTokens(readers[i]))}
+		one := &contender{label: who, target: newLoadTarget(server.address, server.pid(), everySourceQuery, memberTokens(readers[i]))}
 		contenders = append(contenders, one.profileAs(what+", "+who))
-		bare, err := b.startBarePages(ctx, p, server, everyQuery, memberKeys(readers[i]), documentCommands)
+		bare, err := b.startBarePagesServer(ctx, p, server, everySourceQuery, memberKeys(readers[i]), documentRedisCommands)
 		if err != nil {
 			return err
 		}
 		defer bare.stop()
-		floors = append(floors, &contender{who: whoBareServer + ", " + who, target: newTarget(bare.address, bare.pid(), everyQuery, memberTokens(readers[i]))})
+		floors = append(floors, &contender{label: bareServerLabel + ", " + who, target: newLoadTarget(bare.address, bare.pid(), everySourceQuery, memberTokens(readers[i]))})
 	}
-	if err := b.compete(ctx, what, append(contenders, floors...)...); err != nil {
+	if err := b.measureContenders(ctx, what, append(contenders, floors...)...); err != nil {
 		return err
 	}
 	least := contenders[0]
 	for i, more := range contenders {
-		name := what + ", half counted when read: " + more.who
+		name := what + ", half counted when read: " + more.label
 		if more != least {
-			b.report.lines = append(b.report.lines, line{
-				what: name, limit: "itself, " + least.who, ours: formatRateAndCPU(more.values), theirs: formatRateAndCPU(least.values),
-				value: ratio(least.values.rate(), more.values.rate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
+			b.report.resultLines = append(b.report.resultLines, resultLine{
+				measurement: name, reference: "itself, " + least.label, ourFigure: formatRateAndCPU(more.results), referenceFigure: formatRateAndCPU(least.results),
+				value: ratio(least.results.medianRate(), more.results.medianRate()), unit: "x the time", goal: atMost(1.5, "<= 1.5 x the time"),
 			})
 		}
-		b.report.lines = append(b.report.lines, floorLine(name, more, floors[i]))
+		b.report.resultLines = append(b.report.resultLines, bareServerCPULine(name, more, floors[i]))
 	}
 	return nil
 }
@@ -85,14 +85,14 @@ func memberTokens(users []services.UserID) []string { return tokens(memberKeys(u
 
 func memberKeys(users []services.UserID) (keys []string) {
 	for _, user := range users {
-		keys = append(keys, member(int(user)))
+		keys = append(keys, memberKey(int(user)))
 	}
 	return keys
 }
 
 // checkConversations reads each reader's badges twice, first from SQL and then from Redis, and compares the badges and the reader's
 // document with the seeded data.
-func checkConversations(ctx context.Context, a *api, client *redis.Client, readers []services.UserID, conversations int) error {
+func checkConversations(ctx context.Context, a *apiClient, client *redis.Client, readers []services.UserID, conversations int) error {
 	const placeBytes = 8 // the bytes in the document for each conversation that is counted when read
 	for _, user := range readers {
 		for range 2 {
@@ -108,11 +108,11 @@ func checkConversations(ctx context.Context, a *api, client *redis.Client, reade
 					}
 				}
 			}
-			if err := a.do(ctx, memberToken(int(user)-1), everyQuery, nil, &data); err != nil {
+			if err := a.doGraphQL(ctx, memberToken(int(user)-1), everySourceQuery, nil, &data); err != nil {
 				return err
 			}
-			if got := data.Viewer.Badges.Conversations.Total; got.Value != unreadEach*conversations || got.Precision != "EXACT" {
-				return fmt.Errorf("member %d of %d conversations has %d unread messages (%s), seeded were %d", user, conversations, got.Value, got.Precision, unreadEach*conversations)
+			if got := data.Viewer.Badges.Conversations.Total; got.Value != unreadPerConversation*conversations || got.Precision != "EXACT" {
+				return fmt.Errorf("member %d of %d conversations has %d unread messages (%s), seeded were %d", user, conversations, got.Value, got.Precision, unreadPerConversation*conversations)
 			}
 		}
 		places, err := client.HStrLen(ctx, fmt.Sprintf("{u%d}:b", user), "R").Result()

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	stranger           = "stranger" // causes the readers' notifications; has no followers
-	everyConversations = 20         // of each reader
-	everyNews          = 10         // the number of site messages of each type, of announcements and of dots
-	countedQueries     = 500        // the queries over which the commands to Redis are counted
+	notifierKey                       = "stranger" // the user who causes the readers' notifications, and has no followers
+	conversationsPerEverySourceReader = 20         // of each reader
+	itemsPerSource                    = 10         // the number of site messages of each type, of announcements and of dots
+	queriesPerCommandCount            = 500        // the queries over which the commands to Redis are counted
 )
 
-// messageTypes are the types of site messages that the server is set up with.
-var messageTypes = []string{"general", "billing"}
+// siteMessageTypes are the types of site messages that the server is set up with.
+var siteMessageTypes = []string{"general", "billing"}
 
-// measureEvery measures the badge query of users with unread items of every source that everyQuery selects.
-func (b *bench) measureEvery(ctx context.Context) (err error) {
-	p, err := b.newSite("every", everyDatabase)
+// measureEverySource measures the badge query of users with unread items of every source that everySourceQuery selects.
+func (b *bench) measureEverySource(ctx context.Context) (err error) {
+	p, err := b.newInstallation("every", everySourceRedisDB)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
-	types := []string{"--site-message-types", messageTypes[0] + "," + messageTypes[1]}
+	types := []string{"--site-message-types", siteMessageTypes[0] + "," + siteMessageTypes[1]}
 	server, err := p.start(ctx, types...)
 	if err != nil {
 		return err
 	}
-	if err = seed(ctx, server.api, b.readers, 0, b.say); err == nil {
-		err = lightSources(ctx, server.api, allReaders(b.readers))
+	if err = seedServer(ctx, server.api, b.readersPerFollowCount, 0, b.printProgress); err == nil {
+		err = fillEverySource(ctx, server.api, allReaderKeys(b.readersPerFollowCount))
 	}
 	server.stop()
 	if err != nil {
 		return err
 	}
-	if err := converse(ctx, p, allReaders(b.readers)); err != nil {
+	if err := seedUnreadConversations(ctx, p, allReaderKeys(b.readersPerFollowCount)); err != nil {
 		return err
 	}
 	if server, err = p.start(ctx, types...); err != nil {
@@ -48,41 +48,42 @@ func (b *bench) measureEvery(ctx context.Context) (err error) {
 	}
 	defer server.stop()
 	for range 2 { // first from SQL, then from Redis
-		for _, key := range allReaders(b.readers) {
-			if err := checkLit(ctx, server.api, key); err != nil {
+		for _, key := range allReaderKeys(b.readersPerFollowCount) {
+			if err := checkEverySourceCounts(ctx, server.api, key); err != nil {
 				return fmt.Errorf("user %s: %w", key, err)
 			}
 		}
 	}
 	const what = "badge query, every source lit"
-	ours := b.contender("Tidings, 200 followed", server, everyQuery, 200).profileAs(what)
-	few := b.contender("Tidings, 10 followed", server, everyQuery, 10)
-	many := b.contender("Tidings, 2,000 followed", server, everyQuery, 2000)
-	static := b.contender(whoStatic, server, staticQuery, 200)
-	some := b.contender("the badge query of three sources", server, badgeQuery, 200)
-	if err := b.compete(ctx, what, ours, some, static, few, many); err != nil {
+	ours := b.newContender("Tidings, 200 followed", server, everySourceQuery, 200).profileAs(what)
+	few := b.newContender("Tidings, 10 followed", server, everySourceQuery, 10)
+	many := b.newContender("Tidings, 2,000 followed", server, everySourceQuery, 2000)
+	static := b.newContender(staticLabel, server, staticQuery, 200)
+	some := b.newContender("the badge query of three sources", server, badgeQuery, 200)
+	if err := b.measureContenders(ctx, what, ours, some, static, few, many); err != nil {
 		return err
 	}
-	asked, err := b.commandsPerQuery(ctx, server.api)
+	asked, err := b.redisCommandsPerQuery(ctx, server.api)
 	if err != nil {
 		return err
 	}
-	first := line{what: what + ", 200 followed", limit: whoStatic, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
-	first.compare(ours, static)
-	second := line{what: what + ", server CPU each", limit: "the badge query of three sources", goal: atMost(1.25, "<= 1.25 x"), unit: "x the CPU"}
+	first := resultLine{measurement: what + ", 200 followed", reference: staticLabel, goal: atLeast(0.6, ">= 0.6 x"), unit: "x"}
+	first.compareRates(ours, static)
+	second := resultLine{measurement: what + ", server CPU each", reference: "the badge query of three sources", goal: atMost(1.25, "<= 1.25 x"), unit: "x the CPU"}
 	second.compareCPU(ours, some)
-	b.report.lines = append(b.report.lines, first, second,
-		line{
-			what: what + ", 2,000 followed instead of 10", limit: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
-			ours: formatRateAndCPU(many.values), theirs: formatRateAndCPU(few.values), value: ratio(few.values.rate(), many.values.rate()),
+	b.report.resultLines = append(b.report.resultLines, first, second,
+		resultLine{
+			measurement: what + ", 2,000 followed instead of 10", reference: "itself, 10 followed", goal: atMost(1.5, "<= 1.5 x the time"), unit: "x the time",
+			ourFigure: formatRateAndCPU(many.results), referenceFigure: formatRateAndCPU(few.results), value: ratio(few.results.medianRate(), many.results.medianRate()),
 		},
-		line{what: what + ": commands to Redis", limit: "-", value: asked, unit: "a query", goal: atMost(1.05, "1: one round trip")})
+		resultLine{measurement: what + ": commands to Redis", reference: "-", value: asked, unit: "a query", goal: atMost(1.05, "1: one round trip")})
 	return nil
 }
 
-// lightSources gives each reader unread items in every source of everyQuery except conversations, so that these sources are lit.
-func lightSources(ctx context.Context, a *api, readers []string) error {
-	var events []event
+// fillEverySource gives each reader unread items in every source of everySourceQuery except conversations, so that these sources
+// are lit.
+func fillEverySource(ctx context.Context, a *apiClient, readers []string) error {
+	var events []ingestEvent
 	for _, key := range readers {
 		events = append(events, publishEvent(key, "What do you think?"))
 	}
@@ -94,10 +95,10 @@ func lightSources(ctx context.Context, a *api, readers []string) error {
 	var everyone []string
 	for i, key := range readers {
 		everyone = append(everyone, "user:"+key)
-		events = append(events, followEvent(stranger, key), mentionEvent(stranger, key), commentEvent(stranger, posts[i]))
+		events = append(events, followEvent(notifierKey, key), mentionEvent(notifierKey, key), commentEvent(notifierKey, posts[i]))
 	}
-	for i := range everyNews {
-		for _, kind := range messageTypes {
+	for i := range itemsPerSource {
+		for _, kind := range siteMessageTypes {
 			events = append(events, hostEvent("sendSiteMessage", map[string]any{"title": fmt.Sprint("Message ", i), "type": kind, "to": everyone}))
 		}
 		events = append(events,
@@ -110,21 +111,22 @@ func lightSources(ctx context.Context, a *api, readers []string) error {
 	for _, key := range readers {
 		var data any
 		const policy = `mutation { setDisplayPolicy(input: {sources: [{source: ANNOUNCEMENTS, style: DOT}, {source: SITE_MESSAGES, inTotal: false}]}) { badges { total { value } } } }`
-		if err := a.do(ctx, "dev:"+key, policy, nil, &data); err != nil {
+		if err := a.doGraphQL(ctx, "dev:"+key, policy, nil, &data); err != nil {
 			return err
 		}
 	}
 	return a.waitForJobs(ctx)
 }
 
-// converse puts the readers into conversations with unread messages, in the database of a stopped server, and empties Redis.
-func converse(ctx context.Context, p site, readers []string) error {
-	numbers, err := numbersOf(ctx, p.databasePath(), append(slices.Clone(readers), stranger))
+// seedUnreadConversations puts the readers into conversations with unread messages, in the database of a stopped server, and
+// empties Redis.
+func seedUnreadConversations(ctx context.Context, p installation, readers []string) error {
+	numbers, err := findUserIDs(ctx, p.databasePath(), append(slices.Clone(readers), notifierKey))
 	if err != nil {
 		return err
 	}
 	last := len(numbers) - 1
-	if err := seedConversations(ctx, p.databasePath(), numbers[:last], services.UserID(numbers[last]), everyConversations); err != nil {
+	if err := seedConversations(ctx, p.databasePath(), numbers[:last], services.UserID(numbers[last]), conversationsPerEverySourceReader); err != nil {
 		return err
 	}
 	return p.deleteRedisData(ctx)
@@ -136,8 +138,8 @@ type badgeCount struct {
 	Precision string
 }
 
-// everyBadges is the answer to everyQuery.
-type everyBadges struct {
+// everySourceBadges is the answer to everySourceQuery.
+type everySourceBadges struct {
 	Total, HomeFeed, Announcements badgeCount
 	Notifications                  struct{ Like, Comment, Mention, Follow badgeCount }
 	SiteMessages                   struct {
@@ -148,8 +150,9 @@ type everyBadges struct {
 	Dots          []struct{ Lit bool }
 }
 
-// firstMissing names a source that has no count or no exact one, or says that a dot is not lit. It is "" if everything is lit.
-func (l everyBadges) firstMissing() string {
+// firstSourceWithoutCount names a source that has no count or no exact one, or says that a dot is not lit. It is "" if everything
+// is lit.
+func (l everySourceBadges) firstSourceWithoutCount() string {
 	counts := map[string]badgeCount{
 		"total": l.Total, "homeFeed": l.HomeFeed, "announcements": l.Announcements, "conversations": l.Conversations.Total, "siteMessages": l.SiteMessages.Total,
 		"like": l.Notifications.Like, "comment": l.Notifications.Comment, "mention": l.Notifications.Mention, "follow": l.Notifications.Follow,
@@ -162,44 +165,47 @@ func (l everyBadges) firstMissing() string {
 			return fmt.Sprintf("%s is %d (%s)", name, count.Value, count.Precision)
 		}
 	}
-	if len(l.SiteMessages.Types) != len(messageTypes) || len(l.Dots) != everyNews || slices.ContainsFunc(l.Dots, func(d struct{ Lit bool }) bool { return !d.Lit }) {
+	if len(l.SiteMessages.Types) != len(siteMessageTypes) || len(l.Dots) != itemsPerSource || slices.ContainsFunc(l.Dots, func(d struct{ Lit bool }) bool { return !d.Lit }) {
 		return fmt.Sprintf("%d types of site messages and these dots: %v", len(l.SiteMessages.Types), l.Dots)
 	}
 	return ""
 }
 
-// checkLit returns an error if a source of a user is dark.
-func checkLit(ctx context.Context, a *api, key string) error {
-	var data struct{ Viewer struct{ Badges everyBadges } }
-	if err := a.do(ctx, "dev:"+key, everyQuery, nil, &data); err != nil {
+// checkEverySourceCounts returns an error if a source has no count for a user, or if a dot is not lit.
+func checkEverySourceCounts(ctx context.Context, a *apiClient, key string) error {
+	var data struct {
+		Viewer struct{ Badges everySourceBadges }
+	}
+	if err := a.doGraphQL(ctx, "dev:"+key, everySourceQuery, nil, &data); err != nil {
 		return err
 	}
-	if dark := data.Viewer.Badges.firstMissing(); dark != "" {
+	if dark := data.Viewer.Badges.firstSourceWithoutCount(); dark != "" {
 		return fmt.Errorf("not every source is lit: %s", dark)
 	}
 	return nil
 }
 
-// commandsPerQuery returns how many commands one badge query sends to Redis, as a mean of many queries. Each command takes a round trip.
-func (b *bench) commandsPerQuery(ctx context.Context, a *api) (float64, error) {
-	before, err := commandsUntilNow(ctx, b.redis)
+// redisCommandsPerQuery returns how many commands one badge query sends to Redis, as a mean of many queries. Each command takes a
+// round trip.
+func (b *bench) redisCommandsPerQuery(ctx context.Context, a *apiClient) (float64, error) {
+	before, err := totalRedisCommands(ctx, b.redis)
 	if err != nil {
 		return 0, err
 	}
-	keys := readersOf(200, b.readers)
-	for i := range countedQueries {
-		if err := checkLit(ctx, a, keys[i%len(keys)]); err != nil {
+	keys := readerKeysFollowing(200, b.readersPerFollowCount)
+	for i := range queriesPerCommandCount {
+		if err := checkEverySourceCounts(ctx, a, keys[i%len(keys)]); err != nil {
 			return 0, err
 		}
 	}
-	after, err := commandsUntilNow(ctx, b.redis)
-	return float64(after-before) / countedQueries, err
+	after, err := totalRedisCommands(ctx, b.redis)
+	return float64(after-before) / queriesPerCommandCount, err
 }
 
-// commandsUntilNow returns how many commands Redis has received, without the INFO commands of this function.
-func commandsUntilNow(ctx context.Context, client *redis.Client) (total int, err error) {
+// totalRedisCommands returns how many commands Redis has received, without the INFO commands of this function.
+func totalRedisCommands(ctx context.Context, client *redis.Client) (total int, err error) {
 	text, err := client.Info(ctx, "commandstats").Result()
-	for name, calls := range commandCounts(text) {
+	for name, calls := range parseCommandStats(text) {
 		if name != "info" {
 			total += calls.calls
 		}

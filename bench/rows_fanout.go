@@ -18,26 +18,26 @@ import (
 // The row also measures Redis' memory for a full inbox, and for the document of an idle user: here a new user who has only asked for
 // their badges.
 const (
-	rawPipeline          = 500                // ZADDs in one pipeline
-	idleReaders          = 20                 // how many idle users are measured for each number of conversations
-	fewConversations     = 2                  // conversations of an idle user
-	manyConversations    = 10                 // conversations of an idle user who is in more of them
-	maxInboxBytes        = 12 << 10           // bytes: the goal for a full inbox
-	maxIdleUserBytes     = 400                // bytes: the goal for an idle user's document
-	maxConversationBytes = 40                 // bytes: the goal for each further conversation
-	inboxEntries         = services.Retention // in an inbox that counts as full
+	zaddsPerPipeline      = 500                    // ZADDs in one pipeline
+	idleUserCount         = 20                     // how many idle users are measured for each number of conversations
+	fewConversations      = 2                      // conversations of an idle user
+	manyConversations     = 10                     // conversations of an idle user who is in more of them
+	inboxBytesGoal        = 12 << 10               // bytes: the goal for a full inbox
+	idleUserBytesGoal     = 400                    // bytes: the goal for an idle user's document
+	conversationBytesGoal = 40                     // bytes: the goal for each further conversation
+	fullInboxEntries      = services.FeedRetention // in an inbox that counts as full
 )
 
 // seedFollowers makes an author with enough posts for a full feed, and followers who visited today.
 func seedFollowers(ctx context.Context, file string, followers int) error {
-	if err := seedAudience(ctx, file, followers, 0, followers); err != nil {
+	if err := seedFamousAndObscureAuthors(ctx, file, followers, 0, followers); err != nil {
 		return err
 	}
-	return writeStore(ctx, file, func(tx *sql.Tx) error {
+	return writeOfflineDatabase(ctx, file, func(tx *sql.Tx) error {
 		now := time.Now().UnixMicro()
-		for i := range inboxEntries + 50 {
+		for i := range fullInboxEntries + 50 {
 			id := services.PostIDAt(time.Now().Add(-time.Hour).Add(time.Duration(i) * time.Second))
-			_, err := tx.ExecContext(ctx, `INSERT INTO posts (id, author, kind, body, updated_at) VALUES (?1, ?2, 'POST', ?3, ?4)`, int64(id), famousAuthor, postBody(i), now)
+			_, err := tx.ExecContext(ctx, `INSERT INTO posts (id, author, kind, body, updated_at) VALUES (?1, ?2, 'POST', ?3, ?4)`, int64(id), famousAuthorID, postBody(i), now)
 			if err != nil {
 				return err
 			}
@@ -47,13 +47,13 @@ func seedFollowers(ctx context.Context, file string, followers int) error {
 }
 
 func (b *bench) measureFanOut(ctx context.Context) (err error) {
-	p, err := b.newSite("fanout", fanOutDatabase)
+	p, err := b.newInstallation("fanout", fanOutRedisDB)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
-	followers := b.sizes.readersOfOne
-	b.say("fanout: filling %s inboxes", formatThousands(int64(followers)))
+	followers := b.sizes.followersOfOneAuthor
+	b.printProgress("fanout: filling %s inboxes", formatThousands(int64(followers)))
 	if err := seedFollowers(ctx, p.databasePath(), followers); err != nil {
 		return err
 	}
@@ -67,41 +67,41 @@ func (b *bench) measureFanOut(ctx context.Context) (err error) {
 		return err
 	}
 	defer client.Close()
-	if err := lookAtFeeds(ctx, server.api, firstOfAudience, followers); err != nil {
+	if err := openFeeds(ctx, server.api, firstFollowerID, followers); err != nil {
 		return err
 	}
 	var ours, raw series
 	for round := range b.rounds {
-		b.say("fanout: round %d of %d", round+1, b.rounds)
+		b.printProgress("fanout: round %d of %d", round+1, b.rounds)
 		before := time.Now()
-		result, err := b.deliver(ctx, server, followers)
+		result, err := b.measurePostDeliveries(ctx, server, followers)
 		if err != nil {
 			return err
 		}
 		ours = append(ours, result)
-		if result, err = b.addRaw(ctx, client, followers, before); err != nil {
+		if result, err = b.measureRawZAdds(ctx, client, followers, before); err != nil {
 			return err
 		}
 		raw = append(raw, result)
 	}
 	const what = "fan-out into full inboxes"
-	b.report.lines = append(b.report.lines, line{
-		what: what, limit: "raw pipelined ZADD into the same inboxes", ours: formatRateAndCPU(ours), theirs: formatRate(raw), value: ratio(ours.rate(), raw.rate()), unit: "x",
+	b.report.resultLines = append(b.report.resultLines, resultLine{
+		measurement: what, reference: "raw pipelined ZADD into the same inboxes", ourFigure: formatRateAndCPU(ours), referenceFigure: formatRate(raw), value: ratio(ours.medianRate(), raw.medianRate()), unit: "x",
 		goal: atLeast(0.4, ">= 0.4 x its rate"),
 	})
-	b.report.details = append(b.report.details,
-		detail{what: what, who: "posts of one author, from the first mutation to the last inbox", values: ours},
-		detail{what: what, who: "raw pipelined ZADD", values: raw})
-	return b.reportMemory(ctx, p, server, client, followers)
+	b.report.detailLines = append(b.report.detailLines,
+		detailLine{measurement: what, label: "posts of one author, from the first mutation to the last inbox", results: ours},
+		detailLine{measurement: what, label: "raw pipelined ZADD", results: raw})
+	return b.reportInboxMemory(ctx, p, server, client, followers)
 }
 
-// deliver publishes posts of the author and waits until they are in the last follower's inbox. It returns the rate of deliveries: a
-// delivery is one post in one inbox.
-func (b *bench) deliver(ctx context.Context, server *program, followers int) (sample, error) {
-	a, posts := server.api, b.sizes.deliveredPosts
-	start, cpu := time.Now(), measureCPU(server.pid())
+// measurePostDeliveries publishes posts of the author and waits until they are in the last follower's inbox. It returns the rate of
+// deliveries: a delivery is one post in one inbox.
+func (b *bench) measurePostDeliveries(ctx context.Context, server *program, followers int) (sample, error) {
+	a, posts := server.api, b.sizes.deliveredPostsPerRound
+	start, cpu := time.Now(), startCPUTimer(server.pid())
 	for i := range posts {
-		if err := a.publish(ctx, member(famousAuthor), postBody(i)); err != nil {
+		if err := a.publishPost(ctx, memberKey(famousAuthorID), postBody(i)); err != nil {
 			return sample{}, err
 		}
 	}
@@ -109,35 +109,36 @@ func (b *bench) deliver(ctx context.Context, server *program, followers int) (sa
 		return sample{}, err
 	}
 	took, each := time.Since(start), cpu(posts*followers)
-	for _, number := range []int{firstOfAudience, firstOfAudience + followers - 1} {
-		unread, _, err := readPerson(ctx, a, member(number))
+	for _, number := range []int{firstFollowerID, firstFollowerID + followers - 1} {
+		unread, _, err := readBadgeAndFeed(ctx, a, memberKey(number))
 		if err != nil {
 			return sample{}, err
 		}
 		if unread < posts {
-			return sample{}, fmt.Errorf("%s has %d new posts, %d were just published", member(number), unread, posts)
+			return sample{}, fmt.Errorf("%s has %d new posts, %d were just published", memberKey(number), unread, posts)
 		}
 	}
-	return sample{rate: float64(posts*followers) / took.Seconds(), cpu: each, bytesPerEntry: nan}, nil
+	return sample{ratePerSecond: float64(posts*followers) / took.Seconds(), serverCPUPerAnswer: each, bytesPerSocketOrEntry: nan}, nil
 }
 
-// addRaw copies the followers' inboxes and adds to each copy as many members as deliver adds, of the same length. It returns the rate.
-func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int, at time.Time) (sample, error) {
+// measureRawZAdds copies the followers' inboxes and adds to each copy as many members as measurePostDeliveries adds, of the same
+// length. It returns the rate.
+func (b *bench) measureRawZAdds(ctx context.Context, client *redis.Client, followers int, at time.Time) (sample, error) {
 	names := make([]string, followers)
 	for i := range names {
 		names[i] = fmt.Sprintf("raw:%d", i)
-		inbox := fmt.Sprintf("{u%d}:i", firstOfAudience+i)
+		inbox := fmt.Sprintf("{u%d}:i", firstFollowerID+i)
 		if err := client.Copy(ctx, inbox, names[i], client.Options().DB, true).Err(); err != nil {
 			return sample{}, err
 		}
 	}
 	author := strings.Repeat("0", 4) + "1"
 	start := time.Now()
-	for post := range b.sizes.deliveredPosts {
+	for post := range b.sizes.deliveredPostsPerRound {
 		entry := redis.Z{Member: services.PostIDAt(at.Add(time.Duration(post)*time.Millisecond)).String() + author + "-"}
-		for first := 0; first < followers; first += rawPipeline {
+		for first := 0; first < followers; first += zaddsPerPipeline {
 			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-				for _, name := range names[first:min(first+rawPipeline, followers)] {
+				for _, name := range names[first:min(first+zaddsPerPipeline, followers)] {
 					pipe.ZAdd(ctx, name, entry)
 				}
 				return nil
@@ -148,30 +149,30 @@ func (b *bench) addRaw(ctx context.Context, client *redis.Client, followers int,
 		}
 	}
 	took := time.Since(start)
-	return sample{rate: float64(b.sizes.deliveredPosts*followers) / took.Seconds(), cpu: -1, bytesPerEntry: nan}, client.Unlink(ctx, names...).Err()
+	return sample{ratePerSecond: float64(b.sizes.deliveredPostsPerRound*followers) / took.Seconds(), serverCPUPerAnswer: -1, bytesPerSocketOrEntry: nan}, client.Unlink(ctx, names...).Err()
 }
 
-// lookAtFeeds opens users' feeds, which makes their inboxes.
-func lookAtFeeds(ctx context.Context, a *api, first, users int) error {
+// openFeeds opens users' feeds, which makes their inboxes.
+func openFeeds(ctx context.Context, a *apiClient, first, users int) error {
 	for i := range users {
-		if _, _, err := readPerson(ctx, a, member(first+i)); err != nil {
+		if _, _, err := readBadgeAndFeed(ctx, a, memberKey(first+i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reportMemory reports the memory of a full inbox, of the document of an idle user who is in few conversations, and of each further
-// conversation. It stops the server, because it writes to the server's database.
-func (b *bench) reportMemory(ctx context.Context, p site, server *program, client *redis.Client, followers int) error {
+// reportInboxMemory reports the memory of a full inbox, of the document of an idle user who is in few conversations, and of each
+// further conversation. It stops the server, because it writes to the server's database.
+func (b *bench) reportInboxMemory(ctx context.Context, p installation, server *program, client *redis.Client, followers int) error {
 	var full []float64
 	for i := range min(followers, 100) {
-		name := fmt.Sprintf("{u%d}:i", firstOfAudience+i)
+		name := fmt.Sprintf("{u%d}:i", firstFollowerID+i)
 		entries, err := client.ZCard(ctx, name).Result()
 		if err != nil {
 			return err
 		}
-		if entries <= inboxEntries {
+		if entries <= fullInboxEntries {
 			return fmt.Errorf("%s holds %d entries: it is not full", name, entries)
 		}
 		size, err := client.MemoryUsage(ctx, name, 0).Result()
@@ -180,47 +181,47 @@ func (b *bench) reportMemory(ctx context.Context, p site, server *program, clien
 		}
 		full = append(full, float64(size))
 	}
-	b.report.lines = append(b.report.lines, line{
-		what: "Redis memory: a full inbox", limit: "-", value: median(full), unit: "B", goal: atMost(maxInboxBytes, "<= 12 KB"),
+	b.report.resultLines = append(b.report.resultLines, resultLine{
+		measurement: "Redis memory: a full inbox", reference: "-", value: median(full), unit: "B", goal: atMost(inboxBytesGoal, "<= 12 KB"),
 	})
 	server.stop()
 	var sizes []float64
 	for _, conversations := range []int{0, fewConversations, manyConversations} {
-		size, err := b.weighIdle(ctx, p, client, conversations)
+		size, err := b.measureIdleUserBytes(ctx, p, client, conversations)
 		if err != nil {
 			return err
 		}
 		sizes = append(sizes, size)
 	}
-	b.report.lines = append(b.report.lines,
-		line{what: "Redis memory: an idle user's document, in 2 conversations", limit: "-", ours: formatFigure(sizes[0]) + " B in none", value: sizes[1], unit: "B", goal: atMost(maxIdleUserBytes, "<= 400 B")},
-		line{
-			what: "Redis memory: each further conversation", limit: "-", value: (sizes[2] - sizes[1]) / (manyConversations - fewConversations), unit: "B", goal: atMost(maxConversationBytes, "<= 40 B"),
+	b.report.resultLines = append(b.report.resultLines,
+		resultLine{measurement: "Redis memory: an idle user's document, in 2 conversations", reference: "-", ourFigure: formatFigure(sizes[0]) + " B in none", value: sizes[1], unit: "B", goal: atMost(idleUserBytesGoal, "<= 400 B")},
+		resultLine{
+			measurement: "Redis memory: each further conversation", reference: "-", value: (sizes[2] - sizes[1]) / (manyConversations - fewConversations), unit: "B", goal: atMost(conversationBytesGoal, "<= 40 B"),
 		})
 	return nil
 }
 
-// weighIdle puts new users into a number of conversations. For each user it adds the sizes of two keys: the user's document, and the
-// list of their conversations. It returns the median of the sums.
-func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, conversations int) (float64, error) {
+// measureIdleUserBytes puts new users into a number of conversations. For each user it adds the sizes of two keys: the user's
+// document, and the list of their conversations. It returns the median of the sums.
+func (b *bench) measureIdleUserBytes(ctx context.Context, p installation, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
-	err := writeStore(ctx, p.databasePath(), func(tx *sql.Tx) error {
+	err := writeOfflineDatabase(ctx, p.databasePath(), func(tx *sql.Tx) error {
 		var made int // the server has already made users: the people of the tour
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'users'`).Scan(&made); err != nil {
 			return err
 		}
-		for i := range idleReaders {
+		for i := range idleUserCount {
 			number := made + 1 + i
 			readers = append(readers, services.UserID(number))
-			if _, err := tx.ExecContext(ctx, `INSERT INTO users (number, key, seen_at) VALUES (?1, ?2, 0)`, number, member(number)); err != nil {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO users (number, key, seen_at) VALUES (?1, ?2, 0)`, number, memberKey(number)); err != nil {
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE counters SET value = ?1 WHERE name = 'users'`, made+idleReaders)
+		_, err := tx.ExecContext(ctx, `UPDATE counters SET value = ?1 WHERE name = 'users'`, made+idleUserCount)
 		return err
 	})
 	if err == nil && conversations > 0 {
-		err = seedConversations(ctx, p.databasePath(), readers, famousAuthor, conversations)
+		err = seedConversations(ctx, p.databasePath(), readers, famousAuthorID, conversations)
 	}
 	if err != nil {
 		return 0, err
@@ -233,7 +234,7 @@ func (b *bench) weighIdle(ctx context.Context, p site, client *redis.Client, con
 	var sizes []float64
 	for _, reader := range readers {
 		var data any
-		if err := server.api.do(ctx, memberToken(int(reader)-1), everyQuery, nil, &data); err != nil {
+		if err := server.api.doGraphQL(ctx, memberToken(int(reader)-1), everySourceQuery, nil, &data); err != nil {
 			return 0, err
 		}
 		size := int64(0)

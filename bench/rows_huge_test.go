@@ -6,13 +6,13 @@ import (
 )
 
 func TestMixturesAreWithinTheFollowedAuthors(t *testing.T) {
-	want := []mixture{{10, 0}, {10, 5}, {200, 0}, {200, 5}, {200, 50}, {2000, 0}, {2000, 5}, {2000, 50}}
-	if got := mixtures(); !slices.Equal(got, want) {
+	want := []followMixture{{10, 0}, {10, 5}, {200, 0}, {200, 5}, {200, 50}, {2000, 0}, {2000, 5}, {2000, 50}}
+	if got := allFollowMixtures(); !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
 	keys := map[string]bool{}
-	for _, m := range mixtures() {
-		for _, key := range readersOfMixture(m, 3) {
+	for _, m := range allFollowMixtures() {
+		for _, key := range mixtureReaderKeys(m, 3) {
 			keys[key] = true
 		}
 	}

@@ -20,38 +20,39 @@ import (
 // The row of one hot group: many clients at once increment one member's counter of one conversation, and the member's sum. It compares
 // our script with two usual alternatives: a lock key, and WATCH.
 const (
-	lockClients = 16
-	lockLease   = time.Second      // how long the lock key lives if its holder dies
-	lockPause   = time.Millisecond // before another try for the lock
-	lockTries   = 1000             // then an addition is given up
+	lockClients    = 16
+	lockLease      = time.Second      // how long the lock key lives if its holder dies
+	lockRetryPause = time.Millisecond // before another try for the lock
+	maxLockTries   = 1000             // then an addition is given up
 
-	// These name the ways in the report.
-	whoScript = "our script"
-	whoLock   = "a lock key: SET NX PX, read, write, DEL"
-	whoWatch  = "WATCH, read, MULTI, write, EXEC"
+	// These name the strategies in the report.
+	scriptLabel = "our script"
+	lockLabel   = "a lock key: SET NX PX, read, write, DEL"
+	watchLabel  = "WATCH, read, MULTI, write, EXEC"
 )
 
-// hotMember is the member whose counter the clients increment.
-const hotMember = services.UserID(1)
+// hotMemberID is the member whose counter the clients increment.
+const hotMemberID = services.UserID(1)
 
-// way is one way to add an unread message. add adds message number `number`, and returns how often it had to try again.
-type way struct {
-	who     string // its name in the report
-	add     func(ctx context.Context, number int64) (retries int, err error)
-	sum     func(ctx context.Context) (int, error) // the sum as readers see it
-	added   atomic.Int64                           // additions so far
-	retries atomic.Int64
-	failed  atomic.Int64 // additions that were given up after lockTries
-	values  series
+// incrementStrategy is one way to add an unread message. addMessage adds message number `number`, and returns how often it had to
+// try again.
+type incrementStrategy struct {
+	label        string // its name in the report
+	addMessage   func(ctx context.Context, number int64) (retries int, err error)
+	readSum      func(ctx context.Context) (int, error) // the sum as readers see it
+	addedCount   atomic.Int64                           // additions so far
+	retryCount   atomic.Int64
+	givenUpCount atomic.Int64 // additions that were given up after maxLockTries
+	results      series
 }
 
-func (b *bench) measureLocks(ctx context.Context) (err error) {
-	p, err := b.newSite("locks", locksDatabase)
+func (b *bench) measureIncrementStrategies(ctx context.Context) (err error) {
+	p, err := b.newInstallation("locks", locksRedisDB)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
-	ours, err := rdb.Open(ctx, tidingsredis.Options{URL: p.redisURL, Node: p.node}, rdb.Shape{})
+	ours, err := rdb.Open(ctx, tidingsredis.Options{URL: p.redisURL, NodeID: p.nodeName}, rdb.DocumentShape{})
 	if err != nil {
 		return err
 	}
@@ -61,44 +62,44 @@ func (b *bench) measureLocks(ctx context.Context) (err error) {
 		return err
 	}
 	defer client.Close()
-	script, err := scriptWay(ctx, ours, client)
+	script, err := scriptStrategy(ctx, ours, client)
 	if err != nil {
 		return err
 	}
-	ways := []*way{script, lockWay(client, lockTries), watchWay(client, lockTries)}
+	ways := []*incrementStrategy{script, lockStrategy(client, maxLockTries), watchStrategy(client, maxLockTries)}
 	for round := range b.rounds + 1 {
 		if round > 0 {
-			b.say("locks: round %d of %d", round, b.rounds)
+			b.printProgress("locks: round %d of %d", round, b.rounds)
 		}
 		for _, w := range ways {
-			turn := b.turnLength()
+			turn := b.rowTurnLength()
 			if round == 0 {
 				turn = max(turn/4, 100*time.Millisecond)
 			}
-			result, err := w.run(ctx, turn)
+			result, err := w.runClients(ctx, turn)
 			if err != nil {
-				return fmt.Errorf("%s: %w", w.who, err)
+				return fmt.Errorf("%s: %w", w.label, err)
 			}
 			if round > 0 {
-				w.values = append(w.values, result)
+				w.results = append(w.results, result)
 			}
 		}
 	}
 	for _, w := range ways {
-		sum, err := w.sum(ctx)
+		sum, err := w.readSum(ctx)
 		if err != nil {
 			return err
 		}
-		if done := w.added.Load(); int64(sum) != done {
-			return fmt.Errorf("%s: the sum is %d after %d messages", w.who, sum, done)
+		if done := w.addedCount.Load(); int64(sum) != done {
+			return fmt.Errorf("%s: the sum is %d after %d messages", w.label, sum, done)
 		}
 	}
-	b.reportLocks(ways)
+	b.reportIncrementStrategies(ways)
 	return nil
 }
 
-// run lets lockClients clients add messages for a while, each of them one after the other. It samples the additions.
-func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
+// runClients lets lockClients clients add messages for a while, each of them one after the other. It samples the additions.
+func (w *incrementStrategy) runClients(ctx context.Context, length time.Duration) (sample, error) {
 	start := time.Now()
 	latencies, errs := make([][]time.Duration, lockClients), make([]error, lockClients)
 	var group sync.WaitGroup
@@ -106,11 +107,11 @@ func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 		group.Go(func() {
 			for begin := time.Now(); errs[i] == nil && begin.Sub(start) < length; {
 				var retries int
-				retries, errs[i] = w.add(ctx, w.added.Add(1))
-				w.retries.Add(int64(retries))
-				if errors.Is(errs[i], errGivenUp) {
-					w.added.Add(-1)
-					w.failed.Add(1)
+				retries, errs[i] = w.addMessage(ctx, w.addedCount.Add(1))
+				w.retryCount.Add(int64(retries))
+				if errors.Is(errs[i], errTooManyTries) {
+					w.addedCount.Add(-1)
+					w.givenUpCount.Add(1)
 					errs[i] = nil
 				}
 				now := time.Now()
@@ -126,40 +127,40 @@ func (w *way) run(ctx context.Context, length time.Duration) (sample, error) {
 	return newSample(all, took), errors.Join(errs...)
 }
 
-var errGivenUp = errors.New("tried too often")
+var errTooManyTries = errors.New("tried too often")
 
-// scriptWay returns the way of our script. It writes the member's absolute state: the newer state wins, and the script changes the sum
-// with it.
-func scriptWay(ctx context.Context, client *rdb.Projections, plain *redis.Client) (*way, error) {
-	state := services.Membership{Conversation: 1, User: hotMember, Version: 1}
-	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMember}, rdb.RebuildMode{Visit: true}); err != nil {
+// scriptStrategy returns the strategy of our script. It writes the member's absolute state: the newer state wins, and the script
+// changes the sum with it.
+func scriptStrategy(ctx context.Context, client *rdb.Projections, plain *redis.Client) (*incrementStrategy, error) {
+	state := services.Membership{Conversation: 1, User: hotMemberID, Version: 1}
+	if _, err := client.BeginRebuild(ctx, []services.UserID{hotMemberID}, rdb.RebuildMode{IsVisit: true}); err != nil {
 		return nil, err
 	}
-	return &way{
-		who: whoScript,
-		add: func(ctx context.Context, number int64) (int, error) {
+	return &incrementStrategy{
+		label: scriptLabel,
+		addMessage: func(ctx context.Context, number int64) (int, error) {
 			state := state
-			state.Head = number
+			state.NewestMessageNumber = number
 			results, clamped, err := client.PutMemberships(ctx, []services.Membership{state})
 			if err == nil && (clamped > 0 || results[0].Status == tidingsredis.Missing) {
 				err = fmt.Errorf("the script answered %+v", results[0])
 			}
 			return 0, err
 		},
-		sum: sumOf(plain, "{u1}:b", "Cu"),
+		readSum: sumReader(plain, "{u1}:b", "Cu"),
 	}, nil
 }
 
-// The fields of the hash of the other two ways: the counter of the conversation, and the sum.
+// The fields of the hash of the other two strategies: the counter of the conversation, and the sum.
 const counterField, sumField = "1", "sum"
 
-// sumOf returns a function that reads the sum from a field of a hash.
-func sumOf(client *redis.Client, key, field string) func(context.Context) (int, error) {
+// sumReader returns a function that reads the sum from a field of a hash.
+func sumReader(client *redis.Client, key, field string) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) { return client.HGet(ctx, key, field).Int() }
 }
 
-// readIncremented reads both counters and returns them incremented.
-func readIncremented(ctx context.Context, read func(context.Context, string, ...string) *redis.SliceCmd, key string) (fields []any, err error) {
+// readIncrementedCounters reads both counters and returns them incremented.
+func readIncrementedCounters(ctx context.Context, read func(context.Context, string, ...string) *redis.SliceCmd, key string) (fields []any, err error) {
 	values, err := read(ctx, key, counterField, sumField).Result()
 	if err != nil {
 		return nil, err
@@ -172,12 +173,12 @@ func readIncremented(ctx context.Context, read func(context.Context, string, ...
 	return fields, nil
 }
 
-// lockWay returns the way that changes both counters under a lock key.
-func lockWay(client *redis.Client, tries int) *way {
+// lockStrategy returns the strategy that changes both counters under a lock key.
+func lockStrategy(client *redis.Client, tries int) *incrementStrategy {
 	const key, lock = "{u1}:locked", "{u1}:lock"
-	return &way{
-		who: whoLock,
-		add: func(ctx context.Context, _ int64) (retries int, err error) {
+	return &incrementStrategy{
+		label: lockLabel,
+		addMessage: func(ctx context.Context, _ int64) (retries int, err error) {
 			for {
 				mine, err := client.SetNX(ctx, lock, 1, lockLease).Result()
 				if err != nil {
@@ -187,31 +188,31 @@ func lockWay(client *redis.Client, tries int) *way {
 					break
 				}
 				if retries++; retries >= tries {
-					return retries, errGivenUp
+					return retries, errTooManyTries
 				}
-				if err := pause(ctx, lockPause); err != nil {
+				if err := pause(ctx, lockRetryPause); err != nil {
 					return retries, err
 				}
 			}
-			fields, err := readIncremented(ctx, client.HMGet, key)
+			fields, err := readIncrementedCounters(ctx, client.HMGet, key)
 			if err == nil {
 				err = client.HSet(ctx, key, fields...).Err()
 			}
 			return retries, errors.Join(err, client.Del(ctx, lock).Err())
 		},
-		sum: sumOf(client, key, sumField),
+		readSum: sumReader(client, key, sumField),
 	}
 }
 
-// watchWay returns the way that changes both counters in a transaction, which fails if another client was quicker.
-func watchWay(client *redis.Client, tries int) *way {
+// watchStrategy returns the strategy that changes both counters in a transaction, which fails if another client was quicker.
+func watchStrategy(client *redis.Client, tries int) *incrementStrategy {
 	const key = "{u1}:watched"
-	return &way{
-		who: whoWatch,
-		add: func(ctx context.Context, _ int64) (retries int, err error) {
+	return &incrementStrategy{
+		label: watchLabel,
+		addMessage: func(ctx context.Context, _ int64) (retries int, err error) {
 			for ; retries < tries; retries++ {
 				err = client.Watch(ctx, func(tx *redis.Tx) error {
-					fields, err := readIncremented(ctx, tx.HMGet, key)
+					fields, err := readIncrementedCounters(ctx, tx.HMGet, key)
 					if err != nil {
 						return err
 					}
@@ -222,33 +223,33 @@ func watchWay(client *redis.Client, tries int) *way {
 					return retries, err
 				}
 			}
-			return retries, errGivenUp
+			return retries, errTooManyTries
 		},
-		sum: sumOf(client, key, sumField),
+		readSum: sumReader(client, key, sumField),
 	}
 }
 
-// formatRateAndRetries returns a way's rate, with how often it tried again or gave up.
-func (w *way) formatRateAndRetries() string {
-	text := formatRate(w.values)
-	if retries := w.retries.Load(); retries > 0 {
-		text += fmt.Sprintf(", %s retries each", formatFigure(float64(retries)/float64(w.added.Load())))
+// formatRateAndRetries returns a strategy's rate, with how often it tried again or gave up.
+func (w *incrementStrategy) formatRateAndRetries() string {
+	text := formatRate(w.results)
+	if retries := w.retryCount.Load(); retries > 0 {
+		text += fmt.Sprintf(", %s retries each", formatFigure(float64(retries)/float64(w.addedCount.Load())))
 	}
-	if failed := w.failed.Load(); failed > 0 {
+	if failed := w.givenUpCount.Load(); failed > 0 {
 		text += fmt.Sprintf(", %s given up", formatThousands(failed))
 	}
 	return text
 }
 
-func (b *bench) reportLocks(ways []*way) {
+func (b *bench) reportIncrementStrategies(ways []*incrementStrategy) {
 	what := fmt.Sprintf("one hot group: a member's counter and sum, %d clients", lockClients)
 	ours := ways[0]
 	for _, w := range ways[1:] {
-		b.report.lines = append(b.report.lines, line{
-			what: what, limit: w.who, ours: ours.formatRateAndRetries(), theirs: w.formatRateAndRetries(), value: ratio(ours.values.rate(), w.values.rate()), unit: "x", goal: atLeast(1, ">= 1 x"),
+		b.report.resultLines = append(b.report.resultLines, resultLine{
+			measurement: what, reference: w.label, ourFigure: ours.formatRateAndRetries(), referenceFigure: w.formatRateAndRetries(), value: ratio(ours.results.medianRate(), w.results.medianRate()), unit: "x", goal: atLeast(1, ">= 1 x"),
 		})
 	}
 	for _, w := range ways {
-		b.report.details = append(b.report.details, detail{what: what, who: w.who, values: w.values})
+		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: what, label: w.label, results: w.results})
 	}
 }

@@ -9,14 +9,14 @@ import (
 
 func TestPublishToEverybody(t *testing.T) {
 	asked := map[string]int{}
-	a := stubAPI(t, func(q question) string {
+	a := startStubAPI(t, func(q receivedRequest) string {
 		if q.token != hostToken {
 			t.Errorf("asked as %s", q.token)
 		}
 		asked[q.Query]++
 		return `{"data":{}}`
 	})
-	for _, what := range []string{announcement, dot} {
+	for _, what := range []string{announcementKind, dotKind} {
 		for i := range 2 * dotCount {
 			if err := a.publishToAll(t.Context(), what, i); err != nil {
 				t.Fatal(err)
@@ -36,18 +36,18 @@ func TestPublishToEverybody(t *testing.T) {
 
 func TestReportMillion(t *testing.T) {
 	b := &bench{report: &report{}}
-	made := func(who string, took time.Duration, grown int64) *audience {
-		return &audience{
-			who: who, fleet: &fleet{sockets: make([]*socket, 3)}, grown: map[string]int64{announcement: grown, dot: 0},
-			delays: map[string]series{announcement: {{rate: 1, p50: took}}, dot: {{rate: 1, p50: took}}},
+	made := func(who string, took time.Duration, grown int64) *serverWithUsers {
+		return &serverWithUsers{
+			label: who, onlineSockets: &socketFleet{sockets: make([]*socket, 3)}, redisGrowthBytesByKind: map[string]int64{announcementKind: grown, dotKind: 0},
+			mutationTimesByKind: map[string]series{announcementKind: {{ratePerSecond: 1, latencyP50: took}}, dotKind: {{ratePerSecond: 1, latencyP50: took}}},
 		}
 	}
-	b.reportMillion(made("1,000,000 users", 3*time.Millisecond, 4096), made("10 users", 2*time.Millisecond, 0))
-	if len(b.report.lines) != 4 || len(b.report.details) != 6 {
-		t.Fatalf("%d lines, %d details", len(b.report.lines), len(b.report.details))
+	b.reportMillionUsers(made("1,000,000 users", 3*time.Millisecond, 4096), made("10 users", 2*time.Millisecond, 0))
+	if len(b.report.resultLines) != 4 || len(b.report.detailLines) != 6 {
+		t.Fatalf("%d lines, %d details", len(b.report.resultLines), len(b.report.detailLines))
 	}
 	var verdicts []string
-	for _, l := range b.report.lines {
+	for _, l := range b.report.resultLines {
 		verdicts = append(verdicts, fmt.Sprint(formatFigure(l.value), " ", l.goal.verdict(l.value)))
 	}
 	if got := strings.Join(verdicts, ", "); got != "1.50 no, 4.00 no, 1.50 no, 0.00 yes" {

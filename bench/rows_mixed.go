@@ -15,37 +15,37 @@ import (
 // The row of a mixed load: of 101 requests 50 are badge queries, 50 are home feed pages and one publishes a post. All
 // readers follow the authors, so that the fan-out runs beside the reads.
 const (
-	mixedReads  = 100 // for each post
-	kindBadge   = 0
-	kindFeed    = 1
-	kindPublish = 2
+	mixedReadsPerPost = 100 // badge queries and pages for each post
+	mixedBadgeKind    = 0
+	mixedFeedKind     = 1
+	mixedPublishKind  = 2
 )
 
-// mixedKinds are the names of the kinds in the report, by kind.
-var mixedKinds = []string{kindBadge: "badge query", kindFeed: "home feed page of 20", kindPublish: "publishing"}
+// mixedKindNames are the names of the kinds in the report, by kind.
+var mixedKindNames = []string{mixedBadgeKind: "badge query", mixedFeedKind: "home feed page of 20", mixedPublishKind: "publishing"}
 
-func (b *bench) measureMixed(ctx context.Context) error {
-	return b.runAlone(ctx, "mixed", mixedDatabase, b.runMixedRounds)
+func (b *bench) measureMixedLoad(ctx context.Context) error {
+	return b.runOnOwnServer(ctx, "mixed", mixedLoadRedisDB, b.runMixedRounds)
 }
 
-func (b *bench) runMixedRounds(ctx context.Context, _ site, server *program) error {
-	readers := b.sizes.readersOfOne / 10
-	b.say("mixed: seeding %s readers who follow 10", formatThousands(int64(readers)))
+func (b *bench) runMixedRounds(ctx context.Context, _ installation, server *program) error {
+	readers := b.sizes.followersOfOneAuthor / 10
+	b.printProgress("mixed: seeding %s readers who follow 10", formatThousands(int64(readers)))
 	if err := seedMixed(ctx, server.api, readers); err != nil {
 		return err
 	}
 	const what = "mixed load, 100 reads to 1 post"
-	values, alone, computing := make([]series, len(mixedKinds)), make([]series, len(mixedKinds)), make([]series, len(mixedKinds))
+	values, alone, computing := make([]series, len(mixedKindNames)), make([]series, len(mixedKindNames)), make([]series, len(mixedKindNames))
 	for round := range b.rounds + 1 {
 		if round > 0 {
-			b.say("mixed: round %d of %d", round, b.rounds)
+			b.printProgress("mixed: round %d of %d", round, b.rounds)
 		}
 		mix := func(into []series, kind func(n int) int) func() (float64, error) {
 			return func() (reads float64, err error) {
-				results, err := b.mix(ctx, server.address, readers, round, kind)
+				results, err := b.loadMixed(ctx, server.address, readers, round, kind)
 				for kind, result := range results {
-					if kind != kindPublish {
-						reads += result.rate * b.turnLength().Seconds()
+					if kind != mixedPublishKind {
+						reads += result.ratePerSecond * b.rowTurnLength().Seconds()
 					}
 					if round > 0 {
 						into[kind] = append(into[kind], result)
@@ -54,39 +54,39 @@ func (b *bench) runMixedRounds(ctx context.Context, _ site, server *program) err
 				return reads, err
 			}
 		}
-		quiet, err := b.measureEffort(server, mix(alone, readsAlone))
+		quiet, err := b.measureCPUUsage(server, mix(alone, mixedReadOnlyRequestKind))
 		if err != nil {
 			return err
 		}
-		mixed, err := b.measureEffort(server, mix(values, kindOf))
+		mixed, err := b.measureCPUUsage(server, mix(values, mixedRequestKind))
 		if err != nil {
 			return err
 		}
 		if err := server.api.waitForJobs(ctx); err != nil {
 			return err
 		}
-		if err := b.loadBesideComputing(ctx, quiet, mixed, func() error {
-			_, err := mix(computing, readsAlone)()
+		if err := b.loadWithBusyProcessors(ctx, quiet, mixed, func() error {
+			_, err := mix(computing, mixedReadOnlyRequestKind)()
 			return err
 		}); err != nil {
 			return err
 		}
 	}
-	for kind, name := range mixedKinds {
-		b.report.details = append(b.report.details, detail{what: what, who: name, values: values[kind]})
-		if kind == kindPublish {
+	for kind, name := range mixedKindNames {
+		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: what, label: name, results: values[kind]})
+		if kind == mixedPublishKind {
 			continue
 		}
-		b.report.details = append(b.report.details, detail{what: what, who: name + ", without a post", values: alone[kind]},
-			detail{what: what, who: name + ", without a post, " + whoComputes, values: computing[kind]})
-		b.report.lines = append(b.report.lines, line{
-			what: what + ": p99 of the " + name, limit: "without a post: " + formatMilliseconds(alone[kind].p99()), ours: formatRate(values[kind]) + ", p50 " + formatMilliseconds(values[kind].p50()),
-			value: float64(values[kind].p99()) / float64(time.Millisecond), unit: "ms", goal: atMost(10, "<= 10 ms"),
+		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: what, label: name + ", without a post", results: alone[kind]},
+			detailLine{measurement: what, label: name + ", without a post, " + busyProcessorsLabel, results: computing[kind]})
+		b.report.resultLines = append(b.report.resultLines, resultLine{
+			measurement: what + ": p99 of the " + name, reference: "without a post: " + formatMilliseconds(alone[kind].medianLatencyP99()), ourFigure: formatRate(values[kind]) + ", p50 " + formatMilliseconds(values[kind].medianLatencyP50()),
+			value: float64(values[kind].medianLatencyP99()) / float64(time.Millisecond), unit: "ms", goal: atMost(10, "<= 10 ms"),
 		})
 		if floor := computing[kind]; len(floor) > 0 {
-			b.report.lines = append(b.report.lines, line{
-				what: what + ": p99 of the " + name, limit: "without a post, " + whoComputes, ours: formatMilliseconds(values[kind].p99()), theirs: formatMilliseconds(floor.p99()),
-				value: ratio(float64(values[kind].p99()), float64(floor.p99())), unit: "x the time",
+			b.report.resultLines = append(b.report.resultLines, resultLine{
+				measurement: what + ": p99 of the " + name, reference: "without a post, " + busyProcessorsLabel, ourFigure: formatMilliseconds(values[kind].medianLatencyP99()), referenceFigure: formatMilliseconds(floor.medianLatencyP99()),
+				value: ratio(float64(values[kind].medianLatencyP99()), float64(floor.medianLatencyP99())), unit: "x the time",
 			})
 		}
 	}
@@ -94,22 +94,22 @@ func (b *bench) runMixedRounds(ctx context.Context, _ site, server *program) err
 }
 
 // seedMixed makes readers who follow the same authors, and posts that are unread for them.
-func seedMixed(ctx context.Context, a *api, readers int) error {
-	var events []event
+func seedMixed(ctx context.Context, a *apiClient, readers int) error {
+	var events []ingestEvent
 	for r := range readers {
 		for i := range followCounts[0] {
-			events = append(events, followEvent(reader(followCounts[0], r), author(i)))
+			events = append(events, followEvent(readerKey(followCounts[0], r), authorKey(i)))
 		}
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
 	}
-	if err := visit(ctx, a, readersOf(followCounts[0], readers)); err != nil {
+	if err := visit(ctx, a, readerKeysFollowing(followCounts[0], readers)); err != nil {
 		return err
 	}
 	events = nil
-	for i := range unreadPosts {
-		events = append(events, publishEvent(author(i%followCounts[0]), postBody(i)))
+	for i := range unreadPostsPerReader {
+		events = append(events, publishEvent(authorKey(i%followCounts[0]), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
@@ -117,14 +117,14 @@ func seedMixed(ctx context.Context, a *api, readers int) error {
 	return a.waitForJobs(ctx)
 }
 
-// mix keeps the connections busy for a turn with requests, and returns a sample for each kind. kind returns the kind of the n-th
+// loadMixed keeps the connections busy for a turn with requests, and returns a sample for each kind. kind returns the kind of the n-th
 // request.
-func (b *bench) mix(ctx context.Context, address string, readers, round int, kind func(n int) int) ([]sample, error) {
-	people := tokens(readersOf(followCounts[0], readers))
-	requests := [][][]byte{newTarget(address, 0, badgeQuery, people).requests, newTarget(address, 0, feedQuery, people).requests, nil}
+func (b *bench) loadMixed(ctx context.Context, address string, readers, round int, kind func(n int) int) ([]sample, error) {
+	people := tokens(readerKeysFollowing(followCounts[0], readers))
+	requests := [][][]byte{newLoadTarget(address, 0, badgeQuery, people).requests, newLoadTarget(address, 0, feedQuery, people).requests, nil}
 	for i := range followCounts[0] {
 		mutation := `mutation { publishPost(input: {body: "` + postBody(i) + `"}) { post { id } } }`
-		requests[kindPublish] = append(requests[kindPublish], newTarget(address, 0, mutation, []string{"dev:" + author(i)}).requests...)
+		requests[mixedPublishKind] = append(requests[mixedPublishKind], newLoadTarget(address, 0, mutation, []string{"dev:" + authorKey(i)}).requests...)
 	}
 	latencies := make([][][]time.Duration, b.connections)
 	errs := make([]error, b.connections)
@@ -132,7 +132,7 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	var group sync.WaitGroup
 	for i := range b.connections {
 		group.Go(func() {
-			latencies[i], errs[i] = loadMixedConnection(ctx, address, requests, kind, (round*b.connections+i)*mixedReads, start.Add(b.turnLength()))
+			latencies[i], errs[i] = loadMixedConnection(ctx, address, requests, kind, (round*b.connections+i)*mixedReadsPerPost, start.Add(b.rowTurnLength()))
 		})
 	}
 	group.Wait()
@@ -140,8 +140,8 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	results := make([]sample, len(mixedKinds))
-	for i := range mixedKinds {
+	results := make([]sample, len(mixedKindNames))
+	for i := range mixedKindNames {
 		var all []time.Duration
 		for _, one := range latencies {
 			all = append(all, one[i]...)
@@ -152,17 +152,17 @@ func (b *bench) mix(ctx context.Context, address string, readers, round int, kin
 	return results, nil
 }
 
-// kindOf returns the kind of the n-th request of a mixed load. The connections begin with different n, so that they do not publish at
-// the same moment.
-func kindOf(n int) int {
-	if turn := n % (mixedReads + 1); turn < mixedReads {
+// mixedRequestKind returns the kind of the n-th request of a mixed load. The connections begin with different n, so that they do not
+// publish at the same moment.
+func mixedRequestKind(n int) int {
+	if turn := n % (mixedReadsPerPost + 1); turn < mixedReadsPerPost {
 		return turn % 2
 	}
-	return kindPublish
+	return mixedPublishKind
 }
 
-// readsAlone is like kindOf, but for a load that only reads.
-func readsAlone(n int) int { return n % 2 }
+// mixedReadOnlyRequestKind is like mixedRequestKind, but for a load that only reads.
+func mixedReadOnlyRequestKind(n int) int { return n % 2 }
 
 // loadMixedConnection sends requests over one connection until the deadline, from number first on. It returns the latencies by kind.
 func loadMixedConnection(ctx context.Context, address string, requests [][][]byte, kindOf func(n int) int, first int, deadline time.Time) (latencies [][]time.Duration, err error) {
@@ -172,10 +172,10 @@ func loadMixedConnection(ctx context.Context, address string, requests [][][]byt
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err := conn.SetDeadline(deadline.Add(answerLimit)); err != nil {
+	if err := conn.SetDeadline(deadline.Add(answerTimeout)); err != nil {
 		return nil, err
 	}
-	latencies = make([][]time.Duration, len(mixedKinds))
+	latencies = make([][]time.Duration, len(mixedKindNames))
 	answers := bufio.NewReaderSize(conn, 16<<10)
 	for n := first; ; n++ {
 		sent := time.Now()
@@ -187,7 +187,7 @@ func loadMixedConnection(ctx context.Context, address string, requests [][][]byt
 			err = readAnswer(answers)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s number %s: %w", mixedKinds[kind], strconv.Itoa(n), err)
+			return nil, fmt.Errorf("%s number %s: %w", mixedKindNames[kind], strconv.Itoa(n), err)
 		}
 		latencies[kind] = append(latencies[kind], time.Since(sent))
 	}

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// The rows of other operations: what a query costs that is not answered by the front's own loops. Each runs in turns with the same query
-// under a directive, which is left to gqlgen's executor, so that the rows say what compiling saves. The peers do not have these fields.
+// The rows of other operations: what a query costs that is not answered by the front's own loops. Each runs in turns with the same
+// query under a directive, which is left to gqlgen's executor, so that the rows say what compiling saves. The peers do not have
+// these fields.
 
-// otherOperations are the queries, each with a place for a directive at a field below the viewer or the root.
-var otherOperations = []struct{ what, query string }{
+// compiledOperations are the queries, each with a place for a directive at a field below the viewer or the root.
+var compiledOperations = []struct{ what, query string }{
 	{"a query that reads nothing", `{ __typename%s }`},
 	{"the viewer's user", `{ viewer { user%s { id key name avatarUrl } } }`},
 	{"notifications page of 20", `{ viewer { notifications(first: 20)%s { edges { cursor node { id upTo category at seen read actorCount actors { id key name avatarUrl }` +
@@ -17,29 +18,29 @@ var otherOperations = []struct{ what, query string }{
 	{"home feed page of 20, its size in a variable", strings.Replace(strings.Replace(feedQuery, "{ viewer", "query List($first: Int = 20) { viewer", 1), "(first: 20)", "(first: $first)%s", 1)},
 }
 
-// measureOperations measures the rows of other operations on a server.
-func (b *bench) measureOperations(ctx context.Context, server *program) error {
-	for _, one := range otherOperations {
+// measureCompiledOperations measures the rows of compiledOperations on a server.
+func (b *bench) measureCompiledOperations(ctx context.Context, server *program) error {
+	for _, one := range compiledOperations {
 		query, left := strings.Replace(one.query, "%s", "", 1), strings.Replace(one.query, "%s", " @include(if: true)", 1)
-		bare, err := b.startBarePages(ctx, b.site(), server, query, readersOf(200, b.readers), func(uint32) [][]any { return nil })
+		bare, err := b.startBarePagesServer(ctx, b.sharedInstallation(), server, query, readerKeysFollowing(200, b.readersPerFollowCount), func(uint32) [][]any { return nil })
 		if err != nil {
 			return err
 		}
-		compiled, executed := b.contender("compiled", server, query, 200).profileAs(one.what), b.contender("left to the executor", server, left, 200).profileAs(one.what+", left to the executor")
-		floor := b.contender(whoBareServer, bare, query, 200)
-		err = b.compete(ctx, one.what, compiled, executed, floor)
+		compiled, executed := b.newContender("compiled", server, query, 200).profileAs(one.what), b.newContender("left to the executor", server, left, 200).profileAs(one.what+", left to the executor")
+		floor := b.newContender(bareServerLabel, bare, query, 200)
+		err = b.measureContenders(ctx, one.what, compiled, executed, floor)
 		bare.stop()
 		if err != nil {
 			return err
 		}
-		l := line{what: one.what + ": server CPU each", limit: "left to the executor", unit: "x the CPU"}
+		l := resultLine{measurement: one.what + ": server CPU each", reference: "left to the executor", unit: "x the CPU"}
 		l.compareCPU(compiled, executed)
-		b.report.lines = append(b.report.lines, l)
-		if one.query == otherOperations[0].query {
-			b.report.lines = append(b.report.lines, cpuLine(one.what+", left to the executor", executed.values, 20), floorLine(one.what+", left to the executor", executed, floor))
+		b.report.resultLines = append(b.report.resultLines, l)
+		if one.query == compiledOperations[0].query {
+			b.report.resultLines = append(b.report.resultLines, cpuLine(one.what+", left to the executor", executed.results, 20), bareServerCPULine(one.what+", left to the executor", executed, floor))
 			continue
 		}
-		b.report.lines = append(b.report.lines, floorLine(one.what, compiled, floor))
+		b.report.resultLines = append(b.report.resultLines, bareServerCPULine(one.what, compiled, floor))
 	}
 	return nil
 }

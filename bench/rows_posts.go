@@ -16,36 +16,36 @@ import (
 )
 
 const (
-	postAuthors     = 2000                   // how many authors share the posts
-	rawTransaction  = 20_000                 // rows, as an import has
-	rawInsert       = 200                    // rows of one INSERT
-	firstPost       = "2025-01-01T00:00:00Z" // the time of the first post
-	postInterval    = 7 * time.Millisecond   // from one post to the next
-	whatImportPosts = "import of posts"      // names the measurement in the report
+	postAuthorCount       = 2000                   // how many authors share the posts
+	rawRowsPerTransaction = 20_000                 // rows, as an import has
+	rawRowsPerInsert      = 200                    // rows of one INSERT
+	firstPostTime         = "2025-01-01T00:00:00Z" // the time of the first post
+	postInterval          = 7 * time.Millisecond   // from one post to the next
+	importPostsLabel      = "import of posts"      // names the measurement in the report
 )
 
-// measureImportPosts imports a file of posts, each time into a fresh database. To compare, it inserts the same rows, which are ready in
-// memory, by multi-row INSERTs into a database with the same tables and settings.
+// measureImportPosts imports a file of posts, each time into a fresh database. To compare, it inserts the same rows, which are
+// ready in memory, by multi-row INSERTs into a database with the same tables and settings.
 func (b *bench) measureImportPosts(ctx context.Context) error {
-	folder := filepath.Join(b.folder, "import-posts")
+	folder := filepath.Join(b.dataFolder, "import-posts")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
 	count := b.sizes.importedPosts
 	file := filepath.Join(folder, "posts.jsonl")
-	if err := writePosts(file, count); err != nil {
+	if err := writePostsFile(file, count); err != nil {
 		return err
 	}
 	var ours, raw []float64
 	for round := range b.importRounds {
-		b.say("import-posts: round %d of %d", round+1, b.importRounds)
+		b.printProgress("import-posts: round %d of %d", round+1, b.importRounds)
 		data := filepath.Join(folder, "data")
 		begin := time.Now()
-		if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "posts", file, "--quiet", "--data", data); err != nil {
+		if _, err := runForOutput(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "posts", file, "--quiet", "--data", data); err != nil {
 			return err
 		}
 		ours = append(ours, float64(count)/time.Since(begin).Seconds())
-		took, err := insertRaw(ctx, filepath.Join(folder, "raw.db"), count)
+		took, err := measureRawInserts(ctx, filepath.Join(folder, "raw.db"), count)
 		if err != nil {
 			return err
 		}
@@ -54,22 +54,22 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 			return err
 		}
 	}
-	b.report.lines = append(b.report.lines, line{
-		what: fmt.Sprintf("%s, %s", whatImportPosts, formatFigure(float64(count))), limit: "the same rows by INSERTs of 200 rows",
-		ours: formatFigure(median(ours)) + "/s", theirs: formatFigure(median(raw)) + "/s", value: median(ours) / median(raw), unit: "x",
+	b.report.resultLines = append(b.report.resultLines, resultLine{
+		measurement: fmt.Sprintf("%s, %s", importPostsLabel, formatFigure(float64(count))), reference: "the same rows by INSERTs of 200 rows",
+		ourFigure: formatFigure(median(ours)) + "/s", referenceFigure: formatFigure(median(raw)) + "/s", value: median(ours) / median(raw), unit: "x",
 	})
 	return os.RemoveAll(folder)
 }
 
 // benchPost returns the i-th post: the number of its author, its text, its ref and its time.
 func benchPost(i int) (author int, body, key string, at time.Time) {
-	began, _ := time.Parse(time.RFC3339, firstPost)
+	began, _ := time.Parse(time.RFC3339, firstPostTime)
 	body = fmt.Sprintf("This is what I say in number %d, and it is so many words long that it is like a post.", i)
-	return i*7919%postAuthors + 1, body, fmt.Sprint("post-", i), began.Add(time.Duration(i) * postInterval)
+	return i*7919%postAuthorCount + 1, body, fmt.Sprint("post-", i), began.Add(time.Duration(i) * postInterval)
 }
 
-// writePosts writes a file of posts to import.
-func writePosts(path string, count int) error {
+// writePostsFile writes a file of posts to import.
+func writePostsFile(path string, count int) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -82,9 +82,9 @@ func writePosts(path string, count int) error {
 	return errors.Join(out.Flush(), file.Close())
 }
 
-// insertRaw puts the posts and their authors into a new database, and returns how long the INSERTs took. The time to create the tables
-// does not count.
-func insertRaw(ctx context.Context, path string, count int) (took time.Duration, err error) {
+// measureRawInserts puts the posts and their authors into a new database, and returns how long the INSERTs took. The time to create
+// the tables does not count.
+func measureRawInserts(ctx context.Context, path string, count int) (took time.Duration, err error) {
 	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + path})
 	if err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	if err := tables.Close(); err != nil {
 		return 0, err
 	}
-	db, err := openRaw(path)
+	db, err := openRawSQLite(path)
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +104,7 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 		rows[i] = []any{id, author, "POST", false, body, at.UnixMicro()}
 		names[i] = []any{"post", id, key, author, "", ""}
 	}
-	authors := make([][]any, postAuthors)
+	authors := make([][]any, postAuthorCount)
 	for i := range authors {
 		authors[i] = []any{i + 1, fmt.Sprint("author-", i+1)}
 	}
@@ -119,8 +119,8 @@ func insertRaw(ctx context.Context, path string, count int) (took time.Duration,
 	return time.Since(begin), err
 }
 
-// openRaw opens a SQLite file with the settings that Tidings has, and with one connection.
-func openRaw(path string) (*database.DB, error) {
+// openRawSQLite opens a SQLite file with the settings that Tidings has, and with one connection.
+func openRawSQLite(path string) (*database.DB, error) {
 	pragmas := url.Values{"_pragma": {
 		"journal_mode(WAL)", "synchronous(FULL)", "cache_size(-65536)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)",
 	}}
@@ -131,15 +131,15 @@ func openRaw(path string) (*database.DB, error) {
 	return db, err
 }
 
-// insertMany inserts rows: rawInsert with each statement, and rawTransaction in each transaction.
+// insertMany inserts rows: rawRowsPerInsert with each statement, and rawRowsPerTransaction in each transaction.
 func insertMany(ctx context.Context, db *database.DB, head string, rows [][]any) error {
 	for len(rows) > 0 {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
-		for done := 0; done < rawTransaction && len(rows) > 0; done += rawInsert {
-			part := rows[:min(rawInsert, len(rows))]
+		for done := 0; done < rawRowsPerTransaction && len(rows) > 0; done += rawRowsPerInsert {
+			part := rows[:min(rawRowsPerInsert, len(rows))]
 			rows = rows[len(part):]
 			if err := insertRows(ctx, tx, head, "", part); err != nil {
 				return errors.Join(err, tx.Rollback())

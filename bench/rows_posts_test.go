@@ -18,7 +18,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	const count = 450
 	folder := t.TempDir()
 	file, raw, imported := filepath.Join(folder, "posts.jsonl"), filepath.Join(folder, "raw.db"), filepath.Join(folder, "imported.db")
-	if err := writePosts(file, count); err != nil {
+	if err := writePostsFile(file, count); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
@@ -28,7 +28,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	if lines := strings.Count(string(text), "\n"); lines != count || !json.Valid([]byte(strings.SplitN(string(text), "\n", 2)[0])) {
 		t.Fatalf("%d lines like %.200s", lines, text)
 	}
-	if took, err := insertRaw(t.Context(), raw, count); err != nil || took <= 0 {
+	if took, err := measureRawInserts(t.Context(), raw, count); err != nil || took <= 0 {
 		t.Fatalf("%v, %v", took, err)
 	}
 	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + imported})
@@ -37,7 +37,7 @@ func TestTheRawRowsEqualTheImportedOnes(t *testing.T) {
 	}
 	ids := services.NewIDClock(services.SystemClock{}, 1)
 	report, err := importer.Posts(t.Context(), s, ids, []services.PostKind{services.PostKindPost}, importer.Options{File: file, Quiet: true})
-	if err != nil || report.New != count {
+	if err != nil || report.NewItems != count {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	if err := s.Close(); err != nil {

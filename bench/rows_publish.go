@@ -12,45 +12,45 @@ import (
 // The row of publishing: the cost of the mutation for an author with a million followers, compared with an author with ten. The posts
 // of the first author are pulled. The row checks this by a query of an operator.
 const (
-	famousAuthor    = 1 // the user IDs of the authors
-	unknownAuthor   = 2
-	firstOfAudience = 3 // the user ID of the first follower
+	famousAuthorID  = 1 // the user IDs of the authors
+	obscureAuthorID = 2
+	firstFollowerID = 3 // the user ID of the first follower
 )
 
-// seedAudience makes two authors: the famous one has many followers, the unknown one has few. The first followers visited today, as many
-// as active says. The others never visited.
-func seedAudience(ctx context.Context, file string, many, few, active int) error {
-	if err := seedUsers(ctx, file, many+firstOfAudience-1); err != nil {
+// seedFamousAndObscureAuthors makes two authors: the famous one has many followers, and the obscure one has few. The first
+// followers visited today, as many as active says. The others never visited.
+func seedFamousAndObscureAuthors(ctx context.Context, file string, many, few, active int) error {
+	if err := seedUsers(ctx, file, many+firstFollowerID-1); err != nil {
 		return err
 	}
-	return writeStore(ctx, file, func(tx *sql.Tx) error {
+	return writeOfflineDatabase(ctx, file, func(tx *sql.Tx) error {
 		const follow = `INSERT INTO follows (follower, followee, since, shown)
 			WITH RECURSIVE n(i) AS (SELECT ?1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 + ?2 - 1) SELECT i, ?3, 0, TRUE FROM n`
-		return execAll(ctx, tx, []write{
-			{`UPDATE users SET seen_at = 0 WHERE number >= ?1`, []any{firstOfAudience + active}},
-			{follow, []any{firstOfAudience, many, famousAuthor}},
-			{follow, []any{firstOfAudience, few, unknownAuthor}},
+		return execAll(ctx, tx, []sqlStatement{
+			{`UPDATE users SET seen_at = 0 WHERE number >= ?1`, []any{firstFollowerID + active}},
+			{follow, []any{firstFollowerID, many, famousAuthorID}},
+			{follow, []any{firstFollowerID, few, obscureAuthorID}},
 		})
 	})
 }
 
 // publisher is one of the two authors.
 type publisher struct {
-	who    string
-	number int    // the user ID
-	mode   string // the mode in which posts reach the followers
-	values series
+	label   string
+	userID  int    // of the author
+	mode    string // the mode in which posts reach the followers
+	results series
 }
 
 func (b *bench) measurePublish(ctx context.Context) (err error) {
-	p, err := b.newSite("publish", publishDatabase)
+	p, err := b.newInstallation("publish", publishRedisDB)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.deleteRedisData(context.WithoutCancel(ctx))) }()
-	many, few := b.sizes.users, b.sizes.few
-	b.say("publish: seeding %s followers", formatThousands(int64(many)))
-	if err := seedAudience(ctx, p.databasePath(), many, few, b.sizes.readersOfOne); err != nil {
+	many, few := b.sizes.manyUsers, b.sizes.fewUsers
+	b.printProgress("publish: seeding %s followers", formatThousands(int64(many)))
+	if err := seedFamousAndObscureAuthors(ctx, p.databasePath(), many, few, b.sizes.followersOfOneAuthor); err != nil {
 		return err
 	}
 	server, err := p.start(ctx, "--huge-followers", fmt.Sprint(many))
@@ -58,22 +58,22 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 		return err
 	}
 	defer server.stop()
-	famous := &publisher{who: formatThousands(int64(many)) + " followers", number: famousAuthor, mode: "HUGE"}
-	unknown := &publisher{who: formatThousands(int64(few)) + " followers", number: unknownAuthor, mode: "SMALL"}
+	famous := &publisher{label: formatThousands(int64(many)) + " followers", userID: famousAuthorID, mode: "HUGE"}
+	unknown := &publisher{label: formatThousands(int64(few)) + " followers", userID: obscureAuthorID, mode: "SMALL"}
 	for _, author := range []*publisher{famous, unknown} {
-		if err := server.api.pinMode(ctx, member(author.number), author.mode); err != nil {
+		if err := server.api.pinMode(ctx, memberKey(author.userID), author.mode); err != nil {
 			return err
 		}
 	}
 	for round := range b.rounds + 1 {
 		if round > 0 {
-			b.say("publish: round %d of %d", round, b.rounds)
+			b.printProgress("publish: round %d of %d", round, b.rounds)
 		}
 		latencies := map[*publisher][]time.Duration{}
-		for i := range b.sizes.posts {
+		for i := range b.sizes.likedPosts {
 			for _, author := range []*publisher{famous, unknown} {
 				start := time.Now()
-				if err := server.api.publish(ctx, member(author.number), postBody(i)); err != nil {
+				if err := server.api.publishPost(ctx, memberKey(author.userID), postBody(i)); err != nil {
 					return err
 				}
 				latencies[author] = append(latencies[author], time.Since(start))
@@ -84,37 +84,37 @@ func (b *bench) measurePublish(ctx context.Context) (err error) {
 		}
 		for author, all := range latencies {
 			if slices.Sort(all); round > 0 {
-				author.values = append(author.values, newSample(all, sum(all)))
+				author.results = append(author.results, newSample(all, sum(all)))
 			}
 		}
 	}
 	const what = "publishing by an author with "
-	b.report.lines = append(b.report.lines, line{
-		what: what + famous.who, limit: "by one with " + fmt.Sprint(few), ours: formatMilliseconds(famous.values.p50()), theirs: formatMilliseconds(unknown.values.p50()),
-		value: ratio(float64(famous.values.p50()), float64(unknown.values.p50())), unit: "x the time", goal: atMost(1.2, "<= 1.2 x the time of the mutation"),
+	b.report.resultLines = append(b.report.resultLines, resultLine{
+		measurement: what + famous.label, reference: "by one with " + fmt.Sprint(few), ourFigure: formatMilliseconds(famous.results.medianLatencyP50()), referenceFigure: formatMilliseconds(unknown.results.medianLatencyP50()),
+		value: ratio(float64(famous.results.medianLatencyP50()), float64(unknown.results.medianLatencyP50())), unit: "x the time", goal: atMost(1.2, "<= 1.2 x the time of the mutation"),
 	})
 	for _, author := range []*publisher{famous, unknown} {
-		b.report.details = append(b.report.details, detail{what: "publishing, one after the other", who: author.who, values: author.values})
+		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: "publishing, one after the other", label: author.label, results: author.results})
 	}
 	return nil
 }
 
-// publish publishes a post of the user with this key, by one mutation.
-func (a *api) publish(ctx context.Context, key, body string) error {
+// publishPost publishes a post of the user with this key, by one mutation.
+func (a *apiClient) publishPost(ctx context.Context, key, body string) error {
 	var data any
 	const mutation = `mutation($body: String!) { publishPost(input: {body: $body}) { post { id } } }`
-	return a.do(ctx, "dev:"+key, mutation, map[string]any{"body": body}, &data)
+	return a.doGraphQL(ctx, "dev:"+key, mutation, map[string]any{"body": body}, &data)
 }
 
 // pinMode pins an author's mode. It waits until the mode is in force and the followers' documents name the author.
-func (a *api) pinMode(ctx context.Context, key, mode string) error {
+func (a *apiClient) pinMode(ctx context.Context, key, mode string) error {
 	var data any
 	pin := fmt.Sprintf(`mutation { pinAuthorMode(input: {userId: "user:%s", mode: %s}) { author { mode } } }`, key, mode)
-	if err := a.do(ctx, adminToken, pin, nil, &data); err != nil {
+	if err := a.doGraphQL(ctx, adminToken, pin, nil, &data); err != nil {
 		return err
 	}
 	for {
-		now, err := a.modeOf(ctx, key)
+		now, err := a.authorMode(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -127,11 +127,11 @@ func (a *api) pinMode(ctx context.Context, key, mode string) error {
 	}
 }
 
-// modeOf returns the mode in which an author's posts reach their followers.
-func (a *api) modeOf(ctx context.Context, key string) (string, error) {
+// authorMode returns the mode in which an author's posts reach their followers.
+func (a *apiClient) authorMode(ctx context.Context, key string) (string, error) {
 	var answer struct {
 		Admin struct{ Author struct{ Mode string } }
 	}
-	err := a.do(ctx, adminToken, fmt.Sprintf(`{ admin { author(userId: "user:%s") { mode } } }`, key), nil, &answer)
+	err := a.doGraphQL(ctx, adminToken, fmt.Sprintf(`{ admin { author(userId: "user:%s") { mode } } }`, key), nil, &answer)
 	return answer.Admin.Author.Mode, err
 }

@@ -15,30 +15,30 @@ import (
 	"tidings/services/sql"
 )
 
-// The row of a dormant user's return: their inbox is made again from the newest posts of everyone they follow. Tidings reads them with
-// one SELECT on the index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one pipeline and
-// merged.
+// The row of a dormant user's return: their inbox is made again from the newest posts of everyone they follow. Tidings reads them
+// with one SELECT on the index of posts by author. The usual alternative is a Redis sorted set for each author, all read in one
+// pipeline and merged.
 const (
-	outboxFollowed = 200                // how many authors the reader follows
-	outboxPosts    = services.Retention // posts of each author
-	rebuildReads   = 20                 // in a round
-	outboxReader   = outboxFollowed + 1 // the user ID of the reader
+	outboxAuthorCount    = 200                    // how many authors the reader follows
+	postsPerOutbox       = services.FeedRetention // posts of each author
+	rebuildReadsPerRound = 20                     // how often each way reads the feed in a round
+	outboxReaderID       = outboxAuthorCount + 1  // the user ID of the reader
 )
 
 // seedOutboxes makes the authors and their posts, in SQL and as sorted sets in Redis, and a reader who follows all of them.
 func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) error {
-	if err := seedUsers(ctx, file, outboxReader); err != nil {
+	if err := seedUsers(ctx, file, outboxReaderID); err != nil {
 		return err
 	}
-	begin := time.Now().Add(-outboxFollowed * outboxPosts * time.Second)
-	return writeStore(ctx, file, func(tx *database.Tx) error {
-		for author := 1; author <= outboxFollowed; author++ {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO follows (follower, followee, since, shown) VALUES (?1, ?2, 0, TRUE)`, outboxReader, author); err != nil {
+	begin := time.Now().Add(-outboxAuthorCount * postsPerOutbox * time.Second)
+	return writeOfflineDatabase(ctx, file, func(tx *database.Tx) error {
+		for author := 1; author <= outboxAuthorCount; author++ {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO follows (follower, followee, since, shown) VALUES (?1, ?2, 0, TRUE)`, outboxReaderID, author); err != nil {
 				return err
 			}
-			entries := make([]redis.Z, outboxPosts)
-			for i := range outboxPosts {
-				id := services.PostIDAt(begin.Add(time.Duration(i*outboxFollowed+author) * time.Second))
+			entries := make([]redis.Z, postsPerOutbox)
+			for i := range postsPerOutbox {
+				id := services.PostIDAt(begin.Add(time.Duration(i*outboxAuthorCount+author) * time.Second))
 				_, err := tx.ExecContext(ctx, `INSERT INTO posts (id, author, kind, body, updated_at) VALUES (?1, ?2, 'POST', ?3, 0)`, int64(id), author, postBody(i))
 				if err != nil {
 					return err
@@ -55,8 +55,8 @@ func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) erro
 
 func outboxKey(author int) string { return fmt.Sprintf("outbox:%d", author) }
 
-func (b *bench) measureRebuild(ctx context.Context) (err error) {
-	p, err := b.newSite("rebuild", rebuildDatabase)
+func (b *bench) measureInboxRebuild(ctx context.Context) (err error) {
+	p, err := b.newInstallation("rebuild", rebuildRedisDB)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 		return err
 	}
 	defer client.Close()
-	b.say("rebuild: seeding %s posts", formatThousands(outboxFollowed*outboxPosts))
+	b.printProgress("rebuild: seeding %s posts", formatThousands(outboxAuthorCount*postsPerOutbox))
 	if err := seedOutboxes(ctx, p.databasePath(), client); err != nil {
 		return err
 	}
@@ -80,14 +80,14 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 		read   func(context.Context) ([]services.PostID, error)
 		values *series
 	}{
-		{"one SELECT over the index of posts by author", func(ctx context.Context) ([]services.PostID, error) { return selectNewest(ctx, facts) }, &series{}},
+		{"one SELECT over the index of posts by author", func(ctx context.Context) ([]services.PostID, error) { return selectNewestPosts(ctx, facts) }, &series{}},
 		{"200 outboxes in one pipeline, merged", func(ctx context.Context) ([]services.PostID, error) { return mergeOutboxes(ctx, client) }, &series{}},
 	}
 	var first []services.PostID
 	for round := range b.rounds + 1 {
 		for _, way := range ways {
 			var latencies []time.Duration
-			for range rebuildReads {
+			for range rebuildReadsPerRound {
 				start := time.Now()
 				posts, err := way.read(ctx)
 				if err != nil {
@@ -97,7 +97,7 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 				if first == nil {
 					first = posts
 				}
-				if !slices.Equal(posts, first) || len(posts) != services.Retention {
+				if !slices.Equal(posts, first) || len(posts) != services.FeedRetention {
 					return fmt.Errorf("%s: the feeds differ", way.who)
 				}
 			}
@@ -108,19 +108,19 @@ func (b *bench) measureRebuild(ctx context.Context) (err error) {
 	}
 	const what = "rebuild of a dormant user's feed, 200 followed"
 	ours, theirs := *ways[0].values, *ways[1].values
-	b.report.lines = append(b.report.lines, line{
-		what: what, limit: ways[1].who, ours: formatMilliseconds(ours.p50()) + ", one SELECT", theirs: formatMilliseconds(theirs.p50()),
-		value: ratio(float64(ours.p50()), float64(theirs.p50())), unit: "x the time", goal: atMost(1, "one round trip for the outboxes (here: no more time)"),
+	b.report.resultLines = append(b.report.resultLines, resultLine{
+		measurement: what, reference: ways[1].who, ourFigure: formatMilliseconds(ours.medianLatencyP50()) + ", one SELECT", referenceFigure: formatMilliseconds(theirs.medianLatencyP50()),
+		value: ratio(float64(ours.medianLatencyP50()), float64(theirs.medianLatencyP50())), unit: "x the time", goal: atMost(1, "one round trip for the outboxes (here: no more time)"),
 	})
 	for _, way := range ways {
-		b.report.details = append(b.report.details, detail{what: what, who: way.who, values: *way.values})
+		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: what, label: way.who, results: *way.values})
 	}
 	return nil
 }
 
-// selectNewest reads the feed in the way of Tidings.
-func selectNewest(ctx context.Context, facts *sql.DB) (newest []services.PostID, err error) {
-	entries, err := posts.HomeFeed(ctx, facts, outboxReader, services.MaxPostID, services.Retention)
+// selectNewestPosts reads the feed in the way of Tidings.
+func selectNewestPosts(ctx context.Context, facts *sql.DB) (newest []services.PostID, err error) {
+	entries, err := posts.HomeFeed(ctx, facts, outboxReaderID, services.MaxPostID, services.FeedRetention)
 	for _, entry := range entries {
 		newest = append(newest, entry.Post)
 	}
@@ -131,8 +131,8 @@ func selectNewest(ctx context.Context, facts *sql.DB) (newest []services.PostID,
 // newest. IDs as texts sort by time.
 func mergeOutboxes(ctx context.Context, client *redis.Client) (posts []services.PostID, err error) {
 	commands, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for author := 1; author <= outboxFollowed; author++ {
-			pipe.ZRevRange(ctx, outboxKey(author), 0, services.Retention-1)
+		for author := 1; author <= outboxAuthorCount; author++ {
+			pipe.ZRevRange(ctx, outboxKey(author), 0, services.FeedRetention-1)
 		}
 		return nil
 	})
@@ -145,7 +145,7 @@ func mergeOutboxes(ctx context.Context, client *redis.Client) (posts []services.
 	}
 	slices.Sort(all)
 	slices.Reverse(all)
-	for _, text := range all[:services.Retention] {
+	for _, text := range all[:services.FeedRetention] {
 		post, err := services.ParsePostID(text)
 		if err != nil {
 			return nil, err

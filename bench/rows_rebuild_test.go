@@ -11,20 +11,20 @@ import (
 	"tidings/services/sql"
 )
 
-// selectNewest and mergeOutboxes read the same feed: the newest posts of all authors, who post in turn.
+// selectNewestPosts and mergeOutboxes read the same feed: the newest posts of all authors, who post in turn.
 func TestBothRebuildsReadTheSame(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer client.Close()
-	p := site{folder: t.TempDir()}
-	if err := seedOutboxes(t.Context(), p.folder+"/tidings.db", client); err != nil {
+	p := installation{dataFolder: t.TempDir()}
+	if err := seedOutboxes(t.Context(), p.dataFolder+"/tidings.db", client); err != nil {
 		t.Fatal(err)
 	}
-	facts, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + p.folder + "/tidings.db"})
+	facts, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + p.dataFolder + "/tidings.db"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer facts.Close()
-	selected, err := selectNewest(t.Context(), facts)
+	selected, err := selectNewestPosts(t.Context(), facts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestBothRebuildsReadTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(selected, merged) || len(merged) != services.Retention || !slices.IsSortedFunc(merged, func(a, b services.PostID) int { return int(b - a) }) {
+	if !slices.Equal(selected, merged) || len(merged) != services.FeedRetention || !slices.IsSortedFunc(merged, func(a, b services.PostID) int { return int(b - a) }) {
 		t.Errorf("%d and %d posts", len(selected), len(merged))
 	}
 }

@@ -8,96 +8,96 @@ import (
 	"time"
 )
 
-// likeServer takes likes, and answers with the number of liked posts.
-type likeServer struct {
-	pairs map[string]bool // the likes: a user and a post
-	posts map[string]bool // the posts with a like
-	wrong int             // by how many posts its badges are too high
-	twice bool            // whether a user liked a post twice
+// fakeLikeServer takes likes, and answers with the number of liked posts.
+type fakeLikeServer struct {
+	likedPairs            map[string]bool // the likes: a user and a post
+	likedPosts            map[string]bool // the posts with a like
+	badgeExcess           int             // by how many posts its badges are too high
+	duplicateLikeReceived bool            // whether a user liked a post twice
 }
 
-func (l *likeServer) answer(q question) string {
+func (l *fakeLikeServer) answer(q receivedRequest) string {
 	for _, e := range q.Variables.Events {
 		do, _ := e["do"].(map[string]any)
 		if input, is := do["likePost"].(map[string]any); is {
 			pair := fmt.Sprint(e["as"], input["postId"])
-			l.twice = l.twice || l.pairs[pair]
-			l.pairs[pair], l.posts[fmt.Sprint(input["postId"])] = true, true
+			l.duplicateLikeReceived = l.duplicateLikeReceived || l.likedPairs[pair]
+			l.likedPairs[pair], l.likedPosts[fmt.Sprint(input["postId"])] = true, true
 		}
 	}
 	switch {
 	case len(q.Variables.Events) > 0:
-		return results(q)
+		return ingestAnswer(q)
 	case strings.Contains(q.Query, "jobs"):
 		return `{"data":{"admin":{"jobs":{"waiting":0,"dead":0}}}}`
 	}
-	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"notifications":{"like":{"value":%d}}}}}}`, len(l.posts)+l.wrong)
+	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"notifications":{"like":{"value":%d}}}}}}`, len(l.likedPosts)+l.badgeExcess)
 }
 
-// newHot returns a hotRecipient with posts, and its server.
-func newHot(t *testing.T, likers, posts int) (*hotRecipient, *likeServer) {
+// newTestLikedAuthor returns a likedAuthor with posts, and its server.
+func newTestLikedAuthor(t *testing.T, likers, posts int) (*likedAuthor, *fakeLikeServer) {
 	t.Helper()
-	l := &likeServer{pairs: map[string]bool{}, posts: map[string]bool{}}
+	l := &fakeLikeServer{likedPairs: map[string]bool{}, likedPosts: map[string]bool{}}
 	answers := make(chan struct{}, 1) // one at a time
-	h := &hotRecipient{likers: likers, api: stubAPI(t, func(q question) string {
+	h := &likedAuthor{likerCount: likers, api: startStubAPI(t, func(q receivedRequest) string {
 		answers <- struct{}{}
 		defer func() { <-answers }()
 		return l.answer(q)
 	})}
-	if err := h.post(t.Context(), posts); err != nil || len(h.posts) != posts {
-		t.Fatalf("%d posts, %v", len(h.posts), err)
+	if err := h.publishPosts(t.Context(), posts); err != nil || len(h.postIDs) != posts {
+		t.Fatalf("%d posts, %v", len(h.postIDs), err)
 	}
 	return h, l
 }
 
 func TestEveryLikeIsNew(t *testing.T) {
-	h, l := newHot(t, 10_000, 20)
+	h, l := newTestLikedAuthor(t, 10_000, 20)
 	ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer end()
-	result, err := h.measure(func() error { return h.like(ctx, 0) })
+	result, err := h.measureLikes(func() error { return h.sendLikes(ctx, 0) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.twice || h.taken.Load() == 0 || int64(len(l.pairs)) != h.taken.Load() || !(result.rate > 0) {
-		t.Errorf("%d likes of %d pairs, one twice: %v, %+v", h.taken.Load(), len(l.pairs), l.twice, result)
+	if l.duplicateLikeReceived || h.acceptedLikes.Load() == 0 || int64(len(l.likedPairs)) != h.acceptedLikes.Load() || !(result.ratePerSecond > 0) {
+		t.Errorf("%d likes of %d pairs, one twice: %v, %+v", h.acceptedLikes.Load(), len(l.likedPairs), l.duplicateLikeReceived, result)
 	}
-	if _, err := h.settle(t.Context()); err != nil || len(l.posts) != 20 {
-		t.Errorf("%d posts, %v", len(l.posts), err)
+	if _, err := h.measureSettlingTime(t.Context()); err != nil || len(l.likedPosts) != 20 {
+		t.Errorf("%d posts, %v", len(l.likedPosts), err)
 	}
-	l.wrong = 1
-	if _, err := h.settle(t.Context()); err == nil {
+	l.badgeExcess = 1
+	if _, err := h.measureSettlingTime(t.Context()); err == nil {
 		t.Error("a wrong number is taken for right")
 	}
 }
 
 func TestLikesAreSpacedOut(t *testing.T) {
-	h, _ := newHot(t, 10_000, 20)
+	h, _ := newTestLikedAuthor(t, 10_000, 20)
 	ctx, end := context.WithTimeout(t.Context(), 225*time.Millisecond)
 	defer end()
 	// A batch of 500 likes is due every 100 ms: within 225 ms at 0, 100 and 200 ms.
-	if err := h.like(ctx, 5000); err != nil || h.taken.Load() > 3*likesPerCall || h.taken.Load() < likesPerCall {
-		t.Errorf("%d likes in 225 ms, %v", h.taken.Load(), err)
+	if err := h.sendLikes(ctx, 5000); err != nil || h.acceptedLikes.Load() > 3*likesPerCall || h.acceptedLikes.Load() < likesPerCall {
+		t.Errorf("%d likes in 225 ms, %v", h.acceptedLikes.Load(), err)
 	}
 }
 
 func TestLikesRunOut(t *testing.T) {
-	h, _ := newHot(t, 30, 20)
-	if err := h.like(t.Context(), 0); err == nil || h.taken.Load() != likesPerCall {
-		t.Errorf("%d likes of 600, %v", h.taken.Load(), err)
+	h, _ := newTestLikedAuthor(t, 30, 20)
+	if err := h.sendLikes(t.Context(), 0); err == nil || h.acceptedLikes.Load() != likesPerCall {
+		t.Errorf("%d likes of 600, %v", h.acceptedLikes.Load(), err)
 	}
 }
 
-func TestOthers(t *testing.T) {
-	w := newCountingServer(`{"data":{"viewer":{}}}`)
-	if err := seedOthers(t.Context(), stubAPI(t, w.answer)); err != nil {
+func TestBystanders(t *testing.T) {
+	w := newEventCountingServer(`{"data":{"viewer":{}}}`)
+	if err := seedBystanders(t.Context(), startStubAPI(t, w.answer)); err != nil {
 		t.Fatal(err)
 	}
-	if w.done["follow"] != othersCount*othersFollow || w.done["publishPost"] != othersPosts || len(w.visited) != othersCount {
-		t.Errorf("seeded %v, visited %d", w.done, len(w.visited))
+	if w.eventCountByKind["follow"] != bystanderCount*followsPerBystander || w.eventCountByKind["publishPost"] != postsPerBystanderAuthor || len(w.queryCountByToken) != bystanderCount {
+		t.Errorf("seeded %v, visited %d", w.eventCountByKind, len(w.queryCountByToken))
 	}
-	lines := othersLines("rush", rushResults{
-		before: series{{rate: 900, p50: 2 * time.Millisecond, p99: 10 * time.Millisecond}},
-		during: series{{rate: 300, p50: 3 * time.Millisecond, p99: 16 * time.Millisecond}}, computing: series{{rate: 600, p99: 8 * time.Millisecond}},
+	lines := bystandersLines("rush", bystanderResults{
+		before: series{{ratePerSecond: 900, latencyP50: 2 * time.Millisecond, latencyP99: 10 * time.Millisecond}},
+		during: series{{ratePerSecond: 300, latencyP50: 3 * time.Millisecond, latencyP99: 16 * time.Millisecond}}, withBusyProcessors: series{{ratePerSecond: 600, latencyP99: 8 * time.Millisecond}},
 	})
 	for i, want := range []struct {
 		value   float64
@@ -109,11 +109,11 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-func TestLoadDuringEndsTheRush(t *testing.T) {
-	target := target{address: "127.0.0.1:1"} // no server listens there
+func TestLoadDuringRushEndsTheRush(t *testing.T) {
+	target := loadTarget{address: "127.0.0.1:1"} // no server listens there
 	ended := false
-	b := &bench{options: options{seconds: 0.1}}
-	_, err := b.loadDuring(t.Context(), target, func(ctx context.Context) error {
+	b := &bench{options: options{turnSeconds: 0.1}}
+	_, err := b.loadDuringRush(t.Context(), target, func(ctx context.Context) error {
 		<-ctx.Done()
 		ended = true
 		return nil

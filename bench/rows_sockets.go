@@ -10,40 +10,40 @@ import (
 	"time"
 )
 
-// spreadLength is the time over which the events of one round are spread, one event for each socket.
-const spreadLength = time.Second
+// eventSpreadDuration is the time over which the events of one round are spread, one event for each socket.
+const eventSpreadDuration = time.Second
 
 // socketResults are the samples of the sockets row.
 type socketResults struct {
-	ours, stock, bare series
-	reading           series // the bare writer that reads the documents before it writes
-	spread            series // one event to each socket, evenly over spreadLength
-	post              series // from a mutation to all of its author's followers
-	extra             series // a second subscription on each socket
+	ours, stockGqlgen, bareWriter series
+	bareWriterReadingDocuments    series // the bare writer that reads the documents before it writes
+	eventsOverTime                series // one event to each socket, evenly over eventSpreadDuration
+	postPushes                    series // from a mutation to all of its author's followers
+	extraSubscription             series // a second subscription on each socket
 }
 
 // measureSockets measures the rows of sockets. Each program is restarted for each round, so that rounds do not share memory.
 func (b *bench) measureSockets(ctx context.Context) error {
-	if most := int(openFiles()) - 500; b.sockets > most {
-		b.report.notes = append(b.report.notes, fmt.Sprintf("Only %d sockets instead of %d: a process may open no more files here.", most, b.sockets))
-		b.sockets = most
+	if most := int(maxOpenFiles()) - 500; b.socketCount > most {
+		b.report.notes = append(b.report.notes, fmt.Sprintf("Only %d sockets instead of %d: a process may open no more files here.", most, b.socketCount))
+		b.socketCount = most
 	}
 	var r socketResults
 	for round := range b.socketRounds {
-		b.say("sockets: round %d of %d", round+1, b.socketRounds)
+		b.printProgress("sockets: round %d of %d", round+1, b.socketRounds)
 		length, err := b.measureOurSockets(ctx, &r)
 		if err != nil {
 			return fmt.Errorf("sockets of Tidings: %w", err)
 		}
-		if err := b.measureStockSockets(ctx, &r); err != nil {
+		if err := b.measureStockGqlgenSockets(ctx, &r); err != nil {
 			return fmt.Errorf("sockets of the gqlgen peer: %w", err)
 		}
-		if err := b.measureBareSockets(ctx, &r.bare, length); err != nil {
+		if err := b.measureBareSockets(ctx, &r.bareWriter, length); err != nil {
 			return fmt.Errorf("sockets of the bare writer: %w", err)
 		}
 		documents, err := b.writeDocumentKeys()
 		if err == nil {
-			err = b.measureBareSockets(ctx, &r.reading, length, b.redisURL, documents)
+			err = b.measureBareSockets(ctx, &r.bareWriterReadingDocuments, length, b.redisURL, documents)
 		}
 		if err != nil {
 			return fmt.Errorf("sockets of the bare writer that reads: %w", err)
@@ -55,31 +55,31 @@ func (b *bench) measureSockets(ctx context.Context) error {
 
 // withFleet opens the sockets of a program and measures how much memory each of them takes there. It passes the fleet and this number
 // of bytes to use.
-func (b *bench) withFleet(ctx context.Context, p *program, open openFunc, use func(f *fleet, memory float64) error) error {
+func (b *bench) withFleet(ctx context.Context, p *program, open subscribeFunc, use func(f *socketFleet, memory float64) error) error {
 	before, beforeErr := residentBytes(p.pid())
-	f, err := openFleet(ctx, p.address, b.sockets, open)
+	f, err := openFleet(ctx, p.address, b.socketCount, open)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, p.tail())
+		return fmt.Errorf("%w\n%s", err, p.outputTail())
 	}
 	defer f.close()
-	if err := pause(ctx, b.memoryWait); err != nil {
+	if err := pause(ctx, b.waitBeforeMemoryRead); err != nil {
 		return err
 	}
 	after, afterErr := residentBytes(p.pid())
-	memory := float64(after-before) / float64(b.sockets)
+	memory := float64(after-before) / float64(b.socketCount)
 	if beforeErr != nil || afterErr != nil {
 		memory = nan
 	}
 	if err := use(f, memory); err != nil {
 		return err
 	}
-	if lost := f.lost.Load(); lost > 0 {
-		return fmt.Errorf("of %d sockets %s\n%s", b.sockets, f.losses(), p.tail())
+	if lost := f.lostSockets.Load(); lost > 0 {
+		return fmt.Errorf("of %d sockets %s\n%s", b.socketCount, f.describeLostSockets(), p.outputTail())
 	}
 	return nil
 }
 
-func watcherToken(i int) string { return "dev:" + watcher(i) }
+func watcherToken(i int) string { return "dev:" + watcherKey(i) }
 
 // measureOurSockets measures one round of Tidings. It returns how many bytes the frame of an event has.
 func (b *bench) measureOurSockets(ctx context.Context, r *socketResults) (length int, err error) {
@@ -88,35 +88,35 @@ func (b *bench) measureOurSockets(ctx context.Context, r *socketResults) (length
 		return 0, err
 	}
 	defer server.stop()
-	h := &hinter{redis: b.redis, node: node}
-	for i := range b.sockets {
-		h.users = append(h.users, b.numbers[watcher(i)])
+	h := &hintSender{redis: b.redis, nodeName: nodeName}
+	for i := range b.socketCount {
+		h.users = append(h.users, b.userIDByKey[watcherKey(i)])
 	}
-	b.profiles.begin("")
-	err = b.withFleet(ctx, server, subscribe(server.address, watcherToken), func(f *fleet, memory float64) error {
-		length = f.frame
-		b.profiles.begin("sockets") // the opening of the sockets is not in the profile
-		result, err := f.measureVolleys(ctx, server.pid(), b.volleys, h.newVolley())
-		b.profiles.begin("")
+	b.profiler.beginMeasurement("")
+	err = b.withFleet(ctx, server, badgeSubscriptionOpener(server.address, watcherToken), func(f *socketFleet, memory float64) error {
+		length = f.firstFrameBytes
+		b.profiler.beginMeasurement("sockets") // the opening of the sockets is not in the profile
+		result, err := f.measureBroadcasts(ctx, server.pid(), b.broadcastsPerRound, h.newEventBroadcast())
+		b.profiler.beginMeasurement("")
 		if err != nil {
 			return err
 		}
-		result.bytesPerEntry = memory
+		result.bytesPerSocketOrEntry = memory
 		r.ours = append(r.ours, result)
-		if result, err = f.measureSpread(ctx, h, spreadLength); err != nil {
+		if result, err = f.measureEventsOverTime(ctx, h, eventSpreadDuration); err != nil {
 			return err
 		}
-		r.spread = append(r.spread, result)
-		post := volley{fire: func(ctx context.Context) error {
-			_, err := server.api.ingest(ctx, []event{publishEvent(star, postBody(len(r.post)))})
+		r.eventsOverTime = append(r.eventsOverTime, result)
+		post := eventBroadcast{sendEvents: func(ctx context.Context) error {
+			_, err := server.api.ingest(ctx, []ingestEvent{publishEvent(starKey, postBody(len(r.postPushes)))})
 			return err
 		}}
-		if result, err = f.measureVolleys(ctx, server.pid(), 1, post); err != nil {
+		if result, err = f.measureBroadcasts(ctx, server.pid(), 1, post); err != nil {
 			return err
 		}
-		r.post = append(r.post, result)
+		r.postPushes = append(r.postPushes, result)
 		if result, err = b.measureExtraSubscription(ctx, server, f); err == nil {
-			r.extra = append(r.extra, result)
+			r.extraSubscription = append(r.extraSubscription, result)
 		}
 		return err
 	})
@@ -124,12 +124,12 @@ func (b *bench) measureOurSockets(ctx context.Context, r *socketResults) (length
 }
 
 // measureExtraSubscription subscribes once more on every socket and measures what that costs.
-func (b *bench) measureExtraSubscription(ctx context.Context, p *program, f *fleet) (sample, error) {
-	if err := pause(ctx, b.memoryWait); err != nil {
+func (b *bench) measureExtraSubscription(ctx context.Context, p *program, f *socketFleet) (sample, error) {
+	if err := pause(ctx, b.waitBeforeMemoryRead); err != nil {
 		return sample{}, err
 	}
 	before, beforeErr := residentBytes(p.pid())
-	all := f.expect()
+	all := f.expectOneEventPerSocket()
 	begin := time.Now()
 	message := []byte(`{"id":"2","type":"subscribe","payload":{"query":` + strconv.Quote(badgeSubscription) + `}}`)
 	for _, s := range f.sockets {
@@ -137,28 +137,28 @@ func (b *bench) measureExtraSubscription(ctx context.Context, p *program, f *fle
 			return sample{}, err
 		}
 	}
-	if err := f.wait(ctx, all); err != nil {
+	if err := f.waitForEvents(ctx, all); err != nil {
 		return sample{}, err
 	}
-	result := sample{rate: float64(len(f.sockets)) / time.Since(begin).Seconds(), cpu: -1, bytesPerEntry: nan}
-	if err := pause(ctx, b.memoryWait); err != nil {
+	result := sample{ratePerSecond: float64(len(f.sockets)) / time.Since(begin).Seconds(), serverCPUPerAnswer: -1, bytesPerSocketOrEntry: nan}
+	if err := pause(ctx, b.waitBeforeMemoryRead); err != nil {
 		return sample{}, err
 	}
 	after, afterErr := residentBytes(p.pid())
 	if beforeErr == nil && afterErr == nil {
-		result.bytesPerEntry = float64(after-before) / float64(len(f.sockets))
+		result.bytesPerSocketOrEntry = float64(after-before) / float64(len(f.sockets))
 	}
 	return result, nil
 }
 
-// measureStockSockets measures one round of stock gqlgen.
-func (b *bench) measureStockSockets(ctx context.Context, r *socketResults) error {
+// measureStockGqlgenSockets measures one round of stock gqlgen.
+func (b *bench) measureStockGqlgenSockets(ctx context.Context, r *socketResults) error {
 	peer, err := b.startGqlgen(ctx)
 	if err != nil {
 		return err
 	}
 	defer peer.stop()
-	return b.measureTriggeredSockets(ctx, peer, subscribe(peer.address, watcherToken), &r.stock)
+	return b.measureTriggeredSockets(ctx, peer, badgeSubscriptionOpener(peer.address, watcherToken), &r.stockGqlgen)
 }
 
 // measureBareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBareWriter.
@@ -173,69 +173,69 @@ func (b *bench) measureBareSockets(ctx context.Context, into *series, length int
 
 // writeDocumentKeys writes the keys of the watchers' documents to a file, which newDocumentReader reads.
 func (b *bench) writeDocumentKeys() (file string, err error) {
-	keys := make([]string, b.sockets)
+	keys := make([]string, b.socketCount)
 	for i := range keys {
-		keys[i] = documentKey(b.numbers[watcher(i)])
+		keys[i] = documentKey(b.userIDByKey[watcherKey(i)])
 	}
 	text, err := json.Marshal(keys)
 	if err != nil {
 		return "", err
 	}
-	file = filepath.Join(b.folder, "documents.json")
+	file = filepath.Join(b.dataFolder, "documents.json")
 	return file, os.WriteFile(file, text, 0o600)
 }
 
 // measureTriggeredSockets measures one round of a program that sends an event to everybody on POST /trigger, and adds it to into.
-func (b *bench) measureTriggeredSockets(ctx context.Context, p *program, open openFunc, into *series) error {
-	return b.withFleet(ctx, p, open, func(f *fleet, memory float64) error {
-		result, err := f.measureVolleys(ctx, p.pid(), b.volleys, volley{fire: func(ctx context.Context) error { return trigger(ctx, p.control) }})
-		result.bytesPerEntry = memory
+func (b *bench) measureTriggeredSockets(ctx context.Context, p *program, open subscribeFunc, into *series) error {
+	return b.withFleet(ctx, p, open, func(f *socketFleet, memory float64) error {
+		result, err := f.measureBroadcasts(ctx, p.pid(), b.broadcastsPerRound, eventBroadcast{sendEvents: func(ctx context.Context) error { return triggerBroadcast(ctx, p.controlAddress) }})
+		result.bytesPerSocketOrEntry = memory
 		*into = append(*into, result)
 		return err
 	})
 }
 
 func (b *bench) reportSockets(r *socketResults) {
-	count := formatThousands(int64(b.sockets))
+	count := formatThousands(int64(b.socketCount))
 	const stock, bare = "stock gqlgen WebSocket transport", "a bare TCP writer of the same bytes"
 	atOnce := "push: " + count + " sockets, one event each at once"
-	kilobytes := func(s series) string { return formatFigure(s.memory()/1024) + " KB" }
-	micros := func(s series) string { return formatFigure(s.cpu()) + " us" }
-	p99 := func(s series) float64 { return float64(s.p99()) / float64(time.Millisecond) }
-	b.report.lines = append(b.report.lines,
-		line{
-			what: "push: memory per socket with one subscription, " + count + " sockets", limit: stock, ours: kilobytes(r.ours), theirs: kilobytes(r.stock),
-			value: ratio(r.ours.memory(), r.stock.memory()), unit: "x", goal: atMost(0.25, "<= 0.25 x"),
+	kilobytes := func(s series) string { return formatFigure(s.medianBytesPerSocketOrEntry()/1024) + " KB" }
+	micros := func(s series) string { return formatFigure(s.medianServerCPUMicros()) + " us" }
+	p99 := func(s series) float64 { return float64(s.medianLatencyP99()) / float64(time.Millisecond) }
+	b.report.resultLines = append(b.report.resultLines,
+		resultLine{
+			measurement: "push: memory per socket with one subscription, " + count + " sockets", reference: stock, ourFigure: kilobytes(r.ours), referenceFigure: kilobytes(r.stockGqlgen),
+			value: ratio(r.ours.medianBytesPerSocketOrEntry(), r.stockGqlgen.medianBytesPerSocketOrEntry()), unit: "x", goal: atMost(0.25, "<= 0.25 x"),
 		},
-		line{what: "push: memory per socket with one subscription", limit: "-", ours: kilobytes(r.ours), value: r.ours.memory() / 1024, unit: "KB", goal: atMost(9, "<= 9 KB")},
-		line{
-			what: "push: memory per socket with one subscription", limit: "a bare TCP writer's connection", ours: kilobytes(r.ours), theirs: kilobytes(r.bare),
-			value: ratio(r.ours.memory(), r.bare.memory()), unit: "x",
+		resultLine{measurement: "push: memory per socket with one subscription", reference: "-", ourFigure: kilobytes(r.ours), value: r.ours.medianBytesPerSocketOrEntry() / 1024, unit: "KB", goal: atMost(9, "<= 9 KB")},
+		resultLine{
+			measurement: "push: memory per socket with one subscription", reference: "a bare TCP writer's connection", ourFigure: kilobytes(r.ours), referenceFigure: kilobytes(r.bareWriter),
+			value: ratio(r.ours.medianBytesPerSocketOrEntry(), r.bareWriter.medianBytesPerSocketOrEntry()), unit: "x",
 		},
-		line{what: "push: memory of an extra subscription", limit: "-", ours: kilobytes(r.extra), value: r.extra.memory() / 1024, unit: "KB", goal: atMost(1, "<= 1 KB")},
-		line{
-			what: atOnce + ": p99", limit: bare, ours: formatMilliseconds(r.ours.p99()), theirs: formatMilliseconds(r.bare.p99()),
-			value: ratio(p99(r.ours), p99(r.bare)), unit: "x", goal: atMost(2, "<= 2 x"),
+		resultLine{measurement: "push: memory of an extra subscription", reference: "-", ourFigure: kilobytes(r.extraSubscription), value: r.extraSubscription.medianBytesPerSocketOrEntry() / 1024, unit: "KB", goal: atMost(1, "<= 1 KB")},
+		resultLine{
+			measurement: atOnce + ": p99", reference: bare, ourFigure: formatMilliseconds(r.ours.medianLatencyP99()), referenceFigure: formatMilliseconds(r.bareWriter.medianLatencyP99()),
+			value: ratio(p99(r.ours), p99(r.bareWriter)), unit: "x", goal: atMost(2, "<= 2 x"),
 		},
-		line{
-			what: atOnce + ": events", limit: stock, ours: formatRateAndCPU(r.ours), theirs: formatRateAndCPU(r.stock),
-			value: ratio(r.ours.rate(), r.stock.rate()), unit: "x", goal: atLeast(1, ">= 1 x"),
+		resultLine{
+			measurement: atOnce + ": events", reference: stock, ourFigure: formatRateAndCPU(r.ours), referenceFigure: formatRateAndCPU(r.stockGqlgen),
+			value: ratio(r.ours.medianRate(), r.stockGqlgen.medianRate()), unit: "x", goal: atLeast(1, ">= 1 x"),
 		},
-		line{
-			what: atOnce + ": server CPU an event", limit: "the same after a pipelined read of the documents", ours: micros(r.ours), theirs: micros(r.reading),
-			value: ratio(r.ours.cpu(), r.reading.cpu()), unit: "x", goal: atMost(1.5, "<= 1.5 x"),
+		resultLine{
+			measurement: atOnce + ": server CPU an event", reference: "the same after a pipelined read of the documents", ourFigure: micros(r.ours), referenceFigure: micros(r.bareWriterReadingDocuments),
+			value: ratio(r.ours.medianServerCPUMicros(), r.bareWriterReadingDocuments.medianServerCPUMicros()), unit: "x", goal: atMost(1.5, "<= 1.5 x"),
 		},
-		line{
-			what: "push: " + count + " events spread over 1 s: p99", limit: "-", ours: "p50 " + formatMilliseconds(r.spread.p50()),
-			value: p99(r.spread), unit: "ms", goal: atMost(50, "<= 50 ms"),
+		resultLine{
+			measurement: "push: " + count + " events spread over 1 s: p99", reference: "-", ourFigure: "p50 " + formatMilliseconds(r.eventsOverTime.medianLatencyP50()),
+			value: p99(r.eventsOverTime), unit: "ms", goal: atMost(50, "<= 50 ms"),
 		})
-	b.report.details = append(b.report.details,
-		detail{what: atOnce, who: "Tidings: hint, read of the document, rendering, frame", values: r.ours},
-		detail{what: atOnce, who: "stock gqlgen, event made in the process", values: r.stock},
-		detail{what: atOnce, who: "bare TCP writer", values: r.bare},
-		detail{what: atOnce, who: "bare TCP writer that reads the documents in pipelines", values: r.reading},
-		detail{what: "events spread over 1 s", who: "Tidings", values: r.spread},
-		detail{what: "a post by an author whom all " + count + " follow, from the mutation on", who: "Tidings: SQL, fan-out into " + count + " inboxes, push", values: r.post},
-		detail{what: "an extra subscription on each socket", who: "Tidings", values: r.extra},
+	b.report.detailLines = append(b.report.detailLines,
+		detailLine{measurement: atOnce, label: "Tidings: hint, read of the document, rendering, frame", results: r.ours},
+		detailLine{measurement: atOnce, label: "stock gqlgen, event made in the process", results: r.stockGqlgen},
+		detailLine{measurement: atOnce, label: "bare TCP writer", results: r.bareWriter},
+		detailLine{measurement: atOnce, label: "bare TCP writer that reads the documents in pipelines", results: r.bareWriterReadingDocuments},
+		detailLine{measurement: "events spread over 1 s", label: "Tidings", results: r.eventsOverTime},
+		detailLine{measurement: "a post by an author whom all " + count + " follow, from the mutation on", label: "Tidings: SQL, fan-out into " + count + " inboxes, push", results: r.postPushes},
+		detailLine{measurement: "an extra subscription on each socket", label: "Tidings", results: r.extraSubscription},
 	)
 }

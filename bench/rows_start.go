@@ -14,30 +14,30 @@ import (
 // The rows of the start measure two things. The first is a build with an empty cache, as the README's first command does it on a new
 // machine. The second is the time from the start of the program until it is ready, with a whole follow graph in its database.
 
-// buildFloor are the packages that cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis and GraphQL.
-// They are compiled and not linked.
-var buildFloor = []string{"net/http", "modernc.org/sqlite", "github.com/jackc/pgx/v5/stdlib", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen/graphql/handler"}
+// unavoidablePackages are the packages that cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis
+// and GraphQL. They are compiled and not linked.
+var unavoidablePackages = []string{"net/http", "modernc.org/sqlite", "github.com/jackc/pgx/v5/stdlib", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen/graphql/handler"}
 
-func (b *bench) measureStart(ctx context.Context) error {
+func (b *bench) measureBuildAndStart(ctx context.Context) error {
 	if err := b.measureBuild(ctx); err != nil {
 		return err
 	}
-	return b.measureReady(ctx)
+	return b.measureTimeToReady(ctx)
 }
 
 func (b *bench) measureBuild(ctx context.Context) error {
-	b.say("start: building from an empty cache, which takes minutes")
-	out := filepath.Join(b.folder, "built")
-	whole, said, err := buildCold(ctx, b.folder, "-o", out, b.sizes.program)
+	b.printProgress("start: building from an empty cache, which takes minutes")
+	out := filepath.Join(b.dataFolder, "built")
+	whole, said, err := buildCold(ctx, b.dataFolder, "-o", out, b.sizes.packageToBuild)
 	if err != nil {
 		return err
 	}
-	libraries, _, err := buildCold(ctx, b.folder, b.sizes.libraries...)
+	libraries, _, err := buildCold(ctx, b.dataFolder, b.sizes.librariesToBuild...)
 	if err != nil {
 		return err
 	}
-	b.report.lines = append(b.report.lines, line{
-		what: "go build -v from an empty cache", limit: "HTTP, the SQL drivers, the libraries for Redis and GraphQL", ours: fmt.Sprintf("%s s, %d lines printed", formatFigure(whole.Seconds()), said), theirs: formatFigure(libraries.Seconds()) + " s",
+	b.report.resultLines = append(b.report.resultLines, resultLine{
+		measurement: "go build -v from an empty cache", reference: "HTTP, the SQL drivers, the libraries for Redis and GraphQL", ourFigure: fmt.Sprintf("%s s, %d lines printed", formatFigure(whole.Seconds()), said), referenceFigure: formatFigure(libraries.Seconds()) + " s",
 		value: whole.Seconds(), unit: "s", goal: atMost(90, "<= 90 s"),
 	})
 	return os.RemoveAll(out)
@@ -54,7 +54,7 @@ func buildCold(ctx context.Context, folder string, arguments ...string) (took ti
 	command := exec.CommandContext(ctx, "go", append([]string{"build", "-v"}, arguments...)...)
 	command.Env = append(os.Environ(), "GOCACHE="+cache)
 	command.SysProcAttr = childAttributes()
-	command.WaitDelay = stopLimit
+	command.WaitDelay = stopTimeout
 	start := time.Now()
 	said, err := command.CombinedOutput()
 	if err != nil {
@@ -63,19 +63,19 @@ func buildCold(ctx context.Context, folder string, arguments ...string) (took ti
 	return time.Since(start), bytes.Count(said, []byte("\n")), nil
 }
 
-func (b *bench) measureReady(ctx context.Context) (err error) {
-	l := line{what: "ready with a database of 578,006 follows", limit: "with an empty database", unit: "s", goal: atMost(1, "<= 1 s")}
-	if filepath.Base(b.followsPath) != goalGraph {
-		l.what, l.goal = "ready with a database of "+filepath.Base(b.followsPath), goal{}
+func (b *bench) measureTimeToReady(ctx context.Context) (err error) {
+	l := resultLine{measurement: "ready with a database of 578,006 follows", reference: "with an empty database", unit: "s", goal: atMost(1, "<= 1 s")}
+	if filepath.Base(b.followsPath) != importGoalFollowsFile {
+		l.measurement, l.goal = "ready with a database of "+filepath.Base(b.followsPath), goal{}
 	}
-	if absent, err := b.reportMissingFollows(l); absent || err != nil {
+	if absent, err := b.reportIfFollowsMissing(l); absent || err != nil {
 		return err
 	}
-	full, err := b.newSite("start", startDatabase)
+	full, err := b.newInstallation("start", serverStartRedisDB)
 	if err != nil {
 		return err
 	}
-	empty, err := b.newSite("start-empty", emptyDatabase)
+	empty, err := b.newInstallation("start-empty", emptyServerStartRedisDB)
 	if err != nil {
 		return err
 	}
@@ -83,15 +83,15 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 		ending := context.WithoutCancel(ctx)
 		err = errors.Join(err, full.deleteRedisData(ending), empty.deleteRedisData(ending))
 	}()
-	if _, err := runOnce(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", filepath.Join(full.folder, "data")); err != nil {
+	if _, err := runForOutput(ctx, ".", filepath.Join(binFolder, "tidings"), "import", "follows", b.followsPath, "--both", "--data", filepath.Join(full.dataFolder, "data")); err != nil {
 		return err
 	}
 	var with, without []float64
 	for round := range b.rounds + 1 { // the first start after the import is not counted
 		if round > 0 {
-			b.say("start: round %d of %d", round, b.rounds)
+			b.printProgress("start: round %d of %d", round, b.rounds)
 		}
-		for site, seconds := range map[*site]*[]float64{&full: &with, &empty: &without} {
+		for site, seconds := range map[*installation]*[]float64{&full: &with, &empty: &without} {
 			took, err := timeToReady(ctx, *site)
 			if err != nil {
 				return err
@@ -102,13 +102,13 @@ func (b *bench) measureReady(ctx context.Context) (err error) {
 		}
 	}
 	l.value = median(with)
-	l.ours, l.theirs = formatFigure(median(with))+" s", formatFigure(median(without))+" s"
-	b.report.lines = append(b.report.lines, l)
+	l.ourFigure, l.referenceFigure = formatFigure(median(with))+" s", formatFigure(median(without))+" s"
+	b.report.resultLines = append(b.report.resultLines, l)
 	return nil
 }
 
 // timeToReady starts a server and stops it again, and returns the time until it was ready.
-func timeToReady(ctx context.Context, at site) (time.Duration, error) {
+func timeToReady(ctx context.Context, at installation) (time.Duration, error) {
 	start := time.Now()
 	server, err := at.start(ctx)
 	if err != nil {

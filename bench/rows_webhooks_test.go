@@ -28,7 +28,7 @@ func TestTheEndpointCountsEvents(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := endpoint.received.Load(); got != 3 {
+	if got := endpoint.receivedEvents.Load(); got != 3 {
 		t.Errorf("%d events were counted, want 3", got)
 	}
 	if err := closeEndpoint(); err != nil {

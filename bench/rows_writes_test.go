@@ -32,36 +32,37 @@ func (l *queryRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(l.answer)) // the client notices if the answer is missing
 }
 
-// singlesOf returns singleWrites that write to a queryRecorder in place of the server, and to a new database for the bare commits.
-func singlesOf(t *testing.T, heard *queryRecorder, posts ...string) *singleWrites {
+// newTestSingleWrites returns singleWrites that write to a queryRecorder in place of the server, and to a new database for the bare
+// commits.
+func newTestSingleWrites(t *testing.T, heard *queryRecorder, posts ...string) *singleWrites {
 	t.Helper()
 	server := httptest.NewServer(heard)
 	t.Cleanup(server.Close)
-	bare, err := openRaw(filepath.Join(t.TempDir(), "bare.db"))
+	bare, err := openRawSQLite(filepath.Join(t.TempDir(), "bare.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bare.Close() })
-	if err := createBareTable(t.Context(), bare); err != nil {
+	if err := createBareCommitTable(t.Context(), bare); err != nil {
 		t.Fatal(err)
 	}
-	floor := httptest.NewServer(answerWrites(bare))
+	floor := httptest.NewServer(bareCommitHandler(bare))
 	t.Cleanup(floor.Close)
 	singles, err := openSingleWrites(t.Context(), strings.TrimPrefix(server.URL, "http://"), strings.TrimPrefix(floor.URL, "http://"), bare)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(singles.close)
-	singles.posts, singles.conversation = posts, "conversation:7"
+	singles.unlikedPosts, singles.conversationID = posts, "conversation:7"
 	return singles
 }
 
 // The kinds of writes take turns, no two writes are the same, and each write is timed.
 func TestSingleWritesTakeTurns(t *testing.T) {
 	heard := &queryRecorder{answer: `{"data":{"done":true}}`}
-	singles := singlesOf(t, heard, "post:1", "post:2", "post:3")
+	singles := newTestSingleWrites(t, heard, "post:1", "post:2", "post:3")
 	for range 2 {
-		if err := singles.round(t.Context(), 1); err != nil {
+		if err := singles.measureRound(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,11 +79,11 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 		t.Errorf("two mutations are the same: %q", heard.queries)
 	}
 	var rows int
-	if err := singles.bare.QueryRowContext(t.Context(), `SELECT count(*) FROM bare`).Scan(&rows); err != nil || rows != 4 {
+	if err := singles.bareDatabase.QueryRowContext(t.Context(), `SELECT count(*) FROM bare`).Scan(&rows); err != nil || rows != 4 {
 		t.Errorf("%d rows were committed in two rounds, %v", rows, err)
 	}
 	for kind, name := range singleWriteNames {
-		if values := singles.values[kind]; len(values) != 2 || values[0].p50 <= 0 || values[0].p50 >= writesPause+time.Minute {
+		if values := singles.resultsByKind[kind]; len(values) != 2 || values[0].latencyP50 <= 0 || values[0].latencyP50 >= pauseBeforeWrite+time.Minute {
 			t.Errorf("%s: %+v", name, values)
 		}
 	}
@@ -90,17 +91,17 @@ func TestSingleWritesTakeTurns(t *testing.T) {
 
 // A round ends with an error when a mutation is refused, when no post is left to like, and when the context ends.
 func TestSingleWritesThatFail(t *testing.T) {
-	refused := singlesOf(t, &queryRecorder{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
-	if err := refused.round(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleWriteNames[singleLike]) {
+	refused := newTestSingleWrites(t, &queryRecorder{answer: `{"errors":[{"message":"no"}],"data":null}`}, "post:1")
+	if err := refused.measureRound(t.Context(), 1); err == nil || !strings.HasPrefix(err.Error(), singleWriteNames[singleLikeKind]) {
 		t.Errorf("a mutation that was refused: %v", err)
 	}
-	without := singlesOf(t, &queryRecorder{answer: `{"data":{}}`}, "post:1")
-	if err := without.round(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "every post is liked") {
+	without := newTestSingleWrites(t, &queryRecorder{answer: `{"data":{}}`}, "post:1")
+	if err := without.measureRound(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "every post is liked") {
 		t.Errorf("more likes than posts: %v", err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := singlesOf(t, &queryRecorder{answer: `{"data":{}}`}, "post:1").round(ended, 1); err == nil {
+	if err := newTestSingleWrites(t, &queryRecorder{answer: `{"data":{}}`}, "post:1").measureRound(ended, 1); err == nil {
 		t.Error("a round that was ended goes on")
 	}
 }

@@ -14,31 +14,31 @@ func TestScriptTimesKeepTheSlowest(t *testing.T) {
 	call := func(took time.Duration, args ...string) redis.SlowLog {
 		return redis.SlowLog{Duration: took, Args: args}
 	}
-	var s scriptTimes
-	s.add([]redis.SlowLog{
+	var s luaScriptTimes
+	s.addSlowLog([]redis.SlowLog{
 		call(300*time.Microsecond, "evalsha", "aa", "1"), call(2*time.Millisecond, "EVALSHA", "BB", "1"), call(900*time.Microsecond, "EVALSHA", "bb"),
 		call(time.Second, "KEYS", "*"), call(time.Second, "EVALSHA", "unknown"), call(time.Second, "EVALSHA"),
 	}, names)
-	s.add([]redis.SlowLog{call(time.Millisecond, "EVALSHA", "bb")}, names)
-	if name, longest, over := s.slowest(); name != "drop" || longest != 2*time.Millisecond || over != 2 {
+	s.addSlowLog([]redis.SlowLog{call(time.Millisecond, "EVALSHA", "bb")}, names)
+	if name, longest, over := s.slowestScript(); name != "drop" || longest != 2*time.Millisecond || over != 2 {
 		t.Errorf("%s %v, %d beyond", name, longest, over)
 	}
 	want := []string{"drop: 2.00 ms (2 beyond 1.00 ms)", "add: 0.30 ms", "merge: under 0.20 ms"}
-	if got := s.list(); !slices.Equal(got, want) {
+	if got := s.formatLines(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if s.plain != 0 {
-		t.Errorf("no plain command was slow, and not %v", s.plain)
+	if s.slowestTrivialCall != 0 {
+		t.Errorf("no trivial command was slow, and not %v", s.slowestTrivialCall)
 	}
-	s.add([]redis.SlowLog{call(3*time.Millisecond, "HMGET", "k", "f"), call(2*time.Millisecond, "ping")}, names)
-	if s.plain != 3*time.Millisecond || s.plainOver != 2 {
-		t.Errorf("the slowest plain command: %v, and %d beyond", s.plain, s.plainOver)
+	s.addSlowLog([]redis.SlowLog{call(3*time.Millisecond, "HMGET", "k", "f"), call(2*time.Millisecond, "ping")}, names)
+	if s.slowestTrivialCall != 3*time.Millisecond || s.trivialCallsOverGoal != 2 {
+		t.Errorf("the slowest trivial command: %v, and %d beyond", s.slowestTrivialCall, s.trivialCallsOverGoal)
 	}
-	if s.full {
+	if s.slowLogWasFull {
 		t.Error("the list was not full")
 	}
-	s.add(make([]redis.SlowLog, slowKept), names)
-	if !s.full {
+	s.addSlowLog(make([]redis.SlowLog, slowLogLength), names)
+	if !s.slowLogWasFull {
 		t.Error("a full list is not noticed")
 	}
 }
@@ -46,44 +46,44 @@ func TestScriptTimesKeepTheSlowest(t *testing.T) {
 func TestReportScripts(t *testing.T) {
 	b := &bench{report: &report{}}
 	b.reportScripts()
-	if got := b.report.lines[0]; got.whyAbsent == "" {
+	if got := b.report.resultLines[0]; got.whyAbsent == "" {
 		t.Errorf("without any call: %+v", got)
 	}
-	b.scripts.add([]redis.SlowLog{{Duration: 1500 * time.Microsecond, Args: []string{"EVALSHA", "aa"}}}, map[string]string{"aa": "add"})
-	b.scripts.calls, b.scripts.full, b.scripts.plain = 12_000, true, 3*time.Millisecond
+	b.luaScriptTimes.addSlowLog([]redis.SlowLog{{Duration: 1500 * time.Microsecond, Args: []string{"EVALSHA", "aa"}}}, map[string]string{"aa": "add"})
+	b.luaScriptTimes.scriptCalls, b.luaScriptTimes.slowLogWasFull, b.luaScriptTimes.slowestTrivialCall = 12_000, true, 3*time.Millisecond
 	b.reportScripts()
-	got := b.report.lines[1]
-	if got.value != 1.5 || got.theirs != "3.00 ms" || got.ours != "add; 1 of 12,000 calls beyond it" || got.goal.verdict(got.value) != "no" || len(b.report.scriptLines) != 1 || len(b.report.notes) != 1 {
-		t.Errorf("%+v, %q, %q", got, b.report.scriptLines, b.report.notes)
+	got := b.report.resultLines[1]
+	if got.value != 1.5 || got.referenceFigure != "3.00 ms" || got.ourFigure != "add; 1 of 12,000 calls beyond it" || got.goal.verdict(got.value) != "no" || len(b.report.scriptTimeLines) != 1 || len(b.report.notes) != 1 {
+		t.Errorf("%+v, %q, %q", got, b.report.scriptTimeLines, b.report.notes)
 	}
 	b = &bench{report: &report{}}
-	b.scripts.add(nil, map[string]string{"aa": "add"})
-	b.scripts.calls = 3
+	b.luaScriptTimes.addSlowLog(nil, map[string]string{"aa": "add"})
+	b.luaScriptTimes.scriptCalls = 3
 	b.reportScripts()
-	if got := b.report.lines[0]; got.goal.verdict(got.value) != "yes" || !strings.Contains(got.ours, "none over 0.20 ms") || got.theirs != "under 0.20 ms" {
+	if got := b.report.resultLines[0]; got.goal.verdict(got.value) != "yes" || !strings.Contains(got.ourFigure, "none over 0.20 ms") || got.referenceFigure != "under 0.20 ms" {
 		t.Errorf("only quick calls: %+v", got)
 	}
 }
 
-// Scripts meet the goal if, in a second of Redis' time, about as many of their calls are slow as of plain commands.
+// Scripts meet the goal if, in a second of Redis' time, about as many of their calls are slow as of trivial commands.
 func TestInterruptionsAreComparedPerSecond(t *testing.T) {
 	for _, c := range []struct {
 		over, plain int
 		verdict     string
 	}{{40, 10, "yes"}, {60, 10, "yes"}, {70, 10, "no"}, {4, 0, "yes"}, {5, 0, "no"}} {
-		s := scriptTimes{took: 4 * time.Second, plainOver: c.plain, plainTook: time.Second}
-		if got := s.interruptions(c.over); got.goal.verdict(got.value) != c.verdict {
+		s := luaScriptTimes{scriptTotalTime: 4 * time.Second, trivialCallsOverGoal: c.plain, trivialTotalTime: time.Second}
+		if got := s.callsOverGoalLine(c.over); got.goal.verdict(got.value) != c.verdict {
 			t.Errorf("%d in 4 s beside %d in 1 s: %+v, want %s", c.over, c.plain, got, c.verdict)
 		}
 	}
-	if got := new(scriptTimes).interruptions(0); got.goal.verdict(got.value) != "yes" || got.ours != "0.0" {
+	if got := new(luaScriptTimes).callsOverGoalLine(0); got.goal.verdict(got.value) != "yes" || got.ourFigure != "0.0" {
 		t.Errorf("nothing ran: %+v", got)
 	}
 }
 
 func TestCommandCounts(t *testing.T) {
 	text := "# Commandstats\r\ncmdstat_evalsha:calls=12,usec=3,usec_per_call=0.25\r\ncmdstat_config|get:calls=7,usec=1,x=2\r\nnonsense\r\ncmdstat_x:calls=many\r\n"
-	got := commandCounts(text)
+	got := parseCommandStats(text)
 	if len(got) != 2 || got["evalsha"] != (commandTime{12, 3 * time.Microsecond}) || got["config|get"] != (commandTime{7, time.Microsecond}) {
 		t.Errorf("got %v", got)
 	}

@@ -14,33 +14,35 @@ import (
 
 // The data of most rows: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow one user, the star.
 const (
-	unreadPosts = 50 // posts that count for every reader
-	likedPosts  = 3  // posts of each reader that were liked
-	oldPosts    = 2  // posts of each of the first 200 authors from before they had followers
-	pageSize    = 20 // entries of a page
+	unreadPostsPerReader = 50 // posts that count for every reader
+	likedPostsPerReader  = 3  // posts of each reader that were liked
+	oldPostsPerAuthor    = 2  // posts of each of the first 200 authors from before they had followers
+	pageSize             = 20 // entries of a page
 )
 
 // followCounts are the numbers of people that readers follow.
 var followCounts = []int{10, 200, 2000}
 
-// author returns the key of the i-th author; reader and watcher do the same for readers and watchers.
-func author(i int) string          { return "author-" + strconv.Itoa(i) }
-func reader(follows, i int) string { return "reader-" + strconv.Itoa(follows) + "-" + strconv.Itoa(i) }
-func watcher(i int) string         { return "watcher-" + strconv.Itoa(i) }
+// authorKey returns the key of the i-th author; readerKey and watcherKey do the same for readers and watchers.
+func authorKey(i int) string { return "author-" + strconv.Itoa(i) }
+func readerKey(follows, i int) string {
+	return "reader-" + strconv.Itoa(follows) + "-" + strconv.Itoa(i)
+}
+func watcherKey(i int) string { return "watcher-" + strconv.Itoa(i) }
 
-// star is the key of the user whom all watchers follow.
-const star = "star"
+// starKey is the key of the user whom all watchers follow.
+const starKey = "star"
 
-// seed fills a fresh server through its public API. readers is the number of readers for each number in followCounts.
-func seed(ctx context.Context, a *api, readers, watchers int, say func(string, ...any)) error {
+// seedServer fills a fresh server through its public API. readers is the number of readers for each number in followCounts.
+func seedServer(ctx context.Context, a *apiClient, readers, watchers int, say func(string, ...any)) error {
 	most := followCounts[len(followCounts)-1]
-	var events []event
+	var events []ingestEvent
 	for i := range most {
-		events = append(events, profileEvent(author(i), "Author "+strconv.Itoa(i)))
+		events = append(events, profileEvent(authorKey(i), "Author "+strconv.Itoa(i)))
 	}
-	for turn := range oldPosts {
+	for turn := range oldPostsPerAuthor {
 		for i := range followCounts[1] {
-			events = append(events, publishEvent(author(i), postBody(turn*followCounts[1]+i)))
+			events = append(events, publishEvent(authorKey(i), postBody(turn*followCounts[1]+i)))
 		}
 	}
 	say("seeding %d authors and their posts", most)
@@ -51,12 +53,12 @@ func seed(ctx context.Context, a *api, readers, watchers int, say func(string, .
 	for _, follows := range followCounts {
 		for r := range readers {
 			for i := range follows {
-				events = append(events, followEvent(reader(follows, r), author(i)))
+				events = append(events, followEvent(readerKey(follows, r), authorKey(i)))
 			}
 		}
 	}
 	for i := range watchers {
-		events = append(events, followEvent(watcher(i), star))
+		events = append(events, followEvent(watcherKey(i), starKey))
 	}
 	say("seeding %d follows", len(events))
 	if _, err := a.ingest(ctx, events); err != nil {
@@ -65,19 +67,19 @@ func seed(ctx context.Context, a *api, readers, watchers int, say func(string, .
 	if err := a.waitForJobs(ctx); err != nil {
 		return err
 	}
-	say("seeding what is new: %d posts, %d likes for each reader", unreadPosts, likedPosts)
-	return seedNews(ctx, a, readers)
+	say("seeding what is new: %d posts, %d likes for each reader", unreadPostsPerReader, likedPostsPerReader)
+	return seedUnreadPostsAndLikes(ctx, a, readers)
 }
 
-// seedNews gives each reader the same unread posts and likes.
-func seedNews(ctx context.Context, a *api, readers int) error {
+// seedUnreadPostsAndLikes gives each reader the same unread posts and likes.
+func seedUnreadPostsAndLikes(ctx context.Context, a *apiClient, readers int) error {
 	// Posts are pushed only to users who have visited.
-	if err := visit(ctx, a, allReaders(readers)); err != nil {
+	if err := visit(ctx, a, allReaderKeys(readers)); err != nil {
 		return err
 	}
-	var events []event
-	for _, key := range allReaders(readers) {
-		for i := range likedPosts {
+	var events []ingestEvent
+	for _, key := range allReaderKeys(readers) {
+		for i := range likedPostsPerReader {
 			events = append(events, publishEvent(key, "A post of my own, number "+strconv.Itoa(i)))
 		}
 	}
@@ -87,10 +89,10 @@ func seedNews(ctx context.Context, a *api, readers int) error {
 	}
 	events = nil
 	for _, post := range posts {
-		events = append(events, likeEvent(author(0), post))
+		events = append(events, likeEvent(authorKey(0), post))
 	}
-	for i := range unreadPosts {
-		events = append(events, publishEvent(author(i%followCounts[0]), postBody(i)))
+	for i := range unreadPostsPerReader {
+		events = append(events, publishEvent(authorKey(i%followCounts[0]), postBody(i)))
 	}
 	if _, err := a.ingest(ctx, events); err != nil {
 		return err
@@ -99,7 +101,7 @@ func seedNews(ctx context.Context, a *api, readers int) error {
 }
 
 // checkSeeded checks that the readers see the seeded data. Empty feeds would be quick to serve.
-func checkSeeded(ctx context.Context, a *api, keys []string) error {
+func checkSeeded(ctx context.Context, a *apiClient, keys []string) error {
 	for _, key := range keys {
 		var data struct {
 			Viewer struct {
@@ -111,13 +113,13 @@ func checkSeeded(ctx context.Context, a *api, keys []string) error {
 			}
 		}
 		query := `{ viewer { badges { homeFeed { value } notifications { like { value } } } homeFeed(first: 20) { edges { cursor } } } }`
-		if err := a.do(ctx, "dev:"+key, query, nil, &data); err != nil {
+		if err := a.doGraphQL(ctx, "dev:"+key, query, nil, &data); err != nil {
 			return fmt.Errorf("user %s: %w", key, err)
 		}
 		badges := data.Viewer.Badges
-		if got := len(data.Viewer.HomeFeed.Edges); badges.HomeFeed.Value != unreadPosts || badges.Notifications.Like.Value != likedPosts || got != pageSize {
+		if got := len(data.Viewer.HomeFeed.Edges); badges.HomeFeed.Value != unreadPostsPerReader || badges.Notifications.Like.Value != likedPostsPerReader || got != pageSize {
 			return fmt.Errorf("user %s has %d new posts, %d likes and a page of %d; seeded were %d, %d and %d",
-				key, badges.HomeFeed.Value, badges.Notifications.Like.Value, got, unreadPosts, likedPosts, pageSize)
+				key, badges.HomeFeed.Value, badges.Notifications.Like.Value, got, unreadPostsPerReader, likedPostsPerReader, pageSize)
 		}
 	}
 	return nil
@@ -128,36 +130,36 @@ func postBody(i int) string {
 	return fmt.Sprintf("Number %d. Today the ferry left late, the harbour was full of boats, and nobody on the pier could say when the next one would come back.", i)
 }
 
-// allReaders returns the keys of all readers, if there are so many for each number in followCounts.
-func allReaders(readers int) (keys []string) {
+// allReaderKeys returns the keys of all readers, if there are so many for each number in followCounts.
+func allReaderKeys(readers int) (keys []string) {
 	for _, follows := range followCounts {
-		keys = append(keys, readersOf(follows, readers)...)
+		keys = append(keys, readerKeysFollowing(follows, readers)...)
 	}
 	return keys
 }
 
-// readersOf returns the keys of the readers who follow so many authors.
-func readersOf(follows, readers int) (keys []string) {
+// readerKeysFollowing returns the keys of the readers who follow so many authors.
+func readerKeysFollowing(follows, readers int) (keys []string) {
 	for i := range readers {
-		keys = append(keys, reader(follows, i))
+		keys = append(keys, readerKey(follows, i))
 	}
 	return keys
 }
 
 // tokens returns the tokens of users by their keys.
-func tokens(keys []string) (tokens []string) {
+func tokens(keys []string) (userTokens []string) {
 	for _, key := range keys {
-		tokens = append(tokens, "dev:"+key)
+		userTokens = append(userTokens, "dev:"+key)
 	}
-	return tokens
+	return userTokens
 }
 
 // visit asks for the badges, the feed and the ID as each of the users, so that all their data is in Redis.
-func visit(ctx context.Context, a *api, keys []string) error {
+func visit(ctx context.Context, a *apiClient, keys []string) error {
 	for _, key := range keys {
 		for _, query := range []string{badgeQuery, feedQuery, `{ viewer { user { id } } }`} {
 			var data json.RawMessage
-			if err := a.do(ctx, "dev:"+key, query, nil, &data); err != nil {
+			if err := a.doGraphQL(ctx, "dev:"+key, query, nil, &data); err != nil {
 				return fmt.Errorf("user %s: %w", key, err)
 			}
 		}
@@ -165,8 +167,8 @@ func visit(ctx context.Context, a *api, keys []string) error {
 	return nil
 }
 
-// readUsers reads users by their IDs, a hundred at a time, so that the server copies their profiles to Redis.
-func readUsers(ctx context.Context, a *api, keys []string) error {
+// warmProfiles reads users by their IDs, a hundred at a time, so that the server copies their profiles to Redis.
+func warmProfiles(ctx context.Context, a *apiClient, keys []string) error {
 	for len(keys) > 0 {
 		part := keys[:min(100, len(keys))]
 		keys = keys[len(part):]
@@ -175,15 +177,15 @@ func readUsers(ctx context.Context, a *api, keys []string) error {
 			ids[i] = "user:" + key
 		}
 		var data json.RawMessage
-		if err := a.do(ctx, hostToken, `query($ids: [ID!]!) { nodes(ids: $ids) { id } }`, map[string]any{"ids": ids}, &data); err != nil {
+		if err := a.doGraphQL(ctx, hostToken, `query($ids: [ID!]!) { nodes(ids: $ids) { id } }`, map[string]any{"ids": ids}, &data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readNumbers reads each user's ID, a number, from the copies of profiles in Redis, and writes the numbers to a file for the peers.
-func readNumbers(ctx context.Context, client *redis.Client, folder string) (numbers map[string]uint32, file string, err error) {
+// readUserIDs reads each user's ID, a number, from the copies of profiles in Redis, and writes the numbers to a file for the peers.
+func readUserIDs(ctx context.Context, client *redis.Client, folder string) (numbers map[string]uint32, file string, err error) {
 	numbers = map[string]uint32{}
 	keys := client.Scan(ctx, 0, "{u*}:p", 1000).Iterator()
 	for keys.Next(ctx) {

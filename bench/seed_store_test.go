@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// openStore opens a seeded database, and closes it after the test.
-func openStore(t *testing.T, file string) *sql.DB {
+// openSeededDatabase opens a seeded database, and closes it after the test.
+func openSeededDatabase(t *testing.T, file string) *sql.DB {
 	t.Helper()
 	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + file})
 	if err != nil {
@@ -28,13 +28,13 @@ func TestSeedUsers(t *testing.T) {
 	if err := seedUsers(t.Context(), file, 1234); err != nil {
 		t.Fatal(err)
 	}
-	if numbers, err := numbersOf(t.Context(), file, []string{member(7), member(1234)}); err != nil || numbers[0] != 7 || numbers[1] != 1234 {
+	if numbers, err := findUserIDs(t.Context(), file, []string{memberKey(7), memberKey(1234)}); err != nil || numbers[0] != 7 || numbers[1] != 1234 {
 		t.Errorf("numbers %v, %v", numbers, err)
 	}
-	if _, err := numbersOf(t.Context(), file, []string{member(7), member(1235)}); err == nil {
+	if _, err := findUserIDs(t.Context(), file, []string{memberKey(7), memberKey(1235)}); err == nil {
 		t.Error("a user who was not seeded has a number")
 	}
-	s := openStore(t, file)
+	s := openSeededDatabase(t, file)
 	active, err := people.ActiveUsers(t.Context(), s, 0, 10_000, time.Now().Add(-time.Hour))
 	if err != nil || len(active) != 1234 || active[1233] != 1234 {
 		t.Errorf("%d active users, %v", len(active), err)
@@ -67,7 +67,7 @@ func TestSeedConversations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := openStore(t, file)
+	s := openSeededDatabase(t, file)
 	for user, want := range map[services.UserID]int{1: 10, 2: 10, 3: 4, 4: 4, 5: 14} {
 		states, err := chat.MembershipsOf(t.Context(), s, user, 0, time.Now(), 100)
 		if err != nil {
@@ -76,11 +76,11 @@ func TestSeedConversations(t *testing.T) {
 		unread, read := 0, 0
 		for _, state := range states {
 			unread += int(state.Unread())
-			if state.ReadSide {
+			if state.CountedOnRead {
 				read++
 			}
 		}
-		wantUnread := want * unreadEach
+		wantUnread := want * unreadPerConversation
 		if user == 5 {
 			wantUnread = 0 // their own message
 		}
@@ -96,10 +96,10 @@ func TestSeedingWhereNoFileCanBe(t *testing.T) {
 	}
 }
 
-func TestASiteDeletesOnlyItsOwnRedisData(t *testing.T) {
-	engine, client := hotRedis(t)
-	b := &bench{folder: t.TempDir(), redisURL: "redis://" + engine.Addr()}
-	p, err := b.newSite("row", 3)
+func TestAnInstallationDeletesOnlyItsOwnRedisData(t *testing.T) {
+	engine, client := startMiniredis(t)
+	b := &bench{dataFolder: t.TempDir(), redisURL: "redis://" + engine.Addr()}
+	p, err := b.newInstallation("row", 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,12 +117,12 @@ func TestASiteDeletesOnlyItsOwnRedisData(t *testing.T) {
 		}
 	}
 	if engine.DB(3).Exists("mine") || !engine.Exists("theirs") {
-		t.Error("a site forgets what is its own, and nothing else")
+		t.Error("an installation deletes what is its own, and nothing else")
 	}
-	if home := b.site(); home.databasePath() == p.databasePath() || home.node == p.node {
-		t.Errorf("two places are one: %+v, %+v", home, p)
+	if home := b.sharedInstallation(); home.databasePath() == p.databasePath() || home.nodeName == p.nodeName {
+		t.Errorf("two installations are one: %+v, %+v", home, p)
 	}
 	if err := seedUsers(t.Context(), p.databasePath(), 3); err != nil {
-		t.Errorf("the folder of a site takes a database: %v", err)
+		t.Errorf("the folder of an installation takes a database: %v", err)
 	}
 }

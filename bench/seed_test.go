@@ -11,67 +11,67 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sayNothing is for the parameter say of seed. It prints nothing.
-func sayNothing(string, ...any) {}
+// discardProgress is for the parameter say of seedServer. It prints nothing.
+func discardProgress(string, ...any) {}
 
-// countingServer is a server that counts the events that it gets.
-type countingServer struct {
-	done     map[string]int // kind of event -> how many
-	follows  map[string]int // follower -> how many followees
-	visited  map[string]int // token -> how many queries
-	answered string         // the answer to queries
+// eventCountingServer is a server that counts the events that it gets.
+type eventCountingServer struct {
+	eventCountByKind        map[string]int // kind of event -> how many
+	followeeCountByFollower map[string]int // follower -> how many followees
+	queryCountByToken       map[string]int // token -> how many queries
+	queryAnswer             string         // the answer to queries
 }
 
 // answer counts the events of a request, or answers a query.
-func (w *countingServer) answer(q question) string {
+func (w *eventCountingServer) answer(q receivedRequest) string {
 	for _, e := range q.Variables.Events {
 		do, _ := e["do"].(map[string]any)
 		for kind := range do {
-			w.done[kind]++
+			w.eventCountByKind[kind]++
 			if kind == "follow" {
-				w.follows[e["as"].(string)]++
+				w.followeeCountByFollower[e["as"].(string)]++
 			}
 		}
 	}
 	switch {
 	case len(q.Variables.Events) > 0:
-		return results(q)
+		return ingestAnswer(q)
 	case strings.Contains(q.Query, "jobs"):
 		return `{"data":{"admin":{"jobs":{"waiting":0,"dead":0}}}}`
 	}
-	w.visited[q.token]++
-	return w.answered
+	w.queryCountByToken[q.token]++
+	return w.queryAnswer
 }
 
-func newCountingServer(answered string) *countingServer {
-	return &countingServer{done: map[string]int{}, follows: map[string]int{}, visited: map[string]int{}, answered: answered}
+func newEventCountingServer(answered string) *eventCountingServer {
+	return &eventCountingServer{eventCountByKind: map[string]int{}, followeeCountByFollower: map[string]int{}, queryCountByToken: map[string]int{}, queryAnswer: answered}
 }
 
 func TestSeed(t *testing.T) {
-	w := newCountingServer(`{"data":{"viewer":{}}}`)
-	if err := seed(t.Context(), stubAPI(t, w.answer), 2, 30, sayNothing); err != nil {
+	w := newEventCountingServer(`{"data":{"viewer":{}}}`)
+	if err := seedServer(t.Context(), startStubAPI(t, w.answer), 2, 30, discardProgress); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{
-		"setProfile": 2000, "follow": 2*(10+200+2000) + 30, "publishPost": oldPosts*200 + unreadPosts + 6*likedPosts, "likePost": 6 * likedPosts,
+		"setProfile": 2000, "follow": 2*(10+200+2000) + 30, "publishPost": oldPostsPerAuthor*200 + unreadPostsPerReader + 6*likedPostsPerReader, "likePost": 6 * likedPostsPerReader,
 	}
-	if fmt.Sprint(w.done) != fmt.Sprint(want) {
-		t.Errorf("seeded %v, want %v", w.done, want)
+	if fmt.Sprint(w.eventCountByKind) != fmt.Sprint(want) {
+		t.Errorf("seeded %v, want %v", w.eventCountByKind, want)
 	}
 	for key, follows := range map[string]int{"reader-10-0": 10, "reader-200-1": 200, "reader-2000-1": 2000, "watcher-29": 1} {
-		if got := w.follows["user:"+key]; got != follows {
+		if got := w.followeeCountByFollower["user:"+key]; got != follows {
 			t.Errorf("%s follows %d, want %d", key, got, follows)
 		}
 	}
-	if len(w.visited) != 6 || w.visited["dev:reader-2000-1"] == 0 {
-		t.Errorf("seen before the news: %v", w.visited)
+	if len(w.queryCountByToken) != 6 || w.queryCountByToken["dev:reader-2000-1"] == 0 {
+		t.Errorf("seen before the news: %v", w.queryCountByToken)
 	}
 }
 
 func TestSeedEndsWithTheFirstError(t *testing.T) {
 	asked := 0
-	a := stubAPI(t, func(question) string { asked++; return `{"errors":[{"message":"full"}]}` })
-	if err := seed(t.Context(), a, 1, 1, sayNothing); err == nil || asked != 1 {
+	a := startStubAPI(t, func(receivedRequest) string { asked++; return `{"errors":[{"message":"full"}]}` })
+	if err := seedServer(t.Context(), a, 1, 1, discardProgress); err == nil || asked != 1 {
 		t.Errorf("%d questions, %v", asked, err)
 	}
 }
@@ -82,21 +82,21 @@ func TestCheckSeeded(t *testing.T) {
 			posts, likes, strings.TrimSuffix(strings.Repeat(`{"cursor":"x"},`, edges), ","))
 	}
 	check := func(text string) error {
-		return checkSeeded(t.Context(), stubAPI(t, newCountingServer(text).answer), []string{"reader-10-0"})
+		return checkSeeded(t.Context(), startStubAPI(t, newEventCountingServer(text).answer), []string{"reader-10-0"})
 	}
-	if err := check(answer(unreadPosts, likedPosts, pageSize)); err != nil {
+	if err := check(answer(unreadPostsPerReader, likedPostsPerReader, pageSize)); err != nil {
 		t.Error(err)
 	}
-	for _, text := range []string{answer(0, likedPosts, pageSize), answer(unreadPosts, 0, pageSize), answer(unreadPosts, likedPosts, 0), `{"errors":[{"message":"no"}]}`} {
+	for _, text := range []string{answer(0, likedPostsPerReader, pageSize), answer(unreadPostsPerReader, 0, pageSize), answer(unreadPostsPerReader, likedPostsPerReader, 0), `{"errors":[{"message":"no"}]}`} {
 		if err := check(text); err == nil {
 			t.Errorf("%.100s is taken for the seeded data", text)
 		}
 	}
 }
 
-func TestLookReadsEveryUser(t *testing.T) {
+func TestWarmProfilesReadsEveryUser(t *testing.T) {
 	seen := map[string]bool{}
-	a := stubAPI(t, func(q question) string {
+	a := startStubAPI(t, func(q receivedRequest) string {
 		if len(q.Variables.IDs) > 100 {
 			t.Errorf("%d ids at once", len(q.Variables.IDs))
 		}
@@ -107,14 +107,14 @@ func TestLookReadsEveryUser(t *testing.T) {
 	})
 	var keys []string
 	for i := range 250 {
-		keys = append(keys, watcher(i))
+		keys = append(keys, watcherKey(i))
 	}
-	if err := readUsers(t.Context(), a, keys); err != nil || len(seen) != 250 || !seen["user:watcher-249"] {
+	if err := warmProfiles(t.Context(), a, keys); err != nil || len(seen) != 250 || !seen["user:watcher-249"] {
 		t.Errorf("%d users, %v", len(seen), err)
 	}
 }
 
-func TestReadNumbers(t *testing.T) {
+func TestReadUserIDs(t *testing.T) {
 	engine := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: engine.Addr()})
 	defer client.Close()
@@ -124,7 +124,7 @@ func TestReadNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	numbers, file, err := readNumbers(t.Context(), client, t.TempDir())
+	numbers, file, err := readUserIDs(t.Context(), client, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestReadNumbers(t *testing.T) {
 	if err := engine.Set("{u2}:p", "broken"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := readNumbers(t.Context(), client, t.TempDir()); err == nil {
+	if _, _, err := readUserIDs(t.Context(), client, t.TempDir()); err == nil {
 		t.Error("a broken copy was read")
 	}
 }

@@ -17,26 +17,26 @@ import (
 // buffer. It understands only what servers send here: whole, unfragmented frames.
 
 const (
-	handshakeLimit = 30 * time.Second // for a socket to open and subscribe
-	readBuffer     = 1 << 10          // bytes of a socket's first buffer, which can grow
-	frameLimit     = 64 << 10         // bytes of the longest frame
-	dialers        = 64               // sockets that are being opened at a time
+	handshakeTimeout   = 30 * time.Second // for a socket to open and subscribe
+	readBufferBytes    = 1 << 10          // bytes of a socket's first buffer, which can grow
+	maxFrameBytes      = 64 << 10         // bytes of the longest frame
+	maxConcurrentDials = 64               // sockets that are being opened at a time
 
 	opText, opClose, opPing, opPong = 1, 8, 9, 10
 )
 
-// fleet is a set of open sockets with one subscription each.
-type fleet struct {
-	sockets []*socket
-	readers sync.WaitGroup        // one for each open socket
-	lost    atomic.Int64          // how many sockets have ended
-	loss    atomic.Pointer[error] // why the first of the lost sockets ended
-	frame   int                   // the length of the first event's frame, in bytes
+// socketFleet is a set of open sockets with one subscription each.
+type socketFleet struct {
+	sockets         []*socket
+	readLoops       sync.WaitGroup        // one for each open socket
+	lostSockets     atomic.Int64          // how many sockets have ended
+	firstLossReason atomic.Pointer[error] // why the first of the lost sockets ended
+	firstFrameBytes int                   // the length of the first event's frame, in bytes
 
-	origin  time.Time                     // the sockets' times count from it
-	pending atomic.Int64                  // how many sockets have not yet got the expected event
-	allDone atomic.Pointer[chan struct{}] // closed when pending gets to 0
-	watch   atomic.Pointer[eventFunc]     // gets every event; nil: events are not watched
+	timeOrigin       time.Time                     // the sockets' times count from it
+	pendingEvents    atomic.Int64                  // how many sockets have not yet got the expected event
+	allEventsArrived atomic.Pointer[chan struct{}] // closed when pendingEvents gets to 0
+	onEvent          atomic.Pointer[eventFunc]     // gets every event; nil: events are not watched
 }
 
 // eventFunc receives each event: its socket, its text and its time.
@@ -44,34 +44,34 @@ type eventFunc func(i int, payload []byte, at time.Time)
 
 // socket is one connection.
 type socket struct {
-	fleet   *fleet
-	index   int // in sockets of the fleet
-	conn    net.Conn
-	buffer  []byte
-	filled  int          // bytes in the buffer
-	taken   int          // of these bytes, the length of the frame that next has returned
-	eventAt atomic.Int64 // the time of the first event after expect, in ns after the fleet's origin; 0 if there is none
+	fleet         *socketFleet
+	index         int // in sockets of the fleet
+	conn          net.Conn
+	buffer        []byte
+	bufferedBytes int          // bytes in the buffer
+	frameBytes    int          // of these bytes, the length of the frame that readFrame has returned
+	eventNanos    atomic.Int64 // the time of the first expected event, in ns after the fleet's timeOrigin; 0 if there is none
 }
 
-// openFunc subscribes socket number i. It returns when it has read the first event.
-type openFunc func(s *socket, i int) error
+// subscribeFunc subscribes socket number i. It returns when it has read the first event.
+type subscribeFunc func(s *socket, i int) error
 
 // openFleet opens n sockets to an address, subscribes each with open, and starts to read their events.
-func openFleet(ctx context.Context, address string, n int, open openFunc) (*fleet, error) {
-	f := &fleet{origin: time.Now(), sockets: make([]*socket, n)}
+func openFleet(ctx context.Context, address string, n int, open subscribeFunc) (*socketFleet, error) {
+	f := &socketFleet{timeOrigin: time.Now(), sockets: make([]*socket, n)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	errs := make([]error, dialers)
+	errs := make([]error, maxConcurrentDials)
 	var next atomic.Int64
 	var group sync.WaitGroup
-	for d := range dialers {
+	for d := range maxConcurrentDials {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				i := int(next.Add(1) - 1)
 				if i >= n {
 					return
 				}
-				if errs[d] = f.open(ctx, address, i, open); errs[d] != nil {
+				if errs[d] = f.openSocket(ctx, address, i, open); errs[d] != nil {
 					cancel()
 				}
 			}
@@ -85,33 +85,33 @@ func openFleet(ctx context.Context, address string, n int, open openFunc) (*flee
 	return f, nil
 }
 
-// open opens and subscribes socket number i.
-func (f *fleet) open(ctx context.Context, address string, i int, open openFunc) error {
+// openSocket opens and subscribes socket number i.
+func (f *socketFleet) openSocket(ctx context.Context, address string, i int, open subscribeFunc) error {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(sourceAddresses[i%len(sourceAddresses)])}, KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	s := &socket{fleet: f, index: i, conn: conn, buffer: make([]byte, readBuffer)}
+	s := &socket{fleet: f, index: i, conn: conn, buffer: make([]byte, readBufferBytes)}
 	f.sockets[i] = s
-	if err := conn.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
 	if err := open(s, i); err != nil {
 		return fmt.Errorf("socket %d: %w", i, err)
 	}
 	if i == 0 {
-		f.frame = s.taken
+		f.firstFrameBytes = s.frameBytes
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	f.readers.Go(s.read) // at once: the server pings while others are being opened
+	f.readLoops.Go(s.readUntilClosed) // at once: the server pings while others are being opened
 	return nil
 }
 
-// close ends every socket at once and waits until all readers have ended.
-func (f *fleet) close() {
+// close ends every socket at once and waits until all read loops have ended.
+func (f *socketFleet) close() {
 	for _, s := range f.sockets {
 		if s == nil {
 			continue
@@ -120,40 +120,40 @@ func (f *fleet) close() {
 		_ = s.conn.(*net.TCPConn).SetLinger(0)
 		_ = s.conn.Close()
 	}
-	f.readers.Wait()
+	f.readLoops.Wait()
 }
 
-// expect prepares for one event on every socket; the channel is closed when each socket has received its event.
-func (f *fleet) expect() <-chan struct{} {
+// expectOneEventPerSocket prepares for one event on every socket; the channel is closed when each socket has received its event.
+func (f *socketFleet) expectOneEventPerSocket() <-chan struct{} {
 	all := make(chan struct{})
-	f.allDone.Store(&all)
-	f.pending.Store(int64(len(f.sockets)))
+	f.allEventsArrived.Store(&all)
+	f.pendingEvents.Store(int64(len(f.sockets)))
 	for _, s := range f.sockets {
-		s.eventAt.Store(0) // from here on its next event counts
+		s.eventNanos.Store(0) // from here on its next event counts
 	}
 	return all
 }
 
-// now returns the time since the fleet's origin, in nanoseconds: the form in which sockets keep times.
-func (f *fleet) now() int64 { return int64(time.Since(f.origin)) }
+// nanosSinceOrigin returns the time since the fleet's timeOrigin, in nanoseconds: the form in which sockets keep times.
+func (f *socketFleet) nanosSinceOrigin() int64 { return int64(time.Since(f.timeOrigin)) }
 
-// recordEvent notes the time of an event. Only the first one after expect counts.
+// recordEvent notes the time of an event. Only the first one after expectOneEventPerSocket counts.
 func (s *socket) recordEvent() {
-	if s.eventAt.CompareAndSwap(0, s.fleet.now()) && s.fleet.pending.Add(-1) == 0 {
-		if all := s.fleet.allDone.Load(); all != nil {
+	if s.eventNanos.CompareAndSwap(0, s.fleet.nanosSinceOrigin()) && s.fleet.pendingEvents.Add(-1) == 0 {
+		if all := s.fleet.allEventsArrived.Load(); all != nil {
 			close(*all)
 		}
 	}
 }
 
-// nextType is in every message with an event.
-var nextType = []byte(`"type":"next"`)
+// nextMessageType is in every message with an event.
+var nextMessageType = []byte(`"type":"next"`)
 
-// read handles frames until the connection ends. Then the socket counts as lost.
-func (s *socket) read() {
+// readUntilClosed handles frames until the connection ends. Then the socket counts as lost.
+func (s *socket) readUntilClosed() {
 	err := s.handleFrames()
-	s.fleet.loss.CompareAndSwap(nil, &err)
-	s.fleet.lost.Add(1)
+	s.fleet.firstLossReason.CompareAndSwap(nil, &err)
+	s.fleet.lostSockets.Add(1)
 }
 
 // handleFrames handles frames until the connection or the subscription ends, and returns why it ended.
@@ -168,8 +168,8 @@ func (s *socket) handleFrames() error {
 			err = s.write(opPong, payload)
 		case opcode == opClose:
 			err = fmt.Errorf("the server closed it: %q", payload)
-		case bytes.Contains(payload, nextType):
-			if watch := s.fleet.watch.Load(); watch != nil {
+		case bytes.Contains(payload, nextMessageType):
+			if watch := s.fleet.onEvent.Load(); watch != nil {
 				(*watch)(s.index, payload, time.Now())
 			}
 			s.recordEvent()
@@ -186,22 +186,22 @@ func (s *socket) handleFrames() error {
 
 // readFrame reads one frame; the payload is good until the next call.
 func (s *socket) readFrame() (opcode byte, payload []byte, err error) {
-	s.filled = copy(s.buffer, s.buffer[s.taken:s.filled])
-	s.taken = 0
+	s.bufferedBytes = copy(s.buffer, s.buffer[s.frameBytes:s.bufferedBytes])
+	s.frameBytes = 0
 	for {
-		frame, header := frameLength(s.buffer[:s.filled])
-		if frame > frameLimit {
+		frame, header := frameLength(s.buffer[:s.bufferedBytes])
+		if frame > maxFrameBytes {
 			return 0, nil, fmt.Errorf("a frame of %d bytes", frame)
 		}
 		if frame > len(s.buffer) {
 			s.buffer = append(s.buffer, make([]byte, frame-len(s.buffer))...)
 		}
-		if frame > 0 && frame <= s.filled {
-			s.taken = frame
+		if frame > 0 && frame <= s.bufferedBytes {
+			s.frameBytes = frame
 			return s.buffer[0] & 0x0f, s.buffer[header:frame], nil
 		}
-		n, err := s.conn.Read(s.buffer[s.filled:])
-		s.filled += n
+		n, err := s.conn.Read(s.buffer[s.bufferedBytes:])
+		s.bufferedBytes += n
 		if err != nil {
 			return 0, nil, err
 		}
@@ -256,17 +256,17 @@ func (s *socket) write(opcode byte, payload []byte) error {
 	return err
 }
 
-// subscribe returns an openFunc that opens graphql-transport-ws with the token of the socket, subscribes to the badges and reads the
-// first state.
-func subscribe(address string, token func(i int) string) openFunc {
-	return subscribeTo(address, badgeSubscription, token)
+// badgeSubscriptionOpener returns a subscribeFunc that opens graphql-transport-ws with the token of the socket, subscribes to the
+// badges and reads the first state.
+func badgeSubscriptionOpener(address string, token func(i int) string) subscribeFunc {
+	return subscriptionOpener(address, badgeSubscription, token)
 }
 
-// subscribeTo is like subscribe, for any subscription.
-func subscribeTo(address, subscription string, token func(i int) string) openFunc {
+// subscriptionOpener is like badgeSubscriptionOpener, for any subscription.
+func subscriptionOpener(address, subscription string, token func(i int) string) subscribeFunc {
 	const messageLimit = 8
 	return func(s *socket, i int) error {
-		if err := s.upgrade(address); err != nil {
+		if err := s.upgradeToWebSocket(address); err != nil {
 			return err
 		}
 		if err := s.write(opText, []byte(`{"type":"connection_init","payload":{"authorization":"Bearer `+token(i)+`"}}`)); err != nil {
@@ -282,7 +282,7 @@ func subscribeTo(address, subscription string, token func(i int) string) openFun
 				if err := s.write(opText, []byte(query)); err != nil {
 					return err
 				}
-			case opcode == opText && bytes.Contains(payload, nextType):
+			case opcode == opText && bytes.Contains(payload, nextMessageType):
 				return nil
 			case opcode == opPing:
 				if err := s.write(opPong, payload); err != nil {
@@ -297,26 +297,26 @@ func subscribeTo(address, subscription string, token func(i int) string) openFun
 	}
 }
 
-// upgrade asks for a WebSocket and reads the answer's headers to their end.
-func (s *socket) upgrade(address string) error {
+// upgradeToWebSocket asks for a WebSocket and reads the answer's headers to their end.
+func (s *socket) upgradeToWebSocket(address string) error {
 	request := "GET /graphql HTTP/1.1\r\nHost: " + address + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n"
 	if _, err := s.conn.Write([]byte(request)); err != nil {
 		return err
 	}
 	for {
-		if end := bytes.Index(s.buffer[:s.filled], []byte("\r\n\r\n")); end >= 0 {
+		if end := bytes.Index(s.buffer[:s.bufferedBytes], []byte("\r\n\r\n")); end >= 0 {
 			if !bytes.HasPrefix(s.buffer, []byte("HTTP/1.1 101 ")) {
-				return fmt.Errorf("no upgrade: %q", s.buffer[:s.filled])
+				return fmt.Errorf("no upgrade: %q", s.buffer[:s.bufferedBytes])
 			}
-			s.filled = copy(s.buffer, s.buffer[end+4:s.filled])
+			s.bufferedBytes = copy(s.buffer, s.buffer[end+4:s.bufferedBytes])
 			return nil
 		}
-		if s.filled == len(s.buffer) {
+		if s.bufferedBytes == len(s.buffer) {
 			return errors.New("the answer to the upgrade is too long")
 		}
-		n, err := s.conn.Read(s.buffer[s.filled:])
-		s.filled += n
+		n, err := s.conn.Read(s.buffer[s.bufferedBytes:])
+		s.bufferedBytes += n
 		if err != nil {
 			return err
 		}

@@ -38,12 +38,12 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// socketOf makes a socket and returns it with the other end of its connection, to which the test writes.
-func socketOf(t *testing.T) (*socket, net.Conn) {
+// newPipedSocket makes a socket and returns it with the other end of its connection, to which the test writes.
+func newPipedSocket(t *testing.T) (*socket, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
-	return &socket{fleet: &fleet{origin: time.Now()}, conn: ours, buffer: make([]byte, readBuffer)}, theirs
+	return &socket{fleet: &socketFleet{timeOrigin: time.Now()}, conn: ours, buffer: make([]byte, readBufferBytes)}, theirs
 }
 
 func TestNextReadsFragmentedFrames(t *testing.T) {
@@ -55,7 +55,7 @@ func TestNextReadsFragmentedFrames(t *testing.T) {
 	}
 	for _, size := range []int{1, 3, 700, len(stream)} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			s, server := socketOf(t)
+			s, server := newPipedSocket(t)
 			go func() {
 				for rest := stream; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 					if _, err := server.Write(rest[:min(size, len(rest))]); err != nil {
@@ -74,7 +74,7 @@ func TestNextReadsFragmentedFrames(t *testing.T) {
 }
 
 func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
-	s, server := socketOf(t)
+	s, server := newPipedSocket(t)
 	go func() { _, _ = server.Write([]byte{0x81, 127, 0, 0, 0, 0, 0x7f, 0, 0, 0}) }()
 	if _, _, err := s.readFrame(); err == nil || !strings.Contains(err.Error(), "a frame of") {
 		t.Errorf("got %v", err)
@@ -83,16 +83,16 @@ func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
 
 // subscriptionServer is a server of graphql-transport-ws that sends the messages of a test.
 type subscriptionServer struct {
-	refuse   bool     // refuse all connections
-	messages []string // its answers to a subscription
-	mu       sync.Mutex
-	conns    []*websocket.Conn
-	tokens   map[string]bool // the tokens that connections sent
-	pongs    chan string     // what was answered to pings
+	refusesConnections bool     // whether it refuses all connections
+	subscribeReplies   []string // its answers to a subscription
+	mu                 sync.Mutex
+	conns              []*websocket.Conn
+	receivedTokens     map[string]bool // the tokens that connections sent
+	pongs              chan string     // what was answered to pings
 }
 
 func (k *subscriptionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if k.refuse {
+	if k.refusesConnections {
 		http.Error(w, "no", http.StatusForbidden)
 		return
 	}
@@ -115,13 +115,13 @@ func (k *subscriptionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		switch message.Type {
 		case "connection_init":
 			k.mu.Lock()
-			k.tokens[message.Payload["authorization"]] = true
+			k.receivedTokens[message.Payload["authorization"]] = true
 			k.conns = append(k.conns, conn)
 			k.mu.Unlock()
 			_ = conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"connection_ack"}`))
 		case "subscribe":
 			k.mu.Lock()
-			for _, text := range k.messages {
+			for _, text := range k.subscribeReplies {
 				_ = conn.WriteMessage(websocket.TextMessage, []byte(text))
 			}
 			k.mu.Unlock()
@@ -131,15 +131,15 @@ func (k *subscriptionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count returns the number of connections that have sent a token.
-func (k *subscriptionServer) count() int {
+// connectionCount returns the number of connections that have sent a token.
+func (k *subscriptionServer) connectionCount() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.conns)
 }
 
-// writeAll writes a message to every connection. kind is a message type of the package websocket.
-func (k *subscriptionServer) writeAll(kind int, text string) {
+// writeToAllConns writes a message to every connection. kind is a message type of the package websocket.
+func (k *subscriptionServer) writeToAllConns(kind int, text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, conn := range k.conns {
@@ -150,15 +150,15 @@ func (k *subscriptionServer) writeAll(kind int, text string) {
 // nextMessage is an event of the subscription.
 const nextMessage = `{"id":"1","type":"next","payload":{"data":{}}}`
 
-// openServerFleet starts the server and opens a fleet of n sockets to it.
-func openServerFleet(t *testing.T, k *subscriptionServer, n int) (*fleet, error) {
+// openFleetToServer starts the server and opens a fleet of n sockets to it.
+func openFleetToServer(t *testing.T, k *subscriptionServer, n int) (*socketFleet, error) {
 	t.Helper()
-	k.tokens, k.pongs = map[string]bool{}, make(chan string, 100)
-	if k.messages == nil {
-		k.messages = []string{`{"type":"ping"}`, nextMessage}
+	k.receivedTokens, k.pongs = map[string]bool{}, make(chan string, 100)
+	if k.subscribeReplies == nil {
+		k.subscribeReplies = []string{`{"type":"ping"}`, nextMessage}
 	}
-	address := serve(t, k.ServeHTTP)
-	f, err := openFleet(t.Context(), address, n, subscribe(address, func(i int) string { return fmt.Sprint("dev:", i) }))
+	address := startHTTPServer(t, k.ServeHTTP)
+	f, err := openFleet(t.Context(), address, n, badgeSubscriptionOpener(address, func(i int) string { return fmt.Sprint("dev:", i) }))
 	if err == nil {
 		t.Cleanup(f.close)
 	}
@@ -177,34 +177,34 @@ func waitForClose(t *testing.T, done <-chan struct{}) {
 
 func TestFleetReceivesAnEventOnEverySocket(t *testing.T) {
 	k := &subscriptionServer{}
-	f, err := openServerFleet(t, k, 10)
+	f, err := openFleetToServer(t, k, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := len(appendFrame(nil, opText, []byte(nextMessage), false)); f.frame != want {
-		t.Errorf("an event has %d bytes, want %d", f.frame, want)
+	if want := len(appendFrame(nil, opText, []byte(nextMessage), false)); f.firstFrameBytes != want {
+		t.Errorf("an event has %d bytes, want %d", f.firstFrameBytes, want)
 	}
-	if len(k.tokens) != 10 || !k.tokens["Bearer dev:9"] {
-		t.Errorf("tokens %v", k.tokens)
+	if len(k.receivedTokens) != 10 || !k.receivedTokens["Bearer dev:9"] {
+		t.Errorf("tokens %v", k.receivedTokens)
 	}
 	for range 2 {
-		all := f.expect()
-		start := f.now()
-		k.writeAll(websocket.TextMessage, nextMessage)
-		k.writeAll(websocket.TextMessage, nextMessage) // a second event of a socket does not count for the other sockets
+		all := f.expectOneEventPerSocket()
+		start := f.nanosSinceOrigin()
+		k.writeToAllConns(websocket.TextMessage, nextMessage)
+		k.writeToAllConns(websocket.TextMessage, nextMessage) // a second event of a socket does not count for the other sockets
 		waitForClose(t, all)
-		latencies, err := f.latencies(func(int) int64 { return start })
+		latencies, err := f.eventLatencies(func(int) int64 { return start })
 		if err != nil || len(latencies) != 10 {
 			t.Errorf("latencies %v, %v", latencies, err)
 		}
-		k.drain(t, f)
+		k.waitUntilSocketsReadAll(t, f)
 	}
 }
 
-// drain waits until every socket has read all that was written to it: it sends a ping and waits for all pongs.
-func (k *subscriptionServer) drain(t *testing.T, f *fleet) {
+// waitUntilSocketsReadAll waits until every socket has read all that was written to it: it sends a ping and waits for all pongs.
+func (k *subscriptionServer) waitUntilSocketsReadAll(t *testing.T, f *socketFleet) {
 	t.Helper()
-	k.writeAll(websocket.PingMessage, "mark")
+	k.writeToAllConns(websocket.PingMessage, "mark")
 	for range f.sockets {
 		select {
 		case pong := <-k.pongs:
@@ -219,12 +219,12 @@ func (k *subscriptionServer) drain(t *testing.T, f *fleet) {
 
 func TestFleetAnswersPings(t *testing.T) {
 	k := &subscriptionServer{}
-	f, err := openServerFleet(t, k, 1)
+	f, err := openFleetToServer(t, k, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.drain(t, f)
-	k.writeAll(websocket.TextMessage, `{"type":"ping"}`)
+	k.waitUntilSocketsReadAll(t, f)
+	k.writeToAllConns(websocket.TextMessage, `{"type":"ping"}`)
 	if pong := <-k.pongs; pong != "message" {
 		t.Errorf("got %q", pong)
 	}
@@ -232,17 +232,17 @@ func TestFleetAnswersPings(t *testing.T) {
 
 // A socket that is open answers pings while others are being opened, however long that takes.
 func TestFleetAnswersPingsWhileItOpens(t *testing.T) {
-	k := &subscriptionServer{tokens: map[string]bool{}, pongs: make(chan string, 100), messages: []string{nextMessage}}
-	address := serve(t, k.ServeHTTP)
-	open := subscribe(address, func(i int) string { return fmt.Sprint("dev:", i) })
+	k := &subscriptionServer{receivedTokens: map[string]bool{}, pongs: make(chan string, 100), subscribeReplies: []string{nextMessage}}
+	address := startHTTPServer(t, k.ServeHTTP)
+	open := badgeSubscriptionOpener(address, func(i int) string { return fmt.Sprint("dev:", i) })
 	f, err := openFleet(t.Context(), address, 2, func(s *socket, i int) error {
 		if i == 1 { // wait for a pong of the other one
-			for k.count() < 1 {
+			for k.connectionCount() < 1 {
 				if err := pause(t.Context(), time.Millisecond); err != nil {
 					return err
 				}
 			}
-			k.writeAll(websocket.PingMessage, "while it opens")
+			k.writeToAllConns(websocket.PingMessage, "while it opens")
 			select {
 			case <-k.pongs:
 			case <-time.After(10 * time.Second):
@@ -261,22 +261,22 @@ func TestFleetNotesLostSockets(t *testing.T) {
 	for name, message := range map[string]string{"error": `{"id":"1","type":"error","payload":[]}`, "complete": `{"id":"1","type":"complete"}`, "close": ""} {
 		t.Run(name, func(t *testing.T) {
 			k := &subscriptionServer{}
-			f, err := openServerFleet(t, k, 2)
+			f, err := openFleetToServer(t, k, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if message == "" {
-				k.writeAll(websocket.CloseMessage, string(websocket.FormatCloseMessage(1012, "")))
+				k.writeToAllConns(websocket.CloseMessage, string(websocket.FormatCloseMessage(1012, "")))
 			} else {
-				k.writeAll(websocket.TextMessage, message)
+				k.writeToAllConns(websocket.TextMessage, message)
 			}
 			gone := make(chan struct{})
 			go func() {
-				f.readers.Wait()
+				f.readLoops.Wait()
 				close(gone)
 			}()
 			waitForClose(t, gone)
-			if got := f.losses(); !strings.HasPrefix(got, "2 sockets are lost, the first one because: ") || !strings.Contains(got, name) {
+			if got := f.describeLostSockets(); !strings.HasPrefix(got, "2 sockets are lost, the first one because: ") || !strings.Contains(got, name) {
 				t.Errorf("losses: %s", got)
 			}
 		})
@@ -288,12 +288,12 @@ func TestFleetThatCannotOpenIsAnError(t *testing.T) {
 		talker *subscriptionServer
 		want   string
 	}{
-		"refused":           {&subscriptionServer{refuse: true}, "no upgrade"},
-		"error instead":     {&subscriptionServer{messages: []string{`{"id":"1","type":"error","payload":[{"message":"who are you"}]}`}}, "who are you"},
-		"pings and no more": {&subscriptionServer{messages: strings.Split(strings.Repeat(`{"type":"ping"} `, 9), " ")[:9]}, "no event"},
+		"refused":           {&subscriptionServer{refusesConnections: true}, "no upgrade"},
+		"error instead":     {&subscriptionServer{subscribeReplies: []string{`{"id":"1","type":"error","payload":[{"message":"who are you"}]}`}}, "who are you"},
+		"pings and no more": {&subscriptionServer{subscribeReplies: strings.Split(strings.Repeat(`{"type":"ping"} `, 9), " ")[:9]}, "no event"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := openServerFleet(t, test.talker, 3); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := openFleetToServer(t, test.talker, 3); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})

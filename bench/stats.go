@@ -38,11 +38,11 @@ func ratio(a, b float64) float64 {
 
 // sample is the result of one round for one program.
 type sample struct {
-	rate          float64       // answers or events a second
-	p50, p99      time.Duration // latency
-	cpu           time.Duration // processor time of the server for one answer or event; negative when not known
-	client        time.Duration // processor time of this program for one answer; 0 when not known
-	bytesPerEntry float64       // memory for one socket, or for one entry of another kind; NaN when not measured
+	ratePerSecond          float64       // answers or events a second
+	latencyP50, latencyP99 time.Duration // the median and the 99th percentile of the latencies
+	serverCPUPerAnswer     time.Duration // processor time of the server for one answer or event; negative when not known
+	clientCPUPerAnswer     time.Duration // processor time of this program for one answer; 0 when not known
+	bytesPerSocketOrEntry  float64       // memory for one socket, or for one entry of another kind; NaN when not measured
 }
 
 // series holds the samples of one program, one for each round.
@@ -59,46 +59,48 @@ func (s series) medianOf(value func(sample) float64) float64 {
 	return median(values)
 }
 
-// rate, p50, p99 and memory return the median of a figure of the samples.
-func (s series) rate() float64 { return s.medianOf(func(one sample) float64 { return one.rate }) }
-
-func (s series) p50() time.Duration {
-	return duration(s.medianOf(func(one sample) float64 { return float64(one.p50) }))
+// medianRate, medianLatencyP50, medianLatencyP99 and medianBytesPerSocketOrEntry return the median of a figure of the samples.
+func (s series) medianRate() float64 {
+	return s.medianOf(func(one sample) float64 { return one.ratePerSecond })
 }
 
-func (s series) p99() time.Duration {
-	return duration(s.medianOf(func(one sample) float64 { return float64(one.p99) }))
+func (s series) medianLatencyP50() time.Duration {
+	return duration(s.medianOf(func(one sample) float64 { return float64(one.latencyP50) }))
 }
 
-// cpu returns the median processor time of the server for one answer or event, in microseconds.
-func (s series) cpu() float64 {
+func (s series) medianLatencyP99() time.Duration {
+	return duration(s.medianOf(func(one sample) float64 { return float64(one.latencyP99) }))
+}
+
+// medianServerCPUMicros returns the median processor time of the server for one answer or event, in microseconds.
+func (s series) medianServerCPUMicros() float64 {
 	return s.medianOf(func(one sample) float64 {
-		if one.cpu < 0 {
+		if one.serverCPUPerAnswer < 0 {
 			return math.NaN()
 		}
-		return float64(one.cpu) / float64(time.Microsecond)
+		return float64(one.serverCPUPerAnswer) / float64(time.Microsecond)
 	})
 }
 
-// client returns the median processor time of this program for one answer, in microseconds.
-func (s series) client() float64 {
-	return s.medianOf(func(one sample) float64 { return float64(one.client) / float64(time.Microsecond) })
+// medianClientCPUMicros returns the median processor time of this program for one answer, in microseconds.
+func (s series) medianClientCPUMicros() float64 {
+	return s.medianOf(func(one sample) float64 { return float64(one.clientCPUPerAnswer) / float64(time.Microsecond) })
 }
 
-func (s series) memory() float64 {
-	return s.medianOf(func(one sample) float64 { return one.bytesPerEntry })
+func (s series) medianBytesPerSocketOrEntry() float64 {
+	return s.medianOf(func(one sample) float64 { return one.bytesPerSocketOrEntry })
 }
 
-// spread returns how far the rates of the rounds lie apart: (greatest - least) / median.
-func (s series) spread() float64 {
+// rateSpread returns how far the rates of the rounds lie apart: (greatest - least) / median.
+func (s series) rateSpread() float64 {
 	if len(s) == 0 {
 		return math.NaN()
 	}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	for _, one := range s {
-		least, greatest = min(least, one.rate), max(greatest, one.rate)
+		least, greatest = min(least, one.ratePerSecond), max(greatest, one.ratePerSecond)
 	}
-	return ratio(greatest-least, s.rate())
+	return ratio(greatest-least, s.medianRate())
 }
 
 // duration returns nanoseconds as a duration; 0 for NaN.

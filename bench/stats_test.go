@@ -65,36 +65,36 @@ func TestRatio(t *testing.T) {
 
 func TestSeriesAnswersMedians(t *testing.T) {
 	s := series{
-		{rate: 100, p50: 1 * time.Millisecond, p99: 9 * time.Millisecond, cpu: 20 * time.Microsecond, bytesPerEntry: 1000},
-		{rate: 300, p50: 3 * time.Millisecond, p99: 7 * time.Millisecond, cpu: 10 * time.Microsecond, bytesPerEntry: 3000},
-		{rate: 200, p50: 2 * time.Millisecond, p99: 8 * time.Millisecond, cpu: 30 * time.Microsecond, bytesPerEntry: 2000},
+		{ratePerSecond: 100, latencyP50: 1 * time.Millisecond, latencyP99: 9 * time.Millisecond, serverCPUPerAnswer: 20 * time.Microsecond, bytesPerSocketOrEntry: 1000},
+		{ratePerSecond: 300, latencyP50: 3 * time.Millisecond, latencyP99: 7 * time.Millisecond, serverCPUPerAnswer: 10 * time.Microsecond, bytesPerSocketOrEntry: 3000},
+		{ratePerSecond: 200, latencyP50: 2 * time.Millisecond, latencyP99: 8 * time.Millisecond, serverCPUPerAnswer: 30 * time.Microsecond, bytesPerSocketOrEntry: 2000},
 	}
-	if s.rate() != 200 || s.p50() != 2*time.Millisecond || s.p99() != 8*time.Millisecond || s.cpu() != 20 || s.memory() != 2000 {
-		t.Errorf("medians: rate %v, p50 %v, p99 %v, cpu %v, memory %v", s.rate(), s.p50(), s.p99(), s.cpu(), s.memory())
+	if s.medianRate() != 200 || s.medianLatencyP50() != 2*time.Millisecond || s.medianLatencyP99() != 8*time.Millisecond || s.medianServerCPUMicros() != 20 || s.medianBytesPerSocketOrEntry() != 2000 {
+		t.Errorf("medians: rate %v, p50 %v, p99 %v, cpu %v, memory %v", s.medianRate(), s.medianLatencyP50(), s.medianLatencyP99(), s.medianServerCPUMicros(), s.medianBytesPerSocketOrEntry())
 	}
-	if got := s.spread(); got != 1 {
+	if got := s.rateSpread(); got != 1 {
 		t.Errorf("the rates lie %v apart, want 1", got)
 	}
 }
 
 func TestSeriesWithoutValuesAreUnmeasured(t *testing.T) {
-	s := series{{rate: 100, cpu: -1, bytesPerEntry: nan}, {rate: 100, cpu: 5 * time.Microsecond, bytesPerEntry: nan}}
-	if s.cpu() != 5 {
-		t.Errorf("cpu %v: the round without it was counted", s.cpu())
+	s := series{{ratePerSecond: 100, serverCPUPerAnswer: -1, bytesPerSocketOrEntry: nan}, {ratePerSecond: 100, serverCPUPerAnswer: 5 * time.Microsecond, bytesPerSocketOrEntry: nan}}
+	if s.medianServerCPUMicros() != 5 {
+		t.Errorf("cpu %v: the round without it was counted", s.medianServerCPUMicros())
 	}
-	if !math.IsNaN(s.memory()) {
-		t.Errorf("memory %v, though no round measured it", s.memory())
+	if !math.IsNaN(s.medianBytesPerSocketOrEntry()) {
+		t.Errorf("memory %v, though no round measured it", s.medianBytesPerSocketOrEntry())
 	}
 	var none series
-	if !math.IsNaN(none.rate()) || none.p50() != 0 || !math.IsNaN(none.spread()) {
-		t.Errorf("without rounds: rate %v, p50 %v, spread %v", none.rate(), none.p50(), none.spread())
+	if !math.IsNaN(none.medianRate()) || none.medianLatencyP50() != 0 || !math.IsNaN(none.rateSpread()) {
+		t.Errorf("without rounds: rate %v, p50 %v, spread %v", none.medianRate(), none.medianLatencyP50(), none.rateSpread())
 	}
 }
 
 func TestNewSample(t *testing.T) {
 	sorted := []time.Duration{1 * time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond}
 	got := newSample(sorted, 2*time.Second)
-	if got.rate != 2 || got.p50 != 2*time.Millisecond || got.p99 != 4*time.Millisecond || got.cpu >= 0 || !math.IsNaN(got.bytesPerEntry) {
+	if got.ratePerSecond != 2 || got.latencyP50 != 2*time.Millisecond || got.latencyP99 != 4*time.Millisecond || got.serverCPUPerAnswer >= 0 || !math.IsNaN(got.bytesPerSocketOrEntry) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	volleyLimit = 20 * time.Second       // for all events to arrive
-	volleyPause = 300 * time.Millisecond // longer than the shortest time between two events of a subscription
-	volleyTries = 5                      // how often a volley is tried if an event comes early
+	broadcastTimeout     = 20 * time.Second       // for all events to arrive
+	pauseBeforeBroadcast = 300 * time.Millisecond // longer than the shortest time between two events of a subscription
+	maxBroadcastTries    = 5                      // how often a broadcast is tried if an event comes early
 )
 
-// errEarly means that an event came before its hint was sent: the server's reconciliation had found the change already.
-var errEarly = errors.New("an event came before it was asked for")
+// errEarlyEvent means that an event came before its hint was sent: the server's reconciliation had found the change already.
+var errEarlyEvent = errors.New("an event came before it was asked for")
 
-// volley is one event to every socket at once.
-type volley struct {
-	prepare func(context.Context) error // runs before fire and is not measured; may be nil
-	fire    func(context.Context) error // causes the events; latencies count from its call
+// eventBroadcast is one event to every socket at once.
+type eventBroadcast struct {
+	prepare    func(context.Context) error // runs before sendEvents and is not measured; may be nil
+	sendEvents func(context.Context) error // causes the events; latencies count from its call
 }
 
-// measureVolleys fires the volley several times. It returns a sample of the latencies, each from the firing to an event, and of the
-// server's processor time.
-func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (sample, error) {
+// measureBroadcasts makes a broadcast several times. It returns a sample of the latencies, each from the call of sendEvents to an
+// event, and of the server's processor time.
+func (f *socketFleet) measureBroadcasts(ctx context.Context, pid, times int, v eventBroadcast) (sample, error) {
 	var all []time.Duration
 	var cpu, took time.Duration
 	known := true
 	for range times {
-		latencies, used, err := f.fireVolley(ctx, pid, v)
-		for try := 1; errors.Is(err, errEarly) && try < volleyTries; try++ {
-			latencies, used, err = f.fireVolley(ctx, pid, v)
+		latencies, used, err := f.measureOneBroadcast(ctx, pid, v)
+		for try := 1; errors.Is(err, errEarlyEvent) && try < maxBroadcastTries; try++ {
+			latencies, used, err = f.measureOneBroadcast(ctx, pid, v)
 		}
 		if err != nil {
 			return sample{}, err
@@ -48,28 +48,29 @@ func (f *fleet) measureVolleys(ctx context.Context, pid, times int, v volley) (s
 	slices.Sort(all)
 	result := newSample(all, took)
 	if known {
-		result.cpu = cpu / time.Duration(len(all))
+		result.serverCPUPerAnswer = cpu / time.Duration(len(all))
 	}
 	return result, nil
 }
 
-// fireVolley fires a volley once and waits until all sockets have its event. The processor time is negative if it is unknown.
-func (f *fleet) fireVolley(ctx context.Context, pid int, v volley) (latencies []time.Duration, cpu time.Duration, err error) {
-	if err := pause(ctx, volleyPause); err != nil {
+// measureOneBroadcast makes a broadcast once and waits until all sockets have its event. The processor time is negative if it is
+// unknown.
+func (f *socketFleet) measureOneBroadcast(ctx context.Context, pid int, v eventBroadcast) (latencies []time.Duration, cpu time.Duration, err error) {
+	if err := pause(ctx, pauseBeforeBroadcast); err != nil {
 		return nil, 0, err
 	}
-	all := f.expect()
+	all := f.expectOneEventPerSocket()
 	if v.prepare != nil {
 		if err := v.prepare(ctx); err != nil {
 			return nil, 0, err
 		}
 	}
 	before, beforeErr := processorTime(pid)
-	start := f.now()
-	if err := v.fire(ctx); err != nil {
+	start := f.nanosSinceOrigin()
+	if err := v.sendEvents(ctx); err != nil {
 		return nil, 0, err
 	}
-	if err := f.wait(ctx, all); err != nil {
+	if err := f.waitForEvents(ctx, all); err != nil {
 		return nil, 0, err
 	}
 	after, afterErr := processorTime(pid)
@@ -77,52 +78,53 @@ func (f *fleet) fireVolley(ctx context.Context, pid int, v volley) (latencies []
 	if beforeErr != nil || afterErr != nil {
 		cpu = -1
 	}
-	latencies, err = f.latencies(func(int) int64 { return start })
+	latencies, err = f.eventLatencies(func(int) int64 { return start })
 	return latencies, cpu, err
 }
 
-// wait waits until the channel all of expect is closed. It is an error if that takes too long.
-func (f *fleet) wait(ctx context.Context, all <-chan struct{}) error {
+// waitForEvents waits until the channel all, which expectOneEventPerSocket has returned, is closed. It is an error if that takes
+// too long.
+func (f *socketFleet) waitForEvents(ctx context.Context, all <-chan struct{}) error {
 	select {
 	case <-all:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(volleyLimit):
-		return fmt.Errorf("%d of %d events did not come in %v; %s", f.pending.Load(), len(f.sockets), volleyLimit, f.losses())
+	case <-time.After(broadcastTimeout):
+		return fmt.Errorf("%d of %d events did not come in %v; %s", f.pendingEvents.Load(), len(f.sockets), broadcastTimeout, f.describeLostSockets())
 	}
 }
 
-// losses says how many sockets are lost, and why the first of them is.
-func (f *fleet) losses() string {
-	text := fmt.Sprintf("%d sockets are lost", f.lost.Load())
-	if loss := f.loss.Load(); loss != nil {
+// describeLostSockets says how many sockets are lost, and why the first of them is.
+func (f *socketFleet) describeLostSockets() string {
+	text := fmt.Sprintf("%d sockets are lost", f.lostSockets.Load())
+	if loss := f.firstLossReason.Load(); loss != nil {
 		text += ", the first one because: " + (*loss).Error()
 	}
 	return text
 }
 
-// latencies returns, for each socket, the time from its start to its event.
-func (f *fleet) latencies(start func(i int) int64) ([]time.Duration, error) {
+// eventLatencies returns, for each socket, the time from its start to its event.
+func (f *socketFleet) eventLatencies(start func(i int) int64) ([]time.Duration, error) {
 	latencies := make([]time.Duration, len(f.sockets))
 	for i, s := range f.sockets {
-		latencies[i] = time.Duration(s.eventAt.Load() - start(i))
+		latencies[i] = time.Duration(s.eventNanos.Load() - start(i))
 		if latencies[i] < 0 {
-			return nil, errEarly
+			return nil, errEarlyEvent
 		}
 	}
 	return latencies, nil
 }
 
-// hinter changes badge documents as the workers of a server do: it raises the version in Redis, and sends a hint to the node.
-type hinter struct {
-	redis *redis.Client
-	node  string   // the name of the node
-	users []uint32 // whose documents it changes
+// hintSender changes badge documents as the workers of a server do: it raises the version in Redis, and sends a hint to the node.
+type hintSender struct {
+	redis    *redis.Client
+	nodeName string   // the name of the node
+	users    []uint32 // whose documents it changes
 }
 
-// raise queues commands that give the users' documents a newer version. It returns the message with the hints about them.
-func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32) (hints []byte) {
+// queueNewVersions queues commands that give the users' documents a newer version. It returns the message with the hints about them.
+func (h *hintSender) queueNewVersions(ctx context.Context, pipe redis.Pipeliner, users []uint32) (hints []byte) {
 	n := uint64(time.Now().UnixMicro())
 	hints = []byte{1} // the format
 	for _, user := range users {
@@ -135,24 +137,24 @@ func (h *hinter) raise(ctx context.Context, pipe redis.Pipeliner, users []uint32
 // documentKey returns the key of a user's badge document in Redis.
 func documentKey(user uint32) string { return fmt.Sprintf("{u%d}:b", user) }
 
-// newVolley returns a volley that raises all documents in prepare, and sends all hints in fire.
-func (h *hinter) newVolley() volley {
+// newEventBroadcast returns a broadcast that gives all documents a newer version in prepare, and sends all hints in sendEvents.
+func (h *hintSender) newEventBroadcast() eventBroadcast {
 	const perMessage = 4096
 	var messages [][]byte
-	return volley{
+	return eventBroadcast{
 		prepare: func(ctx context.Context) error {
 			messages = messages[:0]
 			pipe := h.redis.Pipeline()
 			for part := range slices.Chunk(h.users, perMessage) {
-				messages = append(messages, h.raise(ctx, pipe, part))
+				messages = append(messages, h.queueNewVersions(ctx, pipe, part))
 			}
 			_, err := pipe.Exec(ctx)
 			return err
 		},
-		fire: func(ctx context.Context) error {
+		sendEvents: func(ctx context.Context) error {
 			pipe := h.redis.Pipeline()
 			for _, message := range messages {
-				pipe.Publish(ctx, "node:"+h.node, message)
+				pipe.Publish(ctx, "node:"+h.nodeName, message)
 			}
 			_, err := pipe.Exec(ctx)
 			return err
@@ -160,13 +162,13 @@ func (h *hinter) newVolley() volley {
 	}
 }
 
-// measureSpread sends one event to each socket, evenly over a length of time. Each latency counts from the hint of the event.
-func (f *fleet) measureSpread(ctx context.Context, h *hinter, length time.Duration) (sample, error) {
-	if err := pause(ctx, volleyPause); err != nil {
+// measureEventsOverTime sends one event to each socket, evenly over a length of time. Each latency counts from the hint of the event.
+func (f *socketFleet) measureEventsOverTime(ctx context.Context, h *hintSender, length time.Duration) (sample, error) {
+	if err := pause(ctx, pauseBeforeBroadcast); err != nil {
 		return sample{}, err
 	}
 	const step = time.Millisecond
-	all := f.expect()
+	all := f.expectOneEventPerSocket()
 	starts := make([]int64, len(h.users))
 	begin := time.Now()
 	ticker := time.NewTicker(step)
@@ -175,11 +177,11 @@ func (f *fleet) measureSpread(ctx context.Context, h *hinter, length time.Durati
 		due := min(len(h.users), int(float64(len(h.users))*float64(time.Since(begin)+step)/float64(length)))
 		if due > sent {
 			pipe := h.redis.Pipeline()
-			now := f.now()
+			now := f.nanosSinceOrigin()
 			for i := sent; i < due; i++ {
 				starts[i] = now
 			}
-			pipe.Publish(ctx, "node:"+h.node, h.raise(ctx, pipe, h.users[sent:due]))
+			pipe.Publish(ctx, "node:"+h.nodeName, h.queueNewVersions(ctx, pipe, h.users[sent:due]))
 			if _, err := pipe.Exec(ctx); err != nil {
 				return sample{}, err
 			}
@@ -191,10 +193,10 @@ func (f *fleet) measureSpread(ctx context.Context, h *hinter, length time.Durati
 		case <-ticker.C:
 		}
 	}
-	if err := f.wait(ctx, all); err != nil {
+	if err := f.waitForEvents(ctx, all); err != nil {
 		return sample{}, err
 	}
-	latencies, err := f.latencies(func(i int) int64 { return starts[i] })
+	latencies, err := f.eventLatencies(func(i int) int64 { return starts[i] })
 	if err != nil {
 		return sample{}, err
 	}

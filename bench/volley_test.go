@@ -23,10 +23,10 @@ import (
 	"tidings/services/trace"
 )
 
-// openBareFleet opens a fleet to a bare writer in this process.
-func openBareFleet(t *testing.T, n int) (*fleet, *bareWriter) {
+// openFleetToBareWriter opens a fleet to a bare writer in this process.
+func openFleetToBareWriter(t *testing.T, n int) (*socketFleet, *bareFrameWriter) {
 	t.Helper()
-	b := newBareWriter(600)
+	b := newBareFrameWriter(600)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -49,26 +49,26 @@ func openBareFleet(t *testing.T, n int) (*fleet, *bareWriter) {
 
 func TestBareWriterWritesFramesOfTheLength(t *testing.T) {
 	for _, length := range []int{100, 600, 5000} {
-		if got := len(newBareWriter(length).frame); got < length || got > length+2 {
+		if got := len(newBareFrameWriter(length).frame); got < length || got > length+2 {
 			t.Errorf("%d bytes asked for, %d made", length, got)
 		}
 	}
-	f, b := openBareFleet(t, 3)
-	if f.frame != len(b.frame) {
-		t.Errorf("the client read %d bytes of %d", f.frame, len(b.frame))
+	f, b := openFleetToBareWriter(t, 3)
+	if f.firstFrameBytes != len(b.frame) {
+		t.Errorf("the client read %d bytes of %d", f.firstFrameBytes, len(b.frame))
 	}
 }
 
-// fireFunc returns a function that lets a bare writer write its frame to all connections, as the fire of a volley. The function first waits
-// until the writer's list has n connections.
-func fireFunc(b *bareWriter, n int) func(context.Context) error {
+// writeOnceConnected returns a function that lets a bare writer write its frame to all connections, as the sendEvents of an
+// eventBroadcast. The function first waits until the writer's list has n connections.
+func writeOnceConnected(b *bareFrameWriter, n int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			b.mu.Lock()
 			complete := len(b.conns) >= n
 			b.mu.Unlock()
 			if complete {
-				_, err := b.writeAll(ctx)
+				_, err := b.writeFrameToAll(ctx)
 				return err
 			}
 			if err := pause(ctx, time.Millisecond); err != nil {
@@ -78,75 +78,75 @@ func fireFunc(b *bareWriter, n int) func(context.Context) error {
 	}
 }
 
-func TestMeasureVolleys(t *testing.T) {
-	f, b := openBareFleet(t, 20)
+func TestMeasureBroadcasts(t *testing.T) {
+	f, b := openFleetToBareWriter(t, 20)
 	prepared := 0
-	got, err := f.measureVolleys(t.Context(), os.Getpid(), 3, volley{
-		prepare: func(context.Context) error { prepared++; return nil }, fire: fireFunc(b, 20),
+	got, err := f.measureBroadcasts(t.Context(), os.Getpid(), 3, eventBroadcast{
+		prepare: func(context.Context) error { prepared++; return nil }, sendEvents: writeOnceConnected(b, 20),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if prepared != 3 || got.rate <= 0 || got.p50 <= 0 || got.p99 < got.p50 {
-		t.Errorf("%d volleys: %+v", prepared, got)
+	if prepared != 3 || got.ratePerSecond <= 0 || got.latencyP50 <= 0 || got.latencyP99 < got.latencyP50 {
+		t.Errorf("%d broadcasts: %+v", prepared, got)
 	}
 }
 
 func TestEarlyEventsAreNotCounted(t *testing.T) {
-	f, b := openBareFleet(t, 5)
-	early, fired := 1, 0
-	v := volley{
+	f, b := openFleetToBareWriter(t, 5)
+	early, sendCount := 1, 0
+	v := eventBroadcast{
 		prepare: func(ctx context.Context) error {
 			if early == 0 {
 				return nil
 			}
 			early--
-			all := *f.allDone.Load()
-			if err := fireFunc(b, 5)(ctx); err != nil {
+			all := *f.allEventsArrived.Load()
+			if err := writeOnceConnected(b, 5)(ctx); err != nil {
 				return err
 			}
 			<-all
 			return nil
 		},
-		fire: func(ctx context.Context) error {
-			if fired++; fired == 1 {
+		sendEvents: func(ctx context.Context) error {
+			if sendCount++; sendCount == 1 {
 				return nil // all events have arrived
 			}
-			return fireFunc(b, 5)(ctx)
+			return writeOnceConnected(b, 5)(ctx)
 		},
 	}
-	if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); err != nil || fired != 2 {
-		t.Errorf("%d tries, %v", fired, err)
+	if _, err := f.measureBroadcasts(t.Context(), os.Getpid(), 1, v); err != nil || sendCount != 2 {
+		t.Errorf("%d tries, %v", sendCount, err)
 	}
-	early, fired = volleyTries, -volleyTries
-	if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); !errors.Is(err, errEarly) {
+	early, sendCount = maxBroadcastTries, -maxBroadcastTries
+	if _, err := f.measureBroadcasts(t.Context(), os.Getpid(), 1, v); !errors.Is(err, errEarlyEvent) {
 		t.Errorf("early each time: %v", err)
 	}
 }
 
-func TestAFailedVolley(t *testing.T) {
-	f, b := openBareFleet(t, 2)
+func TestAFailedBroadcast(t *testing.T) {
+	f, b := openFleetToBareWriter(t, 2)
 	fault := errors.New("fault")
 	failing := func(context.Context) error { return fault }
-	for name, v := range map[string]volley{"prepare": {prepare: failing, fire: fireFunc(b, 2)}, "fire": {fire: failing}} {
-		if _, err := f.measureVolleys(t.Context(), os.Getpid(), 1, v); !errors.Is(err, fault) {
+	for name, v := range map[string]eventBroadcast{"prepare": {prepare: failing, sendEvents: writeOnceConnected(b, 2)}, "sendEvents": {sendEvents: failing}} {
+		if _, err := f.measureBroadcasts(t.Context(), os.Getpid(), 1, v); !errors.Is(err, fault) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := f.measureVolleys(ctx, os.Getpid(), 1, volley{fire: func(context.Context) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
+	if _, err := f.measureBroadcasts(ctx, os.Getpid(), 1, eventBroadcast{sendEvents: func(context.Context) error { cancel(); return nil }}); !errors.Is(err, context.Canceled) {
 		t.Errorf("no event before the context ended: %v", err)
 	}
 }
 
 func TestBareWriterDropsClosedConnections(t *testing.T) {
-	f, b := openBareFleet(t, 4)
-	if err := fireFunc(b, 4)(t.Context()); err != nil {
+	f, b := openFleetToBareWriter(t, 4)
+	if err := writeOnceConnected(b, 4)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.close()
 	for {
-		left, err := b.writeAll(t.Context())
+		left, err := b.writeFrameToAll(t.Context())
 		if err == nil && left > 0 {
 			err = pause(t.Context(), time.Millisecond)
 		}
@@ -159,7 +159,7 @@ func TestBareWriterDropsClosedConnections(t *testing.T) {
 	}
 }
 
-func TestTrigger(t *testing.T) {
+func TestTriggerBroadcast(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.URL.Path != "/trigger" || asked.Add(1) > 1 {
@@ -168,27 +168,28 @@ func TestTrigger(t *testing.T) {
 	}))
 	defer server.Close()
 	address := server.Listener.Addr().String()
-	if err := trigger(t.Context(), address); err != nil {
+	if err := triggerBroadcast(t.Context(), address); err != nil {
 		t.Error(err)
 	}
-	if err := trigger(t.Context(), address); err == nil {
+	if err := triggerBroadcast(t.Context(), address); err == nil {
 		t.Error("a refusal is taken for an event")
 	}
 }
 
-// patience is the longest wait for an answer on a busy machine. The Redis of these tests, miniredis, takes long to load the
+// maxAnswerWait is the longest wait for an answer on a busy machine. The Redis of these tests, miniredis, takes long to load the
 // scripts.
-const patience = time.Minute
+const maxAnswerWait = time.Minute
 
-// newHinter starts a Redis, and reads the hints for the node as a server does. The hinter raises the documents of so many users.
-func newHinter(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
+// newHintSender starts a Redis, and reads the hints for the node as a server does. The hintSender changes the documents of so many
+// users.
+func newHintSender(t *testing.T, users int) (*hintSender, <-chan tidingsredis.Hint) {
 	t.Helper()
 	engine := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: engine.Addr(), ReadTimeout: patience})
+	client := redis.NewClient(&redis.Options{Addr: engine.Addr(), ReadTimeout: maxAnswerWait})
 	t.Cleanup(func() { _ = client.Close() })
 	server, err := rdb.Open(t.Context(), tidingsredis.Options{
-		URL: "redis://" + engine.Addr(), Node: node, ReadTimeout: patience, Clock: services.SystemClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}, rdb.Shape{})
+		URL: "redis://" + engine.Addr(), NodeID: nodeName, ReadTimeout: maxAnswerWait, Clock: services.SystemClock{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}, rdb.DocumentShape{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,12 +197,12 @@ func newHinter(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 	received, subscribed, ended := make(chan tidingsredis.Hint, 10*users), make(chan struct{}, 10), make(chan error, 1)
 	go func() {
 		ended <- server.RunHints(ctx, tidingsredis.HintReceiver{
-			Documents: func(hints []tidingsredis.Hint, _ trace.Cause) {
+			DocumentsChanged: func(hints []tidingsredis.Hint, _ trace.Cause) {
 				for _, hint := range hints {
 					received <- hint
 				}
 			},
-			Log: func() {}, Resync: func() { subscribed <- struct{}{} },
+			ChangelogGrown: func() {}, Resync: func() { subscribed <- struct{}{} },
 		})
 	}()
 	t.Cleanup(func() {
@@ -211,7 +212,7 @@ func newHinter(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 		}
 	})
 	<-subscribed
-	h := &hinter{redis: client, node: node}
+	h := &hintSender{redis: client, nodeName: nodeName}
 	for i := range users {
 		h.users = append(h.users, uint32(i+1))
 	}
@@ -220,26 +221,26 @@ func newHinter(t *testing.T, users int) (*hinter, <-chan tidingsredis.Hint) {
 
 func TestHintsAreTheServersOwn(t *testing.T) {
 	const users = 5000 // more than fit one message
-	h, received := newHinter(t, users)
-	v := h.newVolley()
+	h, received := newHintSender(t, users)
+	v := h.newEventBroadcast()
 	for turn := range 2 {
 		if err := v.prepare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		select {
 		case hint := <-received:
-			t.Fatalf("a hint %+v before it was fired", hint)
+			t.Fatalf("a hint %+v before it was sent", hint)
 		default:
 		}
-		if err := v.fire(t.Context()); err != nil {
+		if err := v.sendEvents(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		versions := map[services.UserID]uint64{}
 		for len(versions) < users {
 			select {
 			case hint := <-received:
-				versions[hint.User] = hint.N
-			case <-time.After(patience):
+				versions[hint.User] = hint.Version
+			case <-time.After(maxAnswerWait):
 				t.Fatalf("turn %d: %d of %d hints came", turn, len(versions), users)
 			}
 		}
@@ -254,9 +255,9 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 
 func TestSpreadLastsItsInterval(t *testing.T) {
 	const users, length = 50, 100 * time.Millisecond
-	h, received := newHinter(t, users)
-	f, b := openBareFleet(t, users)
-	if err := fireFunc(b, users)(t.Context()); err != nil {
+	h, received := newHintSender(t, users)
+	f, b := openFleetToBareWriter(t, users)
+	if err := writeOnceConnected(b, users)(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// For each hint the test sends an event to the user's socket, as a server would.
@@ -272,12 +273,12 @@ func TestSpreadLastsItsInterval(t *testing.T) {
 			_, _ = conn.Write(b.frame)
 		}
 	}()
-	got, err := f.measureSpread(t.Context(), h, length)
+	got, err := f.measureEventsOverTime(t.Context(), h, length)
 	if err != nil {
 		t.Fatal(err)
 	}
-	took := time.Duration(users / got.rate * float64(time.Second))
-	if took < length-2*time.Millisecond || got.p50 <= 0 || got.p99 < got.p50 {
+	took := time.Duration(users / got.ratePerSecond * float64(time.Second))
+	if took < length-2*time.Millisecond || got.latencyP50 <= 0 || got.latencyP99 < got.latencyP50 {
 		t.Errorf("%v, %+v", took, got)
 	}
 }

@@ -21,30 +21,30 @@ import (
 type Batch[K comparable, V any] struct {
 	mu sync.Mutex
 	// reads has the read of each key that a caller has asked for. The read runs, or is done.
-	reads map[K]*read[K, V]
+	reads map[K]*batchRead[K, V]
 }
 
-// read is one read of several keys. Until done is closed, only the caller that owns the read may use found and err. After that,
+// batchRead is one read of several keys. Until done is closed, only the caller that owns the read may use found and err. After that,
 // nobody changes them.
-type read[K comparable, V any] struct {
+type batchRead[K comparable, V any] struct {
 	done  chan struct{}
 	found map[K]V
 	err   error
 }
 
-// claim says how one caller gets the values of its keys: from the read of each key. At most one of these reads, own, is to be done by
-// the caller itself. The caller must settle it, or other callers wait for ever.
-type claim[K comparable, V any] struct {
-	reads []*read[K, V]
-	own   *read[K, V] // nil where keys is empty
-	keys  []K         // that own reads
+// keysClaim says how one caller gets the values of its keys: from the read of each key. At most one of these reads, own, is to be
+// done by the caller itself. The caller must settle it, or other callers wait for ever.
+type keysClaim[K comparable, V any] struct {
+	reads []*batchRead[K, V]
+	own   *batchRead[K, V] // nil where keys is empty
+	keys  []K              // that own reads
 }
 
 // errBroken is the error of callers that wait for another caller's read that panicked.
 var errBroken = errors.New("dataloader: the read of these keys broke off")
 
-// closed is a closed channel: the done of reads whose values came from elsewhere.
-var closed = func() chan struct{} {
+// closedChannel is a closed channel: the done of reads whose values came from elsewhere.
+var closedChannel = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
@@ -57,7 +57,7 @@ func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context
 }
 
 // load does the read that a claim owns, and then waits for the reads of other callers.
-func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
+func (b *Batch[K, V]) load(ctx context.Context, keys []K, c keysClaim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
 		// The result that other callers get if fetch panics.
 		found, err := map[K]V(nil), errBroken
@@ -79,20 +79,20 @@ func (b *Batch[K, V]) load(ctx context.Context, keys []K, c claim[K, V], fetch f
 // and reads the keys that it returns in the same read. So it costs no more to ask for each key of a long list than to read the list.
 // Otherwise others is not called.
 func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
-	return b.LoadOneOf(ctx, key, func(others int) int { return others }, others, fetch)
+	return b.LoadOneBounded(ctx, key, func(others int) int { return others }, others, fetch)
 }
 
-// LoadOneOf is LoadOne with a bound. most gets the number of other keys that could be read too, and returns how many of them may be.
-// Keys that are known already do not count, so that with a bound of m a list of n items costs about n/m reads. most is called with the
-// batch locked, at most once, and not if there are no other keys.
-func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most func(others int) int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
+// LoadOneBounded is LoadOne with a bound. most gets the number of other keys that could be read too, and returns how many of them
+// may be. Keys that are known already do not count, so that with a bound of m a list of n items costs about n/m reads. most is
+// called with the batch locked, at most once, and not if there are no other keys.
+func (b *Batch[K, V]) LoadOneBounded(ctx context.Context, key K, most func(others int) int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
-	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimWith finds
+	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimOneBounded finds
 	// that out.
-	if !b.asked(key) {
+	if !b.isRequested(key) {
 		keys = append(keys, others()...)
 	}
-	keys, c := b.claimWith(keys, most)
+	keys, c := b.claimOneBounded(keys, most)
 	values, err := b.load(ctx, keys, c, fetch)
 	value, found = values[key]
 	return value, found, err
@@ -102,15 +102,15 @@ func (b *Batch[K, V]) LoadOneOf(ctx context.Context, key K, most func(others int
 func (b *Batch[K, V]) Keep(key K, value V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.put(key, &read[K, V]{done: closed, found: map[K]V{key: value}})
+	b.put(key, &batchRead[K, V]{done: closedChannel, found: map[K]V{key: value}})
 }
 
-// keepNew remembers values that were read elsewhere, for the keys that no caller has asked for yet. It replaces no value, because
+// keepIfAbsent remembers values that were read elsewhere, for the keys that no caller has asked for yet. It replaces no value, because
 // within a response a value must not change once a caller has seen it.
-func (b *Batch[K, V]) keepNew(values map[K]V) {
+func (b *Batch[K, V]) keepIfAbsent(values map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	kept := &read[K, V]{done: closed, found: values}
+	kept := &batchRead[K, V]{done: closedChannel, found: values}
 	for key := range values {
 		if b.reads[key] == nil {
 			b.put(key, kept)
@@ -118,8 +118,8 @@ func (b *Batch[K, V]) keepNew(values map[K]V) {
 	}
 }
 
-// asked reports whether a key was read or is being read.
-func (b *Batch[K, V]) asked(key K) bool {
+// isRequested reports whether a key was read or is being read.
+func (b *Batch[K, V]) isRequested(key K) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reads[key] != nil
@@ -149,24 +149,24 @@ func (b *Batch[K, V]) keysReadWith(key K) (keys []K) {
 }
 
 // put records the read of a key. The caller holds the lock.
-func (b *Batch[K, V]) put(key K, r *read[K, V]) {
+func (b *Batch[K, V]) put(key K, r *batchRead[K, V]) {
 	if b.reads == nil {
-		b.reads = map[K]*read[K, V]{}
+		b.reads = map[K]*batchRead[K, V]{}
 	}
 	b.reads[key] = r
 }
 
-// claim returns the reads of the keys. Keys that no caller has asked for get a new read, which the caller must do. A caller settles its
-// own read before it waits for another one, so that two callers never wait for each other.
-func (b *Batch[K, V]) claim(keys []K) (c claim[K, V]) {
+// claim returns the reads of the keys. Keys that no caller has asked for get a new read, which the caller must do. A caller settles
+// its own read before it waits for another one, so that two callers never wait for each other.
+func (b *Batch[K, V]) claim(keys []K) (c keysClaim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.claimLocked(keys)
 }
 
-// claimWith claims the first of keys, and of the other keys those that no caller has asked for yet, as many as most allows. If another
-// caller has claimed the first key meanwhile, it adds no other keys. It returns the keys of the claim.
-func (b *Batch[K, V]) claimWith(keys []K, most func(others int) int) ([]K, claim[K, V]) {
+// claimOneBounded claims the first of keys, and of the other keys those that no caller has asked for yet, as many as most allows.
+// If another caller has claimed the first key meanwhile, it adds no other keys. It returns the keys of the claim.
+func (b *Batch[K, V]) claimOneBounded(keys []K, most func(others int) int) ([]K, keysClaim[K, V]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// The capacity is 1, so that appending does not write into the caller's keys.
@@ -185,13 +185,13 @@ func (b *Batch[K, V]) claimWith(keys []K, most func(others int) int) ([]K, claim
 }
 
 // claimLocked does the same as the method claim, for a caller that holds the lock.
-func (b *Batch[K, V]) claimLocked(keys []K) (c claim[K, V]) {
-	c.reads = make([]*read[K, V], len(keys))
+func (b *Batch[K, V]) claimLocked(keys []K) (c keysClaim[K, V]) {
+	c.reads = make([]*batchRead[K, V], len(keys))
 	for i, key := range keys {
 		known := b.reads[key]
 		if known == nil {
 			if c.own == nil {
-				c.own = &read[K, V]{done: make(chan struct{})}
+				c.own = &batchRead[K, V]{done: make(chan struct{})}
 			}
 			known, c.keys = c.own, append(c.keys, key)
 			b.put(key, known)
@@ -203,7 +203,7 @@ func (b *Batch[K, V]) claimLocked(keys []K) (c claim[K, V]) {
 
 // settle ends the read that a claim owns. After an error its keys can be claimed again, and the callers that wait for the read
 // get the error.
-func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
+func (b *Batch[K, V]) settle(c keysClaim[K, V], found map[K]V, err error) {
 	if c.own == nil {
 		return
 	}
@@ -220,7 +220,7 @@ func (b *Batch[K, V]) settle(c claim[K, V], found map[K]V, err error) {
 }
 
 // collect waits for the reads of a claim and returns the values of its keys.
-func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c claim[K, V]) (map[K]V, error) {
+func (b *Batch[K, V]) collect(ctx context.Context, keys []K, c keysClaim[K, V]) (map[K]V, error) {
 	values := make(map[K]V, len(keys))
 	for i, key := range keys {
 		r := c.reads[i]

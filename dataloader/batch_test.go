@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// squares reads the squares of even keys, and records the keys of each read. Odd keys have no value.
-type squares struct {
-	mu    sync.Mutex
-	asked [][]int // the keys of each read
-	err   error
+// squareReader reads the squares of even keys, and records the keys of each read. Odd keys have no value.
+type squareReader struct {
+	mu          sync.Mutex
+	keysOfReads [][]int // the keys of each read
+	err         error
 }
 
-func (s *squares) read(_ context.Context, keys []int) (map[int]int, error) {
+func (s *squareReader) read(_ context.Context, keys []int) (map[int]int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, slices.Sorted(slices.Values(keys)))
+	s.keysOfReads = append(s.keysOfReads, slices.Sorted(slices.Values(keys)))
 	found := map[int]int{}
 	for _, key := range keys {
 		if key%2 == 0 {
@@ -31,7 +31,7 @@ func (s *squares) read(_ context.Context, keys []int) (map[int]int, error) {
 
 func TestABatchReadsEachKeyOnce(t *testing.T) {
 	var b Batch[int, int]
-	s := &squares{}
+	s := &squareReader{}
 	for _, keys := range [][]int{{2, 4, 5, 4}, {4, 5, 6}, {2, 5}, nil} {
 		found, err := b.Load(t.Context(), keys, s.read)
 		if err != nil {
@@ -43,14 +43,14 @@ func TestABatchReadsEachKeyOnce(t *testing.T) {
 			}
 		}
 	}
-	if len(s.asked) != 2 || !slices.Equal(s.asked[0], []int{2, 4, 5}) || !slices.Equal(s.asked[1], []int{6}) {
-		t.Errorf("read were %v: each key once, a missing one too", s.asked)
+	if len(s.keysOfReads) != 2 || !slices.Equal(s.keysOfReads[0], []int{2, 4, 5}) || !slices.Equal(s.keysOfReads[1], []int{6}) {
+		t.Errorf("read were %v: each key once, a missing one too", s.keysOfReads)
 	}
 }
 
 func TestConcurrentCallersShareARead(t *testing.T) {
 	var b Batch[int, int]
-	s := &squares{}
+	s := &squareReader{}
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -79,14 +79,14 @@ func TestConcurrentCallersShareARead(t *testing.T) {
 	}
 	close(goOn)
 	group.Wait()
-	if len(s.asked) != 2 {
-		t.Errorf("read were %v", s.asked)
+	if len(s.keysOfReads) != 2 {
+		t.Errorf("read were %v", s.keysOfReads)
 	}
 }
 
 func TestAFailedReadIsForgotten(t *testing.T) {
 	var b Batch[int, int]
-	s := &squares{err: errors.New("away")}
+	s := &squareReader{err: errors.New("away")}
 	if _, err := b.Load(t.Context(), []int{2, 4}, s.read); !errors.Is(err, s.err) {
 		t.Errorf("%v", err)
 	}
@@ -118,25 +118,25 @@ func TestAPanicReleasesWaitingCallers(t *testing.T) {
 		t.Errorf("who waited got %v", err)
 	}
 	group.Wait()
-	if found, err := b.Load(t.Context(), []int{2}, (&squares{}).read); err != nil || found[2] != 4 {
+	if found, err := b.Load(t.Context(), []int{2}, (&squareReader{}).read); err != nil || found[2] != 4 {
 		t.Errorf("after it: %v, %v", found, err)
 	}
 }
 
 func TestKeptValuesAreNotReadAgain(t *testing.T) {
 	var b Batch[int, int]
-	s := &squares{}
+	s := &squareReader{}
 	b.Keep(2, 7)
-	b.keepNew(map[int]int{2: 8, 4: 9})
-	if found, err := b.Load(t.Context(), []int{2, 4}, s.read); err != nil || found[2] != 7 || found[4] != 9 || len(s.asked) != 0 {
-		t.Errorf("%v, %v, read were %v", found, err, s.asked)
+	b.keepIfAbsent(map[int]int{2: 8, 4: 9})
+	if found, err := b.Load(t.Context(), []int{2, 4}, s.read); err != nil || found[2] != 7 || found[4] != 9 || len(s.keysOfReads) != 0 {
+		t.Errorf("%v, %v, read were %v", found, err, s.keysOfReads)
 	}
 }
 
 // A list is read in one read, and its other keys are collected only once, even if the items are requested one by one.
 func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 	var b Batch[int, int]
-	s := &squares{}
+	s := &squareReader{}
 	listed := 0
 	others := func() []int {
 		listed++
@@ -147,8 +147,8 @@ func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 			t.Errorf("of %d: %d, %t, %v", key, value, found, err)
 		}
 	}
-	if listed != 1 || len(s.asked) != 1 {
-		t.Errorf("the list was gone through %d times, and read were %v", listed, s.asked)
+	if listed != 1 || len(s.keysOfReads) != 1 {
+		t.Errorf("the list was gone through %d times, and read were %v", listed, s.keysOfReads)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 		}
 		return value
 	}
-	ctx := With(t.Context(), newSource().sources())
+	ctx := With(t.Context(), newCountingSource().sources())
 	for _, key := range []testKey{"one", "one", "three"} {
 		if got := ask(ctx, key); got != len(key) {
 			t.Errorf("%s is read as %d", key, got)
@@ -176,7 +176,7 @@ func TestSharedIsReadOnceAResponse(t *testing.T) {
 	if read != 2 {
 		t.Errorf("read %d times for two keys", read)
 	}
-	From(ctx).Forget()
+	From(ctx).ForgetAll()
 	if ask(ctx, "one"); read != 3 {
 		t.Error("what was read before a change is answered after it")
 	}
@@ -208,15 +208,15 @@ func TestAKeyThatIsClaimedMeanwhileIsNotReadWithOthers(t *testing.T) {
 // Each item of a list that is longer than one read is read once, and no read has more keys than the bound.
 func TestOneOfALongListIsReadWithSomeOfTheOthers(t *testing.T) {
 	var b Batch[int, int]
-	s := &squares{}
+	s := &squareReader{}
 	others := func() []int { return []int{2, 3, 4, 5, 6, 7} }
 	two := func(others int) int { return min(others, 2) }
 	for _, key := range []int{7, 2, 3, 4, 5, 6} {
-		if value, found, err := b.LoadOneOf(t.Context(), key, two, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
+		if value, found, err := b.LoadOneBounded(t.Context(), key, two, others, s.read); err != nil || found != (key%2 == 0) || found && value != key*key {
 			t.Errorf("of %d: %d, %t, %v", key, value, found, err)
 		}
 	}
-	if want := [][]int{{2, 3, 7}, {4, 5, 6}}; !slices.EqualFunc(s.asked, want, slices.Equal[[]int]) {
-		t.Errorf("read were %v, want %v", s.asked, want)
+	if want := [][]int{{2, 3, 7}, {4, 5, 6}}; !slices.EqualFunc(s.keysOfReads, want, slices.Equal[[]int]) {
+		t.Errorf("read were %v, want %v", s.keysOfReads, want)
 	}
 }

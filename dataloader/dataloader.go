@@ -39,34 +39,34 @@ type Loader struct {
 	sources Sources
 
 	mu sync.Mutex
-	// Forget sets current to nil. A caller that began before keeps the memory that it began with, so its data is of one state.
-	current    *memory // nil until something is read
-	prefetched int     // how many items were read ahead: see pagesAhead
+	// ForgetAll sets current to nil. A caller that began before keeps the memory that it began with, so its data is of one state.
+	current         *responseMemory // nil until something is read
+	prefetchedItems int             // how many items were read ahead: see prefetchLimiter
 }
 
-// memory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a
+// responseMemory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a
 // response has one viewer.
-type memory struct {
+type responseMemory struct {
 	posts Batch[services.PostID, services.Post]
 	users Batch[services.UserID, services.User]
 	shows Batch[services.PostID, live.Show]
-	// shared has the values of the function ReadShared, whose keys can have any type.
-	shared Batch[any, any]
+	// sharedValues has the values of the function ReadShared, whose keys can have any type.
+	sharedValues Batch[any, any]
 
-	messages Batch[services.MessageID, chat.Message]
-	mentions Batch[services.MessageID, []services.UserID]
-	members  Batch[chat.MembersPage, []services.UserID]
-	hidden   Batch[services.UserID, bool]
-	parts    postParts // see postParts
-	labels   labels
+	messages      Batch[services.MessageID, chat.Message]
+	mentions      Batch[services.MessageID, []services.UserID]
+	members       Batch[chat.MembersPage, []services.UserID]
+	hiddenAuthors Batch[services.UserID, bool]
+	postDetails   postDetails // see postDetails
+	labels        labels
 
 	// The viewer's relations to users, and the pages of users' lists.
 	relations Batch[services.UserID, services.Relation]
 	lists     userLists // pages of lists: see userLists
 
-	asking  sync.Mutex                   // guards reminds and met; held while reminders are read, so that one caller reads for all
-	reminds map[services.PostID]bool     // show -> whether the viewer has a reminder
-	met     map[services.PostID]struct{} // the shows of the response
+	remindersMu   sync.Mutex                   // of the two below; held while reminders are read, so that one caller reads for all
+	hasReminder   map[services.PostID]bool     // show -> whether the viewer has a reminder
+	responseShows map[services.PostID]struct{} // the shows of the response
 }
 
 // loaderKey is the key of the loader in a context.
@@ -83,41 +83,42 @@ func New(sources Sources) *Loader { return &Loader{sources: sources} }
 // From returns the loader in the context of a response. It panics without one: that is an error of the program.
 func From(ctx context.Context) *Loader { return ctx.Value(loaderKey{}).(*Loader) }
 
-// Forget drops every earlier read. A mutation calls it after its change, so that the payload shows the new state.
-func (l *Loader) Forget() {
+// ForgetAll drops every earlier read. A mutation calls it after its change, so that the payload shows the new state.
+func (l *Loader) ForgetAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = nil
 }
 
-// memory returns the current memory. A caller gets it once for each read, so that a Forget during the read has no effect on the
-// read.
-func (l *Loader) memory() *memory {
+// currentMemory returns the current memory. A caller gets it once for each read, so that a ForgetAll during the read has no effect
+// on the read.
+func (l *Loader) currentMemory() *responseMemory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current == nil {
-		l.current = &memory{}
+		l.current = &responseMemory{}
 	}
 	return l.current
 }
 
-// Keep remembers posts and people that were read elsewhere. A post replaces what was remembered of it before; a person does not.
-func (l *Loader) Keep(posts []services.Post, users []services.User) {
-	m := l.memory()
+// KeepPostsAndUsers remembers posts and people that were read elsewhere. A post replaces what was remembered of it before; a person
+// does not.
+func (l *Loader) KeepPostsAndUsers(posts []services.Post, users []services.User) {
+	m := l.currentMemory()
 	for _, post := range posts {
 		m.posts.Keep(post.ID, post)
 	}
-	m.meetUsers(users)
+	m.keepUsers(users)
 }
 
-// meetUsers remembers people that were read elsewhere. When a field of one of them is read later, the field is read for all of them at
+// keepUsers remembers people that were read elsewhere. When a field of one of them is read later, the field is read for all of them at
 // once.
-func (m *memory) meetUsers(users []services.User) {
+func (m *responseMemory) keepUsers(users []services.User) {
 	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
 		known[user.Number] = user
 	}
-	m.users.keepNew(known)
+	m.users.keepIfAbsent(known)
 }
 
 // Posts reads posts with their authors; deleted and unknown ones are omitted.
@@ -127,14 +128,14 @@ func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services
 
 // Users reads people; unknown ones are omitted.
 func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
-	_, users, err := l.read(ctx, nil, numbers)
+	_, users, err := l.readPostsAndUsers(ctx, nil, numbers)
 	return users, err
 }
 
 // PostsAndUsers reads posts with their authors, and people, in one batch. Deleted and unknown ones are omitted. The results are the
 // caller's own.
 func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
-	posts, users, err := l.read(ctx, ids, numbers)
+	posts, users, err := l.readPostsAndUsers(ctx, ids, numbers)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,9 +158,9 @@ func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbe
 	return posts, users, nil
 }
 
-// read reads posts and people at once, and remembers the authors that come with the posts.
-func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
-	m := l.memory()
+// readPostsAndUsers reads posts and people at once, and remembers the authors that come with the posts.
+func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+	m := l.currentMemory()
 	// Both claims come before the read, so that one round trip serves both.
 	posts, users := m.posts.claim(ids), m.users.claim(numbers)
 	if posts.own != nil || users.own != nil {
@@ -170,7 +171,7 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 			defer func() {
 				if err == nil {
 					// The users are remembered before the posts are settled, because a caller that gets a post must find its author.
-					m.users.keepNew(foundUsers)
+					m.users.keepIfAbsent(foundUsers)
 				}
 				m.users.settle(users, foundUsers, err)
 				m.posts.settle(posts, foundPosts, err)
@@ -189,49 +190,49 @@ func (l *Loader) read(ctx context.Context, ids []services.PostID, numbers []serv
 
 // Shows reads shows; unknown ones are omitted. When a field of one of them is read later, the field is read for all of them at once.
 func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
-	m := l.memory()
+	m := l.currentMemory()
 	shows, err := m.shows.Load(ctx, ids, l.sources.Shows.Shows)
-	m.meetShows(slices.Collect(maps.Keys(shows)))
+	m.addResponseShows(slices.Collect(maps.Keys(shows)))
 	return shows, err
 }
 
 // KeepShows remembers shows that were read elsewhere, and replaces what was remembered of them.
 func (l *Loader) KeepShows(shows []live.Show) {
-	m := l.memory()
+	m := l.currentMemory()
 	for _, show := range shows {
 		m.shows.Keep(show.ID, show)
-		m.meetShows([]services.PostID{show.ID})
+		m.addResponseShows([]services.PostID{show.ID})
 	}
 }
 
 // Messages reads messages; unknown ones are omitted. The caller has checked that the viewer is a member.
 func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]chat.Message, error)) (map[services.MessageID]chat.Message, error) {
-	return l.memory().messages.Load(ctx, ids, read)
+	return l.currentMemory().messages.Load(ctx, ids, read)
 }
 
 // Mentions reads the users that messages mention.
 func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID][]services.UserID, error)) (map[services.MessageID][]services.UserID, error) {
-	return l.memory().mentions.Load(ctx, ids, read)
+	return l.currentMemory().mentions.Load(ctx, ids, read)
 }
 
 // Members reads pages of members. The caller has checked that the viewer is a member.
 func (l *Loader) Members(ctx context.Context, pages []chat.MembersPage, read func(context.Context, []chat.MembersPage) (map[chat.MembersPage][]services.UserID, error)) (map[chat.MembersPage][]services.UserID, error) {
-	return l.memory().members.Load(ctx, pages, read)
+	return l.currentMemory().members.Load(ctx, pages, read)
 }
 
-// Hidden returns which of some authors hide their posts and shows from the viewer. A response has one viewer.
-func (l *Loader) Hidden(ctx context.Context, authors []services.UserID, read func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error)) (map[services.UserID]bool, error) {
-	return l.memory().hidden.Load(ctx, authors, read)
+// HiddenAuthors returns which of some authors hide their posts and shows from the viewer. A response has one viewer.
+func (l *Loader) HiddenAuthors(ctx context.Context, authors []services.UserID, read func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error)) (map[services.UserID]bool, error) {
+	return l.currentMemory().hiddenAuthors.Load(ctx, authors, read)
 }
 
-// ReadShared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the key, and
-// all values under keys of that type must have the type V. If ctx has no loader, ReadShared calls read each time.
+// ReadShared reads a value once for all fields of the response that ask for it under one key. The caller defines the type of the
+// key, and all values under keys of that type must have the type V. If ctx has no loader, ReadShared calls read each time.
 func ReadShared[V any](ctx context.Context, key any, read func(ctx context.Context) (V, error)) (value V, err error) {
 	l, ok := ctx.Value(loaderKey{}).(*Loader)
 	if !ok {
 		return read(ctx)
 	}
-	found, err := l.memory().shared.Load(ctx, []any{key}, func(ctx context.Context, _ []any) (map[any]any, error) {
+	found, err := l.currentMemory().sharedValues.Load(ctx, []any{key}, func(ctx context.Context, _ []any) (map[any]any, error) {
 		value, err := read(ctx)
 		return map[any]any{key: value}, err
 	})

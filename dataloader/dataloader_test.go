@@ -10,35 +10,35 @@ import (
 	"tidings/services/live"
 )
 
-// source counts how often each key is read.
-type source struct {
-	mu    sync.Mutex
-	posts map[services.PostID]int // post -> how often it was read
-	users map[services.UserID]int // user -> how often the user was read
-	calls int                     // reads of posts and users
-	err   error
+// countingSource counts how often each key is read.
+type countingSource struct {
+	mu        sync.Mutex
+	postReads map[services.PostID]int // post -> how often it was read
+	userReads map[services.UserID]int // user -> how often the user was read
+	readCalls int                     // reads of posts and users
+	err       error
 }
 
-func newSource() *source {
-	return &source{posts: map[services.PostID]int{}, users: map[services.UserID]int{}}
+func newCountingSource() *countingSource {
+	return &countingSource{postReads: map[services.PostID]int{}, userReads: map[services.UserID]int{}}
 }
 
-func (s *source) sources() Sources { return Sources{Posts: s, Shows: s} }
+func (s *countingSource) sources() Sources { return Sources{Posts: s, Shows: s} }
 
 // ReadWithAuthors finds posts and users with numbers below 100. Post n is by user n+1; every tenth post is deleted.
-func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (s *countingSource) ReadWithAuthors(_ context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls++
+	s.readCalls++
 	foundPosts, foundUsers := map[services.PostID]services.Post{}, map[services.UserID]services.User{}
 	for _, id := range posts {
-		if s.posts[id]++; id < 100 {
+		if s.postReads[id]++; id < 100 {
 			foundPosts[id] = services.Post{ID: id, Author: services.UserID(id) + 1, Deleted: id%10 == 0}
 			users = append(users, services.UserID(id)+1)
 		}
 	}
 	for _, number := range users {
-		if s.users[number]++; number < 100 {
+		if s.userReads[number]++; number < 100 {
 			foundUsers[number] = services.User{Number: number, Key: "u"}
 		}
 	}
@@ -46,10 +46,10 @@ func (s *source) ReadWithAuthors(_ context.Context, posts []services.PostID, use
 }
 
 // Shows finds shows with numbers below 100. Show n belongs to user n+1.
-func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
+func (s *countingSource) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]live.Show, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls++
+	s.readCalls++
 	found := map[services.PostID]live.Show{}
 	for _, id := range ids {
 		if id < 100 {
@@ -60,7 +60,7 @@ func (s *source) Shows(_ context.Context, ids []services.PostID) (map[services.P
 }
 
 func TestPostsComeWithTheirAuthors(t *testing.T) {
-	s := newSource()
+	s := newCountingSource()
 	posts, users, err := New(s.sources()).Posts(t.Context(), []services.PostID{1, 2, 10, 500})
 	if err != nil || len(posts) != 2 || len(users) != 2 {
 		t.Fatalf("got %v, %v, %v: deleted ones and ones that never were are left out", posts, users, err)
@@ -68,13 +68,13 @@ func TestPostsComeWithTheirAuthors(t *testing.T) {
 	if users[2].Key != "u" || users[3].Key != "u" {
 		t.Errorf("authors: %v", users)
 	}
-	if s.calls != 1 {
-		t.Errorf("%d reads, want one for the posts and their authors", s.calls)
+	if s.readCalls != 1 {
+		t.Errorf("%d reads, want one for the posts and their authors", s.readCalls)
 	}
 }
 
 func TestEachKeyIsReadOnceAResponse(t *testing.T) {
-	s := newSource()
+	s := newCountingSource()
 	l := New(s.sources())
 	for range 3 {
 		if _, _, err := l.Posts(t.Context(), []services.PostID{1, 2}); err != nil {
@@ -84,40 +84,40 @@ func TestEachKeyIsReadOnceAResponse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for id, times := range s.posts {
+	for id, times := range s.postReads {
 		if times != 1 {
 			t.Errorf("post %d was read %d times", id, times)
 		}
 	}
-	for number, times := range s.users {
+	for number, times := range s.userReads {
 		if times != 1 {
 			t.Errorf("user %d was read %d times", number, times)
 		}
 	}
-	if _, _, err := New(s.sources()).Posts(t.Context(), []services.PostID{1}); err != nil || s.posts[1] != 2 {
-		t.Errorf("another response must read anew: %d, %v", s.posts[1], err)
+	if _, _, err := New(s.sources()).Posts(t.Context(), []services.PostID{1}); err != nil || s.postReads[1] != 2 {
+		t.Errorf("another response must read anew: %d, %v", s.postReads[1], err)
 	}
 }
 
 func TestKeptPostsAreNotReadAgain(t *testing.T) {
-	s := newSource()
+	s := newCountingSource()
 	l := New(s.sources())
-	l.Keep([]services.Post{{ID: 200, Author: 300}}, []services.User{{Number: 300, Key: "kept"}})
+	l.KeepPostsAndUsers([]services.Post{{ID: 200, Author: 300}}, []services.User{{Number: 300, Key: "kept"}})
 	posts, users, err := l.Posts(t.Context(), []services.PostID{200})
-	if err != nil || posts[200].Author != 300 || users[300].Key != "kept" || s.calls != 0 {
-		t.Errorf("got %v, %v, %v after %d reads", posts, users, err, s.calls)
+	if err != nil || posts[200].Author != 300 || users[300].Key != "kept" || s.readCalls != 0 {
+		t.Errorf("got %v, %v, %v after %d reads", posts, users, err, s.readCalls)
 	}
 }
 
 func TestNoKeysCauseNoRead(t *testing.T) {
-	s := newSource()
-	if users, err := New(s.sources()).Users(t.Context(), nil); err != nil || len(users) != 0 || s.calls != 0 {
-		t.Errorf("got %v, %v after %d reads", users, err, s.calls)
+	s := newCountingSource()
+	if users, err := New(s.sources()).Users(t.Context(), nil); err != nil || len(users) != 0 || s.readCalls != 0 {
+		t.Errorf("got %v, %v after %d reads", users, err, s.readCalls)
 	}
 }
 
 func TestAFailureIsReturnedToItsCaller(t *testing.T) {
-	s := newSource()
+	s := newCountingSource()
 	s.err = errors.New("away")
 	l := New(s.sources())
 	if _, _, err := l.Posts(t.Context(), []services.PostID{1}); !errors.Is(err, s.err) {
@@ -133,7 +133,7 @@ func TestAFailureIsReturnedToItsCaller(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	l := New(newSource().sources())
+	l := New(newCountingSource().sources())
 	var group sync.WaitGroup
 	for worker := range 8 {
 		group.Go(func() {
@@ -148,11 +148,11 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 func TestALoaderTravelsInTheContextOfAResponse(t *testing.T) {
-	ctx := With(t.Context(), newSource().sources())
+	ctx := With(t.Context(), newCountingSource().sources())
 	if first, second := From(ctx), From(ctx); first != second {
 		t.Error("one response has two loaders")
 	}
-	if From(ctx) == From(With(ctx, newSource().sources())) {
+	if From(ctx) == From(With(ctx, newCountingSource().sources())) {
 		t.Error("two responses share a loader")
 	}
 	defer func() {

@@ -7,61 +7,61 @@ import (
 	"tidings/services/posts"
 )
 
-// ShownPost is a post that was read as the parent of another post. Together has all posts of the same read, so that a field of
+// ShownPost is a post that was read as the parent of another post. ReadTogether has all posts of the same read, so that a field of
 // one of them is read for all.
 type ShownPost struct {
 	posts.ShownPost
-	Together []services.Post
+	ReadTogether []services.Post
 }
 
-// AnswerList is a page of answers. Together are the answers of all pages that were read with it.
-type AnswerList struct {
+// PostAnswerList is a page of answers. ReadTogether are the answers of all pages that were read with it.
+type PostAnswerList struct {
 	posts.AnswerList
-	Together []services.Post
+	ReadTogether []services.Post
 }
 
-// postParts has what the response has read of posts beside the posts themselves.
-type postParts struct {
-	engagement Batch[services.PostID, services.Engagement]
-	visible    Batch[services.PostID, ShownPost]
-	answers    Batch[posts.AnswersPage, AnswerList]
-	likes      Batch[posts.LikesPage, posts.LikeList]
+// postDetails has what the response has read of posts beside the posts themselves.
+type postDetails struct {
+	engagement   Batch[services.PostID, services.Engagement]
+	visiblePosts Batch[services.PostID, ShownPost]
+	answers      Batch[posts.AnswersPage, PostAnswerList]
+	likes        Batch[posts.LikesPage, posts.LikeList]
 }
 
 // Engagement reads the engagement of a post for the viewer, and of the posts that are shown together with it. The caller has
 // checked that the viewer may see these posts. A response has one viewer.
 func (l *Loader) Engagement(ctx context.Context, post services.PostID, together func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]services.Engagement, error)) (services.Engagement, error) {
-	of, _, err := l.memory().parts.engagement.LoadOne(ctx, post, together, read)
+	of, _, err := l.currentMemory().postDetails.engagement.LoadOne(ctx, post, together, read)
 	return of, err
 }
 
 // VisiblePost reads a post with its engagement for the viewer; found is false if the viewer may not see it. The posts that others
 // returns are read in the same statement.
 func (l *Loader) VisiblePost(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.ShownPost, error)) (shown ShownPost, found bool, err error) {
-	m := l.memory()
-	return m.parts.visible.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
+	m := l.currentMemory()
+	return m.postDetails.visiblePosts.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
 		read, err := read(ctx, ids)
 		// All posts get the same list of the posts that were read together, so that a field of one post is read for all.
 		together, authors := make([]services.Post, 0, len(read)), make([]services.User, 0, len(read))
 		for _, post := range read {
 			together, authors = append(together, post.Post), append(authors, post.By)
 		}
-		m.meetUsers(authors)
+		m.keepUsers(authors)
 		found, engagements := make(map[services.PostID]ShownPost, len(read)), make(map[services.PostID]services.Engagement, len(read))
 		for id, post := range read {
 			engagements[id], found[id] = post.Engagement, ShownPost{post, together}
 		}
 		// The statement has read the engagement too, so no field has to read it again.
-		m.parts.engagement.keepNew(engagements)
+		m.postDetails.engagement.keepIfAbsent(engagements)
 		return found, err
 	})
 }
 
 // Answers reads a page of answers, each as the viewer may see it. The pages that others returns are read in the same statement.
-func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (AnswerList, error) {
-	m := l.memory()
+func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (PostAnswerList, error) {
+	m := l.currentMemory()
 	// The number of pages of others is bounded, because the client may never request them.
-	list, _, err := m.parts.answers.LoadOneOf(ctx, page, l.pagesAhead(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]AnswerList, error) {
+	list, _, err := m.postDetails.answers.LoadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]PostAnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
@@ -72,11 +72,11 @@ func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others fun
 				together, authors = append(together, post.Post), append(authors, post.By)
 			}
 		}
-		m.meetUsers(authors)
-		m.parts.engagement.keepNew(engagements)
-		found := make(map[posts.AnswersPage]AnswerList, len(read))
+		m.keepUsers(authors)
+		m.postDetails.engagement.keepIfAbsent(engagements)
+		found := make(map[posts.AnswersPage]PostAnswerList, len(read))
 		for page, list := range read {
-			found[page] = AnswerList{list, together}
+			found[page] = PostAnswerList{list, together}
 		}
 		return found, err
 	})
@@ -85,8 +85,8 @@ func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others fun
 
 // Likes reads a page of the likes of a post. The pages that others returns are read in the same statement.
 func (l *Loader) Likes(ctx context.Context, page posts.LikesPage, others func() []posts.LikesPage, read func(context.Context, []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error)) (posts.LikeList, error) {
-	m := l.memory()
-	list, _, err := m.parts.likes.LoadOneOf(ctx, page, l.pagesAhead(page.Size), others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
+	m := l.currentMemory()
+	list, _, err := m.postDetails.likes.LoadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 		found, err := read(ctx, pages)
 		var users []services.User
 		for _, list := range found {
@@ -94,7 +94,7 @@ func (l *Loader) Likes(ctx context.Context, page posts.LikesPage, others func() 
 				users = append(users, like.By)
 			}
 		}
-		m.meetUsers(users)
+		m.keepUsers(users)
 		return found, err
 	})
 	return list, err

@@ -7,34 +7,35 @@ import (
 	"tidings/services"
 )
 
-// meetShows records shows of the response. When a field of one of them is read later, the field is read for all of them at once.
-func (m *memory) meetShows(shows []services.PostID) {
-	m.asking.Lock()
-	defer m.asking.Unlock()
-	if m.met == nil {
-		m.met = map[services.PostID]struct{}{}
+// addResponseShows records shows of the response. When a field of one of them is read later, the field is read for all of them at
+// once.
+func (m *responseMemory) addResponseShows(shows []services.PostID) {
+	m.remindersMu.Lock()
+	defer m.remindersMu.Unlock()
+	if m.responseShows == nil {
+		m.responseShows = map[services.PostID]struct{}{}
 	}
 	for _, id := range shows {
-		m.met[id] = struct{}{}
+		m.responseShows[id] = struct{}{}
 	}
 }
 
-// Reminds reports whether the viewer has a reminder of a show. One read answers for all shows that the response has met and all
+// HasReminder reports whether the viewer has a reminder of a show. One read answers for all shows that the response has met and all
 // that are shown together with the show.
-func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
-	m := l.memory()
-	m.asking.Lock()
-	defer m.asking.Unlock()
-	if reminds, known := m.reminds[show]; known {
+func (l *Loader) HasReminder(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
+	m := l.currentMemory()
+	m.remindersMu.Lock()
+	defer m.remindersMu.Unlock()
+	if reminds, known := m.hasReminder[show]; known {
 		return reminds, nil
 	}
 	ids := []services.PostID{show}
 	add := func(id services.PostID) {
-		if _, known := m.reminds[id]; !known {
+		if _, known := m.hasReminder[id]; !known {
 			ids = append(ids, id)
 		}
 	}
-	for id := range m.met {
+	for id := range m.responseShows {
 		add(id)
 	}
 	for _, id := range together {
@@ -48,12 +49,12 @@ func (l *Loader) Reminds(ctx context.Context, show services.PostID, together []s
 	if err != nil {
 		return false, err
 	}
-	if m.reminds == nil {
-		m.reminds = map[services.PostID]bool{}
+	if m.hasReminder == nil {
+		m.hasReminder = map[services.PostID]bool{}
 	}
 	for _, id := range ids {
 		// Shows without a reminder are recorded too, or they would be read again.
-		m.reminds[id] = found[id]
+		m.hasReminder[id] = found[id]
 	}
-	return m.reminds[show], nil
+	return m.hasReminder[show], nil
 }

@@ -12,15 +12,15 @@ import (
 )
 
 func TestShowsAreReadOnce(t *testing.T) {
-	s := newSource()
+	s := newCountingSource()
 	l := New(s.sources())
 	shows, err := l.Shows(t.Context(), []services.PostID{1, 2, 500})
 	if err != nil || len(shows) != 2 || shows[2].Host != 3 {
 		t.Fatalf("got %v, %v", shows, err)
 	}
 	l.KeepShows([]live.Show{{ID: 3, Host: 2}})
-	if _, err := l.Shows(t.Context(), []services.PostID{1, 2, 3, 500}); err != nil || s.calls != 1 {
-		t.Errorf("what is known is read again: %d reads, %v", s.calls, err)
+	if _, err := l.Shows(t.Context(), []services.PostID{1, 2, 3, 500}); err != nil || s.readCalls != 1 {
+		t.Errorf("what is known is read again: %d reads, %v", s.readCalls, err)
 	}
 	s.err = errors.New("the engine is away")
 	if _, err := l.Shows(t.Context(), []services.PostID{4}); err != s.err {
@@ -30,7 +30,7 @@ func TestShowsAreReadOnce(t *testing.T) {
 
 // Many fields of one page request reminders at once, and one read answers all.
 func TestRemindersOfAPageAreReadOnce(t *testing.T) {
-	l := New(newSource().sources())
+	l := New(newCountingSource().sources())
 	ids := []services.PostID{1, 2, 3, 4, 5}
 	if _, err := l.Shows(t.Context(), ids); err != nil {
 		t.Fatal(err)
@@ -44,13 +44,13 @@ func TestRemindersOfAPageAreReadOnce(t *testing.T) {
 		}
 		return map[services.PostID]bool{2: true, 9: true}, nil
 	}
-	if _, err := l.Reminds(t.Context(), 1, nil, read); err != fails {
+	if _, err := l.HasReminder(t.Context(), 1, nil, read); err != fails {
 		t.Errorf("got %v", err)
 	}
 	var group sync.WaitGroup
 	for _, id := range ids {
 		group.Go(func() {
-			reminds, err := l.Reminds(t.Context(), id, nil, read)
+			reminds, err := l.HasReminder(t.Context(), id, nil, read)
 			if err != nil || reminds != (id == 2) {
 				t.Errorf("show %d reminds: %v, %v", id, reminds, err)
 			}
@@ -60,14 +60,14 @@ func TestRemindersOfAPageAreReadOnce(t *testing.T) {
 	if len(asked) != 2 || !slices.Equal(asked[1], ids) {
 		t.Errorf("it was asked for %v", asked)
 	}
-	if reminds, err := l.Reminds(t.Context(), 9, nil, read); !reminds || err != nil || len(asked) != 3 || !slices.Equal(asked[2], []services.PostID{9}) {
+	if reminds, err := l.HasReminder(t.Context(), 9, nil, read); !reminds || err != nil || len(asked) != 3 || !slices.Equal(asked[2], []services.PostID{9}) {
 		t.Errorf("one more: %v, %v, %v", reminds, err, asked)
 	}
 	// The shows that the caller names as shown together are read together, even if the response has not met them.
-	if reminds, err := l.Reminds(t.Context(), 20, []services.PostID{22, 1, 20, 21}, read); reminds || err != nil || !slices.Equal(asked[3], []services.PostID{20, 21, 22}) {
+	if reminds, err := l.HasReminder(t.Context(), 20, []services.PostID{22, 1, 20, 21}, read); reminds || err != nil || !slices.Equal(asked[3], []services.PostID{20, 21, 22}) {
 		t.Errorf("of a list: %v, %v, %v", reminds, err, asked)
 	}
-	if _, err := l.Reminds(t.Context(), 22, []services.PostID{22, 1, 20, 21}, read); err != nil || len(asked) != 4 {
+	if _, err := l.HasReminder(t.Context(), 22, []services.PostID{22, 1, 20, 21}, read); err != nil || len(asked) != 4 {
 		t.Errorf("of a list again: %v, %v", err, asked)
 	}
 }

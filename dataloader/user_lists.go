@@ -8,49 +8,50 @@ import (
 	"tidings/services/posts"
 )
 
-// PostList is a page of a user's posts. Together are the posts of all pages that were read with it.
+// PostList is a page of a user's posts. ReadTogether are the posts of all pages that were read with it.
 type PostList struct {
-	services.UserList[posts.ShownPost]
-	Together []services.Post
+	services.UserListPage[posts.ShownPost]
+	ReadTogether []services.Post
 }
 
 // userLists has the pages of the lists of each user that the response has read.
 type userLists struct {
-	followers Batch[services.UserPage, services.UserList[services.User]]
-	followees Batch[services.UserPage, services.UserList[services.User]]
-	posts     Batch[services.UserPage, PostList]
-	shows     Batch[services.UserPage, services.UserList[live.Show]]
+	followers Batch[services.UserPageRequest, services.UserListPage[services.User]]
+	followees Batch[services.UserPageRequest, services.UserListPage[services.User]]
+	posts     Batch[services.UserPageRequest, PostList]
+	shows     Batch[services.UserPageRequest, services.UserListPage[live.Show]]
 }
 
 // ReadPages reads pages of one kind of list. They have only the items that the viewer may see.
-type ReadPages[T any] func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[T], error)
+type ReadPages[T any] func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[T], error)
 
-// maxItemsAhead bounds how many items a response reads ahead, from lists that the client will probably request next. It is bounded
-// because the client has not been charged for these items yet. It is a hundred pages of the greatest size. The bound is for all lists
-// of the response, because a client can name one list several times with different sizes, and each time reads ahead again.
-const maxItemsAhead = 10_000
+// maxPrefetchedItems bounds how many items a response reads ahead, from lists that the client will probably request next. It is
+// bounded because the client has not been charged for these items yet. It is a hundred pages of the greatest size. The bound is for
+// all lists of the response, because a client can name one list several times with different sizes, and each time reads ahead
+// again.
+const maxPrefetchedItems = 10_000
 
-// pagesAhead returns a function for LoadOneOf: it gets a number of other pages, of size items each, and returns how many of them may be read
-// ahead. It counts their items. Once the response has read maxItemsAhead items ahead, each page is read alone. Forget does not reset
-// the count.
-func (l *Loader) pagesAhead(size int) func(pages int) int {
+// prefetchLimiter returns a function for LoadOneBounded: it gets a number of other pages, of size items each, and returns how many
+// of them may be read ahead. It counts their items. Once the response has read maxPrefetchedItems items ahead, each page is read
+// alone. ForgetAll does not reset the count.
+func (l *Loader) prefetchLimiter(size int) func(pages int) int {
 	return func(pages int) int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		pages = min(pages, (maxItemsAhead-l.prefetched)/size)
-		l.prefetched += pages * size
+		pages = min(pages, (maxPrefetchedItems-l.prefetchedItems)/size)
+		l.prefetchedItems += pages * size
 		return pages
 	}
 }
 
-// onePage reads a page of a user's list. With a first page, it also reads the first pages of all users who were read together
+// loadUserListPage reads a page of a user's list. With a first page, it also reads the first pages of all users who were read together
 // with this user, because they are probably shown beside each other. A later page is read alone.
-func onePage[T any](ctx context.Context, l *Loader, m *memory, lists *Batch[services.UserPage, T], page services.UserPage, read func(context.Context, []services.UserPage) (map[services.UserPage]T, error)) (T, error) {
-	list, _, err := lists.LoadOneOf(ctx, page, l.pagesAhead(page.Size), func() (pages []services.UserPage) {
+func loadUserListPage[T any](ctx context.Context, l *Loader, m *responseMemory, lists *Batch[services.UserPageRequest, T], page services.UserPageRequest, read func(context.Context, []services.UserPageRequest) (map[services.UserPageRequest]T, error)) (T, error) {
+	list, _, err := lists.LoadOneBounded(ctx, page, l.prefetchLimiter(page.Size), func() (pages []services.UserPageRequest) {
 		if page.Before == services.ListStart {
 			// Users who were read together are mostly beside each other on the page.
 			for _, owner := range m.users.keysReadWith(page.Owner) {
-				pages = append(pages, services.UserPage{Owner: owner, Before: page.Before, Size: page.Size})
+				pages = append(pages, services.UserPageRequest{Owner: owner, Before: page.Before, Size: page.Size})
 			}
 		}
 		return pages
@@ -59,34 +60,34 @@ func onePage[T any](ctx context.Context, l *Loader, m *memory, lists *Batch[serv
 }
 
 // Followers reads a page of the users who follow a user. A response has one viewer.
-func (l *Loader) Followers(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
-	m := l.memory()
-	return onePage(ctx, l, m, &m.lists.followers, page, m.people(read))
+func (l *Loader) Followers(ctx context.Context, page services.UserPageRequest, read ReadPages[services.User]) (services.UserListPage[services.User], error) {
+	m := l.currentMemory()
+	return loadUserListPage(ctx, l, m, &m.lists.followers, page, m.readAndKeepUsers(read))
 }
 
 // Followees reads a page of the users that a user follows.
-func (l *Loader) Followees(ctx context.Context, page services.UserPage, read ReadPages[services.User]) (services.UserList[services.User], error) {
-	m := l.memory()
-	return onePage(ctx, l, m, &m.lists.followees, page, m.people(read))
+func (l *Loader) Followees(ctx context.Context, page services.UserPageRequest, read ReadPages[services.User]) (services.UserListPage[services.User], error) {
+	m := l.currentMemory()
+	return loadUserListPage(ctx, l, m, &m.lists.followees, page, m.readAndKeepUsers(read))
 }
 
-// people returns a function that calls read, and then meetUsers with the users on the pages.
-func (m *memory) people(read ReadPages[services.User]) ReadPages[services.User] {
-	return func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+// readAndKeepUsers returns a function that calls read, and then keepUsers with the users on the pages.
+func (m *responseMemory) readAndKeepUsers(read ReadPages[services.User]) ReadPages[services.User] {
+	return func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 		found, err := read(ctx, pages)
 		var users []services.User
 		for _, list := range found {
 			users = append(users, list.Items...)
 		}
-		m.meetUsers(users)
+		m.keepUsers(users)
 		return found, err
 	}
 }
 
 // PublishedPosts reads a page of the posts of a user, each as the viewer may see it.
-func (l *Loader) PublishedPosts(ctx context.Context, page services.UserPage, read ReadPages[posts.ShownPost]) (PostList, error) {
-	m := l.memory()
-	return onePage(ctx, l, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]PostList, error) {
+func (l *Loader) PublishedPosts(ctx context.Context, page services.UserPageRequest, read ReadPages[posts.ShownPost]) (PostList, error) {
+	m := l.currentMemory()
+	return loadUserListPage(ctx, l, m, &m.lists.posts, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]PostList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post
 		var authors []services.User
@@ -101,9 +102,9 @@ func (l *Loader) PublishedPosts(ctx context.Context, page services.UserPage, rea
 				authors = append(authors, list.Items[0].By)
 			}
 		}
-		m.meetUsers(authors)
-		m.parts.engagement.keepNew(engagements)
-		found := make(map[services.UserPage]PostList, len(read))
+		m.keepUsers(authors)
+		m.postDetails.engagement.keepIfAbsent(engagements)
+		found := make(map[services.UserPageRequest]PostList, len(read))
 		for page, list := range read {
 			found[page] = PostList{list, together}
 		}
@@ -112,9 +113,9 @@ func (l *Loader) PublishedPosts(ctx context.Context, page services.UserPage, rea
 }
 
 // HostedShows reads a page of the shows of a user.
-func (l *Loader) HostedShows(ctx context.Context, page services.UserPage, read ReadPages[live.Show]) (services.UserList[live.Show], error) {
-	m := l.memory()
-	return onePage(ctx, l, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
+func (l *Loader) HostedShows(ctx context.Context, page services.UserPageRequest, read ReadPages[live.Show]) (services.UserListPage[live.Show], error) {
+	m := l.currentMemory()
+	return loadUserListPage(ctx, l, m, &m.lists.shows, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[live.Show], error) {
 		found, err := read(ctx, pages)
 		var ids []services.PostID
 		for _, list := range found {
@@ -122,7 +123,7 @@ func (l *Loader) HostedShows(ctx context.Context, page services.UserPage, read R
 				ids = append(ids, show.ID)
 			}
 		}
-		m.meetShows(ids)
+		m.addResponseShows(ids)
 		return found, err
 	})
 }

@@ -22,9 +22,9 @@ var files embed.FS
 // Files returns the pages and their pictures.
 func Files() fs.FS { return files }
 
-// Groups are the headings of the list of pages, each with the files below it in their order. A page in another language is not
+// PageGroups are the headings of the list of pages, each with the files below it in their order. A page in another language is not
 // listed: quick-start.zh.md belongs to quick-start.md.
-var Groups = []struct {
+var PageGroups = []struct {
 	Title, Chinese string
 	Names          []string
 }{
@@ -39,9 +39,9 @@ var Languages = []Language{{"en", "English", ""}, {"zh", "中文", ".zh"}}
 
 // Language is a language of pages.
 type Language struct {
-	Code   string // as in HTML
-	Name   string // the language's name for itself
-	suffix string // of a file's name, before .md
+	Code       string // as in HTML
+	Name       string // the language's name for itself
+	fileSuffix string // of a file's name, before .md
 }
 
 // Page is a page of the site.
@@ -49,7 +49,7 @@ type Page struct {
 	Name            string // the file's name without .md
 	Language        string // its code: "en" or "zh"
 	Title           string // the first heading, as text
-	Group           int    // the index in Groups
+	Group           int    // the index in PageGroups
 	Headings        []Heading
 	HTML            template.HTML
 	TranslationName string // the name of the page in the other language; "" if there is none
@@ -77,10 +77,10 @@ var Pages = sync.OnceValue(func() []Page {
 	// English comes first: the address of an English page names no language.
 	var pages []Page
 	for _, language := range Languages {
-		for i, group := range Groups {
+		for i, group := range PageGroups {
 			for _, name := range group.Names {
-				source, err := files.ReadFile(name + language.suffix + ".md")
-				if err != nil && language.suffix != "" {
+				source, err := files.ReadFile(name + language.fileSuffix + ".md")
+				if err != nil && language.fileSuffix != "" {
 					continue // not translated
 				}
 				if err != nil {
@@ -92,7 +92,7 @@ var Pages = sync.OnceValue(func() []Page {
 					panic(fmt.Errorf("docs: %s.md does not begin with its title", name))
 				}
 				pages = append(pages, Page{
-					Name: name + language.suffix, Language: language.Code, Title: outline.Headings[0].Text, Group: i,
+					Name: name + language.fileSuffix, Language: language.Code, Title: outline.Headings[0].Text, Group: i,
 					Headings: outline.Headings, HTML: html,
 				})
 			}
@@ -101,7 +101,7 @@ var Pages = sync.OnceValue(func() []Page {
 	for i := range pages {
 		for j := range pages {
 			// There are two languages, so a page has at most one translation.
-			if i != j && base(pages[i].Name) == base(pages[j].Name) {
+			if i != j && englishName(pages[i].Name) == englishName(pages[j].Name) {
 				pages[i].TranslationName = pages[j].Name
 			}
 		}
@@ -109,8 +109,8 @@ var Pages = sync.OnceValue(func() []Page {
 	return pages
 })
 
-// base returns the name of a page in English.
-func base(name string) string {
+// englishName returns the name of a page in English.
+func englishName(name string) string {
 	name, _, _ = strings.Cut(name, ".")
 	return name
 }

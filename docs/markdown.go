@@ -28,7 +28,7 @@ type Outline struct {
 
 // Parse reads Markdown, with the IDs of headings as hosts of git repositories make them.
 func Parse(source []byte) ast.Node {
-	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&anchors{}))))
+	return markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&headingIDs{}))))
 }
 
 // addresses matches the addresses in the HTML of a page.
@@ -51,7 +51,7 @@ func outline(document ast.Node, source []byte) (found Outline) {
 		switch node := node.(type) {
 		case *ast.Heading:
 			id, _ := node.AttributeString("id")
-			found.Headings = append(found.Headings, Heading{node.Level, plain(node, source), string(id.([]byte))})
+			found.Headings = append(found.Headings, Heading{node.Level, plainText(node, source), string(id.([]byte))})
 		case *ast.Link:
 			found.Links = append(found.Links, string(node.Destination))
 		case *ast.Image:
@@ -67,8 +67,8 @@ func outline(document ast.Node, source []byte) (found Outline) {
 	return found
 }
 
-// plain returns the text of a node without markup.
-func plain(node ast.Node, source []byte) string {
+// plainText returns the text of a node without markup.
+func plainText(node ast.Node, source []byte) string {
 	var out strings.Builder
 	_ = ast.Walk(node, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if leaf, ok := node.(*ast.Text); ok && entering {
@@ -79,9 +79,9 @@ func plain(node ast.Node, source []byte) string {
 	return out.String()
 }
 
-// wide changes the HTML of elements that can be wider than a phone. The keyboard can focus them then, so that a reader with only a
-// keyboard can scroll them. A header cell without text becomes an ordinary cell.
-var wide = strings.NewReplacer("<th></th>", "<td></td>", "<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
+// wideElementReplacer changes the HTML of elements that can be wider than a phone. The keyboard can focus them then, so that a
+// reader with only a keyboard can scroll them. A header cell without text becomes an ordinary cell.
+var wideElementReplacer = strings.NewReplacer("<th></th>", "<td></td>", "<pre>", `<pre tabindex="0">`, "<table>", `<div class="wide" tabindex="0"><table>`, "</table>", "</table></div>")
 
 // Render makes HTML of a page, and returns its outline.
 func Render(source []byte) (template.HTML, Outline) {
@@ -104,11 +104,11 @@ func Render(source []byte) (template.HTML, Outline) {
 	if err := markdown.Renderer().Render(&out, source, document); err != nil {
 		panic(fmt.Errorf("docs: render: %w", err)) // a write into a buffer never fails
 	}
-	return template.HTML(wide.Replace(out.String())), found
+	return template.HTML(wideElementReplacer.Replace(out.String())), found
 }
 
-// linksOf returns the links of a page. They are collected before any of them is changed, because unlink must not change the tree during
-// the walk.
+// linksOf returns the links of a page. They are collected before any of them is changed, because unlink must not change the tree
+// during the walk.
 func linksOf(document ast.Node) (links []*ast.Link) {
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if link, ok := node.(*ast.Link); ok && entering {
@@ -140,12 +140,12 @@ func siteAddress(destination string) string {
 	return file
 }
 
-// anchors make the IDs of headings: lower case, letters, digits, '-' and '_', a hyphen for each space, and a number where an ID is
+// headingIDs make the IDs of headings: lower case, letters, digits, '-' and '_', a hyphen for each space, and a number where an ID is
 // taken.
-type anchors struct{ taken map[string]int }
+type headingIDs struct{ taken map[string]int }
 
 // Generate makes the ID of a heading.
-func (a *anchors) Generate(value []byte, _ ast.NodeKind) []byte {
+func (a *headingIDs) Generate(value []byte, _ ast.NodeKind) []byte {
 	id := strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
@@ -168,4 +168,4 @@ func (a *anchors) Generate(value []byte, _ ast.NodeKind) []byte {
 }
 
 // Put does nothing. It is for IDs that a page sets itself, and no page does so.
-func (a *anchors) Put([]byte) {}
+func (a *headingIDs) Put([]byte) {}

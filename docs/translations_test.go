@@ -25,15 +25,15 @@ func TestTranslationsLeaveNothingOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(skeleton(english), skeleton(translated)); diff != "" {
+		if diff := cmp.Diff(pageStructure(english), pageStructure(translated)); diff != "" {
 			t.Errorf("%s differs from %s (-English +translated):\n%s", page.Name, page.TranslationName, diff)
 		}
 	}
 }
 
-// skeleton returns the parts of a page that do not depend on its language: headings by their levels, blocks of code as they are,
+// pageStructure returns the parts of a page that do not depend on its language: headings by their levels, blocks of code as they are,
 // lists and tables by their sizes.
-func skeleton(source []byte) (parts []string) {
+func pageStructure(source []byte) (parts []string) {
 	_ = ast.Walk(Parse(source), func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function never fails
 		if !entering {
 			return ast.WalkContinue, nil

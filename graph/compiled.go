@@ -12,37 +12,37 @@ import (
 	"tidings/services"
 )
 
-// The executor of gqlgen gives each field a context, and a goroutine if a resolver answers it. Most fields of a list need neither: they
-// are in the value that one resolver has returned for the whole page. So a query or a mutation is compiled once for its document, into
-// functions that append JSON and that call resolvers only for the fields that have one. compiled.generated.go has a compiler for each type, which
-// graph/generate makes of the schema.
+// The executor of gqlgen gives each field a context, and a goroutine if a resolver answers it. Most fields of a list need neither:
+// they are in the value that one resolver has returned for the whole page. So a query or a mutation is compiled once for its
+// document, into functions that append JSON and that call resolvers only for the fields that have one. compiled.generated.go has a
+// compiler for each type, which graph/generate makes of the schema.
 //
-// A compiled operation begins all calls of an object and of a list before it waits for any, as the executor does, so that loaders read for all
-// of them at once. Errors have the executor's texts and paths, and a value that fails is null as it is there. A selection that is not
-// plain, see PlainFields, is not compiled.
+// A compiled operation begins all calls of an object and of a list before it waits for any, as the executor does, so that loaders
+// read for all of them at once. Errors have the executor's texts and paths, and a value that fails is null as it is there. A
+// selection that is not plain, see PlainFields, is not compiled.
 
-// Appenders are functions that append fields which otherwise need a resolver, or a text that is made for each item. Each is for the field
-// of its name, TYPE.FIELD, and is a func(to []byte, v *T) []byte for the Go type T of the type. They are for values in which whoever compiles
-// has put what they need. The other fields are compiled as always.
+// Appenders are functions that append fields which otherwise need a resolver, or a text that is made for each item. Each is for the
+// field of its name, TYPE.FIELD, and is a func(to []byte, v *T) []byte for the Go type T of the type. They are for values in which
+// whoever compiles has put what they need. The other fields are compiled as always.
 type Appenders map[string]any
 
 // Badges compiles a selection of badges; nil if it is not plain or needs a resolver.
 func (a Appenders) Badges(selected ast.SelectionSet) func(to []byte, v *services.Badges) []byte {
-	return withoutCalls(compileBadges(a, selected))
+	return plainWriter(compileBadges(a, selected))
 }
 
 // PostConnection is like Badges, for a page of posts.
 func (a Appenders) PostConnection(selected ast.SelectionSet) func(to []byte, v *PostConnection) []byte {
-	return withoutCalls(compilePostConnection(a, selected))
+	return plainWriter(compilePostConnection(a, selected))
 }
 
 // LiveBoardConnection is like Badges, for a page of a live board.
 func (a Appenders) LiveBoardConnection(selected ast.SelectionSet) func(to []byte, v *LiveBoardConnection) []byte {
-	return withoutCalls(compileLiveBoardConnection(a, selected))
+	return plainWriter(compileLiveBoardConnection(a, selected))
 }
 
-// withoutCalls is the function that writes a selection; nil for one that has calls, or is not compiled.
-func withoutCalls[T any](s *selection[T]) func(to []byte, v *T) []byte {
+// plainWriter is the function that writes a selection; nil for one that has calls, or is not compiled.
+func plainWriter[T any](s *selection[T]) func(to []byte, v *T) []byte {
 	if s == nil || s.calls > 0 {
 		return nil
 	}
@@ -64,23 +64,23 @@ type compiledField[T any] struct {
 	// write appends the value. It must not keep v.
 	write func(to []byte, v *T) []byte
 	// start begins the calls of the field, with the context of the object.
-	start   func(ctx context.Context, r run, v *T) result
+	start   func(ctx context.Context, r operationRun, v *T) pendingResult
 	nonNull bool // of a field with start: it must not be null
 }
 
-// result is a value whose calls have begun. append must not be called before they have ended. If ok is false, the value failed and nothing
-// was appended.
-type result interface {
+// pendingResult is a value whose calls have begun. append must not be called before they have ended. If ok is false, the value
+// failed and nothing was appended.
+type pendingResult interface {
 	append(to []byte) (out []byte, ok bool)
 }
 
-// run is the execution of one compiled operation, as the calls of one object see it.
-type run struct {
+// operationRun is the execution of one compiled operation, as the calls of one object see it.
+type operationRun struct {
 	ec    *executionContext
 	calls *sync.WaitGroup // of the whole operation
-	// alone says that no other call has begun or is about to begin: a call needs no goroutine then. Most operations have one call below
-	// another, and goroutines would take a tenth of their time for growing stacks alone.
-	alone bool
+	// isOnlyCall says that no other call has begun or is about to begin: a call needs no goroutine then. Most operations have one
+	// call below another, and goroutines would take a tenth of their time for growing stacks alone.
+	isOnlyCall bool
 }
 
 // null is the JSON of a value that is absent.
@@ -113,14 +113,15 @@ func compile[T any](known Appenders, selected ast.SelectionSet, implementors []s
 	return made
 }
 
-// AppendKey appends the key of a field in the answer, with the colon. The key is a name in GraphQL's syntax, so nothing in it is escaped.
+// AppendKey appends the key of a field in the answer, with the colon. The key is a name in GraphQL's syntax, so nothing in it is
+// escaped.
 func AppendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
 
-// PlainFields is a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may depend on
-// a variable, or two fields of one key, which may need a merge. implementors are the type and the interfaces and unions that it belongs
-// to. Fragments on other types are left out.
+// PlainFields is a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may
+// depend on a variable, or two fields of one key, which may need a merge. implementors are the type and the interfaces and unions
+// that it belongs to. Fragments on other types are left out.
 func PlainFields(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool
@@ -170,9 +171,9 @@ func (s *selection[T]) write(to []byte, v *T) []byte {
 }
 
 // start begins the calls of an object.
-func (s *selection[T]) start(ctx context.Context, r run, v *T) result {
-	o := &objectResult[T]{selection: s, value: v, below: make([]result, 0, s.calls)}
-	r.alone = r.alone && s.calls == 1
+func (s *selection[T]) start(ctx context.Context, r operationRun, v *T) pendingResult {
+	o := &objectResult[T]{selection: s, value: v, below: make([]pendingResult, 0, s.calls)}
+	r.isOnlyCall = r.isOnlyCall && s.calls == 1
 	for _, field := range s.fields {
 		if field.start != nil {
 			o.below = append(o.below, field.start(ctx, r, v))
@@ -185,7 +186,7 @@ func (s *selection[T]) start(ctx context.Context, r run, v *T) result {
 type objectResult[T any] struct {
 	selection *selection[T]
 	value     *T
-	below     []result // of the fields that are not plain, in their order
+	below     []pendingResult // of the fields that are not plain, in their order
 }
 
 // append appends the object. A field that failed is null if it may be; otherwise the object has failed.
@@ -214,7 +215,7 @@ func (o *objectResult[T]) append(to []byte) (out []byte, ok bool) {
 
 // listResult is a list whose calls have begun.
 type listResult struct {
-	items       []result
+	items       []pendingResult
 	itemNonNull bool
 }
 
@@ -274,7 +275,7 @@ func (s *selection[T]) writeList(to []byte, items []T) []byte {
 }
 
 // startObject begins the calls of an object, if it has any.
-func (s *selection[T]) startObject(ctx context.Context, r run, v *T) result {
+func (s *selection[T]) startObject(ctx context.Context, r operationRun, v *T) pendingResult {
 	if s.calls == 0 {
 		return plainObject[T]{s, v}
 	}
@@ -285,15 +286,15 @@ func (s *selection[T]) startObject(ctx context.Context, r run, v *T) result {
 type listNulls struct{ list, item bool }
 
 // startList begins the calls of a list, if it has any. ctx is the context of the field.
-func (s *selection[T]) startList(ctx context.Context, r run, items []T, nonNull listNulls) result {
+func (s *selection[T]) startList(ctx context.Context, r operationRun, items []T, nonNull listNulls) pendingResult {
 	switch {
 	case items == nil && !nonNull.list:
 		return nullResult{}
 	case s.calls == 0:
 		return plainList[T]{s, items}
 	}
-	list := listResult{make([]result, len(items)), nonNull.item}
-	r.alone = r.alone && len(items) == 1
+	list := listResult{make([]pendingResult, len(items)), nonNull.item}
+	r.isOnlyCall = r.isOnlyCall && len(items) == 1
 	for i := range items {
 		// The index is a part of the paths of errors.
 		list.items[i] = s.start(graphql.WithFieldContext(ctx, &graphql.FieldContext{Index: &i, Result: &items[i]}), r, &items[i])
@@ -319,8 +320,8 @@ func objectField[T, U any](field *ast.Field, nonNull bool, of *selection[U], get
 			return append(to, null...)
 		})
 	}
-	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r run, v *T) result {
+	collected := toCollectedField(field)
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r operationRun, v *T) pendingResult {
 		part := get(v)
 		if part == nil {
 			return nullResult{}
@@ -343,8 +344,8 @@ func listField[T, U any](field *ast.Field, nonNull listNulls, of *selection[U], 
 			return of.writeList(to, items)
 		})
 	}
-	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r run, v *T) result {
+	collected := toCollectedField(field)
+	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r operationRun, v *T) pendingResult {
 		items := get(v)
 		return of.startList(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: collected, Result: items}), r, items, nonNull)
 	}}
@@ -367,12 +368,12 @@ func nodesField[T, E, N any](field *ast.Field, of *selection[N], edges func(v *T
 			return append(to, ']')
 		})
 	}
-	collected := collect(field)
-	return &compiledField[T]{nonNull: true, start: func(ctx context.Context, r run, v *T) result {
+	collected := toCollectedField(field)
+	return &compiledField[T]{nonNull: true, start: func(ctx context.Context, r operationRun, v *T) pendingResult {
 		list := edges(v)
 		ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: collected})
-		nodes := listResult{make([]result, len(list)), true}
-		r.alone = r.alone && len(list) == 1
+		nodes := listResult{make([]pendingResult, len(list)), true}
+		r.isOnlyCall = r.isOnlyCall && len(list) == 1
 		for i := range list {
 			nodes.items[i] = of.start(graphql.WithFieldContext(ctx, &graphql.FieldContext{Index: &i}), r, node(&list[i]))
 		}

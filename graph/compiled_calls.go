@@ -9,8 +9,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// answer runs a compiled query or mutation. The data is null if a field failed that must not be null. Errors are in the response of ctx.
-func (ec *executionContext) answer(ctx context.Context, operation *selection[root]) (data []byte) {
+// runCompiled runs a compiled query or mutation. The data is null if a field failed that must not be null. Errors are in the
+// response of ctx.
+func (ec *executionContext) runCompiled(ctx context.Context, operation *selection[root]) (data []byte) {
 	ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{})
 	// Each call recovers from its own panics. A panic while values are appended belongs to no call any more.
 	defer func() {
@@ -20,7 +21,7 @@ func (ec *executionContext) answer(ctx context.Context, operation *selection[roo
 		}
 	}()
 	serial := ec.OperationContext.Operation.Operation == ast.Mutation
-	r := run{ec: ec, calls: new(sync.WaitGroup), alone: serial || operation.calls == 1}
+	r := operationRun{ec: ec, calls: new(sync.WaitGroup), isOnlyCall: serial || operation.calls == 1}
 	begun := &objectResult[root]{selection: operation, value: &root{}}
 	for _, field := range operation.fields {
 		if field.start == nil {
@@ -39,10 +40,10 @@ func (ec *executionContext) answer(ctx context.Context, operation *selection[roo
 	return data
 }
 
-// call is the result of a field that a resolver answers. The call sets below; nil means that the field failed.
-type call struct{ below result }
+// callResult is the result of a field that a resolver answers. The call sets below; nil means that the field failed.
+type callResult struct{ below pendingResult }
 
-func (c *call) append(to []byte) (out []byte, ok bool) {
+func (c *callResult) append(to []byte) (out []byte, ok bool) {
 	if c.below == nil {
 		return to, false
 	}
@@ -50,18 +51,19 @@ func (c *call) append(to []byte) (out []byte, ok bool) {
 }
 
 // start runs a call, in a goroutine of its own unless it is alone. do returns what the call found; nil if it failed.
-func (r run) start(ctx context.Context, do func() result) result {
-	c := &call{}
-	if r.alone {
-		c.below = r.try(ctx, do)
+func (r operationRun) start(ctx context.Context, do func() pendingResult) pendingResult {
+	c := &callResult{}
+	if r.isOnlyCall {
+		c.below = r.callRecovering(ctx, do)
 	} else {
-		r.calls.Go(func() { c.below = r.try(ctx, do) })
+		r.calls.Go(func() { c.below = r.callRecovering(ctx, do) })
 	}
 	return c
 }
 
-// try calls do. A panic of do itself is an error of the object, because resolvers recover in resolve and in the executor's methods.
-func (r run) try(ctx context.Context, do func() result) (found result) {
+// callRecovering calls do. A panic of do itself is an error of the object, because resolvers recover in resolve and in the
+// executor's methods.
+func (r operationRun) callRecovering(ctx context.Context, do func() pendingResult) (found pendingResult) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			r.ec.Error(ctx, r.ec.Recover(ctx, fault))
@@ -79,19 +81,20 @@ func (m marshaled) append(to []byte) (out []byte, ok bool) {
 	return text.Bytes(), true
 }
 
-// collect is a field in the form that the executor's methods take.
-func collect(field *ast.Field) graphql.CollectedField {
+// toCollectedField is a field in the form that the executor's methods take.
+func toCollectedField(field *ast.Field) graphql.CollectedField {
 	return graphql.CollectedField{Field: field, Selections: field.SelectionSet}
 }
 
-// method is a method of the executor that answers a field of v, with all that is below it. It reports errors, and returns null then.
-type method[T any] func(ec *executionContext, ctx context.Context, field graphql.CollectedField, v *T) graphql.Marshaler
+// executorMethod is a method of the executor that answers a field of v, with all that is below it. It reports errors, and returns
+// null then.
+type executorMethod[T any] func(ec *executionContext, ctx context.Context, field graphql.CollectedField, v *T) graphql.Marshaler
 
 // called is a field that a method of the executor answers.
-func called[T any](field *ast.Field, nonNull bool, answer method[T]) *compiledField[T] {
-	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r run, v *T) result {
-		return r.start(ctx, func() result {
+func called[T any](field *ast.Field, nonNull bool, answer executorMethod[T]) *compiledField[T] {
+	collected := toCollectedField(field)
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r operationRun, v *T) pendingResult {
+		return r.start(ctx, func() pendingResult {
 			value := answer(r.ec, ctx, collected, v)
 			if value == graphql.Null {
 				return nil // it is null or has failed: objectResult writes null where it may be
@@ -102,7 +105,7 @@ func called[T any](field *ast.Field, nonNull bool, answer method[T]) *compiledFi
 }
 
 // ofRoot is the method of a field of a query or a mutation, which has no value.
-func ofRoot(answer func(ec *executionContext, ctx context.Context, field graphql.CollectedField) graphql.Marshaler) method[root] {
+func ofRoot(answer func(ec *executionContext, ctx context.Context, field graphql.CollectedField) graphql.Marshaler) executorMethod[root] {
 	return func(ec *executionContext, ctx context.Context, field graphql.CollectedField, _ *root) graphql.Marshaler {
 		return answer(ec, ctx, field)
 	}
@@ -114,8 +117,9 @@ type fieldContextFunc func(ec *executionContext, ctx context.Context, field grap
 // resolver calls a resolver with the arguments of the field's context.
 type resolver[T, V any] func(ctx context.Context, ec *executionContext, v *T) (V, error)
 
-// resolve calls a resolver as the executor does, and reports its error. ok is false if it failed. inner is the context for the fields below.
-func resolve[T, V any](ctx context.Context, r run, v *T, field graphql.CollectedField, makeContext fieldContextFunc, call resolver[T, V]) (inner context.Context, value V, ok bool) {
+// resolve calls a resolver as the executor does, and reports its error. ok is false if it failed. inner is the context for the
+// fields below.
+func resolve[T, V any](ctx context.Context, r operationRun, v *T, field graphql.CollectedField, makeContext fieldContextFunc, call resolver[T, V]) (inner context.Context, value V, ok bool) {
 	made, err := makeContext(r.ec, ctx, field)
 	if err != nil {
 		return ctx, value, false
@@ -147,9 +151,9 @@ func resolvedObject[T, U any](field *ast.Field, nonNull bool, of *selection[U], 
 	if of == nil {
 		return nil
 	}
-	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r run, v *T) result {
-		return r.start(ctx, func() result {
+	collected := toCollectedField(field)
+	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r operationRun, v *T) pendingResult {
+		return r.start(ctx, func() pendingResult {
 			inner, value, ok := resolve(ctx, r, v, collected, makeContext, call)
 			switch {
 			case !ok:
@@ -170,9 +174,9 @@ func resolvedList[T, U any](field *ast.Field, nonNull listNulls, of *selection[U
 	if of == nil {
 		return nil
 	}
-	collected := collect(field)
-	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r run, v *T) result {
-		return r.start(ctx, func() result {
+	collected := toCollectedField(field)
+	return &compiledField[T]{nonNull: nonNull.list, start: func(ctx context.Context, r operationRun, v *T) pendingResult {
+		return r.start(ctx, func() pendingResult {
 			inner, items, ok := resolve(ctx, r, v, collected, makeContext, call)
 			if !ok {
 				return nil

@@ -19,25 +19,25 @@ import (
 	"tidings/services"
 )
 
-// faulty has resolvers of a small world. Some of them fail: whether and how follows from the seed, the field and the object, so that two
-// executors meet the same faults.
-type faulty struct {
+// faultyResolvers has resolvers of a small world. Some of them fail: whether and how follows from the seed, the field and the
+// object, so that two executors meet the same faults.
+type faultyResolvers struct {
 	ResolverRoot
-	seed  uint64
-	share uint64 // of a hundred calls, how many fail
+	seed           uint64
+	failurePercent uint64 // of a hundred calls, how many fail
 
-	meet func() // is called by each LikeCount; nil for nothing
+	onLikeCount func() // is called by each LikeCount; nil for nothing
 
-	mu     sync.Mutex
-	events []string // the mutations' calls, in their order
+	mu            sync.Mutex
+	recordedCalls []string // the mutations' calls, in their order
 }
 
-// outcome is what becomes of one call: nil, an error or a panic.
-func (f *faulty) outcome(field, object string) error {
+// failureOf is what becomes of one call: nil, an error or a panic.
+func (f *faultyResolvers) failureOf(field, object string) error {
 	hash := fnv.New64a()
 	fmt.Fprint(hash, f.seed, field, object)
 	switch draw := hash.Sum64() % 100; {
-	case draw >= f.share:
+	case draw >= f.failurePercent:
 		return nil
 	case draw%2 == 0:
 		return errors.New(field + " of " + object)
@@ -45,40 +45,40 @@ func (f *faulty) outcome(field, object string) error {
 	panic(field + " of " + object)
 }
 
-func (f *faulty) note(event string) {
+func (f *faultyResolvers) recordCall(event string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.events = append(f.events, event)
+	f.recordedCalls = append(f.recordedCalls, event)
 }
 
-func (f *faulty) Query() QueryResolver       { return faultyQuery{faulty: f} }
-func (f *faulty) Mutation() MutationResolver { return faultyMutation{faulty: f} }
-func (f *faulty) Viewer() ViewerResolver     { return faultyViewer{faulty: f} }
-func (f *faulty) Post() PostResolver         { return faultyPost{faulty: f} }
-func (f *faulty) User() UserResolver         { return faultyUser{faulty: f} }
-func (f *faulty) PostConnection() PostConnectionResolver {
-	return faultyConnection{faulty: f}
+func (f *faultyResolvers) Query() QueryResolver       { return faultyQuery{faultyResolvers: f} }
+func (f *faultyResolvers) Mutation() MutationResolver { return faultyMutation{faultyResolvers: f} }
+func (f *faultyResolvers) Viewer() ViewerResolver     { return faultyViewer{faultyResolvers: f} }
+func (f *faultyResolvers) Post() PostResolver         { return faultyPost{faultyResolvers: f} }
+func (f *faultyResolvers) User() UserResolver         { return faultyUser{faultyResolvers: f} }
+func (f *faultyResolvers) PostConnection() PostConnectionResolver {
+	return faultyConnection{faultyResolvers: f}
 }
 
 type faultyQuery struct {
 	QueryResolver
-	*faulty
+	*faultyResolvers
 }
 
 func (f faultyQuery) Viewer(context.Context) (*Viewer, error) {
-	return NewViewer(1, "ann"), f.outcome("viewer", "")
+	return NewViewer(1, "ann"), f.failureOf("viewer", "")
 }
 
 type faultyViewer struct {
 	ViewerResolver
-	*faulty
+	*faultyResolvers
 }
 
 func (f faultyViewer) User(context.Context, *Viewer) (*User, error) {
 	if f.seed%3 == 0 {
-		return nil, f.outcome("user", "")
+		return nil, f.failureOf("user", "")
 	}
-	return &User{ID: "user:ann", Key: "ann"}, f.outcome("user", "")
+	return &User{ID: "user:ann", Key: "ann"}, f.failureOf("user", "")
 }
 
 // HomeFeed has three posts; some have a name with characters that JSON escapes.
@@ -94,50 +94,50 @@ func (f faultyViewer) HomeFeed(_ context.Context, _ *Viewer, first *int, _ *stri
 		page.Edges = page.Edges[:min(max(*first, 0), len(page.Edges))]
 		page.LastID = &page.Edges[0].Node.ID // panics for a page without posts
 	}
-	return page, f.outcome("homeFeed", "")
+	return page, f.failureOf("homeFeed", "")
 }
 
 type faultyPost struct {
 	PostResolver
-	*faulty
+	*faultyResolvers
 }
 
 func (f faultyPost) ViewerCanEdit(_ context.Context, post *Post) (bool, error) {
-	f.note("viewerCanEdit " + post.ID)
-	return true, f.outcome("viewerCanEdit", post.ID)
+	f.recordCall("viewerCanEdit " + post.ID)
+	return true, f.failureOf("viewerCanEdit", post.ID)
 }
 
 func (f faultyPost) LikeCount(_ context.Context, post *Post) (*int, error) {
-	if f.meet != nil {
-		f.meet()
+	if f.onLikeCount != nil {
+		f.onLikeCount()
 	}
 	count := len(post.ID)
 	if post.ID == "post:1" {
-		return nil, f.outcome("likeCount", post.ID)
+		return nil, f.failureOf("likeCount", post.ID)
 	}
-	return &count, f.outcome("likeCount", post.ID)
+	return &count, f.failureOf("likeCount", post.ID)
 }
 
 func (f faultyPost) Parent(_ context.Context, post *Post) (*Post, error) {
 	if strings.Count(post.ID, "p") > 2 {
-		return nil, f.outcome("parent", post.ID)
+		return nil, f.failureOf("parent", post.ID)
 	}
-	return &Post{ID: "p" + post.ID, PublishedAt: time.Unix(1, 0)}, f.outcome("parent", post.ID)
+	return &Post{ID: "p" + post.ID, PublishedAt: time.Unix(1, 0)}, f.failureOf("parent", post.ID)
 }
 
 type faultyUser struct {
 	UserResolver
-	*faulty
+	*faultyResolvers
 }
 
 func (f faultyUser) ViewerFollows(_ context.Context, user *User) (*bool, error) {
 	follows := user.ID == "user:1"
-	return &follows, f.outcome("viewerFollows", user.ID)
+	return &follows, f.failureOf("viewerFollows", user.ID)
 }
 
 type faultyConnection struct {
 	PostConnectionResolver
-	*faulty
+	*faultyResolvers
 }
 
 // Nodes never fails: the nodes of a compiled page are those of its edges, without a call.
@@ -150,19 +150,19 @@ func (f faultyConnection) Nodes(_ context.Context, page *PostConnection) (nodes 
 
 type faultyMutation struct {
 	MutationResolver
-	*faulty
+	*faultyResolvers
 }
 
 func (f faultyMutation) LikePost(_ context.Context, input LikePostInput) (*LikePostPayload, error) {
-	f.note("likePost " + input.PostID)
+	f.recordCall("likePost " + input.PostID)
 	if input.PostID == "post:null" {
 		return nil, nil
 	}
-	return &LikePostPayload{Changed: true, Post: &Post{ID: input.PostID, PublishedAt: time.Unix(1, 0)}}, f.outcome("likePost", input.PostID)
+	return &LikePostPayload{Changed: true, Post: &Post{ID: input.PostID, PublishedAt: time.Unix(1, 0)}}, f.failureOf("likePost", input.PostID)
 }
 
-// answerOf is the data and the sorted errors of an operation, from a schema made by make.
-func answerOf(t interface{ Fatalf(string, ...any) }, make func(Config) graphql.ExecutableSchema, f *faulty, text string, variables map[string]any) string {
+// executeAsText is the data and the sorted errors of an operation, from a schema made by make.
+func executeAsText(t interface{ Fatalf(string, ...any) }, make func(Config) graphql.ExecutableSchema, f *faultyResolvers, text string, variables map[string]any) string {
 	exec := executor.New(make(Config{Resolvers: f}))
 	exec.SetRecoverFunc(func(_ context.Context, fault any) error { return fmt.Errorf("panic: %v", fault) })
 	ctx := graphql.StartOperationTrace(context.Background())
@@ -216,10 +216,10 @@ func TestCompiledOperationsFailAsTheExecutorDoes(t *testing.T) {
 				text += " " + fragment
 			}
 		}
-		f := &faulty{seed: rapid.Uint64().Draw(t, "seed"), share: rapid.SampledFrom([]uint64{0, 5, 20, 60, 100}).Draw(t, "share")}
+		f := &faultyResolvers{seed: rapid.Uint64().Draw(t, "seed"), failurePercent: rapid.SampledFrom([]uint64{0, 5, 20, 60, 100}).Draw(t, "share")}
 		variables := rapid.SampledFrom([]map[string]any{nil, {"n": nil}, {"n": json.Number("0")}, {"n": json.Number("2")}}).Draw(t, "variables")
-		got := answerOf(t, NewSchema, f, text, variables)
-		if want := answerOf(t, NewExecutableSchema, f, text, variables); got != want {
+		got := executeAsText(t, NewSchema, f, text, variables)
+		if want := executeAsText(t, NewExecutableSchema, f, text, variables); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", text, got, want)
 		}
 	})
@@ -227,20 +227,20 @@ func TestCompiledOperationsFailAsTheExecutorDoes(t *testing.T) {
 
 // The fields of a mutation run one after the other, each with all that is below it.
 func TestCompiledMutationsRunInTheirOrder(t *testing.T) {
-	f := &faulty{}
+	f := &faultyResolvers{}
 	var text strings.Builder
 	var want []string
 	for i := range 20 {
 		fmt.Fprintf(&text, ` m%d: likePost(input: {postId: "post:%d"}) { post { viewerCanEdit } }`, i, i)
 		want = append(want, fmt.Sprint("likePost post:", i), fmt.Sprint("viewerCanEdit post:", i))
 	}
-	if answerOf(t, NewSchema, f, "mutation {"+text.String()+" }", nil); !slices.Equal(f.events, want) {
-		t.Errorf("the calls were %v", f.events)
+	if executeAsText(t, NewSchema, f, "mutation {"+text.String()+" }", nil); !slices.Equal(f.recordedCalls, want) {
+		t.Errorf("the calls were %v", f.recordedCalls)
 	}
 }
 
-// All calls of a list, of an object and of the objects beside it begin before any of them is waited for: a loader reads for all of them at
-// once.
+// All calls of a list, of an object and of the objects beside it begin before any of them is waited for: a loader reads for all of
+// them at once.
 func TestCallsMeet(t *testing.T) {
 	for text, calls := range map[string]int{
 		`{ viewer { homeFeed { edges { node { likeCount } } } } }`:                                                              3,
@@ -254,7 +254,7 @@ func TestCallsMeet(t *testing.T) {
 		late, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		var here sync.Mutex
 		left := calls
-		f := &faulty{meet: func() {
+		f := &faultyResolvers{onLikeCount: func() {
 			here.Lock()
 			if left--; left == 0 {
 				close(met)
@@ -266,7 +266,7 @@ func TestCallsMeet(t *testing.T) {
 				t.Errorf("%s: a call was waited for before the others had begun", text)
 			}
 		}}
-		answerOf(t, NewSchema, f, text, nil)
+		executeAsText(t, NewSchema, f, text, nil)
 		cancel()
 		if left != 0 {
 			t.Errorf("%s: %d calls are missing", text, left)
@@ -287,7 +287,7 @@ func TestSelectionsThatAreNotCompiled(t *testing.T) {
 		`{ viewer { i: id id user { id } } }`:                          true,
 		`mutation { likePost(input: {postId: "post:a"}) { changed } }`: true,
 	} {
-		f := &faulty{}
+		f := &faultyResolvers{}
 		exec := executor.New(NewSchema(Config{Resolvers: f}))
 		operation, faults := exec.CreateOperationContext(graphql.StartOperationTrace(t.Context()), &graphql.RawParams{Query: text})
 		if faults != nil {
@@ -296,7 +296,7 @@ func TestSelectionsThatAreNotCompiled(t *testing.T) {
 		if got := compileOperation(operation.Operation) != nil; got != compiled {
 			t.Errorf("%s: compiled is %v", text, got)
 		}
-		if got, want := answerOf(t, NewSchema, f, text, nil), answerOf(t, NewExecutableSchema, f, text, nil); got != want {
+		if got, want := executeAsText(t, NewSchema, f, text, nil), executeAsText(t, NewExecutableSchema, f, text, nil); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
 		}
 	}

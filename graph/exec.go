@@ -14,7 +14,7 @@ import (
 // table takes 12 us for each operation that is not compiled. That is more than parsing, validating and executing `{ __typename }` take
 // together.
 func NewSchema(cfg Config) graphql.ExecutableSchema {
-	return leanSchema{NewExecutableSchema(cfg).(*executableSchema), NewPlans(compileOperation)}
+	return compilingSchema{NewExecutableSchema(cfg).(*executableSchema), NewPlanCache(compileOperation)}
 }
 
 // compileOperation compiles a query or a mutation; nil for one that is not compiled, and for a subscription.
@@ -30,21 +30,23 @@ func compileOperation(operation *ast.OperationDefinition) *selection[root] {
 	return nil
 }
 
-// leanSchema is the generated schema with another Exec. A new version of gqlgen may change Exec: TestExecIsTheGeneratedOneWithoutTheTable
-// then fails.
-type leanSchema struct {
+// compilingSchema is the generated schema with another Exec. A new version of gqlgen may change Exec:
+// TestExecIsTheGeneratedOneWithoutTheTable then fails.
+type compilingSchema struct {
 	*executableSchema
-	compiled *Plans[*selection[root]]
+	compiledOperations *PlanCache[*selection[root]]
 }
 
-// Exec executes the operation of the context. It does the same as the generated Exec, without the table, and answers a compiled query by
-// its selection.
-func (l leanSchema) Exec(ctx context.Context) graphql.ResponseHandler {
+// Exec executes the operation of the context. It does the same as the generated Exec, without the table, and answers a compiled
+// query by its selection.
+func (l compilingSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	// The channel is for parts that are deferred, which no schema here permits: see graph.go.
 	ec := newExecutionContext(opCtx, l.executableSchema, make(chan graphql.DeferredResult))
-	if compiled := l.compiled.Of(opCtx.Operation); compiled != nil {
-		return once(func(ctx context.Context) *graphql.Response { return &graphql.Response{Data: ec.answer(ctx, compiled)} })
+	if compiled := l.compiledOperations.Of(opCtx.Operation); compiled != nil {
+		return once(func(ctx context.Context) *graphql.Response {
+			return &graphql.Response{Data: ec.runCompiled(ctx, compiled)}
+		})
 	}
 	switch opCtx.Operation.Operation {
 	case ast.Query:

@@ -10,9 +10,9 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 )
 
-// generatedExec is the expected body of the generated Exec, which leanSchema replaces. The names of the inputs are left out. If gqlgen
-// generates another body, adapt leanSchema before you change this text.
-const generatedExec = `	opCtx := graphql.GetOperationContext(ctx)
+// expectedExecBody is the expected body of the generated Exec, which compilingSchema replaces. The names of the inputs are left out.
+// If gqlgen generates another body, adapt compilingSchema before you change this text.
+const expectedExecBody = `	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap()
 	first := true
@@ -95,8 +95,8 @@ func TestExecIsTheGeneratedOneWithoutTheTable(t *testing.T) {
 	_, body, found := strings.Cut(string(text), "func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {\n")
 	body, _, ended := strings.Cut(body, "\ntype executionContext struct")
 	body = regexp.MustCompile(`(?s)BuildUnmarshalerMap\(.*?\n\t\)`).ReplaceAllString(body, "BuildUnmarshalerMap()")
-	if !found || !ended || strings.TrimSpace(body) != strings.TrimSpace(generatedExec) {
-		t.Errorf("gqlgen generates another Exec now: take its changes over into leanSchema, then here:\n%s", body)
+	if !found || !ended || strings.TrimSpace(body) != strings.TrimSpace(expectedExecBody) {
+		t.Errorf("gqlgen generates another Exec now: take its changes over into compilingSchema, then here:\n%s", body)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestNothingNeedsWhatExecLeavesOut(t *testing.T) {
 			}
 			text, err := os.ReadFile(path)
 			if looked++; strings.Contains(string(text), "UnmarshalInputFromContext") {
-				t.Errorf("%s reads the table of inputs, which leanSchema leaves out", path)
+				t.Errorf("%s reads the table of inputs, which compilingSchema leaves out", path)
 			}
 			if regexp.MustCompile(`\.Around(Root)?Fields\(|RootFieldContext\(`).Match(text) && !strings.HasSuffix(path, ".generated.go") {
 				t.Errorf("%s needs a middleware or a context of fields, which compiled operations do not have", path)

@@ -49,9 +49,9 @@ type Conversation struct {
 
 	ViewerCanRemoveMembers bool
 
-	// Resolvers of the lists need State. Code that has read the parts of several conversations at once sets PartsRead, so that the resolvers
-	// do not read them again one by one.
-	State     chat.State
+	// The resolvers of messages and members need State. Code that has read these parts of several conversations at once sets
+	// PartsRead, so that the resolvers do not read them again one by one.
+	State     chat.MemberState
 	PartsRead bool // all parts that the operation shows
 }
 
@@ -82,8 +82,8 @@ type Post struct {
 	PublishedAt time.Time
 	EditedAt    *time.Time
 
-	// Resolvers of fields need the numbers behind the IDs: Number, AuthorID and ParentNumber. All posts of a list share Together, which
-	// is not changed.
+	// Resolvers of fields need the numbers behind the IDs: Number, AuthorID and ParentNumber. All posts of a list share Together,
+	// which is not changed.
 	Number       services.PostID
 	AuthorID     services.UserID
 	ParentNumber services.PostID // the post that it answers; 0 for none
@@ -218,7 +218,7 @@ type ConversationsChange struct {
 	Viewer Viewer
 
 	// The page as it was read for the event: these fields have no messages and members.
-	Shown []chat.State
+	Shown []chat.MemberState
 	More  bool // whether the list goes on
 }
 

@@ -21,8 +21,8 @@ func builtIn(definition *ast.Definition) bool {
 	return definition.BuiltIn || strings.HasPrefix(definition.Name, "__")
 }
 
-// undescribed lists every type, field, argument and value of a schema without a description.
-func undescribed(schema *ast.Schema) (missing []string) {
+// namesWithoutDescription lists every type, field, argument and value of a schema without a description.
+func namesWithoutDescription(schema *ast.Schema) (missing []string) {
 	for _, definition := range schema.Types {
 		if builtIn(definition) {
 			continue
@@ -56,12 +56,12 @@ func undescribed(schema *ast.Schema) (missing []string) {
 func schema() *ast.Schema { return gqlparser.MustLoadSchema(sources...) }
 
 func TestEverythingIsDescribed(t *testing.T) {
-	for _, missing := range undescribed(schema()) {
+	for _, missing := range namesWithoutDescription(schema()) {
 		t.Errorf("%s has no description", missing)
 	}
 }
 
-// undescribed finds missing descriptions.
+// namesWithoutDescription finds missing descriptions.
 func TestMissingDescriptionsAreFound(t *testing.T) {
 	damaged := schema()
 	damaged.Types["Badges"].Description = ""
@@ -72,7 +72,7 @@ func TestMissingDescriptionsAreFound(t *testing.T) {
 	damaged.Types["IngestAction"].Fields.ForName("follow").Description = ""
 	damaged.Types["FollowInput"].Description, damaged.Types["FollowPayload"].Description, damaged.Types["Query"].Description = "", "", ""
 	damaged.Types["Post"].Fields.ForName("id").Description = ""
-	if missing := undescribed(damaged); len(missing) != 10 {
+	if missing := namesWithoutDescription(damaged); len(missing) != 10 {
 		t.Errorf("found %v", missing)
 	}
 }

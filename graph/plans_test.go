@@ -23,7 +23,7 @@ func parse(t *testing.T, text string) *ast.OperationDefinition {
 
 // A compiled operation is forgotten with its document, and does not keep the document in memory.
 func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
-	plans := NewSchema(Config{}).(leanSchema).compiled
+	plans := NewSchema(Config{}).(compilingSchema).compiledOperations
 	count := func() int {
 		plans.mu.RLock()
 		defer plans.mu.RUnlock()
@@ -53,7 +53,7 @@ func TestPlansAreForgottenWithTheirDocuments(t *testing.T) {
 func TestAnOperationHasOnePlan(t *testing.T) {
 	operation := parse(t, `{ viewer { id } }`)
 	for range 50 {
-		plans := NewPlans(func(*ast.OperationDefinition) *int { runtime.Gosched(); return new(int) })
+		plans := NewPlanCache(func(*ast.OperationDefinition) *int { runtime.Gosched(); return new(int) })
 		made := make([]*int, 8)
 		var all sync.WaitGroup
 		for i := range made {

@@ -111,8 +111,8 @@ func MarshalJSON(text string) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) { _, _ = io.WriteString(w, text) })
 }
 
-// UnmarshalJSON reads a JSON object and returns it as a text without white space, with sorted keys, and with numbers as they were sent.
-// So two spellings of one object count as the same input under an idempotency key.
+// UnmarshalJSON reads a JSON object and returns it as a text without white space, with sorted keys, and with numbers as they were
+// sent. So two spellings of one object count as the same input under an idempotency key.
 func UnmarshalJSON(input any) (string, error) {
 	if _, ok := input.(map[string]any); !ok {
 		return "", services.Errorf(services.Invalid, "a JSON is an object, got %s", kindOf(input))

@@ -1,7 +1,7 @@
 package graph
 
-// AppendText writes a string as the executor does, byte for byte: a test compares both. It does not use encoding/json, which escapes <,
-// > and &: the executor does not.
+// AppendText writes a string as the executor does, byte for byte: a test compares both. It does not use encoding/json, which
+// escapes <, > and &: the executor does not.
 func AppendText(to []byte, text string) []byte {
 	return append(appendEscaped(append(to, '"'), text), '"')
 }

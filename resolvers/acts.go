@@ -9,11 +9,12 @@ import (
 	"tidings/services/acts"
 )
 
-// runAsAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that needs the
-// scope calls runAsAdmin, and so does the export of a user. target and details record the object and the values of the act; they never
-// contain a secret. work runs once, and the record of its outcome is written together with its own writes: see acts.Service.Do. An act
-// that cannot be recorded is not done. The record has the subject of the token and not the user whom the request acts for, because an
-// operator may act for somebody else. runAsAdmin is generic, because each mutation has a payload type of its own.
+// runAsAdmin runs an act of an operator: it checks that the token has the scope admin, and records the act. Every mutation that
+// needs the scope calls runAsAdmin, and so does the export of a user. target and details record the object and the values of the
+// act; they never contain a secret. work runs once, and the record of its outcome is written together with its own writes: see
+// acts.Service.Do. An act that cannot be recorded is not done. The record has the subject of the token and not the user whom the
+// request acts for, because an operator may act for somebody else. runAsAdmin is generic, because each mutation has a payload type
+// of its own.
 func runAsAdmin[P any](ctx context.Context, r *Resolver, action, target, details string, work func(ctx context.Context) (*P, error)) (payload *P, err error) {
 	viewer, err := r.bearerWithScope(ctx, services.ScopeAdmin)
 	if err != nil {
@@ -29,19 +30,19 @@ func runAsAdmin[P any](ctx context.Context, r *Resolver, action, target, details
 	return payload, nil
 }
 
-// targetUser is the target of an act on a user; "" if the text is not the ID of a user. Such a text could be anything, also the name of
-// a person, and the erasure of that person would not find it in the record. The work itself refuses such an ID, so the act is recorded
-// as failed, without a target.
-func targetUser(id string) string {
+// userIDOrEmpty is the target of an act on a user; "" if the text is not the ID of a user. Such a text could be anything, also the
+// name of a person, and the erasure of that person would not find it in the record. The work itself refuses such an ID, so the act
+// is recorded as failed, without a target.
+func userIDOrEmpty(id string) string {
 	if _, err := services.ParseUserID("userId", id); err != nil {
 		return ""
 	}
 	return id
 }
 
-// subjectOf is the user or application that the token of a request names. It is the one who sends the request, also when that one acts
-// for another user.
-func subjectOf(ctx context.Context) string {
+// tokenSubject is the user or application that the token of a request names. It is the one who sends the request, also when that
+// one acts for another user.
+func tokenSubject(ctx context.Context) string {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
 		return ""
@@ -49,8 +50,8 @@ func subjectOf(ctx context.Context) string {
 	return viewer.Subject
 }
 
-// isOperator reports whether the request has a token of an operator. It is for fields that the host application may use too. A token with
-// both scopes is the application's. Its calls are not recorded as acts: thousands of them would bury the acts of people.
+// isOperator reports whether the request has a token of an operator. It is for fields that the host application may use too. A
+// token with both scopes is the application's. Its calls are not recorded as acts: thousands of them would bury the acts of people.
 func isOperator(ctx context.Context) bool {
 	viewer, err := services.ViewerFrom(ctx)
 	return err == nil && viewer.Has(services.ScopeAdmin) && !viewer.Has(services.ScopeIngest)
@@ -84,14 +85,14 @@ func (r *Resolver) acts(ctx context.Context, first *int, after *string) (*graph.
 	return page, nil
 }
 
-// graphAct is an act as the API shows it. An outcome that is neither Done nor Started is the code of the error with which the act
-// failed. An act that stays STARTED was interrupted when its node stopped: its outcome is unknown.
+// graphAct is an act as the API shows it. An outcome that is neither OutcomeDone nor OutcomeStarted is the code of the error with
+// which the act failed. An act that stays STARTED was interrupted when its node stopped: its outcome is unknown.
 func graphAct(act acts.Act) graph.AdminAct {
 	shown := graph.AdminAct{
 		At: act.ID.Time(), Actor: orNull(act.Actor), Action: act.Action, Target: orNull(act.Target), Details: orNull(act.Details),
 		Outcome: graph.AdminActOutcomeFailed,
 	}
-	at := slices.Index([]string{acts.Done, acts.Started}, act.Outcome)
+	at := slices.Index([]string{acts.OutcomeDone, acts.OutcomeStarted}, act.Outcome)
 	if at < 0 {
 		shown.Code = &act.Outcome
 	} else {

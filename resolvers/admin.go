@@ -26,9 +26,9 @@ func authorMode(named *graph.AuthorMode) *services.AuthorMode {
 	return nil
 }
 
-// audience returns an author's mode and number of followers. Followers are counted only up to the threshold of the huge mode, because a
-// greater number does not change the mode.
-func (r *Resolver) audience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
+// authorAudience returns an author's mode and number of followers. Followers are counted only up to the threshold of the huge mode,
+// because a greater number does not change the mode.
+func (r *Resolver) authorAudience(ctx context.Context, number services.UserID) (graph.AuthorAudience, error) {
 	author, err := r.Fanout.Author(ctx, number)
 	if err != nil {
 		return graph.AuthorAudience{}, err
@@ -50,7 +50,7 @@ func (r *Resolver) fanoutState(ctx context.Context) (graph.FanoutState, error) {
 	}
 	lag, err := r.Fanout.Lag(ctx)
 	return graph.FanoutState{
-		BigFollowers: thresholds.Big, HugeFollowers: thresholds.Huge, Waiting: lag.Waiting, LagMs: int(lag.Oldest.Milliseconds()),
+		BigFollowers: thresholds.Big, HugeFollowers: thresholds.Huge, Waiting: lag.WaitingJobs, LagMs: int(lag.OldestJobAge.Milliseconds()),
 	}, err
 }
 
@@ -97,7 +97,7 @@ func (r *Resolver) cleanNow(ctx context.Context) (*graph.CleanNowPayload, error)
 // recountBadges compares a user's badge document with the facts in SQL and corrects it. The payload says whether the two
 // differed. It serves support cases; the audit does the same for all users, in laps.
 func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesInput) (*graph.RecountBadgesPayload, error) {
-	return runAsAdmin(ctx, r, "recountBadges", targetUser(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
+	return runAsAdmin(ctx, r, "recountBadges", userIDOrEmpty(input.UserID), "", func(ctx context.Context) (*graph.RecountBadgesPayload, error) {
 		user, err := r.resolveUserID(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (r *Resolver) recountBadges(ctx context.Context, input graph.RecountBadgesI
 func (r *Resolver) setFanoutThresholds(ctx context.Context, input graph.SetFanoutThresholdsInput) (*graph.SetFanoutThresholdsPayload, error) {
 	details := fmt.Sprintf("big %d, huge %d", input.BigFollowers, input.HugeFollowers)
 	return runAsAdmin(ctx, r, "setFanoutThresholds", "", details, func(ctx context.Context) (*graph.SetFanoutThresholdsPayload, error) {
-		if err := r.Fanout.SetThresholds(ctx, services.Thresholds{Big: input.BigFollowers, Huge: input.HugeFollowers}); err != nil {
+		if err := r.Fanout.SetThresholds(ctx, services.FollowerThresholds{Big: input.BigFollowers, Huge: input.HugeFollowers}); err != nil {
 			return nil, err
 		}
 		return &graph.SetFanoutThresholdsPayload{Fanout: nilOnError[graph.FanoutState](r)(r.fanoutState(ctx))}, nil
@@ -158,7 +158,7 @@ func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeI
 	if input.Mode != nil {
 		mode = input.Mode.String()
 	}
-	return runAsAdmin(ctx, r, "pinAuthorMode", targetUser(input.UserID), mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
+	return runAsAdmin(ctx, r, "pinAuthorMode", userIDOrEmpty(input.UserID), mode, func(ctx context.Context) (*graph.PinAuthorModePayload, error) {
 		author, err := r.resolveUserID(ctx, "userId", input.UserID)
 		if err != nil {
 			return nil, err
@@ -166,6 +166,6 @@ func (r *Resolver) pinAuthorMode(ctx context.Context, input graph.PinAuthorModeI
 		if err := r.Fanout.PinMode(ctx, author, authorMode(input.Mode)); err != nil {
 			return nil, err
 		}
-		return &graph.PinAuthorModePayload{Author: nilOnError[graph.AuthorAudience](r)(r.audience(ctx, author))}, nil
+		return &graph.PinAuthorModePayload{Author: nilOnError[graph.AuthorAudience](r)(r.authorAudience(ctx, author))}, nil
 	})
 }

@@ -19,7 +19,7 @@ func (r *adminResolver) Author(ctx context.Context, obj *graph.Admin, userID str
 	if err != nil {
 		return nil, err
 	}
-	audience, err := r.audience(ctx, number)
+	audience, err := r.authorAudience(ctx, number)
 	return &audience, err
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // requireHostOrAdmin checks that the token has the scope of the host application or of operators. The operations that the table
-// operations marks with forHost need one of them. An operator may do by hand what the application does by program, such as announcing
-// an outage; the operation is then recorded as an act.
+// operations marks with actorHost need one of them. An operator may do by hand what the application does by program, such as
+// announcing an outage; the operation is then recorded as an act.
 func (r *Resolver) requireHostOrAdmin(ctx context.Context) error {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {
@@ -53,13 +53,13 @@ func graphItem(item announcements.Item) graph.Announcement {
 
 // announcements makes a page of the viewer's announcements.
 func (r *Resolver) announcements(ctx context.Context, viewer *graph.Viewer, first *int, after *string) (*graph.AnnouncementConnection, error) {
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.AnnouncementConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.AnnouncementConnection, error) {
 		return r.readAnnouncements(ctx, viewer, size, after)
 	})
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.AnnouncementEdge) *string { return &edge.Cursor })
+	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.AnnouncementEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 
@@ -81,7 +81,7 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.Number, item.Position), Node: graphItem(item)}
 	}
 	// The loader learns the IDs, so that the first field that needs a label reads the labels of all.
-	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.AnnouncementEdge) string { return edge.Node.ID }))
+	dataloader.From(ctx).RecordObjects(idsOf(result.Edges, func(edge *graph.AnnouncementEdge) string { return edge.Node.ID }))
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
 	}
@@ -90,12 +90,12 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 
 // markedAnnouncements reads the announcements for the payload of a mark, if the payload selects them. A client's store takes the
 // new state of each announcement from the payload, so that a list on the page changes without another query. A client can have at
-// most maxNodes announcements on a page.
+// most maxNodeIDs announcements on a page.
 func (r *Resolver) markedAnnouncements(ctx context.Context, done *committedOperation) []graph.Announcement {
-	if len(wantedOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
+	if len(selectedFieldsOf(ctx)["MarkAnnouncementsReadPayload.announcements"]) == 0 {
 		return nil
 	}
-	page := nilOnError[*graph.AnnouncementConnection](r)(r.readAnnouncements(ctx, done.viewer, maxNodes, nil))
+	page := nilOnError[*graph.AnnouncementConnection](r)(r.readAnnouncements(ctx, done.viewer, maxNodeIDs, nil))
 	if page == nil {
 		return nil
 	}

@@ -37,66 +37,68 @@ type announcementsNode struct {
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
 	lists := views.New(views.Config{DB: w.Store, Redis: w.Redis.Client, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock, Log: w.Log})
 	return announcementsNode{World: w, announcements: announced, badge: badge.New(badge.Config{
-		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log, Patience: time.Minute,
+		Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log, SQLTimeout: time.Minute,
 		Sources: []badge.Source{announced.Source(), letters.Source(), conversations.Source(), boards.Source(), notificationstest.New(w).Source(), lists.Source()},
 	})}
 }
 
-// modelEntry is an announcement as the model has it.
-type modelEntry struct {
-	id           services.PostID
-	segments     announcements.Segments // for whom it is; 0: for everybody
-	starts, ends time.Time
-	place        uint64 // its position; 0: it has none
-	missed       bool   // it had ended before its late start was processed
-	withdrawn    bool
+// modelAnnouncement is an announcement as the model has it.
+type modelAnnouncement struct {
+	id               services.PostID
+	segments         announcements.Segments // for whom it is; 0: for everybody
+	starts, ends     time.Time
+	position         uint64 // its position; 0: it has none
+	endedBeforeStart bool   // it had ended before its late start was processed
+	withdrawn        bool
 }
 
-func (e *modelEntry) over(now time.Time) bool { return !e.ends.IsZero() && !now.Before(e.ends) }
+func (e *modelAnnouncement) isOver(now time.Time) bool {
+	return !e.ends.IsZero() && !now.Before(e.ends)
+}
 
 // modelUser is a user as the model has them. It tells which announcements are unread for the user, and which dots are lit.
 type modelUser struct {
-	number          services.UserID
-	checkedEachStep bool                   // the badge of this user is read after every step
-	known           bool                   // whether the user has rows: they visited, and were not forgotten since
-	place, from     uint64                 // the read position, and the stamp after which raises of dots count
-	read, changed   time.Time              // when the user last read, and when their row last changed
-	segments        announcements.Segments // the segments that the user is in
-	cleared         map[string]uint64      // dot -> the stamp of the user's last clear
-	versions        [2]string              // the newest version of badges that each node has shown
-	shown           map[string]string      // version of badges -> the content shown under it
-	cursors         []string               // that the lists have shown, for marks up to them
+	number                          services.UserID
+	checkedEachStep                 bool                   // the badge of this user is read after every step
+	hasSQLRows                      bool                   // whether the user has rows: they visited, and were not forgotten since
+	readPosition, dotsDismissedUpTo uint64                 // the read position, and the stamp after which raises of dots count
+	lastReadAt, rowChangedAt        time.Time              // when the user last read, and when their row last changed
+	segments                        announcements.Segments // the segments that the user is in
+	clearStampByDot                 map[string]uint64      // dot -> the stamp of the user's last clear
+	newestVersionByNode             [2]string              // the newest version of badges that each node has shown
+	contentByVersion                map[string]string      // version of badges -> the content shown under it
+	shownCursors                    []string               // that the lists have shown, for marks up to them
 }
 
-// visit notes that the user visits or marks. For a new or forgotten user, everything that is there counts as read.
-func (u *modelUser) visit(now time.Time, head uint64) {
-	if away := now.Add(-dormancy); u.known && u.read.Before(away) && u.changed.Before(away) {
-		u.known, u.cleared = false, map[string]uint64{}
+// recordVisit notes that the user visits or marks. For a new or forgotten user, everything that is there counts as read.
+func (u *modelUser) recordVisit(now time.Time, head uint64) {
+	if away := now.Add(-dormancy); u.hasSQLRows && u.lastReadAt.Before(away) && u.rowChangedAt.Before(away) {
+		u.hasSQLRows, u.clearStampByDot = false, map[string]uint64{}
 	}
-	if !u.known {
-		u.known, u.place, u.from, u.changed = true, head, head, now
+	if !u.hasSQLRows {
+		u.hasSQLRows, u.readPosition, u.dotsDismissedUpTo, u.rowChangedAt = true, head, head, now
 	}
 }
 
 // announcementsModel is the state that the nodes must show.
 type announcementsModel struct {
 	*rapid.T
-	nodes   [2]announcementsNode
-	entries []*modelEntry
-	users   []*modelUser
-	raises  []modelRaise  // of dots, in their order
-	setBack time.Duration // how far the clock was set back in total
+	nodes        [2]announcementsNode
+	entries      []*modelAnnouncement
+	users        []*modelUser
+	dotRaises    []modelDotRaise // of dots, in their order
+	clockSetBack time.Duration   // how far the clock was set back in total
 }
 
-// modelRaise is one raise of a dot.
-type modelRaise struct {
+// modelDotRaise is one raise of a dot.
+type modelDotRaise struct {
 	dot    string
 	target announcements.Segments // for whom it is; 0: for everybody
-	at     uint64                 // its stamp
+	stamp  uint64                 // its stamp
 }
 
 func (m *announcementsModel) must(err error) {
@@ -106,8 +108,8 @@ func (m *announcementsModel) must(err error) {
 	}
 }
 
-// node returns one of the nodes at random.
-func (m *announcementsModel) node() announcementsNode {
+// drawNode returns one of the nodes at random.
+func (m *announcementsModel) drawNode() announcementsNode {
 	return m.nodes[rapid.IntRange(0, 1).Draw(m.T, "node")]
 }
 
@@ -121,10 +123,10 @@ func (m *announcementsModel) commit(n announcementsNode, cmd *jobs.Command, err 
 	return cmd
 }
 
-// head is the stamp that was given last.
-func (m *announcementsModel) head() (stamp uint64) {
+// lastIssuedStamp is the stamp that was given last.
+func (m *announcementsModel) lastIssuedStamp() (stamp uint64) {
 	m.Helper()
-	lines, err := m.nodes[0].Store.Lines(context.Background(), `SELECT value FROM counters WHERE name = 'notices'`)
+	lines, err := m.nodes[0].Store.QueryLines(context.Background(), `SELECT value FROM counters WHERE name = 'notices'`)
 	m.must(err)
 	stamp, err = strconv.ParseUint(lines[0], 10, 64)
 	m.must(err)
@@ -147,11 +149,11 @@ func (m *announcementsModel) drawUser() *modelUser {
 	return rapid.SampledFrom(m.users).Draw(m.T, "user")
 }
 
-// settle runs the due jobs and reads the positions that they gave to announcements. Each new position must be greater than the stamp
-// before, which was the newest until the step.
-func (m *announcementsModel) settle(before uint64) {
+// runJobsAndReadPositions runs the due jobs and reads the positions that they gave to announcements. Each new position must be
+// greater than the stamp before, which was the newest until the step.
+func (m *announcementsModel) runJobsAndReadPositions(before uint64) {
 	m.Helper()
-	n := m.node()
+	n := m.drawNode()
 	n.RunDueJobs(n.Fanout)
 	for i := range m.nodes {
 		_, err := m.nodes[i].Caches.Changelog.RunOnce(context.Background())
@@ -165,54 +167,54 @@ func (m *announcementsModel) settle(before uint64) {
 	m.must(err)
 	for _, e := range m.entries {
 		position := facts[e.id].Position
-		if waits := e.place == 0 && !e.withdrawn && !e.missed && !e.starts.After(m.now()); !waits {
-			if position != e.place && !e.withdrawn {
-				m.Fatalf("announcement %s stands at %d, want %d", e.id, position, e.place)
+		if waits := e.position == 0 && !e.withdrawn && !e.endedBeforeStart && !e.starts.After(m.now()); !waits {
+			if position != e.position && !e.withdrawn {
+				m.Fatalf("announcement %s stands at %d, want %d", e.id, position, e.position)
 			}
 			continue
 		}
-		if e.over(m.now()) && position == 0 {
-			e.missed = true
+		if e.isOver(m.now()) && position == 0 {
+			e.endedBeforeStart = true
 		} else if position <= before {
 			m.Fatalf("announcement %s took the place %d, and %d was given before", e.id, position, before)
 		} else {
-			e.place = position
+			e.position = position
 		}
 	}
 }
 
-// list returns the announcements that a user must see, the newest position first.
-func (m *announcementsModel) list(u *modelUser) (list []*modelEntry) {
+// visibleTo returns the announcements that a user must see, the newest position first.
+func (m *announcementsModel) visibleTo(u *modelUser) (list []*modelAnnouncement) {
 	for _, e := range m.entries {
-		if e.place > 0 && !e.withdrawn && !e.over(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
+		if e.position > 0 && !e.withdrawn && !e.isOver(m.now()) && (e.segments == 0 || e.segments&u.segments != 0) {
 			list = append(list, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b *modelEntry) int { return cmp.Compare(b.place, a.place) })
+	slices.SortFunc(list, func(a, b *modelAnnouncement) int { return cmp.Compare(b.position, a.position) })
 	return list
 }
 
 func (m *announcementsModel) isLit(u *modelUser, dot string) bool {
-	for _, raise := range m.raises {
-		if raise.dot == dot && raise.at > max(u.from, u.cleared[dot]) && (raise.target == 0 || raise.target&u.segments != 0) {
+	for _, raise := range m.dotRaises {
+		if raise.dot == dot && raise.stamp > max(u.dotsDismissedUpTo, u.clearStampByDot[dot]) && (raise.target == 0 || raise.target&u.segments != 0) {
 			return true
 		}
 	}
 	return false
 }
 
-// check reads a user's count, list and dots on one of the nodes, and compares them with the model.
-func (m *announcementsModel) check(u *modelUser) {
+// checkUserAgainstModel reads a user's count, list and dots on one of the nodes, and compares them with the model.
+func (m *announcementsModel) checkUserAgainstModel(u *modelUser) {
 	m.Helper()
 	ctx := context.Background()
 	which := rapid.IntRange(0, 1).Draw(m.T, "reads from")
 	n := m.nodes[which]
-	u.visit(m.now(), m.head())
-	u.read = m.now()
+	u.recordVisit(m.now(), m.lastIssuedStamp())
+	u.lastReadAt = m.now()
 	want := ""
 	unread := 0
-	for _, e := range m.list(u) {
-		if want += fmt.Sprintf("%s %t, ", e.id, e.place > u.place); e.place > u.place {
+	for _, e := range m.visibleTo(u) {
+		if want += fmt.Sprintf("%s %t, ", e.id, e.position > u.readPosition); e.position > u.readPosition {
 			unread++
 		}
 	}
@@ -226,38 +228,38 @@ func (m *announcementsModel) check(u *modelUser) {
 	got := ""
 	for _, item := range page.Items {
 		got += fmt.Sprintf("%s %t, ", item.ID, item.Unread)
-		u.cursors = append(u.cursors, announcementCursor.text(u.number, item.Position))
+		u.shownCursors = append(u.shownCursors, announcementCursor.text(u.number, item.Position))
 	}
 	if got != want {
 		m.Fatalf("user %d is listed %s want %s", u.number, got, want)
 	}
 	for _, dot := range badges.Dots {
 		if dot.Lit != m.isLit(u, dot.Name) {
-			m.Fatalf("user %d sees %+v with %+v after %+v", u.number, dot, u, m.raises)
+			m.Fatalf("user %d sees %+v with %+v after %+v", u.number, dot, u, m.dotRaises)
 		}
 	}
 	_, err = n.badge.WriteVisits(ctx)
 	m.must(err)
-	m.checkVersion(u, which, badges)
+	m.checkBadgesVersion(u, which, badges)
 }
 
-// checkVersion checks that the version of a user's badges never falls on a node, and that one version always stands for the same
+// checkBadgesVersion checks that the version of a user's badges never falls on a node, and that one version always stands for the same
 // content: on both nodes together or, once the clock was set back, on each node alone.
-func (m *announcementsModel) checkVersion(u *modelUser, which int, badges *services.Badges) {
+func (m *announcementsModel) checkBadgesVersion(u *modelUser, which int, badges *services.Badges) {
 	m.Helper()
-	if badges.Version < u.versions[which] {
-		m.Fatalf("user %d: the version falls from %s to %s", u.number, u.versions[which], badges.Version)
+	if badges.Version < u.newestVersionByNode[which] {
+		m.Fatalf("user %d: the version falls from %s to %s", u.number, u.newestVersionByNode[which], badges.Version)
 	}
-	u.versions[which] = badges.Version
+	u.newestVersionByNode[which] = badges.Version
 	content := fmt.Sprint(badges.Announcements, badges.Dots)
 	place := badges.Version
-	if m.setBack > 0 {
+	if m.clockSetBack > 0 {
 		place += fmt.Sprint(" on node ", which)
 	}
-	if had, known := u.shown[place]; known && had != content {
+	if had, known := u.contentByVersion[place]; known && had != content {
 		m.Fatalf("user %d: the version %s stands for %s and for %s", u.number, place, had, content)
 	}
-	u.shown[place] = content
+	u.contentByVersion[place] = content
 }
 
 // TestAnnouncementsAgainstModel takes random steps on two nodes. Announcements are published, planned, started, ended, edited, shown
@@ -274,10 +276,10 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 		w.Must(w.Fanout.Commit(t.Context(), cmd)[0])
 	}
 	former := first
-	histories.Reduce(t, 3)
+	histories.ReduceRapidChecks(t, 3)
 	rapid.Check(t, func(rt *rapid.T) {
-		w.Clock.Advance(former.setBack + time.Hour) // past every time of the former history, whose IDs must not be made again
-		if former.setBack > 0 {                     // new nodes too, because the former nodes keep their own sequences until they restart
+		w.Clock.Advance(former.clockSetBack + time.Hour) // past every time of the former history, whose IDs must not be made again
+		if former.clockSetBack > 0 {                     // new nodes too: the former ones keep their sequences until they restart
 			again := w.AnotherNode()
 			again.IDs = w.IDs
 			nodes = [2]announcementsNode{newAnnouncementsNode(again), newAnnouncementsNode(w.AnotherNode())}
@@ -289,37 +291,37 @@ func TestAnnouncementsAgainstModel(t *testing.T) {
 			}
 		}
 		former = m
-		w.Server.Flush()
-		for _, number := range w.MakeStrangers(3) {
-			m.users = append(m.users, &modelUser{number: number, cleared: map[string]uint64{}, shown: map[string]string{}})
+		w.RedisServer.Flush()
+		for _, number := range w.MakeNeverSeenUsers(3) {
+			m.users = append(m.users, &modelUser{number: number, clearStampByDot: map[string]uint64{}, contentByVersion: map[string]string{}})
 		}
 		m.users[0].checkedEachStep, m.users[1].checkedEachStep = true, true
 		steps := []func(){
-			m.publish, m.publish, m.publish, m.edit, m.withdraw, m.mark, m.mark, m.raise, m.clear, m.setSegments, m.lose, m.repeat,
+			m.publish, m.publish, m.publish, m.edit, m.withdraw, m.markRead, m.markRead, m.raiseDot, m.clearDot, m.setSegments, m.loseRedisData, m.repeatJobs,
 			func() { u := m.drawUser(); u.checkedEachStep = !u.checkedEachStep },
 			func() {
 				w.Clock.Advance(time.Duration(rapid.IntRange(0, 3000).Draw(m.T, "ms")) * time.Millisecond)
 			},
 			func() { w.Clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(m.T, "s")) * time.Second) },
 			func() { // by a lot: after a small step back, an announcement that has just ended would not return
-				m.setBack += 50 * time.Minute
+				m.clockSetBack += 50 * time.Minute
 				w.Clock.Advance(-50 * time.Minute)
 			},
 			func() {
 				w.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Hour, 40 * 24 * time.Hour}).Draw(m.T, "long"))
 			},
 			func() {
-				_, err := m.node().Projector.Janitor().RunOnce(context.Background())
+				_, err := m.drawNode().Projector.Janitor().RunOnce(context.Background())
 				m.must(err)
 			},
 		}
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, len(steps)-1), 1, 40).Draw(rt, "steps") {
-			before := m.head()
+			before := m.lastIssuedStamp()
 			steps[step]()
-			m.settle(before)
+			m.runJobsAndReadPositions(before)
 			for _, u := range m.users {
 				if u.checkedEachStep {
-					m.check(u)
+					m.checkUserAgainstModel(u)
 				}
 			}
 		}

@@ -14,8 +14,8 @@ import (
 
 // Each method below is a step: it does something on a node and does the same in the model.
 func (m *announcementsModel) publish() {
-	n := m.node()
-	e := &modelEntry{}
+	n := m.drawNode()
+	e := &modelAnnouncement{}
 	draft := announcements.Draft{Title: "title"}
 	draft.Segments, e.segments = m.drawSegments("for ")
 	if e.starts = m.now(); rapid.Bool().Draw(m.T, "planned") {
@@ -41,7 +41,7 @@ func (m *announcementsModel) edit() {
 	if len(m.entries) == 0 {
 		return
 	}
-	n, e := m.node(), rapid.SampledFrom(m.entries).Draw(m.T, "entry")
+	n, e := m.drawNode(), rapid.SampledFrom(m.entries).Draw(m.T, "entry")
 	if e.withdrawn {
 		return
 	}
@@ -49,13 +49,13 @@ func (m *announcementsModel) edit() {
 	if rapid.Bool().Draw(m.T, "no end") {
 		edit.NoEnd, e.ends = true, time.Time{}
 	}
-	if edit.ShowAgain && e.over(m.now()) {
+	if edit.ShowAgain && e.isOver(m.now()) {
 		return
 	}
 	cmd, err := n.announcements.Edit(e.id, edit)
 	m.commit(n, cmd, err)
-	if started := e.place > 0; !e.over(m.now()) && (edit.ShowAgain || !started) {
-		e.place, e.missed = 0, false // it gets its position at once, or when it starts
+	if started := e.position > 0; !e.isOver(m.now()) && (edit.ShowAgain || !started) {
+		e.position, e.endedBeforeStart = 0, false // it gets its position at once, or when it starts
 	}
 }
 
@@ -63,57 +63,57 @@ func (m *announcementsModel) withdraw() {
 	if len(m.entries) == 0 {
 		return
 	}
-	n, e := m.node(), rapid.SampledFrom(m.entries).Draw(m.T, "entry")
+	n, e := m.drawNode(), rapid.SampledFrom(m.entries).Draw(m.T, "entry")
 	if !e.withdrawn {
 		m.commit(n, n.announcements.Withdraw(e.id), nil)
 		e.withdrawn = true
 	}
 }
 
-func (m *announcementsModel) mark() {
-	n, u := m.node(), m.drawUser()
-	upTo, place := announcements.UpTo{}, m.head()
-	if len(u.cursors) > 0 && rapid.IntRange(0, 3).Draw(m.T, "up to") > 0 { // an old cursor, as a late device may send
-		position, err := announcementCursor.parse("upTo", u.number, rapid.SampledFrom(u.cursors).Draw(m.T, "page"))
+func (m *announcementsModel) markRead() {
+	n, u := m.drawNode(), m.drawUser()
+	upTo, place := announcements.ReadUpTo{}, m.lastIssuedStamp()
+	if len(u.shownCursors) > 0 && rapid.IntRange(0, 3).Draw(m.T, "up to") > 0 { // an old cursor, as a late device may send
+		position, err := announcementCursor.parse("upTo", u.number, rapid.SampledFrom(u.shownCursors).Draw(m.T, "page"))
 		m.must(err)
-		upTo, place = announcements.UpTo{Position: position}, position
+		upTo, place = announcements.ReadUpTo{Position: position}, position
 	}
-	u.visit(m.now(), m.head())
-	if place > u.place {
-		u.place, u.changed = place, m.now()
+	u.recordVisit(m.now(), m.lastIssuedStamp())
+	if place > u.readPosition {
+		u.readPosition, u.rowChangedAt = place, m.now()
 	}
 	for range rapid.IntRange(1, 2).Draw(m.T, "times") {
 		m.commit(n, n.announcements.MarkRead(u.number, upTo), nil)
 	}
 }
 
-func (m *announcementsModel) raise() {
-	n, dot := m.node(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
+func (m *announcementsModel) raiseDot() {
+	n, dot := m.drawNode(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
 	names, bits := m.drawSegments("lit for ")
 	cmd, err := n.announcements.RaiseDot(dot, names)
 	m.commit(n, cmd, err)
-	m.raises = append(m.raises, modelRaise{dot, bits, m.head()})
+	m.dotRaises = append(m.dotRaises, modelDotRaise{dot, bits, m.lastIssuedStamp()})
 }
 
-func (m *announcementsModel) clear() {
-	n, u, dot := m.node(), m.drawUser(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
+func (m *announcementsModel) clearDot() {
+	n, u, dot := m.drawNode(), m.drawUser(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
 	cmd, err := n.announcements.ClearDot(u.number, dot)
 	m.commit(n, cmd, err)
-	u.cleared[dot] = m.head()
+	u.clearStampByDot[dot] = m.lastIssuedStamp()
 }
 
 func (m *announcementsModel) setSegments() {
-	n, u := m.node(), m.drawUser()
+	n, u := m.drawNode(), m.drawUser()
 	names, bits := m.drawSegments("of ")
 	cmd, err := n.announcements.SetSegments(u.number, names)
 	m.commit(n, cmd, err)
 	u.segments = bits
 }
 
-// lose deletes something from Redis at random: everything, a user's document, some of its fields, or the user's inbox.
-func (m *announcementsModel) lose() {
+// loseRedisData deletes something from Redis at random: everything, a user's document, some of its fields, or the user's inbox.
+func (m *announcementsModel) loseRedisData() {
 	u := m.drawUser()
-	switch server := m.nodes[0].Server; rapid.IntRange(0, 3).Draw(m.T, "lost") {
+	switch server := m.nodes[0].RedisServer; rapid.IntRange(0, 3).Draw(m.T, "lost") {
 	case 0:
 		server.Flush()
 	case 1:
@@ -125,13 +125,13 @@ func (m *announcementsModel) lose() {
 	}
 }
 
-// repeat queues jobs again that were done already, as when a worker is taken for dead that is not.
-func (m *announcementsModel) repeat() {
+// repeatJobs queues jobs again that were done already, as when a worker is taken for dead that is not.
+func (m *announcementsModel) repeatJobs() {
 	u := m.drawUser()
 	m.must(m.nodes[0].Store.Write(context.Background(), func(tx *sql.Tx) error {
 		queued := []jobs.NewJob{announcements.UserJob(u.number)}
 		for _, e := range m.entries {
-			if e.place > 0 || e.withdrawn || e.missed { // an announcement that waits still has its job
+			if e.position > 0 || e.withdrawn || e.endedBeforeStart { // an announcement that waits still has its job
 				queued = append(queued, announcements.StartJob(announcements.Announcement{ID: e.id}))
 			}
 		}

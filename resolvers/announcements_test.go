@@ -10,17 +10,17 @@ import (
 )
 
 // askWithHostToken sends a request as the host application and returns the answer.
-func (a *api) askWithHostToken(query string, variables map[string]any) answer {
+func (a *testAPI) askWithHostToken(query string, variables map[string]any) apiAnswer {
 	a.t.Helper()
 	return a.ask("", []services.Scope{services.ScopeIngest}, query, variables)
 }
 
 // announce publishes an announcement with the fields of input, and returns its ID.
-func (a *api) announce(input string) string {
+func (a *testAPI) announce(input string) string {
 	a.t.Helper()
 	got := a.askWithHostToken(`mutation { publishAnnouncement(input: `+input+`) { announcement { id unread } } }`, nil)
-	id, ok := got.at("publishAnnouncement", "announcement", "id").(string)
-	if !ok || got.at("publishAnnouncement", "announcement", "unread") != nil {
+	id, ok := got.valueAt("publishAnnouncement", "announcement", "id").(string)
+	if !ok || got.valueAt("publishAnnouncement", "announcement", "unread") != nil {
 		a.t.Fatalf("%s: %+v", input, got)
 	}
 	return id
@@ -29,30 +29,30 @@ func (a *api) announce(input string) string {
 const announcementsQuery = `{ viewer { badges { announcements { value precision } dots { name lit } }
 	announcements { edges { cursor node { id title unread } } pageInfo { hasNextPage endCursor } } } }`
 
-// unreadAnnouncements reads a user's count and list of announcements, which must agree, and the lit dots. It returns the titles of the unread
-// announcements.
-func (a *api) unreadAnnouncements(key string) (titles []string, lit map[string]bool) {
+// unreadAnnouncements reads a user's count and list of announcements, which must agree, and the lit dots. It returns the titles of
+// the unread announcements.
+func (a *testAPI) unreadAnnouncements(key string) (titles []string, lit map[string]bool) {
 	a.t.Helper()
 	got := a.must(key, announcementsQuery, nil)
-	edges, _ := got.at("viewer", "announcements", "edges").([]any)
+	edges, _ := got.valueAt("viewer", "announcements", "edges").([]any)
 	for i := range edges {
-		if got.at("viewer", "announcements", "edges", i, "node", "unread") == true {
-			titles = append(titles, got.at("viewer", "announcements", "edges", i, "node", "title").(string))
+		if got.valueAt("viewer", "announcements", "edges", i, "node", "unread") == true {
+			titles = append(titles, got.valueAt("viewer", "announcements", "edges", i, "node", "title").(string))
 		}
 	}
-	if count := got.at("viewer", "badges", "announcements", "value"); count != float64(len(titles)) {
+	if count := got.valueAt("viewer", "badges", "announcements", "value"); count != float64(len(titles)) {
 		a.t.Errorf("%s has %v unread and is listed %v", key, count, titles)
 	}
 	lit = map[string]bool{}
-	dots, _ := got.at("viewer", "badges", "dots").([]any)
+	dots, _ := got.valueAt("viewer", "badges", "dots").([]any)
 	for i := range dots {
-		lit[got.at("viewer", "badges", "dots", i, "name").(string)] = got.at("viewer", "badges", "dots", i, "lit").(bool)
+		lit[got.valueAt("viewer", "badges", "dots", i, "name").(string)] = got.valueAt("viewer", "badges", "dots", i, "lit").(bool)
 	}
 	return titles, lit
 }
 
 // wantUnreadAnnouncements fails the test if the unread announcements of a user are not the wanted ones.
-func (a *api) wantUnreadAnnouncements(key, want string) {
+func (a *testAPI) wantUnreadAnnouncements(key, want string) {
 	a.t.Helper()
 	if titles, _ := a.unreadAnnouncements(key); strings.Join(titles, " ") != want {
 		a.t.Errorf("%s has unread %v, want %q", key, titles, want)
@@ -67,26 +67,26 @@ func TestAnnouncements(t *testing.T) {
 	a.wantUnreadAnnouncements("bob", "two one")
 	a.wantUnreadAnnouncements("carol", "")
 	marked := a.must("bob", `mutation($id: ID) { markAnnouncementsRead(input: {upTo: $id}) { badges { announcements { value } total { value } } } }`, map[string]any{"id": one})
-	if marked.at("markAnnouncementsRead", "badges", "total", "value") != 1.0 {
+	if marked.valueAt("markAnnouncementsRead", "badges", "total", "value") != 1.0 {
 		t.Errorf("after the mark %+v", marked)
 	}
 	a.wantUnreadAnnouncements("bob", "two")
 	shown := a.must("bob", announcementsQuery, nil)
-	cursor := shown.at("viewer", "announcements", "edges", 0, "cursor")
+	cursor := shown.valueAt("viewer", "announcements", "edges", 0, "cursor")
 	if again := a.askWithHostToken(`mutation($id: ID!) { editAnnouncement(input: {announcementId: $id, title: "again", showAgain: true}) { announcement { title } } }`,
-		map[string]any{"id": two}); again.at("editAnnouncement", "announcement", "title") != "again" {
+		map[string]any{"id": two}); again.valueAt("editAnnouncement", "announcement", "title") != "again" {
 		t.Fatalf("%+v", again)
 	}
 	// Bob marks up to the former position of the announcement. At its new position it is unread.
 	a.must("bob", `mutation($id: ID) { markAnnouncementsRead(input: {upTo: $id}) { badges { version } } }`, map[string]any{"id": cursor})
 	a.wantUnreadAnnouncements("bob", "again")
 	a.wantUnreadAnnouncements("carol", "again")
-	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id ... on Announcement { title unread endsAt } } }`, map[string]any{"id": two}); node.at("node", "title") != "again" || node.at("node", "unread") != true {
+	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id ... on Announcement { title unread endsAt } } }`, map[string]any{"id": two}); node.valueAt("node", "title") != "again" || node.valueAt("node", "unread") != true {
 		t.Errorf("the node is %+v", node)
 	}
 	a.askWithHostToken(`mutation($id: ID!) { withdrawAnnouncement(input: {announcementId: $id}) { announcementId } }`, map[string]any{"id": two})
 	a.wantUnreadAnnouncements("bob", "")
-	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": two}); node.at("node") != nil {
+	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": two}); node.valueAt("node") != nil {
 		t.Errorf("a withdrawn announcement is read: %+v", node)
 	}
 }
@@ -98,18 +98,18 @@ func TestAnnouncementsOfSegmentsAndTimes(t *testing.T) {
 	start, end := a.Clock.Now().Add(time.Hour).Format(time.RFC3339), a.Clock.Now().Add(2*time.Hour).Format(time.RFC3339)
 	planned := a.announce(fmt.Sprintf(`{title: "planned", startsAt: %q, endsAt: %q, segments: ["beta"]}`, start, end))
 	got := a.askWithHostToken(`mutation { setSegments(input: {userId: "user:bob", segments: ["beta", "beta", "staff"]}) { user { key } } }`, nil)
-	if got.at("setSegments", "user", "key") != "bob" {
+	if got.valueAt("setSegments", "user", "key") != "bob" {
 		t.Fatalf("%+v", got)
 	}
 	a.wantUnreadAnnouncements("bob", "")
-	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": planned}); node.at("node") != nil {
+	if node := a.must("bob", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": planned}); node.valueAt("node") != nil {
 		t.Errorf("what has not started is read: %+v", node)
 	}
 	a.Clock.Advance(time.Hour)
 	a.RunDueJobs(a.Fanout)
 	a.wantUnreadAnnouncements("bob", "planned")
 	a.wantUnreadAnnouncements("carol", "")
-	if node := a.must("carol", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": planned}); node.at("node") != nil {
+	if node := a.must("carol", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": planned}); node.valueAt("node") != nil {
 		t.Errorf("what is meant for others is read: %+v", node)
 	}
 	a.askWithHostToken(`mutation { setSegments(input: {userId: "user:carol", segments: ["beta"]}) { user { key } } }`, nil)
@@ -143,7 +143,7 @@ func TestDots(t *testing.T) {
 	a.askWithHostToken(`mutation { setSegments(input: {userId: "user:bob", segments: ["beta"]}) { user { key } } }`, nil)
 	want("bob", true, true)
 	cleared := a.must("bob", `mutation { clearDot(input: {name: "shop"}) { badges { dots { name lit } } } }`, nil)
-	if cleared.at("clearDot", "badges", "dots", 0, "lit") != false || cleared.at("clearDot", "badges", "dots", 1, "lit") != true {
+	if cleared.valueAt("clearDot", "badges", "dots", 0, "lit") != false || cleared.valueAt("clearDot", "badges", "dots", 1, "lit") != true {
 		t.Errorf("the answer is %+v", cleared)
 	}
 	want("bob", false, true)
@@ -165,15 +165,15 @@ func TestAnnouncementsArePaged(t *testing.T) {
 	for range 10 {
 		got := a.must("bob", `query($after: String) { viewer { announcements(first: 3, after: $after) { edges { node { title } } pageInfo { hasNextPage endCursor } } } }`,
 			map[string]any{"after": after})
-		edges, _ := got.at("viewer", "announcements", "edges").([]any)
+		edges, _ := got.valueAt("viewer", "announcements", "edges").([]any)
 		for i := range edges {
-			titles = append(titles, got.at("viewer", "announcements", "edges", i, "node", "title").(string))
+			titles = append(titles, got.valueAt("viewer", "announcements", "edges", i, "node", "title").(string))
 		}
-		after = got.at("viewer", "announcements", "pageInfo", "endCursor")
+		after = got.valueAt("viewer", "announcements", "pageInfo", "endCursor")
 		if len(titles) == 3 { // an announcement that comes now is above the page that is read
 			a.announce(`{title: "new"}`)
 		}
-		if got.at("viewer", "announcements", "pageInfo", "hasNextPage") == false {
+		if got.valueAt("viewer", "announcements", "pageInfo", "hasNextPage") == false {
 			break
 		}
 	}
@@ -275,11 +275,11 @@ func TestAnnouncementsAreIngested(t *testing.T) {
 		map[string]any{"clearDot": map[string]any{"as": "user:bob", "name": "nope"}},
 		map[string]any{"publishAnnouncement": map[string]any{"title": ""}},
 	)
-	results := got.at("ingest", "results")
-	id := got.at("ingest", "results", 0, "id")
-	if id == nil || got.at("ingest", "results", 1, "id") != id || got.at("ingest", "results", 2, "error", "code") != "CONFLICT" ||
-		got.at("ingest", "results", 3, "error") != nil || got.at("ingest", "results", 4, "id") != "user:bob" ||
-		got.at("ingest", "results", 5, "error", "code") != "NOT_FOUND" || got.at("ingest", "results", 6, "error", "code") != "INVALID" {
+	results := got.valueAt("ingest", "results")
+	id := got.valueAt("ingest", "results", 0, "id")
+	if id == nil || got.valueAt("ingest", "results", 1, "id") != id || got.valueAt("ingest", "results", 2, "error", "code") != "CONFLICT" ||
+		got.valueAt("ingest", "results", 3, "error") != nil || got.valueAt("ingest", "results", 4, "id") != "user:bob" ||
+		got.valueAt("ingest", "results", 5, "error", "code") != "NOT_FOUND" || got.valueAt("ingest", "results", 6, "error", "code") != "INVALID" {
 		t.Fatalf("the results are %+v", results)
 	}
 	a.wantUnreadAnnouncements("bob", "news")

@@ -14,7 +14,7 @@ import (
 func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	a := newAPI(t)
 	conversation := a.createConversation("GROUP", "alice", "bob")
-	message := a.say("alice", conversation)
+	message := a.sendMessage("alice", conversation)
 	beyond := message[:len(message)-1] + "9"
 	viewer, host := []services.Scope{services.ScopeViewer}, []services.Scope{services.ScopeIngest}
 	const none = "0000000000ABC"
@@ -61,8 +61,8 @@ func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 			t.Errorf("%s: the message is %q", c.query, fault.Message)
 		}
 	}
-	got := a.report(event{"as": "user:bob", "device": "", "do": event{"likePost": event{"postId": a.publish("alice")}}})
-	if named := got.at("ingest", "results", 0, "error", "argument"); named != "device" {
+	got := a.ingestFullEvents(event{"as": "user:bob", "device": "", "do": event{"likePost": event{"postId": a.publishPost("alice")}}})
+	if named := got.valueAt("ingest", "results", 0, "error", "argument"); named != "device" {
 		t.Errorf("an event without a name of its device: %+v is about %v", got, named)
 	}
 }
@@ -89,7 +89,7 @@ func TestNoObjectHasTheIDZero(t *testing.T) {
 	a.announce(`{title: "news"}`)
 	a.RunAllJobs(a.Fanout)
 	const zero = "0000000000000"
-	session, _ := a.must("alice", `{ viewer { liveBoard { sessionId } } }`, nil).at("viewer", "liveBoard", "sessionId").(string)
+	session, _ := a.must("alice", `{ viewer { liveBoard { sessionId } } }`, nil).valueAt("viewer", "liveBoard", "sessionId").(string)
 	for argument, query := range map[string]string{
 		"parentId":          `mutation { publishPost(input: {body: "a", parentId: "post:` + zero + `"}) { created } }`,
 		"upTo":              `mutation { markAnnouncementsRead(input: {upTo: "announcement:` + zero + `"}) { badges { version } } }`,
@@ -105,10 +105,10 @@ func TestNoObjectHasTheIDZero(t *testing.T) {
 		}
 	}
 	got := a.must("alice", `{ viewer { badges { announcements { value } } homeFeed(newerThan: "post:`+zero+`") { nodes { id } } } node(id: "post:`+zero+`") { id } }`, nil)
-	if unread := got.at("viewer", "badges", "announcements", "value"); unread != 1.0 {
+	if unread := got.valueAt("viewer", "badges", "announcements", "value"); unread != 1.0 {
 		t.Errorf("%v announcements are unread, want the one", unread)
 	}
-	if posts, _ := got.at("viewer", "homeFeed", "nodes").([]any); len(posts) != 0 || got.at("node") != nil {
+	if posts, _ := got.valueAt("viewer", "homeFeed", "nodes").([]any); len(posts) != 0 || got.valueAt("node") != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -123,13 +123,13 @@ func TestTheTimeOfAnEventIsCutToMilliseconds(t *testing.T) {
 		full["at"] = moment.Format(time.RFC3339Nano)
 		return full
 	}
-	first := a.report(at(moment.Add(900 * time.Microsecond)))
-	second := a.report(at(moment), at(moment.In(time.FixedZone("", 3600))), at(moment.Add(time.Millisecond)))
-	id := first.at("ingest", "results", 0, "id")
-	if id == nil || second.at("ingest", "results", 0, "id") != id || second.at("ingest", "results", 1, "id") != id {
+	first := a.ingestFullEvents(at(moment.Add(900 * time.Microsecond)))
+	second := a.ingestFullEvents(at(moment), at(moment.In(time.FixedZone("", 3600))), at(moment.Add(time.Millisecond)))
+	id := first.valueAt("ingest", "results", 0, "id")
+	if id == nil || second.valueAt("ingest", "results", 0, "id") != id || second.valueAt("ingest", "results", 1, "id") != id {
 		t.Errorf("%+v and %+v are two posts", first, second)
 	}
-	if code := second.at("ingest", "results", 2, "error", "code"); code != "CONFLICT" {
+	if code := second.valueAt("ingest", "results", 2, "error", "code"); code != "CONFLICT" {
 		t.Errorf("a millisecond later: %v", code)
 	}
 }

@@ -23,7 +23,7 @@ func (r *notificationBadgesResolver) Newest(ctx context.Context, obj *services.N
 	if obj.Newest == 0 {
 		return nil, nil
 	}
-	upTo := services.UpToText(obj.Newest)
+	upTo := services.FormatNotificationUpTo(obj.Newest)
 	return &upTo, nil
 }
 

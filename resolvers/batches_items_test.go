@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// readings returns how many times mostTrips round trips a query may take. It is 2 for a query of the objects behind the counts, which
-// are known only after the counts have been explained.
-func readings(query string) int {
+// roundTripLimitFactor returns how many times maxRoundTrips round trips a query may take. It is 2 for a query of the objects behind
+// the counts, which are known only after the counts have been explained.
+func roundTripLimitFactor(query string) int {
 	if strings.Contains(query, "nodeId") {
 		return 2
 	}
@@ -22,15 +22,15 @@ func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *filledWorld) {
 		... on Notification { subject { id ` + author + ` } actors { key } causes { __typename ... on Post { ` + author + ` } ... on User { key viewerMutes } } }
 		... on Conversation { lastMessage { ` + author + ` } members { nodes { key } } messages { nodes { ` + author + ` mentions { key } } } }
 		... on Show { host { key } viewerHasReminder } ... on SiteMessage { title } ... on Announcement { unread } ... on View { newItems: unread { value } } }`
-	got := c.askEverywhere(t, "{ viewer { badgeExplained { source items { nodeId "+node+" } } again: badgeExplained { items { "+node+" } } } }", nil)
+	got := c.askColdAndWarm(t, "{ viewer { badgeExplained { source items { nodeId "+node+" } } again: badgeExplained { items { "+node+" } } } }", nil)
 	types := map[any]bool{}
-	explained, _ := got.at("viewer", "badgeExplained").([]any)
+	explained, _ := got.valueAt("viewer", "badgeExplained").([]any)
 	for i := range explained {
-		items, _ := got.at("viewer", "badgeExplained", i, "items").([]any)
+		items, _ := got.valueAt("viewer", "badgeExplained", i, "items").([]any)
 		for k := range items {
-			item := func(name string) any { return got.at("viewer", "badgeExplained", i, "items", k, "node", name) }
-			if types[item("__typename")] = true; item("id") != got.at("viewer", "badgeExplained", i, "items", k, "nodeId") {
-				t.Errorf("%v is about %v", got.at("viewer", "badgeExplained", i, "items", k, "nodeId"), item("id"))
+			item := func(name string) any { return got.valueAt("viewer", "badgeExplained", i, "items", k, "node", name) }
+			if types[item("__typename")] = true; item("id") != got.valueAt("viewer", "badgeExplained", i, "items", k, "nodeId") {
+				t.Errorf("%v is about %v", got.valueAt("viewer", "badgeExplained", i, "items", k, "nodeId"), item("id"))
 			}
 		}
 	}

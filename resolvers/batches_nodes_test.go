@@ -10,19 +10,19 @@ import (
 
 // Objects of every type that are requested by their IDs are read together.
 func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *filledWorld) {
-	c.remembersReader = true
-	node := c.selector.schema.Types["Node"]
-	for _, kind := range c.selector.schema.GetPossibleTypes(node) {
+	c.loadsReaderOnRestart = true
+	node := c.selections.schema.Types["Node"]
+	for _, kind := range c.selections.schema.GetPossibleTypes(node) {
 		if kind.Name == "Viewer" || kind.Name == "Badges" { // a viewer has one object of each of these types
 			continue
 		}
 		t.Run(kind.Name, func(t *testing.T) {
-			selected := " { id ... on " + kind.Name + c.selector.selectAllFields(kind) + " }"
-			ids := c.ids(kind.Name)
-			ids = ids[:min(histories.Number(t, 12, 100), len(ids))]
-			got := c.askEverywhere(t, "query($ids: [ID!]!) { nodes(ids: $ids)"+selected+" }", map[string]any{"ids": ids})
+			selected := " { id ... on " + kind.Name + c.selections.selectAllFields(kind) + " }"
+			ids := c.idsInReaderLists(kind.Name)
+			ids = ids[:min(histories.ShortOrFull(t, 12, 100), len(ids))]
+			got := c.askColdAndWarm(t, "query($ids: [ID!]!) { nodes(ids: $ids)"+selected+" }", map[string]any{"ids": ids})
 			for i := range ids {
-				if id := got.at("nodes", i, "id"); id != ids[i] {
+				if id := got.valueAt("nodes", i, "id"); id != ids[i] {
 					t.Errorf("in the place of %s stands %v", ids[i], id)
 				}
 			}
@@ -31,10 +31,10 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *filledWorld) {
 				fields = append(fields, fmt.Sprintf("a%d: node(id: %q)%s", i, id, selected))
 			}
 			fields = append(fields, fmt.Sprintf("b: nodes(ids: [%q, %q])%s", ids[0], ids[9], selected))
-			got = c.askEverywhere(t, "{ "+strings.Join(fields, " ")+" }", nil)
+			got = c.askColdAndWarm(t, "{ "+strings.Join(fields, " ")+" }", nil)
 			for i, id := range ids[:8] {
-				if got.at(fmt.Sprint("a", i), "id") != id {
-					t.Errorf("in the place of %s stands %v", id, got.at(fmt.Sprint("a", i)))
+				if got.valueAt(fmt.Sprint("a", i), "id") != id {
+					t.Errorf("in the place of %s stands %v", id, got.valueAt(fmt.Sprint("a", i)))
 				}
 			}
 		})
@@ -42,8 +42,8 @@ func nodesOfEveryTypeAreReadInBatches(t *testing.T, c *filledWorld) {
 }
 
 // IDs that no object has are looked up together too, and each once.
-func missesAreReadInBatches(t *testing.T, c *filledWorld) {
-	c.remembersReader = true
+func missingIDsAreReadInBatches(t *testing.T, c *filledWorld) {
+	c.loadsReaderOnRestart = true
 	missing := []string{
 		"user:nobody1", "user:nobody2", "user:nobody1", "post:0000000000001", "post:0000000000002", "show:0000000000001",
 		"conversation:0000ZZZ", "announcement:0000000000001", "notification:0000000000001", "siteMessage:0000000000001",
@@ -53,10 +53,10 @@ func missesAreReadInBatches(t *testing.T, c *filledWorld) {
 	for i := range 4 {
 		fields = append(fields, fmt.Sprintf("a%d: nodes(ids: $ids) { id } b%d: node(id: %q) { id }", i, i, missing[i]))
 	}
-	got := c.askEverywhere(t, "query($ids: [ID!]!) { "+strings.Join(fields, " ")+" }", map[string]any{"ids": missing})
+	got := c.askColdAndWarm(t, "query($ids: [ID!]!) { "+strings.Join(fields, " ")+" }", map[string]any{"ids": missing})
 	for i := range missing {
-		if got.at("a0", i) != nil {
-			t.Errorf("%s was found: %v", missing[i], got.at("a0", i))
+		if got.valueAt("a0", i) != nil {
+			t.Errorf("%s was found: %v", missing[i], got.valueAt("a0", i))
 		}
 	}
 }

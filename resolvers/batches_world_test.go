@@ -20,19 +20,19 @@ const (
 	membersPerConversation  = 6  // members of each of them, beside the reader
 )
 
-// tooMany reports whether a field is a list of users within a list of users: such a selection would be too large. See
+// isNestedUserList reports whether a field is a list of users within a list of users: such a selection would be too large. See
 // listsOfTheUsersOfAListAreReadInBatches.
-func (s *selector) tooMany(kind *ast.Definition, field *ast.FieldDefinition, above []string) bool {
+func (s *selectionBuilder) isNestedUserList(kind *ast.Definition, field *ast.FieldDefinition, above []string) bool {
 	return kind.Name == "User" && s.isList(field) && len(above) > 1
 }
 
-// ofUsers are the names of the statements that read fields of users.
-var ofUsers = map[string]bool{"relations of a user": true}
+// userFieldStatements are the names of the statements that read fields of users.
+var userFieldStatements = map[string]bool{"relations of a user": true}
 
-// mostRuns returns how often a query may run a statement. It is 1, but for ofUsers 2 if the query reads likes: the users who liked are
-// known only when the likes have been read.
-func mostRuns(query, statement string) int {
-	if ofUsers[statement] && strings.Contains(query, "likes") {
+// maxStatementRuns returns how often a query may run a statement. It is 1, but for userFieldStatements 2 if the query reads likes:
+// the users who liked are known only when the likes have been read.
+func maxStatementRuns(query, statement string) int {
+	if userFieldStatements[statement] && strings.Contains(query, "likes") {
 		return 2
 	}
 	return 1
@@ -44,34 +44,34 @@ func (c *filledWorld) mustIngest(events ...event) (ids []string) {
 	for part := range slices.Chunk(events, 200) {
 		got := c.ingest(part...)
 		for i := range part {
-			if fault := got.at("ingest", "results", i, "error"); fault != nil || len(got.Errors) > 0 {
+			if fault := got.valueAt("ingest", "results", i, "error"); fault != nil || len(got.Errors) > 0 {
 				c.t.Fatalf("%v: %v %v", part[i], fault, got.Errors)
 			}
-			id, _ := got.at("ingest", "results", i, "id").(string)
+			id, _ := got.valueAt("ingest", "results", i, "id").(string)
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// person returns the ID of the i-th of the people beside the reader.
-func person(i int) string { return fmt.Sprintf("user:p%02d", i%peopleCount) }
+// personID returns the ID of the i-th of the people beside the reader.
+func personID(i int) string { return fmt.Sprintf("user:p%02d", i%peopleCount) }
 
-// fill gives the reader something in every list.
-func (c *filledWorld) fill() {
+// fillReaderLists gives the reader something in every list.
+func (c *filledWorld) fillReaderLists() {
 	const reader = "user:reader"
 	c.must("reader", `{ viewer { badges { version } } }`, nil) // later items are new to the reader
 	c.Clock.Advance(time.Minute)
 	var events []event
 	for i := range peopleCount {
-		events = append(events, event{"setProfile": event{"as": person(i), "name": fmt.Sprint("Person ", i)}})
+		events = append(events, event{"setProfile": event{"as": personID(i), "name": fmt.Sprint("Person ", i)}})
 	}
 	events = append(events, event{"setProfile": event{"as": reader, "name": "The reader"}})
 	for i := range entriesPerList {
-		events = append(events, event{"follow": event{"as": reader, "userId": person(i)}}, event{"follow": event{"as": person(i), "userId": reader}})
+		events = append(events, event{"follow": event{"as": reader, "userId": personID(i)}}, event{"follow": event{"as": personID(i), "userId": reader}})
 	}
 	for i := range entriesPerList / 3 {
-		events = append(events, event{"setFollowMode": event{"as": reader, "userId": person(i), "mode": "LIVE_ONLY"}})
+		events = append(events, event{"setFollowMode": event{"as": reader, "userId": personID(i), "mode": "LIVE_ONLY"}})
 	}
 	c.mustIngest(events...)
 	c.fillPosts(reader)
@@ -105,22 +105,22 @@ func (c *filledWorld) fill() {
 			c.t.Fatalf("the views of %d users are stale", left)
 		}
 	}
-	c.must("reader", "{ viewer { "+c.selector.selectField(c.selector.schema.Types["Viewer"], c.selector.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
+	c.must("reader", "{ viewer { "+c.selections.selectField(c.selections.schema.Types["Viewer"], c.selections.schema.Types["Viewer"].Fields.ForName("views"), "")+" liveBoard(first: 100) { sessionId } } }", nil)
 }
 
 // fillPosts makes posts, likes and answers, which fill the feed and the notifications.
 func (c *filledWorld) fillPosts(reader string) {
 	var events []event
 	for i := range entriesPerList {
-		events = append(events, event{"publishPost": event{"as": reader, "body": "mine"}}, event{"publishPost": event{"as": person(i), "body": "theirs", "mentions": []string{reader}}})
+		events = append(events, event{"publishPost": event{"as": reader, "body": "mine"}}, event{"publishPost": event{"as": personID(i), "body": "theirs", "mentions": []string{reader}}})
 	}
 	posts := c.mustIngest(events...)
 	events = nil
 	for i := 0; i < len(posts); i += 2 {
 		for k := range 3 {
 			events = append(events,
-				event{"likePost": event{"as": person(i + k), "postId": posts[i]}},
-				event{"publishPost": event{"as": person(i + k), "body": "so it is", "parentId": posts[i]}})
+				event{"likePost": event{"as": personID(i + k), "postId": posts[i]}},
+				event{"publishPost": event{"as": personID(i + k), "body": "so it is", "parentId": posts[i]}})
 		}
 	}
 	c.mustIngest(events...)
@@ -132,7 +132,7 @@ func (c *filledWorld) fillConversations(reader string) {
 	for i := range conversationCount {
 		var members []string
 		for k := range membersPerConversation {
-			members = append(members, person(i*3+k))
+			members = append(members, personID(i*3+k))
 		}
 		events = append(events, event{"createConversation": event{"as": reader, "kind": "GROUP", "title": fmt.Sprint("talk ", i), "memberIds": members}})
 	}
@@ -141,7 +141,7 @@ func (c *filledWorld) fillConversations(reader string) {
 	for i, conversation := range conversations {
 		for k := range messagesPerConversation {
 			events = append(events, event{"sendMessage": event{
-				"as": person(i*3 + k), "conversationId": conversation, "body": "hello", "mentionIds": []string{reader, person(i*3 + k + 1)},
+				"as": personID(i*3 + k), "conversationId": conversation, "body": "hello", "mentionIds": []string{reader, personID(i*3 + k + 1)},
 			}})
 		}
 	}
@@ -152,7 +152,7 @@ func (c *filledWorld) fillConversations(reader string) {
 func (c *filledWorld) fillShows(reader string) {
 	var events []event
 	for i := range entriesPerList {
-		events = append(events, event{"scheduleShow": event{"as": person(i), "title": fmt.Sprint("show ", i), "plannedAt": c.Clock.Now().Add(time.Hour)}})
+		events = append(events, event{"scheduleShow": event{"as": personID(i), "title": fmt.Sprint("show ", i), "plannedAt": c.Clock.Now().Add(time.Hour)}})
 	}
 	shows := c.mustIngest(events...)
 	events = []event{{"scheduleShow": event{"as": reader, "title": "mine", "plannedAt": c.Clock.Now().Add(time.Hour)}}}
@@ -164,10 +164,10 @@ func (c *filledWorld) fillShows(reader string) {
 	events = nil
 	for i, show := range shows {
 		if i%3 > 0 {
-			events = append(events, event{"startShow": event{"as": person(i), "showId": show}})
+			events = append(events, event{"startShow": event{"as": personID(i), "showId": show}})
 		}
 		if i%3 > 1 {
-			events = append(events, event{"endShow": event{"as": person(i), "showId": show}})
+			events = append(events, event{"endShow": event{"as": personID(i), "showId": show}})
 		}
 	}
 	c.mustIngest(events...)
@@ -175,8 +175,8 @@ func (c *filledWorld) fillShows(reader string) {
 	c.Must(err)
 }
 
-// ids returns the IDs of the objects of a type in the reader's lists.
-func (c *filledWorld) ids(kind string) (ids []string) {
+// idsInReaderLists returns the IDs of the objects of a type in the reader's lists.
+func (c *filledWorld) idsInReaderLists(kind string) (ids []string) {
 	c.t.Helper()
 	const page = "edges { node { id } }"
 	lists := map[string]struct{ query, prefix string }{
@@ -192,7 +192,7 @@ func (c *filledWorld) ids(kind string) (ids []string) {
 		"Message":      {"conversations(first: 100) { edges { node { messages { edges { node { id } } } } } }", "message:"},
 	}
 	if kind == "SiteMessageReport" { // these are in no list
-		for _, id := range c.ids("SiteMessage") {
+		for _, id := range c.idsInReaderLists("SiteMessage") {
 			ids = append(ids, strings.Replace(id, "siteMessage:", "siteMessageReport:", 1))
 		}
 		return ids

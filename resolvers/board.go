@@ -28,7 +28,7 @@ func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first 
 func (r *Resolver) boardConnection(board live.Board) *graph.LiveBoardConnection {
 	page := &graph.LiveBoardConnection{
 		Edges: make([]graph.LiveBoardEdge, len(board.Items)), PageInfo: graph.PageInfo{HasNextPage: board.HasNext},
-		SessionID: board.Session.String(), NewSession: board.Replaced, Building: board.Building,
+		SessionID: board.Session.String(), NewSession: board.SessionReplaced, Building: board.ReplaysBeingBuilt,
 	}
 	ids := make([]services.PostID, len(board.Items))
 	for i, item := range board.Items {
@@ -66,16 +66,16 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		return nil, err
 	}
 	// A client that reconnects may already have the state with which the watch begins. Then this state is not sent.
-	known := func(change live.Change) bool { return change.Unchanged() && change.Badges.Version == since }
-	return relay(ctx, cancel, r.Log, changes, skipKnown(known, func(ctx context.Context, change live.Change) (*graph.LiveBoardChange, error) {
+	known := func(change live.BoardChange) bool { return change.Unchanged() && change.Badges.Version == since }
+	return relay(ctx, cancel, r.Log, changes, skipChangesClientHas(known, func(ctx context.Context, change live.BoardChange) (*graph.LiveBoardChange, error) {
 		return r.liveBoardChange(ctx, viewer, change)
 	})), nil
 }
 
-// liveBoardChange reads the hosts of an event, with a loader of its own: a loader that lives as long as the subscription would keep the
-// names of the first event. All lists share one slice of hosts and one of IDs, so that a field of one show is read for all shows of the
-// event.
-func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.Change) (*graph.LiveBoardChange, error) {
+// liveBoardChange reads the hosts of an event, with a loader of its own: a loader that lives as long as the subscription would keep
+// the names of the first event. All lists share one slice of hosts and one of IDs, so that a field of one show is read for all
+// shows of the event.
+func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, change live.BoardChange) (*graph.LiveBoardChange, error) {
 	// The lists are in the order in which the fields below take them from shown.
 	lists := [][]live.Show{change.WentLive, change.Ended, change.Scheduled, change.Rescheduled, change.Cancelled}
 	var hosts []services.UserID
@@ -103,8 +103,8 @@ func (r *Resolver) liveBoardChange(ctx context.Context, viewer *graph.Viewer, ch
 		}
 	}
 	return &graph.LiveBoardChange{
-		SessionID: change.Session.String(), NewSession: change.Replaced, WentLive: shown[0], Ended: shown[1],
-		Scheduled: shown[2], Rescheduled: shown[3], Cancelled: shown[4], More: change.More, NewAbove: change.NewAbove, LiveBoard: change.Badges.LiveBoard,
+		SessionID: change.Session.String(), NewSession: change.SessionReplaced, WentLive: shown[0], Ended: shown[1],
+		Scheduled: shown[2], Rescheduled: shown[3], Cancelled: shown[4], More: change.Truncated, NewAbove: change.NewAboveCount, LiveBoard: change.Badges.LiveBoard,
 		Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
 	}, nil
 }

@@ -17,7 +17,7 @@ func (r *liveBoardConnectionResolver) Nodes(ctx context.Context, obj *graph.Live
 }
 
 func (r *mutationResolver) MarkLiveBoardSeen(ctx context.Context, input graph.MarkLiveBoardSeenInput) (*graph.MarkLiveBoardSeenPayload, error) {
-	done, err := markLiveBoardSeen.do(ctx, r.Resolver, input)
+	done, err := markLiveBoardSeen.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *
 	if err != nil {
 		return nil, err
 	}
-	known, err := versionOf(since)
+	known, err := sinceVersion(since)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (r *subscriptionResolver) LiveBoardChanged(ctx context.Context, sessionID *
 }
 
 func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first *int, after *string, sessionID *string, lastID *string) (*graph.LiveBoardConnection, error) {
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.LiveBoardConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.LiveBoardConnection, error) {
 		board, err := r.liveBoard(ctx, obj.Number, &size, after, sessionID, lastID)
 		if err != nil {
 			return nil, err
@@ -46,14 +46,14 @@ func (r *viewerResolver) LiveBoard(ctx context.Context, obj *graph.Viewer, first
 		for i, item := range board.Items {
 			hosts[i] = item.Host
 		}
-		dataloader.From(ctx).Keep(nil, hosts)
+		dataloader.From(ctx).KeepPostsAndUsers(nil, hosts)
 		return r.boardConnection(board), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	if len(page.Edges) > size {
-		page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.LiveBoardEdge) *string { return &edge.Cursor })
+		page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.LiveBoardEdge) *string { return &edge.Cursor })
 		page.LastID, page.End = &page.Edges[size-1].Node.ID, nil
 	}
 	return &page, nil

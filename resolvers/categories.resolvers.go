@@ -24,19 +24,19 @@ func (r *mutationResolver) RemoveCategory(ctx context.Context, input graph.Remov
 }
 
 func (r *mutationResolver) Notify(ctx context.Context, input graph.NotifyInput) (*graph.NotifyPayload, error) {
-	done, err := notify.do(ctx, r.Resolver, input)
+	done, err := notify.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	payload := &graph.NotifyPayload{HostNotificationID: done.id, Created: done.created}
-	if told := nilOnError[notifications.Told](r.Resolver)(r.sentNotification(ctx, done.id)); told != nil {
+	payload := &graph.NotifyPayload{HostNotificationID: done.objectID, Created: done.created}
+	if told := nilOnError[notifications.SentNotification](r.Resolver)(r.sentNotification(ctx, done.objectID)); told != nil {
 		payload.Recipients = &told.Recipients
 	}
 	return payload, nil
 }
 
 func (r *mutationResolver) WithdrawNotification(ctx context.Context, input graph.WithdrawNotificationInput) (*graph.WithdrawNotificationPayload, error) {
-	done, err := withdrawNotification.do(ctx, r.Resolver, input)
+	done, err := withdrawNotification.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}

@@ -13,29 +13,29 @@ import (
 // A mutation whose effect exists already returns changed: false. A mutation that is repeated under its idempotency key gets its first
 // answer again.
 func TestVerbsAreIdempotent(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		a.MakeNamedUsers("bob")
-		post := a.publish("bob")
-		show := a.schedule("bob", time.Hour)
+		post := a.publishPost("bob")
+		show := a.scheduleShow("bob", time.Hour)
 		room := a.createConversation("ROOM", "bob", "carol")
-		message := a.say("alice", a.createConversation("GROUP", "alice", "bob"))
+		message := a.sendMessage("alice", a.createConversation("GROUP", "alice", "bob"))
 		step := func(verb, field, id, shown string, changed bool) {
 			t.Helper()
 			input := fmt.Sprintf("%s: %q", field, id)
 			query := func(more string) string {
 				return fmt.Sprintf(`mutation { %s(input: {%s%s}) { changed badges { version } viewer { id } %s } }`, verb, input, more, shown)
 			}
-			if got := a.must("alice", query(""), nil); got.at(verb, "changed") != changed || got.at(verb, "viewer", "id") != "viewer:alice" {
+			if got := a.must("alice", query(""), nil); got.valueAt(verb, "changed") != changed || got.valueAt(verb, "viewer", "id") != "viewer:alice" {
 				t.Errorf("%s: %+v, want changed %t", verb, got.Data, changed)
 			}
 			for range 2 {
-				if got := a.must("alice", query(fmt.Sprintf(", idempotencyKey: %q", verb)), nil); got.at(verb, "changed") != false {
+				if got := a.must("alice", query(fmt.Sprintf(", idempotencyKey: %q", verb)), nil); got.valueAt(verb, "changed") != false {
 					t.Errorf("%s again under a key: %+v", verb, got.Data)
 				}
 			}
 			asEvent := event{verb: event{"as": "user:alice", field: id}}
-			if got := a.ingest(asEvent); got.at("ingest", "results", 0, "changed") != false || got.at("ingest", "results", 0, "error") != nil {
+			if got := a.ingest(asEvent); got.valueAt("ingest", "results", 0, "changed") != false || got.valueAt("ingest", "results", 0, "error") != nil {
 				t.Errorf("%s as an event: %+v", verb, got.Data)
 			}
 		}
@@ -55,8 +55,8 @@ func TestVerbsAreIdempotent(t *testing.T) {
 			step(of.undoes, of.field, of.id, of.shown, true)
 		}
 		step("recallMessage", "messageId", message, "message { recalled }", true)
-		step("deletePost", "postId", a.publish("alice"), "postId", true)
-		step("cancelShow", "showId", a.schedule("alice", time.Hour), "show { status }", true)
+		step("deletePost", "postId", a.publishPost("alice"), "postId", true)
+		step("cancelShow", "showId", a.scheduleShow("alice", time.Hour), "show { status }", true)
 	})
 }
 
@@ -67,11 +67,11 @@ func TestAKeyRemembersThatItChanged(t *testing.T) {
 	a.MakeNamedUsers("bob")
 	for range 3 {
 		got := a.must("alice", `mutation { follow(input: {userId: "user:bob", idempotencyKey: "k"}) { changed } }`, nil)
-		if got.at("follow", "changed") != true {
+		if got.valueAt("follow", "changed") != true {
 			t.Errorf("under its key: %+v", got.Data)
 		}
 	}
-	if got := a.must("alice", `mutation { follow(input: {userId: "user:bob"}) { changed } }`, nil); got.at("follow", "changed") != false {
+	if got := a.must("alice", `mutation { follow(input: {userId: "user:bob"}) { changed } }`, nil); got.valueAt("follow", "changed") != false {
 		t.Errorf("without it: %+v", got.Data)
 	}
 }
@@ -83,15 +83,15 @@ func TestARefusalDoesNotAffectOtherFields(t *testing.T) {
 		done: publishPost(input: {body: "hello"}) { post { id } edge { cursor node { id } } }
 		refused: likePost(input: {postId: "post:0000000000001"}) { badges { version } }
 	}`, nil)
-	id := got.at("done", "post", "id")
-	if got.code() != services.NotFound || id == nil || got.at("refused") != nil || got.at("done", "edge", "node", "id") != id {
+	id := got.valueAt("done", "post", "id")
+	if got.code() != services.NotFound || id == nil || got.valueAt("refused") != nil || got.valueAt("done", "edge", "node", "id") != id {
 		t.Errorf("two mutations: %+v %+v", got.Data, got.Errors)
 	}
 	got = a.askAs("alice", `{ viewer { id badges { id total { value } } homeFeed(after: "old") { lastId } notifications(first: 0) { readToken } announcements { edges { cursor } } } }`, nil)
-	if len(got.Errors) != 2 || got.at("viewer", "badges", "total", "value") == nil || got.at("viewer", "announcements") == nil || got.at("viewer", "homeFeed") != nil {
+	if len(got.Errors) != 2 || got.valueAt("viewer", "badges", "total", "value") == nil || got.valueAt("viewer", "announcements") == nil || got.valueAt("viewer", "homeFeed") != nil {
 		t.Errorf("two bad lists: %+v %+v", got.Data, got.Errors)
 	}
-	if got.at("viewer", "id") != "viewer:alice" || got.at("viewer", "badges", "id") != "badges:alice" {
+	if got.valueAt("viewer", "id") != "viewer:alice" || got.valueAt("viewer", "badges", "id") != "badges:alice" {
 		t.Errorf("the ids: %+v", got.Data)
 	}
 }
@@ -103,18 +103,18 @@ func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 	a.MakeNamedUsers("bob")
 	const query = `{ nodes(ids: ["viewer:alice", "badges:alice"]) { __typename id ... on Viewer { badges { id } } ... on Badges { total { value } } } }`
 	got := a.must("alice", query, nil)
-	if got.at("nodes", 0, "badges", "id") != "badges:alice" || got.at("nodes", 1, "id") != "badges:alice" || got.at("nodes", 1, "total", "value") == nil {
+	if got.valueAt("nodes", 0, "badges", "id") != "badges:alice" || got.valueAt("nodes", 1, "id") != "badges:alice" || got.valueAt("nodes", 1, "total", "value") == nil {
 		t.Errorf("one's own: %+v", got.Data)
 	}
-	if got := a.must("bob", query, nil); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
+	if got := a.must("bob", query, nil); got.valueAt("nodes", 0) != nil || got.valueAt("nodes", 1) != nil {
 		t.Errorf("another's: %+v", got.Data)
 	}
 	got = a.must("alice", `mutation { follow(input: {userId: "user:bob"}) { badges { id version } viewer { id badges { id version } } } }`, nil)
-	if version := got.at("follow", "badges", "version"); version == nil || version != got.at("follow", "viewer", "badges", "version") {
+	if version := got.valueAt("follow", "badges", "version"); version == nil || version != got.valueAt("follow", "viewer", "badges", "version") {
 		t.Errorf("a mutation: %+v", got.Data)
 	}
 	got = a.ask("admin", []services.Scope{services.ScopeViewer, services.ScopeAdmin}, `mutation { recountBadges(input: {userId: "user:bob"}) { badges { id } } }`, nil)
-	if got.at("recountBadges", "badges", "id") != "badges:bob" {
+	if got.valueAt("recountBadges", "badges", "id") != "badges:bob" {
 		t.Errorf("another's, of an operator: %+v %+v", got.Data, got.Errors)
 	}
 }
@@ -122,12 +122,12 @@ func TestTheViewerAndTheBadgesAreNodes(t *testing.T) {
 // Mutations that mark notifications return the notifications that they marked, as they are after the mark.
 func TestMarksReturnTheMarkedItems(t *testing.T) {
 	a := newAPI(t)
-	a.makeOneOfEach()
-	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	a.notifyInEachCategory()
+	ids := a.wantNotifications("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	mark := func(verb, input string) []any {
 		t.Helper()
 		got := a.must("alice", `mutation { `+verb+`(`+input+`) { notifications { id read seen } } }`, nil)
-		list, _ := got.at(verb, "notifications").([]any)
+		list, _ := got.valueAt(verb, "notifications").([]any)
 		return list
 	}
 	list := mark("markNotificationsRead", fmt.Sprintf("input: {ids: [%q, %q, %q]}", ids[2], ids[0], ids[2]))
@@ -189,17 +189,17 @@ func TestEverythingIsDescribed(t *testing.T) {
 
 // A mutation in a conversation whose effect exists already returns changed: false.
 func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		group := a.createConversation("GROUP", "alice", "bob")
-		message := a.say("bob", group)
+		message := a.sendMessage("bob", group)
 		steps := 0
 		does := func(verb, input string, want bool) {
 			t.Helper()
 			steps++
 			for range 2 { // under its key it answers as the first time
 				got := a.must("alice", fmt.Sprintf(`mutation { r: %s(input: {%s, idempotencyKey: "%d"}) { changed conversation { id } } }`, verb, input, steps), nil)
-				if got.at("r", "changed") != want || got.at("r", "conversation", "id") != group {
+				if got.valueAt("r", "changed") != want || got.valueAt("r", "conversation", "id") != group {
 					t.Errorf("%s: %+v, want changed %t", verb, got.Data, want)
 				}
 			}
@@ -214,7 +214,7 @@ func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 		does("leaveConversation", it, true)
 		does("leaveConversation", it, false)
 		asEvent := a.ingest(event{"markConversationRead": event{"as": "user:alice", "conversationId": group}})
-		if asEvent.at("ingest", "results", 0, "changed") != false {
+		if asEvent.valueAt("ingest", "results", 0, "changed") != false {
 			t.Errorf("as an event: %+v", asEvent.Data)
 		}
 	})
@@ -222,7 +222,7 @@ func TestMarksOfConversationsSayWhetherTheyChanged(t *testing.T) {
 
 // If a profile is set again after the clock was set back, every node shows the last one.
 func TestTheLastProfileIsShownAfterTheClockWasSetBack(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		a := newAPIOn(t, w, 10, 5)
 		b := newAPIOn(t, w.AnotherNode(), 10, 5)
 		for _, name := range []string{"one", "two", "three"} {
@@ -230,7 +230,7 @@ func TestTheLastProfileIsShownAfterTheClockWasSetBack(t *testing.T) {
 			_, err := b.Caches.Changelog.RunOnce(t.Context())
 			w.Must(err)
 			there := b.must("bob", `{ node(id: "user:alice") { ... on User { name } } }`, nil)
-			if got.at("setProfile", "user", "name") != name || there.at("node", "name") != name {
+			if got.valueAt("setProfile", "user", "name") != name || there.valueAt("node", "name") != name {
 				t.Errorf("%s: here %v, on another node %v", name, got.Data, there.Data)
 			}
 			w.Clock.Advance(-time.Minute)
@@ -241,12 +241,12 @@ func TestTheLastProfileIsShownAfterTheClockWasSetBack(t *testing.T) {
 // A response that changes something shows the state after the change.
 func TestAPayloadShowsWhatItsMutationChanged(t *testing.T) {
 	a := newAPI(t)
-	a.Clock.Flow()
+	a.Clock.RunInRealTime()
 	got := a.must("reader", `mutation {
 		a: setProfile(input: {name: "before"}) { user { name } }
 		b: setProfile(input: {name: "after"}) { user { name } }
 	}`, nil)
-	if got.at("a", "user", "name") != "before" || got.at("b", "user", "name") != "after" {
+	if got.valueAt("a", "user", "name") != "before" || got.valueAt("b", "user", "name") != "after" {
 		t.Errorf("answered %v", got.Data)
 	}
 }

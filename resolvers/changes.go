@@ -23,7 +23,7 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	}
 	// An empty page would look as if nothing had changed.
 	if !r.Stream.On() {
-		return nil, &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
+		return nil, &services.Error{Code: services.Conflict, Reason: services.ReasonFeatureOff,
 			Message: "changes: the change stream is off: start every node with --changes"}
 	}
 	found, err := r.Stream.ChangesAfter(ctx, position.ReadTo, size+1)
@@ -32,12 +32,12 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 	}
 	part := &graph.BadgeChanges{List: []graph.BadgeChange{}, HasMore: len(found) > size}
 	found = found[:min(size, len(found))]
-	// FullTo is the version up to which the reader had everything. It decides which counts of a change are new to the reader: see
+	// DrainedTo is the version up to which the reader had everything. It decides which counts of a change are new to the reader: see
 	// stream.Position.
 	for _, change := range found {
-		part.List = append(part.List, graphBadgeChange(change, position.FullTo))
+		part.List = append(part.List, graphBadgeChange(change, position.DrainedTo))
 	}
-	part.Cursor = changePositionText(position.After(found, part.HasMore))
+	part.Cursor = changePositionText(position.AfterReading(found, part.HasMore))
 	return part, nil
 }
 
@@ -47,35 +47,35 @@ func (r *Resolver) changes(ctx context.Context, first *int, after *string) (*gra
 // When it has caught up, both versions are equal, and one cursor is enough again.
 func changePositionText(position stream.Position) string {
 	text := changeCursor.text(0, position.ReadTo)
-	if position.FullTo != position.ReadTo {
-		text += changeCursor.text(0, position.FullTo)
+	if position.DrainedTo != position.ReadTo {
+		text += changeCursor.text(0, position.DrainedTo)
 	}
 	return text
 }
 
 // parseChangePosition reads the output of changePositionText; nil is the start. The cursors belong to no user, so they are parsed
-// for user 0. FullTo cannot be greater than ReadTo, because a reader cannot have more than it has read.
+// for user 0. DrainedTo cannot be greater than ReadTo, because a reader cannot have more than it has read.
 func parseChangePosition(text *string) (position stream.Position, err error) {
 	if text == nil {
 		return position, nil
 	}
-	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(*text))
+	middle := min(base64.RawURLEncoding.EncodedLen(cursorBytes), len(*text))
 	if position.ReadTo, err = changeCursor.parse("after", 0, (*text)[:middle]); err != nil {
 		return position, err
 	}
-	position.FullTo = position.ReadTo
+	position.DrainedTo = position.ReadTo
 	if rest := (*text)[middle:]; rest != "" {
-		position.FullTo, err = changeCursor.parse("after", 0, rest)
+		position.DrainedTo, err = changeCursor.parse("after", 0, rest)
 	}
-	if err == nil && position.FullTo > position.ReadTo {
+	if err == nil && position.DrainedTo > position.ReadTo {
 		err = services.Errorf(services.Invalid, "after: %s is not a cursor of %s", services.Quote(*text), changeCursor)
 	}
 	return position, err
 }
 
-// graphBadgeChange is a change as the API shows it to a reader that has all changes up to the version after. A count of 0 is shown only
-// if it changed after that version: then it tells the application to remove a number. The other zeros of a user would only make the
-// answer long.
+// graphBadgeChange is a change as the API shows it to a reader that has all changes up to the version after. A count of 0 is shown
+// only if it changed after that version: then it tells the application to remove a number. The other zeros of a user would only
+// make the answer long.
 func graphBadgeChange(change stream.Change, after uint64) graph.BadgeChange {
 	state := change.State
 	shown := graph.BadgeChange{
@@ -84,7 +84,7 @@ func graphBadgeChange(change stream.Change, after uint64) graph.BadgeChange {
 		Quiet: state.Quiet, Silent: change.Silent(after),
 	}
 	for _, part := range state.Parts {
-		changed := part.Changed > after
+		changed := part.ChangedVersion > after
 		if part.Value == 0 && !changed {
 			continue
 		}
@@ -92,7 +92,7 @@ func graphBadgeChange(change stream.Change, after uint64) graph.BadgeChange {
 			Source: part.Source, Part: orNull(part.Name), Count: part.Value, Display: part.Display, InTotal: part.InTotal, Changed: changed,
 		})
 	}
-	if cause := state.Alert(after); cause != nil && !shown.Silent {
+	if cause := state.NewestAlert(after); cause != nil && !shown.Silent {
 		shown.Cause = &graph.BadgeChangeCause{Source: cause.Source, Part: orNull(cause.Part), ItemID: cause.ID, At: cause.At}
 	}
 	return shown

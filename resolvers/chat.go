@@ -16,26 +16,26 @@ import (
 // The kinds of the cursors of conversations. Each kind is the first byte of a cursor. The numbers differ from those of cursorKind and
 // of the cursors of other lists, so that no cursor is taken for one of another list.
 const (
-	conversationCursor = 16 + iota // the second part of a cursor of the list of conversations; the first is a conversationsCursor
-	messageCursor
-	memberCursor
+	conversationCursorKind = 16 + iota // the second part of a cursor of the list of conversations; the first is a conversationsCursor
+	messageCursorKind
+	memberCursorKind
 
-	positionLength = 1 + 8 + 8 // bytes: kind, object, position
+	listCursorBytes = 1 + 8 + 8 // bytes: kind, object, position
 )
 
-// positionText prints a position in a list: the kind of the list, the object that the list belongs to (of), and the position (at). It
-// contains no secret. of has 64 bits, because it may be a user, a conversation or, in the list of conversations, a time.
-func positionText(kind byte, of, at uint64) string {
-	bytes := make([]byte, 0, positionLength)
+// listCursorText prints a position in a list: the kind of the list, the object that the list belongs to (of), and the position
+// (at). It contains no secret. of has 64 bits, because it may be a user, a conversation or, in the list of conversations, a time.
+func listCursorText(kind byte, of, at uint64) string {
+	bytes := make([]byte, 0, listCursorBytes)
 	bytes = binary.BigEndian.AppendUint64(append(bytes, kind), of)
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(bytes, at))
 }
 
-// parsePosition reads the output of positionText. The caller must compare of with the object whose list it reads. Both numbers are
+// parseListCursor reads the output of listCursorText. The caller must compare of with the object whose list it reads. Both numbers are
 // bounded, so that they fit into SQL's signed integers. Strict decoding refuses a second spelling of one position.
-func parsePosition(kind byte, text string) (of, at uint64, err error) {
+func parseListCursor(kind byte, text string) (of, at uint64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(bytes) != positionLength || bytes[0] != kind {
+	if err != nil || len(bytes) != listCursorBytes || bytes[0] != kind {
 		return 0, 0, services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 	}
 	of, at = binary.BigEndian.Uint64(bytes[1:]), binary.BigEndian.Uint64(bytes[9:])
@@ -47,39 +47,39 @@ func parsePosition(kind byte, text string) (of, at uint64, err error) {
 }
 
 // conversationCursorText prints a position in a viewer's list of conversations: the viewer, and then the output of
-// positionText. The list is in the order of the last messages. Two conversations of one microsecond differ by their IDs, so a
+// listCursorText. The list is in the order of the last messages. Two conversations of one microsecond differ by their IDs, so a
 // page neither skips nor repeats one.
-func conversationCursorText(viewer services.UserID, state chat.State) string {
-	position := positionText(conversationCursor, uint64(state.LastAt.UnixMicro()), uint64(state.ID))
+func conversationCursorText(viewer services.UserID, state chat.MemberState) string {
+	position := listCursorText(conversationCursorKind, uint64(state.LastActiveAt.UnixMicro()), uint64(state.ID))
 	return conversationsCursor.text(viewer, 0) + position
 }
 
 // parseConversationCursor reads the output of conversationCursorText for this viewer. The position of another viewer is INVALID.
-func parseConversationCursor(viewer services.UserID, text string) (chat.Place, error) {
-	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
+func parseConversationCursor(viewer services.UserID, text string) (chat.ListPosition, error) {
+	owner := min(base64.RawURLEncoding.EncodedLen(cursorBytes), len(text))
 	if _, err := conversationsCursor.parse("after", viewer, text[:owner]); err != nil {
-		return chat.Place{}, err
+		return chat.ListPosition{}, err
 	}
-	at, id, err := parsePosition(conversationCursor, text[owner:])
-	return chat.Place{At: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}, err
+	at, id, err := parseListCursor(conversationCursorKind, text[owner:])
+	return chat.ListPosition{LastMessageAt: time.UnixMicro(int64(at)), ID: services.ConversationID(id)}, err
 }
 
-// positionIn is the position of a cursor in the list of one conversation, or start without a cursor. The cursor names the
-// conversation, because the messages of each conversation are numbered from 1: without the name, a cursor would be valid in all
+// conversationListPosition is the position of a cursor in the list of one conversation, or start without a cursor. The cursor names
+// the conversation, because the messages of each conversation are numbered from 1: without the name, a cursor would be valid in all
 // of them.
-func positionIn(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
+func conversationListPosition(kind byte, id services.ConversationID, after *string, start uint64) (uint64, error) {
 	if after == nil {
 		return start, nil
 	}
-	of, at, err := parsePosition(kind, *after)
+	of, at, err := parseListCursor(kind, *after)
 	if err == nil && of != uint64(id) {
 		err = services.Errorf(services.Invalid, "after: the cursor is of another conversation")
 	}
 	return at, err
 }
 
-// chatPage makes the PageInfo of a page of edges. cursor returns an edge's cursor, and more says whether another page follows.
-func chatPage[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo {
+// chatPageInfo makes the PageInfo of a page of edges. cursor returns an edge's cursor, and more says whether another page follows.
+func chatPageInfo[E any](edges []E, cursor func(E) string, more bool) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: more}
 	if len(edges) > 0 {
 		first, last := cursor(edges[0]), cursor(edges[len(edges)-1])
@@ -132,16 +132,16 @@ func (r *Resolver) graphMessages(ctx context.Context, ids []services.MessageID) 
 
 // graphConversation makes a conversation from its state alone. The counts are those of the member, before the display policy. Unread
 // does not come from the badge document: the count and the list come from one read of SQL, so they cannot differ.
-func graphConversation(state chat.State) graph.Conversation {
+func graphConversation(state chat.MemberState) graph.Conversation {
 	c := graph.Conversation{
 		ID: state.ID.GlobalID(), Kind: state.Kind, Title: orNull(state.Title), MemberCount: state.Members,
-		Unread:   services.NewCount(int(state.Own.Unread()), services.Exact, time.Time{}),
-		Mentions: services.NewCount(int(state.Own.UnreadMentions()), services.Exact, time.Time{}),
-		Muted:    state.Own.Muted, ReadToken: chat.NewReadToken(state.Own), State: state,
-		ViewerCanRemoveMembers: state.Kind != chat.Direct && state.Creator == state.Own.User,
+		Unread:   services.NewCount(int(state.Membership.Unread()), services.Exact, time.Time{}),
+		Mentions: services.NewCount(int(state.Membership.UnreadMentions()), services.Exact, time.Time{}),
+		Muted:    state.Membership.Muted, ReadToken: chat.NewReadToken(state.Membership), State: state,
+		ViewerCanRemoveMembers: state.Kind != chat.Direct && state.Creator == state.Membership.User,
 	}
 	// A muted conversation counts in the total by its mentions only.
-	c.Unread.InTotal, c.Mentions.InTotal = !state.Own.Muted, state.Own.Muted
+	c.Unread.InTotal, c.Mentions.InTotal = !state.Membership.Muted, state.Membership.Muted
 	return c
 }
 
@@ -158,7 +158,7 @@ func (r *Resolver) readConversation(ctx context.Context, viewer *graph.Viewer, i
 // readMessage reads the message of an operation for its payload. It checks the viewer's own right to see the message, as any read
 // does. The message is read again and not made from the input, because mentions and recalls change it.
 func (r *Resolver) readMessage(ctx context.Context, done *committedOperation) (graph.Message, error) {
-	id, err := services.ParseMessageID("messageId", done.id)
+	id, err := services.ParseMessageID("messageId", done.objectID)
 	if err != nil {
 		return graph.Message{}, err
 	}
@@ -180,11 +180,11 @@ func (r *Resolver) readMessage(ctx context.Context, done *committedOperation) (g
 // runInConversation runs an operation in a conversation, and returns the conversation as it is then. The mutations that return a
 // ConversationPayload differ only in their inputs.
 func runInConversation[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*graph.ConversationPayload, error) {
-	done, err := o.do(ctx, r, input)
+	done, err := o.runMutation(ctx, r, input)
 	if err != nil {
 		return nil, err
 	}
-	return r.conversationPayload(ctx, done, done.call.conversation), nil
+	return r.conversationPayload(ctx, done, done.call.subjectConversation), nil
 }
 
 // conversationPayload is the payload of an operation in a conversation. A part that cannot be read after the commit is null. So the

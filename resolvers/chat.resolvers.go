@@ -19,7 +19,7 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 		return nil, err
 	}
 	id := obj.State.ID
-	start, err := positionIn(memberCursor, id, after, 0)
+	start, err := conversationListPosition(memberCursorKind, id, after, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +38,11 @@ func (r *conversationResolver) Members(ctx context.Context, obj *graph.Conversat
 	if err != nil {
 		return nil, err
 	}
-	cursorOf := func(number services.UserID) string { return positionText(memberCursor, uint64(id), uint64(number)) }
+	cursorOf := func(number services.UserID) string {
+		return listCursorText(memberCursorKind, uint64(id), uint64(number))
+	}
 	// The page ends where it was read, also if its last members are left out: otherwise a client could not get past them.
-	info := chatPage(numbers, cursorOf, more)
+	info := chatPageInfo(numbers, cursorOf, more)
 	edges := make([]graph.MemberEdge, 0, len(numbers))
 	for _, user := range graphUsers(users, numbers) {
 		edges = append(edges, graph.MemberEdge{Cursor: cursorOf(user.Number), Node: user})
@@ -54,7 +56,7 @@ func (r *conversationResolver) Messages(ctx context.Context, obj *graph.Conversa
 		return nil, err
 	}
 	id := obj.State.ID
-	before, err := positionIn(messageCursor, id, after, services.MaxMessageNumber+1)
+	before, err := conversationListPosition(messageCursorKind, id, after, services.MaxMessageNumber+1)
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +70,9 @@ func (r *conversationResolver) Messages(ctx context.Context, obj *graph.Conversa
 	}
 	edges := make([]graph.MessageEdge, len(messages))
 	for i, message := range messages {
-		edges[i] = graph.MessageEdge{Cursor: positionText(messageCursor, uint64(id), uint64(ids[i].Number())), Node: message}
+		edges[i] = graph.MessageEdge{Cursor: listCursorText(messageCursorKind, uint64(id), uint64(ids[i].Number())), Node: message}
 	}
-	info := chatPage(edges, func(e graph.MessageEdge) string { return e.Cursor }, more)
+	info := chatPageInfo(edges, func(e graph.MessageEdge) string { return e.Cursor }, more)
 	return &graph.MessageConnection{Edges: edges, PageInfo: info}, nil
 }
 
@@ -111,7 +113,7 @@ func (r *conversationConnectionResolver) Nodes(ctx context.Context, obj *graph.C
 }
 
 func (r *conversationsChangeResolver) Conversations(ctx context.Context, obj *graph.ConversationsChange) (*graph.ConversationConnection, error) {
-	return r.conversationPage(ctx, &obj.Viewer, []asker{{fieldOf(ctx), len(obj.Shown)}}, obj.Shown, obj.More)
+	return r.conversationPage(ctx, &obj.Viewer, []pageRequest{{fieldOf(ctx), len(obj.Shown)}}, obj.Shown, obj.More)
 }
 
 func (r *memberConnectionResolver) Nodes(ctx context.Context, obj *graph.MemberConnection) ([]graph.User, error) {
@@ -141,11 +143,11 @@ func (r *messageConnectionResolver) Nodes(ctx context.Context, obj *graph.Messag
 }
 
 func (r *mutationResolver) CreateConversation(ctx context.Context, input graph.CreateConversationInput) (*graph.ConversationPayload, error) {
-	done, err := createConversation.do(ctx, r.Resolver, input)
+	done, err := createConversation.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	id, err := services.ParseConversationID("conversationId", done.id)
+	id, err := services.ParseConversationID("conversationId", done.objectID)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +161,12 @@ func (r *mutationResolver) JoinConversation(ctx context.Context, input graph.Joi
 }
 
 func (r *mutationResolver) QuitConversation(ctx context.Context, input graph.QuitConversationInput) (*graph.QuitConversationPayload, error) {
-	done, err := quitConversation.do(ctx, r.Resolver, input)
+	done, err := quitConversation.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
 	return &graph.QuitConversationPayload{
-		Changed: done.changed, ConversationID: done.id, Badges: done.badges, Viewer: done.viewerAfter(),
+		Changed: done.changed, ConversationID: done.objectID, Badges: done.badges, Viewer: done.viewerAfter(),
 	}, nil
 }
 
@@ -177,19 +179,19 @@ func (r *mutationResolver) RemoveMembers(ctx context.Context, input graph.Remove
 }
 
 func (r *mutationResolver) SendMessage(ctx context.Context, input graph.SendMessageInput) (*graph.SendMessagePayload, error) {
-	done, err := sendMessage.do(ctx, r.Resolver, input)
+	done, err := sendMessage.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
 	message := readIfSelected(ctx, r.Resolver, func() (graph.Message, error) { return r.readMessage(ctx, done) }, "message")
 	conversation := readIfSelected(ctx, r.Resolver, func() (graph.Conversation, error) {
-		return r.readConversation(ctx, done.viewer, done.call.conversation)
+		return r.readConversation(ctx, done.viewer, done.call.subjectConversation)
 	}, "conversation")
 	return &graph.SendMessagePayload{Created: done.created, Message: message, Conversation: conversation, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) RecallMessage(ctx context.Context, input graph.RecallMessageInput) (*graph.RecallMessagePayload, error) {
-	done, err := recallMessage.do(ctx, r.Resolver, input)
+	done, err := recallMessage.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -247,19 +249,19 @@ func (r *subscriptionResolver) ConversationsChanged(ctx context.Context, first *
 }
 
 func (r *viewerResolver) Conversations(ctx context.Context, obj *graph.Viewer, first *int, after *string) (_ *graph.ConversationConnection, err error) {
-	place := chat.FirstPlace
+	place := chat.ListStart
 	if after != nil {
 		if place, err = parseConversationCursor(obj.Number, *after); err != nil {
 			return nil, err
 		}
 	}
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, askers []asker, size int) (*graph.ConversationConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, askers []pageRequest, size int) (*graph.ConversationConnection, error) {
 		return r.readConversations(ctx, obj, askers, place, size)
 	})
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.ConversationEdge) *string { return &edge.Cursor })
+	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.ConversationEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

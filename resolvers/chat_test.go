@@ -11,7 +11,7 @@ import (
 )
 
 // createConversation makes a conversation of its creator and some other users, and returns its ID.
-func (a *api) createConversation(kind, creator string, others ...string) string {
+func (a *testAPI) createConversation(kind, creator string, others ...string) string {
 	a.t.Helper()
 	a.MakeNamedUsers(others...)
 	ids := []string{}
@@ -20,26 +20,26 @@ func (a *api) createConversation(kind, creator string, others ...string) string 
 	}
 	got := a.must(creator, `mutation($kind: ConversationKind!, $ids: [ID!]!) { createConversation(input: {kind: $kind, memberIds: $ids}) { conversation { id } } }`,
 		map[string]any{"kind": kind, "ids": ids})
-	id, _ := got.at("createConversation", "conversation", "id").(string)
+	id, _ := got.valueAt("createConversation", "conversation", "id").(string)
 	return id
 }
 
-const sayQuery = `mutation($c: ID!, $m: [ID!], $b: String!) { sendMessage(input: {conversationId: $c, body: $b, mentionIds: $m}) {
+const sendMessageMutation = `mutation($c: ID!, $m: [ID!], $b: String!) { sendMessage(input: {conversationId: $c, body: $b, mentionIds: $m}) {
 	message { id body author { key } mentions { key } recalled } conversation { id unread { value } } badges { conversations { total { value } } } } }`
 
-// say sends a message, runs the jobs that it causes, and returns its ID.
-func (a *api) say(key, conversation string, mentions ...string) string {
+// sendMessage sends a message, runs the jobs that it causes, and returns its ID.
+func (a *testAPI) sendMessage(key, conversation string, mentions ...string) string {
 	a.t.Helper()
-	got := a.must(key, sayQuery, map[string]any{"c": conversation, "b": "hello", "m": mentions})
+	got := a.must(key, sendMessageMutation, map[string]any{"c": conversation, "b": "hello", "m": mentions})
 	a.RunDueJobs(a.Fanout)
 	a.Clock.Advance(200 * time.Millisecond)
 	a.RunDueJobs(a.Fanout)
-	id, _ := got.at("sendMessage", "message", "id").(string)
+	id, _ := got.valueAt("sendMessage", "message", "id").(string)
 	return id
 }
 
-// markRead marks a conversation as read: up to the message upTo or, if upTo is "", all of it.
-func (a *api) markRead(key, conversation, upTo string) answer {
+// markConversationRead marks a conversation as read: up to the message upTo or, if upTo is "", all of it.
+func (a *testAPI) markConversationRead(key, conversation, upTo string) apiAnswer {
 	a.t.Helper()
 	variables := map[string]any{"c": conversation}
 	if upTo != "" {
@@ -48,17 +48,17 @@ func (a *api) markRead(key, conversation, upTo string) answer {
 	return a.askAs(key, `mutation($c: ID!, $u: ID) { markConversationRead(input: {conversationId: $c, upTo: $u}) { badges { version conversations { total { value } } } } }`, variables)
 }
 
-// unreadCounts returns a user's counts of unread messages and mentions in the badges, as text. They must equal the sums over the list
-// of conversations.
-func (a *api) unreadCounts(key string) string {
+// unreadMessageCounts returns a user's counts of unread messages and mentions in the badges, as text. They must equal the sums over
+// the list of conversations.
+func (a *testAPI) unreadMessageCounts(key string) string {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } conversations { total { value precision } mentions { value } } }
 		conversations(first: 100) { edges { node { unread { value inTotal } mentions { value inTotal } } } } } }`, nil)
 	var unread, mentions float64
-	edges, _ := got.at("viewer", "conversations", "edges").([]any)
+	edges, _ := got.valueAt("viewer", "conversations", "edges").([]any)
 	for i := range edges {
 		at := func(count, field string) any {
-			return got.at("viewer", "conversations", "edges", i, "node", count, field)
+			return got.valueAt("viewer", "conversations", "edges", i, "node", count, field)
 		}
 		for _, count := range []string{"unread", "mentions"} {
 			if at(count, "inTotal") == true {
@@ -68,19 +68,19 @@ func (a *api) unreadCounts(key string) string {
 		mentions += at("mentions", "value").(float64)
 	}
 	badge := func(path ...any) float64 {
-		value, _ := got.at(append([]any{"viewer", "badges"}, path...)...).(float64)
+		value, _ := got.valueAt(append([]any{"viewer", "badges"}, path...)...).(float64)
 		return value
 	}
 	if badge("conversations", "total", "value") != unread || badge("conversations", "mentions", "value") != mentions || badge("total", "value") != unread {
-		a.t.Errorf("%s: the list makes %v and %v mentions, the badge is %v", key, unread, mentions, got.at("viewer", "badges"))
+		a.t.Errorf("%s: the list makes %v and %v mentions, the badge is %v", key, unread, mentions, got.valueAt("viewer", "badges"))
 	}
 	return fmt.Sprint(unread, "+", mentions)
 }
 
-// wantUnreadCounts fails the test if the unreadCounts of a user are not the wanted ones.
-func (a *api) wantUnreadCounts(what, key, want string) {
+// wantUnreadMessageCounts fails the test if the unreadMessageCounts of a user are not the wanted ones.
+func (a *testAPI) wantUnreadMessageCounts(what, key, want string) {
 	a.t.Helper()
-	if got := a.unreadCounts(key); got != want {
+	if got := a.unreadMessageCounts(key); got != want {
 		a.t.Errorf("%s: %s waits for %s, want %s", what, got, key, want)
 	}
 }
@@ -89,58 +89,58 @@ func (a *api) wantUnreadCounts(what, key, want string) {
 func TestUnreadIsSummedOverConversations(t *testing.T) {
 	a := newAPI(t)
 	b, c := a.createConversation("DIRECT", "a", "b"), a.createConversation("DIRECT", "c", "a")
-	a.wantUnreadCounts("at first", "a", "0+0")
+	a.wantUnreadMessageCounts("at first", "a", "0+0")
 	for range 2 {
-		a.say("b", b)
+		a.sendMessage("b", b)
 	}
 	for range 3 {
-		a.say("c", c)
+		a.sendMessage("c", c)
 	}
-	a.wantUnreadCounts("before", "a", "5+0")
-	if got := a.markRead("a", b, ""); got.at("markConversationRead", "badges", "conversations", "total", "value") != 3.0 {
+	a.wantUnreadMessageCounts("before", "a", "5+0")
+	if got := a.markConversationRead("a", b, ""); got.valueAt("markConversationRead", "badges", "conversations", "total", "value") != 3.0 {
 		t.Errorf("after reading: %+v", got)
 	}
-	a.wantUnreadCounts("after", "a", "3+0")
-	a.wantUnreadCounts("nobody else's reading changes mine", "b", "0+0")
+	a.wantUnreadMessageCounts("after", "a", "3+0")
+	a.wantUnreadMessageCounts("nobody else's reading changes mine", "b", "0+0")
 }
 
 func TestMutesRecallsAndMarksChangeUnreadCounts(t *testing.T) {
 	a := newAPI(t)
 	group := a.createConversation("GROUP", "a", "b", "c")
 	a.MakeNamedUsers("stranger")
-	first := a.say("b", group, "user:a", "user:stranger")
-	second := a.say("b", group)
-	a.wantUnreadCounts("two, one mentions", "a", "2+1")
+	first := a.sendMessage("b", group, "user:a", "user:stranger")
+	second := a.sendMessage("b", group)
+	a.wantUnreadMessageCounts("two, one mentions", "a", "2+1")
 	mute := func(verb string, changed bool) {
 		t.Helper()
 		got := a.must("a", `mutation($c: ID!) { `+verb+`(input: {conversationId: $c}) { changed conversation { muted } } }`, map[string]any{"c": group})
-		if got.at(verb, "changed") != changed || got.at(verb, "conversation", "muted") != (verb == "muteConversation") {
+		if got.valueAt(verb, "changed") != changed || got.valueAt(verb, "conversation", "muted") != (verb == "muteConversation") {
 			t.Errorf("%s: %+v, want changed %t", verb, got.Data, changed)
 		}
 	}
 	mute("muteConversation", true)
 	mute("muteConversation", false)
-	a.wantUnreadCounts("muted: mentions stay", "a", "1+1")
+	a.wantUnreadMessageCounts("muted: mentions stay", "a", "1+1")
 	mute("unmuteConversation", true)
 	mute("unmuteConversation", false)
-	token, _ := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": group}).at("node", "readToken").(string)
+	token, _ := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": group}).valueAt("node", "readToken").(string)
 	a.must("b", `mutation($m: ID!) { recallMessage(input: {messageId: $m}) { message { recalled body } } }`, map[string]any{"m": first})
 	a.Clock.Advance(200 * time.Millisecond)
 	a.RunDueJobs(a.Fanout)
-	a.wantUnreadCounts("recalled", "a", "1+0")
-	a.markRead("a", group, second)
-	a.wantUnreadCounts("read", "a", "0+0")
+	a.wantUnreadMessageCounts("recalled", "a", "1+0")
+	a.markConversationRead("a", group, second)
+	a.wantUnreadMessageCounts("read", "a", "0+0")
 	a.must("a", `mutation($m: ID!) { markConversationUnread(input: {fromMessageId: $m}) { badges { total { value } } } }`, map[string]any{"m": first})
-	a.wantUnreadCounts("unread again", "a", "1+0")
+	a.wantUnreadMessageCounts("unread again", "a", "1+0")
 	late := a.must("a", `mutation($c: ID!, $t: String!) { markConversationRead(input: {conversationId: $c, readToken: $t}) { conversation { unread { value } readToken } } }`, map[string]any{"c": group, "t": token})
-	if late.at("markConversationRead", "conversation", "unread", "value") != 1.0 {
+	if late.valueAt("markConversationRead", "conversation", "unread", "value") != 1.0 {
 		t.Errorf("a late mark of another device: %+v", late)
 	}
-	token, _ = late.at("markConversationRead", "conversation", "readToken").(string)
-	third := a.say("c", group)
+	token, _ = late.valueAt("markConversationRead", "conversation", "readToken").(string)
+	third := a.sendMessage("c", group)
 	a.must("a", `mutation($c: ID!, $t: String!) { markConversationRead(input: {conversationId: $c, readToken: $t}) { badges { version } } }`, map[string]any{"c": group, "t": token})
-	a.wantUnreadCounts("what came after it was shown still counts", "a", "1+0")
-	if got := a.must("c", `query($id: ID!) { node(id: $id) { ... on Message { body author { key } recalled conversationId } } }`, map[string]any{"id": third}); got.at("node", "author", "key") != "c" {
+	a.wantUnreadMessageCounts("what came after it was shown still counts", "a", "1+0")
+	if got := a.must("c", `query($id: ID!) { node(id: $id) { ... on Message { body author { key } recalled conversationId } } }`, map[string]any{"id": third}); got.valueAt("node", "author", "key") != "c" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -148,64 +148,64 @@ func TestMutesRecallsAndMarksChangeUnreadCounts(t *testing.T) {
 func TestAnEnteredConversationDoesNotCount(t *testing.T) {
 	a := newAPI(t)
 	group := a.createConversation("GROUP", "a", "b")
-	a.say("b", group)
+	a.sendMessage("b", group)
 	enter := `mutation($c: ID!) { enterConversation(input: {conversationId: $c}) { until badges { conversations { total { value } } } } }`
 	leave := `mutation($c: ID!) { leaveConversation(input: {conversationId: $c}) { badges { conversations { total { value } } } } }`
-	if got := a.must("a", enter, map[string]any{"c": group}); got.at("enterConversation", "badges", "conversations", "total", "value") != 0.0 {
+	if got := a.must("a", enter, map[string]any{"c": group}); got.valueAt("enterConversation", "badges", "conversations", "total", "value") != 0.0 {
 		t.Errorf("entered: %+v", got)
 	}
-	a.say("b", group, "user:a")
-	a.wantUnreadCounts("inside", "a", "0+0")
+	a.sendMessage("b", group, "user:a")
+	a.wantUnreadMessageCounts("inside", "a", "0+0")
 	a.must("a", leave, map[string]any{"c": group})
-	a.say("b", group)
-	a.wantUnreadCounts("outside", "a", "1+0")
+	a.sendMessage("b", group)
+	a.wantUnreadMessageCounts("outside", "a", "1+0")
 	a.must("a", enter, map[string]any{"c": group})
 	a.Clock.Advance(61 * time.Second)
 	a.RunDueJobs(a.Fanout)
-	a.say("b", group, "user:a")
-	a.wantUnreadCounts("the lease is over", "a", "1+1")
+	a.sendMessage("b", group, "user:a")
+	a.wantUnreadMessageCounts("the lease is over", "a", "1+1")
 }
 
 func TestOnlyMembersReadAConversation(t *testing.T) {
 	a := newAPI(t)
 	group, room := a.createConversation("GROUP", "a", "b"), a.createConversation("ROOM", "a")
-	message := a.say("a", group)
+	message := a.sendMessage("a", group)
 	for _, id := range []string{group, message, room} {
-		if got := a.must("c", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.at("node") != nil {
+		if got := a.must("c", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.valueAt("node") != nil {
 			t.Errorf("a stranger reads %s: %+v", id, got)
 		}
-		if got := a.must("a", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.at("node", "id") != id {
+		if got := a.must("a", `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": id}); got.valueAt("node", "id") != id {
 			t.Errorf("a member reads %s: %+v", id, got)
 		}
 	}
 	a.must("c", `mutation($c: ID!) { joinConversation(input: {conversationId: $c}) { conversation { memberCount } } }`, map[string]any{"c": room})
-	a.say("a", room)
-	a.wantUnreadCounts("joined", "c", "1+0")
+	a.sendMessage("a", room)
+	a.wantUnreadMessageCounts("joined", "c", "1+0")
 	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId badges { total { value } } } }`, map[string]any{"c": room})
-	a.wantUnreadCounts("quit", "c", "0+0")
+	a.wantUnreadMessageCounts("quit", "c", "0+0")
 	a.must("a", `mutation($c: ID!) { addMembers(input: {conversationId: $c, userIds: ["user:c", "user:b"]}) { conversation { memberCount members { edges { node { key } } } } } }`, map[string]any{"c": group})
-	a.say("b", group)
-	a.wantUnreadCounts("added", "c", "1+0")
-	a.wantMayRemove(map[string]bool{"a": true, "b": false, "c": false}, group)
-	a.wantMayRemove(map[string]bool{"a": false, "b": false}, a.createConversation("DIRECT", "a", "b"))
+	a.sendMessage("b", group)
+	a.wantUnreadMessageCounts("added", "c", "1+0")
+	a.wantCanRemoveMembers(map[string]bool{"a": true, "b": false, "c": false}, group)
+	a.wantCanRemoveMembers(map[string]bool{"a": false, "b": false}, a.createConversation("DIRECT", "a", "b"))
 	a.must("a", `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:c"]}) { conversation { memberCount } } }`, map[string]any{"c": group})
 	a.Clock.Advance(200 * time.Millisecond)
 	a.RunDueJobs(a.Fanout)
-	a.wantUnreadCounts("removed", "c", "0+0")
+	a.wantUnreadMessageCounts("removed", "c", "0+0")
 }
 
-// wantMayRemove checks who may remove members of a conversation. viewerCanRemoveMembers has to say so, both in node and in the list of
-// conversations, and removeMembers has to act accordingly.
-func (a *api) wantMayRemove(want map[string]bool, id string) {
+// wantCanRemoveMembers checks who may remove members of a conversation. viewerCanRemoveMembers has to say so, both in node and in
+// the list of conversations, and removeMembers has to act accordingly.
+func (a *testAPI) wantCanRemoveMembers(want map[string]bool, id string) {
 	a.t.Helper()
 	a.MakeNamedUsers("d") // no member
 	for key, may := range want {
 		got := a.must(key, `query($id: ID!) { node(id: $id) { ... on Conversation { viewerCanRemoveMembers } } viewer { conversations { nodes { id viewerCanRemoveMembers } } } }`, map[string]any{"id": id})
-		listed := slices.ContainsFunc(got.at("viewer", "conversations", "nodes").([]any), func(node any) bool {
+		listed := slices.ContainsFunc(got.valueAt("viewer", "conversations", "nodes").([]any), func(node any) bool {
 			one := node.(map[string]any)
 			return one["id"] == id && one["viewerCanRemoveMembers"] == may
 		})
-		if got.at("node", "viewerCanRemoveMembers") != may || !listed {
+		if got.valueAt("node", "viewerCanRemoveMembers") != may || !listed {
 			a.t.Errorf("%s can remove members of %s: %+v, want %v", key, id, got.Data, may)
 		}
 		removed := a.askAs(key, `mutation($c: ID!) { removeMembers(input: {conversationId: $c, userIds: ["user:d"]}) { conversation { id } } }`, map[string]any{"c": id})
@@ -220,11 +220,11 @@ func TestBadInputInConversations(t *testing.T) {
 	a := newAPI(t)
 	a.MakeNamedUsers("d", "e", "f")
 	group, direct, room := a.createConversation("GROUP", "a", "b", "c"), a.createConversation("DIRECT", "a", "b"), a.createConversation("ROOM", "a")
-	message, elsewhere := a.say("a", group), a.say("a", room)
+	message, elsewhere := a.sendMessage("a", group), a.sendMessage("a", room)
 	a.must("c", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
 	a.RunDueJobs(a.Fanout)
 	beyond := "message:" + services.NewMessageID(1, 99).String()
-	token, _ := a.must("b", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": direct}).at("node", "readToken").(string)
+	token, _ := a.must("b", `query($id: ID!) { node(id: $id) { ... on Conversation { readToken } } }`, map[string]any{"id": direct}).valueAt("node", "readToken").(string)
 	mutation := func(text string, arguments ...any) string {
 		return "mutation { " + fmt.Sprintf(text, arguments...) + " }"
 	}
@@ -264,7 +264,7 @@ func TestBadInputInConversations(t *testing.T) {
 		}
 	}
 	a.RunDueJobs(a.Fanout)
-	a.wantUnreadCounts("nothing is half-done", "b", "1+0")
+	a.wantUnreadMessageCounts("nothing is half-done", "b", "1+0")
 }
 
 func TestListsOfConversationsArePaged(t *testing.T) {
@@ -272,36 +272,36 @@ func TestListsOfConversationsArePaged(t *testing.T) {
 	want := []string{}
 	for i := range 5 {
 		id := a.createConversation("GROUP", "a", fmt.Sprint("u", i))
-		a.say("a", id)
+		a.sendMessage("a", id)
 		want = append([]string{id}, want...)
 	}
 	var got []string
 	after := any(nil)
 	for {
 		page := a.must("a", `query($a: String) { viewer { conversations(first: 2, after: $a) { edges { node { id lastMessage { body } } } pageInfo { hasNextPage endCursor } } } }`, map[string]any{"a": after})
-		edges, _ := page.at("viewer", "conversations", "edges").([]any)
+		edges, _ := page.valueAt("viewer", "conversations", "edges").([]any)
 		for i := range edges {
-			id, _ := page.at("viewer", "conversations", "edges", i, "node", "id").(string)
+			id, _ := page.valueAt("viewer", "conversations", "edges", i, "node", "id").(string)
 			got = append(got, id)
 		}
-		if page.at("viewer", "conversations", "pageInfo", "hasNextPage") != true {
+		if page.valueAt("viewer", "conversations", "pageInfo", "hasNextPage") != true {
 			break
 		}
-		after = page.at("viewer", "conversations", "pageInfo", "endCursor")
+		after = page.valueAt("viewer", "conversations", "pageInfo", "endCursor")
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	for range 4 {
-		a.say("u4", want[0])
+		a.sendMessage("u4", want[0])
 	}
 	messages := a.must("a", `query($id: ID!) { node(id: $id) { ... on Conversation { messages(first: 3) { edges { node { author { key } } } pageInfo { hasNextPage endCursor } } members { edges { node { key } } } } } }`, map[string]any{"id": want[0]})
-	if messages.at("node", "messages", "pageInfo", "hasNextPage") != true || messages.at("node", "members", "edges", 1, "node", "key") != "u4" {
+	if messages.valueAt("node", "messages", "pageInfo", "hasNextPage") != true || messages.valueAt("node", "members", "edges", 1, "node", "key") != "u4" {
 		t.Errorf("%+v", messages)
 	}
 	rest := a.must("a", `query($id: ID!, $a: String) { node(id: $id) { ... on Conversation { messages(first: 3, after: $a) { edges { node { author { key } } } pageInfo { hasNextPage } } } } }`,
-		map[string]any{"id": want[0], "a": messages.at("node", "messages", "pageInfo", "endCursor")})
-	if rest.at("node", "messages", "pageInfo", "hasNextPage") != false || rest.at("node", "messages", "edges", 1, "node", "author", "key") != "a" {
+		map[string]any{"id": want[0], "a": messages.valueAt("node", "messages", "pageInfo", "endCursor")})
+	if rest.valueAt("node", "messages", "pageInfo", "hasNextPage") != false || rest.valueAt("node", "messages", "edges", 1, "node", "author", "key") != "a" {
 		t.Errorf("%+v", rest)
 	}
 }

@@ -20,7 +20,7 @@ func (r *Resolver) watchConversation(ctx context.Context, viewer *graph.Viewer, 
 		return nil, err
 	}
 	// The messages and members are read when an event is rendered, because the state does not contain them.
-	return relay(ctx, cancel, r.Log, changes, func(_ context.Context, change chat.Change) (*graph.ConversationChange, error) {
+	return relay(ctx, cancel, r.Log, changes, func(_ context.Context, change chat.ConversationChange) (*graph.ConversationChange, error) {
 		return &graph.ConversationChange{
 			Conversation: graphConversation(change.State), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
 		}, nil

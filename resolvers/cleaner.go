@@ -13,13 +13,13 @@ func (r *Resolver) cleaner(ctx context.Context) (*graph.Cleaner, error) {
 	if err != nil {
 		return nil, err
 	}
-	freed := run.Freed
-	cleaner := &graph.Cleaner{Running: run.Running, Freed: graph.CleanerFreed{
-		Inboxes: int(freed.Inboxes), Entries: int(freed.Entries), Dormant: int(freed.Dormant), Unknown: int(freed.Unknown),
-		Orphans: int(freed.Orphans), Endless: int(freed.Endless), Keys: int(freed.Keys),
+	freed := run.LastFreed
+	cleaner := &graph.Cleaner{Running: run.RunningOrDue, Freed: graph.CleanerFreed{
+		Inboxes: int(freed.TrimmedLists), Entries: int(freed.RemovedEntries), Dormant: int(freed.DormantUsers), Unknown: int(freed.UnknownUsers),
+		Orphans: int(freed.OrphanKeys), Endless: int(freed.KeysWithoutExpiry), Keys: int(freed.DroppedKeys),
 	}}
-	if !run.EndedAt.IsZero() {
-		cleaner.LastRunAt = &run.EndedAt
+	if !run.LastEndedAt.IsZero() {
+		cleaner.LastRunAt = &run.LastEndedAt
 	}
 	return cleaner, nil
 }

@@ -17,15 +17,15 @@ import (
 	"tidings/services"
 )
 
-// unreadableBadges stands for Badges that cannot be read. After its commit, a mutation reads the badges first. This attempt calls cut, which
-// makes every later read of the mutation fail too.
+// unreadableBadges stands for Badges that cannot be read. After its commit, a mutation reads the badges first. This attempt calls
+// cancelReads, which makes every later read of the mutation fail too.
 type unreadableBadges struct {
-	Badges
-	cut func()
+	BadgeService
+	cancelReads func()
 }
 
 func (c unreadableBadges) Read(context.Context, services.UserID) (*services.Badges, error) {
-	c.cut()
+	c.cancelReads()
 	return nil, &services.Error{Code: services.Unavailable, Message: "nothing answers"}
 }
 
@@ -33,14 +33,14 @@ func (c unreadableBadges) ReadFacts(ctx context.Context, user services.UserID) (
 	return c.Read(ctx, user)
 }
 
-// askWithoutReadsAfterCommit runs a mutation of a viewer in which every read after the commit fails.
-func (a *api) askWithoutReadsAfterCommit(key, query string, variables map[string]any) answer {
+// askWithReadsFailingAfterCommit runs a mutation of a viewer in which every read after the commit fails.
+func (a *testAPI) askWithReadsFailingAfterCommit(key, query string, variables map[string]any) apiAnswer {
 	a.t.Helper()
 	ctx, cut := context.WithCancel(a.t.Context())
 	defer cut()
 	resolver := *a.resolver
 	resolver.Badge = unreadableBadges{a.resolver.Badge, cut}
-	exec := executor.New(Hot(graph.NewExecutableSchema(graph.Config{Resolvers: &resolver}), &resolver))
+	exec := executor.New(WithHotOperations(graph.NewExecutableSchema(graph.Config{Resolvers: &resolver}), &resolver))
 	exec.SetErrorPresenter(ErrorPresenter(a.Log))
 	exec.SetRecoverFunc(Recover)
 	exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
@@ -55,13 +55,13 @@ func (a *api) askWithoutReadsAfterCommit(key, query string, variables map[string
 	next, ctx := exec.DispatchOperation(graphql.WithOperationContext(ctx, operation), operation)
 	text, err := json.Marshal(next(ctx))
 	a.Must(err)
-	var got answer
+	var got apiAnswer
 	a.Must(json.Unmarshal(text, &got))
 	return got
 }
 
-// askAll returns the text of a mutation that selects every part of its payload.
-func askAll(verb string) string {
+// wholePayloadMutation returns the text of a mutation that selects every part of its payload.
+func wholePayloadMutation(verb string) string {
 	field := schema.Mutation.Fields.ForName(verb)
 	var shown []string
 	for _, part := range schema.Types[field.Type.Name()].Fields {
@@ -80,15 +80,15 @@ func askAll(verb string) string {
 // A committed mutation never becomes an error because a read failed: a part that could not be read is null, and the change stands.
 func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.makeOneOfEach()
-	show, mine := a.schedule("bob", time.Hour), a.schedule("alice", time.Hour)
-	other := a.schedule("alice", 2*time.Hour)
+	post, _ := a.notifyInEachCategory()
+	show, mine := a.scheduleShow("bob", time.Hour), a.scheduleShow("alice", time.Hour)
+	other := a.scheduleShow("alice", 2*time.Hour)
 	group, room := a.createConversation("GROUP", "alice", "bob"), a.createConversation("ROOM", "bob", "carol")
-	message, hers := a.say("bob", group), a.say("alice", group)
+	message, hers := a.sendMessage("bob", group), a.sendMessage("alice", group)
 	a.ingest(event{"sendSiteMessage": event{"title": "t", "to": []string{"user:alice"}}}, event{"publishAnnouncement": event{"title": "t"}}, event{"raiseDot": event{"name": "shop"}})
-	notification := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")[0]
-	site, _ := a.must("alice", `{ viewer { siteMessages { edges { node { id } } } } }`, nil).at("viewer", "siteMessages", "edges", 0, "node", "id").(string)
-	own := a.publish("alice")
+	notification := a.wantNotifications("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")[0]
+	site, _ := a.must("alice", `{ viewer { siteMessages { edges { node { id } } } } }`, nil).valueAt("viewer", "siteMessages", "edges", 0, "node", "id").(string)
+	own := a.publishPost("alice")
 	steps := []struct {
 		verb  string
 		input event
@@ -118,29 +118,29 @@ func TestACommittedMutationIsNoErrorWhenAReadFails(t *testing.T) {
 		done = append(done, step.verb)
 		payload := schema.Types[schema.Mutation.Fields.ForName(step.verb).Type.Name()]
 		step.input["idempotencyKey"] = step.verb
-		query := askAll(step.verb)
-		got := a.askWithoutReadsAfterCommit("alice", query, map[string]any{"i": step.input})
-		if len(got.Errors) > 0 || got.at("r") == nil {
+		query := wholePayloadMutation(step.verb)
+		got := a.askWithReadsFailingAfterCommit("alice", query, map[string]any{"i": step.input})
+		if len(got.Errors) > 0 || got.valueAt("r") == nil {
 			t.Errorf("%s: %+v %+v", step.verb, got.Data, got.Errors)
 			continue
 		}
-		if payload.Fields.ForName("badges") != nil && (got.at("r", "badges") != nil || got.at("r", "viewer") != nil) {
+		if payload.Fields.ForName("badges") != nil && (got.valueAt("r", "badges") != nil || got.valueAt("r", "viewer") != nil) {
 			t.Errorf("%s answers badges that could not be read: %+v", step.verb, got.Data)
 		}
 		// When it is repeated under its idempotency key, the mutation returns the same result, now with the parts that could not be
 		// read.
 		again := a.ask("alice", []services.Scope{services.ScopeViewer}, query, map[string]any{"i": step.input})
-		if len(again.Errors) > 0 || again.at("r", "changed") != got.at("r", "changed") {
+		if len(again.Errors) > 0 || again.valueAt("r", "changed") != got.valueAt("r", "changed") {
 			t.Errorf("%s again: %+v %+v, and first %+v", step.verb, again.Data, again.Errors, got.Data)
 		}
-		if payload.Fields.ForName("badges") != nil && (again.at("r", "badges", "id") != "badges:alice" || again.at("r", "viewer") == nil) {
+		if payload.Fields.ForName("badges") != nil && (again.valueAt("r", "badges", "id") != "badges:alice" || again.valueAt("r", "viewer") == nil) {
 			t.Errorf("%s again has no badges: %+v", step.verb, again.Data)
 		}
 		a.RunAllJobs(a.Fanout)
 	}
 	for _, field := range schema.Mutation.Fields {
 		if entry, known := operations[field.Name]; known {
-			if entry.describe().by == forUser && !slices.Contains(done, field.Name) {
+			if entry.describe().actorKind == actorUser && !slices.Contains(done, field.Name) {
 				t.Errorf("%s is not tried", field.Name)
 			}
 		}

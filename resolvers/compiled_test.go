@@ -15,18 +15,18 @@ import (
 	"tidings/tests/histories"
 )
 
-// compiledAnswersAreTheExecutors compares the answers of compiled queries with those of the executor: for every list with all that is below it,
-// for a node of every type, and for random selections of everything that a user can read.
-func compiledAnswersAreTheExecutors(t *testing.T, c *filledWorld) {
+// compiledAnswersEqualExecuted compares the answers of compiled queries with those of the executor: for every list with all that is
+// below it, for a node of every type, and for random selections of everything that a user can read.
+func compiledAnswersEqualExecuted(t *testing.T, c *filledWorld) {
 	c.restart(true)
-	pair := newPairOf(c.api, graph.NewSchema(graph.Config{Resolvers: c.resolver}))
-	pair.masked = regexp.MustCompile(`"[A-Za-z0-9_-]{50,}"`) // the session of a board, which each first page begins anew
-	viewer := c.selector.schema.Types["Viewer"]
+	pair := newPairOf(c.testAPI, graph.NewSchema(graph.Config{Resolvers: c.resolver}))
+	pair.varyingText = regexp.MustCompile(`"[A-Za-z0-9_-]{50,}"`) // the session of a board, which each first page begins anew
+	viewer := c.selections.schema.Types["Viewer"]
 	for _, field := range viewer.Fields {
-		pair.askBoth(t, "reader", "{ viewer { "+c.selector.selectField(viewer, field, "")+" } }", nil)
+		pair.askBoth(t, "reader", "{ viewer { "+c.selections.selectField(viewer, field, "")+" } }", nil)
 	}
 	var ids []string
-	for _, kind := range c.selector.schema.GetPossibleTypes(c.selector.schema.Types["Node"]) {
+	for _, kind := range c.selections.schema.GetPossibleTypes(c.selections.schema.Types["Node"]) {
 		switch kind.Name {
 		case "Viewer", "Badges", "User", "Post", "Show", "Notification", "SiteMessage", "Announcement", "Conversation", "View", "Device", "Message":
 		default:
@@ -34,25 +34,26 @@ func compiledAnswersAreTheExecutors(t *testing.T, c *filledWorld) {
 		}
 		of := []string{services.GlobalID(strings.ToLower(kind.Name[:1])+kind.Name[1:], "reader")}
 		if kind.Name != "Viewer" && kind.Name != "Badges" {
-			of = c.ids(kind.Name)
+			of = c.idsInReaderLists(kind.Name)
 		}
 		ids = append(ids, of[0])
-		whole := " { node(id: \"" + of[0] + "\") { id ... on " + kind.Name + c.selector.selectAllFields(kind) + " } }"
+		whole := " { node(id: \"" + of[0] + "\") { id ... on " + kind.Name + c.selections.selectAllFields(kind) + " } }"
 		pair.askBoth(t, "reader", whole, nil)
 		pair.askBoth(t, "p01", whole, nil) // a stranger, to whom it may be null
 	}
-	histories.Reduce(t, 2)
+	histories.ReduceRapidChecks(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
-		fields := drawFields(t, c.selector.schema, viewer, nil)
+		fields := drawFields(t, c.selections.schema, viewer, nil)
 		id := rapid.SampledFrom(ids).Draw(t, "id")
 		query := fmt.Sprintf("query($id: ID!) { a: viewer { %s } node(id: $id) { __typename ... on Post { %s } ... on Conversation { %s } ... on User { %s } } }", fields,
-			drawFields(t, c.selector.schema, c.selector.schema.Types["Post"], nil), drawFields(t, c.selector.schema, c.selector.schema.Types["Conversation"], nil),
-			drawFields(t, c.selector.schema, c.selector.schema.Types["User"], nil))
+			drawFields(t, c.selections.schema, c.selections.schema.Types["Post"], nil), drawFields(t, c.selections.schema, c.selections.schema.Types["Conversation"], nil),
+			drawFields(t, c.selections.schema, c.selections.schema.Types["User"], nil))
 		pair.askBoth(t, rapid.SampledFrom([]string{"reader", "p01", "nobody yet"}).Draw(t, "viewer"), query, map[string]any{"id": id})
 	})
 }
 
-// drawFields draws some fields of an object with all that is below them, but no field of a type that contains it. Some are in fragments.
+// drawFields draws some fields of an object with all that is below them, but no field of a type that contains it. Some are in
+// fragments.
 func drawFields(t *rapid.T, schema *ast.Schema, kind *ast.Definition, above []string) string {
 	above = append(slices.Clone(above), kind.Name)
 	var fields []*ast.FieldDefinition
@@ -73,7 +74,7 @@ func drawFields(t *rapid.T, schema *ast.Schema, kind *ast.Definition, above []st
 	for i, place := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(fields)-1), 1, min(most, len(fields)), rapid.ID[int]).Draw(t, kind.Name) {
 		field := fields[place]
 		one := field.Name
-		if arguments := required[kind.Name+"."+field.Name]; arguments != "" {
+		if arguments := requiredArguments[kind.Name+"."+field.Name]; arguments != "" {
 			one += "(" + arguments + ")"
 		}
 		if rapid.IntRange(0, 3).Draw(t, "alias") == 0 {

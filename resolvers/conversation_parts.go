@@ -21,21 +21,21 @@ type conversationParts struct {
 
 // add adds the parts of a conversation that some fields select. It ignores a wrong argument: the field itself reports it. It computes
 // the keys of the parts, and reads nothing.
-func (p *conversationParts) add(state chat.State, fields wantedFields, variables map[string]any) {
+func (p *conversationParts) add(state chat.MemberState, fields selectedFields, variables map[string]any) {
 	if len(fields["Conversation.lastMessage"]) > 0 {
 		// The messages of a conversation are numbered from 1, so their IDs follow from the state, without a statement.
 		newest, _ := chat.MessagesBefore(state, services.MaxMessageNumber+1, 1)
 		p.messages = append(p.messages, newest...)
 	}
 	for _, field := range fields["Conversation.messages"] {
-		size, before, err := requestedPage(field, variables, messageCursor, state.ID, services.MaxMessageNumber+1)
+		size, before, err := requestedPage(field, variables, messageCursorKind, state.ID, services.MaxMessageNumber+1)
 		if err == nil {
 			ids, _ := chat.MessagesBefore(state, int64(before), size)
 			p.messages = append(p.messages, ids...)
 		}
 	}
 	for _, field := range fields["Conversation.members"] {
-		size, after, err := requestedPage(field, variables, memberCursor, state.ID, 0)
+		size, after, err := requestedPage(field, variables, memberCursorKind, state.ID, 0)
 		if err == nil {
 			p.members = append(p.members, membersPage(state.ID, after, size))
 		}
@@ -58,7 +58,7 @@ func requestedPage(field *ast.Field, variables map[string]any, kind byte, id ser
 	if size, err = requestedSize(field, variables); err != nil {
 		return 0, 0, err
 	}
-	position, err = positionIn(kind, id, after, start)
+	position, err = conversationListPosition(kind, id, after, start)
 	return size, position, err
 }
 
@@ -97,8 +97,8 @@ func (r *Resolver) readPartsAndPeople(ctx context.Context, parts conversationPar
 	return err
 }
 
-// selectedPartsKey is a key for dataloader.ReadShared: it stands for the parts of one conversation that an operation selects. It is a type
-// of its own, so that it never equals the key of another shared value.
+// selectedPartsKey is a key for dataloader.ReadShared: it stands for the parts of one conversation that an operation selects. It is
+// a type of its own, so that it never equals the key of another shared value.
 type selectedPartsKey services.ConversationID
 
 // readSelectedParts reads all selected parts of one conversation, unless a list has read them together with others. The resolvers of
@@ -109,15 +109,15 @@ func (r *Resolver) readSelectedParts(ctx context.Context, shown *graph.Conversat
 	}
 	_, err := dataloader.ReadShared(ctx, selectedPartsKey(shown.State.ID), func(ctx context.Context) (struct{}, error) {
 		var parts conversationParts
-		parts.add(shown.State, wantedOf(ctx), graphql.GetOperationContext(ctx).Variables)
+		parts.add(shown.State, selectedFieldsOf(ctx), graphql.GetOperationContext(ctx).Variables)
 		return struct{}{}, r.readPartsAndPeople(ctx, parts)
 	})
 	return err
 }
 
 // readConversations makes a page of the viewer's conversations, and reads the parts that fields select of them. after is
-// chat.FirstPlace for the first page.
-func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []asker, after chat.Place, size int) (*graph.ConversationConnection, error) {
+// chat.ListStart for the first page.
+func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, askers []pageRequest, after chat.ListPosition, size int) (*graph.ConversationConnection, error) {
 	states, more, err := r.Chat.List(ctx, viewer.Number, after, size)
 	if err != nil {
 		return nil, err
@@ -125,14 +125,14 @@ func (r *Resolver) readConversations(ctx context.Context, viewer *graph.Viewer, 
 	return r.conversationPage(ctx, viewer, askers, states, more)
 }
 
-// conversationPage makes a page of conversations, and reads the parts that fields select of them: for each asker, which is a field that
-// requests the page, as many conversations as that field shows. A subscription has one asker, its own field.
-func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []asker, states []chat.State, more bool) (*graph.ConversationConnection, error) {
+// conversationPage makes a page of conversations, and reads the parts that fields select of them: for each asker, which is a field
+// that requests the page, as many conversations as that field shows. A subscription has one asker, its own field.
+func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, askers []pageRequest, states []chat.MemberState, more bool) (*graph.ConversationConnection, error) {
 	var parts conversationParts
 	variables := graphql.GetOperationContext(ctx).Variables
 	// Two fields may show the same conversations with different selections and sizes.
 	for _, asker := range askers {
-		fields := wantedBelow(asker.field.SelectionSet, variables)
+		fields := selectedFieldsBelow(asker.field.SelectionSet, variables)
 		for _, state := range states[:min(asker.size, len(states))] {
 			parts.add(state, fields, variables)
 		}
@@ -145,7 +145,7 @@ func (r *Resolver) conversationPage(ctx context.Context, viewer *graph.Viewer, a
 		edges[i] = graph.ConversationEdge{Cursor: conversationCursorText(viewer.Number, state), Node: graphConversation(state)}
 		edges[i].Node.PartsRead = true
 	}
-	dataloader.From(ctx).MeetObjects(idsOf(edges, func(edge *graph.ConversationEdge) string { return edge.Node.ID }))
-	info := chatPage(edges, func(e graph.ConversationEdge) string { return e.Cursor }, more)
+	dataloader.From(ctx).RecordObjects(idsOf(edges, func(edge *graph.ConversationEdge) string { return edge.Node.ID }))
+	info := chatPageInfo(edges, func(e graph.ConversationEdge) string { return e.Cursor }, more)
 	return &graph.ConversationConnection{Edges: edges, PageInfo: info}, nil
 }

@@ -9,8 +9,8 @@ import (
 	"tidings/services/feed"
 )
 
-// graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for. graphUser reads nothing,
-// so that it can be called for each item of a list. A user who is being erased has no key: lists leave them out.
+// graphUser is a user as anybody sees them. Fields that depend on the viewer are read when they are asked for. graphUser reads
+// nothing, so that it can be called for each item of a list. A user who is being erased has no key: lists leave them out.
 func graphUser(user services.User) graph.User {
 	return graph.User{ID: user.ID(), Number: user.Number, Key: user.Key, Name: orNull(user.Name), AvatarURL: orNull(user.AvatarURL)}
 }
@@ -63,15 +63,15 @@ func (r *Resolver) readUser(ctx context.Context, number services.UserID) (graph.
 	return graphUser(users[number]), nil
 }
 
-// readPost reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It calls
-// readVisible, although the viewer has just written: the author may have blocked a user who likes the post between the commit and this
-// read.
+// readPost reads the post of an operation for its payload. The error is NOT_FOUND if the post has been deleted or hidden since. It
+// calls readVisibleObjects, although the viewer has just written: the author may have blocked a user who likes the post between the
+// commit and this read.
 func (r *Resolver) readPost(ctx context.Context, done *committedOperation) (graph.Post, error) {
-	id, err := services.ParsePostGlobalID("postId", done.id)
+	id, err := services.ParsePostGlobalID("postId", done.objectID)
 	if err != nil {
 		return graph.Post{}, err
 	}
-	seen, err := r.readVisible(ctx, done.viewer.Number, visibleKeys{posts: []services.PostID{id}})
+	seen, err := r.readVisibleObjects(ctx, done.viewer.Number, shownObjectIDs{posts: []services.PostID{id}})
 	if err != nil {
 		return graph.Post{}, err
 	}
@@ -91,12 +91,12 @@ func authorsOf(page feed.Page) []services.User {
 	return authors
 }
 
-// connection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post: a page may
-// be short, or empty, although more posts follow. shownFeed.fill makes the same page for hot
-// operations. A test compares both answers, byte for byte.
-func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
+// postConnection makes a page of a feed for its viewer. The end cursor is the page's own position and not that of its last post: a
+// page may be short, or empty, although more posts follow. shownFeed.fill makes the same page for hot operations. A test compares
+// both answers, byte for byte.
+func postConnection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	result := &graph.PostConnection{
-		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.Building,
+		Edges: make([]graph.PostEdge, len(page.Items)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious}, Building: page.InboxBuilding,
 	}
 	together := make([]services.Post, len(page.Items))
 	for i, item := range page.Items {
@@ -108,8 +108,8 @@ func connection(viewer *graph.Viewer, page feed.Page) *graph.PostConnection {
 	}
 	// Next is the last position that was looked at. Posts between the last edge and Next are hidden or deleted, and the next page
 	// must not read them again.
-	if page.Next != 0 {
-		cursor, lastID := feedCursorText(viewer.Number, page.Next), services.GlobalID(services.PostType, page.Next.String())
+	if page.NextPageAfter != 0 {
+		cursor, lastID := feedCursorText(viewer.Number, page.NextPageAfter), services.GlobalID(services.PostType, page.NextPageAfter.String())
 		result.PageInfo.EndCursor, result.LastID = &cursor, &lastID
 	}
 	if page.End != "" {

@@ -2,14 +2,14 @@ package resolvers
 
 import "tidings/services/devices"
 
-// Weights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's time:
-// see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists around it. Fields
-// of users and posts are cheap here although they are read from SQL, because one statement reads them for a whole page. A weight is for
-// the read of the field itself; the fields below it have costs of their own. A read of Redis or a node cache costs about 20, one
-// statement of SQL 30 to 50, and several statements 200 or more, so that nobody repeats them under aliases. An operation above
-// --query-cost (30,000 by default) is refused. The cost of a query is charged to the budget READS, and so is a large payload of a
-// mutation. Tests check that each weight names a field, and that each list with a size has a weight.
-var Weights = map[string]int{
+// CostWeights are the costs of fields that read more than their parents have read. One unit is about a microsecond of the server's
+// time: see transport.Config. A weight counts once for each time that the field is selected, and for each item of the lists around
+// it. Fields of users and posts are cheap here although they are read from SQL, because one statement reads them for a whole page.
+// A weight is for the read of the field itself; the fields below it have costs of their own. A read of Redis or a node cache costs
+// about 20, one statement of SQL 30 to 50, and several statements 200 or more, so that nobody repeats them under aliases. An
+// operation above --query-cost (30,000 by default) is refused. The cost of a query is charged to the budget READS, and so is a
+// large payload of a mutation. Tests check that each weight names a field, and that each list with a size has a weight.
+var CostWeights = map[string]int{
 	"Query.nodes": 5,  // for each node
 	"Query.users": 20, // for each user
 	// Introspection walks the whole schema for one short line of text. Tools ask for it once; the budget READS bounds a client that
@@ -96,21 +96,21 @@ var Weights = map[string]int{
 	"Subscription.conversationsChanged": 50,
 }
 
-// MaxPageSizes has the largest page sizes of the fields whose largest page is not 100 items. The cost of a field is computed for at most that
-// many items, so its resolver must refuse a larger page: the client would not pay for the rest.
-var MaxPageSizes = map[string]int{"Admin.export": maxExport}
+// MaxPageSizes has the largest page sizes of the fields whose largest page is not 100 items. The cost of a field is computed for at
+// most that many items, so its resolver must refuse a larger page: the client would not pay for the rest.
+var MaxPageSizes = map[string]int{"Admin.export": maxExportLines}
 
-// ListLengths has the greatest lengths of lists of objects whose length no argument gives, or a smaller number where a comment says so. If
-// something with a page of its own is selected below such a list, that page is read for each item, so the list costs as if it were
-// full. Otherwise its objects are read together, and it counts as 10 items at most. In the payload of a mutation with ids, the list
-// counts one item for each ID; without ids it counts as any other list. A test finds the lists that are missing here.
+// ListLengths has the greatest lengths of lists of objects whose length no argument gives, or a smaller number where a comment says
+// so. If something with a page of its own is selected below such a list, that page is read for each item, so the list costs as if
+// it were full. Otherwise its objects are read together, and it counts as 10 items at most. In the payload of a mutation with ids,
+// the list counts one item for each ID; without ids it counts as any other list. A test finds the lists that are missing here.
 var ListLengths = map[string]int{
 	"Admin.hostCategories":                       100,
 	"Admin.webhooks":                             50,
 	"AwayDigest.authors":                         3,
 	"AwayDigest.parts":                           100,
-	"BadgeChange.sources":                        10,  // it has one for each category and type too, but hardly anybody has so many counts
-	"BadgeExplanation.items":                     100, // it can have source.MostExplained, but hardly anybody has so many
+	"BadgeChange.sources":                        10,  // it has one for each category and type too, but few users have so many
+	"BadgeExplanation.items":                     100, // it can have source.MaxExplainedItems, but hardly anybody has so many
 	"Badges.dots":                                100,
 	"DisplayPolicy.sources":                      10,
 	"Erasure.removed":                            100,

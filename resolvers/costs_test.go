@@ -13,7 +13,7 @@ import (
 // Every weight names a field of the schema. A weight of any other name would have no effect.
 func TestWeightsNameFieldsOfTheSchema(t *testing.T) {
 	schema := graph.NewExecutableSchema(graph.Config{}).Schema()
-	for name, weight := range Weights {
+	for name, weight := range CostWeights {
 		kind, field, _ := strings.Cut(name, ".")
 		definition := schema.Types[kind]
 		if definition == nil || definition.Fields.ForName(field) == nil || weight < 1 {
@@ -32,7 +32,7 @@ func TestEveryListWithASizeHasAWeight(t *testing.T) {
 			if field.Arguments.ForName("first") == nil && !keyed {
 				continue
 			}
-			if lists++; Weights[kind.Name+"."+field.Name] == 0 {
+			if lists++; CostWeights[kind.Name+"."+field.Name] == 0 {
 				t.Errorf("%s.%s has no weight", kind.Name, field.Name)
 			}
 		}

@@ -13,13 +13,13 @@ import (
 // The bounds of first. A page of 20 is about a screen. 100 is also the largest page for which the package transport computes a cost,
 // except for export: see MaxPageSizes.
 const (
-	defaultFirst = 20
-	maxFirst     = 100
-	maxExport    = 1000 // lines of an export
+	defaultFirst   = 20
+	maxFirst       = 100
+	maxExportLines = 1000 // lines of an export
 
-	// cursorLength is the number of bytes of a kind, a user and a position together. Some longer cursors begin with these three.
+	// cursorBytes is the number of bytes of a kind, a user and a position together. Some longer cursors begin with these three.
 	// Cursors are opaque to clients, but no secret: they are checked and never trusted.
-	cursorLength = 1 + 4 + 8
+	cursorBytes = 1 + 4 + 8
 )
 
 // cursorKind identifies the list that a cursor belongs to, and the cursor's form. Clients keep cursors, so a number is never
@@ -81,11 +81,11 @@ func (k cursorKind) String() string {
 // because a client could take the shorter page for the end of the list. The resolvers of all lists, except the export, call it before
 // their first read.
 func pageSize(first *int) (int, error) {
-	return sizeUpTo(first, defaultFirst, maxFirst)
+	return pageSizeUpTo(first, defaultFirst, maxFirst)
 }
 
-// sizeUpTo returns the page size for the argument first, which can be 1 to most. If first is left out, the size is otherwise.
-func sizeUpTo(first *int, otherwise, most int) (int, error) {
+// pageSizeUpTo returns the page size for the argument first, which can be 1 to most. If first is left out, the size is otherwise.
+func pageSizeUpTo(first *int, otherwise, most int) (int, error) {
 	if first == nil {
 		return otherwise, nil
 	}
@@ -104,19 +104,19 @@ func (k cursorKind) text(viewer services.UserID, position uint64) string {
 // append appends the cursor that text returns. It needs no escapes in JSON.
 func (k cursorKind) append(to []byte, viewer services.UserID, position uint64) []byte {
 	// The array is on the stack, because a page has many cursors.
-	var bytes [cursorLength]byte
+	var bytes [cursorBytes]byte
 	bytes[0] = byte(k)
 	binary.BigEndian.PutUint32(bytes[1:], uint32(viewer))
 	binary.BigEndian.PutUint64(bytes[5:], position)
 	return base64.RawURLEncoding.AppendEncode(to, bytes[:])
 }
 
-// parse reads the output of text. field names the argument in the error. Strict decoding allows only one text for a position. The kind,
-// the viewer and the range are checked before a position from a client reaches an SQL statement. Another user's cursor has an error of
-// its own, because it comes from a shared link and not from a mistake of the client.
+// parse reads the output of text. field names the argument in the error. Strict decoding allows only one text for a position. The
+// kind, the viewer and the range are checked before a position from a client reaches an SQL statement. Another user's cursor has an
+// error of its own, because it comes from a shared link and not from a mistake of the client.
 func (k cursorKind) parse(field string, viewer services.UserID, text string) (uint64, error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(bytes) != cursorLength || bytes[0] != byte(k) {
+	if err != nil || len(bytes) != cursorBytes || bytes[0] != byte(k) {
 		return 0, services.Errorf(services.Invalid, "%s: %s is not a cursor of %s", field, services.Quote(text), k)
 	}
 	if services.UserID(binary.BigEndian.Uint32(bytes[1:])) != viewer {
@@ -130,9 +130,10 @@ func (k cursorKind) parse(field string, viewer services.UserID, text string) (ui
 	return position, nil
 }
 
-// hostCategoryOffset is added to the ID of a category of the host application to make its number in cursors. The numbers below it are
-// Tidings' own categories, by their index in services.Categories. 2^16 leaves room for more of them than there will ever be.
-const hostCategoryOffset = 1 << 16
+// hostCategoryCursorOffset is added to the ID of a category of the host application to make its number in cursors. The numbers
+// below it are Tidings' own categories, by their index in services.Categories. 2^16 leaves room for more of them than there will
+// ever be.
+const hostCategoryCursorOffset = 1 << 16
 
 // notificationPositionText prints a position in a viewer's notifications: the time as one cursor, and then the category and the
 // subject as another. All three parts are needed, because groups of one moment differ by category and subject. The category is
@@ -140,7 +141,7 @@ const hostCategoryOffset = 1 << 16
 func (r *Resolver) notificationPositionText(viewer services.UserID, position notifications.Position) string {
 	category := slices.Index(services.Categories, position.Category)
 	if host, defined := r.Notifications.Memory.Current().Find(position.Category); defined {
-		category = hostCategoryOffset + host.ID
+		category = hostCategoryCursorOffset + host.ID
 	}
 	return notificationCursor.text(viewer, uint64(position.At.UnixMicro())) + notificationCursor.text(services.UserID(category), uint64(position.Subject))
 }
@@ -149,7 +150,7 @@ func (r *Resolver) notificationPositionText(viewer services.UserID, position not
 // is INVALID, because the position no longer exists. The first half is checked against the viewer; the second half has the category in
 // the place of the viewer.
 func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string) (position notifications.Position, err error) {
-	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
+	middle := min(base64.RawURLEncoding.EncodedLen(cursorBytes), len(text))
 	at, err := notificationCursor.parse("after", viewer, text[:middle])
 	if err != nil {
 		return position, err
@@ -164,7 +165,7 @@ func (r *Resolver) parseNotificationPosition(viewer services.UserID, text string
 		}
 	}
 	for _, host := range r.Notifications.Memory.Current().All() {
-		if subject, err := notificationCursor.parse("after", services.UserID(hostCategoryOffset+host.ID), text[middle:]); err == nil {
+		if subject, err := notificationCursor.parse("after", services.UserID(hostCategoryCursorOffset+host.ID), text[middle:]); err == nil {
 			position.Category, position.Subject = host.Name, services.PostID(subject)
 			return position, nil
 		}
@@ -183,10 +184,10 @@ func parseFeedCursor(viewer services.UserID, text string) (services.PostID, erro
 	return services.PostID(position), err
 }
 
-// newerOf returns the position of the argument newerThan, which cannot be combined with after and lastID. given is false if newerThan
-// is left out. The post itself need not exist. A client sends the newest post that it has, and the author may have deleted that post
-// since: a missing post must not make the client reload its whole list.
-func newerOf(after, lastID, newerThan *string) (position services.PostID, given bool, err error) {
+// newerThanPosition returns the position of the argument newerThan, which cannot be combined with after and lastID. given is false
+// if newerThan is left out. The post itself need not exist. A client sends the newest post that it has, and the author may have
+// deleted that post since: a missing post must not make the client reload its whole list.
+func newerThanPosition(after, lastID, newerThan *string) (position services.PostID, given bool, err error) {
 	switch {
 	case newerThan == nil:
 		return 0, false, nil
@@ -199,9 +200,9 @@ func newerOf(after, lastID, newerThan *string) (position services.PostID, given 
 	return position, true, err
 }
 
-// startOf returns the position below which a page starts. This is the position of after or of lastID, which exclude each other. Without
-// both it is the greatest position. lastID is for clients that keep posts and no cursors.
-func startOf(viewer services.UserID, after, lastID *string) (services.PostID, error) {
+// startPosition returns the position below which a page starts. This is the position of after or of lastID, which exclude each
+// other. Without both it is the greatest position. lastID is for clients that keep posts and no cursors.
+func startPosition(viewer services.UserID, after, lastID *string) (services.PostID, error) {
 	switch {
 	case after != nil && lastID != nil:
 		return 0, services.Errorf(services.Invalid, "after and lastId: only one of them can be given")

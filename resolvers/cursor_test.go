@@ -27,19 +27,19 @@ func TestACursorIsReadBackByItsViewerAlone(t *testing.T) {
 	})
 }
 
-// The cursors of lists whose positions are IDs or times are parsed again whatever the time is: from 2039 on, bit 62 of the IDs of posts
-// is set.
+// The cursors of lists whose positions are IDs or times are parsed again whatever the time is: from 2039 on, bit 62 of the IDs of
+// posts is set.
 func TestAPlaceIsReadBackWhateverItsTime(t *testing.T) {
 	for _, at := range []uint64{0, 1 << 62, uint64(services.PostIDAt(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC))), uint64(services.MaxPostID)} {
-		for _, kind := range []byte{publishedCursor, hostedCursor, memberCursor} {
-			if of, got, err := parsePosition(kind, positionText(kind, 7, at)); of != 7 || got != at || err != nil {
+		for _, kind := range []byte{publishedPostsCursorKind, hostedShowsCursorKind, memberCursorKind} {
+			if of, got, err := parseListCursor(kind, listCursorText(kind, 7, at)); of != 7 || got != at || err != nil {
 				t.Errorf("%d became %d of %d, %v", at, got, of, err)
 			}
 		}
 	}
 	// SQL's signed integers cannot hold these numbers.
-	for _, text := range []string{positionText(memberCursor, 7, 1<<63), positionText(memberCursor, 1<<63, 7)} {
-		if _, _, err := parsePosition(memberCursor, text); services.CodeOf(err) != services.Invalid {
+	for _, text := range []string{listCursorText(memberCursorKind, 7, 1<<63), listCursorText(memberCursorKind, 1<<63, 7)} {
+		if _, _, err := parseListCursor(memberCursorKind, text); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestACursorOfAnotherKindIsRefused(t *testing.T) {
 
 // A position in the change stream can be parsed again. Two cursors in the wrong order, and more than two, are refused.
 func TestChangePosition(t *testing.T) {
-	for _, position := range []stream.Position{{}, {ReadTo: 7}, {ReadTo: 7, FullTo: 7}, {ReadTo: 7, FullTo: 3}} {
+	for _, position := range []stream.Position{{}, {ReadTo: 7}, {ReadTo: 7, DrainedTo: 7}, {ReadTo: 7, DrainedTo: 3}} {
 		text := changePositionText(position)
 		if got, err := parseChangePosition(&text); got != position || err != nil {
 			t.Errorf("%+v became %+v, %v", position, got, err)
@@ -128,7 +128,7 @@ func TestAfterAndLastIDExcludeEachOther(t *testing.T) {
 		{"lastId as after", &lastID, nil, 0, services.Invalid},
 		{"after as lastId", nil, &after, 0, services.Invalid},
 	} {
-		if place, err := startOf(7, start.after, start.lastID); place != start.place || services.CodeOf(err) != start.code {
+		if place, err := startPosition(7, start.after, start.lastID); place != start.place || services.CodeOf(err) != start.code {
 			t.Errorf("%s: %d, %v", start.what, place, err)
 		}
 	}

@@ -14,7 +14,7 @@ type devicesKey struct{}
 
 // devicesOf returns the viewer's devices, which are read once for all fields of a response. They contain no secret: the keys of a
 // browser's push subscription are never shown. The payload of a registration reads them again, because registerDevice has called
-// Forget.
+// ForgetAll.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.ReadShared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		// The browser that registered last comes first.
@@ -30,8 +30,8 @@ func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph
 	})
 }
 
-// addDeviceNodes adds the viewer's own devices. The ID of another user's device finds no node, like an unknown ID. A user has few devices,
-// so all are read, and the IDs are looked up among them.
+// addDeviceNodes adds the viewer's own devices. The ID of another user's device finds no node, like an unknown ID. A user has few
+// devices, so all are read, and the IDs are looked up among them.
 func (r *Resolver) addDeviceNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if len(ids.devices) == 0 {
 		return nil
@@ -45,8 +45,8 @@ func (r *Resolver) addDeviceNodes(ctx context.Context, viewer *graph.Viewer, ids
 	return err
 }
 
-// readBadgesAndViewer returns the badges and the viewer for a payload; nil if they could not be read. A registration changes no badge. Every
-// payload has both, so that clients treat all mutations alike.
+// readBadgesAndViewer returns the badges and the viewer for a payload; nil if they could not be read. A registration changes no
+// badge. Every payload has both, so that clients treat all mutations alike.
 func (r *Resolver) readBadgesAndViewer(ctx context.Context, viewer *graph.Viewer) (*services.Badges, *graph.Viewer) {
 	badges := nilOnError[*services.Badges](r)(r.Badge.Read(ctx, viewer.Number))
 	if badges == nil {
@@ -72,7 +72,7 @@ func (r *Resolver) registerDevice(ctx context.Context, input graph.RegisterDevic
 	if err != nil {
 		return nil, err
 	}
-	dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
+	dataloader.From(ctx).ForgetAll() // earlier reads of the response are out of date now
 	payload := &graph.RegisterDevicePayload{Changed: done.Changed}
 	if list := nilOnError[[]graph.Device](r)(r.devicesOf(ctx, viewer)); list != nil {
 		// The device is shown as it is stored, with the fields that the registration left out.
@@ -110,7 +110,7 @@ func (r *Resolver) unregisterDevice(ctx context.Context, input graph.UnregisterD
 	if err != nil {
 		return nil, err
 	}
-	dataloader.From(ctx).Forget()
+	dataloader.From(ctx).ForgetAll()
 	payload := &graph.UnregisterDevicePayload{Changed: changed}
 	payload.Badges, payload.Viewer = r.readBadgesAndViewer(ctx, viewer)
 	return payload, nil
@@ -123,12 +123,12 @@ func (r *Resolver) deviceCounts(ctx context.Context) (*graph.DeviceCounts, error
 		return nil, err
 	}
 	shown := &graph.DeviceCounts{
-		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.Delivered, Failed: c.Failed, Removed: c.Removed,
-		OldestUnsentAt: timeOrNull(c.Oldest), LastError: orNull(c.Error),
+		Registered: c.Registered, Waiting: c.Waiting, Dead: c.Dead, Delivered: c.DeliveredMessages, Failed: c.FailedRequests, Removed: c.RemovedDevices,
+		OldestUnsentAt: timeOrNull(c.OldestDueAt), LastError: orNull(c.LastError),
 	}
 	// Node is the node that sends now. It is null if no node sends: while Web Push is off, or when the node has just died.
-	if c.Sends {
-		shown.Node = orNull(c.Node)
+	if c.SomeNodeSends {
+		shown.Node = orNull(c.SenderNode)
 	}
 	return shown, nil
 }

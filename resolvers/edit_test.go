@@ -11,21 +11,21 @@ import (
 func TestEditPost(t *testing.T) {
 	a := newAPI(t)
 	published := a.must("bob", `mutation { publishPost(input: {body: "one"}) { post { id publishedAt } } }`, nil)
-	post := published.at("publishPost", "post", "id")
+	post := published.valueAt("publishPost", "post", "id")
 	edited := a.must("bob", `mutation($p: ID!) { editPost(input: {postId: $p, body: "two"}) { post { id body publishedAt } badges { total { value } } } }`, map[string]any{"p": post})
-	if edited.at("editPost", "post", "id") != post || edited.at("editPost", "post", "body") != "two" ||
-		edited.at("editPost", "post", "publishedAt") != published.at("publishPost", "post", "publishedAt") {
+	if edited.valueAt("editPost", "post", "id") != post || edited.valueAt("editPost", "post", "body") != "two" ||
+		edited.valueAt("editPost", "post", "publishedAt") != published.valueAt("publishPost", "post", "publishedAt") {
 		t.Errorf("edited: %+v", edited)
 	}
 	got := a.ingest(event{"editPost": event{"as": "user:bob", "postId": post, "body": "three", "mentions": []string{"user:alice"}}})
-	if len(got.Errors) > 0 || got.at("ingest", "results", 0, "id") != post || got.at("ingest", "results", 0, "error") != nil {
+	if len(got.Errors) > 0 || got.valueAt("ingest", "results", 0, "id") != post || got.valueAt("ingest", "results", 0, "error") != nil {
 		t.Fatalf("an edit by an event: %+v", got)
 	}
 	a.RunAllJobs(a.Fanout)
-	if got := a.must("bob", `{ viewer { homeFeed { edges { node { body } } } } }`, nil); got.at("viewer", "homeFeed", "edges", 0, "node", "body") != "three" {
+	if got := a.must("bob", `{ viewer { homeFeed { edges { node { body } } } } }`, nil); got.valueAt("viewer", "homeFeed", "edges", 0, "node", "body") != "three" {
 		t.Errorf("the feed after the edits: %+v", got)
 	}
-	if got := a.must("alice", `{ viewer { badges { notifications { total { value } } } } }`, nil); got.at("viewer", "badges", "notifications", "total", "value") != float64(1) {
+	if got := a.must("alice", `{ viewer { badges { notifications { total { value } } } } }`, nil); got.valueAt("viewer", "badges", "notifications", "total", "value") != float64(1) {
 		t.Errorf("who is mentioned by an edit: %+v", got)
 	}
 }
@@ -37,7 +37,7 @@ func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 	for _, user := range []string{"alice", "carol", "dora"} {
 		a.must(user, `{ viewer { id } }`, nil)
 	}
-	post := a.must("bob", `mutation { publishPost(input: {body: "@carol", mentions: ["user:alice"]}) { post { id } } }`, nil).at("publishPost", "post", "id")
+	post := a.must("bob", `mutation { publishPost(input: {body: "@carol", mentions: ["user:alice"]}) { post { id } } }`, nil).valueAt("publishPost", "post", "id")
 	for _, step := range []struct {
 		input event
 		want  map[string]int
@@ -55,7 +55,7 @@ func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 		a.RunAllJobs(a.Fanout)
 		for user, want := range step.want {
 			got := a.must(user, `{ viewer { badges { notifications { mention { value } } } } }`, nil)
-			if got.at("viewer", "badges", "notifications", "mention", "value") != float64(want) {
+			if got.valueAt("viewer", "badges", "notifications", "mention", "value") != float64(want) {
 				t.Errorf("after %v %s has %+v, want %d", step.input, user, got, want)
 			}
 		}

@@ -40,14 +40,14 @@ func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 		}
 	}
 	viewer, both := &graph.Viewer{Number: alice}, []services.UserID{carol, alice}
-	change, err := a.resolver.homeFeedChange(t.Context(), viewer, feed.Change{Authors: both, Badges: &services.Badges{}})
+	change, err := a.resolver.homeFeedChange(t.Context(), viewer, feed.FeedChange{NewestAuthors: both, Badges: &services.Badges{}})
 	a.Must(err)
 	check("homeFeedChanged", keys(change.Authors), 1)
 	ctx := dataloader.With(t.Context(), a.resolver.Sources)
 	authors, err := a.resolver.AwayDigest().Authors(ctx, &services.Digest{Authors: both})
 	a.Must(err)
 	check("awayDigest", keys(authors), 1)
-	board, err := a.resolver.liveBoardChange(t.Context(), viewer, live.Change{Badges: &services.Badges{}, Difference: live.Difference{
+	board, err := a.resolver.liveBoardChange(t.Context(), viewer, live.BoardChange{Badges: &services.Badges{}, Difference: live.Difference{
 		Ended: []live.Show{{ID: 1, Host: carol}, {ID: 2, Host: alice}}, Cancelled: []live.Show{{ID: 3, Host: carol}},
 	}})
 	a.Must(err)
@@ -66,13 +66,13 @@ func TestUsersWithoutAKeyAreLeftOut(t *testing.T) {
 		check(what, keys, want)
 	}
 	got := a.must("bob", `query($c:ID!){node(id:$c){... on Conversation{members(first:3){nodes{key} pageInfo{hasNextPage endCursor}} messages(first:1){nodes{mentions{key}}}}}}`, map[string]any{"c": talk})
-	listed("members", got.at("node", "members", "nodes"), 2)
-	listed("mentions", got.at("node", "messages", "nodes", 0, "mentions"), 1)
+	listed("members", got.valueAt("node", "members", "nodes"), 2)
+	listed("mentions", got.valueAt("node", "messages", "nodes", 0, "mentions"), 1)
 	// A page whose last member is left out has the cursor of that member, so that the next page goes on after them.
-	end := got.at("node", "members", "pageInfo", "endCursor")
+	end := got.valueAt("node", "members", "pageInfo", "endCursor")
 	if end == nil {
 		t.Fatal("the page has no end")
 	}
 	next := a.must("bob", `query($c:ID!,$a:String){node(id:$c){... on Conversation{members(first:3,after:$a){nodes{key}}}}}`, map[string]any{"c": talk, "a": end})
-	listed("the next members", next.at("node", "members", "nodes"), 0)
+	listed("the next members", next.valueAt("node", "members", "nodes"), 0)
 }

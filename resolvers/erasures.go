@@ -12,7 +12,7 @@ import (
 // The answer has the name of the erasure. An operator needs the name to ask later whether the erasure is done, because the user's ID
 // then no longer names anyone.
 func (r *Resolver) eraseUser(ctx context.Context, input graph.EraseUserInput) (*graph.EraseUserPayload, error) {
-	return runAsAdmin(ctx, r, "eraseUser", targetUser(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
+	return runAsAdmin(ctx, r, "eraseUser", userIDOrEmpty(input.UserID), "", func(ctx context.Context) (*graph.EraseUserPayload, error) {
 		key, err := services.ParseUserID("userId", input.UserID)
 		if err != nil {
 			return nil, err
@@ -35,14 +35,14 @@ func (r *Resolver) erasure(ctx context.Context, name string) (*graph.Erasure, er
 	return &shown, nil
 }
 
-// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. The counts of Removed grow while the
-// job runs. They are kept, as a proof of what was removed.
+// graphErasure is an erasure as the API shows it. Kinds of which nothing was removed are left out. The counts of Removed grow while
+// the job runs. They are kept, as a proof of what was removed.
 func graphErasure(e erasures.Erasure) graph.Erasure {
 	shown := graph.Erasure{Name: e.Name, State: graph.ErasureStatePending, BeganAt: e.BeganAt, DoneAt: timeOrNull(e.DoneAt), Removed: []graph.ErasedCount{}}
 	if e.Done() {
 		shown.State = graph.ErasureStateDone
 	}
-	for _, kind := range e.Kinds() {
+	for _, kind := range e.RemovedKinds() {
 		shown.Removed = append(shown.Removed, graph.ErasedCount{Kind: kind, Count: e.Removed[kind]})
 	}
 	return shown

@@ -15,8 +15,8 @@ import (
 	"tidings/services"
 )
 
-// UseLoader puts a fresh loader around every response. Each event of a subscription is a response of its own, so its data is read anew. A
-// loader that outlived its response would show a long subscription the names of its first event for hours.
+// UseLoader puts a fresh loader around every response. Each event of a subscription is a response of its own, so its data is read
+// anew. A loader that outlived its response would show a long subscription the names of its first event for hours.
 func UseLoader(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
@@ -34,11 +34,11 @@ func UseLoader(sources dataloader.Sources) func(*handler.Server) {
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		field := graphql.GetPath(ctx)
-		if argument := argumentAt(field, err); argument != "" {
+		if argument := unreadableArgument(field, err); argument != "" {
 			err = services.WithArgument(argument, err)
 		}
 		// The error of a resolver has no path of its own yet. An error of the language may have one.
-		shown := present(ctx, log, err)
+		shown := clientError(ctx, log, err)
 		if shown.Path == nil {
 			shown.Path = field
 		}
@@ -46,10 +46,11 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	}
 }
 
-// argumentAt is the argument that the executor could not read, named as in other errors (at, events[0].at); "" for any other error,
-// such as one before the execution. The path of such an error goes on from the field into its argument. All other paths end at a field.
-// The name input is left out if a field of the input follows, because the errors of services name the field alone.
-func argumentAt(field ast.Path, err error) string {
+// unreadableArgument is the argument that the executor could not read, named as in other errors (at, events[0].at); "" for any
+// other error, such as one before the execution. The path of such an error goes on from the field into its argument. All other
+// paths end at a field. The name input is left out if a field of the input follows, because the errors of services name the field
+// alone.
+func unreadableArgument(field ast.Path, err error) string {
 	fault, is := errors.AsType[*gqlerror.Error](err)
 	if !is || len(field) == 0 || len(fault.Path) <= len(field) || !slices.Equal(fault.Path[:len(field)], field) {
 		return ""
@@ -61,9 +62,9 @@ func argumentAt(field ast.Path, err error) string {
 	return argument.String()
 }
 
-// present makes the error that a client sees. An unknown error is INTERNAL: its text stays in the log, because it may name
-// tables, addresses or users. ingest calls present too, for the errors in its results.
-func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
+// clientError makes the error that a client sees. An unknown error is INTERNAL: its text stays in the log, because it may name
+// tables, addresses or users. ingest calls it too, for the errors in its results.
+func clientError(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	id := services.RequestID(ctx)
 	shown := &gqlerror.Error{}
 	language, isLanguage := errors.AsType[*gqlerror.Error](err)

@@ -18,7 +18,7 @@ import (
 // A refused request gets the code and the reason of its error. Without SQL the code is UNAVAILABLE, and the message hides the cause.
 func TestARefusalHasItsCode(t *testing.T) {
 	a := newAPI(t)
-	post := a.publish("alice")
+	post := a.publishPost("alice")
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	viewer := []services.Scope{services.ScopeViewer}
 	for _, question := range []struct {
@@ -73,7 +73,7 @@ func TestAnInternalErrorHidesItsCause(t *testing.T) {
 			t.Errorf("%s: the log lacks the id or the cause: %s", question.what, log)
 		}
 	}
-	if got := a.must("bob", `{ viewer { user { key } } }`, nil); got.at("viewer", "user", "key") != "bob" {
+	if got := a.must("bob", `{ viewer { user { key } } }`, nil); got.valueAt("viewer", "user", "key") != "bob" {
 		t.Errorf("after a panic: %+v", got)
 	}
 }
@@ -117,12 +117,12 @@ func TestEachErrorIsPresentedWithItsCode(t *testing.T) {
 		{"the language's with our code", coded, services.RateLimited, "too deep"},
 		{"the language's with a code of its own", foreign, services.Invalid, "unknown field"},
 	} {
-		shown := present(t.Context(), slog.New(slog.DiscardHandler), row.err)
+		shown := clientError(t.Context(), slog.New(slog.DiscardHandler), row.err)
 		if shown.Extensions["code"] != string(row.code) || shown.Message != row.message {
 			t.Errorf("%s is shown as %q with %v", row.what, shown.Message, shown.Extensions)
 		}
 	}
-	if shown := present(t.Context(), slog.New(slog.DiscardHandler), limited); shown.Extensions["retryAfterMs"] != int64(1500) {
+	if shown := clientError(t.Context(), slog.New(slog.DiscardHandler), limited); shown.Extensions["retryAfterMs"] != int64(1500) {
 		t.Errorf("when to try again: %v", shown.Extensions)
 	}
 }
@@ -139,7 +139,7 @@ func TestTheLogHasTheCause(t *testing.T) {
 		lines int
 	}{{"waits", t.Context(), 1}, {"has waited too long", late, 1}, {"left", left, 0}} {
 		var log bytes.Buffer
-		present(row.ctx, slog.New(slog.NewTextHandler(&log, nil)), services.Wrapf(services.Unavailable, errors.New("10.0.0.7"), "Redis does not answer"))
+		clientError(row.ctx, slog.New(slog.NewTextHandler(&log, nil)), services.Wrapf(services.Unavailable, errors.New("10.0.0.7"), "Redis does not answer"))
 		if lines := strings.Count(log.String(), "10.0.0.7"); lines != row.lines {
 			t.Errorf("the client %s: %d lines have the cause, want %d: %s", row.what, lines, row.lines, &log)
 		}
@@ -150,7 +150,7 @@ func TestTheLogHasTheCause(t *testing.T) {
 func TestAnErrorHasItsPath(t *testing.T) {
 	a := newAPI(t)
 	got := a.askAs("bob", `{ good: node(id: "user:bob") { id } bad: node(id: "nothing") { id } }`, nil)
-	if len(got.Errors) != 1 || len(got.Errors[0].Path) != 1 || got.Errors[0].Path[0] != "bad" || got.at("good", "id") != "user:bob" {
+	if len(got.Errors) != 1 || len(got.Errors[0].Path) != 1 || got.Errors[0].Path[0] != "bad" || got.valueAt("good", "id") != "user:bob" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -26,7 +26,7 @@ func (r *badgeExplanationResolver) Part(ctx context.Context, obj *services.Expla
 }
 
 func (r *badgeItemResolver) Node(ctx context.Context, obj *services.Item) (graph.Node, error) {
-	found, err := r.itemNodes(ctx)
+	found, err := r.badgeItemNodes(ctx)
 	return found[obj.ID], err
 }
 

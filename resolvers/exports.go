@@ -9,8 +9,8 @@ import (
 	"tidings/services/people"
 )
 
-// defaultExport is the page size if first is left out.
-const defaultExport = 100 // lines
+// defaultExportLines is the page size if first is left out.
+const defaultExportLines = 100 // lines
 
 // export returns a page of everything that SQL holds about a user. Each page is recorded as an act of the operator who reads it,
 // because a cursor can begin anywhere. The act has the user as its target, so that users can be told who has read their data.
@@ -19,9 +19,9 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 	if after != nil {
 		details = "further lines"
 	}
-	return runAsAdmin(ctx, r, "export", targetUser(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
+	return runAsAdmin(ctx, r, "export", userIDOrEmpty(userID), details, func(ctx context.Context) (*graph.UserExport, error) {
 		// The input is checked within the act, so that an attempt with a wrong input is recorded too.
-		size, err := sizeUpTo(first, defaultExport, maxExport)
+		size, err := pageSizeUpTo(first, defaultExportLines, maxExportLines)
 		if err != nil {
 			return nil, err
 		}
@@ -35,7 +35,7 @@ func (r *Resolver) export(ctx context.Context, userID string, first *int, after 
 		}
 		user, ok := known[key]
 		if !ok {
-			return nil, services.NoUser("userId", key)
+			return nil, services.NoUserError("userId", key)
 		}
 		return r.exportPage(ctx, user, size, after)
 	})
@@ -79,7 +79,7 @@ func parseExportPosition(user services.UserID, text *string) (string, error) {
 	if text == nil {
 		return "", nil
 	}
-	middle := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(*text))
+	middle := min(base64.RawURLEncoding.EncodedLen(cursorBytes), len(*text))
 	if _, err := exportCursor.parse("after", user, (*text)[:middle]); err != nil {
 		return "", err
 	}

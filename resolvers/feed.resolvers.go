@@ -12,20 +12,20 @@ import (
 )
 
 func (r *mutationResolver) PublishPost(ctx context.Context, input graph.PublishPostInput) (*graph.PublishPostPayload, error) {
-	done, err := publishPost.do(ctx, r.Resolver, input)
+	done, err := publishPost.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
 	post := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.readPost(ctx, done) }, "post", "edge")
 	payload := &graph.PublishPostPayload{Created: done.created, Post: post, Badges: done.badges, Viewer: done.viewerAfter()}
-	if id, err := services.ParsePostGlobalID("postId", done.id); err == nil && post != nil && post.Kind == services.PostKindPost {
+	if id, err := services.ParsePostGlobalID("postId", done.objectID); err == nil && post != nil && post.Kind == services.PostKindPost {
 		payload.Edge = &graph.PostEdge{Cursor: feedCursorText(done.viewer.Number, id), Node: *post}
 	}
 	return payload, nil
 }
 
 func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInput) (*graph.EditPostPayload, error) {
-	done, err := editPost.do(ctx, r.Resolver, input)
+	done, err := editPost.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -34,16 +34,16 @@ func (r *mutationResolver) EditPost(ctx context.Context, input graph.EditPostInp
 }
 
 func (r *mutationResolver) DeletePost(ctx context.Context, input graph.DeletePostInput) (*graph.DeletePostPayload, error) {
-	done, err := deletePost.do(ctx, r.Resolver, input)
+	done, err := deletePost.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
 	parent := readIfSelected(ctx, r.Resolver, func() (graph.Post, error) { return r.parentOfDeleted(ctx, done) }, "parent")
-	return &graph.DeletePostPayload{Changed: done.changed, PostID: done.id, Parent: parent, Badges: done.badges, Viewer: done.viewerAfter()}, nil
+	return &graph.DeletePostPayload{Changed: done.changed, PostID: done.objectID, Parent: parent, Badges: done.badges, Viewer: done.viewerAfter()}, nil
 }
 
 func (r *mutationResolver) MarkHomeFeedSeen(ctx context.Context, input graph.MarkHomeFeedSeenInput) (*graph.MarkHomeFeedSeenPayload, error) {
-	done, err := markHomeFeedSeen.do(ctx, r.Resolver, input)
+	done, err := markHomeFeedSeen.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (r *subscriptionResolver) HomeFeedChanged(ctx context.Context, since *strin
 	if err != nil {
 		return nil, err
 	}
-	known, err := versionOf(since)
+	known, err := sinceVersion(since)
 	if err != nil {
 		return nil, err
 	}

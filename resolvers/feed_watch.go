@@ -11,8 +11,8 @@ import (
 	"tidings/services/feed"
 )
 
-// feedArguments has the arguments of a page of a home feed. homeFeedAbove, newerOf and startOf check which of them can be combined. first is
-// a pointer, because it matters whether the client has given it: then it is an error to give last too.
+// feedArguments has the arguments of a page of a home feed. homeFeedAbove, newerThanPosition and startPosition check which of them
+// can be combined. first is a pointer, because it matters whether the client has given it: then it is an error to give last too.
 type feedArguments struct {
 	first                    *int
 	after, lastID, newerThan *string
@@ -20,10 +20,10 @@ type feedArguments struct {
 	before                   *string // a cursor
 }
 
-// withGivenFirst returns the arguments, with first only if the client has given it: the default of first must not count if last is given. The
-// executor fills the default in, so only the document tells whether the client has given first. A variable that the request leaves out
-// counts as absent, as in the executor.
-func (a feedArguments) withGivenFirst(field *ast.Field, variables map[string]any) feedArguments {
+// withoutDefaultFirst returns the arguments, with first only if the client has given it: the default of first must not count if
+// last is given. The executor fills the default in, so only the document tells whether the client has given first. A variable that
+// the request leaves out counts as absent, as in the executor.
+func (a feedArguments) withoutDefaultFirst(field *ast.Field, variables map[string]any) feedArguments {
 	first := field.Arguments.ForName("first")
 	if first == nil || first.Value.Kind == ast.Variable && variables[first.Value.Raw] == nil {
 		a.first = nil
@@ -31,14 +31,14 @@ func (a feedArguments) withGivenFirst(field *ast.Field, variables map[string]any
 	return a
 }
 
-// isAbove reports whether the client asks for a page above a cursor.
-func (a feedArguments) isAbove() bool { return a.last != nil || a.before != nil }
+// asksForPageAbove reports whether the client asks for a page above a cursor.
+func (a feedArguments) asksForPageAbove() bool { return a.last != nil || a.before != nil }
 
 // homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call it.
 // A page goes downwards (after, lastId, or none of them), upwards from the newest post that a client has (newerThan), or upwards
 // from a cursor (before).
 func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedArguments) (feed.Page, error) {
-	if ask.isAbove() {
+	if ask.asksForPageAbove() {
 		return r.homeFeedAbove(ctx, viewer, ask)
 	}
 	size, err := pageSize(ask.first)
@@ -55,15 +55,15 @@ func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask fee
 		return feed.Page{}, err
 	}
 	after := ask.after
-	than, given, err := newerOf(after, lastID, newerThan)
+	than, given, err := newerThanPosition(after, lastID, newerThan)
 	if err != nil {
 		return feed.Page{}, err
 	}
-	// PageNewer returns the posts above the newest post that the client has, the oldest first.
+	// PageNewerOldestFirst returns the posts above the newest post that the client has, the oldest first.
 	if given {
-		return r.Feed.PageNewer(ctx, viewer, than, size)
+		return r.Feed.PageNewerOldestFirst(ctx, viewer, than, size)
 	}
-	before, err := startOf(viewer, after, lastID)
+	before, err := startPosition(viewer, after, lastID)
 	if err != nil {
 		return feed.Page{}, err
 	}
@@ -97,17 +97,17 @@ func (r *Resolver) homeFeedAbove(ctx context.Context, viewer services.UserID, as
 	return r.Feed.PageAbove(ctx, viewer, services.PostID(position), *ask.last)
 }
 
-// versionOf returns the version of badges that a client has, or "". A version of another user or from the future is accepted: it is
+// sinceVersion returns the version of badges that a client has, or "". A version of another user or from the future is accepted: it is
 // only compared, and at worst the client gets an event that it did not need.
-func versionOf(since *string) (string, error) {
+func sinceVersion(since *string) (string, error) {
 	if since == nil {
 		return "", nil
 	}
 	return *since, services.CheckVersion("since", *since)
 }
 
-// watchHomeFeed turns the changes of a viewer's badges into events about the viewer's feed. The feed needs no channel of its own: every
-// change of the feed changes its count, and so the version of the badges.
+// watchHomeFeed turns the changes of a viewer's badges into events about the viewer's feed. The feed needs no channel of its own:
+// every change of the feed changes its count, and so the version of the badges.
 func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, since string) (<-chan *graph.HomeFeedChange, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	badges, err := r.Hub.Watch(ctx, viewer.Number, since)
@@ -115,26 +115,26 @@ func (r *Resolver) watchHomeFeed(ctx context.Context, viewer *graph.Viewer, sinc
 		cancel()
 		return nil, err
 	}
-	return relay(ctx, cancel, r.Log, r.Feed.Watch(ctx, viewer.Number, badges), func(ctx context.Context, change feed.Change) (*graph.HomeFeedChange, error) {
+	return relay(ctx, cancel, r.Log, r.Feed.Watch(ctx, viewer.Number, badges), func(ctx context.Context, change feed.FeedChange) (*graph.HomeFeedChange, error) {
 		return r.homeFeedChange(ctx, viewer, change)
 	}), nil
 }
 
 // homeFeedChange reads the authors of an event, with a loader of its own: a loader that lives as long as the subscription would keep
 // old names. The event has no posts. A client shows the number of new posts, and reads them when its user wants to.
-func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.Change) (*graph.HomeFeedChange, error) {
-	users, err := dataloader.New(r.Sources).Users(ctx, change.Authors)
+func (r *Resolver) homeFeedChange(ctx context.Context, viewer *graph.Viewer, change feed.FeedChange) (*graph.HomeFeedChange, error) {
+	users, err := dataloader.New(r.Sources).Users(ctx, change.NewestAuthors)
 	if err != nil {
 		return nil, err
 	}
 	event := &graph.HomeFeedChange{
-		NewPosts: change.New, Authors: graphUsers(users, change.Authors), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
+		NewPosts: change.NewPosts, Authors: graphUsers(users, change.NewestAuthors), Badges: *change.Badges, Viewer: withBadges(viewer, change.Badges),
 	}
 	for i := range event.Authors {
-		event.Authors[i].Together = change.Authors
+		event.Authors[i].Together = change.NewestAuthors
 	}
-	if change.Newest != 0 {
-		id := services.GlobalID(services.PostType, change.Newest.String())
+	if change.NewestUnseen != 0 {
+		id := services.GlobalID(services.PostType, change.NewestUnseen.String())
 		event.NewestID = &id
 	}
 	return event, nil

@@ -10,30 +10,30 @@ import (
 )
 
 // runOnEachSQL runs a test on SQLite and on PostgreSQL.
-func runOnEachSQL(t *testing.T, test func(t *testing.T, a *api)) {
+func runOnEachSQL(t *testing.T, test func(t *testing.T, a *testAPI)) {
 	for name, open := range map[string]func(testing.TB) string{"sqlite": sqltest.SQLite, "postgres": sqltest.Postgres} {
-		t.Run(name, func(t *testing.T) { test(t, newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: open(t)}), 3, 5)) })
+		t.Run(name, func(t *testing.T) { test(t, newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQLURL: open(t)}), 3, 5)) })
 	}
 }
 
 // setGroupPolicy sets the policy of a user: who may add the user to a conversation.
-func (a *api) setGroupPolicy(key, policy string) {
+func (a *testAPI) setGroupPolicy(key, policy string) {
 	a.t.Helper()
 	got := a.must(key, `mutation($p: GroupPolicy!) { setGroupPolicy(input: {policy: $p}) { policy badges { version } } }`, map[string]any{"p": policy})
-	if got.at("setGroupPolicy", "policy") != policy {
+	if got.valueAt("setGroupPolicy", "policy") != policy {
 		a.t.Fatalf("the policy is %+v, want %s", got, policy)
 	}
 }
 
 // tryCreateConversation lets a user make a conversation with others. It returns the answer, which may be a refusal.
-func (a *api) tryCreateConversation(key, kind string, others ...string) answer {
+func (a *testAPI) tryCreateConversation(key, kind string, others ...string) apiAnswer {
 	a.t.Helper()
 	return a.askAs(key, `mutation($k: ConversationKind!, $m: [ID!]!) { createConversation(input: {kind: $k, memberIds: $m}) { conversation { id memberCount } } }`,
 		map[string]any{"k": kind, "m": userIDs(others)})
 }
 
 // tryAddMembers lets a user add others to a conversation. It returns the answer, which may be a refusal.
-func (a *api) tryAddMembers(key, conversation string, others ...string) answer {
+func (a *testAPI) tryAddMembers(key, conversation string, others ...string) apiAnswer {
 	a.t.Helper()
 	return a.askAs(key, `mutation($c: ID!, $m: [ID!]!) { addMembers(input: {conversationId: $c, userIds: $m}) { conversation { memberCount } } }`,
 		map[string]any{"c": conversation, "m": userIDs(others)})
@@ -49,19 +49,19 @@ func userIDs(keys []string) []string {
 }
 
 // countConversations counts the conversations that a user is a member of.
-func (a *api) countConversations(key string) int {
+func (a *testAPI) countConversations(key string) int {
 	a.t.Helper()
-	edges, _ := a.must(key, `{ viewer { conversations(first: 100) { edges { cursor } } } }`, nil).at("viewer", "conversations", "edges").([]any)
+	edges, _ := a.must(key, `{ viewer { conversations(first: 100) { edges { cursor } } } }`, nil).valueAt("viewer", "conversations", "edges").([]any)
 	return len(edges)
 }
 
-// wantNoUser checks that an answer refuses a user with the same error as for a user who does not exist. It also checks that the user is
-// in as many conversations as before.
-func (a *api) wantNoUser(what string, got answer, argument, key string, before int) {
+// wantNoSuchUserError checks that an answer refuses a user with the same error as for a user who does not exist. It also checks that
+// the user is in as many conversations as before.
+func (a *testAPI) wantNoSuchUserError(what string, got apiAnswer, argument, key string, before int) {
 	a.t.Helper()
 	want := fmt.Sprintf("%s: there is no user %q", argument, key)
-	message := got.at("ingest", "results", 0, "error", "message")
-	code := got.at("ingest", "results", 0, "error", "code")
+	message := got.valueAt("ingest", "results", 0, "error", "message")
+	code := got.valueAt("ingest", "results", 0, "error", "code")
 	if len(got.Errors) > 0 {
 		code, message = string(got.code()), got.Errors[0].Message
 	}
@@ -73,34 +73,36 @@ func (a *api) wantNoUser(what string, got answer, argument, key string, before i
 	}
 }
 
-// waysIn are the ways in which a user, the adder, can put bob into a conversation. asked is the argument that names bob. direct is set
-// for a DIRECT conversation, to which no policy applies.
-var waysIn = []struct {
+// waysToAddBob are the ways in which a user, the adder, can put bob into a conversation. asked is the argument that names bob.
+// direct is set for a DIRECT conversation, to which no policy applies.
+var waysToAddBob = []struct {
 	name, asked string
 	direct      bool
-	take        func(a *api, adder string) answer
+	take        func(a *testAPI, adder string) apiAnswer
 }{
-	{"createConversation GROUP", "memberIds", false, func(a *api, adder string) answer { return a.tryCreateConversation(adder, "GROUP", "other", "bob") }},
-	{"createConversation ROOM", "memberIds", false, func(a *api, adder string) answer { return a.tryCreateConversation(adder, "ROOM", "bob") }},
-	{"createConversation DIRECT", "memberIds", true, func(a *api, adder string) answer { return a.tryCreateConversation(adder, "DIRECT", "bob") }},
-	{"addMembers GROUP", "userIds", false, func(a *api, adder string) answer {
+	{"createConversation GROUP", "memberIds", false, func(a *testAPI, adder string) apiAnswer {
+		return a.tryCreateConversation(adder, "GROUP", "other", "bob")
+	}},
+	{"createConversation ROOM", "memberIds", false, func(a *testAPI, adder string) apiAnswer { return a.tryCreateConversation(adder, "ROOM", "bob") }},
+	{"createConversation DIRECT", "memberIds", true, func(a *testAPI, adder string) apiAnswer { return a.tryCreateConversation(adder, "DIRECT", "bob") }},
+	{"addMembers GROUP", "userIds", false, func(a *testAPI, adder string) apiAnswer {
 		return a.tryAddMembers(adder, a.createConversation("GROUP", adder, "other"), "bob", "third")
 	}},
-	{"addMembers ROOM", "userIds", false, func(a *api, adder string) answer {
+	{"addMembers ROOM", "userIds", false, func(a *testAPI, adder string) apiAnswer {
 		return a.tryAddMembers(adder, a.createConversation("ROOM", adder), "bob")
 	}},
-	{"ingest createConversation", "memberIds", false, func(a *api, adder string) answer {
+	{"ingest createConversation", "memberIds", false, func(a *testAPI, adder string) apiAnswer {
 		return a.ingest(event{"createConversation": event{"as": "user:" + adder, "kind": "GROUP", "memberIds": []string{"user:bob"}}})
 	}},
-	{"ingest addMembers", "userIds", false, func(a *api, adder string) answer {
+	{"ingest addMembers", "userIds", false, func(a *testAPI, adder string) apiAnswer {
 		return a.ingest(event{"addMembers": event{"as": "user:" + adder, "conversationId": a.createConversation("ROOM", adder), "userIds": []string{"user:bob"}}})
 	}},
 }
 
 func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
-	runOnEachSQL(t, func(t *testing.T, a *api) {
+	runOnEachSQL(t, func(t *testing.T, a *testAPI) {
 		a.MakeNamedUsers("other", "third", "stranger", "followee", "bob")
-		if got := a.must("bob", `{ viewer { groupPolicy } }`, nil); got.at("viewer", "groupPolicy") != "EVERYONE" {
+		if got := a.must("bob", `{ viewer { groupPolicy } }`, nil); got.valueAt("viewer", "groupPolicy") != "EVERYONE" {
 			t.Errorf("before any was set: %+v", got)
 		}
 		a.must("bob", `mutation { follow(input: {userId: "user:followee"}) { user { id } } }`, nil)
@@ -114,18 +116,18 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 			a.setGroupPolicy("bob", policy.name)
 			for _, adder := range []string{"stranger", "followee"} {
 				allowed := len(policy.lets) == 2 || len(policy.lets) == 1 && policy.lets[0] == adder
-				for _, way := range waysIn {
+				for _, way := range waysToAddBob {
 					what, before := fmt.Sprint(policy.name, ": ", way.name, " by a ", adder), a.countConversations("bob")
 					got := way.take(a, adder)
 					if !allowed && !way.direct {
-						a.wantNoUser(what, got, way.asked, "bob", before)
+						a.wantNoSuchUserError(what, got, way.asked, "bob", before)
 						continue
 					}
 					added := before + 1
 					if way.direct {
 						added = before
 					}
-					if after := a.countConversations("bob"); len(got.Errors) > 0 || got.at("ingest", "results", 0, "error") != nil || after != added {
+					if after := a.countConversations("bob"); len(got.Errors) > 0 || got.valueAt("ingest", "results", 0, "error") != nil || after != added {
 						t.Errorf("%s: bob was in %d and is in %d: %+v", what, before, after, got)
 					}
 				}
@@ -134,15 +136,16 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 	})
 }
 
-// The policy is checked when a user is added. It affects neither the conversations that the user is in already, nor what the user does.
+// The policy is checked when a user is added. It affects neither the conversations that the user is in already, nor what the user
+// does.
 func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
-	runOnEachSQL(t, func(t *testing.T, a *api) {
+	runOnEachSQL(t, func(t *testing.T, a *testAPI) {
 		a.MakeNamedUsers("alice", "bob", "carol")
 		group, room := a.createConversation("GROUP", "alice", "bob"), a.createConversation("ROOM", "alice")
 		a.setGroupPolicy("bob", "NOBODY")
-		a.say("alice", group, "user:bob")
-		a.wantUnreadCounts("a member is mentioned by one who may not add them", "bob", "1+1")
-		if got := a.tryAddMembers("alice", group, "bob", "carol"); len(got.Errors) > 0 || got.at("addMembers", "conversation", "memberCount") != 3.0 {
+		a.sendMessage("alice", group, "user:bob")
+		a.wantUnreadMessageCounts("a member is mentioned by one who may not add them", "bob", "1+1")
+		if got := a.tryAddMembers("alice", group, "bob", "carol"); len(got.Errors) > 0 || got.valueAt("addMembers", "conversation", "memberCount") != 3.0 {
 			t.Errorf("a member who is named again: %+v", got)
 		}
 		a.must("bob", `mutation($c: ID!) { joinConversation(input: {conversationId: $c}) { conversation { id } } }`, map[string]any{"c": room})
@@ -150,25 +153,25 @@ func TestGroupPolicyAppliesOnlyToBeingAdded(t *testing.T) {
 			t.Errorf("bob makes a group: %+v", got)
 		}
 		a.must("bob", `mutation($c: ID!) { quitConversation(input: {conversationId: $c}) { conversationId } }`, map[string]any{"c": group})
-		a.wantNoUser("who has quit is added again", a.tryAddMembers("alice", group, "bob"), "userIds", "bob", 2)
+		a.wantNoSuchUserError("who has quit is added again", a.tryAddMembers("alice", group, "bob"), "userIds", "bob", 2)
 	})
 }
 
 // Under the policy WHO_I_FOLLOW it counts whether the user follows the adder at the moment of the call. A block refuses the adder in
 // any case.
 func TestAnUnfollowedUserCannotAdd(t *testing.T) {
-	runOnEachSQL(t, func(t *testing.T, a *api) {
+	runOnEachSQL(t, func(t *testing.T, a *testAPI) {
 		a.MakeNamedUsers("alice", "bob")
-		a.actOnUser("bob", "follow", "user:alice")
+		a.runUserMutation("bob", "follow", "user:alice")
 		a.setGroupPolicy("bob", "WHO_I_FOLLOW")
 		a.createConversation("GROUP", "alice", "bob")
-		a.actOnUser("alice", "follow", "user:bob")
-		a.actOnUser("bob", "unfollow", "user:alice")
-		a.wantNoUser("only the adder follows", a.tryCreateConversation("alice", "GROUP", "bob"), "memberIds", "bob", 1)
-		a.actOnUser("bob", "follow", "user:alice")
+		a.runUserMutation("alice", "follow", "user:bob")
+		a.runUserMutation("bob", "unfollow", "user:alice")
+		a.wantNoSuchUserError("only the adder follows", a.tryCreateConversation("alice", "GROUP", "bob"), "memberIds", "bob", 1)
+		a.runUserMutation("bob", "follow", "user:alice")
 		a.createConversation("GROUP", "alice", "bob")
-		a.actOnUser("bob", "block", "user:alice")
-		a.wantNoUser("a block", a.tryCreateConversation("alice", "GROUP", "bob"), "memberIds", "bob", 2)
+		a.runUserMutation("bob", "block", "user:alice")
+		a.wantNoSuchUserError("a block", a.tryCreateConversation("alice", "GROUP", "bob"), "memberIds", "bob", 2)
 	})
 }
 
@@ -183,7 +186,7 @@ func TestSetGroupPolicyRefusesUnknownPolicies(t *testing.T) {
 	if got := a.ask("", nil, `mutation { setGroupPolicy(input: {policy: NOBODY}) { policy } }`, nil); got.code() != services.Unauthenticated {
 		t.Errorf("without a token: %+v", got)
 	}
-	if got := a.must("bob", `{ viewer { groupPolicy } }`, nil); got.at("viewer", "groupPolicy") != "EVERYONE" {
+	if got := a.must("bob", `{ viewer { groupPolicy } }`, nil); got.valueAt("viewer", "groupPolicy") != "EVERYONE" {
 		t.Errorf("after all of these: %+v", got)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"tidings/services"
 )
 
-// maxUsers bounds the keys of one field, because each user costs a read of badges.
-const maxUsers = 100
+// maxUserKeys bounds the keys of one field, because each user costs a read of badges.
+const maxUserKeys = 100
 
 // users returns users with their badges, in the order of the keys; nil for a key that no user has. All users that the fields of an
-// operation ask for are read together. The read does not count as a visit, so it makes no user active. The host application uses it for
-// notifications that it sends itself, or to check a count.
+// operation ask for are read together. The read does not count as a visit, so it makes no user active. The host application uses it
+// for notifications that it sends itself, or to check a count.
 func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadges, error) {
 	if _, err := r.bearerWithScope(ctx, services.ScopeIngest); err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func (r *Resolver) users(ctx context.Context, keys []string) ([]*graph.UserBadge
 // checkUserKeys checks the argument keys of one field. It has keys and not IDs, because the host application knows its users by their
 // keys.
 func checkUserKeys(keys []string) error {
-	if len(keys) == 0 || len(keys) > maxUsers {
-		return services.Errorf(services.Invalid, "keys: 1 to %d are allowed, got %d", maxUsers, len(keys))
+	if len(keys) == 0 || len(keys) > maxUserKeys {
+		return services.Errorf(services.Invalid, "keys: 1 to %d are allowed, got %d", maxUserKeys, len(keys))
 	}
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
@@ -52,11 +52,11 @@ func checkUserKeys(keys []string) error {
 	return nil
 }
 
-// allUserKeys returns the keys that the fields of an operation ask for. It leaves out the keys of a field that is refused: such a field
-// reports its own error, and the other fields must not fail because of it.
+// allUserKeys returns the keys that the fields of an operation ask for. It leaves out the keys of a field that is refused: such a
+// field reports its own error, and the other fields must not fail because of it.
 func allUserKeys(ctx context.Context) []string {
 	all := map[string]bool{}
-	for _, field := range wantedOf(ctx)["Query.users"] {
+	for _, field := range selectedFieldsOf(ctx)["Query.users"] {
 		var keys []string
 		// If the argument is no list, the field itself fails. Here it counts as an empty list.
 		list, _ := field.ArgumentMap(graphql.GetOperationContext(ctx).Variables)["keys"].([]any)
@@ -102,7 +102,7 @@ func (r *Resolver) readUsers(ctx context.Context, keys []string) (map[string]*gr
 		theirs.Key = people[number].Key
 		// unread is in the order of services.Sources, which is the order of the schema.
 		unread := make([]graph.SourceCount, 0, len(services.Sources))
-		for source, count := range r.Badge.BySource(&theirs) {
+		for source, count := range r.Badge.CountsBySource(&theirs) {
 			unread = append(unread, graph.SourceCount{Source: source, Count: *count})
 		}
 		users[theirs.Key] = &graph.UserBadges{User: graphUser(people[number]), Badges: theirs, Unread: unread}

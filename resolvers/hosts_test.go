@@ -23,31 +23,31 @@ func TestUsersWithTheirBadges(t *testing.T) {
 	odd := "auth0|ünï 123"
 	a.MakeNamedUsers(odd)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
-	a.publish("alice")
+	a.publishPost("alice")
 	a.RunAllJobs(a.Fanout)
 	for _, key := range []string{"alice", "bob", odd} {
 		a.must(key, `{ viewer { badges { version } } }`, nil) // a user who has never been here has no document
 	}
 	got := a.ask("", hostScopes, usersQuery, map[string]any{"keys": []string{odd, "bob", "nobody", "alice", "bob"}})
-	if len(got.Errors) > 0 || got.at("users", 2) != nil {
+	if len(got.Errors) > 0 || got.valueAt("users", 2) != nil {
 		t.Fatalf("got %+v", got)
 	}
 	for i, key := range []string{odd, "bob", "", "alice", "bob"} {
 		if key == "" {
 			continue
 		}
-		if got.at("users", i, "user", "key") != key || got.at("users", i, "badges", "id") != services.GlobalID(services.BadgesType, key) {
-			t.Errorf("in the place of %s: %v", key, got.at("users", i))
+		if got.valueAt("users", i, "user", "key") != key || got.valueAt("users", i, "badges", "id") != services.GlobalID(services.BadgesType, key) {
+			t.Errorf("in the place of %s: %v", key, got.valueAt("users", i))
 		}
 		own := a.must(key, `{ viewer { badges { id version quiet total { value precision inTotal } homeFeed { value precision } notifications { newest total { value } } dots { name lit } } } }`, nil)
-		if want := own.at("viewer", "badges"); !reflect.DeepEqual(got.at("users", i, "badges"), want) {
-			t.Errorf("the badges of %s are %v, to themselves %v", key, got.at("users", i, "badges"), want)
+		if want := own.valueAt("viewer", "badges"); !reflect.DeepEqual(got.valueAt("users", i, "badges"), want) {
+			t.Errorf("the badges of %s are %v, to themselves %v", key, got.valueAt("users", i, "badges"), want)
 		}
 	}
-	unread, _ := got.at("users", 1, "unread").([]any)
+	unread, _ := got.valueAt("users", 1, "unread").([]any)
 	for i, source := range services.Sources {
-		if got.at("users", 1, "unread", i, "source") != string(source) {
-			t.Errorf("source %d is %v, want %s", i, got.at("users", 1, "unread", i), source)
+		if got.valueAt("users", 1, "unread", i, "source") != string(source) {
+			t.Errorf("source %d is %v, want %s", i, got.valueAt("users", 1, "unread", i), source)
 		}
 	}
 	want := map[string]any{"source": "HOME_FEED", "count": map[string]any{"value": 1.0, "display": "1", "inTotal": true, "precision": "EXACT"}}
@@ -70,33 +70,33 @@ func TestUsersAreForTheHostAlone(t *testing.T) {
 		"too many":       {hostScopes, strings.Split(strings.Repeat("alice ", 100)+"alice", " "), services.Invalid},
 		"an empty key":   {hostScopes, []string{"alice", ""}, services.Invalid},
 		"a broken key":   {hostScopes, []string{"a\nb"}, services.Invalid},
-		"a key too long": {hostScopes, []string{strings.Repeat("k", services.MaxKey+1)}, services.Invalid},
+		"a key too long": {hostScopes, []string{strings.Repeat("k", services.MaxKeyCharacters+1)}, services.Invalid},
 	} {
-		if got := a.ask("alice", one.scopes, usersQuery, map[string]any{"keys": one.keys}); got.code() != one.code || got.at("users") != nil {
+		if got := a.ask("alice", one.scopes, usersQuery, map[string]any{"keys": one.keys}); got.code() != one.code || got.valueAt("users") != nil {
 			t.Errorf("%s: %+v, want %s", what, got, one.code)
 		}
 	}
 	got := a.ask("", hostScopes, usersQuery, map[string]any{"keys": strings.Fields(strings.Repeat("alice ", 100))})
-	if len(got.Errors) > 0 || got.at("users", 99, "user", "key") != "alice" {
+	if len(got.Errors) > 0 || got.valueAt("users", 99, "user", "key") != "alice" {
 		t.Errorf("100 keys: %+v", got)
 	}
 }
 
 // Users that the host application requests by their keys are read together.
 func usersOfTheHostAreReadInBatches(t *testing.T, c *filledWorld) {
-	c.remembersReader = true
+	c.loadsReaderOnRestart = true
 	var keys []string
-	for _, id := range c.ids("User") {
+	for _, id := range c.idsInReaderLists("User") {
 		keys = append(keys, strings.TrimPrefix(id, "user:"))
 	}
 	keys = append(keys, "reader")
 	for _, key := range keys {
 		c.must(key, "{ viewer { badges { version } } }", nil)
 	}
-	got := c.askEverywhere(t, usersQuery, map[string]any{"keys": keys})
+	got := c.askColdAndWarm(t, usersQuery, map[string]any{"keys": keys})
 	for i, key := range keys {
-		if got.at("users", i, "user", "key") != key {
-			t.Errorf("in the place of %s: %v", key, got.at("users", i))
+		if got.valueAt("users", i, "user", "key") != key {
+			t.Errorf("in the place of %s: %v", key, got.valueAt("users", i))
 		}
 	}
 	var fields []string
@@ -105,13 +105,13 @@ func usersOfTheHostAreReadInBatches(t *testing.T, c *filledWorld) {
 	}
 	fields = append(fields, `wrong: users(keys: []) { user { key } }`)
 	got = c.ask("reader", hostScopes, "{ "+strings.Join(fields, " ")+" }", nil)
-	if len(got.Errors) != 1 || got.at("wrong") != nil {
+	if len(got.Errors) != 1 || got.valueAt("wrong") != nil {
 		t.Errorf("one field is refused, not its neighbours: %+v", got.Errors)
 	}
-	got = c.askEverywhere(t, "{ "+strings.Join(fields[:5], " ")+" }", nil)
+	got = c.askColdAndWarm(t, "{ "+strings.Join(fields[:5], " ")+" }", nil)
 	for i, key := range keys[:5] {
-		if name := fmt.Sprint("a", i); got.at(name, 0, "user", "key") != key || got.at(name, 1, "user", "key") != keys[i+1] || got.at(name, 2) != nil {
-			t.Errorf("%s is %v", name, got.at(name))
+		if name := fmt.Sprint("a", i); got.valueAt(name, 0, "user", "key") != key || got.valueAt(name, 1, "user", "key") != keys[i+1] || got.valueAt(name, 2) != nil {
+			t.Errorf("%s is %v", name, got.valueAt(name))
 		}
 	}
 }

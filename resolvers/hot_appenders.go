@@ -9,15 +9,16 @@ import (
 	"tidings/services/live"
 )
 
-// appenders append what a page or badges that are answered without resolvers has of its own: fields that a resolver answers elsewhere, and
-// IDs and cursors, which would be a text for each item. All other fields of hot operations are compiled from the schema.
+// appenders append what a page or badges that are answered without resolvers has of its own: fields that a resolver answers
+// elsewhere, and IDs and cursors, which would be a text for each item. All other fields of hot operations are compiled from the
+// schema.
 var appenders = graph.Appenders{
 	"Badges.id": func(to []byte, b *services.Badges) []byte { return appendID(to, services.BadgesType, b.Key) },
 	"NotificationBadges.newest": func(to []byte, n *services.NotificationCounts) []byte {
 		if n.Newest == 0 {
 			return append(to, "null"...)
 		}
-		return graph.AppendText(to, services.UpToText(n.Newest))
+		return graph.AppendText(to, services.FormatNotificationUpTo(n.Newest))
 	},
 
 	"PostEdge.cursor": func(to []byte, e *graph.PostEdge) []byte {
@@ -32,7 +33,7 @@ var appenders = graph.Appenders{
 	},
 	"Post.viewerCanEdit": func(to []byte, p *graph.Post) []byte { return strconv.AppendBool(to, p.AuthorID == p.Read.Viewer) },
 	"Post.viewerHasLiked": func(to []byte, p *graph.Post) []byte {
-		return strconv.AppendBool(to, p.Read.Engagements[p.Number].Liked)
+		return strconv.AppendBool(to, p.Read.Engagements[p.Number].LikedByViewer)
 	},
 	"Post.likeCount":    func(to []byte, p *graph.Post) []byte { return appendInt(to, p.Read.Engagements[p.Number].Likes) },
 	"Post.commentCount": func(to []byte, p *graph.Post) []byte { return appendInt(to, p.Read.Engagements[p.Number].Comments) },
@@ -62,10 +63,12 @@ var appenders = graph.Appenders{
 
 	"User.id":            func(to []byte, u *graph.User) []byte { return appendID(to, services.UserType, u.Key) },
 	"User.viewerFollows": func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Follows) },
-	"User.followsViewer": func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Followed) },
-	"User.viewerMutes":   func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Mutes) },
-	"User.viewerBlocks":  func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Blocks) },
-	"User.viewerHides":   func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Hides) },
+	"User.followsViewer": func(to []byte, u *graph.User) []byte {
+		return strconv.AppendBool(to, u.Relations[u.Number].FollowsViewer)
+	},
+	"User.viewerMutes":  func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Mutes) },
+	"User.viewerBlocks": func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Blocks) },
+	"User.viewerHides":  func(to []byte, u *graph.User) []byte { return strconv.AppendBool(to, u.Relations[u.Number].Hides) },
 	// The mode belongs to the viewer's follow, so it is null without one.
 	"User.viewerFollowMode": func(to []byte, u *graph.User) []byte {
 		relation := u.Relations[u.Number]
@@ -109,24 +112,25 @@ func appendFeedCursor(to []byte, viewer services.UserID, position services.PostI
 	return append(feedCursor.append(append(to, '"'), viewer, uint64(position)), '"')
 }
 
-// fillHotUser makes a user of a page that is written without resolvers: without an ID, which an appender writes. The texts are those of from,
-// which must stay as it is until the page is written.
+// fillHotUser makes a user of a page that is written without resolvers: without an ID, which an appender writes. The texts are
+// those of from, which must stay as it is until the page is written.
 func fillHotUser(to *graph.User, from *services.User, relations map[services.UserID]services.Relation) {
 	to.Number, to.Key, to.Relations = from.Number, from.Key, relations
-	to.Name, to.AvatarURL = textOf(&from.Name), textOf(&from.AvatarURL)
+	to.Name, to.AvatarURL = textPointerOrNull(&from.Name), textPointerOrNull(&from.AvatarURL)
 }
 
-// textOf is orNull without a copy.
-func textOf(text *string) *string {
+// textPointerOrNull is orNull without a copy.
+func textPointerOrNull(text *string) *string {
 	if *text == "" {
 		return nil
 	}
 	return text
 }
 
-// selectsRelations reports whether a field needs the relation between the viewer and users. A field whose appender reads User.Relations must
-// be added here: otherwise its value would always be that of no relation. The test that compares all fields finds this.
-func (w wantedFields) selectsRelations() bool {
+// selectsRelations reports whether a field needs the relation between the viewer and users. A field whose appender reads
+// User.Relations must be added here: otherwise its value would always be that of no relation. The test that compares all fields
+// finds this.
+func (w selectedFields) selectsRelations() bool {
 	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides", "viewerFollowMode"} {
 		if len(w["User."+field]) > 0 {
 			return true

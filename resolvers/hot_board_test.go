@@ -20,26 +20,26 @@ func drawMoment(t *rapid.T, name string) time.Time {
 }
 
 func drawBoard(t *rapid.T) shownBoard {
-	board := shownBoard{relations: drawRelations(t), labels: map[services.Object]services.Label{}, reminds: map[services.PostID]bool{}, at: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
-	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), Made: drawPost(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
+	board := shownBoard{relations: drawRelations(t), labels: map[services.Object]services.Label{}, hasReminder: map[services.PostID]bool{}, readAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
+	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), CreationID: drawPostID(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}
 	for range rapid.IntRange(0, 4).Draw(t, "shows") {
 		show := live.Show{
-			ID: drawPost(t, "id"), Title: drawText(t, "title"), Status: rapid.SampledFrom(live.ShowStatuses).Draw(t, "status"),
+			ID: drawPostID(t, "id"), Title: drawText(t, "title"), Status: rapid.SampledFrom(live.ShowStatuses).Draw(t, "status"),
 			CoverURL: rapid.SampledFrom([]string{"", "https://example.com/a.png?x=1&y=\"<>"}).Draw(t, "cover"), ReplayURL: drawText(t, "replay"),
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "planned")).UTC(), StartedAt: drawMoment(t, "started"),
 			EndedAt: drawMoment(t, "ended"), CancelledAt: drawMoment(t, "cancelled"),
 		}
-		item := live.Item{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
+		item := live.BoardItem{Place: show.Place(), Show: show, Host: services.User{Number: 1, Key: rapid.StringMatching(`[a-zA-Z0-9._-]{1,8}`).Draw(t, "key"), Name: drawText(t, "name")}}
 		item.Frozen = live.FrozenShow{
 			Status:    rapid.SampledFrom(live.ShowStatuses).Draw(t, "frozen status"),
 			PlannedAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "frozen plan")).UTC(), StartedAt: drawMoment(t, "frozen start"), EndedAt: drawMoment(t, "frozen end"),
 		}
 		item.Place.Replay = rapid.Bool().Draw(t, "is a replay")
 		board.labels[showObjectOf(show.ID)] = drawLabel(t)
-		board.reminds[show.ID] = rapid.Bool().Draw(t, "reminds")
+		board.hasReminder[show.ID] = rapid.Bool().Draw(t, "reminds")
 		board.Items = append(board.Items, item)
 	}
-	board.HasNext, board.Building, board.Replaced = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building"), rapid.Bool().Draw(t, "replaced")
+	board.HasNext, board.ReplaysBeingBuilt, board.SessionReplaced = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building"), rapid.Bool().Draw(t, "replaced")
 	board.End = rapid.SampledFrom([]services.FeedEnd{"", services.EndOfFeed, services.EndOfRetention}).Draw(t, "end")
 	return board
 }
@@ -49,12 +49,12 @@ func TestACompiledBoardEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { board: liveBoard " + drawSelection(t, schema, schema.Types["LiveBoardConnection"], 0) + " } }"
-		shown := partValue{board: drawBoard(t)}
-		plan := planOf(parseQuery(t, query))
+		shown := hotPartValue{board: drawBoard(t)}
+		plan := hotPlanOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response([]partValue{shown}).Data), executedAnswer(t, shown, query); got != want {
+		if got, want := string(plan.response([]hotPartValue{shown}).Data), executedAnswer(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})
@@ -65,7 +65,7 @@ func TestAHotBoardShowsReminders(t *testing.T) {
 	s := newExecutorPair(t)
 	var ids []string
 	for _, host := range []string{"one", "two", "three"} {
-		ids = append(ids, s.schedule(host, time.Hour))
+		ids = append(ids, s.scheduleShow(host, time.Hour))
 		s.must("watcher", `mutation($id: ID!) { follow(input: {userId: $id}) { changed } }`, map[string]any{"id": "user:" + host})
 	}
 	s.must("watcher", `mutation($id: ID!) { remindMe(input: {showId: $id}) { changed } }`, map[string]any{"id": ids[1]})
@@ -75,8 +75,8 @@ func TestAHotBoardShowsReminders(t *testing.T) {
 	query := `{ viewer { id liveBoard(first: 20) { edges { node { id host { id key name avatarUrl } title coverUrl status plannedAt startedAt endedAt replayUrl viewerHasReminder } } pageInfo { hasNextPage } } } }`
 	for viewer, reminded := range map[string]string{"watcher": ids[1], "nobody yet": ""} {
 		got := s.askBoth(t, viewer, query, nil)
-		if !got.hot || len(got.errors) > 0 {
-			t.Fatalf("%s: hot %v, %s", viewer, got.hot, got.errors)
+		if !got.isCompiled || len(got.errors) > 0 {
+			t.Fatalf("%s: hot %v, %s", viewer, got.isCompiled, got.errors)
 		}
 		type edge struct {
 			Node struct {

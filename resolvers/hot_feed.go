@@ -23,8 +23,8 @@ type shownFeed struct {
 	labels      map[services.Object]services.Label      // of the posts; nil if they are not requested
 }
 
-// size estimates the bytes of the page, so that the buffer of the answer is large enough from the beginning.
-func (p *shownFeed) size() int {
+// estimatedBytes estimates the bytes of the page, so that the buffer of the answer is large enough from the beginning.
+func (p *shownFeed) estimatedBytes() int {
 	// edge is the number of bytes of an edge with all fields and an author, without the body. Bodies vary most, so their lengths
 	// are added below.
 	const edge = 384
@@ -35,11 +35,11 @@ func (p *shownFeed) size() int {
 	return size
 }
 
-// fill makes a page of the schema for appenders: without IDs and cursors of its items, which these write. The page has texts of p, which must
-// stay as it is until the page is written.
-func (p *shownFeed) fill(page *hotFeed) {
+// fill makes a page of the schema for appenders: without IDs and cursors of its items, which these write. The page has texts of p,
+// which must stay as it is until the page is written.
+func (p *shownFeed) fill(page *pooledFeedPage) {
 	page.reads = graph.PostReads{Viewer: p.viewer, Engagements: p.engagements, Labels: p.labels}
-	page.PageInfo.HasNextPage, page.PageInfo.HasPreviousPage, page.Building = p.HasNext, p.HasPrevious, p.Building
+	page.PageInfo.HasNextPage, page.PageInfo.HasPreviousPage, page.Building = p.HasNext, p.HasPrevious, p.InboxBuilding
 	page.Edges = slices.Grow(page.Edges, len(p.Items))[:len(p.Items)]
 	for i := range p.Items {
 		item, post := &p.Items[i], &page.Edges[i].Node
@@ -51,13 +51,13 @@ func (p *shownFeed) fill(page *hotFeed) {
 		fillHotUser(&post.Author, &item.Author, p.relations)
 	}
 	if len(p.Items) > 0 {
-		page.start = feedCursorText(p.viewer, p.Items[0].Post.ID)
-		page.PageInfo.StartCursor = &page.start
+		page.startCursor = feedCursorText(p.viewer, p.Items[0].Post.ID)
+		page.PageInfo.StartCursor = &page.startCursor
 	}
-	// See connection: the end of the page is the last position that was looked at.
-	if p.Next != 0 {
-		page.end, page.last = feedCursorText(p.viewer, p.Next), services.GlobalID(services.PostType, p.Next.String())
-		page.PageInfo.EndCursor, page.LastID = &page.end, &page.last
+	// See postConnection: the end of the page is the last position that was looked at.
+	if p.NextPageAfter != 0 {
+		page.endCursor, page.lastID = feedCursorText(p.viewer, p.NextPageAfter), services.GlobalID(services.PostType, p.NextPageAfter.String())
+		page.PageInfo.EndCursor, page.LastID = &page.endCursor, &page.lastID
 	}
 	if p.End != "" {
 		page.End = &p.End
@@ -66,51 +66,52 @@ func (p *shownFeed) fill(page *hotFeed) {
 
 // append appends the page by a function for its selection.
 func (p *shownFeed) append(to []byte, write func(to []byte, page *graph.PostConnection) []byte) []byte {
-	page := hotFeeds.Get().(*hotFeed)
+	page := feedPagePool.Get().(*pooledFeedPage)
 	p.fill(page)
 	to = write(to, &page.PostConnection)
 	page.clear()
-	hotFeeds.Put(page)
+	feedPagePool.Put(page)
 	return to
 }
 
-// hotFeed is a page of posts that is filled, written and cleared again. It is reused, because a page with its edges is some 8 KB.
-type hotFeed struct {
+// pooledFeedPage is a page of posts that is filled, written and cleared again. It is reused, because a page with its edges is some
+// 8 KB.
+type pooledFeedPage struct {
 	graph.PostConnection
-	reads            graph.PostReads
-	start, end, last string
+	reads                          graph.PostReads
+	startCursor, endCursor, lastID string
 }
 
 // clear empties the page, and keeps the memory of its edges.
-func (page *hotFeed) clear() {
+func (page *pooledFeedPage) clear() {
 	clear(page.Edges)
-	*page = hotFeed{PostConnection: graph.PostConnection{Edges: page.Edges[:0]}}
+	*page = pooledFeedPage{PostConnection: graph.PostConnection{Edges: page.Edges[:0]}}
 }
 
-// hotFeeds has pages for reuse.
-var hotFeeds = sync.Pool{New: func() any { return new(hotFeed) }}
+// feedPagePool has pages for reuse.
+var feedPagePool = sync.Pool{New: func() any { return new(pooledFeedPage) }}
 
 // homeFeedPart compiles a page of the viewer's home feed; nil if a field cannot be compiled. Only the data that the selection needs is
 // read. The posts are read with their authors. Counts, relations and labels take one statement each.
-func homeFeedPart(field *ast.Field) *part {
+func homeFeedPart(field *ast.Field) *hotPlanPart {
 	write := appenders.PostConnection(field.SelectionSet)
 	if write == nil {
 		return nil
 	}
 	// What the selection needs beside the page is found out here, once for each document.
-	wanted := wantedBelow(field.SelectionSet, nil)
+	wanted := selectedFieldsBelow(field.SelectionSet, nil)
 	engaged := len(wanted["Post.viewerHasLiked"])+len(wanted["Post.likeCount"])+len(wanted["Post.commentCount"]) > 0
 	related := wanted.selectsRelations()
 	labelled := wanted.selectsLabels("Post")
-	joint := jointNot
+	joint := jointNone
 	if !engaged && !related && !labelled {
 		joint = jointFeed
 	}
-	return &part{
+	return &hotPlanPart{
 		joint: joint, field: field,
-		key:   graph.AppendKey(nil, field),
-		write: func(to []byte, c *partValue) []byte { return c.feed.append(to, write) },
-		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *partValue) error {
+		jsonKey: graph.AppendKey(nil, field),
+		write:   func(to []byte, c *hotPartValue) []byte { return c.feed.append(to, write) },
+		read: func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *hotPartValue) error {
 			// Arguments are read as the executor reads them. A wrong argument leaves the request to the executor.
 			arguments := field.ArgumentMap(variables)
 			first, err := argument(arguments, "first", graph.UnmarshalInt)
@@ -139,7 +140,7 @@ func homeFeedPart(field *ast.Field) *part {
 			}
 			c.feed.viewer = viewer.Number
 			// The executor's resolver calls homeFeed too, so that pages and errors are the same.
-			if c.feed.Page, err = r.homeFeed(ctx, viewer.Number, feedArguments{first, after, lastID, newerThan, last, before}.withGivenFirst(field, variables)); err != nil {
+			if c.feed.Page, err = r.homeFeed(ctx, viewer.Number, feedArguments{first, after, lastID, newerThan, last, before}.withoutDefaultFirst(field, variables)); err != nil {
 				return err
 			}
 			// Counts, labels and relations are one read each for the whole page, and only if a field shows them. The counts are
@@ -167,8 +168,8 @@ func homeFeedPart(field *ast.Field) *part {
 	}
 }
 
-// argument reads an argument as the executor does; nil if it is null or absent. A variable has the value that was decoded from JSON, so
-// unmarshal refuses a value of a wrong type.
+// argument reads an argument as the executor does; nil if it is null or absent. A variable has the value that was decoded from
+// JSON, so unmarshal refuses a value of a wrong type.
 func argument[T any](arguments map[string]any, name string, unmarshal func(any) (T, error)) (*T, error) {
 	given := arguments[name]
 	if given == nil {

@@ -13,27 +13,27 @@ import (
 	"tidings/services/feed"
 )
 
-// texts draws bodies and names. They have characters that JSON must escape, characters that encoding/json escapes for browsers, and
-// others.
-var texts = rapid.StringOfN(rapid.SampledFrom([]rune("ab ä😀\u2028\"\\/<>&'\n\r\t\b\x00\x1f\x7f")), 0, 20, -1)
+// textGenerator draws bodies and names. They have characters that JSON must escape, characters that encoding/json escapes for
+// browsers, and others.
+var textGenerator = rapid.StringOfN(rapid.SampledFrom([]rune("ab ä😀\u2028\"\\/<>&'\n\r\t\b\x00\x1f\x7f")), 0, 20, -1)
 
 // drawText draws a text, sometimes with invalid UTF-8.
 func drawText(t *rapid.T, name string) string {
-	text := texts.Draw(t, name)
+	text := textGenerator.Draw(t, name)
 	if rapid.IntRange(0, 9).Draw(t, "broken") == 0 {
 		text += "\xff\xc3" + text
 	}
 	return text
 }
 
-func drawPost(t *rapid.T, name string) services.PostID {
+func drawPostID(t *rapid.T, name string) services.PostID {
 	return services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, name))
 }
 
 // drawRelations draws the relations between the viewer and the users of a page.
 func drawRelations(t *rapid.T) map[services.UserID]services.Relation {
 	return map[services.UserID]services.Relation{1: {
-		Follows: rapid.Bool().Draw(t, "follows"), Followed: rapid.Bool().Draw(t, "followed"), Mutes: rapid.Bool().Draw(t, "mutes"),
+		Follows: rapid.Bool().Draw(t, "follows"), FollowsViewer: rapid.Bool().Draw(t, "followed"), Mutes: rapid.Bool().Draw(t, "mutes"),
 		Blocks: rapid.Bool().Draw(t, "blocks"), Hides: rapid.Bool().Draw(t, "hides"),
 		Mode: rapid.SampledFrom([]services.FollowMode{services.FollowAll, services.FollowLiveOnly, services.FollowNone}).Draw(t, "mode"),
 	}}
@@ -50,17 +50,17 @@ func drawPage(t *rapid.T) shownFeed {
 	page := shownFeed{relations: drawRelations(t), viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}, labels: map[services.Object]services.Label{}}
 	for range rapid.IntRange(0, 4).Draw(t, "posts") {
 		item := feed.Item{Post: services.Post{
-			ID: drawPost(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),
+			ID: drawPostID(t, "id"), Kind: rapid.SampledFrom(services.PostKinds).Draw(t, "kind"), Body: drawText(t, "body"),
 		}}
 		if rapid.Bool().Draw(t, "answer") {
-			item.Post.Parent = drawPost(t, "parent")
+			item.Post.Parent = drawPostID(t, "parent")
 		}
 		if rapid.Bool().Draw(t, "edited") {
 			item.Post.EditedAt = item.Post.ID.Time()
 		}
 		item.Post.Author = page.viewer + services.UserID(rapid.Uint32Range(0, 1).Draw(t, "author"))
 		page.engagements[item.Post.ID] = services.Engagement{
-			Likes: rapid.IntRange(0, 1<<40).Draw(t, "likes"), Comments: rapid.IntRange(0, 3).Draw(t, "comments"), Liked: rapid.Bool().Draw(t, "liked"),
+			Likes: rapid.IntRange(0, 1<<40).Draw(t, "likes"), Comments: rapid.IntRange(0, 3).Draw(t, "comments"), LikedByViewer: rapid.Bool().Draw(t, "liked"),
 		}
 		page.labels[postObject(item.Post.ID)] = drawLabel(t)
 		if rapid.IntRange(0, 4).Draw(t, "known") > 0 { // otherwise the author is unknown by now
@@ -69,9 +69,9 @@ func drawPage(t *rapid.T) shownFeed {
 		}
 		page.Items = append(page.Items, item)
 	}
-	page.HasNext, page.Building = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building")
+	page.HasNext, page.InboxBuilding = rapid.Bool().Draw(t, "more"), rapid.Bool().Draw(t, "building")
 	if rapid.Bool().Draw(t, "looked") {
-		page.Next = drawPost(t, "next")
+		page.NextPageAfter = drawPostID(t, "next")
 	}
 	page.End = rapid.SampledFrom([]services.FeedEnd{"", services.EndOfFeed, services.EndOfRetention}).Draw(t, "end")
 	page.HasPrevious = rapid.Bool().Draw(t, "newer above")
@@ -83,14 +83,14 @@ func drawPage(t *rapid.T) shownFeed {
 func TestACompiledPageEqualsTheExecutedOne(t *testing.T) {
 	schema := hotSchema()
 	rapid.Check(t, func(t *rapid.T) {
-		fields, contents := []string{}, []partValue{}
-		shown := partValue{feed: drawPage(t), badges: shownBadges{drawBadges(t), shownKey}}
+		fields, contents := []string{}, []hotPartValue{}
+		shown := hotPartValue{feed: drawPage(t), badges: shownBadges{drawBadges(t), fixedViewerKey}}
 		for _, field := range rapid.Permutation([]string{"homeFeed", "badges"}).Draw(t, "fields")[:rapid.IntRange(1, 2).Draw(t, "how many")] {
 			kind := map[string]string{"homeFeed": "PostConnection", "badges": "Badges"}[field]
 			fields, contents = append(fields, field+drawSelection(t, schema, schema.Types[kind], 0)), append(contents, shown)
 		}
 		query := "{ me: viewer { " + strings.Join(fields, " ") + " } }"
-		plan := planOf(parseQuery(t, query))
+		plan := hotPlanOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
@@ -127,7 +127,7 @@ func fullPage() shownFeed {
 			Post:   services.Post{ID: services.MaxPostID>>1 - services.PostID(i)<<30, Kind: services.PostKindPost, Body: strings.Repeat("a body ", 20)},
 			Author: services.User{Number: 9, Key: "alice", Name: "Alice", AvatarURL: "https://example.com/alice.png"},
 		})
-		page.Next = page.Items[i].Post.ID
+		page.NextPageAfter = page.Items[i].Post.ID
 	}
 	return page
 }
@@ -137,18 +137,18 @@ const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kin
 
 // A page is written into one buffer: the number of allocations does not grow with its content.
 func TestAPageIsWrittenIntoOneBuffer(t *testing.T) {
-	plan, shown := planOf(parseQuery(t, pageQuery)), []partValue{{feed: fullPage()}}
+	plan, shown := hotPlanOf(parseQuery(t, pageQuery)), []hotPartValue{{feed: fullPage()}}
 	if allocations := testing.AllocsPerRun(20, func() { plan.response(shown) }); allocations > 8 {
 		t.Errorf("%v allocations for a page of %d", allocations, defaultFirst)
 	}
 }
 
 func BenchmarkPage(b *testing.B) {
-	shown := partValue{feed: fullPage()}
+	shown := hotPartValue{feed: fullPage()}
 	b.Run("compiled", func(b *testing.B) {
-		plan := planOf(parseQuery(b, pageQuery))
+		plan := hotPlanOf(parseQuery(b, pageQuery))
 		for b.Loop() {
-			plan.response([]partValue{shown})
+			plan.response([]hotPartValue{shown})
 		}
 	})
 	b.Run("executed", func(b *testing.B) {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
-	h := Hot(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hot)
+	h := WithHotOperations(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hotOperationSchema)
 	for query, joint := range map[string]bool{
 		`{ viewer { badges { version } } }`:                         true,
 		`{ me: viewer { __typename mine: badges { version } id } }`: true,
@@ -48,7 +48,7 @@ func TestWhichOperationsAreAnsweredJointly(t *testing.T) {
 
 // The values of the variables decide whether a page begins at the top, and how large it is.
 func TestWhichVariablesAreAnsweredJointly(t *testing.T) {
-	h := Hot(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hot)
+	h := WithHotOperations(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hotOperationSchema)
 	query := parseQuery(t, `query($n: Int = 7, $after: String) { viewer { badges { version } homeFeed(first: $n, after: $after) { lastId } liveBoard(after: $after) { end } } }`)
 	for _, one := range []struct {
 		variables map[string]any
@@ -62,7 +62,7 @@ func TestWhichVariablesAreAnsweredJointly(t *testing.T) {
 		{map[string]any{"n": json.Number("0")}, nil},
 		{map[string]any{"n": json.Number("3"), "after": "x"}, nil},
 	} {
-		variables, err := validator.VariableValues(schemaOf(), query, one.variables)
+		variables, err := validator.VariableValues(newFullSchema(), query, one.variables)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,34 +70,34 @@ func TestWhichVariablesAreAnsweredJointly(t *testing.T) {
 		switch {
 		case (joint != nil) != (one.sizes != nil):
 			t.Errorf("%v: jointly %v", one.variables, joint != nil)
-		case joint != nil && !slices.Equal(joint.sizes, one.sizes):
-			t.Errorf("%v: pages of %v, want %v", one.variables, joint.sizes, one.sizes)
+		case joint != nil && !slices.Equal(joint.pageSizes, one.sizes):
+			t.Errorf("%v: pages of %v, want %v", one.variables, joint.pageSizes, one.sizes)
 		}
 	}
 }
 
-// When several requests are answered jointly, each gets the answer that Quick gives to its viewer. Requests for which not everything is
-// ready are left to Quick.
-func TestJointAnswersAreThoseOfQuick(t *testing.T) {
+// When several requests are answered jointly, each gets the answer that HotAnswer gives to its viewer. Requests for which not
+// everything is ready are left to HotAnswer.
+func TestJointAnswersAreThoseOfHotAnswer(t *testing.T) {
 	a := newAPI(t)
 	a.World.RunAllJobs(a.World.Fanout)
-	h := Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hot)
+	h := WithHotOperations(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hotOperationSchema)
 	operations := []string{`{ me: viewer { id badges { id version total { value } } } }`, `{ viewer { badges { homeFeed { display precision } dots { name } } __typename } }`}
 	bearer := func(key string, scopes ...services.Scope) context.Context {
 		return services.WithViewer(t.Context(), services.Viewer{Key: key, Scopes: scopes})
 	}
 	alice, bob, carol := bearer("alice", services.ScopeViewer), bearer("bob", services.ScopeViewer), bearer("carol", services.ScopeViewer)
 	for name, ctx := range map[string]context.Context{"alice": alice, "bob": bob} { // carol has no document
-		if _, ok := h.Quick(parseQuery(t, operations[0]), nil)(ctx, nil); !ok {
+		if _, ok := h.HotAnswer(parseQuery(t, operations[0]), nil)(ctx, nil); !ok {
 			t.Fatalf("%s is not answered", name)
 		}
 	}
 	var requests []jointRequest
-	var quick []func(context.Context, []byte) ([]byte, bool)
+	var hotAnswers []func(context.Context, []byte) ([]byte, bool)
 	add := func(ctx context.Context, text string) {
 		operation := parseQuery(t, text)
 		requests = append(requests, jointRequest{Context: ctx, Operation: h.Joint(operation, nil), Text: []byte("before ")})
-		quick = append(quick, h.Quick(operation, nil))
+		hotAnswers = append(hotAnswers, h.HotAnswer(operation, nil))
 	}
 	for _, text := range operations {
 		for _, ctx := range []context.Context{alice, carol, bob, alice} {
@@ -118,7 +118,7 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 			}
 			continue
 		}
-		want, _ := quick[i](one.Context, []byte("before "))
+		want, _ := hotAnswers[i](one.Context, []byte("before "))
 		if !one.OK || string(one.Text) != string(want) {
 			t.Errorf("request %d: %v, %s; want %s", i, one.OK, one.Text, want)
 		}
@@ -126,13 +126,13 @@ func TestJointAnswersAreThoseOfQuick(t *testing.T) {
 	h.AnswerJointly(t.Context(), nil)
 }
 
-// Joint answers with pages are those of Quick: with one page, with several, and with pages and badges, for readers of every kind of
-// feed.
-func TestJointPagesAreThoseOfQuick(t *testing.T) {
+// Joint answers with pages are those of HotAnswer: with one page, with several, and with pages and badges, for readers of every
+// kind of feed.
+func TestJointPagesAreThoseOfHotAnswer(t *testing.T) {
 	s := newExecutorPair(t)
-	s.populate()
+	s.createReadersAndPosts()
 	for _, host := range []string{"named", "plain", "busy"} {
-		s.schedule(host, time.Hour)
+		s.scheduleShow(host, time.Hour)
 	}
 	s.Clock.Advance(2 * time.Hour) // the shows are late
 	s.RunAllJobs(s.Fanout)
@@ -140,14 +140,14 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 	s.Must(err)
 	const feed = `homeFeed(first: 3) { edges { cursor node { id body publishedAt author { id key name avatarUrl } } } pageInfo { hasNextPage endCursor } lastId end building }`
 	const board = `liveBoard(first: 1) { edges { status plannedAt node { id title host { key } late } } pageInfo { hasNextPage } newSession end }` // without sessionId: each answer has a new session
-	h := Hot(graph.NewSchema(graph.Config{Resolvers: s.resolver}), s.resolver).(*hot)
+	h := WithHotOperations(graph.NewSchema(graph.Config{Resolvers: s.resolver}), s.resolver).(*hotOperationSchema)
 	var requests []jointRequest
 	var want []string
 	for _, text := range []string{`{ viewer { ` + feed + ` } }`, `{ viewer { ` + board + ` } }`, `{ viewer { id mine: ` + feed + ` badges { version total { value } } ` + board + ` } }`, `{ viewer { badges { version } } }`} {
 		for _, key := range []string{"reader", "full", "empty"} {
 			ctx := services.WithViewer(t.Context(), services.Viewer{Key: key, Scopes: []services.Scope{services.ScopeViewer}})
 			operation := parseQuery(t, text)
-			answer, ok := h.Quick(operation, nil)(ctx, nil) // it also prepares the data that a joint read needs
+			answer, ok := h.HotAnswer(operation, nil)(ctx, nil) // it also prepares the data that a joint read needs
 			if !ok {
 				t.Fatalf("%s is not answered: %s", key, text)
 			}
@@ -166,23 +166,23 @@ func TestJointPagesAreThoseOfQuick(t *testing.T) {
 	}
 }
 
-// redisless stands for the Badges of a node whose Redis does not answer.
-type redisless struct{ Badges }
+// badgesWithoutRedis stands for the Badges of a node whose Redis does not answer.
+type badgesWithoutRedis struct{ BadgeService }
 
-func (redisless) ReadReady(_ context.Context, users []services.UserID) ([]*services.Badges, error) {
+func (badgesWithoutRedis) ReadWithoutSQL(_ context.Context, users []services.UserID) ([]*services.Badges, error) {
 	return make([]*services.Badges, len(users)), services.Errorf(services.Unavailable, "Redis is away")
 }
 
 // If Redis does not answer, a request for badges alone then gets them from SQL, so it does not wait for Redis again. A request with a
-// page is left to Quick.
+// page is left to HotAnswer.
 func TestJointAnswersWithoutRedis(t *testing.T) {
 	a := newAPI(t)
 	a.World.RunAllJobs(a.World.Fanout)
-	a.resolver.Badge = redisless{a.resolver.Badge}
-	h := Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hot)
+	a.resolver.Badge = badgesWithoutRedis{a.resolver.Badge}
+	h := WithHotOperations(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver).(*hotOperationSchema)
 	ctx := services.WithViewer(t.Context(), services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeViewer}})
 	alone, beside := parseQuery(t, `{ viewer { id badges { total { value } } } }`), parseQuery(t, `{ viewer { badges { total { value } } homeFeed { lastId } } }`)
-	want, ok := h.Quick(alone, nil)(ctx, nil)
+	want, ok := h.HotAnswer(alone, nil)(ctx, nil)
 	if !ok {
 		t.Fatal("alice is not answered")
 	}

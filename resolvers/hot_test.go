@@ -22,120 +22,124 @@ import (
 	"tidings/services"
 )
 
-// shownResolver has the resolvers of a schema whose viewer has the badges, the page and the board of a test.
-type shownResolver struct {
+// fixedResolver has the resolvers of a schema whose viewer has the badges, the page and the board of a test.
+type fixedResolver struct {
 	*Resolver
-	partValue
+	hotPartValue
 }
 
-func (s *shownResolver) Query() graph.QueryResolver { return shownQuery{s.Resolver.Query()} }
-func (s *shownResolver) Viewer() graph.ViewerResolver {
-	return shownViewer{s.Resolver.Viewer(), s.partValue}
+func (s *fixedResolver) Query() graph.QueryResolver { return fixedQueryResolver{s.Resolver.Query()} }
+func (s *fixedResolver) Viewer() graph.ViewerResolver {
+	return fixedViewerResolver{s.Resolver.Viewer(), s.hotPartValue}
 }
 
 // The types below are resolvers of gqlgen that answer with the content of a test.
-type shownQuery struct{ graph.QueryResolver }
+type fixedQueryResolver struct{ graph.QueryResolver }
 
-func (shownQuery) Viewer(context.Context) (*graph.Viewer, error) {
-	return graph.NewViewer(1, shownKey), nil
+func (fixedQueryResolver) Viewer(context.Context) (*graph.Viewer, error) {
+	return graph.NewViewer(1, fixedViewerKey), nil
 }
 
-// shownKey is the key of the viewer in these tests.
-const shownKey = "al.ice"
+// fixedViewerKey is the key of the viewer in these tests.
+const fixedViewerKey = "al.ice"
 
-type shownViewer struct {
+type fixedViewerResolver struct {
 	graph.ViewerResolver
-	partValue
+	hotPartValue
 }
 
-func (v shownViewer) Badges(context.Context, *graph.Viewer) (*services.Badges, error) {
+func (v fixedViewerResolver) Badges(context.Context, *graph.Viewer) (*services.Badges, error) {
 	return v.badges.Badges, nil
 }
 
-func (v shownViewer) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string, *int, *string) (*graph.PostConnection, error) {
-	return connection(&graph.Viewer{Number: v.feed.viewer}, v.feed.Page), nil
+func (v fixedViewerResolver) HomeFeed(context.Context, *graph.Viewer, *int, *string, *string, *string, *int, *string) (*graph.PostConnection, error) {
+	return postConnection(&graph.Viewer{Number: v.feed.viewer}, v.feed.Page), nil
 }
 
-func (v shownViewer) LiveBoard(context.Context, *graph.Viewer, *int, *string, *string, *string) (*graph.LiveBoardConnection, error) {
-	return (&Resolver{Clock: shownClock(v.board.at)}).boardConnection(v.board.Board), nil
+func (v fixedViewerResolver) LiveBoard(context.Context, *graph.Viewer, *int, *string, *string, *string) (*graph.LiveBoardConnection, error) {
+	return (&Resolver{Clock: fixedClock(v.board.readAt)}).boardConnection(v.board.Board), nil
 }
 
-func (s *shownResolver) Post() graph.PostResolver { return shownPost{s.Resolver.Post(), s.partValue} }
+func (s *fixedResolver) Post() graph.PostResolver {
+	return fixedPostResolver{s.Resolver.Post(), s.hotPartValue}
+}
 
-type shownPost struct {
+type fixedPostResolver struct {
 	graph.PostResolver
-	partValue
+	hotPartValue
 }
 
-func (p shownPost) ViewerCanEdit(_ context.Context, post *graph.Post) (bool, error) {
+func (p fixedPostResolver) ViewerCanEdit(_ context.Context, post *graph.Post) (bool, error) {
 	return post.AuthorID == p.feed.viewer, nil
 }
 
-func (p shownPost) ViewerHasLiked(_ context.Context, post *graph.Post) (*bool, error) {
+func (p fixedPostResolver) ViewerHasLiked(_ context.Context, post *graph.Post) (*bool, error) {
 	of := p.feed.engagements[post.Number]
-	return &of.Liked, nil
+	return &of.LikedByViewer, nil
 }
 
-func (p shownPost) LikeCount(_ context.Context, post *graph.Post) (*int, error) {
+func (p fixedPostResolver) LikeCount(_ context.Context, post *graph.Post) (*int, error) {
 	of := p.feed.engagements[post.Number]
 	return &of.Likes, nil
 }
 
-func (p shownPost) CommentCount(_ context.Context, post *graph.Post) (*int, error) {
+func (p fixedPostResolver) CommentCount(_ context.Context, post *graph.Post) (*int, error) {
 	of := p.feed.engagements[post.Number]
 	return &of.Comments, nil
 }
 
-func (p shownPost) Ref(_ context.Context, post *graph.Post) (*string, error) {
+func (p fixedPostResolver) Ref(_ context.Context, post *graph.Post) (*string, error) {
 	return orNull(p.feed.labels[postObject(post.Number)].Ref), nil
 }
 
-func (p shownPost) URL(_ context.Context, post *graph.Post) (*string, error) {
+func (p fixedPostResolver) URL(_ context.Context, post *graph.Post) (*string, error) {
 	return orNull(p.feed.labels[postObject(post.Number)].URL), nil
 }
 
-func (p shownPost) Data(_ context.Context, post *graph.Post) (*string, error) {
+func (p fixedPostResolver) Data(_ context.Context, post *graph.Post) (*string, error) {
 	return orNull(p.feed.labels[postObject(post.Number)].Data), nil
 }
 
-func (s *shownResolver) Show() graph.ShowResolver { return shownNode{s.Resolver.Show(), s.partValue} }
-
-// shownNode answers the labels and the reminders of a show.
-type shownNode struct {
-	graph.ShowResolver
-	partValue
+func (s *fixedResolver) Show() graph.ShowResolver {
+	return fixedShowResolver{s.Resolver.Show(), s.hotPartValue}
 }
 
-func (p shownNode) Ref(_ context.Context, show *graph.Show) (*string, error) {
+// fixedShowResolver answers the labels and the reminders of a show.
+type fixedShowResolver struct {
+	graph.ShowResolver
+	hotPartValue
+}
+
+func (p fixedShowResolver) Ref(_ context.Context, show *graph.Show) (*string, error) {
 	return orNull(p.board.labels[showObjectOf(show.Number)].Ref), nil
 }
 
-func (p shownNode) URL(_ context.Context, show *graph.Show) (*string, error) {
+func (p fixedShowResolver) URL(_ context.Context, show *graph.Show) (*string, error) {
 	return orNull(p.board.labels[showObjectOf(show.Number)].URL), nil
 }
 
-func (p shownNode) Data(_ context.Context, show *graph.Show) (*string, error) {
+func (p fixedShowResolver) Data(_ context.Context, show *graph.Show) (*string, error) {
 	return orNull(p.board.labels[showObjectOf(show.Number)].Data), nil
 }
 
-func (p shownNode) ViewerHasReminder(_ context.Context, show *graph.Show) (*bool, error) {
-	reminds := p.board.reminds[show.Number]
+func (p fixedShowResolver) ViewerHasReminder(_ context.Context, show *graph.Show) (*bool, error) {
+	reminds := p.board.hasReminder[show.Number]
 	return &reminds, nil
 }
 
-func (p shownNode) RemindsMe(_ context.Context, show *graph.Show) (bool, error) {
-	return p.board.reminds[show.Number], nil
+func (p fixedShowResolver) RemindsMe(_ context.Context, show *graph.Show) (bool, error) {
+	return p.board.hasReminder[show.Number], nil
 }
 
-// shownClock stands still.
-type shownClock time.Time
+// fixedClock stands still.
+type fixedClock time.Time
 
-func (c shownClock) Now() time.Time { return time.Time(c) }
+func (c fixedClock) Now() time.Time { return time.Time(c) }
 
 // executedAnswer returns the answer of gqlgen's generated code to a query, with the content what.
-func executedAnswer(t interface{ Fatalf(string, ...any) }, what partValue, query string) string {
-	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &shownResolver{Resolver: &Resolver{}, partValue: what}}))
-	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: shownKey}))
+func executedAnswer(t interface{ Fatalf(string, ...any) }, what hotPartValue, query string) string {
+	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &fixedResolver{Resolver: &Resolver{}, hotPartValue: what}}))
+	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: fixedViewerKey}))
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, ReadTime: graphql.TraceTiming{Start: time.Now(), End: time.Now()}})
 	if faults != nil {
 		t.Fatalf("%s: %v", query, faults)
@@ -148,13 +152,13 @@ func executedAnswer(t interface{ Fatalf(string, ...any) }, what partValue, query
 	return string(response.Data)
 }
 
-// schemaOf returns the whole schema.
-func schemaOf() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
+// newFullSchema returns the whole schema.
+func newFullSchema() *ast.Schema { return graph.NewExecutableSchema(graph.Config{}).Schema() }
 
 // hotSchema is the schema without the fields that are left to the executor: the lists of posts and users, and the parent of a
 // post.
 func hotSchema() *ast.Schema {
-	schema := *schemaOf()
+	schema := *newFullSchema()
 	schema.Types = maps.Clone(schema.Types)
 	for kind, left := range map[string][]string{"Post": {"parent", "comments", "likes"}, "User": {"followers", "followees", "posts", "shows"}} {
 		changed := *schema.Types[kind]
@@ -207,14 +211,14 @@ func drawCount(t *rapid.T) services.Count {
 }
 
 func drawBadges(t *rapid.T) *services.Badges {
-	badges := &services.Badges{Version: services.Version(rapid.Uint64Max(1<<53).Draw(t, "n"), 5), Quiet: rapid.Bool().Draw(t, "quiet")}
+	badges := &services.Badges{Version: services.BadgesVersion(rapid.Uint64Max(1<<53).Draw(t, "n"), 5), Quiet: rapid.Bool().Draw(t, "quiet")}
 	for _, count := range []*services.Count{
 		&badges.Total, &badges.Notifications.Total, &badges.SiteMessages.Total, &badges.Conversations.Total, &badges.Conversations.Mentions,
 	} {
 		*count = drawCount(t)
 	}
 	for _, field := range services.CountFields {
-		*field.Of(badges) = drawCount(t)
+		*field.CountIn(badges) = drawCount(t)
 	}
 	for _, category := range services.Categories {
 		*badges.Notifications.Of(category) = drawCount(t)
@@ -238,7 +242,7 @@ func drawBadges(t *rapid.T) *services.Badges {
 
 // parseQuery returns the operation of a query.
 func parseQuery(t interface{ Fatalf(string, ...any) }, query string) *ast.OperationDefinition {
-	document, faults := gqlparser.LoadQueryWithRules(schemaOf(), query, rules.NewDefaultRules())
+	document, faults := gqlparser.LoadQueryWithRules(newFullSchema(), query, rules.NewDefaultRules())
 	if faults != nil {
 		t.Fatalf("%s: %v", query, faults)
 	}
@@ -247,15 +251,15 @@ func parseQuery(t interface{ Fatalf(string, ...any) }, query string) *ast.Operat
 
 // For any selection and any badges the compiled selection gives the same answer as gqlgen's generated code, byte for byte.
 func TestACompiledAnswerEqualsTheExecutedOne(t *testing.T) {
-	schema := schemaOf()
+	schema := newFullSchema()
 	rapid.Check(t, func(t *rapid.T) {
 		query := "{ viewer { badges " + drawSelection(t, schema, schema.Types["Badges"], 0) + " } }"
-		shown := partValue{badges: shownBadges{drawBadges(t), shownKey}}
-		plan := planOf(parseQuery(t, query))
+		shown := hotPartValue{badges: shownBadges{drawBadges(t), fixedViewerKey}}
+		plan := hotPlanOf(parseQuery(t, query))
 		if plan == nil {
 			t.Fatalf("not compiled: %s", query)
 		}
-		if got, want := string(plan.response([]partValue{shown}).Data), executedAnswer(t, shown, query); got != want {
+		if got, want := string(plan.response([]hotPartValue{shown}).Data), executedAnswer(t, shown, query); got != want {
 			t.Fatalf("%s\ncompiled %s\nexecuted %s", query, got, want)
 		}
 	})
@@ -285,7 +289,7 @@ func TestEveryFieldOfAHotTypeIsCompiled(t *testing.T) {
 		"{ viewer { badges " + badges + " } }", "subscription { badgesChanged " + badges + " }", "{ viewer { homeFeed " + page + " } }",
 		"{ viewer { liveBoard " + board + " } }",
 	} {
-		if planOf(parseQuery(t, query)) == nil {
+		if hotPlanOf(parseQuery(t, query)) == nil {
 			t.Errorf("not compiled: %s", query)
 		}
 	}
@@ -326,7 +330,7 @@ func TestWhichSelectionsAreCompiled(t *testing.T) {
 		`{ viewer { homeFeed { edges { cursor } edges { node { id } } } } }`:                                                       false,
 		`{ viewer { homeFeed { lastId } mutes { edges { cursor } } } }`:                                                            false,
 	} {
-		if got := planOf(parseQuery(t, query)) != nil; got != compiled {
+		if got := hotPlanOf(parseQuery(t, query)) != nil; got != compiled {
 			t.Errorf("%s: compiled %v", query, got)
 		}
 	}
@@ -335,7 +339,7 @@ func TestWhichSelectionsAreCompiled(t *testing.T) {
 // A query that fails is answered by the schema: its errors are the same, with their paths.
 func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
 	a := newAPI(t)
-	for what, got := range map[string]answer{
+	for what, got := range map[string]apiAnswer{
 		"no token": a.ask("", nil, `{ me: viewer { badges { version } } }`, nil),
 		"no user":  a.ask("", []services.Scope{services.ScopeViewer}, `{ me: viewer { badges { version } } }`, nil),
 	} {
@@ -345,9 +349,9 @@ func TestErrorsOfHotQueriesAreTheSchemas(t *testing.T) {
 	}
 }
 
-// A plan does not keep its document in memory. graph.Plans forgets it with the document.
+// A plan does not keep its document in memory. graph.PlanCache forgets it with the document.
 func TestPlansDoNotKeepTheirDocuments(t *testing.T) {
-	h := Hot(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hot)
+	h := WithHotOperations(graph.NewExecutableSchema(graph.Config{}), &Resolver{}).(*hotOperationSchema)
 	parse := func(text string) *ast.OperationDefinition {
 		doc, faults := gqlparser.LoadQueryWithRules(h.Schema(), text, nil)
 		if faults != nil {

@@ -12,22 +12,24 @@ import (
 	"tidings/services/push"
 )
 
-// eventRequest is a request to which the schema can give a function that writes its events.
-type eventRequest struct {
-	oneRequest
-	write func(to []byte, event any) []byte
+// testSubscriptionRequest is a request to which the schema can give a function that writes its events.
+type testSubscriptionRequest struct {
+	fixedRequest
+	writeEvent func(to []byte, event any) []byte
 }
 
-func (r *eventRequest) WriteEvents(write func(to []byte, event any) []byte) { r.write = write }
+func (r *testSubscriptionRequest) WriteEvents(write func(to []byte, event any) []byte) {
+	r.writeEvent = write
+}
 
-// setHub gives the resolver a hub that sends each user's present badges as the first event.
-func (s *executorPair) setHub(ctx context.Context) {
+// startBadgesHub gives the resolver a hub that sends each user's present badges as the first event.
+func (s *executorPair) startBadgesHub(ctx context.Context) {
 	s.resolver.Hub = push.New(push.Config{
-		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
+		DocumentVersions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
 			return make([]uint64, len(users)), nil
 		},
-		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
-		Leave: func(context.Context, []services.UserID) error { return nil },
+		WriteLeases:  func(context.Context, []services.UserID, time.Duration) error { return nil },
+		RemoveLeases: func(context.Context, []services.UserID) error { return nil },
 		Render: func(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 			for _, user := range users {
 				one, err := s.resolver.Badge.Read(ctx, user)
@@ -35,7 +37,7 @@ func (s *executorPair) setHub(ctx context.Context) {
 			}
 			return badges, errs
 		},
-		Sweep: time.Hour,
+		ReconcileInterval: time.Hour,
 	})
 	done := make(chan struct{})
 	ctx, stop := context.WithCancel(ctx)
@@ -70,8 +72,8 @@ func (s *executorPair) firstEvent(ctx context.Context, exec *executor.Executor, 
 // only if the operation is compiled.
 func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 	s := newExecutorPair(t)
-	s.populate()
-	s.setHub(t.Context())
+	s.createReadersAndPosts()
+	s.startBadgesHub(t.Context())
 	const count = "{ value display inTotal precision asOf }"
 	for query, compiled := range map[string]bool{
 		`subscription { badgesChanged { id version quiet total ` + count + ` homeFeed ` + count + ` dots { name lit } } }`:                      true,
@@ -80,21 +82,21 @@ func TestWrittenEventsAreThoseOfExecution(t *testing.T) {
 	} {
 		for _, reader := range []string{"reader", "named", "empty"} {
 			ctx, stop := context.WithCancel(services.WithViewer(t.Context(), services.Viewer{Key: reader, Scopes: []services.Scope{services.ScopeViewer}}))
-			executed, hot := &eventRequest{}, &eventRequest{}
-			want := s.firstEvent(services.WithRequest(ctx, executed), s.executed, query)
-			if got := s.firstEvent(services.WithRequest(ctx, hot), s.hot, query); got != want {
+			executed, hot := &testSubscriptionRequest{}, &testSubscriptionRequest{}
+			want := s.firstEvent(services.WithRequest(ctx, executed), s.uncompiled, query)
+			if got := s.firstEvent(services.WithRequest(ctx, hot), s.compiled, query); got != want {
 				t.Errorf("%s of %s without a transport that writes\nhot      %s\nexecuted %s", query, reader, got, want)
 			}
 			stop()
-			if executed.write != nil || (hot.write != nil) != compiled {
-				t.Fatalf("%s: given by the executor %v, by the compiled plan %v", query, executed.write != nil, hot.write != nil)
+			if executed.writeEvent != nil || (hot.writeEvent != nil) != compiled {
+				t.Fatalf("%s: given by the executor %v, by the compiled plan %v", query, executed.writeEvent != nil, hot.writeEvent != nil)
 			}
 			if !compiled {
 				continue
 			}
-			badges, err := s.resolver.Badge.Read(t.Context(), s.number(reader))
+			badges, err := s.resolver.Badge.Read(t.Context(), s.ensureUserID(reader))
 			s.Must(err)
-			if got := string(hot.write([]byte("before "), badges)); got != "before "+want {
+			if got := string(hot.writeEvent([]byte("before "), badges)); got != "before "+want {
 				t.Errorf("%s of %s\nwritten  %s\nexecuted %s", query, reader, got, want)
 			}
 		}

@@ -22,38 +22,38 @@ import (
 	"tidings/services/sql"
 )
 
-// countingSchema is a schema that counts the operations that Hot leaves to it.
+// countingSchema is a schema that counts the operations that WithHotOperations leaves to it.
 type countingSchema struct {
 	graphql.ExecutableSchema
-	left int // how many operations were left to it
+	execCount int // how many operations were left to it
 }
 
 func (c *countingSchema) Exec(ctx context.Context) graphql.ResponseHandler {
-	c.left++
+	c.execCount++
 	return c.ExecutableSchema.Exec(ctx)
 }
 
 // executorPair has two executors over the same data: one without compiled selections, and one with them.
 type executorPair struct {
-	*api
-	executed, hot *executor.Executor
-	fallback      *countingSchema // the schema behind hot; nil if hot is not a schema of Hot
-	masked        *regexp.Regexp  // what differs from answer to answer; nil for nothing
+	*testAPI
+	uncompiled, compiled *executor.Executor
+	fallback             *countingSchema // the schema behind compiled; nil if WithHotOperations did not make that schema
+	varyingText          *regexp.Regexp  // what differs from answer to answer; nil for nothing
 }
 
 func newExecutorPair(t *testing.T) *executorPair {
 	t.Helper()
 	a := newAPI(t)
 	fallback := &countingSchema{ExecutableSchema: graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver})}
-	s := newPairOf(a, Hot(fallback, a.resolver))
+	s := newPairOf(a, WithHotOperations(fallback, a.resolver))
 	s.fallback = fallback
 	return s
 }
 
 // newPairOf makes executors over the data of a: one without compiled selections, and one of a schema.
-func newPairOf(a *api, schema graphql.ExecutableSchema) *executorPair {
-	s := &executorPair{api: a, executed: executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver})), hot: executor.New(schema)}
-	for _, exec := range []*executor.Executor{s.executed, s.hot} {
+func newPairOf(a *testAPI, schema graphql.ExecutableSchema) *executorPair {
+	s := &executorPair{testAPI: a, uncompiled: executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver})), compiled: executor.New(schema)}
+	for _, exec := range []*executor.Executor{s.uncompiled, s.compiled} {
 		exec.SetErrorPresenter(ErrorPresenter(slog.New(slog.DiscardHandler)))
 		exec.SetRecoverFunc(Recover)
 		exec.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
@@ -63,21 +63,21 @@ func newPairOf(a *api, schema graphql.ExecutableSchema) *executorPair {
 	return s
 }
 
-// reply is a whole response: its data as text, and its errors. The errors are sorted, because fields fail in parallel.
-type reply struct {
-	data   string
-	errors []string
-	hot    bool // the operation has a plan
+// executorReply is a whole response: its data as text, and its errors. The errors are sorted, because fields fail in parallel.
+type executorReply struct {
+	data       string
+	errors     []string
+	isCompiled bool // the operation has a plan
 }
 
 // ask sends an operation to an executor.
-func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *executor.Executor, query string, variables map[string]any) reply {
+func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *executor.Executor, query string, variables map[string]any) executorReply {
 	ctx = graphql.StartOperationTrace(ctx)
 	now := graphql.TraceTiming{Start: time.Now(), End: time.Now()}
 	operation, faults := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, Variables: variables, ReadTime: now})
-	got := reply{}
+	got := executorReply{}
 	if faults == nil {
-		got.hot = planOf(operation.Operation) != nil
+		got.isCompiled = hotPlanOf(operation.Operation) != nil
 		next, ctx := exec.DispatchOperation(ctx, operation)
 		response := next(ctx)
 		got.data, faults = string(response.Data), response.Errors
@@ -96,23 +96,23 @@ func ask(ctx context.Context, t interface{ Fatalf(string, ...any) }, exec *execu
 	return got
 }
 
-// oneRequest is the request for both executors, so that errors have the same ID.
-type oneRequest struct{}
+// fixedRequest is the request for both executors, so that errors have the same ID.
+type fixedRequest struct{}
 
-func (oneRequest) RequestID() string { return "one" }
+func (fixedRequest) RequestID() string { return "one" }
 
 // askBoth returns the answer of both executors, which must be equal. A compiled operation without errors must not reach the schema.
-func (s *executorPair) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) reply {
-	ctx := services.WithRequest(s.t.Context(), oneRequest{})
+func (s *executorPair) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) executorReply {
+	ctx := services.WithRequest(s.t.Context(), fixedRequest{})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer, services.ScopeAdmin, services.ScopeIngest}})
-	want := ask(ctx, t, s.executed, query, variables)
+	want := ask(ctx, t, s.uncompiled, query, variables)
 	before := 0
 	if s.fallback != nil {
-		before = s.fallback.left
+		before = s.fallback.execCount
 	}
-	got := ask(ctx, t, s.hot, query, variables)
-	if s.masked != nil {
-		want.data, got.data = s.masked.ReplaceAllString(want.data, ""), s.masked.ReplaceAllString(got.data, "")
+	got := ask(ctx, t, s.compiled, query, variables)
+	if s.varyingText != nil {
+		want.data, got.data = s.varyingText.ReplaceAllString(want.data, ""), s.varyingText.ReplaceAllString(got.data, "")
 	}
 	if got.data != want.data || !slices.Equal(got.errors, want.errors) {
 		same := 0
@@ -122,29 +122,29 @@ func (s *executorPair) askBoth(t interface{ Fatalf(string, ...any) }, viewer, qu
 		from := max(0, same-200)
 		t.Fatalf("%s asked %s with %v: from %d on\nhot      %s %s\nexecuted %s %s", viewer, query, variables, from, got.data[from:], got.errors, want.data[from:], want.errors)
 	}
-	if left := s.fallback != nil && s.fallback.left > before; got.hot && len(got.errors) == 0 && left {
+	if left := s.fallback != nil && s.fallback.execCount > before; got.isCompiled && len(got.errors) == 0 && left {
 		t.Fatalf("%s: was compiled and yet left to the schema", query)
 	}
 	return got
 }
 
-// number returns the ID of a user, who is created if necessary.
-func (s *executorPair) number(key string) services.UserID {
+// ensureUserID returns the ID of a user, who is created if necessary.
+func (s *executorPair) ensureUserID(key string) services.UserID {
 	number, err := s.resolver.Social.EnsureUser(s.t.Context(), key)
 	s.Must(err)
 	return number
 }
 
-// populate makes readers of every kind: one whose feed has gaps, one whose authors have more posts than a feed keeps, and one whose
-// feed is empty. It returns positions of posts.
-func (s *executorPair) populate() (places []services.PostID) {
+// createReadersAndPosts makes readers of every kind: one whose feed has gaps, one whose authors have more posts than a feed keeps,
+// and one whose feed is empty. It returns positions of posts.
+func (s *executorPair) createReadersAndPosts() (places []services.PostID) {
 	s.must("named", `mutation { setProfile(input: {name: "N\"\\<ä>", avatarUrl: "https://example.com/n"}) { user { id } } }`, nil)
 	published := map[string][]services.PostID{}
-	for key, count := range map[string]int{"named": 12, "plain": 9, "busy": services.Retention + 5} {
-		published[key] = s.Posts(s.number(key), count)
+	for key, count := range map[string]int{"named": 12, "plain": 9, "busy": services.FeedRetention + 5} {
+		published[key] = s.InsertPosts(s.ensureUserID(key), count)
 	}
 	for reader, authors := range map[string][]string{"reader": {"named", "plain"}, "full": {"busy"}, "empty": nil} {
-		s.number(reader)
+		s.ensureUserID(reader)
 		for _, author := range authors {
 			s.must(reader, `mutation($id: ID!) { follow(input: {userId: $id}) { user { id } } }`, map[string]any{"id": "user:" + author})
 		}
@@ -157,8 +157,8 @@ func (s *executorPair) populate() (places []services.PostID) {
 			s.must("named", `mutation($id: ID!) { editPost(input: {postId: $id, body: "edited"}) { post { id } } }`, in)
 		}
 	}
-	s.actOnUser("named", "follow", "user:reader")
-	s.actOnUser("reader", "hideFrom", "user:named")
+	s.runUserMutation("named", "follow", "user:reader")
+	s.runUserMutation("reader", "hideFrom", "user:named")
 	s.RunAllJobs(s.Fanout)
 	s.Clock.Advance(time.Second)
 	s.Write(func(ctx context.Context, tx *sql.Tx) error { // deleted without a job, so that feeds still list it
@@ -169,19 +169,19 @@ func (s *executorPair) populate() (places []services.PostID) {
 		}
 		return nil
 	})
-	return slices.Concat(published["named"], published["plain"], published["busy"][:20], published["busy"][services.Retention-5:])
+	return slices.Concat(published["named"], published["plain"], published["busy"][:20], published["busy"][services.FeedRetention-5:])
 }
 
-// drawArguments draws the arguments of a page, some of them as variables. It returns the declarations of the variables, the arguments,
-// and the values of the variables.
-func drawArguments(t *rapid.T, s *executorPair, places []services.PostID) (declared, given string, variables map[string]any) {
+// drawFeedArguments draws the arguments of a page, some of them as variables. It returns the declarations of the variables, the
+// arguments, and the values of the variables.
+func drawFeedArguments(t *rapid.T, s *executorPair, places []services.PostID) (declared, given string, variables map[string]any) {
 	id := func() string {
 		return services.GlobalID(services.PostType, rapid.SampledFrom(places).Draw(t, "place").String())
 	}
 	values := map[string]func() any{
 		"first": func() any { return rapid.SampledFrom([]int{0, -1, 1, 2, 5, 7, 20, 99, 100, 101}).Draw(t, "size") },
 		"after": func() any {
-			whose := s.number(rapid.SampledFrom([]string{"reader", "full", "empty"}).Draw(t, "whose"))
+			whose := s.ensureUserID(rapid.SampledFrom([]string{"reader", "full", "empty"}).Draw(t, "whose"))
 			own := feedCursorText(whose, rapid.SampledFrom(places).Draw(t, "place"))
 			return rapid.SampledFrom([]string{own, own, own, announcementCursor.text(whose, 5), "no\"cursor", ""}).Draw(t, "cursor")
 		},
@@ -232,9 +232,9 @@ func drawArguments(t *rapid.T, s *executorPair, places []services.PostID) (decla
 // For any page and any user, both executors give the same answer, also with errors and with selections that are not compiled.
 func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 	s := newExecutorPair(t)
-	places, schema, seen := s.populate(), hotSchema(), map[string]int{}
+	places, schema, seen := s.createReadersAndPosts(), hotSchema(), map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		declared, given, variables := drawArguments(t, s, places)
+		declared, given, variables := drawFeedArguments(t, s, places)
 		page := func() string {
 			return "homeFeed" + given + " " + drawSelection(t, schema, schema.Types["PostConnection"], 0)
 		}
@@ -259,7 +259,7 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 		switch {
 		case len(got.errors) > 0:
 			seen["errors"]++
-		case got.hot:
+		case got.isCompiled:
 			seen["hot"]++
 		default:
 			seen["left"]++
@@ -274,18 +274,18 @@ func TestHotPagesEqualTheExecutedOnes(t *testing.T) {
 // Both executors give the same answer for every end of a feed, for authors with and without a profile, and for wrong arguments.
 func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	s := newExecutorPair(t)
-	s.populate()
+	s.createReadersAndPosts()
 	page := func(arguments string) string {
 		return "{ viewer { homeFeed" + arguments + " { edges { cursor node { id author { id name } } } pageInfo { hasNextPage startCursor endCursor } lastId end } } }"
 	}
-	foreign := feedCursorText(s.number("full"), services.MaxPostID)
+	foreign := feedCursorText(s.ensureUserID("full"), services.MaxPostID)
 	for _, one := range []struct {
 		viewer, arguments string
 		want              []string
 	}{
 		{"reader", "", []string{`"end":"END"`, `"name":null`, `"name":"N\"\\<ä>"`}},
 		{"reader", "(first: 3)", []string{`"end":null`, `"hasNextPage":true`}},
-		{"full", "(first: 100, lastId: \"" + s.lastOf("full") + "\")", []string{`"end":"RETENTION"`}},
+		{"full", "(first: 100, lastId: \"" + s.lastIDOfSecondPage("full") + "\")", []string{`"end":"RETENTION"`}},
 		{"empty", "", []string{`"edges":[]`, `"endCursor":null`, `"startCursor":null`, `"lastId":null`, `"end":"END"`}},
 		{"reader", "(first: 0)", []string{"first: 1 to 100 are allowed, got 0", `"code":"INVALID"`}},
 		{"reader", "(first: 101)", []string{"first: 1 to 100 are allowed, got 101"}},
@@ -303,7 +303,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 		got := s.askBoth(t, one.viewer, page(one.arguments), nil)
 		text := got.data + strings.Join(got.errors, "")
 		for _, want := range one.want {
-			if !got.hot || !strings.Contains(text, want) {
+			if !got.isCompiled || !strings.Contains(text, want) {
 				t.Errorf("%s asked for %s: no %s in %s", one.viewer, one.arguments, want, text)
 			}
 		}
@@ -313,10 +313,10 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 // A compiled page shows the likes and answers of posts as they are.
 func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 	s := newExecutorPair(t)
-	s.populate()
+	s.createReadersAndPosts()
 	got := s.askBoth(t, "reader", `{ viewer { homeFeed(first: 100) { edges { node { viewerHasLiked likeCount commentCount } } } } }`, nil)
 	for _, want := range []string{`"viewerHasLiked":true,"likeCount":1,"commentCount":1`, `"viewerHasLiked":true,"likeCount":1,"commentCount":0`, `"viewerHasLiked":false,"likeCount":0,"commentCount":0`} {
-		if !got.hot || !strings.Contains(got.data, want) {
+		if !got.isCompiled || !strings.Contains(got.data, want) {
 			t.Errorf("no %s in %s", want, got.data)
 		}
 	}
@@ -325,28 +325,28 @@ func TestHotPagesShowTheEngagementOfPosts(t *testing.T) {
 // One document can page both ways: a variable that is not given counts as a missing argument.
 func TestAVariableThatIsNotGivenIsNoArgument(t *testing.T) {
 	s := newExecutorPair(t)
-	places := s.populate()
+	places := s.createReadersAndPosts()
 	query := `query($first: Int, $last: Int, $before: String) { viewer { homeFeed(first: $first, last: $last, before: $before) { edges { cursor } } } }`
 	for _, variables := range []map[string]any{
-		{"last": json.Number("2"), "before": feedCursorText(s.number("reader"), places[0])},
-		{"first": nil, "last": json.Number("2"), "before": feedCursorText(s.number("reader"), places[0])},
+		{"last": json.Number("2"), "before": feedCursorText(s.ensureUserID("reader"), places[0])},
+		{"first": nil, "last": json.Number("2"), "before": feedCursorText(s.ensureUserID("reader"), places[0])},
 		{"first": json.Number("2")},
 		{},
 	} {
 		got := s.askBoth(t, "reader", query, variables)
-		if !got.hot || len(got.errors) > 0 || !strings.Contains(got.data, `"cursor"`) {
+		if !got.isCompiled || len(got.errors) > 0 || !strings.Contains(got.data, `"cursor"`) {
 			t.Errorf("with %v: %s %s", variables, got.data, got.errors)
 		}
 	}
 }
 
-// lastOf returns the last position of a reader's second page of 100. The page after it is the last one of the feed.
-func (s *executorPair) lastOf(reader string) string {
+// lastIDOfSecondPage returns the last position of a reader's second page of 100. The page after it is the last one of the feed.
+func (s *executorPair) lastIDOfSecondPage(reader string) string {
 	s.t.Helper()
 	var id any
 	for range 2 {
 		got := s.must(reader, `query($last: ID) { viewer { homeFeed(first: 100, lastId: $last) { lastId } } }`, map[string]any{"last": id})
-		id = got.at("viewer", "homeFeed", "lastId")
+		id = got.valueAt("viewer", "homeFeed", "lastId")
 	}
 	text, _ := id.(string)
 	return text
@@ -355,9 +355,9 @@ func (s *executorPair) lastOf(reader string) string {
 // Without Redis a page comes from the facts. Without any engine, the error is the same as without compiled selections.
 func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	s := newExecutorPair(t)
-	s.populate()
-	s.number("reader")
-	s.Server.Kill()
+	s.createReadersAndPosts()
+	s.ensureUserID("reader")
+	s.RedisServer.Kill()
 	query := `{ me: viewer { feed: homeFeed(first: 5) { edges { cursor node { body } } end building } } }`
 	if got := s.askBoth(t, "reader", query, nil); len(got.errors) > 0 || !strings.Contains(got.data, `"body":"body"`) {
 		t.Errorf("from the facts: %s %s", got.data, got.errors)
@@ -368,12 +368,15 @@ func TestHotPagesWithoutEnginesAreTheSchemasErrors(t *testing.T) {
 	}
 }
 
-// If the read of a part panics, read returns an error, and so the schema answers. A panic in a goroutine of its own would end the process.
+// If the read of a part panics, read returns an error, and so the schema answers. A panic in a goroutine of its own would end the
+// process.
 func TestAPanicOfAPartIsAnError(t *testing.T) {
-	faulty := &part{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *partValue) error { panic("injected") }}
-	calm := &part{}
-	for _, parts := range [][]*part{{faulty}, {calm, faulty}, {faulty, faulty, calm}} {
-		if _, err := (&plan{parts: parts}).read(t.Context(), &Resolver{}, &graph.Viewer{}, nil); err == nil || !strings.Contains(err.Error(), "injected") {
+	faulty := &hotPlanPart{read: func(context.Context, *Resolver, *graph.Viewer, map[string]any, *hotPartValue) error {
+		panic("injected")
+	}}
+	calm := &hotPlanPart{}
+	for _, parts := range [][]*hotPlanPart{{faulty}, {calm, faulty}, {faulty, faulty, calm}} {
+		if _, err := (&hotPlan{parts: parts}).read(t.Context(), &Resolver{}, &graph.Viewer{}, nil); err == nil || !strings.Contains(err.Error(), "injected") {
 			t.Errorf("%d parts: %v", len(parts), err)
 		}
 	}

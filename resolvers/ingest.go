@@ -14,27 +14,27 @@ import (
 	"tidings/services/refs"
 )
 
-// maxEvents bounds one request. The events share a commit, which makes them fast. With more events, other commits would wait too long
-// for this one.
-const maxEvents = 500
+// maxIngestEvents bounds one request. The events share a commit, which makes them fast. With more events, other commits would wait
+// too long for this one.
+const maxIngestEvents = 500
 
-// timePerEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation. A
+// deadlinePerEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation. A
 // healthy engine needs far less for an event; the rest is for slow moments.
-const timePerEvent = 10 * time.Millisecond
+const deadlinePerEvent = 10 * time.Millisecond
 
-// withBatchDeadline returns the context of a batch: its deadline is later the more events the batch has. It does not end when the client goes
-// away: a part of the batch may have been committed, and the rest should be too. A context that has ended already is returned
-// unchanged: the caller reports it.
+// withBatchDeadline returns the context of a batch: its deadline is later the more events the batch has. It does not end when the
+// client goes away: a part of the batch may have been committed, and the rest should be too. A context that has ended already is
+// returned unchanged: the caller reports it.
 func withBatchDeadline(ctx context.Context, events int) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited || ctx.Err() != nil {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*timePerEvent))
+	return context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(time.Duration(events)*deadlinePerEvent))
 }
 
-// adviseFewerEvents adds advice to the error of a batch that ran out of time: the host application should send fewer events at once. A single
-// event that took too long has the plain error, because there is nothing to halve.
+// adviseFewerEvents adds advice to the error of a batch that ran out of time: the host application should send fewer events at
+// once. A single event that took too long has the plain error, because there is nothing to halve.
 func adviseFewerEvents(ctx context.Context, events int, err error) error {
 	if events > 1 && services.IsUnavailable(err) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, err, "events: %d events took too long for one request: send fewer at once", events)
@@ -49,30 +49,30 @@ func adviseFewerEvents(ctx context.Context, events int, err error) error {
 // repetition of both would succeed. The caller has checked the scope. An error of the whole request may come after the first commit: a
 // host application that uses idempotency keys can send all of it again.
 func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*graph.IngestPayload, error) {
-	if len(events) == 0 || len(events) > maxEvents {
-		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxEvents, len(events))
+	if len(events) == 0 || len(events) > maxIngestEvents {
+		return nil, services.Errorf(services.Invalid, "events: 1 to %d are allowed, got %d", maxIngestEvents, len(events))
 	}
 	ctx = withCreatingUsers(ctx)
 	ctx, cancel := withBatchDeadline(ctx, len(events))
 	defer cancel()
 	// The users in the fields that newIngestAction lists, and the actors, are made or found at once, so that events need no
 	// statements of their own for them.
-	refused, err := r.Social.CreateMissing(ctx, usersNamed(events))
+	refused, err := r.Social.CreateMissingUsers(ctx, userKeysInEvents(events))
 	if err != nil {
 		return nil, adviseFewerEvents(ctx, len(events), err)
 	}
-	ctx = withRefusedUsers(ctx, refused)
-	defer dataloader.From(ctx).Forget()
+	ctx = withUsersBeingErased(ctx, refused)
+	defer dataloader.From(ctx).ForgetAll()
 	results := make([]graph.IngestResult, len(events))
 	for from := 0; from < len(events); {
-		to, named := oneCommit(events, from)
+		to, named := nextCommitBounds(events, from)
 		found, err := r.Refs.Find(ctx, named)
 		if err != nil {
 			return nil, adviseFewerEvents(ctx, len(events), err)
 		}
-		if r.ingestTogether(ctx, events[from:to], found, results[from:to], len(events)) {
+		if r.ingestInOneCommit(ctx, events[from:to], found, results[from:to], len(events)) {
 			for i := to; i < len(results); i++ {
-				results[i] = r.ingestFailure(ctx, jobs.ErrBehind)
+				results[i] = r.ingestFailure(ctx, jobs.ErrEarlierCommandFailed)
 			}
 			break
 		}
@@ -81,15 +81,15 @@ func (r *Resolver) ingest(ctx context.Context, events []graph.IngestEvent) (*gra
 	return &graph.IngestPayload{Results: results}, nil
 }
 
-// ingestTogether applies events in one commit, and writes the result of each. found has the objects that the refs in the events name;
-// all is the number of events in the whole request. Events keep their order within the commit. failed reports whether an event failed
-// for now: no event after it is applied.
-func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.Holder, results []graph.IngestResult, all int) (failed bool) {
+// ingestInOneCommit applies events in one commit, and writes the result of each. found has the objects that the refs in the events
+// name; all is the number of events in the whole request. Events keep their order within the commit. failed reports whether an
+// event failed for now: no event after it is applied.
+func (r *Resolver) ingestInOneCommit(ctx context.Context, events []graph.IngestEvent, found map[services.Ref]refs.RefHolder, results []graph.IngestResult, all int) (failed bool) {
 	cmds, errs := make([]*jobs.Command, len(events)), make([]error, len(events))
 	ready, places := make([]*jobs.Command, 0, len(events)), make([]int, 0, len(events))
 	for i := range events {
-		cmds[i], errs[i] = ingestCommand(ctx, &call{r: r, refHolders: found}, &events[i])
-		if services.FailedForNow(errs[i]) {
+		cmds[i], errs[i] = ingestCommand(ctx, &operationCall{r: r, refHolders: found}, &events[i])
+		if services.IsTransient(errs[i]) {
 			break
 		}
 		if errs[i] == nil {
@@ -102,13 +102,13 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 		errs[places[k]] = adviseFewerEvents(ctx, all, err)
 	}
 	for i, err := range errs {
-		// An earlier event has failed for now. This event was refused, perhaps because of that. So it gets ErrBehind and can be sent
-		// again.
-		if failed && !services.FailedForNow(err) {
-			err = jobs.ErrBehind
+		// An earlier event has failed for now. This event was refused, perhaps because of that. So it gets ErrEarlierCommandFailed
+		// and can be sent again.
+		if failed && !services.IsTransient(err) {
+			err = jobs.ErrEarlierCommandFailed
 		}
 		if err != nil {
-			failed = failed || services.FailedForNow(err)
+			failed = failed || services.IsTransient(err)
 			results[i] = r.ingestFailure(ctx, err)
 			continue
 		}
@@ -123,7 +123,7 @@ func (r *Resolver) ingestTogether(ctx context.Context, events []graph.IngestEven
 // ingestFailure is the result of an event that failed, with the fields of the error of a mutation. The operation ingest has succeeded,
 // so this error is data, and the ErrorPresenter does not see it.
 func (r *Resolver) ingestFailure(ctx context.Context, err error) graph.IngestResult {
-	shown := present(ctx, r.Log, err)
+	shown := clientError(ctx, r.Log, err)
 	failure := &graph.IngestError{
 		Code: services.Code(shown.Extensions["code"].(string)), Message: shown.Message,
 		Argument: extension[string](shown, "argument"), Reason: extension[string](shown, "reason"), Limit: extension[int](shown, "limit"),

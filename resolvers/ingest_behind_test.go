@@ -10,11 +10,12 @@ import (
 	"tidings/services/sql"
 )
 
-// takeAway has the statements that give a table another name, by table. bringBack has those that give it its name again.
-var takeAway, bringBack = renames("", "_away"), renames("_away", "")
+// renameAwayStatements has the statements that give a table another name, by table. renameBackStatements has those that give it its
+// name again.
+var renameAwayStatements, renameBackStatements = renameTableStatements("", "_away"), renameTableStatements("_away", "")
 
-// renames returns statements that rename tables from one ending to another.
-func renames(from, to string) map[string]sql.Statement {
+// renameTableStatements returns statements that rename tables from one ending to another.
+func renameTableStatements(from, to string) map[string]sql.Statement {
 	statements := map[string]sql.Statement{}
 	for _, table := range []string{"posts", "follows"} {
 		statements[table] = sql.NewStatement("rename "+table+from+" of the test", "ALTER TABLE "+table+from+" RENAME TO "+table+to)
@@ -23,7 +24,7 @@ func renames(from, to string) map[string]sql.Statement {
 }
 
 // runWithoutTable runs a function while the database lacks a table: a statement on the table fails with INTERNAL.
-func (a *api) runWithoutTable(table string, do func()) {
+func (a *testAPI) runWithoutTable(table string, do func()) {
 	a.t.Helper()
 	run := func(rename sql.Statement) {
 		a.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -31,9 +32,9 @@ func (a *api) runWithoutTable(table string, do func()) {
 			return err
 		})
 	}
-	run(takeAway[table])
+	run(renameAwayStatements[table])
 	do()
-	run(bringBack[table])
+	run(renameBackStatements[table])
 }
 
 // An event that fails for now ends its request: the later events are not applied, whether they share its commit or not, and no
@@ -77,24 +78,24 @@ func TestNothingFollowsAnEventThatFailedForNow(t *testing.T) {
 		},
 	} {
 		t.Run(story.name, func(t *testing.T) {
-			fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+			fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 				a := newAPIOn(t, w, 10, 5)
 				a.runWithoutTable(story.table, func() {
-					if got := a.ingestCodes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.want) {
+					if got := a.ingestErrorCodes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.want) {
 						t.Errorf("the codes are %v, want %v", got, story.want)
 					}
 				})
 				for user, name := range map[string]any{"alice": "Alice", "bob": nil} {
-					if got := a.must(user, `{ viewer { user { name } } }`, nil); got.at("viewer", "user", "name") != name {
+					if got := a.must(user, `{ viewer { user { name } } }`, nil); got.valueAt("viewer", "user", "name") != name {
 						t.Errorf("the name of %s after the failure: %v", user, got.Data)
 					}
 				}
 				for range 2 {
-					if got := a.ingestCodes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.again) {
+					if got := a.ingestErrorCodes(story.events...); fmt.Sprint(got) != fmt.Sprint(story.again) {
 						t.Errorf("sent again, the codes are %v, want %v", got, story.again)
 					}
 				}
-				if got := a.must("bob", `{ viewer { user { name } } }`, nil); got.at("viewer", "user", "name") != "Bob" {
+				if got := a.must("bob", `{ viewer { user { name } } }`, nil); got.valueAt("viewer", "user", "name") != "Bob" {
 					t.Errorf("the name of bob at the end: %v", got.Data)
 				}
 			})

@@ -15,18 +15,18 @@ import (
 	"tidings/services/jobs"
 )
 
-// idempotencyKeyField is the Go name of the field of an input that has the idempotency key. It is not a part of the content: inputs are
-// compared without it.
+// idempotencyKeyField is the Go name of the field of an input that has the idempotency key. It is not a part of the content: inputs
+// are compared without it.
 const idempotencyKeyField = "IdempotencyKey"
 
 // ingestAction is one field of graph.IngestAction: the operation with the field's name, which takes the input of the mutation. So an
-// event has the effect of the mutation, by the same code. The positions of some fields of the input are kept here, so that no event has
-// to look for them.
+// event has the effect of the mutation, by the same code. The positions of some fields of the input are kept here, so that no event
+// has to look for them.
 type ingestAction struct {
 	*operationSpec
-	operation     entry
-	keyPosition   int   // the position of the input's idempotency key
-	userPositions []int // the positions of the input's fields whose users are made or found for the whole batch
+	operation          operationEntry
+	keyFieldPosition   int   // the position of the input's idempotency key
+	userFieldPositions []int // the positions of the input's fields whose users are made or found for the whole batch
 }
 
 // ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection when the program
@@ -54,18 +54,18 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 		return a, fmt.Errorf("resolvers: there is no operation %s for ingest", name)
 	}
 	a.operationSpec = a.operation.describe()
-	if field.Type != reflect.PointerTo(a.input) {
-		return a, fmt.Errorf("resolvers: %s takes a %s, ingest offers a %s", a.name, a.input, field.Type)
+	if field.Type != reflect.PointerTo(a.inputType) {
+		return a, fmt.Errorf("resolvers: %s takes a %s, ingest offers a %s", a.name, a.inputType, field.Type)
 	}
-	for i := range a.input.NumField() {
-		switch a.input.Field(i).Name {
+	for i := range a.inputType.NumField() {
+		switch a.inputType.Field(i).Name {
 		case idempotencyKeyField:
-			a.keyPosition = i
+			a.keyFieldPosition = i
 		case "UserID", "UserIds", "MemberIds", "MentionIds", "Mentions", "To", "ActorID":
-			if _, readable := idsIn(reflect.Zero(a.input.Field(i).Type).Interface()); !readable {
-				return a, fmt.Errorf("resolvers: %s has users in a field of the type %s, which idsIn does not read", a.name, a.input.Field(i).Type)
+			if _, readable := idsIn(reflect.Zero(a.inputType.Field(i).Type).Interface()); !readable {
+				return a, fmt.Errorf("resolvers: %s has users in a field of the type %s, which idsIn does not read", a.name, a.inputType.Field(i).Type)
 			}
-			a.userPositions = append(a.userPositions, i)
+			a.userFieldPositions = append(a.userFieldPositions, i)
 		}
 	}
 	return a, nil
@@ -73,8 +73,8 @@ func newIngestAction(field reflect.StructField) (a ingestAction, err error) {
 
 // ingestCommand makes the command of an event. It is the command that the mutation makes for its viewer. The actor and the time come
 // from the event. An error fails this event only. ctx has the application's scope, so that refs and labels are allowed.
-func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*jobs.Command, error) {
-	set := actionsSet(&event.Do)
+func ingestCommand(ctx context.Context, c *operationCall, event *graph.IngestEvent) (*jobs.Command, error) {
+	set := givenActionPositions(&event.Do)
 	// The executor does not check @oneOf for variables. Without this check, the second of two actions would be dropped, and nobody
 	// would know.
 	if len(set) != 1 {
@@ -91,7 +91,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 	// The idempotency key may be in the event, or in the input of the mutation, because a host application may already make such an
 	// input for the mutation.
 	key, err := event.Key, error(nil)
-	field := input.Elem().Field(action.keyPosition)
+	field := input.Elem().Field(action.keyFieldPosition)
 	if own := field.Interface().(*string); own != nil {
 		if key != nil && *key != *own {
 			return nil, services.Errorf(services.Invalid, "key: the event and its %s have different idempotency keys", action.name)
@@ -100,7 +100,7 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 		field.SetZero()
 	}
 	// From here on the event is a mutation like any other.
-	cmd, err := c.prepare(ctx, action.operation, input.Interface(), key)
+	cmd, err := c.makeCommand(ctx, action.operation, input.Interface(), key)
 	return cmd, err
 }
 
@@ -108,63 +108,63 @@ func ingestCommand(ctx context.Context, c *call, event *graph.IngestEvent) (*job
 // queue. 30 days is far longer than such an outage.
 const (
 	// maxEventAge is how long ago an event may have happened.
-	maxEventAge = 30 * 24 * time.Hour
-	eventSkew   = time.Minute // how far the host application's clock may be ahead
+	maxEventAge   = 30 * 24 * time.Hour
+	maxEventAhead = time.Minute // how far the host application's clock may be ahead
 )
 
-// setHappenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be newer than
-// now. The IDs that an event with a past time makes are of that time, so that earlier events sort before later ones.
-func (c *call) setHappenedAt(at *time.Time) error {
+// setHappenedAt sets when an event happened. A time in the future, within the skew of the clocks, counts as now: nothing may be
+// newer than now. The IDs that an event with a past time makes are of that time, so that earlier events sort before later ones.
+func (c *operationCall) setHappenedAt(at *time.Time) error {
 	if at == nil {
 		return nil
 	}
 	// now is the time by the database's clock, because events arrive at several nodes, whose clocks may differ.
 	now := c.r.Projector.Now()
 	switch day := 24 * time.Hour; {
-	case at.After(now.Add(eventSkew)):
-		return services.Errorf(services.Invalid, "at: %s is in the future; it may be at most %d seconds after now, %s", momentText(*at), eventSkew/time.Second, momentText(now))
+	case at.After(now.Add(maxEventAhead)):
+		return services.Errorf(services.Invalid, "at: %s is in the future; it may be at most %d seconds after now, %s", momentText(*at), maxEventAhead/time.Second, momentText(now))
 	case at.Before(now.Add(-maxEventAge)):
 		return services.Errorf(services.Invalid, "at: %s is too long ago; it may be at most %d days before now, %s", momentText(*at), maxEventAge/day, momentText(now))
 	}
-	c.at = new(at.Truncate(time.Millisecond)) // cut to the stored precision, so that requests that differ only below it are one input
+	c.happenedAt = new(at.Truncate(time.Millisecond)) // as it is stored: times that differ only below that are one input
 	if at.Before(now) {
-		c.moment = c.r.Projector.Moment(*at)
+		c.happenedAtID = c.r.Projector.NextIDAt(*at)
 		return nil
 	}
 	// The commit of an event of now comes a little later. If the IDs were of the commit, they could be greater than those of the next
 	// event, which happened between the two and is of the past when it comes.
-	c.placed = c.r.Projector.Moment(now)
+	c.arrivedAtID = c.r.Projector.NextIDAt(now)
 	return nil
 }
 
 // momentText prints a time for error messages, in UTC with milliseconds.
 func momentText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// setActor sets the actor of an event. The operation decides whether it needs an actor, and an event that does not comply is INVALID. An
-// actor who did not exist was created by CreateMissing, for the whole batch at once.
-func (c *call) setActor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
+// setActor sets the actor of an event. The operation decides whether it needs an actor, and an event that does not comply is
+// INVALID. An actor who did not exist was created by CreateMissingUsers, for the whole batch at once.
+func (c *operationCall) setActor(ctx context.Context, action *ingestAction, event *graph.IngestEvent) (err error) {
 	switch {
 	// If the field `as` were ignored, the host application would believe that the user had acted.
-	case action.by == forHost && event.As != nil:
+	case action.actorKind == actorHost && event.As != nil:
 		return services.Errorf(services.Invalid, "as: %s is an action of the host application itself: leave it out", action.name)
-	case action.by == forUser && event.As == nil:
+	case action.actorKind == actorUser && event.As == nil:
 		return services.Errorf(services.Invalid, "as: %s needs the ID of the acting user", action.name)
-	case action.by == forUser:
-		c.as = *event.As
-		if c.actor, err = c.r.resolveUserID(ctx, "as", c.as); err != nil {
+	case action.actorKind == actorUser:
+		c.actorID = *event.As
+		if c.actor, err = c.r.resolveUserID(ctx, "as", c.actorID); err != nil {
 			return err
 		}
 	}
 	if event.Device != nil {
 		c.device = *event.Device
-		return services.WithArgument("device", services.CheckName(c.device))
+		return services.WithArgument("device", services.CheckIdentifier(c.device))
 	}
 	return nil
 }
 
-// actionsSet returns the positions of the actions that an event sets. gqlgen makes a pointer for each action; in a valid event all but
-// one are nil.
-func actionsSet(do *graph.IngestAction) (set []int) {
+// givenActionPositions returns the positions of the actions that an event sets. gqlgen makes a pointer for each action; in a valid
+// event all but one are nil.
+func givenActionPositions(do *graph.IngestAction) (set []int) {
 	fields := reflect.ValueOf(do).Elem()
 	for i := range fields.NumField() {
 		if !fields.Field(i).IsNil() {
@@ -174,11 +174,11 @@ func actionsSet(do *graph.IngestAction) (set []int) {
 	return set
 }
 
-// usersNamed returns the keys of the actors of events, and of the users in the fields that newIngestAction lists, each once. It ignores
-// malformed IDs: their events report them. It also leaves lists of more than maxEvents users to their events: a few such lists are
-// cheap, and more of them do not fit into a request. All actions of an event are read, although an event with two will be refused: it
-// does no harm to create a user that the application names.
-func usersNamed(events []graph.IngestEvent) (keys []string) {
+// userKeysInEvents returns the keys of the actors of events, and of the users in the fields that newIngestAction lists, each once.
+// It ignores malformed IDs: their events report them. It also leaves lists of more than maxIngestEvents users to their events: a
+// few such lists are cheap, and more of them do not fit into a request. All actions of an event are read, although an event with
+// two will be refused: it does no harm to create a user that the application names.
+func userKeysInEvents(events []graph.IngestEvent) (keys []string) {
 	note := func(id string) {
 		if key, err := services.ParseUserID("", id); err == nil {
 			keys = append(keys, key)
@@ -188,11 +188,11 @@ func usersNamed(events []graph.IngestEvent) (keys []string) {
 		if as := events[i].As; as != nil {
 			note(*as)
 		}
-		for _, set := range actionsSet(&events[i].Do) {
+		for _, set := range givenActionPositions(&events[i].Do) {
 			input := reflect.ValueOf(&events[i].Do).Elem().Field(set).Elem()
-			for _, field := range ingestActions[set].userPositions {
+			for _, field := range ingestActions[set].userFieldPositions {
 				ids, _ := idsIn(input.Field(field).Interface())
-				if len(ids) > maxEvents {
+				if len(ids) > maxIngestEvents {
 					continue
 				}
 				for _, id := range ids {
@@ -223,16 +223,17 @@ func idsIn(value any) (ids []string, readable bool) {
 	return nil, false
 }
 
-// oneCommit finds the events that can share a commit: events[from:to]. named has the refs in their IDs by ref, each once. An event that
-// names an object by a ref which an earlier event of this commit sets begins the next commit. Malformed refs are left to their own
-// events, which report them. At least one event is taken, because made is empty at the first event. Otherwise ingest would not end.
-func oneCommit(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
+// nextCommitBounds finds the events that can share a commit: events[from:to]. named has the refs in their IDs by ref, each once. An
+// event that names an object by a ref which an earlier event of this commit sets begins the next commit. Malformed refs are left to
+// their own events, which report them. At least one event is taken, because made is empty at the first event. Otherwise ingest
+// would not end.
+func nextCommitBounds(events []graph.IngestEvent, from int) (to int, named []services.Ref) {
 	// made has the refs that this commit sets, and known the refs in its IDs by ref.
 	made, known := map[services.Ref]bool{}, map[services.Ref]bool{}
 	for to = from; to < len(events); to++ {
 		var names []services.Ref
 		var makes services.Ref
-		for _, set := range actionsSet(&events[to].Do) {
+		for _, set := range givenActionPositions(&events[to].Do) {
 			action, input := &ingestActions[set], reflect.ValueOf(&events[to].Do).Elem().Field(set).Elem()
 			list, _ := action.fields.refsIn(input)
 			names = append(names, list...)

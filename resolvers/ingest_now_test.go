@@ -12,9 +12,9 @@ import (
 	"tidings/services/jobs"
 )
 
-// eachPresent runs a test for two events of now: one that comes in its own millisecond, and one of a host application whose clock is ahead.
-// The test gets by how much it is ahead.
-func eachPresent(t *testing.T, test func(a *api, ahead time.Duration)) {
+// eachClockOffset runs a test for two events of now: one that comes in its own millisecond, and one of a host application whose
+// clock is ahead. The test gets by how much it is ahead.
+func eachClockOffset(t *testing.T, test func(a *testAPI, ahead time.Duration)) {
 	t.Helper()
 	for name, ahead := range map[string]time.Duration{"exact": 0, "ahead": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -23,24 +23,26 @@ func eachPresent(t *testing.T, test func(a *api, ahead time.Duration)) {
 	}
 }
 
-// readEvent makes the command of an event of now, as a request does that has read the event and has not committed it yet.
-func (a *api) readEvent(as string, ahead time.Duration, do graph.IngestAction) (context.Context, *jobs.Command) {
+// uncommittedEventCommand makes the command of an event of now, as a request does that has read the event and has not committed it
+// yet.
+func (a *testAPI) uncommittedEventCommand(as string, ahead time.Duration, do graph.IngestAction) (context.Context, *jobs.Command) {
 	a.t.Helper()
 	ctx := services.WithViewer(a.t.Context(), services.Viewer{Scopes: []services.Scope{services.ScopeIngest}})
 	ctx = dataloader.With(withCreatingUsers(ctx), a.resolver.Sources)
 	at := a.Clock.Now().Add(ahead)
-	cmd, err := ingestCommand(ctx, &call{r: a.resolver}, &graph.IngestEvent{As: &as, At: &at, Do: do})
+	cmd, err := ingestCommand(ctx, &operationCall{r: a.resolver}, &graph.IngestEvent{As: &as, At: &at, Do: do})
 	a.Must(err)
 	return ctx, cmd
 }
 
-// A batch is committed some time after its events were read. An event of now still sorts before an event that happens in the time between.
+// A batch is committed some time after its events were read. An event of now still sorts before an event that happens in the time
+// between.
 func TestAnEventSortsByItsTimeAndNotByItsCommit(t *testing.T) {
-	eachPresent(t, func(a *api, ahead time.Duration) {
-		ctx, cmd := a.readEvent("user:alice", ahead, graph.IngestAction{PublishPost: &graph.PublishPostInput{Body: "1"}})
+	eachClockOffset(t, func(a *testAPI, ahead time.Duration) {
+		ctx, cmd := a.uncommittedEventCommand("user:alice", ahead, graph.IngestAction{PublishPost: &graph.PublishPostInput{Body: "1"}})
 		a.Clock.Advance(10 * time.Millisecond)
 		a.Must(errors.Join(a.Fanout.CommitInOrder(ctx, cmd)...))
-		a.mustReport(5*time.Millisecond, postEvent("alice", "2"))
+		a.mustIngestPastEvent(5*time.Millisecond, publishPostEvent("alice", "2"))
 		if bodies, _ := a.feedOf("alice"); bodies != "21" {
 			a.t.Errorf("the feed shows %s, newest first, want 21", bodies)
 		}
@@ -49,9 +51,9 @@ func TestAnEventSortsByItsTimeAndNotByItsCommit(t *testing.T) {
 
 // An event of now is not late: a message is taken although the conversation went on before the commit.
 func TestAMessageOfNowIsNotLate(t *testing.T) {
-	eachPresent(t, func(a *api, ahead time.Duration) {
-		group := a.mustReport(time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
-		ctx, cmd := a.readEvent("user:alice", ahead, graph.IngestAction{SendMessage: &graph.SendMessageInput{ConversationID: group, Body: "1"}})
+	eachClockOffset(t, func(a *testAPI, ahead time.Duration) {
+		group := a.mustIngestPastEvent(time.Hour, event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob"}}})
+		ctx, cmd := a.uncommittedEventCommand("user:alice", ahead, graph.IngestAction{SendMessage: &graph.SendMessageInput{ConversationID: group, Body: "1"}})
 		a.Clock.Advance(10 * time.Millisecond)
 		a.must("bob", `mutation($id: ID!) { sendMessage(input: {conversationId: $id, body: "2"}) { message { id } } }`, map[string]any{"id": group})
 		if err := errors.Join(a.Fanout.CommitInOrder(ctx, cmd)...); err != nil {
@@ -62,11 +64,11 @@ func TestAMessageOfNowIsNotLate(t *testing.T) {
 
 // An event of now marks all that there is, also what came between its reading and its commit.
 func TestAMarkOfNowCoversWhatThereIs(t *testing.T) {
-	eachPresent(t, func(a *api, ahead time.Duration) {
-		a.mustReport(time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
-		ctx, cmd := a.readEvent("user:bob", ahead, graph.IngestAction{MarkHomeFeedSeen: &graph.MarkHomeFeedSeenInput{}})
+	eachClockOffset(t, func(a *testAPI, ahead time.Duration) {
+		a.mustIngestPastEvent(time.Hour, event{"follow": event{"as": "user:bob", "userId": "user:alice"}})
+		ctx, cmd := a.uncommittedEventCommand("user:bob", ahead, graph.IngestAction{MarkHomeFeedSeen: &graph.MarkHomeFeedSeenInput{}})
 		a.Clock.Advance(10 * time.Millisecond)
-		a.publish("alice")
+		a.publishPost("alice")
 		a.RunDueJobs(a.Fanout)
 		if _, unread := a.feedOf("bob"); unread != 1.0 {
 			a.t.Fatalf("%v posts are unread before the mark, want 1", unread)

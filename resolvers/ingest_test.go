@@ -22,17 +22,17 @@ import (
 
 type event = map[string]any // an event in short form: see ingest
 
-// publishEvent returns an event in which a user publishes a post.
-func publishEvent(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
+// helloPostEvent returns an event in which a user publishes a post.
+func helloPostEvent(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
 
 // Each event has a result at its own index, and an event that fails does not affect the others.
 func TestIngestAnswersForEachEvent(t *testing.T) {
 	a := newAPI(t)
-	post := a.publish("alice")
+	post := a.publishPost("alice")
 	events := []event{
 		{"follow": event{"as": "user:bob", "userId": "user:alice"}},
 		{"follow": event{"as": "user:bob", "userId": "user:alice"}},
-		publishEvent("user:carol"),
+		helloPostEvent("user:carol"),
 		{"publishPost": event{"as": "user:carol", "body": ""}},
 		{"likePost": event{"as": "user:bob", "postId": post}},
 		{"likePost": event{"as": "user:bob", "postId": "post:0000000000001"}},
@@ -57,19 +57,19 @@ func TestIngestAnswersForEachEvent(t *testing.T) {
 		t.Fatalf("%+v", got.Errors)
 	}
 	for i, want := range want {
-		id, code := got.at("ingest", "results", i, "id"), got.at("ingest", "results", i, "error", "code")
+		id, code := got.valueAt("ingest", "results", i, "id"), got.valueAt("ingest", "results", i, "error", "code")
 		if want.id == "post:" && strings.HasPrefix(fmt.Sprint(id), "post:") {
 			id = want.id
 		}
 		if id != want.id || (want.code == "") != (code == nil) || code != nil && code != string(want.code) {
-			t.Errorf("event %d %v: id %v, error %v; want %+v", i, events[i], id, got.at("ingest", "results", i, "error"), want)
+			t.Errorf("event %d %v: id %v, error %v; want %+v", i, events[i], id, got.valueAt("ingest", "results", i, "error"), want)
 		}
 	}
 	a.RunAllJobs(a.Fanout)
-	if got := a.must("bob", `{ viewer { homeFeed { edges { node { id } } } } }`, nil); got.at("viewer", "homeFeed", "edges", 0) != nil {
+	if got := a.must("bob", `{ viewer { homeFeed { edges { node { id } } } } }`, nil); got.valueAt("viewer", "homeFeed", "edges", 0) != nil {
 		t.Errorf("the deleted post is listed: %+v", got)
 	}
-	if got := a.must("dora", `{ viewer { user { name } } }`, nil); got.at("viewer", "user", "name") != "Dora" {
+	if got := a.must("dora", `{ viewer { user { name } } }`, nil); got.valueAt("viewer", "user", "name") != "Dora" {
 		t.Errorf("the profile: %+v", got)
 	}
 }
@@ -83,7 +83,7 @@ func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 	}
 	a.Caches.People.Drop(carol, "carol")
 	got := a.ingest(
-		event{"follow": event{"as": "user:alice", "userId": "user:carol"}}, publishEvent("user:carol"), publishEvent("user:new"),
+		event{"follow": event{"as": "user:alice", "userId": "user:carol"}}, helloPostEvent("user:carol"), helloPostEvent("user:new"),
 		event{"createConversation": event{"as": "user:alice", "kind": "GROUP", "memberIds": []string{"user:bob", "user:carol"}}},
 		event{"follow": event{"as": "user:alice", "userId": "user:bob"}},
 	)
@@ -91,15 +91,15 @@ func TestIngestWhileAUserIsBeingErased(t *testing.T) {
 		t.Fatalf("the request is refused: %+v", got.Errors)
 	}
 	for i, argument := range []string{"userId", "as", "", "memberIds", ""} {
-		code, message := got.at("ingest", "results", i, "error", "code"), fmt.Sprint(got.at("ingest", "results", i, "error", "message"))
+		code, message := got.valueAt("ingest", "results", i, "error", "code"), fmt.Sprint(got.valueAt("ingest", "results", i, "error", "message"))
 		if argument == "" && code != nil || argument != "" && (code != "CONFLICT" || !strings.HasPrefix(message, argument+": ")) {
-			t.Errorf("event %d: %v", i, got.at("ingest", "results", i))
+			t.Errorf("event %d: %v", i, got.valueAt("ingest", "results", i))
 		}
 	}
 }
 
-// A user who is being erased is left out of a list of recipients. All other recipients get the message or notification. If there are no
-// others, the event is refused.
+// A user who is being erased is left out of a list of recipients. All other recipients get the message or notification. If there
+// are no others, the event is refused.
 func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 	a := newAPI(t)
 	carol := a.MakeNamedUsers("carol")[0]
@@ -114,7 +114,7 @@ func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 			event{"sendSiteMessage": event{"to": to, "type": "general", "title": "news", "content": "a text"}},
 		)
 		for i := range 2 {
-			code := got.at("ingest", "results", i, "error", "code")
+			code := got.valueAt("ingest", "results", i, "error", "code")
 			if alone := len(to) == 1; alone && code != "CONFLICT" || !alone && code != nil {
 				t.Errorf("event %d to %v: %+v", i, to, got)
 			}
@@ -122,7 +122,7 @@ func TestRecipientsWhoAreBeingErasedAreLeftOut(t *testing.T) {
 	}
 	a.RunDueJobs(a.Fanout) // the erasure itself waits
 	got := a.must("bob", `{ viewer { badges { total { value } siteMessages { total { value } } } } }`, nil)
-	if badges := got.at("viewer", "badges"); fmt.Sprint(badges) != "map[siteMessages:map[total:map[value:1]] total:map[value:2]]" {
+	if badges := got.valueAt("viewer", "badges"); fmt.Sprint(badges) != "map[siteMessages:map[total:map[value:1]] total:map[value:2]]" {
 		t.Errorf("bob has %v", badges)
 	}
 }
@@ -131,7 +131,7 @@ func TestABatchHasOneTo500Events(t *testing.T) {
 	a := newAPI(t)
 	events := make([]event, 501)
 	for i := range events {
-		events[i] = publishEvent(fmt.Sprint("user:u", i%7))
+		events[i] = helloPostEvent(fmt.Sprint("user:u", i%7))
 	}
 	for _, count := range []int{0, 501} {
 		got := a.ingest(events[:count]...)
@@ -142,9 +142,9 @@ func TestABatchHasOneTo500Events(t *testing.T) {
 	got := a.ingest(events[:500]...)
 	seen := map[any]bool{}
 	for i := range 500 {
-		id := got.at("ingest", "results", i, "id")
+		id := got.valueAt("ingest", "results", i, "id")
 		if id == nil || seen[id] {
-			t.Fatalf("event %d: %v", i, got.at("ingest", "results", i))
+			t.Fatalf("event %d: %v", i, got.valueAt("ingest", "results", i))
 		}
 		seen[id] = true
 	}
@@ -155,15 +155,15 @@ func TestIngestAgainIsTheSame(t *testing.T) {
 	a := newAPI(t)
 	one := event{"publishPost": event{"as": "user:carol", "body": "hello", "key": "k1"}}
 	first, again := a.ingest(one), a.ingest(one)
-	if first.at("ingest", "results", 0, "id") == nil || first.at("ingest", "results", 0, "id") != again.at("ingest", "results", 0, "id") {
+	if first.valueAt("ingest", "results", 0, "id") == nil || first.valueAt("ingest", "results", 0, "id") != again.valueAt("ingest", "results", 0, "id") {
 		t.Errorf("first %v, again %v", first.Data, again.Data)
 	}
 	other := a.ingest(event{"publishPost": event{"as": "user:carol", "body": "else", "key": "k1"}})
-	if code := other.at("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
+	if code := other.valueAt("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
 		t.Errorf("another body under the key: %v", other.Data)
 	}
 	long := a.ingest(event{"publishPost": event{"as": "user:carol", "body": "else", "key": strings.Repeat("k", 65)}})
-	if code := long.at("ingest", "results", 0, "error", "code"); code != "INVALID" {
+	if code := long.valueAt("ingest", "results", 0, "error", "code"); code != "INVALID" {
 		t.Errorf("a long key: %v", long.Data)
 	}
 }
@@ -172,10 +172,10 @@ func TestIngestAgainIsTheSame(t *testing.T) {
 // it would change something now. This is so for events and for mutations.
 func TestALateRepetitionOfANoOpHasNoEffect(t *testing.T) {
 	a := newAPI(t)
-	post := a.publish("alice")
+	post := a.publishPost("alice")
 	nothing := event{"unlikePost": event{"as": "user:bob", "postId": post, "key": "k1"}}
 	first := a.ingest(nothing)
-	if first.at("ingest", "results", 0, "error") != nil || first.at("ingest", "results", 0, "changed") != false {
+	if first.valueAt("ingest", "results", 0, "error") != nil || first.valueAt("ingest", "results", 0, "changed") != false {
 		t.Fatalf("unlike first: %v", first.Data)
 	}
 	a.must("bob", `mutation { likePost(input: {postId: "`+post+`"}) { post { id } } }`, nil)
@@ -184,11 +184,11 @@ func TestALateRepetitionOfANoOpHasNoEffect(t *testing.T) {
 		t.Errorf("unlike again: %v, want %v", again.Data, first.Data)
 	}
 	unlike := `mutation { unlikePost(input: {postId: "` + post + `", idempotencyKey: "%s"}) { changed post { id } } }`
-	if got := a.must("bob", fmt.Sprintf(unlike, "k1"), nil); got.at("unlikePost", "changed") != false {
+	if got := a.must("bob", fmt.Sprintf(unlike, "k1"), nil); got.valueAt("unlikePost", "changed") != false {
 		t.Errorf("the same as a mutation: %+v", got)
 	}
 	for range 2 { // the first call removes the like; the second repeats its key and gets the same answer
-		if got := a.must("bob", fmt.Sprintf(unlike, "k2"), nil); got.at("unlikePost", "changed") != true {
+		if got := a.must("bob", fmt.Sprintf(unlike, "k2"), nil); got.valueAt("unlikePost", "changed") != true {
 			t.Errorf("the like had gone: %+v", got.Data)
 		}
 	}
@@ -207,14 +207,14 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 		for _, i := range order {
 			events = append(events, event{"sendMessage": event{"as": fmt.Sprint("user:friend", i), "conversationId": talks[i], "body": "hello"}})
 		}
-		if got := a.ingest(events...); got.at("ingest", "results", len(order)-1, "error") != nil {
+		if got := a.ingest(events...); got.valueAt("ingest", "results", len(order)-1, "error") != nil {
 			t.Fatalf("%+v", got)
 		}
 		a.RunAllJobs(a.Fanout)
 		got := a.must("alice", `{ viewer { conversations(first: 12) { edges { node { id } } } } }`, nil)
 		for place := range order {
 			want := talks[order[len(order)-1-place]]
-			if id := got.at("viewer", "conversations", "edges", place, "node", "id"); id != want {
+			if id := got.valueAt("viewer", "conversations", "edges", place, "node", "id"); id != want {
 				t.Fatalf("place %d of the list has %v, want %s: %v", place, id, want, got.Data)
 			}
 		}
@@ -225,20 +225,20 @@ func TestABatchKeepsTheOrderOfItsEvents(t *testing.T) {
 // Notifications of comments in one batch are in the order of the events, although their IDs share a millisecond.
 func TestCommentsOfABatchAreInOrder(t *testing.T) {
 	a := newAPI(t)
-	posts := []string{a.publish("alice"), a.publish("alice"), a.publish("alice"), a.publish("alice")}
+	posts := []string{a.publishPost("alice"), a.publishPost("alice"), a.publishPost("alice"), a.publishPost("alice")}
 	var events []event
 	order := []int{2, 0, 3, 1}
 	for _, i := range order {
 		events = append(events, event{"publishPost": event{"as": fmt.Sprint("user:friend", i), "body": "hello", "parentId": posts[i]}})
 	}
-	if got := a.ingest(events...); got.at("ingest", "results", len(order)-1, "error") != nil {
+	if got := a.ingest(events...); got.valueAt("ingest", "results", len(order)-1, "error") != nil {
 		t.Fatalf("%+v", got)
 	}
 	a.RunAllJobs(a.Fanout)
 	got := a.must("alice", `{ viewer { notifications(first: 4) { edges { node { subject { id } } } } } }`, nil)
 	for place := range order {
 		want := posts[order[len(order)-1-place]]
-		if id := got.at("viewer", "notifications", "edges", place, "node", "subject", "id"); id != want {
+		if id := got.valueAt("viewer", "notifications", "edges", place, "node", "subject", "id"); id != want {
 			t.Fatalf("place %d of the list has %v, want %s: %v", place, id, want, got.Data)
 		}
 	}
@@ -246,7 +246,7 @@ func TestCommentsOfABatchAreInOrder(t *testing.T) {
 
 func TestIngestIsTheHostsAlone(t *testing.T) {
 	a := newAPI(t)
-	got := a.askAs("bob", ingestQuery, map[string]any{"events": []event{expandEvent(publishEvent("user:alice"))}})
+	got := a.askAs("bob", ingestQuery, map[string]any{"events": []event{expandEvent(helloPostEvent("user:alice"))}})
 	if got.code() != services.Forbidden {
 		t.Errorf("a viewer acts for another: %+v", got)
 	}
@@ -255,16 +255,16 @@ func TestIngestIsTheHostsAlone(t *testing.T) {
 // An event without an action, or with two, is refused and has no effect. If the executor finds this, it refuses the whole batch.
 func TestEventNeedsExactlyOneAction(t *testing.T) {
 	a := newAPI(t)
-	two := publishEvent("user:alice")
+	two := helloPostEvent("user:alice")
 	two["follow"] = event{"as": "user:bob", "userId": "user:alice"}
 	for what, bad := range map[string]event{"nothing": {}, "two things": two} {
 		got := a.ingest(bad)
-		code := got.at("ingest", "results", 0, "error", "code")
+		code := got.valueAt("ingest", "results", 0, "error", "code")
 		if got.code() != services.Invalid && code != string(services.Invalid) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	if got := a.must("alice", `{ viewer { homeFeed { edges { node { id } } } } }`, nil); got.at("viewer", "homeFeed", "edges", 0) != nil {
+	if got := a.must("alice", `{ viewer { homeFeed { edges { node { id } } } } }`, nil); got.valueAt("viewer", "homeFeed", "edges", 0) != nil {
 		t.Error("half an event happened")
 	}
 }
@@ -273,7 +273,7 @@ func TestEventNeedsExactlyOneAction(t *testing.T) {
 func TestEventsEditAsMutationsDo(t *testing.T) {
 	a := newAPI(t)
 	got := a.ingest(event{"publishAnnouncement": event{"title": "news"}})
-	id, _ := got.at("ingest", "results", 0, "id").(string)
+	id, _ := got.valueAt("ingest", "results", 0, "id").(string)
 	if !strings.HasPrefix(id, "announcement:") {
 		t.Fatalf("published: %+v", got)
 	}
@@ -287,18 +287,18 @@ func TestEventsEditAsMutationsDo(t *testing.T) {
 		event{"setDisplayPolicy": event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED"}, {"source": "HOME_FEED"}}}},
 	)
 	for i, want := range []any{nil, nil, nil, nil, nil, "INVALID", "INVALID"} {
-		if code := results.at("ingest", "results", i, "error", "code"); code != want {
-			t.Errorf("event %d: %v, want %v", i, results.at("ingest", "results", i), want)
+		if code := results.valueAt("ingest", "results", i, "error", "code"); code != want {
+			t.Errorf("event %d: %v, want %v", i, results.valueAt("ingest", "results", i), want)
 		}
 	}
-	if got := a.must("bob", `{ viewer { displayPolicy { sources { style } } groupPolicy } }`, nil); got.at("viewer", "displayPolicy", "sources", 0, "style") != "DOT" ||
-		got.at("viewer", "groupPolicy") != "NOBODY" {
+	if got := a.must("bob", `{ viewer { displayPolicy { sources { style } } groupPolicy } }`, nil); got.valueAt("viewer", "displayPolicy", "sources", 0, "style") != "DOT" ||
+		got.valueAt("viewer", "groupPolicy") != "NOBODY" {
 		t.Errorf("the policies: %+v", got)
 	}
 }
 
-// The deadline of a batch grows with its events, and holds even if the client goes away. After the deadline, the error advises the host
-// application to send fewer events.
+// The deadline of a batch grows with its events, and holds even if the client goes away. After the deadline, the error advises the
+// host application to send fewer events.
 func TestTheDeadlineOfABatchGrowsWithItsEvents(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Second)
 	alone, _ := ctx.Deadline()
@@ -320,7 +320,7 @@ func TestTheDeadlineOfABatchGrowsWithItsEvents(t *testing.T) {
 	if err := adviseFewerEvents(over, 1, late); err != late {
 		t.Errorf("one event, late: %v", err)
 	}
-	if err := adviseFewerEvents(over, 500, errOther); err != errOther {
+	if err := adviseFewerEvents(over, 500, errUnrelated); err != errUnrelated {
 		t.Errorf("another error: %v", err)
 	}
 }
@@ -328,8 +328,8 @@ func TestTheDeadlineOfABatchGrowsWithItsEvents(t *testing.T) {
 // A batch that waits in vain for a SQLite file that another process has locked gets errors that advise to send fewer events.
 func TestABatchOnALockedFileIsToldToSendFewer(t *testing.T) {
 	url := sqltest.SQLite(t)
-	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}), 3, 5)
-	sqltest.LockFile(t, url)
+	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}), 3, 5)
+	sqltest.LockSQLiteFile(t, url)
 	viewer := services.Viewer{Key: "host", Scopes: []services.Scope{services.ScopeIngest}}
 	ctx, cancel := context.WithTimeout(services.WithViewer(t.Context(), viewer), 20*time.Millisecond)
 	defer cancel()
@@ -361,4 +361,4 @@ func TestTheErrorOfAnEventHasTheExtensions(t *testing.T) {
 	}
 }
 
-var errOther = errors.New("of the test")
+var errUnrelated = errors.New("of the test")

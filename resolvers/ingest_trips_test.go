@@ -18,11 +18,11 @@ import (
 	"tidings/tests/histories"
 )
 
-// madeIDs has the IDs of the objects that the events of a test have made, by the name of the kind of event.
-type madeIDs map[string][]string
+// createdIDsByKind has the IDs of the objects that the events of a test have made, by the name of the kind of event.
+type createdIDsByKind map[string][]string
 
-// pick returns the i-th ID of a kind, and begins anew after the last. If there is none, it returns an ID that no post has.
-func (t madeIDs) pick(kind string, i int) string {
+// idOfKind returns the i-th ID of a kind, and begins anew after the last. If there is none, it returns an ID that no post has.
+func (t createdIDsByKind) idOfKind(kind string, i int) string {
 	if ids := t[kind]; len(ids) > 0 {
 		return ids[i%len(ids)]
 	}
@@ -32,7 +32,7 @@ func (t madeIDs) pick(kind string, i int) string {
 // kindOfEvent is a kind of event: make makes its i-th event.
 type kindOfEvent struct {
 	name string
-	make func(t madeIDs, i int) event
+	make func(t createdIDsByKind, i int) event
 }
 
 // withActor adds an actor to the fields of an event: the i-th of the people.
@@ -41,219 +41,230 @@ func withActor(people, i int, more event) event {
 	return more
 }
 
-// eventKinds returns the kinds of events, in such an order that each finds the objects that it needs: those that delete or end something
-// (endingKinds) come late. people is the number of users who act.
+// eventKinds returns the kinds of events, in such an order that each finds the objects that it needs: those that delete or end
+// something (endingKinds) come late. people is the number of users who act.
 func eventKinds(people int, now time.Time) []kindOfEvent {
-	m := kindMaker{people, now}
+	m := eventKindMaker{people, now}
 	return slices.Concat(m.postKinds(), m.conversationKinds(), m.showKinds(), m.announcementKinds(), m.endingKinds(), m.editKinds())
 }
 
-// kindMaker makes kinds of events for a number of people. simpleKind makes one with an actor, plainKind one without other fields, userKind one
-// about another user, objectKind one about an earlier object, and hostKind one without an actor. other returns a user who is not the actor.
-type kindMaker struct {
-	people int
-	now    time.Time
+// eventKindMaker makes kinds of events for a number of people. kindWithActor makes one with an actor, kindWithActorOnly one without
+// other fields, kindAboutUser one about another user, kindAboutObject one about an earlier object, and kindWithoutActor one without
+// an actor. other returns a user who is not the actor.
+type eventKindMaker struct {
+	actorCount int
+	now        time.Time
 }
 
-func (m kindMaker) other(i int) string { return fmt.Sprint("user:u", (i+1+i/m.people)%m.people) }
-
-func (m kindMaker) simpleKind(name string, more func(t madeIDs, i int) event) kindOfEvent {
-	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: withActor(m.people, i, more(t, i))} }}
+func (m eventKindMaker) otherUserID(i int) string {
+	return fmt.Sprint("user:u", (i+1+i/m.actorCount)%m.actorCount)
 }
 
-func (m kindMaker) objectKind(name, field, kind string) kindOfEvent {
-	return m.simpleKind(name, func(t madeIDs, i int) event { return event{field: t.pick(kind, i)} })
+func (m eventKindMaker) kindWithActor(name string, more func(t createdIDsByKind, i int) event) kindOfEvent {
+	return kindOfEvent{name, func(t createdIDsByKind, i int) event { return event{name: withActor(m.actorCount, i, more(t, i))} }}
 }
 
-func (m kindMaker) userKind(name string) kindOfEvent {
-	return m.simpleKind(name, func(_ madeIDs, i int) event { return event{"userId": m.other(i)} })
+func (m eventKindMaker) kindAboutObject(name, field, kind string) kindOfEvent {
+	return m.kindWithActor(name, func(t createdIDsByKind, i int) event { return event{field: t.idOfKind(kind, i)} })
 }
 
-func (m kindMaker) hostKind(name string, more func(t madeIDs, i int) event) kindOfEvent {
-	return kindOfEvent{name, func(t madeIDs, i int) event { return event{name: more(t, i)} }}
+func (m eventKindMaker) kindAboutUser(name string) kindOfEvent {
+	return m.kindWithActor(name, func(_ createdIDsByKind, i int) event { return event{"userId": m.otherUserID(i)} })
 }
 
-func (m kindMaker) plainKind(name string) kindOfEvent {
-	return m.simpleKind(name, func(madeIDs, int) event { return event{} })
+func (m eventKindMaker) kindWithoutActor(name string, more func(t createdIDsByKind, i int) event) kindOfEvent {
+	return kindOfEvent{name, func(t createdIDsByKind, i int) event { return event{name: more(t, i)} }}
 }
 
-func (m kindMaker) postKinds() []kindOfEvent {
+func (m eventKindMaker) kindWithActorOnly(name string) kindOfEvent {
+	return m.kindWithActor(name, func(createdIDsByKind, int) event { return event{} })
+}
+
+func (m eventKindMaker) postKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.simpleKind("publishPost", func(t madeIDs, i int) event {
-			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{m.other(i)}}
+		m.kindWithActor("publishPost", func(t createdIDsByKind, i int) event {
+			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{m.otherUserID(i)}}
 			if i%3 == 0 && len(t["publishPost"]) > 0 {
-				post["parentId"] = t.pick("publishPost", i)
+				post["parentId"] = t.idOfKind("publishPost", i)
 			}
 			return post
 		}),
-		m.userKind("follow"), m.simpleKind("setFollowMode", func(_ madeIDs, i int) event {
-			return event{"userId": m.other(i), "mode": []string{"LIVE_ONLY", "NONE", "ALL"}[i%3]}
-		}), m.userKind("mute"), m.userKind("unmute"), m.userKind("hideFrom"), m.userKind("unhideFrom"),
-		m.objectKind("likePost", "postId", "publishPost"), m.objectKind("unlikePost", "postId", "publishPost"),
-		m.simpleKind("editPost", func(t madeIDs, i int) event {
-			return event{"postId": t.pick("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{m.other(i)}}
+		m.kindAboutUser("follow"), m.kindWithActor("setFollowMode", func(_ createdIDsByKind, i int) event {
+			return event{"userId": m.otherUserID(i), "mode": []string{"LIVE_ONLY", "NONE", "ALL"}[i%3]}
+		}), m.kindAboutUser("mute"), m.kindAboutUser("unmute"), m.kindAboutUser("hideFrom"), m.kindAboutUser("unhideFrom"),
+		m.kindAboutObject("likePost", "postId", "publishPost"), m.kindAboutObject("unlikePost", "postId", "publishPost"),
+		m.kindWithActor("editPost", func(t createdIDsByKind, i int) event {
+			return event{"postId": t.idOfKind("publishPost", i), "body": fmt.Sprint("mended ", i), "mentions": []string{m.otherUserID(i)}}
 		}),
-		m.simpleKind("setProfile", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("N", i)} }),
-		m.plainKind("markHomeFeedSeen"), m.plainKind("markNotificationsSeen"), m.plainKind("markAllRead"), m.plainKind("undoMarkAllRead"),
-		m.simpleKind("markNotificationsRead", func(madeIDs, int) event { return event{"all": true} }),
+		m.kindWithActor("setProfile", func(_ createdIDsByKind, i int) event { return event{"name": fmt.Sprint("N", i)} }),
+		m.kindWithActorOnly("markHomeFeedSeen"), m.kindWithActorOnly("markNotificationsSeen"), m.kindWithActorOnly("markAllRead"), m.kindWithActorOnly("undoMarkAllRead"),
+		m.kindWithActor("markNotificationsRead", func(createdIDsByKind, int) event { return event{"all": true} }),
 	}
 }
 
-func (m kindMaker) conversationKinds() []kindOfEvent {
+func (m eventKindMaker) conversationKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.simpleKind("createConversation", func(_ madeIDs, i int) event {
+		m.kindWithActor("createConversation", func(_ createdIDsByKind, i int) event {
 			kind := []string{"DIRECT", "GROUP", "ROOM"}[i%3]
-			return event{"kind": kind, "memberIds": []string{m.other(i)}}
+			return event{"kind": kind, "memberIds": []string{m.otherUserID(i)}}
 		}),
-		m.simpleKind("sendMessage", func(t madeIDs, i int) event {
-			return event{"conversationId": t.pick("createConversation", i), "body": "hello", "mentionIds": []string{m.other(i)}}
+		m.kindWithActor("sendMessage", func(t createdIDsByKind, i int) event {
+			return event{"conversationId": t.idOfKind("createConversation", i), "body": "hello", "mentionIds": []string{m.otherUserID(i)}}
 		}),
-		m.objectKind("joinConversation", "conversationId", "createConversation"),
-		m.simpleKind("addMembers", func(t madeIDs, i int) event {
-			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i + 1)}}
+		m.kindAboutObject("joinConversation", "conversationId", "createConversation"),
+		m.kindWithActor("addMembers", func(t createdIDsByKind, i int) event {
+			return event{"conversationId": t.idOfKind("createConversation", i), "userIds": []string{m.otherUserID(i + 1)}}
 		}),
-		m.objectKind("enterConversation", "conversationId", "createConversation"), m.objectKind("leaveConversation", "conversationId", "createConversation"),
-		m.objectKind("markConversationRead", "conversationId", "createConversation"), m.objectKind("markConversationUnread", "fromMessageId", "sendMessage"),
-		m.simpleKind("muteConversation", func(t madeIDs, i int) event {
-			return event{"conversationId": t.pick("createConversation", i)}
+		m.kindAboutObject("enterConversation", "conversationId", "createConversation"), m.kindAboutObject("leaveConversation", "conversationId", "createConversation"),
+		m.kindAboutObject("markConversationRead", "conversationId", "createConversation"), m.kindAboutObject("markConversationUnread", "fromMessageId", "sendMessage"),
+		m.kindWithActor("muteConversation", func(t createdIDsByKind, i int) event {
+			return event{"conversationId": t.idOfKind("createConversation", i)}
 		}),
-		m.objectKind("recallMessage", "messageId", "sendMessage"),
-		m.simpleKind("removeMembers", func(t madeIDs, i int) event {
-			return event{"conversationId": t.pick("createConversation", i), "userIds": []string{m.other(i)}}
+		m.kindAboutObject("recallMessage", "messageId", "sendMessage"),
+		m.kindWithActor("removeMembers", func(t createdIDsByKind, i int) event {
+			return event{"conversationId": t.idOfKind("createConversation", i), "userIds": []string{m.otherUserID(i)}}
 		}),
-		m.objectKind("quitConversation", "conversationId", "createConversation"),
+		m.kindAboutObject("quitConversation", "conversationId", "createConversation"),
 	}
 }
 
-func (m kindMaker) showKinds() []kindOfEvent {
+func (m eventKindMaker) showKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.simpleKind("scheduleShow", func(_ madeIDs, i int) event {
+		m.kindWithActor("scheduleShow", func(_ createdIDsByKind, i int) event {
 			return event{"title": "show", "plannedAt": m.now.Add(time.Duration(i+60) * time.Minute).Format(time.RFC3339)}
 		}),
-		m.objectKind("remindMe", "showId", "scheduleShow"),
-		m.simpleKind("rescheduleShow", func(t madeIDs, i int) event { return event{"showId": t.pick("scheduleShow", i), "title": "another"} }),
-		m.objectKind("startShow", "showId", "scheduleShow"), m.objectKind("endShow", "showId", "scheduleShow"),
-		m.simpleKind("setReplay", func(t madeIDs, i int) event {
-			return event{"showId": t.pick("scheduleShow", i), "replayUrl": "https://example.com/r"}
+		m.kindAboutObject("remindMe", "showId", "scheduleShow"),
+		m.kindWithActor("rescheduleShow", func(t createdIDsByKind, i int) event {
+			return event{"showId": t.idOfKind("scheduleShow", i), "title": "another"}
 		}),
-		m.objectKind("cancelShow", "showId", "scheduleShow"), m.plainKind("markLiveBoardSeen"),
+		m.kindAboutObject("startShow", "showId", "scheduleShow"), m.kindAboutObject("endShow", "showId", "scheduleShow"),
+		m.kindWithActor("setReplay", func(t createdIDsByKind, i int) event {
+			return event{"showId": t.idOfKind("scheduleShow", i), "replayUrl": "https://example.com/r"}
+		}),
+		m.kindAboutObject("cancelShow", "showId", "scheduleShow"), m.kindWithActorOnly("markLiveBoardSeen"),
 	}
 }
 
-func (m kindMaker) announcementKinds() []kindOfEvent {
+func (m eventKindMaker) announcementKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.hostKind("sendSiteMessage", func(_ madeIDs, i int) event {
-			return event{"title": "t", "content": "c", "to": []string{m.other(i), m.other(i + 1)}}
+		m.kindWithoutActor("sendSiteMessage", func(_ createdIDsByKind, i int) event {
+			return event{"title": "t", "content": "c", "to": []string{m.otherUserID(i), m.otherUserID(i + 1)}}
 		}),
-		m.hostKind("editSiteMessage", func(t madeIDs, i int) event {
-			return event{"siteMessageId": t.pick("sendSiteMessage", i), "title": fmt.Sprint("t", i)}
+		m.kindWithoutActor("editSiteMessage", func(t createdIDsByKind, i int) event {
+			return event{"siteMessageId": t.idOfKind("sendSiteMessage", i), "title": fmt.Sprint("t", i)}
 		}),
-		m.simpleKind("markSiteMessagesRead", func(madeIDs, int) event { return event{"all": true} }),
-		m.simpleKind("markSiteMessagesUnread", func(t madeIDs, i int) event { return event{"ids": []string{t.pick("sendSiteMessage", i)}} }),
-		m.hostKind("publishAnnouncement", func(_ madeIDs, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
-		m.hostKind("editAnnouncement", func(t madeIDs, i int) event {
-			return event{"announcementId": t.pick("publishAnnouncement", i), "title": fmt.Sprint("b", i)}
+		m.kindWithActor("markSiteMessagesRead", func(createdIDsByKind, int) event { return event{"all": true} }),
+		m.kindWithActor("markSiteMessagesUnread", func(t createdIDsByKind, i int) event { return event{"ids": []string{t.idOfKind("sendSiteMessage", i)}} }),
+		m.kindWithoutActor("publishAnnouncement", func(_ createdIDsByKind, i int) event { return event{"title": fmt.Sprint("a", i), "content": "c"} }),
+		m.kindWithoutActor("editAnnouncement", func(t createdIDsByKind, i int) event {
+			return event{"announcementId": t.idOfKind("publishAnnouncement", i), "title": fmt.Sprint("b", i)}
 		}),
-		m.plainKind("markAnnouncementsRead"),
-		m.hostKind("withdrawAnnouncement", func(t madeIDs, i int) event { return event{"announcementId": t.pick("publishAnnouncement", i)} }),
-		m.hostKind("raiseDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		m.simpleKind("clearDot", func(_ madeIDs, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
-		m.hostKind("setSegments", func(_ madeIDs, i int) event {
-			return event{"userId": m.other(i), "segments": []string{fmt.Sprint("s", i%3)}}
+		m.kindWithActorOnly("markAnnouncementsRead"),
+		m.kindWithoutActor("withdrawAnnouncement", func(t createdIDsByKind, i int) event {
+			return event{"announcementId": t.idOfKind("publishAnnouncement", i)}
 		}),
-		m.simpleKind("setGroupPolicy", func(_ madeIDs, i int) event {
+		m.kindWithoutActor("raiseDot", func(_ createdIDsByKind, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.kindWithActor("clearDot", func(_ createdIDsByKind, i int) event { return event{"name": fmt.Sprint("dot", i%3)} }),
+		m.kindWithoutActor("setSegments", func(_ createdIDsByKind, i int) event {
+			return event{"userId": m.otherUserID(i), "segments": []string{fmt.Sprint("s", i%3)}}
+		}),
+		m.kindWithActor("setGroupPolicy", func(_ createdIDsByKind, i int) event {
 			return event{"policy": []string{"EVERYONE", "WHO_I_FOLLOW", "NOBODY"}[i%3]}
 		}),
-		m.simpleKind("setDisplayPolicy", func(madeIDs, int) event { return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}} }),
-		m.simpleKind("setCategoryPreference", func(_ madeIDs, i int) event {
+		m.kindWithActor("setDisplayPolicy", func(createdIDsByKind, int) event {
+			return event{"sources": []event{{"source": "HOME_FEED", "style": "DOT"}}}
+		}),
+		m.kindWithActor("setCategoryPreference", func(_ createdIDsByKind, i int) event {
 			return event{"category": "LIKE", "mode": []string{"DOT", "OFF"}[i%2]}
 		}),
-		m.hostKind("addViewItem", func(_ madeIDs, i int) event {
+		m.kindWithoutActor("addViewItem", func(_ createdIDsByKind, i int) event {
 			return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i), "at": m.now.Format(time.RFC3339)}
 		}),
-		m.simpleKind("touchView", func(madeIDs, int) event { return event{"code": "orders", "view": "o1"} }),
-		m.hostKind("removeViewItem", func(_ madeIDs, i int) event { return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i)} }),
+		m.kindWithActor("touchView", func(createdIDsByKind, int) event { return event{"code": "orders", "view": "o1"} }),
+		m.kindWithoutActor("removeViewItem", func(_ createdIDsByKind, i int) event {
+			return event{"code": "orders", "view": "o1", "item": fmt.Sprint(i)}
+		}),
 	}
 }
 
 // editKinds returns kinds that edit one field each, of objects whose rows are read and written as a whole.
-func (m kindMaker) editKinds() (edits []kindOfEvent) {
+func (m eventKindMaker) editKinds() (edits []kindOfEvent) {
 	for _, field := range []string{"title", "content"} {
 		edits = append(edits,
-			m.hostKind("editSiteMessage", func(t madeIDs, i int) event {
-				return event{"siteMessageId": t.pick("sendSiteMessage", i), field: fmt.Sprint(field, i)}
+			m.kindWithoutActor("editSiteMessage", func(t createdIDsByKind, i int) event {
+				return event{"siteMessageId": t.idOfKind("sendSiteMessage", i), field: fmt.Sprint(field, i)}
 			}),
-			m.hostKind("editAnnouncement", func(t madeIDs, i int) event {
-				return event{"announcementId": t.pick("publishAnnouncement", i), field: fmt.Sprint(field, i)}
+			m.kindWithoutActor("editAnnouncement", func(t createdIDsByKind, i int) event {
+				return event{"announcementId": t.idOfKind("publishAnnouncement", i), field: fmt.Sprint(field, i)}
 			}))
 	}
 	return edits
 }
 
-func (m kindMaker) endingKinds() []kindOfEvent {
+func (m eventKindMaker) endingKinds() []kindOfEvent {
 	return []kindOfEvent{
-		m.objectKind("deletePost", "postId", "publishPost"), m.userKind("block"), m.userKind("unblock"), m.userKind("unfollow"),
+		m.kindAboutObject("deletePost", "postId", "publishPost"), m.kindAboutUser("block"), m.kindAboutUser("unblock"), m.kindAboutUser("unfollow"),
 	}
 }
 
-// newcomerKinds returns kinds whose input names users who do not exist yet, each time other ones. They need the host application's category
-// promo.
-func (m kindMaker) newcomerKinds() []kindOfEvent {
+// newUserKinds returns kinds whose input names users who do not exist yet, each time other ones. They need the host application's
+// category promo.
+func (m eventKindMaker) newUserKinds() []kindOfEvent {
 	newcomer := func(field string, i int) string { return fmt.Sprint("user:", field, i) }
 	return []kindOfEvent{
-		{"a post", func(_ madeIDs, i int) event {
-			return event{"publishPost": withActor(m.people, i, event{"body": fmt.Sprint("hello ", i), "mentions": []string{newcomer("mentioned", i)}})}
+		{"a post", func(_ createdIDsByKind, i int) event {
+			return event{"publishPost": withActor(m.actorCount, i, event{"body": fmt.Sprint("hello ", i), "mentions": []string{newcomer("mentioned", i)}})}
 		}},
-		m.simpleKind("editPost", func(t madeIDs, i int) event {
-			return event{"postId": t.pick("a post", i), "body": fmt.Sprint("mended ", i), "mentions": []string{newcomer("mentionedLater", i)}}
+		m.kindWithActor("editPost", func(t createdIDsByKind, i int) event {
+			return event{"postId": t.idOfKind("a post", i), "body": fmt.Sprint("mended ", i), "mentions": []string{newcomer("mentionedLater", i)}}
 		}),
-		m.simpleKind("follow", func(_ madeIDs, i int) event { return event{"userId": newcomer("followed", i)} }),
-		m.simpleKind("createConversation", func(_ madeIDs, i int) event {
+		m.kindWithActor("follow", func(_ createdIDsByKind, i int) event { return event{"userId": newcomer("followed", i)} }),
+		m.kindWithActor("createConversation", func(_ createdIDsByKind, i int) event {
 			return event{"kind": "DIRECT", "memberIds": []string{newcomer("member", i)}}
 		}),
-		m.hostKind("sendSiteMessage", func(_ madeIDs, i int) event {
+		m.kindWithoutActor("sendSiteMessage", func(_ createdIDsByKind, i int) event {
 			return event{"title": "t", "content": "c", "to": []string{newcomer("recipient", i), newcomer("another", i)}}
 		}),
-		m.hostKind("notify", func(_ madeIDs, i int) event {
+		m.kindWithoutActor("notify", func(_ createdIDsByKind, i int) event {
 			return event{"category": "promo", "title": "t", "to": []string{newcomer("notified", i)}, "actorId": newcomer("actor", i)}
 		}),
 	}
 }
 
-// ingestKinds sends events and adds the IDs that they made to t. It returns the codes of their errors. No event may fail because of the
-// database.
-func (a *api) ingestKinds(t madeIDs, kinds []string, events []event) (answers []string) {
+// ingestAndKeepIDs sends events and adds the IDs that they made to t. It returns the codes of their errors. No event may fail
+// because of the database.
+func (a *testAPI) ingestAndKeepIDs(t createdIDsByKind, kinds []string, events []event) (answers []string) {
 	a.t.Helper()
 	got := a.ingest(events...)
 	if len(got.Errors) > 0 {
 		a.t.Fatalf("%+v", got.Errors)
 	}
 	for i := range events {
-		code := fmt.Sprint(got.at("ingest", "results", i, "error", "code"))
+		code := fmt.Sprint(got.valueAt("ingest", "results", i, "error", "code"))
 		answers = append(answers, code)
 		if code == string(services.Unavailable) || code == string(services.Internal) {
-			a.t.Fatalf("%v: %v\n%s", events[i], got.at("ingest", "results", i), a.log)
+			a.t.Fatalf("%v: %v\n%s", events[i], got.valueAt("ingest", "results", i), a.log)
 		}
-		if id, made := got.at("ingest", "results", i, "id").(string); made && len(t[kinds[i]]) < maxEvents {
+		if id, made := got.valueAt("ingest", "results", i, "id").(string); made && len(t[kinds[i]]) < maxIngestEvents {
 			t[kinds[i]] = append(t[kinds[i]], id)
 		}
 	}
 	return answers
 }
 
-// On PostgreSQL 500 events of any mixture take at most 30 round trips, and so do many events of one kind (500 in the full set), also if
-// they name users who do not exist yet.
+// On PostgreSQL 500 events of any mixture take at most 30 round trips, and so do many events of one kind (500 in the full set),
+// also if they name users who do not exist yet.
 func TestRoundTripsOfABatch(t *testing.T) {
-	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
-	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: url}), 3, 5)
-	a.Clock.Flow() // so that a function that reads the clock anew in each pass never settles, and is found
+	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
+	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQLURL: url}), 3, 5)
+	a.Clock.RunInRealTime() // so that a function that reads the clock anew in each pass never settles, and is found
 	a.ask("root", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "promo"}) { created } }`, nil)
 	// Events that name users who do not exist yet may take 30, because it takes some trips to make the users. Others may take 24: so
 	// they stay within 30 if new connections, which prepare statements, add some.
 	const most, mostWithNewcomers = 24, 30
-	ofOne := histories.Number(t, 160, maxEvents)
-	made := madeIDs{}
-	kinds, newcomers := eventKinds(50, a.Clock.Now()), kindMaker{50, a.Clock.Now()}.newcomerKinds()
+	ofOne := histories.ShortOrFull(t, 160, maxIngestEvents)
+	made := createdIDsByKind{}
+	kinds, newcomers := eventKinds(50, a.Clock.Now()), eventKindMaker{50, a.Clock.Now()}.newUserKinds()
 	for k, kind := range slices.Concat(kinds, newcomers) {
 		most := most
 		if k >= len(kinds) {
@@ -263,10 +274,10 @@ func TestRoundTripsOfABatch(t *testing.T) {
 		for i := range events {
 			names[i], events[i] = kind.name, kind.make(made, i)
 		}
-		trips.Take()
+		trips.TakeRoundTrips()
 		began := time.Now()
-		answers := a.ingestKinds(made, names, events)
-		n := trips.Take()
+		answers := a.ingestAndKeepIDs(made, names, events)
+		n := trips.TakeRoundTrips()
 		t.Logf("%-24s %3d round trips %s %v", kind.name, n, time.Since(began).Round(time.Millisecond), tally(answers))
 		if n > most {
 			t.Errorf("%d events of %s took %d round trips, want %d at most", ofOne, kind.name, n, most)
@@ -274,18 +285,18 @@ func TestRoundTripsOfABatch(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
-		names, events := make([]string, maxEvents), make([]event, maxEvents)
+		names, events := make([]string, maxIngestEvents), make([]event, maxIngestEvents)
 		for i := range events {
 			kind := kinds[random.IntN(len(kinds))]
 			names[i], events[i] = kind.name, kind.make(made, random.IntN(200))
 		}
-		trips.Take()
+		trips.TakeRoundTrips()
 		began := time.Now()
-		answers := a.ingestKinds(made, names, events)
-		n := trips.Take()
+		answers := a.ingestAndKeepIDs(made, names, events)
+		n := trips.TakeRoundTrips()
 		t.Logf("a mixture: %d round trips %s %v", n, time.Since(began).Round(time.Millisecond), tally(answers))
 		if n > most {
-			t.Errorf("a mixture of %d events took %d round trips, want %d at most", maxEvents, n, most)
+			t.Errorf("a mixture of %d events took %d round trips, want %d at most", maxIngestEvents, n, most)
 		}
 	}
 }
@@ -294,12 +305,12 @@ func TestRoundTripsOfABatch(t *testing.T) {
 // act on few objects, so that many events of a batch concern the same objects.
 func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	const people, batch = 5, 70
-	for seed := range uint64(histories.Number(t, 2, 4)) {
-		one := newAPIOn(t, fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), 3, 5)
-		together := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}), 3, 5)
-		apis := []*api{one, together}
+	for seed := range uint64(histories.ShortOrFull(t, 2, 4)) {
+		one := newAPIOn(t, fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}), 3, 5)
+		together := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)}), 3, 5)
+		apis := []*testAPI{one, together}
 		kinds := eventKinds(people, one.Clock.Now())
-		made := []madeIDs{{}, {}}
+		made := []createdIDsByKind{{}, {}}
 		random := rand.New(rand.NewPCG(seed, 3))
 		for round := range 6 {
 			chosen, places, names := make([]kindOfEvent, batch), make([]int, batch), make([]string, batch)
@@ -323,7 +334,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 				for i := range events {
 					events[i] = chosen[i].make(made[k], places[i])
 				}
-				answers[k] = a.ingestKinds(made[k], names, events)
+				answers[k] = a.ingestAndKeepIDs(made[k], names, events)
 				a.RunAllJobs(a.Fanout)
 				if left := a.Fanout.UpdateStaleViews(t.Context()); left > 0 {
 					t.Fatalf("the views of %d users are stale", left)
@@ -338,7 +349,7 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 			}
 			for user := range people {
 				key := fmt.Sprint("u", user)
-				if alone, both := one.readAllShown(key), together.readAllShown(key); alone != both {
+				if alone, both := one.readWholeViewer(key), together.readWholeViewer(key); alone != both {
 					t.Fatalf("seed %d, round %d, %s is shown something else together than one by one (-one by one +together):\n%s", seed, round, key, gocmp.Diff(strings.Split(alone, "\n"), strings.Split(both, "\n")))
 				}
 			}
@@ -348,16 +359,16 @@ func TestABatchIsAsItsEventsOneByOne(t *testing.T) {
 	}
 }
 
-// readAllShown returns everything that a user is shown, as text. IDs are replaced by names, and values that differ between databases are left
-// out.
-func (a *api) readAllShown(key string) string {
+// readWholeViewer returns everything that a user is shown, as text. IDs are replaced by names, and values that differ between
+// databases are left out.
+func (a *testAPI) readWholeViewer(key string) string {
 	a.t.Helper()
-	all := newSelector(a.t)
+	all := newSelectionBuilder(a.t)
 	viewer := all.schema.Types["Viewer"]
 	var whole []byte
 	for _, field := range viewer.Fields {
 		got := a.must(key, "{ viewer { "+all.selectField(viewer, field, "")+" } }", nil)
-		dropVaried(got.Data)
+		dropVaryingFields(got.Data)
 		text, err := json.MarshalIndent(got.Data, "", " ")
 		a.Must(err)
 		whole = append(append(whole, text...), '\n')
@@ -372,23 +383,6 @@ func (a *api) readAllShown(key string) string {
 }
 
 var idsInText = regexp.MustCompile(`\b(post|show|conversation|announcement|notification|siteMessage|message):\w+`)
-
-// dropVaried deletes the fields whose values come from IDs and clocks.
-func dropVaried(value any) {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, name := range []string{"version", "cursor", "startCursor", "endCursor", "sessionId"} {
-			delete(value, name)
-		}
-		for _, field := range value {
-			dropVaried(field)
-		}
-	case []any:
-		for _, one := range value {
-			dropVaried(one)
-		}
-	}
-}
 
 func tally(answers []string) map[string]int {
 	counts := map[string]int{}

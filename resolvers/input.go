@@ -9,8 +9,8 @@ import (
 	"tidings/services/people"
 )
 
-// clearableValue returns the value of a field of an edit. It is nil if the field is absent, which keeps the present value. For null, which
-// clears the value, it is a pointer to the zero value. Commands take a pointer as "change it to this".
+// clearableValue returns the value of a field of an edit. It is nil if the field is absent, which keeps the present value. For
+// null, which clears the value, it is a pointer to the zero value. Commands take a pointer as "change it to this".
 func clearableValue[T any](field graphql.Omittable[*T]) *T {
 	value, given := field.ValueOK()
 	if given && value == nil {
@@ -19,9 +19,9 @@ func clearableValue[T any](field graphql.Omittable[*T]) *T {
 	return value
 }
 
-// notNull returns the value of a field of an edit that cannot be cleared. It is nil if the field is absent. The error is INVALID for
-// null. A title is such a field: without one an object could not be shown.
-func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
+// nonNullValue returns the value of a field of an edit that cannot be cleared. It is nil if the field is absent. The error is
+// INVALID for null. A title is such a field: without one an object could not be shown.
+func nonNullValue[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	value, given := field.ValueOK()
 	if given && value == nil {
 		return nil, services.Errorf(services.Invalid, "%s: it cannot be null; leave it out to keep the present value", name)
@@ -29,8 +29,8 @@ func notNull[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	return value, nil
 }
 
-// creatingUsersKey is the key of the mark that withCreatingUsers makes. A parameter in its place would have to pass through many commands
-// that do not use it.
+// creatingUsersKey is the key of the mark that withCreatingUsers makes. A parameter in its place would have to pass through many
+// commands that do not use it.
 type creatingUsersKey struct{}
 
 // withCreatingUsers marks a context in which the host application names users: users that do not exist are then created.
@@ -38,8 +38,8 @@ func withCreatingUsers(ctx context.Context) context.Context {
 	return context.WithValue(ctx, creatingUsersKey{}, true)
 }
 
-// withCreatingUsersIfHost marks the context as withCreatingUsers does, if the token has the scope of the host application. With the scope of
-// operators alone no user is created. A key that an operator mistyped must not become a user.
+// withCreatingUsersIfHost marks the context as withCreatingUsers does, if the token has the scope of the host application. With the
+// scope of operators alone no user is created. A key that an operator mistyped must not become a user.
 func withCreatingUsersIfHost(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
 		return withCreatingUsers(ctx)
@@ -50,12 +50,12 @@ func withCreatingUsersIfHost(ctx context.Context) context.Context {
 // createsUsers reports whether the context is marked by withCreatingUsers.
 func createsUsers(ctx context.Context) bool { return ctx.Value(creatingUsersKey{}) != nil }
 
-// refusedUsersKey is the key of the users' keys that withRefusedUsers puts into a context.
-type refusedUsersKey struct{}
+// usersBeingErasedKey is the key of the users' keys that withUsersBeingErased puts into a context.
+type usersBeingErasedKey struct{}
 
-// withRefusedUsers puts into the context the keys of users whom a batch of events names and who are being erased. Only the events that name
-// such a user are refused.
-func withRefusedUsers(ctx context.Context, keys []string) context.Context {
+// withUsersBeingErased puts into the context the keys of users whom a batch of events names and who are being erased. Only the
+// events that name such a user are refused.
+func withUsersBeingErased(ctx context.Context, keys []string) context.Context {
 	if len(keys) == 0 {
 		return ctx
 	}
@@ -63,7 +63,7 @@ func withRefusedUsers(ctx context.Context, keys []string) context.Context {
 	for _, key := range keys {
 		refused[key] = true
 	}
-	return context.WithValue(ctx, refusedUsersKey{}, refused)
+	return context.WithValue(ctx, usersBeingErasedKey{}, refused)
 }
 
 // resolveUserID returns the user of a global ID. If there is none, the error is NOT_FOUND. But in a context of withCreatingUsers, the
@@ -76,9 +76,9 @@ func (r *Resolver) resolveUserID(ctx context.Context, field, id string) (service
 	return numbers[0], nil
 }
 
-// resolveUserIDs returns the users of up to 500 global IDs, found as resolveUserID does, with one query. The users are in the order of the IDs.
-// field names the argument in errors. No input may have a longer list of users, and the bound keeps the number of the statement's
-// parameters small.
+// resolveUserIDs returns the users of up to 500 global IDs, found as resolveUserID does, with one query. The users are in the order
+// of the IDs. field names the argument in errors. No input may have a longer list of users, and the bound keeps the number of the
+// statement's parameters small.
 func (r *Resolver) resolveUserIDs(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {
@@ -91,7 +91,7 @@ func (r *Resolver) resolveUserIDs(ctx context.Context, field string, ids []strin
 			return nil, err
 		}
 		// Only a batch of events has such keys in its context. A single mutation finds out when it creates the user.
-		if refused, _ := ctx.Value(refusedUsersKey{}).(map[string]bool); refused[keys[i]] {
+		if refused, _ := ctx.Value(usersBeingErasedKey{}).(map[string]bool); refused[keys[i]] {
 			return nil, services.WithArgument(field, people.BeingErasedError(keys[i]))
 		}
 	}
@@ -108,7 +108,7 @@ func (r *Resolver) resolveUserIDs(ctx context.Context, field string, ids []strin
 	for i, key := range keys {
 		var ok bool
 		if users[i], ok = known[key]; !ok {
-			return nil, services.NoUser(field, key)
+			return nil, services.NoUserError(field, key)
 		}
 	}
 	return users, nil

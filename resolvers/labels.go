@@ -13,21 +13,22 @@ import (
 	"tidings/services/refs"
 )
 
-// label lets a command also set the label of the object that it creates, or change the label of the object that it edits. The label is
-// in the input. Users get FORBIDDEN, because only the host application may set labels: apps show the URLs and the data, and must be
-// able to trust them. The label is written in the command's own transaction: an object is never there without its ref, and a ref never
-// without its object. If an object of the same creator already has the ref, a create changes nothing: see refs.LabelOnCreate.
-func (c *call) label(ctx context.Context, op *operationSpec, cmd *jobs.Command, input reflect.Value) error {
+// addLabel lets a command also set the label of the object that it creates, or change the label of the object that it edits. The
+// label is in the input. Users get FORBIDDEN, because only the host application may set labels: apps show the URLs and the data,
+// and must be able to trust them. The label is written in the command's own transaction: an object is never there without its ref,
+// and a ref never without its object. If an object of the same creator already has the ref, a create changes nothing: see
+// refs.LabelOnCreate.
+func (c *operationCall) addLabel(ctx context.Context, op *operationSpec, cmd *jobs.Command, input reflect.Value) error {
 	ref, refSet := optionalText(input, op.fields.ref)
 	url, urlSet := optionalText(input, op.fields.url)
 	data, dataSet := optionalText(input, op.fields.data)
 	if !refSet && !urlSet && !dataSet {
 		return nil
 	}
-	// For an operation of the host application (forHost) the scope has been checked already. An operation of a user (forUser) may come
-	// from the host application too, which acts for the user.
+	// For an operation of the host application (actorHost) the scope has been checked already. An operation of a user (actorUser)
+	// may come from the host application too, which acts for the user.
 	bearer, err := services.ViewerFrom(ctx)
-	if err == nil && op.by == forUser && !bearer.Has(services.ScopeIngest) {
+	if err == nil && op.actorKind == actorUser && !bearer.Has(services.ScopeIngest) {
 		err = services.Errorf(services.Forbidden, "ref, url and data are for the host application: the token lacks the scope %s", services.ScopeIngest)
 	}
 	if err == nil && refSet {
@@ -37,7 +38,7 @@ func (c *call) label(ctx context.Context, op *operationSpec, cmd *jobs.Command, 
 		err = services.CheckURL("url", url)
 	}
 	if err == nil {
-		err = services.CheckData(data)
+		err = services.CheckLabelData(data)
 	}
 	if err != nil {
 		return err
@@ -48,11 +49,11 @@ func (c *call) label(ctx context.Context, op *operationSpec, cmd *jobs.Command, 
 		return nil
 	}
 	// An edit sets the label of the object that its input names.
-	object, err := services.ParseObject("id", c.subject)
+	object, err := services.ParseObject("id", c.subjectID)
 	if err != nil {
 		return err
 	}
-	refs.LabelOnEdit(cmd, object, ifSet(url, urlSet), ifSet(data, dataSet))
+	refs.LabelOnEdit(cmd, object, pointerIfSet(url, urlSet), pointerIfSet(data, dataSet))
 	return nil
 }
 
@@ -74,9 +75,9 @@ func optionalText(input reflect.Value, position int) (value string, given bool) 
 	}
 }
 
-// ifSet returns a pointer to the value if it is set, and otherwise nil, which keeps the present value. "" is a value too: it removes a
-// URL or the data.
-func ifSet(value string, set bool) *string {
+// pointerIfSet returns a pointer to the value if it is set, and otherwise nil, which keeps the present value. "" is a value too: it
+// removes a URL or the data.
+func pointerIfSet(value string, set bool) *string {
 	if !set {
 		return nil
 	}
@@ -118,7 +119,7 @@ func showObjectOf(id services.PostID) services.Object {
 }
 
 // selectsLabels reports whether a field requests the labels of a type. Most documents request none, and then the labels are not read.
-func (w wantedFields) selectsLabels(kind string) bool {
+func (w selectedFields) selectsLabels(kind string) bool {
 	return len(w[kind+".ref"])+len(w[kind+".url"])+len(w[kind+".data"]) > 0
 }
 

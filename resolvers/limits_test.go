@@ -32,8 +32,8 @@ func viewerContext(key string, scopes ...services.Scope) context.Context {
 	return services.WithViewer(context.Background(), services.Viewer{Key: key, Scopes: append(scopes, services.ScopeViewer)})
 }
 
-// countGranted returns how often an operation of a cost is let through until it is refused, at most 100.
-func countGranted(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
+// countGrantedOperations returns how often an operation of a cost is let through until it is refused, at most 100.
+func countGrantedOperations(l Limits, ctx context.Context, operation *graphql.OperationContext, cost int) int {
 	for n := range 100 {
 		if l.ChargeOperation(ctx, "192.0.2.1", operation, cost) != nil {
 			return n
@@ -74,7 +74,7 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 		"what two admins ask is one account": {viewerContext("other", services.ScopeAdmin), `{ __typename }`, nil, 1, 3},
 	} {
 		l := Limits{ratelimit.New(ratelimit.Config{Limits: limits})}
-		if got := countGranted(l, test.ctx, parseOperation(t, test.text, test.variables), test.cost); got != test.want {
+		if got := countGrantedOperations(l, test.ctx, parseOperation(t, test.text, test.variables), test.cost); got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
@@ -102,17 +102,17 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 			ratelimit.Reads: 10_000, ratelimit.Writes: 50, ratelimit.HostReads: 30_000, ratelimit.HostWrites: 60,
 		}})}
 		mutation := parseOperation(t, test.text, nil)
-		if got := countGranted(l, test.ctx, mutation, test.cost); got != test.want {
+		if got := countGrantedOperations(l, test.ctx, mutation, test.cost); got != test.want {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
 	// A mutation that is refused because of its payload takes nothing from the writes.
 	l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{ratelimit.Reads: 10_000, ratelimit.Writes: 50}})}
 	mutation := parseOperation(t, `mutation { `+seen+` }`, nil)
-	if got := countGranted(l, viewerContext("alice"), mutation, 11_000); got != 1 {
+	if got := countGrantedOperations(l, viewerContext("alice"), mutation, 11_000); got != 1 {
 		t.Errorf("%d dear payloads are let through: want 1", got)
 	}
-	if got := countGranted(l, viewerContext("alice"), mutation, 1000); got != 49 {
+	if got := countGrantedOperations(l, viewerContext("alice"), mutation, 1000); got != 49 {
 		t.Errorf("%d cheap payloads are let through after a dear one: want 49", got)
 	}
 }
@@ -160,13 +160,13 @@ func TestRefusedMutationSpendsNothing(t *testing.T) {
 		}
 	}
 	three := parseOperation(t, `mutation { a: `+follow+` b: `+follow+` c: `+follow+` }`, nil)
-	if got := countGranted(l, alice, three, 1); got != 0 {
+	if got := countGrantedOperations(l, alice, three, 1); got != 0 {
 		t.Fatalf("3 follows where 2 are left: %d are let through", got)
 	}
-	if got := countGranted(l, alice, one, 1); got != 2 {
+	if got := countGrantedOperations(l, alice, one, 1); got != 2 {
 		t.Errorf("%d follows are left after a document of 3 was refused: want 2", got)
 	}
-	if got := countGranted(l, alice, parseOperation(t, `mutation { `+like+` }`, nil), 1); got != 14 {
+	if got := countGrantedOperations(l, alice, parseOperation(t, `mutation { `+like+` }`, nil), 1); got != 14 {
 		t.Errorf("%d likes are left after 6 follows and refused ones: want 14", got)
 	}
 }
@@ -174,13 +174,13 @@ func TestRefusedMutationSpendsNothing(t *testing.T) {
 func TestOneViewerDoesNotSpendAnothersBudget(t *testing.T) {
 	l := Limits{ratelimit.New(ratelimit.Config{Limits: ratelimit.Limits{ratelimit.Reads: 10, ratelimit.Sockets: 1}})}
 	query := parseOperation(t, `{ __typename }`, nil)
-	countGranted(l, viewerContext("alice"), query, 5)
-	countGranted(l, viewerContext(""), query, 5)
-	if got := countGranted(l, viewerContext("bob"), query, 5); got != 2 {
+	countGrantedOperations(l, viewerContext("alice"), query, 5)
+	countGrantedOperations(l, viewerContext(""), query, 5)
+	if got := countGrantedOperations(l, viewerContext("bob"), query, 5); got != 2 {
 		t.Errorf("bob is let through %d times after alice: want 2", got)
 	}
 	// A user's key may look like an address. Such a user does not pay for the address.
-	if got := countGranted(l, viewerContext("192.0.2.1"), query, 5); got != 2 {
+	if got := countGrantedOperations(l, viewerContext("192.0.2.1"), query, 5); got != 2 {
 		t.Errorf("a user called 192.0.2.1 is let through %d times: want 2", got)
 	}
 	alice, host := services.Viewer{Key: "alice"}, services.Viewer{Key: "alice", Scopes: []services.Scope{services.ScopeIngest}}

@@ -36,29 +36,29 @@ import (
 	"tidings/services/views"
 )
 
-// api is the schema behind a real HTTP server. The viewer and their scopes come from headers of the request, and are not checked.
-type api struct {
+// testAPI is the schema behind a real HTTP server. The viewer and their scopes come from headers of the request, and are not checked.
+type testAPI struct {
 	*fanouttest.World
-	t        *testing.T
-	resolver *Resolver
-	server   *httptest.Server
-	log      *bytes.Buffer // what the server logs
-	trips    atomic.Int64  // round trips to Redis of the last operation
+	t              *testing.T
+	resolver       *Resolver
+	server         *httptest.Server
+	log            *bytes.Buffer // what the server logs
+	lastRoundTrips atomic.Int64  // round trips to Redis of the last operation
 }
 
-// newAPI makes an api with limits that tests reach soon: a user can follow 3 users, and a GROUP can have 5 members.
-func newAPI(t *testing.T) *api {
+// newAPI makes a testAPI with limits that tests reach soon: a user can follow 3 users, and a GROUP can have 5 members.
+func newAPI(t *testing.T) *testAPI {
 	t.Helper()
 	return newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 3, 5)
 }
 
-// newAPIOn makes an api on a world, with the limits of followed users and of members of a GROUP.
-func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *api {
+// newAPIOn makes a testAPI on a world, with the limits of followed users and of members of a GROUP.
+func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *testAPI {
 	t.Helper()
 	w.MakeNamedUsers("alice", "bob", "carol")
-	a := &api{World: w, t: t, log: &bytes.Buffer{}}
+	a := &testAPI{World: w, t: t, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(a.log, nil))
-	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxGroup: maxGroup})
+	conversations := chat.New(chat.Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxGroupMembers: maxGroup})
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
 	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
 	boards := live.New(live.Config{Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock})
@@ -68,7 +68,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Sources: dataloader.Sources{Posts: w.Caches.Reader, Shows: boards.Memory},
 		Social:  social.New(social.Config{Store: w.Store, People: w.Caches.People, Fanout: w.Fanout, IDs: w.IDs, Notifications: notified, MaxFollowees: maxFollowees, OnBlock: conversations.CloseDirect}),
 		Feed:    feed.New(feed.Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}),
-		Badge:   badge.New(badge.Config{Patience: time.Minute, Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
+		Badge:   badge.New(badge.Config{SQLTimeout: time.Minute, Sources: []badge.Source{letters.Source(), announced.Source(), conversations.Source(), boards.Source(), notified.Source(), lists.Source()}, Store: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Projector: w.Projector, Pulled: w.Caches.Pulled, Clock: w.Clock, Log: w.Log}),
 		Chat:    conversations, Announcements: announced,
 		Messages:      letters,
 		Views:         lists,
@@ -78,7 +78,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		Live:          boards,
 		Notifications: notified, Fanout: w.Fanout, Projector: w.Projector, Queue: w.Fanout, Clock: w.Clock, Log: log,
 	}
-	schema := handler.New(Hot(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
+	schema := handler.New(WithHotOperations(graph.NewSchema(graph.Config{Resolvers: a.resolver}), a.resolver))
 	schema.AddTransport(transport.POST{})
 	schema.SetErrorPresenter(ErrorPresenter(log))
 	schema.SetRecoverFunc(Recover)
@@ -93,19 +93,19 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *ap
 		}
 		ctx, trips := redis.WithRoundTrips(r.Context())
 		schema.ServeHTTP(rw, r.WithContext(ctx))
-		a.trips.Store(int64(trips.Count()))
+		a.lastRoundTrips.Store(int64(trips.Count()))
 	}))
 	t.Cleanup(a.server.Close)
 	return a
 }
 
 // pushKeys returns the keys for Web Push. All worlds have the same, so that two worlds give the same answers.
-var pushKeys = sync.OnceValue(func() devices.Keys {
-	private, _, err := devices.NewKeys()
+var pushKeys = sync.OnceValue(func() devices.VAPIDKeys {
+	private, _, err := devices.NewVAPIDKeys()
 	if err != nil {
 		panic(err)
 	}
-	keys, _ := devices.ParseKeys(private, "mailto:ops@example.com")
+	keys, _ := devices.ParseVAPIDKeys(private, "mailto:ops@example.com")
 	return keys
 })
 
@@ -114,8 +114,8 @@ func newTestDevices(w *fanouttest.World) *devices.Service {
 	return devices.New(devices.Config{DB: w.Store, Stream: stream.New(stream.Config{DB: w.Store, Clock: w.Clock, Log: w.Log}), Keys: pushKeys(), Clock: w.Clock, Log: w.Log})
 }
 
-// answer is a response as a client reads it.
-type answer struct {
+// apiAnswer is a response as a client reads it.
+type apiAnswer struct {
 	Data   map[string]any
 	Errors []struct {
 		Message    string
@@ -125,7 +125,7 @@ type answer struct {
 }
 
 // code returns the code of the first error; "" if there is none.
-func (a answer) code() services.Code {
+func (a apiAnswer) code() services.Code {
 	if len(a.Errors) == 0 {
 		return ""
 	}
@@ -133,8 +133,8 @@ func (a answer) code() services.Code {
 	return services.Code(code)
 }
 
-// at returns the value in the data at a path of fields and indexes; nil if there is none.
-func (a answer) at(path ...any) any {
+// valueAt returns the value in the data at a path of fields and indexes; nil if there is none.
+func (a apiAnswer) valueAt(path ...any) any {
 	var value any = a.Data
 	for _, step := range path {
 		switch step := step.(type) {
@@ -153,7 +153,7 @@ func (a answer) at(path ...any) any {
 }
 
 // ask sends an operation as a user with scopes; without a scope the request has no token.
-func (a *api) ask(key string, scopes []services.Scope, query string, variables map[string]any) answer {
+func (a *testAPI) ask(key string, scopes []services.Scope, query string, variables map[string]any) apiAnswer {
 	a.t.Helper()
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	a.Must(err)
@@ -169,7 +169,7 @@ func (a *api) ask(key string, scopes []services.Scope, query string, variables m
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	a.Must(err)
-	var got answer
+	var got apiAnswer
 	if err := json.Unmarshal(text, &got); err != nil {
 		a.t.Fatalf("%s: %v", text, err)
 	}
@@ -178,13 +178,13 @@ func (a *api) ask(key string, scopes []services.Scope, query string, variables m
 }
 
 // askAs sends an operation as a user with the scope viewer.
-func (a *api) askAs(key, query string, variables map[string]any) answer {
+func (a *testAPI) askAs(key, query string, variables map[string]any) apiAnswer {
 	a.t.Helper()
 	return a.ask(key, []services.Scope{services.ScopeViewer}, query, variables)
 }
 
 // must sends an operation as a user with the scope viewer. The operation must succeed.
-func (a *api) must(key, query string, variables map[string]any) answer {
+func (a *testAPI) must(key, query string, variables map[string]any) apiAnswer {
 	a.t.Helper()
 	got := a.askAs(key, query, variables)
 	if len(got.Errors) > 0 {
@@ -193,17 +193,17 @@ func (a *api) must(key, query string, variables map[string]any) answer {
 	return got
 }
 
-// publish lets a user publish a post, and returns the ID of the post.
-func (a *api) publish(key string) string {
+// publishPost lets a user publish a post, and returns the ID of the post.
+func (a *testAPI) publishPost(key string) string {
 	a.t.Helper()
 	got := a.must(key, `mutation { publishPost(input: {body: "hello"}) { post { id } } }`, nil)
-	id, _ := got.at("publishPost", "post", "id").(string)
+	id, _ := got.valueAt("publishPost", "post", "id").(string)
 	return id
 }
 
 // ingest sends events as the host application and returns their results. Tests write events in a short form: the fields as, device and
 // key are in the input of the action.
-func (a *api) ingest(events ...map[string]any) answer {
+func (a *testAPI) ingest(events ...map[string]any) apiAnswer {
 	a.t.Helper()
 	long := make([]map[string]any, len(events))
 	for i, event := range events {

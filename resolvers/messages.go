@@ -32,7 +32,7 @@ func timeOrNull(at time.Time) *time.Time {
 func graphReport(report messages.SentMessage) *graph.SiteMessageReport {
 	m := report.Message
 	return &graph.SiteMessageReport{
-		ID: m.ID.ReportID(), SiteMessageID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
+		ID: m.ID.DeliveryReportID(), SiteMessageID: m.ID.GlobalID(), Type: m.Type, Title: m.Title, Content: m.Content, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
 		Recipients: report.Recipients, ReadCount: report.ReadCount,
 	}
 }
@@ -49,19 +49,19 @@ func (r *Resolver) readReport(ctx context.Context, id string) (graph.SiteMessage
 
 // siteMessages makes a page of the viewer's site messages.
 func (r *Resolver) siteMessages(ctx context.Context, viewer *graph.Viewer, first *int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.SiteMessageConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.SiteMessageConnection, error) {
 		return r.readSiteMessages(ctx, viewer, size, after, kind, unreadOnly)
 	})
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.SiteMessageEdge) *string { return &edge.Cursor })
+	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.SiteMessageEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 
 // readSiteMessages reads a page of site messages below the cursor after, of one type (kind) or of all. The page has a read token: a
-// mark with it changes no message that was marked unread after the page was read. The filters are arguments of the field, so sharedPage
-// does not mix up pages with different filters.
+// mark with it changes no message that was marked unread after the page was read. The filters are arguments of the field, so
+// sharedPage does not mix up pages with different filters.
 func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, size int, after, kind *string, unreadOnly bool) (*graph.SiteMessageConnection, error) {
 	before := messages.MaxID
 	if after != nil {
@@ -75,11 +75,11 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 	if err != nil {
 		return nil, err
 	}
-	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, ReadToken: services.ReadToken(page.Gen)}
+	result := &graph.SiteMessageConnection{Edges: make([]graph.SiteMessageEdge, len(page.Messages)), PageInfo: graph.PageInfo{HasNextPage: page.HasNext}, ReadToken: services.FormatReadToken(page.Generation)}
 	for i, message := range page.Messages {
 		result.Edges[i] = graph.SiteMessageEdge{Cursor: siteMessageCursor.text(viewer.Number, uint64(message.ID)), Node: graphSiteMessage(message)}
 	}
-	dataloader.From(ctx).MeetObjects(idsOf(result.Edges, func(edge *graph.SiteMessageEdge) string { return edge.Node.ID }))
+	dataloader.From(ctx).RecordObjects(idsOf(result.Edges, func(edge *graph.SiteMessageEdge) string { return edge.Node.ID }))
 	// No message is left out of the page after it is read, so the page ends at its last edge.
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor
@@ -90,13 +90,13 @@ func (r *Resolver) readSiteMessages(ctx context.Context, viewer *graph.Viewer, s
 // markedMessages reads the site messages for the payload of a mark, if the payload selects them: these are the messages that the mark
 // named or, if it named none, the newest ones, only of the mark's type if it has one.
 func (r *Resolver) markedMessages(ctx context.Context, done *committedOperation, payload string, ids []string, kind *string) []graph.SiteMessage {
-	if len(wantedOf(ctx)[payload+".siteMessages"]) == 0 {
+	if len(selectedFieldsOf(ctx)[payload+".siteMessages"]) == 0 {
 		return nil
 	}
 	// list is not nil, because null in the payload would mean that the messages could not be read.
 	list := []graph.SiteMessage{}
 	if len(ids) == 0 {
-		page := nilOnError[*graph.SiteMessageConnection](r)(r.readSiteMessages(ctx, done.viewer, maxNodes, nil, kind, false))
+		page := nilOnError[*graph.SiteMessageConnection](r)(r.readSiteMessages(ctx, done.viewer, maxNodeIDs, nil, kind, false))
 		if page == nil {
 			return nil
 		}
@@ -124,6 +124,6 @@ func (r *Resolver) markedMessages(ctx context.Context, done *committedOperation,
 			delete(*found, place) // an ID that was named twice is shown once
 		}
 	}
-	dataloader.From(ctx).MeetObjects(idsOf(list, func(message *graph.SiteMessage) string { return message.ID }))
+	dataloader.From(ctx).RecordObjects(idsOf(list, func(message *graph.SiteMessage) string { return message.ID }))
 	return list
 }

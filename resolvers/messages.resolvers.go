@@ -32,23 +32,23 @@ func (r *adminResolver) SiteMessage(ctx context.Context, obj *graph.Admin, id st
 }
 
 func (r *mutationResolver) SendSiteMessage(ctx context.Context, input graph.SendSiteMessageInput) (*graph.SendSiteMessagePayload, error) {
-	done, err := sendSiteMessage.do(ctx, r.Resolver, input)
+	done, err := sendSiteMessage.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.SendSiteMessagePayload{Created: done.created, Message: nilOnError[graph.SiteMessageReport](r.Resolver)(r.readReport(ctx, done.id))}, nil
+	return &graph.SendSiteMessagePayload{Created: done.created, Message: nilOnError[graph.SiteMessageReport](r.Resolver)(r.readReport(ctx, done.objectID))}, nil
 }
 
 func (r *mutationResolver) EditSiteMessage(ctx context.Context, input graph.EditSiteMessageInput) (*graph.EditSiteMessagePayload, error) {
-	done, err := editSiteMessage.do(ctx, r.Resolver, input)
+	done, err := editSiteMessage.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.EditSiteMessagePayload{Message: nilOnError[graph.SiteMessageReport](r.Resolver)(r.readReport(ctx, done.id))}, nil
+	return &graph.EditSiteMessagePayload{Message: nilOnError[graph.SiteMessageReport](r.Resolver)(r.readReport(ctx, done.objectID))}, nil
 }
 
 func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph.MarkSiteMessagesReadInput) (*graph.MarkSiteMessagesReadPayload, error) {
-	done, err := markSiteMessagesRead.do(ctx, r.Resolver, input)
+	done, err := markSiteMessagesRead.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (r *mutationResolver) MarkSiteMessagesRead(ctx context.Context, input graph
 }
 
 func (r *mutationResolver) MarkSiteMessagesUnread(ctx context.Context, input graph.MarkSiteMessagesUnreadInput) (*graph.MarkSiteMessagesUnreadPayload, error) {
-	done, err := markSiteMessagesUnread.do(ctx, r.Resolver, input)
+	done, err := markSiteMessagesUnread.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}

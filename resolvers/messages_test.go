@@ -9,14 +9,14 @@ import (
 	"tidings/services"
 )
 
-const sendMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, $type: String) {
+const sendSiteMessageMutation = `mutation($to: [ID!]!, $title: String!, $content: String!, $type: String) {
 	sendSiteMessage(input: {to: $to, title: $title, content: $content, type: $type}) { message { id: siteMessageId title recipients readCount } } }`
 
 // sendSiteMessage sends a site message as the host application, and returns its ID when all recipients have it.
-func (a *api) sendSiteMessage(title string, to ...string) string {
+func (a *testAPI) sendSiteMessage(title string, to ...string) string {
 	a.t.Helper()
-	got := a.askWithHostToken(sendMutation, map[string]any{"to": to, "title": title, "content": "text"})
-	id, ok := got.at("sendSiteMessage", "message", "id").(string)
+	got := a.askWithHostToken(sendSiteMessageMutation, map[string]any{"to": to, "title": title, "content": "text"})
+	id, ok := got.valueAt("sendSiteMessage", "message", "id").(string)
 	if !ok {
 		a.t.Fatalf("%s: %+v", title, got.Errors)
 	}
@@ -25,58 +25,58 @@ func (a *api) sendSiteMessage(title string, to ...string) string {
 	return id
 }
 
-// unreadMessages returns the titles of a user's unread site messages. The count and the list must agree.
-func (a *api) unreadMessages(key string) (titles string) {
+// unreadSiteMessages returns the titles of a user's unread site messages. The count and the list must agree.
+func (a *testAPI) unreadSiteMessages(key string) (titles string) {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } siteMessages { total { value } types { type count { value } } } }
 		siteMessages(unreadOnly: true) { edges { node { title readAt } } } } }`, nil)
-	edges, _ := got.at("viewer", "siteMessages", "edges").([]any)
+	edges, _ := got.valueAt("viewer", "siteMessages", "edges").([]any)
 	for i := range edges {
-		titles += got.at("viewer", "siteMessages", "edges", i, "node", "title").(string) + " "
+		titles += got.valueAt("viewer", "siteMessages", "edges", i, "node", "title").(string) + " "
 	}
 	for _, path := range [][]any{{"total", "value"}, {"siteMessages", "total", "value"}, {"siteMessages", "types", 0, "count", "value"}} {
-		if count := got.at(append([]any{"viewer", "badges"}, path...)...); count != float64(len(edges)) {
+		if count := got.valueAt(append([]any{"viewer", "badges"}, path...)...); count != float64(len(edges)) {
 			a.t.Errorf("%v of %s is %v, he is listed %q", path, key, count, titles)
 		}
 	}
 	return strings.TrimSpace(titles)
 }
 
-// wantMessages fails the test if the unread site messages of a user are not the wanted ones.
-func (a *api) wantMessages(key, want string) {
+// wantUnreadSiteMessages fails the test if the unread site messages of a user are not the wanted ones.
+func (a *testAPI) wantUnreadSiteMessages(key, want string) {
 	a.t.Helper()
-	if got := a.unreadMessages(key); got != want {
+	if got := a.unreadSiteMessages(key); got != want {
 		a.t.Errorf("%s has unread %q, want %q", key, got, want)
 	}
 }
 
 func TestSiteMessages(t *testing.T) {
 	a := newAPI(t)
-	a.wantMessages("alice", "")
+	a.wantUnreadSiteMessages("alice", "")
 	first, second, third := a.sendSiteMessage("one", "user:alice", "user:bob", "user:alice"), a.sendSiteMessage("two", "user:alice"), a.sendSiteMessage("three", "user:alice", "user:bob")
-	a.wantMessages("alice", "three two one")
-	a.wantMessages("bob", "three one")
+	a.wantUnreadSiteMessages("alice", "three two one")
+	a.wantUnreadSiteMessages("bob", "three one")
 	read := func(input string) {
 		t.Helper()
 		a.must("alice", `mutation { markSiteMessagesRead(input: {`+input+`}) { badges { total { value } } } }`, nil)
 	}
 	read(fmt.Sprintf("upTo: %q", first))
-	a.wantMessages("alice", "three two")
+	a.wantUnreadSiteMessages("alice", "three two")
 	read(fmt.Sprintf("ids: [%q, %q]", second, second))
-	a.wantMessages("alice", "three")
+	a.wantUnreadSiteMessages("alice", "three")
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesUnread(input: {ids: [%q]}) { badges { version } } }`, first), nil)
-	a.wantMessages("alice", "three one")
+	a.wantUnreadSiteMessages("alice", "three one")
 	read(`type: "general"`)
-	a.wantMessages("alice", "")
-	a.wantMessages("bob", "three one") // alice's marks change nothing for bob
+	a.wantUnreadSiteMessages("alice", "")
+	a.wantUnreadSiteMessages("bob", "three one") // alice's marks change nothing for bob
 	edited := a.askWithHostToken(fmt.Sprintf(`mutation { editSiteMessage(input: {siteMessageId: %q, title: "eins"}) { message { title content recipients readCount } } }`, first), nil)
-	if edited.at("editSiteMessage", "message", "title") != "eins" || edited.at("editSiteMessage", "message", "recipients") != 2.0 || edited.at("editSiteMessage", "message", "readCount") != 1.0 {
+	if edited.valueAt("editSiteMessage", "message", "title") != "eins" || edited.valueAt("editSiteMessage", "message", "recipients") != 2.0 || edited.valueAt("editSiteMessage", "message", "readCount") != 1.0 {
 		t.Errorf("edited: %+v", edited)
 	}
-	a.wantMessages("alice", "")
-	a.wantMessages("bob", "three eins")
+	a.wantUnreadSiteMessages("alice", "")
+	a.wantUnreadSiteMessages("bob", "three eins")
 	report := a.ask("root", []services.Scope{services.ScopeAdmin}, fmt.Sprintf(`{ admin { siteMessage(id: %q) { title recipients readCount } } }`, third), nil)
-	if report.at("admin", "siteMessage", "recipients") != 2.0 || report.at("admin", "siteMessage", "readCount") != 1.0 {
+	if report.valueAt("admin", "siteMessage", "recipients") != 2.0 || report.valueAt("admin", "siteMessage", "readCount") != 1.0 {
 		t.Errorf("the report: %+v", report)
 	}
 }
@@ -87,12 +87,12 @@ func TestALateReadKeepsMessagesMarkedUnread(t *testing.T) {
 	a := newAPI(t)
 	first := a.sendSiteMessage("one", "user:alice")
 	a.sendSiteMessage("two", "user:alice")
-	token := a.must("alice", `{ viewer { siteMessages { readToken } } }`, nil).at("viewer", "siteMessages", "readToken")
+	token := a.must("alice", `{ viewer { siteMessages { readToken } } }`, nil).valueAt("viewer", "siteMessages", "readToken")
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesUnread(input: {ids: [%q]}) { badges { version } } }`, first), nil)
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {all: true, readToken: %q}) { badges { version } } }`, token), nil)
-	a.wantMessages("alice", "one")
+	a.wantUnreadSiteMessages("alice", "one")
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {ids: [%q], readToken: %q}) { badges { version } } }`, first, token), nil)
-	a.wantMessages("alice", "one")
+	a.wantUnreadSiteMessages("alice", "one")
 	for _, bad := range []string{"x", "g", "g01", "1"} {
 		got := a.askAs("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {all: true, readToken: %q}) { badges { version } } }`, bad), nil)
 		if got.code() != services.Invalid {
@@ -100,7 +100,7 @@ func TestALateReadKeepsMessagesMarkedUnread(t *testing.T) {
 		}
 	}
 	a.must("alice", fmt.Sprintf(`mutation { markSiteMessagesRead(input: {ids: [%q]}) { badges { version } } }`, first), nil)
-	a.wantMessages("alice", "")
+	a.wantUnreadSiteMessages("alice", "")
 }
 
 func TestPagesOfSiteMessages(t *testing.T) {
@@ -114,12 +114,12 @@ func TestPagesOfSiteMessages(t *testing.T) {
 	after := any(nil)
 	for {
 		page := a.must("alice", `query($after: String) { viewer { siteMessages(first: 2, after: $after) { edges { cursor node { title } } pageInfo { hasNextPage endCursor } } } }`, map[string]any{"after": after})
-		edges, _ := page.at("viewer", "siteMessages", "edges").([]any)
+		edges, _ := page.valueAt("viewer", "siteMessages", "edges").([]any)
 		for i := range edges {
-			got = append(got, page.at("viewer", "siteMessages", "edges", i, "node", "title").(string))
+			got = append(got, page.valueAt("viewer", "siteMessages", "edges", i, "node", "title").(string))
 		}
-		after = page.at("viewer", "siteMessages", "pageInfo", "endCursor")
-		if page.at("viewer", "siteMessages", "pageInfo", "hasNextPage") != true {
+		after = page.valueAt("viewer", "siteMessages", "pageInfo", "endCursor")
+		if page.valueAt("viewer", "siteMessages", "pageInfo", "hasNextPage") != true {
 			break
 		}
 	}
@@ -137,7 +137,7 @@ func TestOnlyRecipientsSeeASiteMessage(t *testing.T) {
 	a := newAPI(t)
 	mine, others := a.sendSiteMessage("mine", "user:alice"), a.sendSiteMessage("others", "user:bob")
 	node := a.must("alice", `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on SiteMessage { title } } }`, map[string]any{"ids": []string{mine, others}})
-	if node.at("nodes", 0, "title") != "mine" || node.at("nodes", 1) != nil {
+	if node.valueAt("nodes", 0, "title") != "mine" || node.valueAt("nodes", 1) != nil {
 		t.Errorf("alice fetches %+v", node.Data)
 	}
 	for query, want := range map[string]services.Code{
@@ -152,8 +152,8 @@ func TestOnlyRecipientsSeeASiteMessage(t *testing.T) {
 			t.Errorf("%s answers %+v, want %s", query, got, want)
 		}
 	}
-	a.wantMessages("alice", "mine")
-	a.wantMessages("bob", "others")
+	a.wantUnreadSiteMessages("alice", "mine")
+	a.wantUnreadSiteMessages("bob", "others")
 }
 
 func TestBadSiteMessages(t *testing.T) {
@@ -163,11 +163,11 @@ func TestBadSiteMessages(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("user:u", i)
 	}
-	send := func(to []string, title, content string, kind any) answer {
-		return a.askWithHostToken(sendMutation, map[string]any{"to": to, "title": title, "content": content, "type": kind})
+	send := func(to []string, title, content string, kind any) apiAnswer {
+		return a.askWithHostToken(sendSiteMessageMutation, map[string]any{"to": to, "title": title, "content": content, "type": kind})
 	}
 	one := []string{"user:alice"}
-	for what, got := range map[string]answer{
+	for what, got := range map[string]apiAnswer{
 		"to: 1 to 10000 recipients are allowed, got 0":          send([]string{}, "t", "", nil),
 		"to: 1 to 10000 recipients are allowed, got 10001":      send(many, "t", "", nil),
 		`to: "alice" is not the id of a user`:                   send([]string{"alice"}, "t", "", nil),
@@ -191,7 +191,7 @@ func TestBadSiteMessages(t *testing.T) {
 	if got := send(many[:10_000], strings.Repeat("名", 255), strings.Repeat("c", 65536), "general"); len(got.Errors) > 0 {
 		t.Errorf("at the limits: %+v", got.Errors)
 	}
-	a.wantMessages("alice", "one")
+	a.wantUnreadSiteMessages("alice", "one")
 }
 
 // Events about site messages and views have the effects of the mutations, once for each idempotency key.
@@ -211,14 +211,14 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 	for range 2 {
 		got := a.ingest(events...)
 		for i, code := range []any{nil, nil, nil, "INVALID", "NOT_FOUND"} {
-			if got.at("ingest", "results", i, "error", "code") != code {
-				t.Errorf("event %d: %+v", i, got.at("ingest", "results", i))
+			if got.valueAt("ingest", "results", i, "error", "code") != code {
+				t.Errorf("event %d: %+v", i, got.valueAt("ingest", "results", i))
 			}
 		}
 		a.RunAllJobs(a.Fanout)
-		a.wantMessages("alice", "hello")
+		a.wantUnreadSiteMessages("alice", "hello")
 		// Both items are new, whatever their times are: the view had no item yet when alice touched it.
-		if got := a.views("alice"); got != "news/town 2 EXACT" {
+		if got := a.newsViews("alice"); got != "news/town 2 EXACT" {
 			t.Errorf("alice's views are %s, want 2 of news/town", got)
 		}
 	}
@@ -226,20 +226,22 @@ func TestEventsOfSiteMessagesAndViews(t *testing.T) {
 		map[string]any{"touchView": map[string]any{"as": "user:alice", "code": "news", "view": "town"}},
 		map[string]any{"removeViewItem": map[string]any{"code": "news", "view": "town", "item": "a"}})
 	a.RunAllJobs(a.Fanout)
-	a.wantMessages("alice", "")
-	if got := a.views("alice"); got != "news/town 0 EXACT" {
+	a.wantUnreadSiteMessages("alice", "")
+	if got := a.newsViews("alice"); got != "news/town 0 EXACT" {
 		t.Errorf("after %+v alice's views are %s", marked, got)
 	}
 }
 
-// views returns a user's views of the code news, as text.
-func (a *api) views(key string) string {
+// newsViews returns a user's views of the code news, as text.
+func (a *testAPI) newsViews(key string) string {
 	a.t.Helper()
 	got := a.must(key, `{ viewer { badges { total { value } } views(codes: ["news"], first: 100) { edges { node { code key unread { value precision inTotal } } } } } }`, nil)
 	var list []string
-	edges, _ := got.at("viewer", "views", "edges").([]any)
+	edges, _ := got.valueAt("viewer", "views", "edges").([]any)
 	for i := range edges {
-		node := func(path ...any) any { return got.at(append([]any{"viewer", "views", "edges", i, "node"}, path...)...) }
+		node := func(path ...any) any {
+			return got.valueAt(append([]any{"viewer", "views", "edges", i, "node"}, path...)...)
+		}
 		list = append(list, fmt.Sprint(node("code"), "/", node("key"), " ", node("unread", "value"), " ", node("unread", "precision")))
 		if node("unread", "inTotal") != false {
 			a.t.Errorf("a view is in the total")
@@ -255,9 +257,9 @@ func TestViewsArePagedAndBadArgumentsRefused(t *testing.T) {
 	}
 	page := a.must("alice", `{ viewer { views(codes: ["news", "topic"], first: 3) { edges { node { id } } pageInfo { hasNextPage endCursor } } } }`, nil)
 	rest := a.must("alice", `query($after: String) { viewer { views(codes: ["news"], after: $after) { edges { node { id } } pageInfo { hasNextPage } } } }`,
-		map[string]any{"after": page.at("viewer", "views", "pageInfo", "endCursor")})
-	if page.at("viewer", "views", "pageInfo", "hasNextPage") != true || rest.at("viewer", "views", "edges", 0, "node", "id") != "view:news/v3" ||
-		rest.at("viewer", "views", "edges", 2) != nil || rest.at("viewer", "views", "pageInfo", "hasNextPage") != false {
+		map[string]any{"after": page.valueAt("viewer", "views", "pageInfo", "endCursor")})
+	if page.valueAt("viewer", "views", "pageInfo", "hasNextPage") != true || rest.valueAt("viewer", "views", "edges", 0, "node", "id") != "view:news/v3" ||
+		rest.valueAt("viewer", "views", "edges", 2) != nil || rest.valueAt("viewer", "views", "pageInfo", "hasNextPage") != false {
 		t.Errorf("pages: %+v, %+v", page.Data, rest.Data)
 	}
 	future := a.Clock.Now().Add(time.Hour).Format(time.RFC3339)
@@ -277,7 +279,7 @@ func TestViewsArePagedAndBadArgumentsRefused(t *testing.T) {
 	if got := a.askAs("alice", add, nil); got.code() != services.Forbidden {
 		t.Errorf("a viewer reports: %+v", got)
 	}
-	if got := a.askWithHostToken(add, nil); got.at("addViewItem", "item") != "a" {
+	if got := a.askWithHostToken(add, nil); got.valueAt("addViewItem", "item") != "a" {
 		t.Errorf("the host reports: %+v", got)
 	}
 }

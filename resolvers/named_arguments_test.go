@@ -18,9 +18,9 @@ var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutabl
 // positionInList matches the part of an argument's name that says which element of a list is wrong, such as [0].
 var positionInList = regexp.MustCompile(`\[\d+\]`)
 
-// checkErrorArguments checks each error of each operation that these tests send. If the error names an argument, it must be one of the field
-// that failed, or a field of its input, so that a front end can find the field of its form.
-func (a *api) checkErrorArguments(query string, variables map[string]any, got answer) {
+// checkErrorArguments checks each error of each operation that these tests send. If the error names an argument, it must be one of
+// the field that failed, or a field of its input, so that a front end can find the field of its form.
+func (a *testAPI) checkErrorArguments(query string, variables map[string]any, got apiAnswer) {
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)
 	if len(faults) > 0 || len(document.Operations) != 1 {
@@ -36,7 +36,7 @@ func (a *api) checkErrorArguments(query string, variables map[string]any, got an
 			a.t.Errorf("%s has no argument %q, which the error %q names", field.Name, argument, failed.Message)
 		}
 	}
-	results, _ := got.at("ingest", "results").([]any)
+	results, _ := got.valueAt("ingest", "results").([]any)
 	events, _ := roundTripJSON(variables["events"]).([]any)
 	for i, result := range results {
 		of, _ := result.(map[string]any)
@@ -91,30 +91,30 @@ func fieldByAlias(selections ast.SelectionSet, alias string) *ast.Field {
 // hasArgument reports whether an argument, or a field below an argument, has the name. Names of fields below the argument input do not
 // begin with input.
 func hasArgument(arguments ast.ArgumentDefinitionList, name string) bool {
-	if input := arguments.ForName("input"); input != nil && hasInput(input.Type, name) {
+	if input := arguments.ForName("input"); input != nil && hasInputField(input.Type, name) {
 		return true
 	}
 	first, rest, nested := strings.Cut(name, ".")
 	argument := arguments.ForName(first)
-	return argument != nil && (!nested || hasInput(argument.Type, rest))
+	return argument != nil && (!nested || hasInputField(argument.Type, rest))
 }
 
-// hasInput reports whether an input type has a field with the name. The name of a field of a nested input has a dot.
-func hasInput(of *ast.Type, name string) bool {
+// hasInputField reports whether an input type has a field with the name. The name of a field of a nested input has a dot.
+func hasInputField(of *ast.Type, name string) bool {
 	first, rest, nested := strings.Cut(name, ".")
 	field := testedSchema().Types[of.Name()].Fields.ForName(first)
-	return field != nil && (!nested || hasInput(field.Type, rest))
+	return field != nil && (!nested || hasInputField(field.Type, rest))
 }
 
 // eventHasField reports whether an event, or the input of its action, has a field with the name.
 func eventHasField(sent any, name string) bool {
-	if hasInput(ast.NamedType("IngestEvent", nil), name) {
+	if hasInputField(ast.NamedType("IngestEvent", nil), name) {
 		return true
 	}
 	of, _ := sent.(map[string]any)
 	do, _ := of["do"].(map[string]any)
 	for action := range do {
-		if field := testedSchema().Types["IngestAction"].Fields.ForName(action); field != nil && hasInput(field.Type, name) {
+		if field := testedSchema().Types["IngestAction"].Fields.ForName(action); field != nil && hasInputField(field.Type, name) {
 			return true
 		}
 	}

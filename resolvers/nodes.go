@@ -18,9 +18,9 @@ import (
 	"tidings/services/views"
 )
 
-// maxNodes bounds the IDs of one field. The objects of each kind are read by one statement, so the bound keeps statements and answers
-// at the size of a page. A document can have several such fields: its cost bounds these.
-const maxNodes = 100
+// maxNodeIDs bounds the IDs of one field. The objects of each kind are read by one statement, so the bound keeps statements and
+// answers at the size of a page. A document can have several such fields: its cost bounds these.
+const maxNodeIDs = 100
 
 // nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content, another
 // user's notification. argument is the name of the argument with the IDs, for errors. All objects that the fields of an operation
@@ -31,8 +31,8 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	if len(ids) == 0 || len(ids) > maxNodes {
-		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxNodes, len(ids))
+	if len(ids) == 0 || len(ids) > maxNodeIDs {
+		return nil, services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxNodeIDs, len(ids))
 	}
 	// If an ID is malformed, its own field fails, before the read that all fields share.
 	if err := newNodeIDs().add(ids, nil); err != nil {
@@ -61,26 +61,26 @@ type nodeIDs struct {
 	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
 	siteMessages, reports                      map[string]messages.ID
 	views                                      map[string]views.View
-	users                                      map[string]string // ID to key
+	userKeys                                   map[string]string // ID to key
 	posts, shows, announcements, notifications map[string]services.PostID
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
-	viewers, badges                            map[string]string // ID to key
-	// conversationFields and refs have the fields that ask for an ID, because the selection of a field decides which parts of a conversation
-	// are read. A field is nil when add only checks the form of IDs.
+	viewerKeys, badgesKeys                     map[string]string // ID to key
+	// conversationFields and refFields have the fields that ask for an ID, because the selection of a field decides which parts of
+	// a conversation are read. A field is nil when add only checks the form of IDs.
 	devices            map[string]string       // ID to itself
 	conversationFields map[string][]*ast.Field // the fields that ask for each conversation
-	refs               map[string][]*ast.Field // the fields that ask for each ID by ref
+	refFields          map[string][]*ast.Field // the fields that ask for each ID by ref
 }
 
 // newNodeIDs returns empty maps, which add fills.
 func newNodeIDs() *nodeIDs {
 	return &nodeIDs{
-		users: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
+		userKeys: map[string]string{}, posts: map[string]services.PostID{}, shows: map[string]services.PostID{},
 		announcements: map[string]services.PostID{}, notifications: map[string]services.PostID{}, siteMessages: map[string]messages.ID{},
 		conversations: map[string]services.ConversationID{}, messages: map[string]services.MessageID{}, conversationFields: map[string][]*ast.Field{},
-		viewers: map[string]string{}, badges: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
-		refs: map[string][]*ast.Field{}, devices: map[string]string{},
+		viewerKeys: map[string]string{}, badgesKeys: map[string]string{}, views: map[string]views.View{}, reports: map[string]messages.ID{},
+		refFields: map[string][]*ast.Field{}, devices: map[string]string{},
 	}
 }
 
@@ -93,7 +93,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 			if _, err := services.ParseRef("id", id); err != nil {
 				return err
 			}
-			n.refs[id] = append(n.refs[id], field)
+			n.refFields[id] = append(n.refFields[id], field)
 			continue
 		}
 		// A malformed ID is an error. A well-formed ID that no object can have is not an error, but is not found.
@@ -105,12 +105,12 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 		case services.PostType:
 			err = parseInto(n.posts, id, services.ParsePostGlobalID)
 		case services.UserType:
-			err = parseInto(n.users, id, services.ParseUserID)
+			err = parseInto(n.userKeys, id, services.ParseUserID)
 		// The ID of a viewer contains the key of a user. addViewerNodes checks whether it is the key of this viewer.
 		case services.ViewerType:
-			n.viewers[id] = key
+			n.viewerKeys[id] = key
 		case services.BadgesType:
-			n.badges[id] = key
+			n.badgesKeys[id] = key
 		case services.AnnouncementType:
 			err = parseInto(n.announcements, id, announcements.ParseID)
 		case services.NotificationType:
@@ -118,7 +118,7 @@ func (n *nodeIDs) add(ids []string, field *ast.Field) error {
 		case services.SiteMessageType:
 			err = parseInto(n.siteMessages, id, messages.ParseID)
 		case services.ReportType:
-			err = parseInto(n.reports, id, messages.ParseReportID)
+			err = parseInto(n.reports, id, messages.ParseDeliveryReportID)
 		case services.ViewType:
 			err = parseInto(n.views, id, views.ParseID)
 		case services.DeviceType:
@@ -154,9 +154,9 @@ func parseInto[K comparable](into map[string]K, id string, parse func(field, id 
 // allNodeIDs returns the IDs that the fields of an operation ask for, without those of a field that has a malformed ID. Such a field
 // fails as a whole, so nothing is read for it.
 func allNodeIDs(ctx context.Context) *nodeIDs {
-	all, fields, variables := newNodeIDs(), wantedOf(ctx), graphql.GetOperationContext(ctx).Variables
+	all, fields, variables := newNodeIDs(), selectedFieldsOf(ctx), graphql.GetOperationContext(ctx).Variables
 	add := func(field *ast.Field, ids []string) {
-		if len(ids) <= maxNodes && newNodeIDs().add(ids, nil) == nil {
+		if len(ids) <= maxNodeIDs && newNodeIDs().add(ids, nil) == nil {
 			_ = all.add(ids, field)
 		}
 	}
@@ -179,13 +179,14 @@ func allNodeIDs(ctx context.Context) *nodeIDs {
 	return all
 }
 
-// readNodesByID reads the objects of IDs, with one read for each kind, and one for the posts, shows and people in all of them. First it
-// reads objects that contain only IDs of posts, shows and people. Then it reads these. Then it makes the nodes from both. A new kind
-// that shows posts or people must add their keys before readVisible is called. Otherwise each of its objects would cause a read of its own.
+// readNodesByID reads the objects of IDs, with one read for each kind, and one for the posts, shows and people in all of them.
+// First it reads objects that contain only IDs of posts, shows and people. Then it reads these. Then it makes the nodes from both.
+// A new kind that shows posts or people must add their keys before readVisibleObjects is called. Otherwise each of its objects
+// would cause a read of its own.
 func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
 	found := map[string]graph.Node{}
 	// First read the users' IDs by their keys, and the viewer's conversations and notifications. The users in these are read below.
-	numbers, err := r.Social.FindUsers(ctx, slices.Collect(maps.Values(ids.users)))
+	numbers, err := r.Social.FindUsers(ctx, slices.Collect(maps.Values(ids.userKeys)))
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +203,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 		return nil, err
 	}
 	// The causes of the notifications are read here, if a field shows any, because they have posts and people too.
-	actions, err := r.actionsIn(ctx, viewer, notified)
+	actions, err := r.readCauses(ctx, viewer, notified)
 	if err != nil {
 		return nil, err
 	}
@@ -211,13 +212,14 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	keys.people = slices.AppendSeq(append(keys.people, people...), maps.Values(numbers))
 	keys.posts = slices.AppendSeq(keys.posts, maps.Values(ids.posts))
 	keys.shows = slices.AppendSeq(keys.shows, maps.Values(ids.shows))
-	// readVisible reads all these posts, shows and people at once, and the loader keeps them: nothing below reads one of them again.
-	visible, err := r.readVisible(ctx, viewer.Number, keys)
+	// readVisibleObjects reads all these posts, shows and people at once, and the loader keeps them: nothing below reads one of
+	// them again.
+	visible, err := r.readVisibleObjects(ctx, viewer.Number, keys)
 	if err != nil {
 		return nil, err
 	}
 	// numbers has no entry for a key that no user has. Then the number is 0, which no user has.
-	for id, key := range ids.users {
+	for id, key := range ids.userKeys {
 		if user, ok := visible.people[numbers[key]]; ok {
 			found[id] = graphUser(user)
 		}
@@ -244,10 +246,10 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 	return found, r.addOtherNodes(ctx, viewer, ids, found)
 }
 
-// itemNodes returns the objects behind the viewer's counts, by their IDs. All are read together, because each source lists many items,
-// which would take hundreds of reads one by one. itemNodes needs the explanations of the counts, which the field badgeExplained has
-// read already.
-func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error) {
+// badgeItemNodes returns the objects behind the viewer's counts, by their IDs. All are read together, because each source lists
+// many items, which would take hundreds of reads one by one. badgeItemNodes needs the explanations of the counts, which the field
+// badgeExplained has read already.
+func (r *Resolver) badgeItemNodes(ctx context.Context) (map[string]graph.Node, error) {
 	return dataloader.ReadShared(ctx, itemsKey{}, func(ctx context.Context) (map[string]graph.Node, error) {
 		viewer, err := r.viewer(ctx)
 		if err != nil {
@@ -266,7 +268,7 @@ func (r *Resolver) itemNodes(ctx context.Context) (map[string]graph.Node, error)
 		}
 		ids := newNodeIDs()
 		// Each field `node` of the document is added with all items of all sources.
-		for _, field := range wantedOf(ctx)["BadgeItem.node"] {
+		for _, field := range selectedFieldsOf(ctx)["BadgeItem.node"] {
 			if err := ids.add(behind, field); err != nil {
 				return nil, err
 			}

@@ -12,8 +12,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// addConversationNodes adds the viewer's conversations. It returns the parts of these conversations, and the messages in ids, which are
-// still to be read. A message is found only for a member of its conversation. All others are removed from ids.messages, because
+// addConversationNodes adds the viewer's conversations. It returns the parts of these conversations, and the messages in ids, which
+// are still to be read. A message is found only for a member of its conversation. All others are removed from ids.messages, because
 // addMessageNodes, which runs later, does not check again.
 func (r *Resolver) addConversationNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts conversationParts, err error) {
 	// The states tell which conversations the viewer is in, including the conversations of the messages.
@@ -42,7 +42,7 @@ func (r *Resolver) addConversationNodes(ctx context.Context, viewer *graph.Viewe
 		}
 		// Several fields may ask for one conversation, each with a selection of its own.
 		for _, asker := range ids.conversationFields[id] {
-			parts.add(state, wantedBelow(asker.SelectionSet, variables), variables)
+			parts.add(state, selectedFieldsBelow(asker.SelectionSet, variables), variables)
 		}
 		// The parts are in the loader when the fields of the conversation are resolved, so that these must not read them again.
 		shown := graphConversation(state)
@@ -67,13 +67,13 @@ func (r *Resolver) addMessageNodes(ctx context.Context, ids *nodeIDs, found map[
 	return nil
 }
 
-// notificationsOf reads the viewer's own notifications by their IDs. A notification that has grown has several positions, and marks may
-// name any of them. Only the first one is its ID: otherwise a client's store could have the notification twice.
+// notificationsOf reads the viewer's own notifications by their IDs. A notification that has grown has several positions, and marks
+// may name any of them. Only the first one is its ID: otherwise a client's store could have the notification twice.
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
-	found, err := r.Notifications.At(ctx, viewer.Number, ids)
+	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, ids)
 	// At also finds a notification by one of its later positions.
 	for id, n := range found {
-		if n.First == id { // only the first position of a notification is its ID
+		if n.ID == id { // only the first position of a notification is its ID
 			list = append(list, n)
 		}
 	}
@@ -92,12 +92,12 @@ func (r *Resolver) addNotificationNodes(ctx context.Context, viewer *graph.Viewe
 // addViewerNodes adds the viewer and their badges, if an ID is theirs. The ID of another viewer is not found. The key in it is only
 // compared and never looked up, so nobody learns whether another user exists.
 func (r *Resolver) addViewerNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
-	for id, key := range ids.viewers {
+	for id, key := range ids.viewerKeys {
 		if key == viewer.Key {
 			found[id] = *viewer
 		}
 	}
-	for id, key := range ids.badges {
+	for id, key := range ids.badgesKeys {
 		if key != viewer.Key {
 			continue
 		}
@@ -136,8 +136,8 @@ func (r *Resolver) addViewAndReportNodes(ctx context.Context, viewer *graph.View
 	return err
 }
 
-// addOtherNodes adds the nodes that contain no post and no other person. They belong to the viewer, or all users share them. A kind that
-// no ID names costs no statement.
+// addOtherNodes adds the nodes that contain no post and no other person. They belong to the viewer, or all users share them. A kind
+// that no ID names costs no statement.
 func (r *Resolver) addOtherNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) error {
 	if err := r.addViewerNodes(ctx, viewer, ids, found); err != nil {
 		return err

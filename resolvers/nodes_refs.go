@@ -13,8 +13,8 @@ import (
 // looks like a ref that does not exist. The fields that asked by a ref are also added for the ID, so that the parts of a conversation
 // are read no matter which of the two names it.
 func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs) (map[string]graph.Node, error) {
-	list := make([]services.Ref, 0, len(ids.refs))
-	for id := range ids.refs {
+	list := make([]services.Ref, 0, len(ids.refFields))
+	for id := range ids.refFields {
 		if ref, err := services.ParseRef("id", id); err == nil { // add has parsed the IDs, so they are valid
 			list = append(list, ref)
 		}
@@ -24,7 +24,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 		return nil, err
 	}
 	for ref, holder := range named {
-		for _, field := range ids.refs[ref.GlobalID()] {
+		for _, field := range ids.refFields[ref.GlobalID()] {
 			if err := ids.add([]string{holder.Object.GlobalID()}, field); err != nil {
 				return nil, err
 			}
@@ -48,6 +48,6 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 		}
 		shown = append(shown, id)
 	}
-	dataloader.From(ctx).MeetObjects(shown)
+	dataloader.From(ctx).RecordObjects(shown)
 	return found, nil
 }

@@ -18,7 +18,7 @@ const nodesQuery = `query($ids: [ID!]!) { nodes(ids: $ids) { id __typename } }`
 
 func TestNodesAreAnsweredInTheirOrder(t *testing.T) {
 	a := newAPI(t)
-	post, gone := a.publish("alice"), a.publish("alice")
+	post, gone := a.publishPost("alice"), a.publishPost("alice")
 	a.Clock.Advance(time.Second)
 	a.must("alice", `mutation($id: ID!) { deletePost(input: {postId: $id}) { postId } }`, map[string]any{"id": gone})
 	ids := []string{"user:alice", post, "user:nobody", gone, post, "post:0000000000001", "notification:0000000000001", "user:bob"}
@@ -26,8 +26,8 @@ func TestNodesAreAnsweredInTheirOrder(t *testing.T) {
 	want := []string{"user:alice User", post + " Post", "", "", post + " Post", "", "", "user:bob User"}
 	for i := range want {
 		text := ""
-		if node := got.at("nodes", i); node != nil {
-			text = fmt.Sprint(got.at("nodes", i, "id"), " ", got.at("nodes", i, "__typename"))
+		if node := got.valueAt("nodes", i); node != nil {
+			text = fmt.Sprint(got.valueAt("nodes", i, "id"), " ", got.valueAt("nodes", i, "__typename"))
 		}
 		if text != want[i] {
 			t.Errorf("%s is %q, want %q", ids[i], text, want[i])
@@ -88,21 +88,21 @@ func TestEveryTypeWithAnIDIsANode(t *testing.T) {
 func TestViewsAndReportsAreNodesOfTheirOwners(t *testing.T) {
 	a := newAPI(t)
 	touched := a.must("bob", `mutation { touchView(input: {code: "news", key: "a/b: c"}) { view { id key } } }`, nil)
-	view, _ := touched.at("touchView", "view", "id").(string)
+	view, _ := touched.valueAt("touchView", "view", "id").(string)
 	sent := a.askWithHostToken(`mutation { sendSiteMessage(input: {title: "hello", to: ["user:bob"]}) { message { id siteMessageId title } } }`, nil)
-	report, _ := sent.at("sendSiteMessage", "message", "id").(string)
+	report, _ := sent.valueAt("sendSiteMessage", "message", "id").(string)
 	a.RunAllJobs(a.Fanout)
 	query, ids := `query($ids: [ID!]!) { nodes(ids: $ids) { __typename id ... on View { key } ... on SiteMessageReport { siteMessageId recipients } } }`, map[string]any{"ids": []string{view, report}}
 	got := a.must("bob", query, ids)
-	if got.at("nodes", 0, "id") != view || got.at("nodes", 0, "key") != "a/b: c" || view != "view:news/a/b: c" || got.at("nodes", 1) != nil {
+	if got.valueAt("nodes", 0, "id") != view || got.valueAt("nodes", 0, "key") != "a/b: c" || view != "view:news/a/b: c" || got.valueAt("nodes", 1) != nil {
 		t.Errorf("bob reads %v", got.Data)
 	}
-	if got := a.must("alice", query, ids); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
+	if got := a.must("alice", query, ids); got.valueAt("nodes", 0) != nil || got.valueAt("nodes", 1) != nil {
 		t.Errorf("alice reads %v", got.Data)
 	}
 	for _, scope := range []services.Scope{services.ScopeAdmin, services.ScopeIngest} {
 		got := a.ask("alice", []services.Scope{services.ScopeViewer, scope}, query, ids)
-		if got.at("nodes", 1, "id") != report || got.at("nodes", 1, "siteMessageId") != sent.at("sendSiteMessage", "message", "siteMessageId") || got.at("nodes", 1, "recipients") != 1.0 {
+		if got.valueAt("nodes", 1, "id") != report || got.valueAt("nodes", 1, "siteMessageId") != sent.valueAt("sendSiteMessage", "message", "siteMessageId") || got.valueAt("nodes", 1, "recipients") != 1.0 {
 			t.Errorf("a sender with the scope %s reads %+v", scope, got)
 		}
 	}

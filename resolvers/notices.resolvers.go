@@ -27,31 +27,31 @@ func (r *announcementConnectionResolver) Nodes(ctx context.Context, obj *graph.A
 }
 
 func (r *mutationResolver) PublishAnnouncement(ctx context.Context, input graph.PublishAnnouncementInput) (*graph.PublishAnnouncementPayload, error) {
-	done, err := publishAnnouncement.do(ctx, r.Resolver, input)
+	done, err := publishAnnouncement.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.PublishAnnouncementPayload{Created: done.created, Announcement: nilOnError[graph.Announcement](r.Resolver)(r.readAnnouncement(ctx, done.id))}, nil
+	return &graph.PublishAnnouncementPayload{Created: done.created, Announcement: nilOnError[graph.Announcement](r.Resolver)(r.readAnnouncement(ctx, done.objectID))}, nil
 }
 
 func (r *mutationResolver) EditAnnouncement(ctx context.Context, input graph.EditAnnouncementInput) (*graph.EditAnnouncementPayload, error) {
-	done, err := editAnnouncement.do(ctx, r.Resolver, input)
+	done, err := editAnnouncement.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.EditAnnouncementPayload{Announcement: nilOnError[graph.Announcement](r.Resolver)(r.readAnnouncement(ctx, done.id))}, nil
+	return &graph.EditAnnouncementPayload{Announcement: nilOnError[graph.Announcement](r.Resolver)(r.readAnnouncement(ctx, done.objectID))}, nil
 }
 
 func (r *mutationResolver) WithdrawAnnouncement(ctx context.Context, input graph.WithdrawAnnouncementInput) (*graph.WithdrawAnnouncementPayload, error) {
-	done, err := withdrawAnnouncement.do(ctx, r.Resolver, input)
+	done, err := withdrawAnnouncement.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
-	return &graph.WithdrawAnnouncementPayload{Changed: done.changed, AnnouncementID: done.id}, nil
+	return &graph.WithdrawAnnouncementPayload{Changed: done.changed, AnnouncementID: done.objectID}, nil
 }
 
 func (r *mutationResolver) MarkAnnouncementsRead(ctx context.Context, input graph.MarkAnnouncementsReadInput) (*graph.MarkAnnouncementsReadPayload, error) {
-	done, err := markAnnouncementsRead.do(ctx, r.Resolver, input)
+	done, err := markAnnouncementsRead.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +59,12 @@ func (r *mutationResolver) MarkAnnouncementsRead(ctx context.Context, input grap
 }
 
 func (r *mutationResolver) RaiseDot(ctx context.Context, input graph.RaiseDotInput) (*graph.RaiseDotPayload, error) {
-	_, err := raiseDot.do(ctx, r.Resolver, input)
+	_, err := raiseDot.runMutation(ctx, r.Resolver, input)
 	return &graph.RaiseDotPayload{Name: input.Name}, err
 }
 
 func (r *mutationResolver) ClearDot(ctx context.Context, input graph.ClearDotInput) (*graph.ClearDotPayload, error) {
-	done, err := clearDot.do(ctx, r.Resolver, input)
+	done, err := clearDot.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (r *mutationResolver) ClearDot(ctx context.Context, input graph.ClearDotInp
 }
 
 func (r *mutationResolver) SetSegments(ctx context.Context, input graph.SetSegmentsInput) (*graph.SetSegmentsPayload, error) {
-	done, err := setSegments.do(ctx, r.Resolver, input)
+	done, err := setSegments.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}

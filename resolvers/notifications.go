@@ -30,34 +30,34 @@ func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, 
 	for _, id := range ids {
 		// The mark may name a notification by its ID or by its upTo.
 		place, err := services.ParseNotificationID("id", id)
-		if services.IsUpTo(id) {
-			place, _, err = services.ParseUpTo("id", id)
+		if services.IsNotificationUpTo(id) {
+			place, _, err = services.ParseNotificationUpTo("id", id)
 		}
 		if err != nil {
 			return nil, err
 		}
 		places = append(places, place)
 	}
-	found, err := r.Notifications.At(ctx, viewer.Number, places)
+	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, places)
 	if err != nil {
 		return nil, err
 	}
 	// A mark may name one notification twice. The payload shows it once.
 	list, known := make([]notifications.Notification, 0, len(found)), map[services.PostID]bool{}
 	for _, place := range places {
-		if n, ok := found[place]; ok && !known[n.First] {
-			known[n.First] = true
+		if n, ok := found[place]; ok && !known[n.ID] {
+			known[n.ID] = true
 			list = append(list, n)
 		}
 	}
 	return r.graphNotifications(ctx, viewer, list)
 }
 
-// markedNotifications reads the notifications for the payload of a mark, if the payload selects them: the notifications that the mark named, or else
-// the newest ones of its categories. The result is nil, which is null to the client, if they are not selected or could not be read. The
-// mark itself is committed.
+// markedNotifications reads the notifications for the payload of a mark, if the payload selects them: the notifications that the
+// mark named, or else the newest ones of its categories. The result is nil, which is null to the client, if they are not selected
+// or could not be read. The mark itself is committed.
 func (r *Resolver) markedNotifications(ctx context.Context, done *committedOperation, payload string, ids []string, categories []services.Category) []graph.Notification {
-	if len(wantedOf(ctx)[payload+".notifications"]) == 0 {
+	if len(selectedFieldsOf(ctx)[payload+".notifications"]) == 0 {
 		return nil
 	}
 	// The payload has the notifications that the client has marked, so that the client's store updates them.
@@ -68,7 +68,7 @@ func (r *Resolver) markedNotifications(ctx context.Context, done *committedOpera
 		return nil
 	}
 	// After a mark without IDs, the payload shows at most one page.
-	page := nilOnError[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notifications.Query{Categories: categories, First: maxNodes}))
+	page := nilOnError[*graph.NotificationConnection](r)(r.readNotifications(ctx, done.viewer, nil, notifications.PageQuery{Categories: categories, First: maxNodeIDs}))
 	if page == nil {
 		return nil
 	}
@@ -86,9 +86,9 @@ func markedCategories(categories []services.Category, hosts []string) []services
 }
 
 // keysIn returns the keys of the objects that notifications contain: their subjects, their actors and the objects of their causes. The
-// meaning of a subject depends on the category. actions are the causes of each notification; nil if none are shown. Every object that a
-// notification shows must be among the keys, so that all of a page are read in one batch.
-func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys visibleKeys) {
+// meaning of a subject depends on the category. actions are the causes of each notification; nil if none are shown. Every object
+// that a notification shows must be among the keys, so that all of a page are read in one batch.
+func keysIn(list []notifications.Notification, actions [][]notifications.Action) (keys shownObjectIDs) {
 	for i, n := range list {
 		switch {
 		// In a category of Tidings, the category determines the type of the subject. In a category of the application, About
@@ -105,7 +105,7 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 		case n.Subject != 0:
 			keys.posts = append(keys.posts, n.Subject)
 		}
-		keys.people = append(keys.people, n.Sample...)
+		keys.people = append(keys.people, n.SampleActors...)
 		if actions == nil {
 			continue
 		}
@@ -123,17 +123,17 @@ func keysIn(list []notifications.Notification, actions [][]notifications.Action)
 	return keys
 }
 
-// actionsKey is a key for dataloader.ReadShared. It identifies the notifications of one list in the state in which they were read: a new
-// cause of one of them makes another key. It is a text and not a list, because a key must be comparable.
-type actionsKey string
+// sharedCausesKey is a key for dataloader.ReadShared. It identifies the notifications of one list in the state in which they were
+// read: a new cause of one of them makes another key. It is a text and not a list, because a key must be comparable.
+type sharedCausesKey string
 
-// actionsIn reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields
+// readCauses reads the causes of notifications, at most as many as the operation requests; nil if it requests none. Fields
 // with different sizes share one read, and each shows its first ones. The answer has one list for each notification, in their
 // order.
-func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
+func (r *Resolver) readCauses(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([][]notifications.Action, error) {
 	// most is the greatest number that any field asks for. A field with a wrong argument reports it itself.
 	most, variables := 0, graphql.GetOperationContext(ctx).Variables
-	for _, field := range wantedOf(ctx)["Notification.causes"] {
+	for _, field := range selectedFieldsOf(ctx)["Notification.causes"] {
 		if size, err := requestedSize(field, variables); err == nil {
 			most = max(most, size)
 		}
@@ -146,7 +146,7 @@ func (r *Resolver) actionsIn(ctx context.Context, viewer *graph.Viewer, list []n
 	for _, n := range list {
 		key.WriteString(n.UpTo())
 	}
-	return dataloader.ReadShared(ctx, actionsKey(key.String()), func(ctx context.Context) ([][]notifications.Action, error) {
+	return dataloader.ReadShared(ctx, sharedCausesKey(key.String()), func(ctx context.Context) ([][]notifications.Action, error) {
 		return r.Notifications.Actions(ctx, viewer.Number, list, most)
 	})
 }
@@ -193,18 +193,18 @@ func causesOf(n notifications.Notification, shown graph.Notification, actions []
 // Lists, nodes, payloads and events all use it. The number of its reads does not depend on the length of the list.
 func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer, list []notifications.Notification) ([]graph.Notification, error) {
 	// The causes are read first. Then everything that causes, subjects and actors refer to is read at once.
-	actions, err := r.actionsIn(ctx, viewer, list)
+	actions, err := r.readCauses(ctx, viewer, list)
 	if err != nil {
 		return nil, err
 	}
-	visible, err := r.readVisible(ctx, viewer.Number, keysIn(list, actions))
+	visible, err := r.readVisibleObjects(ctx, viewer.Number, keysIn(list, actions))
 	if err != nil {
 		return nil, err
 	}
 	shown, together := make([]graph.Notification, len(list)), slices.Collect(maps.Values(visible.posts))
 	for i, n := range list {
 		shown[i] = graph.Notification{
-			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.Actors, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.Older,
+			ID: n.GlobalID(), UpTo: n.UpTo(), Category: n.Category, ActorCount: n.ActorCount, At: n.At, Seen: n.Seen, Read: n.Read, Older: n.ExpiredUnseen,
 			Actors: []graph.User{},
 		}
 		// A subject that the viewer may not see, or that is gone, is null; the notification stays. A follow has neither: both IDs are
@@ -228,8 +228,8 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 			started := r.graphShow(show, visible.people[show.Host])
 			shown[i].Show = &started
 		}
-		// Actors has the newest actors. ActorCount also counts the users who are not in Sample.
-		for _, actor := range n.Sample {
+		// Actors has the newest actors. ActorCount also counts the users who are not in SampleActors.
+		for _, actor := range n.SampleActors {
 			if user, ok := visible.people[actor]; ok {
 				shown[i].Actors = append(shown[i].Actors, graphUser(user))
 			}
@@ -245,7 +245,7 @@ func (r *Resolver) graphNotifications(ctx context.Context, viewer *graph.Viewer,
 // addHostContent adds the content that the host application gave, and returns the post or the show that it is about; 0 is none. About
 // was checked when the application notified, but the object may have been deleted since: then it is null, like any subject that is
 // gone.
-func addHostContent(shown *graph.Notification, host *notifications.HostContent) (post, show services.PostID) {
+func addHostContent(shown *graph.Notification, host *notifications.HostNotificationContent) (post, show services.PostID) {
 	shown.Title, shown.Body, shown.GroupKey = orNull(host.Title), orNull(host.Body), orNull(host.GroupKey)
 	shown.URL, shown.Data = orNull(host.Label.URL), orNull(host.Label.Data)
 	switch host.About.Type {
@@ -258,7 +258,7 @@ func addHostContent(shown *graph.Notification, host *notifications.HostContent) 
 }
 
 // readNotifications makes a page of the viewer's notifications. The size and the filters are in query already.
-func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notifications.Query) (*graph.NotificationConnection, error) {
+func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, after *string, query notifications.PageQuery) (*graph.NotificationConnection, error) {
 	if after != nil {
 		before, err := r.parseNotificationPosition(viewer.Number, *after)
 		if err != nil {
@@ -274,15 +274,15 @@ func (r *Resolver) readNotifications(ctx context.Context, viewer *graph.Viewer, 
 }
 
 // notificationPage makes a page of notifications, and reads their subjects and actors. The end cursor is the page's own position:
-// notifications whose causes were undone are left out, so a page may be short although more follow. The read token belongs to the page:
-// a mark with this token does not change what was marked unread after the page was read.
+// notifications whose causes were undone are left out, so a page may be short although more follow. The read token belongs to the
+// page: a mark with this token does not change what was marked unread after the page was read.
 func (r *Resolver) notificationPage(ctx context.Context, viewer *graph.Viewer, page notifications.Page) (*graph.NotificationConnection, error) {
 	shown, err := r.graphNotifications(ctx, viewer, page.Notifications)
 	if err != nil {
 		return nil, err
 	}
 	result := &graph.NotificationConnection{
-		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: services.ReadToken(page.Gen), PageInfo: graph.PageInfo{HasNextPage: page.More},
+		Edges: make([]graph.NotificationEdge, len(shown)), ReadToken: services.FormatReadToken(page.MarkGeneration), PageInfo: graph.PageInfo{HasNextPage: page.More},
 	}
 	for i, node := range shown {
 		cursor := r.notificationPositionText(viewer.Number, page.Notifications[i].Position())

@@ -13,7 +13,7 @@ import (
 )
 
 func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInput) (*graph.LikePostPayload, error) {
-	done, err := likePost.do(ctx, r.Resolver, input)
+	done, err := likePost.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (r *mutationResolver) LikePost(ctx context.Context, input graph.LikePostInp
 }
 
 func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePostInput) (*graph.UnlikePostPayload, error) {
-	done, err := unlikePost.do(ctx, r.Resolver, input)
+	done, err := unlikePost.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (r *mutationResolver) UnlikePost(ctx context.Context, input graph.UnlikePos
 }
 
 func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input graph.MarkNotificationsSeenInput) (*graph.MarkNotificationsSeenPayload, error) {
-	done, err := markNotificationsSeen.do(ctx, r.Resolver, input)
+	done, err := markNotificationsSeen.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (r *mutationResolver) MarkNotificationsSeen(ctx context.Context, input grap
 }
 
 func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input graph.MarkNotificationsReadInput) (*graph.MarkNotificationsReadPayload, error) {
-	done, err := markNotificationsRead.do(ctx, r.Resolver, input)
+	done, err := markNotificationsRead.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (r *mutationResolver) MarkNotificationsRead(ctx context.Context, input grap
 }
 
 func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input graph.MarkNotificationUnreadInput) (*graph.MarkNotificationUnreadPayload, error) {
-	done, err := markNotificationUnread.do(ctx, r.Resolver, input)
+	done, err := markNotificationUnread.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (r *mutationResolver) MarkNotificationUnread(ctx context.Context, input gra
 }
 
 func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllReadInput) (*graph.MarkAllReadPayload, error) {
-	done, err := markAllRead.do(ctx, r.Resolver, input)
+	done, err := markAllRead.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (r *mutationResolver) MarkAllRead(ctx context.Context, input graph.MarkAllR
 }
 
 func (r *mutationResolver) UndoMarkAllRead(ctx context.Context, input graph.UndoMarkAllReadInput) (*graph.UndoMarkAllReadPayload, error) {
-	done, err := undoMarkAllRead.do(ctx, r.Resolver, input)
+	done, err := undoMarkAllRead.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (r *notificationConnectionResolver) Nodes(ctx context.Context, obj *graph.N
 }
 
 func (r *notificationsChangeResolver) Notifications(ctx context.Context, obj *graph.NotificationsChange) (*graph.NotificationConnection, error) {
-	return r.notificationPage(ctx, &obj.Viewer, notifications.Page{Notifications: obj.Shown, More: obj.More, Next: obj.Next, Gen: obj.Gen})
+	return r.notificationPage(ctx, &obj.Viewer, notifications.Page{Notifications: obj.Shown, More: obj.More, Next: obj.Next, MarkGeneration: obj.Gen})
 }
 
 func (r *subscriptionResolver) NotificationsChanged(ctx context.Context, first *int, since *string) (<-chan *graph.NotificationsChange, error) {
@@ -106,15 +106,15 @@ func (r *viewerResolver) Notifications(ctx context.Context, obj *graph.Viewer, f
 	if err != nil {
 		return nil, err
 	}
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.NotificationConnection, error) {
-		return r.readNotifications(ctx, obj, after, notifications.Query{
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.NotificationConnection, error) {
+		return r.readNotifications(ctx, obj, after, notifications.PageQuery{
 			Categories: of, First: size, UnreadOnly: unreadOnly != nil && *unreadOnly, UnseenOnly: unseenOnly != nil && *unseenOnly,
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.NotificationEdge) *string { return &edge.Cursor })
+	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.NotificationEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

@@ -12,7 +12,7 @@ import (
 // Notifications of one batch are listed in the order of their events, the last event first, whatever their categories are.
 func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 	a := newAPI(t)
-	posts := []string{a.publish("alice"), a.publish("alice")}
+	posts := []string{a.publishPost("alice"), a.publishPost("alice")}
 	got := a.ingest(
 		event{"likePost": event{"as": "user:bob", "postId": posts[0]}},
 		event{"publishPost": event{"as": "user:carol", "body": "well", "parentId": posts[0]}},
@@ -21,18 +21,18 @@ func TestNotificationsOfABatchAreInItsOrder(t *testing.T) {
 		event{"publishPost": event{"as": "user:carol", "body": "@alice"}},
 	)
 	for i := range 5 {
-		if failed := got.at("ingest", "results", i, "error"); failed != nil {
+		if failed := got.valueAt("ingest", "results", i, "error"); failed != nil {
 			t.Fatalf("event %d: %v", i, failed)
 		}
 	}
-	a.wantPanel("alice", "the batch", "MENTION 1", "FOLLOW 1", "LIKE 1", "COMMENT 1", "LIKE 1")
+	a.wantNotifications("alice", "the batch", "MENTION 1", "FOLLOW 1", "LIKE 1", "COMMENT 1", "LIKE 1")
 }
 
-// A mark up to the upTo of the first notification of a list covers the whole list, also notifications that arrived later and are listed
-// below it.
+// A mark up to the upTo of the first notification of a list covers the whole list, also notifications that arrived later and are
+// listed below it.
 func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
 	a := newAPI(t)
-	posts := []string{a.publish("alice"), a.publish("alice")}
+	posts := []string{a.publishPost("alice"), a.publishPost("alice")}
 	a.RunAllJobs(a.Fanout)
 	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
 	a.must("bob", like, map[string]any{"p": posts[0]})
@@ -42,24 +42,24 @@ func TestTheUpToOfTheFirstItemCoversTheList(t *testing.T) {
 	a.Clock.Advance(time.Second)
 	a.must("bob", like, map[string]any{"p": posts[1]})
 	a.RunDueJobs(a.Fanout)
-	alone, id := a.upTos("alice")[0], a.must("alice", panelQuery, nil).at("viewer", "notifications", "edges", 0, "node", "id")
-	ids := a.wantPanel("alice", "both", "LIKE 1", "LIKE 1")
-	both := a.upTos("alice")[0]
+	alone, id := a.notificationUpTos("alice")[0], a.must("alice", notificationsQuery, nil).valueAt("viewer", "notifications", "edges", 0, "node", "id")
+	ids := a.wantNotifications("alice", "both", "LIKE 1", "LIKE 1")
+	both := a.notificationUpTos("alice")[0]
 	if ids[0] != id || both == alone || !strings.HasPrefix(both, alone) {
 		t.Errorf("the first is %s, shown as %s, and before the late one came it was %s, shown as %s", ids[0], both, id, alone)
 	}
 	seen := `mutation($n: ID!) { markNotificationsSeen(input: {upTo: $n}) { badges { total { value } } } }`
-	if got := a.must("alice", seen, map[string]any{"n": alone}); got.at("markNotificationsSeen", "badges", "total", "value") != 1.0 {
+	if got := a.must("alice", seen, map[string]any{"n": alone}); got.valueAt("markNotificationsSeen", "badges", "total", "value") != 1.0 {
 		t.Errorf("seen as it was shown before: %+v", got.Data)
 	}
-	a.wantPanel("alice", "seen before the late one came", "LIKE 1 seen", "LIKE 1")
-	if got := a.must("alice", seen, map[string]any{"n": both}); got.at("markNotificationsSeen", "badges", "total", "value") != 0.0 {
+	a.wantNotifications("alice", "seen before the late one came", "LIKE 1 seen", "LIKE 1")
+	if got := a.must("alice", seen, map[string]any{"n": both}); got.valueAt("markNotificationsSeen", "badges", "total", "value") != 0.0 {
 		t.Errorf("seen as it is shown: %+v", got.Data)
 	}
 	a.must("alice", `mutation($n: ID!) { markNotificationsRead(input: {ids: [$n]}) { badges { version } } }`, map[string]any{"n": both})
-	a.wantPanel("alice", "the first read", "LIKE 1 seen read", "LIKE 1 seen")
+	a.wantNotifications("alice", "the first read", "LIKE 1 seen read", "LIKE 1 seen")
 	got := a.must("alice", `mutation($n: ID!) { markNotificationUnread(input: {id: $n}) { notification { id read } } }`, map[string]any{"n": ids[0]})
-	if got.at("markNotificationUnread", "notification", "id") != ids[0] || got.at("markNotificationUnread", "notification", "read") != false {
+	if got.valueAt("markNotificationUnread", "notification", "id") != ids[0] || got.valueAt("markNotificationUnread", "notification", "read") != false {
 		t.Errorf("unread: %+v", got.Data)
 	}
 	for _, bad := range []string{alone + "0000000000000", both + "0", alone + alone[len("notificationUpTo:"):], alone + "!!!!!!!!!!!!!"} {

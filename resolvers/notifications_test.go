@@ -10,22 +10,22 @@ import (
 	"tidings/services"
 )
 
-const panelQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread: Boolean, $categories: [NotificationCategory!]) { viewer {
+const notificationsQuery = `query($first: Int, $after: String, $unseen: Boolean, $unread: Boolean, $categories: [NotificationCategory!]) { viewer {
 	badges { total { value } homeFeed { value } notifications { newest total { value } like { value } comment { value } mention { value } follow { value }
 		older { like comment mention follow } } }
 	notifications(first: $first, after: $after, unseenOnly: $unseen, unreadOnly: $unread, categories: $categories) {
 		readToken pageInfo { hasNextPage endCursor startCursor }
 		edges { cursor node { id upTo category subject { id } actors { key } actorCount at seen read older } } } } }`
 
-// panel returns a user's list of notifications: a line for each, such as "LIKE 1" with its marks, and the IDs. It checks that the count
-// agrees with the list.
-func (a *api) panel(key string) (lines, ids []string) {
+// notificationLines returns a user's list of notifications: a line for each, such as "LIKE 1" with its marks, and the IDs. It
+// checks that the count agrees with the list.
+func (a *testAPI) notificationLines(key string) (lines, ids []string) {
 	a.t.Helper()
 	a.RunAllJobs(a.Fanout)
-	got := a.must(key, panelQuery, nil)
-	edges, _ := got.at("viewer", "notifications", "edges").([]any)
+	got := a.must(key, notificationsQuery, nil)
+	edges, _ := got.valueAt("viewer", "notifications", "edges").([]any)
 	for i := range edges {
-		node := func(field string) any { return got.at("viewer", "notifications", "edges", i, "node", field) }
+		node := func(field string) any { return got.valueAt("viewer", "notifications", "edges", i, "node", field) }
 		line := fmt.Sprintf("%v %v", node("category"), node("actorCount"))
 		for _, mark := range []string{"seen", "read", "older"} {
 			if node(mark) == true {
@@ -34,142 +34,142 @@ func (a *api) panel(key string) (lines, ids []string) {
 		}
 		lines, ids = append(lines, line), append(ids, node("id").(string))
 	}
-	unseen := a.must(key, panelQuery, map[string]any{"unseen": true})
-	listed, _ := unseen.at("viewer", "notifications", "edges").([]any)
-	if number := got.at("viewer", "badges", "notifications", "total", "value"); number != float64(len(listed)) {
+	unseen := a.must(key, notificationsQuery, map[string]any{"unseen": true})
+	listed, _ := unseen.valueAt("viewer", "notifications", "edges").([]any)
+	if number := got.valueAt("viewer", "badges", "notifications", "total", "value"); number != float64(len(listed)) {
 		a.t.Errorf("%s: the number is %v, and the list has %d", key, number, len(listed))
 	}
 	return lines, ids
 }
 
-// wantPanel fails the test if the lines of a user's panel are not the wanted ones. It returns the IDs.
-func (a *api) wantPanel(key, when string, want ...string) (ids []string) {
+// wantNotifications fails the test if the notificationLines of a user are not the wanted ones. It returns the IDs.
+func (a *testAPI) wantNotifications(key, when string, want ...string) (ids []string) {
 	a.t.Helper()
-	lines, ids := a.panel(key)
+	lines, ids := a.notificationLines(key)
 	if !slices.Equal(lines, want) {
 		a.t.Errorf("%s: %s is listed %q, want %q", when, key, lines, want)
 	}
 	return ids
 }
 
-// upTos returns the upTo of each notification of a viewer, in the order of the list.
-func (a *api) upTos(key string) (list []string) {
+// notificationUpTos returns the upTo of each notification of a viewer, in the order of the list.
+func (a *testAPI) notificationUpTos(key string) (list []string) {
 	a.t.Helper()
-	got := a.must(key, panelQuery, nil)
-	edges, _ := got.at("viewer", "notifications", "edges").([]any)
+	got := a.must(key, notificationsQuery, nil)
+	edges, _ := got.valueAt("viewer", "notifications", "edges").([]any)
 	for i := range edges {
-		list = append(list, got.at("viewer", "notifications", "edges", i, "node", "upTo").(string))
+		list = append(list, got.valueAt("viewer", "notifications", "edges", i, "node", "upTo").(string))
 	}
 	return list
 }
 
-// answerTo publishes an answer to a post, and returns the ID of the answer.
-func (a *api) answerTo(key, parent, body string, mentions ...string) string {
+// publishAnswerMentioning publishes an answer to a post, and returns the ID of the answer.
+func (a *testAPI) publishAnswerMentioning(key, parent, body string, mentions ...string) string {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
 	got := a.must(key, `mutation($i: PublishPostInput!) { publishPost(input: $i) { post { id kind parentId } } }`,
 		map[string]any{"i": map[string]any{"body": body, "parentId": parent, "mentions": mentions}})
-	if got.at("publishPost", "post", "parentId") != parent {
+	if got.valueAt("publishPost", "post", "parentId") != parent {
 		a.t.Errorf("the answer is %+v", got.Data)
 	}
-	return got.at("publishPost", "post", "id").(string)
+	return got.valueAt("publishPost", "post", "id").(string)
 }
 
-// makeOneOfEach makes four notifications for alice: of a like, a follow, a comment and a mention.
-func (a *api) makeOneOfEach() (post, comment string) {
+// notifyInEachCategory makes four notifications for alice: of a like, a follow, a comment and a mention.
+func (a *testAPI) notifyInEachCategory() (post, comment string) {
 	a.t.Helper()
-	post = a.publish("alice")
+	post = a.publishPost("alice")
 	a.must("bob", `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
 	a.RunAllJobs(a.Fanout)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	a.RunAllJobs(a.Fanout)
-	comment = a.answerTo("bob", post, "nice")
+	comment = a.publishAnswerMentioning("bob", post, "nice")
 	a.RunAllJobs(a.Fanout)
-	a.answerTo("carol", comment, "yes, @alice")
+	a.publishAnswerMentioning("carol", comment, "yes, @alice")
 	a.RunAllJobs(a.Fanout)
 	return post, comment
 }
 
 func TestOneOfEachCategory(t *testing.T) {
 	a := newAPI(t)
-	post, comment := a.makeOneOfEach()
-	a.wantPanel("alice", "four things", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
-	a.wantPanel("bob", "a reply to his comment", "COMMENT 1")
-	a.wantPanel("carol", "nothing")
-	got := a.must("alice", panelQuery, map[string]any{"categories": []string{"LIKE"}})
-	if got.at("viewer", "notifications", "edges", 1) != nil || got.at("viewer", "notifications", "edges", 0, "node", "subject", "id") != post ||
-		got.at("viewer", "notifications", "edges", 0, "node", "actors", 0, "key") != "bob" {
+	post, comment := a.notifyInEachCategory()
+	a.wantNotifications("alice", "four things", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	a.wantNotifications("bob", "a reply to his comment", "COMMENT 1")
+	a.wantNotifications("carol", "nothing")
+	got := a.must("alice", notificationsQuery, map[string]any{"categories": []string{"LIKE"}})
+	if got.valueAt("viewer", "notifications", "edges", 1) != nil || got.valueAt("viewer", "notifications", "edges", 0, "node", "subject", "id") != post ||
+		got.valueAt("viewer", "notifications", "edges", 0, "node", "actors", 0, "key") != "bob" {
 		t.Errorf("the likes are %+v", got.Data)
 	}
 	a.must("bob", `mutation($p: ID!) { deletePost(input: {postId: $p}) { postId } }`, map[string]any{"p": comment})
 	a.must("bob", `mutation($p: ID!) { unlikePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
 	a.must("bob", `mutation { unfollow(input: {userId: "user:alice"}) { user { id } } }`, nil)
-	a.wantPanel("alice", "all undone but the mention", "MENTION 1")
-	a.wantPanel("bob", "what was replied to is gone")
+	a.wantNotifications("alice", "all undone but the mention", "MENTION 1")
+	a.wantNotifications("bob", "what was replied to is gone")
 }
 
 // To mark the mentions as seen clears the mentions alone. A notification that was read does not count. When it is marked unread, it
 // counts again.
 func TestNotificationsMarkedSeenOrReadDoNotCount(t *testing.T) {
 	a := newAPI(t)
-	a.makeOneOfEach()
+	a.notifyInEachCategory()
 	a.must("alice", `mutation { markNotificationsSeen(input: {categories: [MENTION]}) { badges { total { value } } } }`, nil)
-	ids := a.wantPanel("alice", "mentions seen", "MENTION 1 seen", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	ids := a.wantNotifications("alice", "mentions seen", "MENTION 1 seen", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	got := a.must("alice", `mutation($i: MarkNotificationsReadInput!) { markNotificationsRead(input: $i) { badges { notifications { total { value } } } } }`,
 		map[string]any{"i": map[string]any{"ids": []string{ids[1], ids[0]}}})
-	if got.at("markNotificationsRead", "badges", "notifications", "total", "value") != 2.0 {
+	if got.valueAt("markNotificationsRead", "badges", "notifications", "total", "value") != 2.0 {
 		t.Errorf("the answer's badges are %+v", got.Data)
 	}
-	a.wantPanel("alice", "two read", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1", "LIKE 1")
+	a.wantNotifications("alice", "two read", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1", "LIKE 1")
 	got = a.must("alice", `mutation($n: ID!) { markNotificationUnread(input: {id: $n}) { notification { id read } badges { notifications { total { value } } } } }`, map[string]any{"n": ids[0]})
-	if got.at("markNotificationUnread", "notification", "read") != false || got.at("markNotificationUnread", "notification", "id") != ids[0] {
+	if got.valueAt("markNotificationUnread", "notification", "read") != false || got.valueAt("markNotificationUnread", "notification", "id") != ids[0] {
 		t.Errorf("unread again: %+v", got.Data)
 	}
-	a.wantPanel("alice", "the mention is unread, and was seen", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1", "LIKE 1")
-	a.must("alice", `mutation($n: ID!) { markNotificationsRead(input: {upTo: $n}) { badges { version } } }`, map[string]any{"n": a.upTos("alice")[2]})
-	a.wantPanel("alice", "read up to the follower", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
+	a.wantNotifications("alice", "the mention is unread, and was seen", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1", "LIKE 1")
+	a.must("alice", `mutation($n: ID!) { markNotificationsRead(input: {upTo: $n}) { badges { version } } }`, map[string]any{"n": a.notificationUpTos("alice")[2]})
+	a.wantNotifications("alice", "read up to the follower", "MENTION 1 seen", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
 }
 
 // A mark with the read token of an old list does not change a notification that another device has marked unread since.
 func TestALateMarkKeepsItemsMarkedUnread(t *testing.T) {
 	a := newAPI(t)
-	a.makeOneOfEach()
-	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
-	token := a.must("alice", panelQuery, nil).at("viewer", "notifications", "readToken")
+	a.notifyInEachCategory()
+	ids := a.wantNotifications("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	token := a.must("alice", notificationsQuery, nil).valueAt("viewer", "notifications", "readToken")
 	a.must("alice", `mutation($n: ID!) { markNotificationUnread(input: {id: $n}) { badges { version } } }`, map[string]any{"n": ids[3]})
 	late := `mutation($t: String) { markNotificationsRead(input: {all: true, readToken: $t}) { badges { version } } }`
 	a.must("alice", late, map[string]any{"t": token})
-	a.wantPanel("alice", "a late mark", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1")
+	a.wantNotifications("alice", "a late mark", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1")
 	a.must("alice", late, nil)
-	a.wantPanel("alice", "a mark of now", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
+	a.wantNotifications("alice", "a mark of now", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
 }
 
 func TestMarkAllReadAndItsUndo(t *testing.T) {
 	a := newAPI(t)
-	a.makeOneOfEach()
+	a.notifyInEachCategory()
 	all := `mutation { markAllRead(input: {idempotencyKey: "k"}) { undoUntil badges { notifications { total { value } } } } }`
 	undo := `mutation { undoMarkAllRead(input: {}) { badges { notifications { total { value } } } } }`
 	if got := a.askAs("alice", undo, nil); got.code() != services.Conflict {
 		t.Errorf("nothing to undo: %+v", got)
 	}
 	first, again := a.must("alice", all, nil), a.must("alice", all, nil)
-	until := first.at("markAllRead", "undoUntil")
-	if until == nil || until != again.at("markAllRead", "undoUntil") || first.at("markAllRead", "badges", "notifications", "total", "value") != 0.0 {
+	until := first.valueAt("markAllRead", "undoUntil")
+	if until == nil || until != again.valueAt("markAllRead", "undoUntil") || first.valueAt("markAllRead", "badges", "notifications", "total", "value") != 0.0 {
 		t.Errorf("all read: %+v, and again %+v", first.Data, again.Data)
 	}
 	a.Clock.Advance(30 * time.Second)
-	if got := a.must("alice", undo, nil); got.at("undoMarkAllRead", "badges", "notifications", "total", "value") != 4.0 {
+	if got := a.must("alice", undo, nil); got.valueAt("undoMarkAllRead", "badges", "notifications", "total", "value") != 4.0 {
 		t.Errorf("undone: %+v", got.Data)
 	}
-	a.wantPanel("alice", "undone", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	a.wantNotifications("alice", "undone", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	a.must("alice", `mutation { markAllRead(input: {}) { undoUntil } }`, nil)
 	a.Clock.Advance(31 * time.Second)
 	got := a.askAs("alice", undo, nil)
 	if got.code() != services.Conflict || !strings.Contains(got.Errors[0].Message, "30 s") {
 		t.Errorf("too late: %+v", got)
 	}
-	a.wantPanel("alice", "too late", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
-	if got := a.must("alice", `mutation { markAllRead(input: {}) { undoUntil } }`, nil); got.at("markAllRead", "undoUntil") != nil {
+	a.wantNotifications("alice", "too late", "MENTION 1 seen read", "COMMENT 1 seen read", "FOLLOW 1 seen read", "LIKE 1 seen read")
+	if got := a.must("alice", `mutation { markAllRead(input: {}) { undoUntil } }`, nil); got.valueAt("markAllRead", "undoUntil") != nil {
 		t.Errorf("nothing was read: %+v", got.Data)
 	}
 }
@@ -177,39 +177,39 @@ func TestMarkAllReadAndItsUndo(t *testing.T) {
 // Unseen notifications leave the count after the days of the expiry, and stay in the list.
 func TestExpiredNotificationsStayInTheList(t *testing.T) {
 	a := newAPI(t)
-	a.makeOneOfEach()
+	a.notifyInEachCategory()
 	a.Clock.Advance(8 * 24 * time.Hour)
-	a.wantPanel("alice", "after eight days", "MENTION 1 older", "COMMENT 1 older", "FOLLOW 1 older", "LIKE 1 older")
-	got := a.must("alice", panelQuery, nil)
+	a.wantNotifications("alice", "after eight days", "MENTION 1 older", "COMMENT 1 older", "FOLLOW 1 older", "LIKE 1 older")
+	got := a.must("alice", notificationsQuery, nil)
 	for _, category := range []string{"like", "comment", "mention", "follow"} {
-		if got.at("viewer", "badges", "notifications", "older", category) != 1.0 {
-			t.Errorf("%s: %+v", category, got.at("viewer", "badges", "notifications"))
+		if got.valueAt("viewer", "badges", "notifications", "older", category) != 1.0 {
+			t.Errorf("%s: %+v", category, got.valueAt("viewer", "badges", "notifications"))
 		}
 	}
 }
 
 func TestPagesOfNotifications(t *testing.T) {
 	a := newAPI(t)
-	a.makeOneOfEach()
-	_, want := a.panel("alice")
+	a.notifyInEachCategory()
+	_, want := a.notificationLines("alice")
 	var walked []string
 	var after any
 	for range 10 {
-		got := a.must("alice", panelQuery, map[string]any{"first": 1, "after": after})
-		walked = append(walked, got.at("viewer", "notifications", "edges", 0, "node", "id").(string))
-		after = got.at("viewer", "notifications", "pageInfo", "endCursor")
-		if got.at("viewer", "notifications", "pageInfo", "hasNextPage") == false {
+		got := a.must("alice", notificationsQuery, map[string]any{"first": 1, "after": after})
+		walked = append(walked, got.valueAt("viewer", "notifications", "edges", 0, "node", "id").(string))
+		after = got.valueAt("viewer", "notifications", "pageInfo", "endCursor")
+		if got.valueAt("viewer", "notifications", "pageInfo", "hasNextPage") == false {
 			break
 		}
 	}
 	if !slices.Equal(walked, want) {
 		t.Errorf("one by one they are %v, at once %v", walked, want)
 	}
-	if got := a.askAs("bob", panelQuery, map[string]any{"after": after}); got.code() != services.Invalid {
+	if got := a.askAs("bob", notificationsQuery, map[string]any{"after": after}); got.code() != services.Invalid {
 		t.Errorf("another's cursor: %+v", got)
 	}
-	feed := a.must("alice", `{ viewer { homeFeed { pageInfo { endCursor } } } }`, nil).at("viewer", "homeFeed", "pageInfo", "endCursor")
-	if got := a.askAs("alice", panelQuery, map[string]any{"after": feed}); got.code() != services.Invalid {
+	feed := a.must("alice", `{ viewer { homeFeed { pageInfo { endCursor } } } }`, nil).valueAt("viewer", "homeFeed", "pageInfo", "endCursor")
+	if got := a.askAs("alice", notificationsQuery, map[string]any{"after": feed}); got.code() != services.Invalid {
 		t.Errorf("a feed's cursor: %+v", got)
 	}
 }
@@ -218,35 +218,35 @@ func TestPagesOfNotifications(t *testing.T) {
 // mark with it does not cover actors who joined since. A mark with the ID does.
 func TestANotificationKeepsItsID(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.makeOneOfEach()
-	_, before := a.panel("alice")
-	like, shown := before[3], a.upTos("alice")[3]
+	post, _ := a.notifyInEachCategory()
+	_, before := a.notificationLines("alice")
+	like, shown := before[3], a.notificationUpTos("alice")[3]
 	join := func(key string) string {
 		t.Helper()
 		a.must(key, `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
-		_, after := a.panel("alice")
-		if after[0] != like || a.upTos("alice")[0] == shown {
-			t.Fatalf("%s was shown as %s; with %s it is %s, shown as %s", like, shown, key, after[0], a.upTos("alice")[0])
+		_, after := a.notificationLines("alice")
+		if after[0] != like || a.notificationUpTos("alice")[0] == shown {
+			t.Fatalf("%s was shown as %s; with %s it is %s, shown as %s", like, shown, key, after[0], a.notificationUpTos("alice")[0])
 		}
-		return a.upTos("alice")[0]
+		return a.notificationUpTos("alice")[0]
 	}
 	later := join("carol")
 	query := `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Notification { actorCount upTo } } }`
 	place := "notification:" + strings.TrimPrefix(later, "notificationUpTo:")[:13]
 	got := a.must("alice", query, map[string]any{"ids": []string{like, post, place, "notification:0000000000009"}})
-	if got.at("nodes", 0, "id") != like || got.at("nodes", 0, "actorCount") != 2.0 || got.at("nodes", 1, "id") != post || got.at("nodes", 2) != nil || got.at("nodes", 3) != nil {
+	if got.valueAt("nodes", 0, "id") != like || got.valueAt("nodes", 0, "actorCount") != 2.0 || got.valueAt("nodes", 1, "id") != post || got.valueAt("nodes", 2) != nil || got.valueAt("nodes", 3) != nil {
 		t.Errorf("the nodes are %+v", got.Data)
 	}
 	if got := a.askAs("alice", query, map[string]any{"ids": []string{later}}); got.code() != services.Invalid {
 		t.Errorf("what was shown is no object, and is fetched as %+v", got)
 	}
-	if got := a.must("bob", query, map[string]any{"ids": []string{like, before[0]}}); got.at("nodes", 0) != nil || got.at("nodes", 1) != nil {
+	if got := a.must("bob", query, map[string]any{"ids": []string{like, before[0]}}); got.valueAt("nodes", 0) != nil || got.valueAt("nodes", 1) != nil {
 		t.Errorf("another reads them: %+v", got.Data)
 	}
 	read := func(id string, want bool) {
 		t.Helper()
 		got := a.must("alice", `mutation($id: ID!) { markNotificationsRead(input: {ids: [$id]}) { notifications { id read } } }`, map[string]any{"id": id})
-		if got.at("markNotificationsRead", "notifications", 0, "id") != like || got.at("markNotificationsRead", "notifications", 0, "read") != want {
+		if got.valueAt("markNotificationsRead", "notifications", 0, "id") != like || got.valueAt("markNotificationsRead", "notifications", 0, "read") != want {
 			t.Errorf("read by %s: %+v", id, got.Data)
 		}
 	}
@@ -260,17 +260,17 @@ func TestANotificationKeepsItsID(t *testing.T) {
 		t.Errorf("seen up to an id: %+v", got)
 	}
 	a.must("bob", `mutation($p: ID!) { unlikePost(input: {postId: $p}) { post { id } } }`, map[string]any{"p": post})
-	if _, after := a.panel("alice"); after[0] != like || a.upTos("alice")[0] != last {
-		t.Errorf("without the first of it %s is %s, shown as %s", like, after[0], a.upTos("alice")[0])
+	if _, after := a.notificationLines("alice"); after[0] != like || a.notificationUpTos("alice")[0] != last {
+		t.Errorf("without the first of it %s is %s, shown as %s", like, after[0], a.notificationUpTos("alice")[0])
 	}
 }
 
 func TestMarksThatAreRefused(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.makeOneOfEach()
-	_, mine := a.panel("alice")
-	shown := a.upTos("alice")[0]
-	_, bobs := a.panel("bob")
+	post, _ := a.notifyInEachCategory()
+	_, mine := a.notificationLines("alice")
+	shown := a.notificationUpTos("alice")[0]
+	_, bobs := a.notificationLines("bob")
 	read := func(input string) string {
 		return `mutation { markNotificationsRead(input: {` + input + `}) { badges { version } } }`
 	}
@@ -288,7 +288,7 @@ func TestMarksThatAreRefused(t *testing.T) {
 		"another's id":          {read(`ids: ["` + mine[0] + `", "` + bobs[0] + `"]`), services.NotFound, "not a notification of yours"},
 		"up to a post":          {read(`upTo: "` + post + `"`), services.Invalid, "upTo"},
 		"up to an id":           {read(`upTo: "` + mine[0] + `"`), services.Invalid, "send its upTo"},
-		"another's as shown":    {read(`ids: ["` + a.upTos("bob")[0] + `"]`), services.NotFound, "not of a notification of yours"},
+		"another's as shown":    {read(`ids: ["` + a.notificationUpTos("bob")[0] + `"]`), services.NotFound, "not of a notification of yours"},
 		"up to the beginning":   {read(`upTo: "notificationUpTo:0000000000000"`), services.NotFound, "upTo"},
 		"beyond the end":        {read(`upTo: "notificationUpTo:7ZZZZZZZZZZZZ"`), services.Invalid, "beyond the newest"},
 		"a broken token":        {read(`all: true, readToken: "7"`), services.Invalid, "readToken"},
@@ -302,14 +302,14 @@ func TestMarksThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	a.wantPanel("alice", "after what was refused", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	a.wantNotifications("alice", "after what was refused", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 }
 
 // The host application can mark for its users. The posts that it publishes for them can answer and mention.
 func TestNotificationEvents(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.makeOneOfEach()
-	ids := a.wantPanel("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
+	post, _ := a.notifyInEachCategory()
+	ids := a.wantNotifications("alice", "before", "MENTION 1", "COMMENT 1", "FOLLOW 1", "LIKE 1")
 	got := a.ingest(
 		event{"publishPost": event{"as": "user:dora", "body": "hello", "parentId": post, "mentions": []string{"user:bob"}}},
 		event{"publishPost": event{"as": "user:dora", "body": "hello", "parentId": "post:0000000000001"}},
@@ -321,28 +321,28 @@ func TestNotificationEvents(t *testing.T) {
 		event{"markNotificationsRead": event{"as": "user:alice", "categories": []string{"LIKE"}}},
 	)
 	for i, code := range []any{nil, "NOT_FOUND", nil, nil, nil, nil, "CONFLICT", nil} {
-		if is := got.at("ingest", "results", i, "error", "code"); is != code {
-			t.Errorf("event %d: %v, want %v", i, got.at("ingest", "results", i), code)
+		if is := got.valueAt("ingest", "results", i, "error", "code"); is != code {
+			t.Errorf("event %d: %v, want %v", i, got.valueAt("ingest", "results", i), code)
 		}
 	}
-	a.wantPanel("alice", "after the events", "COMMENT 2", "MENTION 1", "FOLLOW 1", "LIKE 1 seen read")
-	a.wantPanel("bob", "mentioned", "MENTION 1", "COMMENT 1")
+	a.wantNotifications("alice", "after the events", "COMMENT 2", "MENTION 1", "FOLLOW 1", "LIKE 1 seen read")
+	a.wantNotifications("bob", "mentioned", "MENTION 1", "COMMENT 1")
 }
 
 // The likes of one post within one half day are one notification, and so are follows. When another user likes or follows, the
 // notification counts again. If a user takes a like or follow back and repeats it, the notification does not change. The descriptions
 // in the schema say the same.
 func TestASecondLikeOrFollowWithinHalfADay(t *testing.T) {
-	for name, acts := range map[string]func(a *api) (again, undo func(key string)){
-		"LIKE": func(a *api) (again, undo func(key string)) {
-			post := a.publish("alice")
+	for name, acts := range map[string]func(a *testAPI) (again, undo func(key string)){
+		"LIKE": func(a *testAPI) (again, undo func(key string)) {
+			post := a.publishPost("alice")
 			return func(key string) {
 					a.must(key, `mutation($id: ID!) { likePost(input: {postId: $id}) { badges { version } } }`, map[string]any{"id": post})
 				}, func(key string) {
 					a.must(key, `mutation($id: ID!) { unlikePost(input: {postId: $id}) { badges { version } } }`, map[string]any{"id": post})
 				}
 		},
-		"FOLLOW": func(a *api) (again, undo func(key string)) {
+		"FOLLOW": func(a *testAPI) (again, undo func(key string)) {
 			return func(key string) {
 					a.must(key, `mutation { follow(input: {userId: "user:alice"}) { badges { version } } }`, nil)
 				}, func(key string) {
@@ -358,29 +358,29 @@ func TestASecondLikeOrFollowWithinHalfADay(t *testing.T) {
 				a.must("alice", `mutation { markNotificationsSeen(input: {}) { badges { version } } }`, nil)
 			}
 			again("bob")
-			first := a.wantPanel("alice", "once", name+" 1")
+			first := a.wantNotifications("alice", "once", name+" 1")
 			seen()
 			a.Clock.Advance(time.Hour)
 			undo("bob")
-			a.wantPanel("alice", "taken back")
+			a.wantNotifications("alice", "taken back")
 			again("bob")
-			if same := a.wantPanel("alice", "again", name+" 1 seen"); !slices.Equal(same, first) {
+			if same := a.wantNotifications("alice", "again", name+" 1 seen"); !slices.Equal(same, first) {
 				t.Errorf("again it is %s, and was %s", same, first)
 			}
 			a.Clock.Advance(time.Minute)
 			again("carol")
-			a.wantPanel("alice", "another person", name+" 2")
+			a.wantNotifications("alice", "another person", name+" 2")
 			undo("bob")
 			again("bob")
-			a.wantPanel("alice", "again while it waits", name+" 2")
+			a.wantNotifications("alice", "again while it waits", name+" 2")
 			seen()
 			a.Clock.Advance(12 * time.Hour)
 			undo("bob")
-			a.wantPanel("alice", "taken back in another half day", name+" 1 seen")
+			a.wantNotifications("alice", "taken back in another half day", name+" 1 seen")
 			again("bob")
-			a.wantPanel("alice", "again in another half day", name+" 2 seen")
+			a.wantNotifications("alice", "again in another half day", name+" 2 seen")
 			again("dave")
-			a.wantPanel("alice", "another person in another half day", name+" 1", name+" 2 seen")
+			a.wantNotifications("alice", "another person in another half day", name+" 1", name+" 2 seen")
 		})
 	}
 }

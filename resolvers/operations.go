@@ -42,74 +42,75 @@ var operations = newOperationTable(
 type actorKind int
 
 const (
-	forUser actorKind = iota // a user: the viewer of the mutation, or the user in the event's field as
-	forHost                  // the host application
+	actorUser actorKind = iota // a user: the viewer of the mutation, or the user in the event's field as
+	actorHost                  // the host application
 )
 
 // operation is one entry of operations. I is the input of the mutation. An operation is shared by all calls and does not change
-// once newOperationTable has made it. The type parameter lets command use its input without a cast; entry hides the parameter.
-// The methods only convert between any and *I: the code that they call is compiled once and not for each input.
+// once newOperationTable has made it. The type parameter lets command use its input without a cast; operationEntry hides the
+// parameter. The methods only convert between any and *I: the code that they call is compiled once and not for each input.
 type operation[I any] struct {
 	operationSpec
 	// command makes the command of an input. It may normalise the input, so that equivalent inputs are one request for an
 	// idempotency key. If it returns an error, its command is ignored. command only reads, and writes nothing. The state may
 	// change before the commit, so the commit checks the conditions that must hold.
-	command func(ctx context.Context, c *call, input *I) (*jobs.Command, error)
+	command func(ctx context.Context, c *operationCall, input *I) (*jobs.Command, error)
 }
 
 // operationSpec describes an operation, apart from its command.
 type operationSpec struct {
 	name        string // of the mutation
-	by          actorKind
+	actorKind   actorKind
 	createdType string // the type of the first ID of its command, such as services.PostType; "" for none: see jobs.Command
-	// perDevice says that requests of different devices differ under an idempotency key: see comparedInput.
-	perDevice bool
-	// joins reports that the input can name a ROOM in which the user is no member, because any user can join one.
-	joins bool
+	// idempotencyPerDevice says that requests of different devices differ under an idempotency key: see idempotencyInput.
+	idempotencyPerDevice bool
+	// canNameUnjoinedRooms reports that the input can name a ROOM in which the user is no member, because any user can join one.
+	canNameUnjoinedRooms bool
 	// newOperationTable fills these in: the type of the input, and the fields of the input that name something.
-	input  reflect.Type
-	fields fieldIndexes
+	inputType reflect.Type
+	fields    fieldIndexes
 }
 
-// call is one use of an operation: the actor, the time, and the objects that the input names. mutate sets the actor, ingestCommand
-// also the time, and the command sets the objects. A call belongs to one request and is not shared, so it has no lock.
-type call struct {
-	r      *Resolver
-	actor  services.UserID // the user who acts; 0 for the host application
-	as     string          // the global id of the actor
-	device string          // "" for a device without a name
+// operationCall is one use of an operation: the actor, the time, and the objects that the input names. mutate sets the actor,
+// ingestCommand also the time, and the command sets the objects. A call belongs to one request and is not shared, so it has no
+// lock.
+type operationCall struct {
+	r       *Resolver
+	actor   services.UserID // the user who acts; 0 for the host application
+	actorID string          // the global id of the actor
+	device  string          // "" for a device without a name
 
-	// at is when the event happened, as the event says; nil: now. moment is the ID of that time; 0: now. placed is the ID of the time at
-	// which an event of now came, if it has a time; else 0.
-	at             *time.Time
-	moment, placed services.PostID
+	// happenedAt is when the event happened, as the event says; nil: now. happenedAtID is the ID of that time; 0: now. arrivedAtID
+	// is the ID of the time at which an event of now came, if it has a time; else 0.
+	happenedAt                *time.Time
+	happenedAtID, arrivedAtID services.PostID
 
-	// The subject of the command: its global ID, as the input names it, "" for none. user or conversation is its parsed ID, if it has
-	// the type.
-	subject      string
-	user         services.UserID         // 0: the subject is no user
-	conversation services.ConversationID // 0: the subject is no conversation, and no message in one
+	// The subject of the command: its global ID, as the input names it, "" for none. subjectUser or subjectConversation is its
+	// parsed ID, if it has the type.
+	subjectID           string
+	subjectUser         services.UserID         // 0: the subject is no user
+	subjectConversation services.ConversationID // 0: the subject is no conversation, and no message in one
 
 	// refHolders are the objects of refs that the host application names, if they were looked up for many calls together; otherwise
 	// nil.
-	refHolders map[services.Ref]refs.Holder
+	refHolders map[services.Ref]refs.RefHolder
 }
 
-// entry is an operation with an input of any type, so that operations of all types stand in one table. operation is its only
+// operationEntry is an operation with an input of any type, so that operations of all types stand in one table. operation is its only
 // implementation.
-type entry interface {
+type operationEntry interface {
 	// setInputType sets the parts of the spec that follow from the type of the input.
 	setInputType()
 	// describe returns the spec of the operation.
 	describe() *operationSpec
 	// commandOf calls command. input is a pointer to an input of the operation's own type.
-	commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error)
+	commandOf(ctx context.Context, c *operationCall, input any) (*jobs.Command, error)
 }
 
-// newOperationTable makes the table, and prepares each entry. It runs while the package is initialised: an input that findFieldIndexes cannot
-// read prevents the start of the program, and fails no request.
-func newOperationTable(entries ...entry) map[string]entry {
-	named := make(map[string]entry, len(entries))
+// newOperationTable makes the table, and prepares each entry. It runs while the package is initialised: an input that
+// findFieldIndexes cannot read prevents the start of the program, and fails no request.
+func newOperationTable(entries ...operationEntry) map[string]operationEntry {
+	named := make(map[string]operationEntry, len(entries))
 	for _, e := range entries {
 		e.setInputType()
 		named[e.describe().name] = e
@@ -117,48 +118,48 @@ func newOperationTable(entries ...entry) map[string]entry {
 	return named
 }
 
-// setInputType sets input and fields. It writes to the shared entry, and is called only before requests are served.
+// setInputType sets inputType and fields. It writes to the shared entry, and is called only before requests are served.
 func (o *operation[I]) setInputType() {
-	o.input = reflect.TypeFor[I]()
-	o.fields = findFieldIndexes(o.input)
+	o.inputType = reflect.TypeFor[I]()
+	o.fields = findFieldIndexes(o.inputType)
 }
 
 func (o *operation[I]) describe() *operationSpec { return &o.operationSpec }
 
-func (o *operation[I]) commandOf(ctx context.Context, c *call, input any) (*jobs.Command, error) {
+func (o *operation[I]) commandOf(ctx context.Context, c *operationCall, input any) (*jobs.Command, error) {
 	return o.command(ctx, c, input.(*I))
 }
 
-// do runs the operation as a mutation: see mutate.
-func (o *operation[I]) do(ctx context.Context, r *Resolver, input I) (*committedOperation, error) {
-	return r.mutate(ctx, o, &input) // the input is this call's own copy, which prepare may normalise
+// runMutation runs the operation as a mutation: see mutate.
+func (o *operation[I]) runMutation(ctx context.Context, r *Resolver, input I) (*committedOperation, error) {
+	return r.mutate(ctx, o, &input) // the input is this call's own copy, which makeCommand may normalise
 }
 
-// inputAt is an input with the time of its event, so that under one idempotency key events of different times differ.
-type inputAt struct {
+// inputWithTime is an input with the time of its event, so that under one idempotency key events of different times differ.
+type inputWithTime struct {
 	At    time.Time
 	Input any
 }
 
-// inputOfDevice is an input with the device, so that under one idempotency key requests of different devices differ.
-type inputOfDevice struct {
+// inputWithDevice is an input with the device, so that under one idempotency key requests of different devices differ.
+type inputWithDevice struct {
 	Device string
 	Input  any
 }
 
-// prepare makes the command of an input, which is a pointer; its idempotency key is given separately. It resolves refs before
+// makeCommand makes the command of an input, which is a pointer; its idempotency key is given separately. It resolves refs before
 // the command reads the input, so that commands know only IDs. The device and the time become part of the input that is
 // compared under the key. The key is checked last, because the error of a wrong input is more useful. Mutations and events both
 // come here, so steps that both need are in this function or below it. A refusal that is remembered under a key becomes a
 // command too, whose commit refuses.
-func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*jobs.Command, error) {
+func (c *operationCall) makeCommand(ctx context.Context, o operationEntry, input any, key *string) (*jobs.Command, error) {
 	op := o.describe()
-	fields, copied := reflect.ValueOf(input).Elem(), reflect.New(op.input)
+	fields, copied := reflect.ValueOf(input).Elem(), reflect.New(op.inputType)
 	copied.Elem().Set(fields) // a shallow copy is enough: code that replaces a list or a pointer of the input makes a new one
 	sent := copied.Interface()
-	byRef, err := c.resolve(ctx, op.fields, fields, op.joins)
+	byRef, err := c.resolveRefs(ctx, op.fields, fields, op.canNameUnjoinedRooms)
 	if err != nil {
-		input, byRef = sent, false // resolve may have replaced some refs: only the input as it was sent is the same in a repetition
+		input, byRef = sent, false // resolveRefs may have replaced some refs: a repetition equals only the input as sent
 	}
 	var cmd *jobs.Command
 	if err == nil {
@@ -166,56 +167,56 @@ func (c *call) prepare(ctx context.Context, o entry, input any, key *string) (*j
 	}
 	switch {
 	case err == nil:
-		// label refuses only because of the token or the input, and never because of the present state. So it would refuse a repetition
-		// too, and the key need not remember it.
-		if err := c.label(ctx, op, cmd, fields); err != nil {
+		// addLabel refuses only because of the token or the input, and never because of the present state. So it would refuse a
+		// repetition too, and the key need not remember it.
+		if err := c.addLabel(ctx, op, cmd, fields); err != nil {
 			return nil, err
 		}
 	// An object that was not found may be created later. A repetition under the same key must not succeed then: much may have
 	// happened since.
-	case key != nil && jobs.IsRemembered(err) && jobs.CheckKey(*key) == nil:
+	case key != nil && jobs.IsRememberedError(err) && jobs.CheckIdempotencyKey(*key) == nil:
 		cmd = jobs.RefusalCommand(c.actor, err)
 	default:
 		return nil, err
 	}
-	// From here on the command is complete but for its key. Without a time the moment is zero, and the commit takes the present.
-	cmd.Name, cmd.Input, cmd.CreatedType, cmd.Subject = op.name, c.comparedInput(op, input), op.createdType, c.subject
-	cmd.Moment, cmd.Placed = c.moment, c.placed
+	// From here on the command is complete but for its key. Without a time happenedAtID is 0, and the commit takes the present.
+	cmd.Name, cmd.Input, cmd.CreatedType, cmd.Subject = op.name, c.idempotencyInput(op, input), op.createdType, c.subjectID
+	cmd.HappenedAt, cmd.ArrivedAt = c.happenedAtID, c.arrivedAtID
 	if byRef {
-		cmd.SentInput = c.comparedInput(op, sent)
+		cmd.SentInput = c.idempotencyInput(op, sent)
 	}
 	if key == nil {
 		return cmd, nil
 	}
-	cmd.Key = *key
-	return cmd, jobs.CheckKey(cmd.Key)
+	cmd.IdempotencyKey = *key
+	return cmd, jobs.CheckIdempotencyKey(cmd.IdempotencyKey)
 }
 
-// comparedInput is an input as it is compared under a key: with the time of its event, and with the device if the operation has
-// perDevice. Requests of other operations mean the same from every device, and so must be equal under a key.
-func (c *call) comparedInput(op *operationSpec, input any) any {
-	if op.perDevice {
-		input = inputOfDevice{c.device, input}
+// idempotencyInput is an input as it is compared under a key: with the time of its event, and with the device if the operation has
+// idempotencyPerDevice. Requests of other operations mean the same from every device, and so must be equal under a key.
+func (c *operationCall) idempotencyInput(op *operationSpec, input any) any {
+	if op.idempotencyPerDevice {
+		input = inputWithDevice{c.device, input}
 	}
-	if c.at != nil {
-		input = inputAt{*c.at, input}
+	if c.happenedAt != nil {
+		input = inputWithTime{*c.happenedAt, input}
 	}
 	return input
 }
 
 // committedOperation is an operation that was committed.
 type committedOperation struct {
-	call    *call
-	viewer  *graph.Viewer // nil if the host application acted
-	cmd     *jobs.Command
-	id      string           // the global ID of the created object, or else of the object that the input named; "" for neither
-	changed bool             // false if the state was already as requested
-	created bool             // of a create: false if the object existed before
-	badges  *services.Badges // of the viewer, after the change; nil if they could not be read, or are not selected
+	call     *operationCall
+	viewer   *graph.Viewer // nil if the host application acted
+	cmd      *jobs.Command
+	objectID string           // the global ID of the created object, or else of the object that the input named; "" for neither
+	changed  bool             // false if the state was already as requested
+	created  bool             // of a create: false if the object existed before
+	badges   *services.Badges // of the viewer, after the change; nil if they could not be read, or are not selected
 }
 
-// nilOnError returns a function that turns the results of a read after the commit into a pointer, nil if the read failed. The change is
-// committed, so its answer must not be an error: a client that saw one would send the mutation again.
+// nilOnError returns a function that turns the results of a read after the commit into a pointer, nil if the read failed. The
+// change is committed, so its answer must not be an error: a client that saw one would send the mutation again.
 func nilOnError[T any](r *Resolver) func(value T, err error) *T {
 	return func(value T, err error) *T {
 		if err == nil {
@@ -257,15 +258,15 @@ func withBadges(viewer *graph.Viewer, badges *services.Badges) graph.Viewer {
 // operator. The order is: the actor, the command, the commit, and then the reads of the payload, which see the change. An error
 // means that nothing was committed, or that the outcome is unknown after a time-out. Under an idempotency key a client can repeat
 // the request in both cases.
-func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*committedOperation, error) {
-	op, c, d := o.describe(), &call{r: r}, &committedOperation{}
+func (r *Resolver) mutate(ctx context.Context, o operationEntry, input any) (*committedOperation, error) {
+	op, c, d := o.describe(), &operationCall{r: r}, &committedOperation{}
 	var err error
-	if op.by == forUser {
+	if op.actorKind == actorUser {
 		if d.viewer, err = r.viewer(ctx); err != nil {
 			return nil, err
 		}
 		// The device is part of the actor: some operations concern one device alone.
-		c.actor, c.as, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), deviceName(ctx)
+		c.actor, c.actorID, c.device = d.viewer.Number, services.GlobalID(services.UserType, d.viewer.Key), deviceName(ctx)
 	} else {
 		if err = r.requireHostOrAdmin(ctx); err != nil {
 			return nil, err
@@ -273,24 +274,24 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*committedOp
 		// The application may name users who do not exist yet, also in a mutation.
 		ctx = withCreatingUsersIfHost(ctx)
 	}
-	key := takeKey(input)
-	cmd, err := c.prepare(ctx, o, input, key)
+	key := takeIdempotencyKey(input)
+	cmd, err := c.makeCommand(ctx, o, input, key)
 	if err != nil {
 		return nil, err
 	}
 	d.call, d.cmd = c, cmd
-	defer dataloader.From(ctx).Forget() // earlier reads of the response are out of date now
+	defer dataloader.From(ctx).ForgetAll() // earlier reads of the response are out of date now
 	commit := func(ctx context.Context) error { return r.Fanout.Commit(ctx, cmd)[0] }
 	// An operator's mutation is an act, the application's is not.
-	if op.by == forHost && isOperator(ctx) {
-		err = r.Acts.Do(ctx, acts.Act{Actor: subjectOf(ctx), Action: op.name, Target: c.subject, Made: func() string { return objectID(cmd) }}, commit)
+	if op.actorKind == actorHost && isOperator(ctx) {
+		err = r.Acts.Do(ctx, acts.Act{Actor: tokenSubject(ctx), Action: op.name, Target: c.subjectID, MadeID: func() string { return objectID(cmd) }}, commit)
 	} else {
 		err = commit(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.id, d.changed, d.created = objectID(cmd), cmd.Changed(), cmd.Created()
+	d.objectID, d.changed, d.created = objectID(cmd), cmd.Changed(), cmd.Created()
 	// The host application gets no badges: it is not a viewer.
 	if d.viewer == nil {
 		return d, nil
@@ -313,9 +314,9 @@ func (r *Resolver) mutate(ctx context.Context, o entry, input any) (*committedOp
 	return d, nil
 }
 
-// takeKey removes the idempotency key from an input and returns it: the key is not part of the request's content. Every input has
-// the field. It uses reflection, because gqlgen makes the inputs from the schema: they share the field and no interface.
-func takeKey(input any) *string {
+// takeIdempotencyKey removes the idempotency key from an input and returns it: the key is not part of the request's content. Every
+// input has the field. It uses reflection, because gqlgen makes the inputs from the schema: they share the field and no interface.
+func takeIdempotencyKey(input any) *string {
 	field := reflect.ValueOf(input).Elem().FieldByName(idempotencyKeyField)
 	key, _ := field.Interface().(*string)
 	field.SetZero()
@@ -336,47 +337,47 @@ func objectID(cmd *jobs.Command) string {
 // the act.
 
 // userID finds the user with an ID. For the application it creates a user who does not exist.
-func (c *call) userID(ctx context.Context, id string) (user services.UserID, err error) {
-	c.subject = id
-	c.user, err = c.r.resolveUserID(ctx, "userId", id)
-	return c.user, err
+func (c *operationCall) userID(ctx context.Context, id string) (user services.UserID, err error) {
+	c.subjectID = id
+	c.subjectUser, err = c.r.resolveUserID(ctx, "userId", id)
+	return c.subjectUser, err
 }
 
 // postID parses the ID of a post.
-func (c *call) postID(id string) (services.PostID, error) {
-	c.subject = id
+func (c *operationCall) postID(id string) (services.PostID, error) {
+	c.subjectID = id
 	return services.ParsePostGlobalID("postId", id)
 }
 
 // showID parses the ID of a show.
-func (c *call) showID(id string) (services.PostID, error) {
-	c.subject = id
+func (c *operationCall) showID(id string) (services.PostID, error) {
+	c.subjectID = id
 	return live.ParseShowID("showId", id)
 }
 
 // announcementID parses the ID of an announcement.
-func (c *call) announcementID(id string) (services.PostID, error) {
-	c.subject = id
+func (c *operationCall) announcementID(id string) (services.PostID, error) {
+	c.subjectID = id
 	return announcements.ParseID("announcementId", id)
 }
 
 // siteMessageID parses the ID of a site message.
-func (c *call) siteMessageID(id string) (messages.ID, error) {
-	c.subject = id
+func (c *operationCall) siteMessageID(id string) (messages.ID, error) {
+	c.subjectID = id
 	return messages.ParseID("siteMessageId", id)
 }
 
 // conversationID parses the ID of a conversation.
-func (c *call) conversationID(id string) (_ services.ConversationID, err error) {
-	c.subject = id
-	c.conversation, err = services.ParseConversationID("conversationId", id)
-	return c.conversation, err
+func (c *operationCall) conversationID(id string) (_ services.ConversationID, err error) {
+	c.subjectID = id
+	c.subjectConversation, err = services.ParseConversationID("conversationId", id)
+	return c.subjectConversation, err
 }
 
 // messageID parses the ID of a message, which names its conversation too. field is the argument in the error.
-func (c *call) messageID(field, id string) (services.MessageID, error) {
-	c.subject = id
+func (c *operationCall) messageID(field, id string) (services.MessageID, error) {
+	c.subjectID = id
 	message, err := services.ParseMessageID(field, id)
-	c.conversation = message.Conversation()
+	c.subjectConversation = message.Conversation()
 	return message, err
 }

@@ -13,8 +13,8 @@ import (
 // publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. An announcement
 // gets its position when it starts, for a future start by a job. Until then it has none.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
-	operationSpec: operationSpec{name: "publishAnnouncement", by: forHost, createdType: services.AnnouncementType},
-	command: func(_ context.Context, c *call, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "publishAnnouncement", actorKind: actorHost, createdType: services.AnnouncementType},
+	command: func(_ context.Context, c *operationCall, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {
 		return c.r.Announcements.Publish(announcements.Draft{
 			Title: in.Title, Content: in.Content, StartsAt: timeOrZero(in.StartsAt), EndsAt: timeOrZero(in.EndsAt), Segments: in.Segments,
 		})
@@ -25,8 +25,8 @@ var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 // and a start cannot be removed. An edit of the text alone keeps the position, so nobody's count changes. showAgain gives the
 // announcement a new position, and it counts for everybody again.
 var editAnnouncement = &operation[graph.EditAnnouncementInput]{
-	operationSpec: operationSpec{name: "editAnnouncement", by: forHost, createdType: services.AnnouncementType},
-	command: func(_ context.Context, c *call, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "editAnnouncement", actorKind: actorHost, createdType: services.AnnouncementType},
+	command: func(_ context.Context, c *operationCall, in *graph.EditAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		if err != nil {
 			return nil, err
@@ -35,10 +35,10 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 		// Null and absence have different meanings here, and Value alone does not tell them apart.
 		edit.NoEnd = in.EndsAt.IsSet() && edit.EndsAt == nil
 		edit.ForEveryone = in.Segments.IsSet() && edit.Segments == nil
-		if edit.Title, err = notNull("title", in.Title); err != nil {
+		if edit.Title, err = nonNullValue("title", in.Title); err != nil {
 			return nil, err
 		}
-		if edit.StartsAt, err = notNull("startsAt", in.StartsAt); err != nil {
+		if edit.StartsAt, err = nonNullValue("startsAt", in.StartsAt); err != nil {
 			return nil, err
 		}
 		return c.r.Announcements.Edit(id, edit)
@@ -48,8 +48,8 @@ var editAnnouncement = &operation[graph.EditAnnouncementInput]{
 // withdrawAnnouncement takes an announcement out of the list and out of all counts. An announcement that has not started can be
 // withdrawn too. If the ID is wrong, the command returned beside the error is ignored: see operation.command.
 var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
-	operationSpec: operationSpec{name: "withdrawAnnouncement", by: forHost, createdType: services.AnnouncementType},
-	command: func(_ context.Context, c *call, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "withdrawAnnouncement", actorKind: actorHost, createdType: services.AnnouncementType},
+	command: func(_ context.Context, c *operationCall, in *graph.WithdrawAnnouncementInput) (*jobs.Command, error) {
 		id, err := c.announcementID(in.AnnouncementID)
 		return c.r.Announcements.Withdraw(id), err
 	},
@@ -59,8 +59,8 @@ var withdrawAnnouncement = &operation[graph.WithdrawAnnouncementInput]{
 // marks everything that is there at the commit. Every ID has a colon and no cursor has one, so the two are told apart.
 var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 	operationSpec: operationSpec{name: "markAnnouncementsRead"},
-	command: func(_ context.Context, c *call, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {
-		var upTo announcements.UpTo
+	command: func(_ context.Context, c *operationCall, in *graph.MarkAnnouncementsReadInput) (*jobs.Command, error) {
+		var upTo announcements.ReadUpTo
 		var err error
 		switch {
 		case in.UpTo == nil:
@@ -77,8 +77,8 @@ var markAnnouncementsRead = &operation[graph.MarkAnnouncementsReadInput]{
 // cost is the same for any number of users: one time is stored, or one for each segment, and the time at which each user cleared
 // the dot is compared with it.
 var raiseDot = &operation[graph.RaiseDotInput]{
-	operationSpec: operationSpec{name: "raiseDot", by: forHost},
-	command: func(_ context.Context, c *call, in *graph.RaiseDotInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "raiseDot", actorKind: actorHost},
+	command: func(_ context.Context, c *operationCall, in *graph.RaiseDotInput) (*jobs.Command, error) {
 		return c.r.Announcements.RaiseDot(in.Name, in.Segments)
 	},
 }
@@ -86,7 +86,7 @@ var raiseDot = &operation[graph.RaiseDotInput]{
 // clearDot clears a dot for the viewer alone: it stays lit for others.
 var clearDot = &operation[graph.ClearDotInput]{
 	operationSpec: operationSpec{name: "clearDot"},
-	command: func(_ context.Context, c *call, in *graph.ClearDotInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.ClearDotInput) (*jobs.Command, error) {
 		return c.r.Announcements.ClearDot(c.actor, in.Name)
 	},
 }
@@ -94,8 +94,8 @@ var clearDot = &operation[graph.ClearDotInput]{
 // setSegments replaces the segments of a user, by their names. The whole set is given each time, so the application need not
 // know the former segments.
 var setSegments = &operation[graph.SetSegmentsInput]{
-	operationSpec: operationSpec{name: "setSegments", by: forHost},
-	command: func(ctx context.Context, c *call, in *graph.SetSegmentsInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "setSegments", actorKind: actorHost},
+	command: func(ctx context.Context, c *operationCall, in *graph.SetSegmentsInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		if err != nil {
 			return nil, err

@@ -13,13 +13,13 @@ import (
 // sets Tidings' default. No stored count changes: the policy is applied when badges are rendered, and the version rises.
 var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 	operationSpec: operationSpec{name: "setDisplayPolicy"},
-	command: func(_ context.Context, c *call, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.SetDisplayPolicyInput) (*jobs.Command, error) {
 		change := badge.PolicyChange{InTotal: map[services.Source]bool{}, AsDot: map[services.Source]bool{}}
 		sources, given := in.Sources.ValueOK()
 		// null resets all sources, and leaves the quiet hours as they are.
 		if given && sources == nil { // each gets its default
 			for _, source := range services.Sources {
-				change.InTotal[source], change.AsDot[source] = source.InTotal(), false
+				change.InTotal[source], change.AsDot[source] = source.InTotalByDefault(), false
 			}
 		}
 		// The order in the input must not matter, so naming a source twice is an error. The second entry does not replace the
@@ -35,7 +35,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 			if inTotal, given := one.InTotal.ValueOK(); inTotal != nil {
 				change.InTotal[source] = *inTotal
 			} else if given {
-				change.InTotal[source] = source.InTotal()
+				change.InTotal[source] = source.InTotalByDefault()
 			}
 			// By default every source shows a number.
 			if style, given := one.Style.ValueOK(); given {
@@ -44,7 +44,7 @@ var setDisplayPolicy = &operation[graph.SetDisplayPolicyInput]{
 		}
 		// Each part has three cases: absence leaves it, null sets the default, and a value sets it.
 		if hours, given := in.QuietHours.ValueOK(); hours != nil {
-			change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, OffsetEast: hours.OffsetMinutes}
+			change.Quiet = &badge.QuietHours{From: hours.From, To: hours.To, UTCOffsetMinutes: hours.OffsetMinutes}
 		} else if given {
 			change.Quiet = &badge.QuietHours{From: "00:00", To: "00:00"} // equal times: no quiet hours
 		}

@@ -14,10 +14,10 @@ import (
 // creates, in its transaction, the users who do not exist. A recipient who turned the category off gets the notification in
 // their list, and no count.
 var notify = &operation[graph.NotifyInput]{
-	operationSpec: operationSpec{name: "notify", by: forHost, createdType: services.HostNotificationType},
-	command: func(ctx context.Context, c *call, in *graph.NotifyInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "notify", actorKind: actorHost, createdType: services.HostNotificationType},
+	command: func(ctx context.Context, c *operationCall, in *graph.NotifyInput) (*jobs.Command, error) {
 		sent := notifications.HostNotification{
-			Category: services.Category(in.Category), To: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
+			Category: services.Category(in.Category), RecipientKeys: make([]string, len(in.To)), Title: in.Title, Body: in.Body, GroupKey: orEmpty(in.GroupKey),
 		}
 		// The number of recipients is checked before the IDs are parsed, because parsing many IDs is expensive.
 		if err := notifications.CheckRecipients(len(in.To)); err != nil {
@@ -25,7 +25,7 @@ var notify = &operation[graph.NotifyInput]{
 		}
 		for i, id := range in.To {
 			var err error
-			if sent.To[i], err = services.ParseUserID("to", id); err != nil {
+			if sent.RecipientKeys[i], err = services.ParseUserID("to", id); err != nil {
 				return nil, err
 			}
 		}
@@ -50,7 +50,7 @@ var notify = &operation[graph.NotifyInput]{
 			}
 		}
 		if !createsUsers(ctx) { // with the scope of operators alone no user is created
-			if err := c.r.checkKnown(ctx, "to", sent.To); err != nil {
+			if err := c.r.checkUsersExist(ctx, "to", sent.RecipientKeys); err != nil {
 				return nil, err
 			}
 		}
@@ -61,17 +61,17 @@ var notify = &operation[graph.NotifyInput]{
 // withdrawNotification takes back, from all of its recipients, a notification that notify sent. Recipients who have read it lose it
 // too: it is removed and not marked.
 var withdrawNotification = &operation[graph.WithdrawNotificationInput]{
-	operationSpec: operationSpec{name: "withdrawNotification", by: forHost, createdType: services.HostNotificationType},
-	command: func(_ context.Context, c *call, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
-		c.subject = in.HostNotificationID
+	operationSpec: operationSpec{name: "withdrawNotification", actorKind: actorHost, createdType: services.HostNotificationType},
+	command: func(_ context.Context, c *operationCall, in *graph.WithdrawNotificationInput) (*jobs.Command, error) {
+		c.subjectID = in.HostNotificationID
 		id, err := services.ParseTypedID("hostNotificationId", in.HostNotificationID, services.HostNotificationType)
 		return c.r.Notifications.Withdraw(id), err
 	},
 }
 
-// readSubject reads the post or show that a notification is about. The error is NOT_FOUND if there is none, or it is deleted. Whether the
-// recipients may see it is checked when they read the notification. The subject is checked before the commit and not in it,
-// because an object that is deleted a moment later leaves a notification without a subject, as any deletion does.
+// readSubject reads the post or show that a notification is about. The error is NOT_FOUND if there is none, or it is deleted.
+// Whether the recipients may see it is checked when they read the notification. The subject is checked before the commit and not in
+// it, because an object that is deleted a moment later leaves a notification without a subject, as any deletion does.
 func (r *Resolver) readSubject(ctx context.Context, id string) (services.Object, error) {
 	// The type decides where to look, and only two types can be shown.
 	kind, _, err := services.SplitGlobalID(id)
@@ -107,16 +107,16 @@ func (r *Resolver) readSubject(ctx context.Context, id string) (services.Object,
 	return object, nil
 }
 
-// checkKnown returns NOT_FOUND if one of the keys belongs to no user. The error names the first unknown key in the order of the
+// checkUsersExist returns NOT_FOUND if one of the keys belongs to no user. The error names the first unknown key in the order of the
 // input.
-func (r *Resolver) checkKnown(ctx context.Context, field string, keys []string) error {
+func (r *Resolver) checkUsersExist(ctx context.Context, field string, keys []string) error {
 	known, err := r.Social.FindUsers(ctx, keys)
 	if err != nil {
 		return err
 	}
 	for _, key := range keys {
 		if _, ok := known[key]; !ok {
-			return services.NoUser(field, key)
+			return services.NoUserError(field, key)
 		}
 	}
 	return nil
@@ -124,20 +124,20 @@ func (r *Resolver) checkKnown(ctx context.Context, field string, keys []string) 
 
 // sentNotification reads the notification that notify sent, for its payload. If it was deleted with its category, it is
 // NOT_FOUND.
-func (r *Resolver) sentNotification(ctx context.Context, id string) (notifications.Told, error) {
+func (r *Resolver) sentNotification(ctx context.Context, id string) (notifications.SentNotification, error) {
 	place, err := services.ParseTypedID("hostNotificationId", id, services.HostNotificationType)
 	if err != nil {
-		return notifications.Told{}, err
+		return notifications.SentNotification{}, err
 	}
-	return r.Notifications.Told(ctx, place)
+	return r.Notifications.SentNotification(ctx, place)
 }
 
 // definitionOf is the category that an input defines. A dot has no number, so it cannot be in the total. An expiry of 0 days is
-// refused, because the service takes 0 for Never.
+// refused, because the service takes 0 for NeverExpires.
 func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory, err error) {
-	category = services.HostCategory{Name: services.Category(in.Name), Expiry: services.Never, Grouped: in.Grouped}
+	category = services.HostCategory{Name: services.Category(in.Name), ExpiryDays: services.NeverExpires, Grouped: in.Grouped}
 	if in.ExpiryDays != nil {
-		if category.Expiry = *in.ExpiryDays; category.Expiry == services.Never { // 0 days are not never
+		if category.ExpiryDays = *in.ExpiryDays; category.ExpiryDays == services.NeverExpires { // 0 days are not never
 			return category, services.Errorf(services.Invalid, "expiryDays: 1 to %d are allowed, or null for never, got 0", services.MaxExpiryDays)
 		}
 	}
@@ -145,10 +145,10 @@ func definitionOf(in graph.DefineCategoryInput) (category services.HostCategory,
 	case in.Style == graph.BadgeStyleDot && in.InTotal != nil && *in.InTotal:
 		return category, services.Errorf(services.Invalid, "inTotal: a dot is no number: it is never part of the total")
 	case in.Style == graph.BadgeStyleDot:
-		category.Mode = services.CategoryDot
+		category.DefaultMode = services.CategoryDot
 	// The category has a number of its own, beside the total.
 	case in.InTotal != nil && !*in.InTotal:
-		category.Mode = services.CategoryApart
+		category.DefaultMode = services.CategoryOutsideTotal
 	}
 	return category, nil
 }
@@ -166,7 +166,7 @@ func (r *Resolver) defineCategory(ctx context.Context, input graph.DefineCategor
 		// An equal definition changes nothing, so a script may define all categories at each deployment.
 		cmd, err := r.Notifications.DefineCategory(category)
 		if err == nil {
-			err = r.commitWithKey(ctx, cmd, &input)
+			err = r.commitWithIdempotencyKey(ctx, cmd, &input)
 		}
 		if err != nil {
 			return nil, err
@@ -189,7 +189,7 @@ func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategor
 	return runAsAdmin(ctx, r, "removeCategory", input.Name, "", func(ctx context.Context) (*graph.RemoveCategoryPayload, error) {
 		cmd, err := r.Notifications.RemoveCategory(services.Category(input.Name))
 		if err == nil {
-			err = r.commitWithKey(ctx, cmd, &input)
+			err = r.commitWithIdempotencyKey(ctx, cmd, &input)
 		}
 		if err != nil {
 			return nil, err
@@ -198,12 +198,12 @@ func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategor
 	})
 }
 
-// commitWithKey commits the command of an operator's input, under its idempotency key, as prepare and mutate do for entries of
-// operations. Without a key the input is not compared with anything.
-func (r *Resolver) commitWithKey(ctx context.Context, cmd *jobs.Command, input any) error {
-	if key := takeKey(input); key != nil {
-		cmd.Key, cmd.Input = *key, input
-		if err := jobs.CheckKey(cmd.Key); err != nil {
+// commitWithIdempotencyKey commits the command of an operator's input, under its idempotency key, as makeCommand and mutate do for
+// entries of operations. Without a key the input is not compared with anything.
+func (r *Resolver) commitWithIdempotencyKey(ctx context.Context, cmd *jobs.Command, input any) error {
+	if key := takeIdempotencyKey(input); key != nil {
+		cmd.IdempotencyKey, cmd.Input = *key, input
+		if err := jobs.CheckIdempotencyKey(cmd.IdempotencyKey); err != nil {
 			return err
 		}
 	}
@@ -217,13 +217,13 @@ func (r *Resolver) hostCategories(ctx context.Context) ([]graph.HostCategory, er
 	shown := make([]graph.HostCategory, len(list))
 	for i, d := range list {
 		shown[i] = graph.HostCategory{
-			Name: string(d.Name), Grouped: d.Grouped, Style: graph.BadgeStyleNumber, InTotal: d.Mode.InTotal(), CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt,
+			Name: string(d.Name), Grouped: d.Grouped, Style: graph.BadgeStyleNumber, InTotal: d.DefaultMode.InTotal(), CreatedAt: d.CreatedAt, UpdatedAt: d.UpdatedAt,
 		}
-		// Never is null in the API.
-		if d.Expiry != services.Never {
-			shown[i].ExpiryDays = new(d.Expiry)
+		// NeverExpires is null in the API.
+		if d.ExpiryDays != services.NeverExpires {
+			shown[i].ExpiryDays = new(d.ExpiryDays)
 		}
-		if d.Mode == services.CategoryDot {
+		if d.DefaultMode == services.CategoryDot {
 			shown[i].Style = graph.BadgeStyleDot
 		}
 	}

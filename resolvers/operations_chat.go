@@ -13,7 +13,7 @@ import (
 // exists, a create by either user returns it, and Created is false.
 var createConversation = &operation[graph.CreateConversationInput]{
 	operationSpec: operationSpec{name: "createConversation", createdType: services.ConversationType},
-	command: func(ctx context.Context, c *call, in *graph.CreateConversationInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.CreateConversationInput) (*jobs.Command, error) {
 		// Blocks and policies are checked in the commit and not here, because there they cannot change any more.
 		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
 		others, err := c.r.resolveUserIDs(ctx, "memberIds", in.MemberIds)
@@ -24,11 +24,11 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	},
 }
 
-// joinConversation is for a ROOM, which the user may name by its ref without being in it, so joins is set. The messages before
-// the join count as read.
+// joinConversation is for a ROOM, which the user may name by its ref without being in it, so canNameUnjoinedRooms is set. The
+// messages before the join count as read.
 var joinConversation = &operation[graph.JoinConversationInput]{
-	operationSpec: operationSpec{name: "joinConversation", createdType: services.ConversationType, joins: true},
-	command: func(_ context.Context, c *call, in *graph.JoinConversationInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "joinConversation", createdType: services.ConversationType, canNameUnjoinedRooms: true},
+	command: func(_ context.Context, c *operationCall, in *graph.JoinConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Join(c.actor, id), err
 	},
@@ -38,7 +38,7 @@ var joinConversation = &operation[graph.JoinConversationInput]{
 // nothing. A DIRECT conversation cannot be left, only muted.
 var quitConversation = &operation[graph.QuitConversationInput]{
 	operationSpec: operationSpec{name: "quitConversation", createdType: services.ConversationType},
-	command: func(_ context.Context, c *call, in *graph.QuitConversationInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.QuitConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Quit(c.actor, id), err
 	},
@@ -48,7 +48,7 @@ var quitConversation = &operation[graph.QuitConversationInput]{
 // error is the same as for a user who does not exist: otherwise it would reveal the block.
 var addMembers = &operation[graph.AddMembersInput]{
 	operationSpec: operationSpec{name: "addMembers", createdType: services.ConversationType},
-	command: func(ctx context.Context, c *call, in *graph.AddMembersInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.AddMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ var addMembers = &operation[graph.AddMembersInput]{
 // removeMembers is for the creator of a conversation. Users who are no members are skipped, so that a retry succeeds.
 var removeMembers = &operation[graph.RemoveMembersInput]{
 	operationSpec: operationSpec{name: "removeMembers", createdType: services.ConversationType},
-	command: func(ctx context.Context, c *call, in *graph.RemoveMembersInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.RemoveMembersInput) (*jobs.Command, error) {
 		id, users, err := c.conversationAndUsers(ctx, in.ConversationID, "userIds", in.UserIds)
 		if err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ var removeMembers = &operation[graph.RemoveMembersInput]{
 // actor is a member, so nobody can send a message after their removal.
 var sendMessage = &operation[graph.SendMessageInput]{
 	operationSpec: operationSpec{name: "sendMessage", createdType: services.MessageType},
-	command: func(ctx context.Context, c *call, in *graph.SendMessageInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.SendMessageInput) (*jobs.Command, error) {
 		id, mentioned, err := c.conversationAndUsers(ctx, in.ConversationID, "mentionIds", in.MentionIds)
 		if err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ var sendMessage = &operation[graph.SendMessageInput]{
 // it count one less.
 var recallMessage = &operation[graph.RecallMessageInput]{
 	operationSpec: operationSpec{name: "recallMessage", createdType: services.MessageType},
-	command: func(_ context.Context, c *call, in *graph.RecallMessageInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.RecallMessageInput) (*jobs.Command, error) {
 		id, err := c.messageID("messageId", in.MessageID)
 		return c.r.Chat.Recall(c.actor, id), err
 	},
@@ -97,8 +97,8 @@ var recallMessage = &operation[graph.RecallMessageInput]{
 // not renewed, so a phone that died cannot silence a conversation. Under one idempotency key, requests of different devices
 // differ.
 var enterConversation = &operation[graph.EnterConversationInput]{
-	operationSpec: operationSpec{name: "enterConversation", perDevice: true},
-	command: func(_ context.Context, c *call, in *graph.EnterConversationInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "enterConversation", idempotencyPerDevice: true},
+	command: func(_ context.Context, c *operationCall, in *graph.EnterConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Enter(c.actor, id, c.device), err
 	},
@@ -106,8 +106,8 @@ var enterConversation = &operation[graph.EnterConversationInput]{
 
 // leaveConversation ends the lease of enterConversation, for this device only.
 var leaveConversation = &operation[graph.LeaveConversationInput]{
-	operationSpec: operationSpec{name: "leaveConversation", perDevice: true},
-	command: func(_ context.Context, c *call, in *graph.LeaveConversationInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "leaveConversation", idempotencyPerDevice: true},
+	command: func(_ context.Context, c *operationCall, in *graph.LeaveConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Leave(c.actor, id, c.device), err
 	},
@@ -117,12 +117,12 @@ var leaveConversation = &operation[graph.LeaveConversationInput]{
 // so that it cannot undo a later markConversationUnread. A position only grows, so a device that reports late changes nothing.
 var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	operationSpec: operationSpec{name: "markConversationRead"},
-	command: func(_ context.Context, c *call, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkConversationReadInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		if err != nil {
 			return nil, err
 		}
-		mark := chat.Mark{Token: orEmpty(in.ReadToken)}
+		mark := chat.ReadMark{Token: orEmpty(in.ReadToken)}
 		// An empty token is a mistake of the client. Taken for none, it would let the mark undo a later markConversationUnread.
 		if in.ReadToken != nil && mark.Token == "" {
 			return nil, services.Errorf(services.Invalid, "readToken: \"\" is not a token of a conversation")
@@ -140,7 +140,7 @@ var markConversationRead = &operation[graph.MarkConversationReadInput]{
 // begins a new generation: earlier read tokens are then void.
 var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 	operationSpec: operationSpec{name: "markConversationUnread"},
-	command: func(_ context.Context, c *call, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkConversationUnreadInput) (*jobs.Command, error) {
 		from, err := c.messageID("fromMessageId", in.FromMessageID)
 		return c.r.Chat.MarkUnread(c.actor, from), err
 	},
@@ -150,7 +150,7 @@ var markConversationUnread = &operation[graph.MarkConversationUnreadInput]{
 // the conversation itself.
 var muteConversation = &operation[graph.MuteConversationInput]{
 	operationSpec: operationSpec{name: "muteConversation"},
-	command: func(_ context.Context, c *call, in *graph.MuteConversationInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MuteConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Mute(c.actor, id, true), err
 	},
@@ -159,7 +159,7 @@ var muteConversation = &operation[graph.MuteConversationInput]{
 // unmuteConversation is the reverse of muteConversation.
 var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 	operationSpec: operationSpec{name: "unmuteConversation"},
-	command: func(_ context.Context, c *call, in *graph.UnmuteConversationInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.UnmuteConversationInput) (*jobs.Command, error) {
 		id, err := c.conversationID(in.ConversationID)
 		return c.r.Chat.Mute(c.actor, id, false), err
 	},
@@ -169,14 +169,14 @@ var unmuteConversation = &operation[graph.UnmuteConversationInput]{
 // the application adds the actor.
 var setGroupPolicy = &operation[graph.SetGroupPolicyInput]{
 	operationSpec: operationSpec{name: "setGroupPolicy"},
-	command: func(_ context.Context, c *call, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.SetGroupPolicyInput) (*jobs.Command, error) {
 		return c.r.Chat.SetGroupPolicy(c.actor, in.Policy)
 	},
 }
 
 // conversationAndUsers parses the conversation of a command, and the users of another field. The conversation is parsed
 // first, because an error in it is the more useful one.
-func (c *call) conversationAndUsers(ctx context.Context, id, field string, userIDs []string) (services.ConversationID, []services.UserID, error) {
+func (c *operationCall) conversationAndUsers(ctx context.Context, id, field string, userIDs []string) (services.ConversationID, []services.UserID, error) {
 	conversation, err := c.conversationID(id)
 	if err != nil {
 		return 0, nil, err

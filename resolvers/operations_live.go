@@ -14,7 +14,7 @@ import (
 // own token, or by the application for them.
 var scheduleShow = &operation[graph.ScheduleShowInput]{
 	operationSpec: operationSpec{name: "scheduleShow", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.ScheduleShowInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.ScheduleShowInput) (*jobs.Command, error) {
 		in.CoverURL = orNull(orEmpty(in.CoverURL))
 		draft := live.ShowDraft{Title: in.Title, PlannedAt: in.PlannedAt, CoverURL: orEmpty(in.CoverURL)}
 		return c.r.Live.Schedule(c.actor, draft), nil
@@ -25,16 +25,16 @@ var scheduleShow = &operation[graph.ScheduleShowInput]{
 // is notified. So an input with a label alone is valid, although an input without any change is an error.
 var rescheduleShow = &operation[graph.RescheduleShowInput]{
 	operationSpec: operationSpec{name: "rescheduleShow", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.RescheduleShowInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.RescheduleShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err != nil {
 			return nil, err
 		}
 		edit := live.ShowEdit{CoverURL: clearableValue(in.CoverURL)}
-		if edit.PlannedAt, err = notNull("plannedAt", in.PlannedAt); err != nil {
+		if edit.PlannedAt, err = nonNullValue("plannedAt", in.PlannedAt); err != nil {
 			return nil, err
 		}
-		if edit.Title, err = notNull("title", in.Title); err != nil {
+		if edit.Title, err = nonNullValue("title", in.Title); err != nil {
 			return nil, err
 		}
 		if edit == (live.ShowEdit{}) && (in.URL.IsSet() || in.Data.IsSet()) {
@@ -48,7 +48,7 @@ var rescheduleShow = &operation[graph.RescheduleShowInput]{
 // may come late and out of order, so the time of the event counts and not that of the report.
 var startShow = &operation[graph.StartShowInput]{
 	operationSpec: operationSpec{name: "startShow", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.StartShowInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.StartShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Start(c.actor, show, timeOrZero(in.At)), err
 	},
@@ -58,7 +58,7 @@ var startShow = &operation[graph.StartShowInput]{
 // come through several nodes, so no order can be required.
 var endShow = &operation[graph.EndShowInput]{
 	operationSpec: operationSpec{name: "endShow", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.EndShowInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.EndShowInput) (*jobs.Command, error) {
 		in.ReplayURL = orNull(orEmpty(in.ReplayURL))
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.End(c.actor, show, timeOrZero(in.At), orEmpty(in.ReplayURL)), err
@@ -68,7 +68,7 @@ var endShow = &operation[graph.EndShowInput]{
 // cancelShow removes a show that has not started from all boards. A live show cannot be cancelled: endShow ends it.
 var cancelShow = &operation[graph.CancelShowInput]{
 	operationSpec: operationSpec{name: "cancelShow", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.CancelShowInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.CancelShowInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Cancel(c.actor, show), err
 	},
@@ -78,7 +78,7 @@ var cancelShow = &operation[graph.CancelShowInput]{
 // listed before it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
 	operationSpec: operationSpec{name: "setReplay", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.SetReplayInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.SetReplayInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		if err == nil && !in.ReplayURL.IsSet() {
 			err = services.Errorf(services.Invalid, "replayUrl: it is required; null removes the present one")
@@ -94,7 +94,7 @@ var setReplay = &operation[graph.SetReplayInput]{
 // notification too. They are two entries of the table, because an entry has the name of one mutation.
 var remindMe = &operation[graph.RemindMeInput]{
 	operationSpec: operationSpec{name: "remindMe", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.RemindMeInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.RemindMeInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, true), err
 	},
@@ -103,7 +103,7 @@ var remindMe = &operation[graph.RemindMeInput]{
 // cancelReminder is the reverse of remindMe.
 var cancelReminder = &operation[graph.CancelReminderInput]{
 	operationSpec: operationSpec{name: "cancelReminder", createdType: services.ShowType},
-	command: func(_ context.Context, c *call, in *graph.CancelReminderInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.CancelReminderInput) (*jobs.Command, error) {
 		show, err := c.showID(in.ShowID)
 		return c.r.Live.Remind(c.actor, show, false), err
 	},
@@ -113,7 +113,7 @@ var cancelReminder = &operation[graph.CancelReminderInput]{
 // marks the present board.
 var markLiveBoardSeen = &operation[graph.MarkLiveBoardSeenInput]{
 	operationSpec: operationSpec{name: "markLiveBoardSeen"},
-	command: func(ctx context.Context, c *call, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.MarkLiveBoardSeenInput) (*jobs.Command, error) {
 		return c.r.Live.MarkSeen(ctx, c.actor, in.SessionID)
 	},
 }

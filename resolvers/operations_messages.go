@@ -12,8 +12,8 @@ import (
 // sendSiteMessage sends a message to users by their keys. For the application, users who do not exist are created. An operator
 // gets NOT_FOUND.
 var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
-	operationSpec: operationSpec{name: "sendSiteMessage", by: forHost, createdType: services.SiteMessageType},
-	command: func(ctx context.Context, c *call, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "sendSiteMessage", actorKind: actorHost, createdType: services.SiteMessageType},
+	command: func(ctx context.Context, c *operationCall, in *graph.SendSiteMessageInput) (*jobs.Command, error) {
 		// The number of recipients is checked before the IDs are parsed, because parsing many IDs is expensive.
 		if err := messages.CheckRecipients(len(in.To)); err != nil {
 			return nil, err
@@ -37,7 +37,7 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 		// The error names the first key that no user has.
 		for _, key := range message.To {
 			if _, ok := known[key]; !ok {
-				return nil, services.NoUser("to", key)
+				return nil, services.NoUserError("to", key)
 			}
 		}
 		return c.r.Messages.Send(message)
@@ -47,13 +47,13 @@ var sendSiteMessage = &operation[graph.SendSiteMessageInput]{
 // editSiteMessage changes the text for all recipients, and no read state. If only the label changes, the message itself does
 // not change. A title cannot be removed; the content can be empty.
 var editSiteMessage = &operation[graph.EditSiteMessageInput]{
-	operationSpec: operationSpec{name: "editSiteMessage", by: forHost},
-	command: func(_ context.Context, c *call, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "editSiteMessage", actorKind: actorHost},
+	command: func(_ context.Context, c *operationCall, in *graph.EditSiteMessageInput) (*jobs.Command, error) {
 		id, err := c.siteMessageID(in.SiteMessageID)
 		if err != nil {
 			return nil, err
 		}
-		title, err := notNull("title", in.Title)
+		title, err := nonNullValue("title", in.Title)
 		if err != nil {
 			return nil, err
 		}
@@ -69,9 +69,9 @@ var editSiteMessage = &operation[graph.EditSiteMessageInput]{
 // input is normalised, so that inputs with the same meaning are one request.
 var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 	operationSpec: operationSpec{name: "markSiteMessagesRead"},
-	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkSiteMessagesReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
-		mark := messages.Mark{Type: in.Type, All: in.All, Token: orEmpty(in.ReadToken)}
+		mark := messages.MarkReadRequest{Type: in.Type, All: in.All, ReadToken: orEmpty(in.ReadToken)}
 		in.All = false // false is the same as absent
 		if mark.IDs, err = siteMessageIDs(in.Ids); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ var markSiteMessagesRead = &operation[graph.MarkSiteMessagesReadInput]{
 // leaves them unread, whichever device sends it.
 var markSiteMessagesUnread = &operation[graph.MarkSiteMessagesUnreadInput]{
 	operationSpec: operationSpec{name: "markSiteMessagesUnread"},
-	command: func(_ context.Context, c *call, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkSiteMessagesUnreadInput) (*jobs.Command, error) {
 		ids, err := siteMessageIDs(in.Ids)
 		if err != nil {
 			return nil, err

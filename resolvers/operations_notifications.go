@@ -15,7 +15,7 @@ import (
 // runs notifies nobody.
 var likePost = &operation[graph.LikePostInput]{
 	operationSpec: operationSpec{name: "likePost"},
-	command: func(_ context.Context, c *call, in *graph.LikePostInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.LikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Like(c.actor, id), err
 	},
@@ -24,7 +24,7 @@ var likePost = &operation[graph.LikePostInput]{
 // unlikePost is the reverse of likePost.
 var unlikePost = &operation[graph.UnlikePostInput]{
 	operationSpec: operationSpec{name: "unlikePost"},
-	command: func(_ context.Context, c *call, in *graph.UnlikePostInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.UnlikePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Unlike(c.actor, id), err
 	},
@@ -34,7 +34,7 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 // leaves rows unread: markNotificationsRead marks rows.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	operationSpec: operationSpec{name: "markNotificationsSeen"},
-	command: func(_ context.Context, c *call, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {
 		place, err := parseUpTo(in.UpTo)
 		if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 			return nil, err
 		}
 		// The categories are normalised, so that under one key no categories and all of them are one request.
-		in.Categories, in.HostCategories = normalCategories(of), nil
+		in.Categories, in.HostCategories = normalizeCategories(of), nil
 		return c.r.Notifications.MarkSeen(c.actor, of, place)
 	},
 }
@@ -53,14 +53,14 @@ var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 // ids means the notification as it was shown: causes that came later still count.
 var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 	operationSpec: operationSpec{name: "markNotificationsRead"},
-	command: func(_ context.Context, c *call, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkNotificationsReadInput) (_ *jobs.Command, err error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		of, err := mergeCategories(in.Categories, in.HostCategories)
 		if err != nil {
 			return nil, err
 		}
-		// IDs name rows, Shown names rows in the state that was shown, and the other fields select rows if neither names any.
-		read := notifications.ReadSelection{Categories: of, All: in.All != nil && *in.All, Token: orEmpty(in.ReadToken)}
+		// IDs names rows, UpToPositions names rows in the state that was shown, and the other fields select rows if neither names any.
+		read := notifications.ReadSelection{Categories: of, All: in.All != nil && *in.All, ReadToken: orEmpty(in.ReadToken)}
 		// An empty list is not the same as none: MarkRead refuses it.
 		if in.Ids != nil {
 			read.IDs = make([]services.PostID, 0, len(in.Ids))
@@ -68,7 +68,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		// The executor's list stays as it is; the copy is normalised.
 		in.Ids = slices.Clone(in.Ids)
 		for i, id := range in.Ids {
-			if !services.IsUpTo(id) {
+			if !services.IsNotificationUpTo(id) {
 				place, err := services.ParseNotificationID("ids", id)
 				if err != nil {
 					return nil, err
@@ -76,12 +76,12 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 				read.IDs = append(read.IDs, place)
 				continue
 			}
-			place, _, err := services.ParseUpTo("ids", id)
+			place, _, err := services.ParseNotificationUpTo("ids", id)
 			if err != nil {
 				return nil, err
 			}
 			// The part of an upTo after its position is dropped, so that two texts of one position are one request.
-			read.Shown, in.Ids[i] = append(read.Shown, place), services.UpToText(place)
+			read.UpToPositions, in.Ids[i] = append(read.UpToPositions, place), services.FormatNotificationUpTo(place)
 		}
 		if read.UpTo, err = parseUpTo(in.UpTo); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 		in.All = nil // false is the same as absent
 		// With IDs the categories mean something else, see MarkRead, and stay as they were given.
 		if len(in.Ids) == 0 {
-			in.Categories, in.HostCategories = normalCategories(of), nil
+			in.Categories, in.HostCategories = normalizeCategories(of), nil
 		}
 		return c.r.Notifications.MarkRead(c.actor, read)
 	},
@@ -99,8 +99,8 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 // if it is beyond the seen position. The input needs its ID: an upTo is refused.
 var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 	operationSpec: operationSpec{name: "markNotificationUnread"},
-	command: func(_ context.Context, c *call, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
-		c.subject = in.ID
+	command: func(_ context.Context, c *operationCall, in *graph.MarkNotificationUnreadInput) (*jobs.Command, error) {
+		c.subjectID = in.ID
 		place, err := services.ParseNotificationID("id", in.ID)
 		return c.r.Notifications.MarkUnread(c.actor, place), err
 	},
@@ -109,7 +109,7 @@ var markNotificationUnread = &operation[graph.MarkNotificationUnreadInput]{
 // markAllRead marks everything up to a position, and keeps what it changed for undoMarkAllRead.
 var markAllRead = &operation[graph.MarkAllReadInput]{
 	operationSpec: operationSpec{name: "markAllRead"},
-	command: func(_ context.Context, c *call, in *graph.MarkAllReadInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkAllReadInput) (*jobs.Command, error) {
 		in.ReadToken = orNull(orEmpty(in.ReadToken))
 		place, err := parseUpTo(in.UpTo)
 		if err != nil {
@@ -122,14 +122,14 @@ var markAllRead = &operation[graph.MarkAllReadInput]{
 // undoMarkAllRead takes the last markAllRead back. After 30 s the error is CONFLICT.
 var undoMarkAllRead = &operation[graph.UndoMarkAllReadInput]{
 	operationSpec: operationSpec{name: "undoMarkAllRead"},
-	command: func(_ context.Context, c *call, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, _ *graph.UndoMarkAllReadInput) (*jobs.Command, error) {
 		return c.r.Notifications.UndoAllRead(c.actor), nil
 	},
 }
 
-// mergeCategories returns the categories that two arguments name: nil for all of them, and empty if both are empty. The error is INVALID
-// for a name that no category of the host application can have. There are two arguments, because the schema's enum has Tidings'
-// categories and cannot have the application's.
+// mergeCategories returns the categories that two arguments name: nil for all of them, and empty if both are empty. The error is
+// INVALID for a name that no category of the host application can have. There are two arguments, because the schema's enum has
+// Tidings' categories and cannot have the application's.
 func mergeCategories(categories []services.Category, hosts []string) ([]services.Category, error) {
 	if hosts == nil {
 		return categories, nil
@@ -145,9 +145,9 @@ func mergeCategories(categories []services.Category, hosts []string) ([]services
 	return all, nil
 }
 
-// normalCategories returns categories in their normal form, so that under an idempotency key equal sets are equal. The hash of an
+// normalizeCategories returns categories in their normal form, so that under an idempotency key equal sets are equal. The hash of an
 // input ignores order and repetition anyway, so this matters only for nil, which means all categories.
-func normalCategories(categories []services.Category) []services.Category {
+func normalizeCategories(categories []services.Category) []services.Category {
 	if categories == nil {
 		return append(slices.Sorted(slices.Values(services.Categories)), services.CategoryHost)
 	}
@@ -160,7 +160,7 @@ func parseUpTo(upTo *string) (services.PostID, error) {
 	if upTo == nil {
 		return 0, nil
 	}
-	place, reach, err := services.ParseUpTo("upTo", *upTo)
+	place, reach, err := services.ParseNotificationUpTo("upTo", *upTo)
 	// A frequent mistake: the client sends the ID of a notification instead of its upTo.
 	if err != nil && strings.HasPrefix(*upTo, services.NotificationType+":") {
 		return 0, services.Errorf(services.Invalid, "upTo: %s is the id of a notification: send its upTo", services.Quote(*upTo))

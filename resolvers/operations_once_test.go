@@ -17,25 +17,25 @@ import (
 	"tidings/services/sql"
 )
 
-// story runs every operation once, at a point where the state allows it.
-type story struct {
-	*api
-	done []string // the names of the operations that have run
+// operationTester runs every operation once, at a point where the state allows it.
+type operationTester struct {
+	*testAPI
+	ranOperations []string // the names of the operations that have run
 }
 
-// runAndRepeat runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and
-// under a key that the previous version stored. in has the fields of the input, and other those that differ. It returns the ID of the
-// result.
-func (s *story) runAndRepeat(name string, in, other event) string {
+// runAndRepeat runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields,
+// and under a key that the previous version stored. in has the fields of the input, and other those that differ. It returns the ID
+// of the result.
+func (s *operationTester) runAndRepeat(name string, in, other event) string {
 	s.t.Helper()
-	s.done = append(s.done, name)
-	key := fmt.Sprint("key", len(s.done))
+	s.ranOperations = append(s.ranOperations, name)
+	key := fmt.Sprint("key", len(s.ranOperations))
 	first := s.sendAsEvent(name, in, key, nil)
-	id, _ := first.at("ingest", "results", 0, "id").(string)
-	if first.at("ingest", "results", 0, "error") != nil {
+	id, _ := first.valueAt("ingest", "results", 0, "id").(string)
+	if first.valueAt("ingest", "results", 0, "error") != nil {
 		s.t.Fatalf("%s: %v", name, first.Data)
 	}
-	s.checkID(name, first.at("ingest", "results", 0, "id"))
+	s.checkResultID(name, first.valueAt("ingest", "results", 0, "id"))
 	if again := s.sendAsEvent(name, in, key, nil); fmt.Sprint(again) != fmt.Sprint(first) {
 		s.t.Errorf("%s again: %v, and first %v", name, again, first)
 	}
@@ -44,7 +44,7 @@ func (s *story) runAndRepeat(name string, in, other event) string {
 	}
 	if other != nil {
 		got := s.sendAsEvent(name, in, key, other)
-		if message := fmt.Sprint(got.at("ingest", "results", 0, "error")); !strings.Contains(message, "CONFLICT") || !strings.Contains(message, "idempotencyKey") {
+		if message := fmt.Sprint(got.valueAt("ingest", "results", 0, "error")); !strings.Contains(message, "CONFLICT") || !strings.Contains(message, "idempotencyKey") {
 			s.t.Errorf("%s, something else under the key: %v", name, got)
 		}
 		if _, ofEvents := other["device"]; !ofEvents {
@@ -53,15 +53,15 @@ func (s *story) runAndRepeat(name string, in, other event) string {
 			}
 		}
 	}
-	s.rememberAsBefore(in, key, "before"+key)
+	s.storeKeyAsPreviousVersion(in, key, "before"+key)
 	if before := s.sendAsEvent(name, in, "before"+key, nil); fmt.Sprint(before) != fmt.Sprint(first) {
 		s.t.Errorf("%s under a key of the version before: %v, and first %v", name, before, first)
 	}
 	return id
 }
 
-// checkID checks that the ID of a result is null or the global ID of an object, as the schema says.
-func (s *story) checkID(name string, id any) {
+// checkResultID checks that the ID of a result is null or the global ID of an object, as the schema says.
+func (s *operationTester) checkResultID(name string, id any) {
 	s.t.Helper()
 	if creates := operations[name].describe().createdType; id == nil {
 		if creates != "" {
@@ -77,13 +77,13 @@ func (s *story) checkID(name string, id any) {
 		return
 	}
 	got := s.ask("alice", []services.Scope{services.ScopeViewer}, `query($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": text})
-	if shown := got.at("node", "id"); len(got.Errors) > 0 || shown != nil && shown != text {
+	if shown := got.valueAt("node", "id"); len(got.Errors) > 0 || shown != nil && shown != text {
 		s.t.Errorf("the result of %s has the ID %s, whose node is %v %+v", name, text, shown, got.Errors)
 	}
 }
 
 // sendAsEvent ingests an event under a key. Fields of other replace those of in.
-func (s *story) sendAsEvent(name string, in event, key string, other event) answer {
+func (s *operationTester) sendAsEvent(name string, in event, key string, other event) apiAnswer {
 	s.t.Helper()
 	said := maps.Clone(in)
 	maps.Copy(said, other)
@@ -92,7 +92,7 @@ func (s *story) sendAsEvent(name string, in event, key string, other event) answ
 }
 
 // sendAsMutation sends the event as the mutation of the same name, with a token of the user in the field as.
-func (s *story) sendAsMutation(name string, in event, key string, other event) answer {
+func (s *operationTester) sendAsMutation(name string, in event, key string, other event) apiAnswer {
 	s.t.Helper()
 	said := maps.Clone(in)
 	maps.Copy(said, other)
@@ -103,7 +103,7 @@ func (s *story) sendAsMutation(name string, in event, key string, other event) a
 		delete(said, "view")
 	}
 	said["idempotencyKey"] = key
-	input := operations[name].describe().input
+	input := operations[name].describe().inputType
 	query := fmt.Sprintf(`mutation($input: %s!) { %s(input: $input) { __typename } }`, input.Name(), name)
 	scopes := []services.Scope{services.ScopeViewer}
 	if as == "" {
@@ -112,9 +112,9 @@ func (s *story) sendAsMutation(name string, in event, key string, other event) a
 	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
 }
 
-// rememberAsBefore stores the answer of a key under a second key too, whose text is in before. It does so as the previous version did:
-// with a hash in the former form, which fits no input.
-func (s *story) rememberAsBefore(in event, key, before string) {
+// storeKeyAsPreviousVersion stores the answer of a key under a second key too, whose text is in before. It does so as the previous
+// version did: with a hash in the former form, which fits no input.
+func (s *operationTester) storeKeyAsPreviousVersion(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"
 	for _, field := range []string{"as", "userId"} { // userId is for setSegments, whose keys belong to the user
@@ -136,7 +136,7 @@ func (s *story) rememberAsBefore(in event, key, before string) {
 		if err != nil {
 			return err
 		}
-		return jobs.RememberRequest(ctx, tx, scope, before, jobs.RememberedRequest{BodyHash: make([]byte, 32), IDs: had.IDs})
+		return jobs.RememberRequest(ctx, tx, scope, before, jobs.RememberedRequest{InputHash: make([]byte, 32), IDs: had.IDs})
 	})
 }
 
@@ -150,23 +150,23 @@ func alterID(id string) string {
 
 // Every operation has its effect once for each key, as an event and as a mutation, also if the previous version stored the key.
 func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		s := &story{api: newAPIOn(t, w, 10, 5)}
-		s.actOnPeople()
-		post := s.actOnPosts()
-		s.actOnNotifications(post)
-		s.actOnMessages()
-		s.actOnHostCategories()
-		s.actOnAnnouncements()
-		s.actOnViews()
-		s.actOnConversations()
-		s.actOnShows()
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		s := &operationTester{testAPI: newAPIOn(t, w, 10, 5)}
+		s.runPeopleOperations()
+		post := s.runPostOperations()
+		s.runNotificationOperations(post)
+		s.runSiteMessageOperations()
+		s.runHostCategoryOperations()
+		s.runAnnouncementOperations()
+		s.runViewOperations()
+		s.runConversationOperations()
+		s.runShowOperations()
 		s.runAndRepeat("setDisplayPolicy", event{"as": "user:bob", "sources": []event{{"source": "HOME_FEED", "inTotal": false}, {"source": "ANNOUNCEMENTS", "style": "DOT"}}},
 			event{"sources": []event{{"source": "HOME_FEED", "inTotal": true}}})
 		s.runAndRepeat("setCategoryPreference", event{"as": "user:bob", "category": "LIKE", "mode": "DOT"}, event{"push": false})
 		s.runAndRepeat("deletePost", event{"as": "user:carol", "postId": post}, event{"postId": alterID(post)})
 		for name := range operations {
-			if !slices.Contains(s.done, name) {
+			if !slices.Contains(s.ranOperations, name) {
 				t.Errorf("%s is not in the story", name)
 			}
 		}
@@ -175,7 +175,7 @@ func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 
 // Equivalent inputs are one request under a key, whatever their words and order.
 func TestEquivalentInputsAreOneRequest(t *testing.T) {
-	s := &story{api: newAPI(t)}
+	s := &operationTester{testAPI: newAPI(t)}
 	s.MakeNamedUsers("dora")
 	place := "notificationUpTo:0000000000001"
 	all := []services.Category{}
@@ -204,7 +204,7 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 		key := fmt.Sprint("key", i)
 		first := s.sendAsEvent(same.name, same.says[0], key, nil)
 		for _, said := range same.says {
-			if got := s.sendAsEvent(same.name, said, key, nil); got.at("ingest", "results", 0, "error") != nil || fmt.Sprint(got) != fmt.Sprint(first) {
+			if got := s.sendAsEvent(same.name, said, key, nil); got.valueAt("ingest", "results", 0, "error") != nil || fmt.Sprint(got) != fmt.Sprint(first) {
 				t.Errorf("%s %v: %v, and first %v", same.name, said, got, first)
 			}
 		}
@@ -212,13 +212,13 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	// Inputs that mean something else are another request.
 	s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "all": true}, "key", nil)
 	got := s.sendAsEvent("markNotificationsRead", event{"as": "user:bob", "upTo": place}, "key", nil)
-	if code := got.at("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
+	if code := got.valueAt("ingest", "results", 0, "error", "code"); code != "CONFLICT" {
 		t.Errorf("a place under the key of all: %v", got)
 	}
 }
 
-// actOnPeople and the functions below run the operations on one kind of object each.
-func (s *story) actOnPeople() {
+// runPeopleOperations and the functions below run the operations on one kind of object each.
+func (s *operationTester) runPeopleOperations() {
 	s.runAndRepeat("follow", event{"as": "user:alice", "userId": "user:carol"}, nil)
 	s.runAndRepeat("setFollowMode", event{"as": "user:alice", "userId": "user:carol", "mode": "NONE"}, event{"mode": "ALL"})
 	for _, name := range []string{"follow", "mute", "unmute", "hideFrom", "unhideFrom", "unfollow", "block", "unblock"} {
@@ -230,7 +230,7 @@ func (s *story) actOnPeople() {
 	s.runAndRepeat("setGroupPolicy", event{"as": "user:alice", "policy": "NOBODY"}, event{"policy": "EVERYONE"})
 }
 
-func (s *story) actOnPosts() (post string) {
+func (s *operationTester) runPostOperations() (post string) {
 	post = s.runAndRepeat("publishPost", event{"as": "user:carol", "body": "hello", "mentions": []string{"user:alice", "user:bob"}}, event{"mentions": []string{"user:bob"}})
 	s.runAndRepeat("editPost", event{"as": "user:carol", "postId": post, "body": "hello, all"}, event{"body": "hello"})
 	s.runAndRepeat("likePost", event{"as": "user:bob", "postId": post}, event{"postId": alterID(post)})
@@ -240,16 +240,16 @@ func (s *story) actOnPosts() (post string) {
 	return post
 }
 
-func (s *story) actOnNotifications(post string) {
-	_, ids := s.panel("carol")
+func (s *operationTester) runNotificationOperations(post string) {
+	_, ids := s.notificationLines("carol")
 	s.runAndRepeat("markNotificationsSeen", event{"as": "user:carol"}, event{"categories": []string{"LIKE"}})
 	s.runAndRepeat("markNotificationsRead", event{"as": "user:carol", "ids": ids[:1]}, event{"ids": []string{alterID(ids[0])}})
 	s.runAndRepeat("markNotificationUnread", event{"as": "user:carol", "id": ids[0]}, event{"id": alterID(ids[0])})
-	s.runAndRepeat("markAllRead", event{"as": "user:carol"}, event{"upTo": s.upTos("carol")[0]})
+	s.runAndRepeat("markAllRead", event{"as": "user:carol"}, event{"upTo": s.notificationUpTos("carol")[0]})
 	s.runAndRepeat("undoMarkAllRead", event{"as": "user:carol"}, nil)
 }
 
-func (s *story) actOnMessages() {
+func (s *operationTester) runSiteMessageOperations() {
 	to := []string{"user:alice", "user:bob"}
 	id := s.runAndRepeat("sendSiteMessage", event{"title": "t", "content": "c", "to": to}, event{"to": to[:1]})
 	s.runAndRepeat("editSiteMessage", event{"siteMessageId": id, "title": "u"}, event{"content": "d"})
@@ -258,14 +258,14 @@ func (s *story) actOnMessages() {
 	s.runAndRepeat("markSiteMessagesUnread", event{"as": "user:alice", "ids": []string{id}}, event{"ids": []string{alterID(id)}})
 }
 
-func (s *story) actOnHostCategories() {
+func (s *operationTester) runHostCategoryOperations() {
 	s.ask("boss", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "orders"}) { created } }`, nil)
 	to := []string{"user:alice", "user:bob"}
 	id := s.runAndRepeat("notify", event{"category": "orders", "to": to, "title": "sent"}, event{"to": to[:1]})
 	s.runAndRepeat("withdrawNotification", event{"hostNotificationId": id}, event{"hostNotificationId": alterID(id)})
 }
 
-func (s *story) actOnAnnouncements() {
+func (s *operationTester) runAnnouncementOperations() {
 	id := s.runAndRepeat("publishAnnouncement", event{"title": "t", "content": "c"}, event{"content": "d"})
 	s.runAndRepeat("editAnnouncement", event{"announcementId": id, "title": "u"}, event{"showAgain": true})
 	s.runAndRepeat("markAnnouncementsRead", event{"as": "user:bob", "upTo": id}, event{"upTo": nil})
@@ -275,14 +275,14 @@ func (s *story) actOnAnnouncements() {
 	s.runAndRepeat("setSegments", event{"userId": "user:bob", "segments": []string{"a", "b"}}, event{"segments": []string{"a"}})
 }
 
-func (s *story) actOnViews() {
+func (s *operationTester) runViewOperations() {
 	at := s.World.Clock.Now().Format(time.RFC3339)
 	s.runAndRepeat("addViewItem", event{"code": "c", "view": "v", "item": "i", "at": at}, event{"item": "j"})
 	s.runAndRepeat("touchView", event{"as": "user:bob", "code": "c", "view": "v"}, event{"upTo": at})
 	s.runAndRepeat("removeViewItem", event{"code": "c", "view": "v", "item": "i"}, event{"view": "w"})
 }
 
-func (s *story) actOnConversations() {
+func (s *operationTester) runConversationOperations() {
 	group := s.runAndRepeat("createConversation", event{"as": "user:alice", "kind": "GROUP", "title": "T", "memberIds": []string{"user:bob"}}, event{"title": "U"})
 	room := s.runAndRepeat("createConversation", event{"as": "user:alice", "kind": "ROOM", "memberIds": []string{"user:bob"}}, event{"kind": "GROUP"})
 	s.runAndRepeat("joinConversation", event{"as": "user:carol", "conversationId": room}, event{"conversationId": group})
@@ -304,7 +304,7 @@ func (s *story) actOnConversations() {
 	s.runAndRepeat("quitConversation", in("bob", event{}), event{"conversationId": room})
 }
 
-func (s *story) actOnShows() {
+func (s *operationTester) runShowOperations() {
 	planned := s.World.Clock.Now().Add(time.Hour).Format(time.RFC3339)
 	show := s.runAndRepeat("scheduleShow", event{"as": "user:carol", "title": "t", "plannedAt": planned}, event{"coverUrl": "https://example.com/c"})
 	s.runAndRepeat("rescheduleShow", event{"as": "user:carol", "showId": show, "title": "u"}, event{"title": "v"})
@@ -312,7 +312,7 @@ func (s *story) actOnShows() {
 	s.runAndRepeat("cancelReminder", event{"as": "user:bob", "showId": show}, event{"showId": alterID(show)})
 	s.runAndRepeat("startShow", event{"as": "user:carol", "showId": show}, event{"at": planned})
 	board := s.must("bob", `{ viewer { liveBoard { sessionId } } }`, nil)
-	s.runAndRepeat("markLiveBoardSeen", event{"as": "user:bob"}, event{"sessionId": board.at("viewer", "liveBoard", "sessionId")})
+	s.runAndRepeat("markLiveBoardSeen", event{"as": "user:bob"}, event{"sessionId": board.valueAt("viewer", "liveBoard", "sessionId")})
 	s.runAndRepeat("endShow", event{"as": "user:carol", "showId": show}, event{"replayUrl": "https://example.com/r"})
 	s.runAndRepeat("setReplay", event{"as": "user:carol", "showId": show, "replayUrl": "https://example.com/r"}, event{"replayUrl": ""})
 	show = s.runAndRepeat("scheduleShow", event{"as": "user:carol", "title": "w", "plannedAt": planned}, nil)

@@ -36,11 +36,11 @@ var (
 	unhideFrom = newUserOperation("unhideFrom", func(in *graph.UnhideFromInput) string { return in.UserID }, (*social.Service).UnhideFrom)
 )
 
-// newUserOperation makes an operation of one user on another. userID takes the other user's ID from the input. command makes the command, and
-// has no error: all that is wrong, such as to follow oneself, the commit refuses. It is a method expression, with the service as its
-// first parameter.
+// newUserOperation makes an operation of one user on another. userID takes the other user's ID from the input. command makes the
+// command, and has no error: all that is wrong, such as to follow oneself, the commit refuses. It is a method expression, with the
+// service as its first parameter.
 func newUserOperation[I any](name string, userID func(*I) string, command func(s *social.Service, actor, user services.UserID) *jobs.Command) *operation[I] {
-	return &operation[I]{operationSpec: operationSpec{name: name}, command: func(ctx context.Context, c *call, in *I) (*jobs.Command, error) {
+	return &operation[I]{operationSpec: operationSpec{name: name}, command: func(ctx context.Context, c *operationCall, in *I) (*jobs.Command, error) {
 		user, err := c.userID(ctx, userID(in))
 		return command(c.r.Social, c.actor, user), err
 	}}
@@ -49,7 +49,7 @@ func newUserOperation[I any](name string, userID func(*I) string, command func(s
 // mute keeps a user's posts out of the viewer's feed, for good or until a time. A time in the past is INVALID in the commit.
 var mute = &operation[graph.MuteInput]{
 	operationSpec: operationSpec{name: "mute"},
-	command: func(ctx context.Context, c *call, in *graph.MuteInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.MuteInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		until := time.Time{}
 		if in.Until != nil {
@@ -62,7 +62,7 @@ var mute = &operation[graph.MuteInput]{
 // setFollowMode changes which items of a followee count for the viewer. Without a follow, the commit fails with CONFLICT.
 var setFollowMode = &operation[graph.SetFollowModeInput]{
 	operationSpec: operationSpec{name: "setFollowMode"},
-	command: func(ctx context.Context, c *call, in *graph.SetFollowModeInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.SetFollowModeInput) (*jobs.Command, error) {
 		user, err := c.userID(ctx, in.UserID)
 		return c.r.Social.SetFollowMode(c.actor, user, services.FollowMode(slices.Index(followModes, in.Mode))), err
 	},
@@ -77,8 +77,8 @@ var followModes = []graph.FollowMode{
 // absent field stays.
 var setProfile = &operation[graph.SetProfileInput]{
 	operationSpec: operationSpec{name: "setProfile"},
-	command: func(_ context.Context, c *call, in *graph.SetProfileInput) (*jobs.Command, error) {
-		c.subject = c.as
+	command: func(_ context.Context, c *operationCall, in *graph.SetProfileInput) (*jobs.Command, error) {
+		c.subjectID = c.actorID
 		return c.r.Social.SetProfile(c.actor, clearableValue(in.Name), clearableValue(in.AvatarURL))
 	},
 }

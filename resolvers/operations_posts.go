@@ -13,7 +13,7 @@ import (
 // answer to an answer a reply.
 var publishPost = &operation[graph.PublishPostInput]{
 	operationSpec: operationSpec{name: "publishPost", createdType: services.PostType},
-	command: func(ctx context.Context, c *call, in *graph.PublishPostInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.PublishPostInput) (*jobs.Command, error) {
 		draft, err := c.draft(ctx, in.Body, in.ParentID, in.Mentions)
 		if err != nil {
 			return nil, err
@@ -26,7 +26,7 @@ var publishPost = &operation[graph.PublishPostInput]{
 // mentioned are notified. Users who are no longer mentioned lose their notifications.
 var editPost = &operation[graph.EditPostInput]{
 	operationSpec: operationSpec{name: "editPost", createdType: services.PostType},
-	command: func(ctx context.Context, c *call, in *graph.EditPostInput) (*jobs.Command, error) {
+	command: func(ctx context.Context, c *operationCall, in *graph.EditPostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		if err != nil {
 			return nil, err
@@ -37,7 +37,7 @@ var editPost = &operation[graph.EditPostInput]{
 		if err != nil {
 			return nil, err
 		}
-		draft.KeepListed = !given
+		draft.KeepListedMentions = !given
 		return c.r.Feed.Edit(c.actor, id, draft)
 	},
 }
@@ -45,7 +45,7 @@ var editPost = &operation[graph.EditPostInput]{
 // deletePost takes a post out of all feeds. Its ID still names a position, so a client goes on paging below it as before.
 var deletePost = &operation[graph.DeletePostInput]{
 	operationSpec: operationSpec{name: "deletePost", createdType: services.PostType},
-	command: func(_ context.Context, c *call, in *graph.DeletePostInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.DeletePostInput) (*jobs.Command, error) {
 		id, err := c.postID(in.PostID)
 		return c.r.Feed.Delete(c.actor, id), err
 	},
@@ -55,7 +55,7 @@ var deletePost = &operation[graph.DeletePostInput]{
 // never moves back. upTo may name a post that no longer exists.
 var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 	operationSpec: operationSpec{name: "markHomeFeedSeen"},
-	command: func(_ context.Context, c *call, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.MarkHomeFeedSeenInput) (*jobs.Command, error) {
 		if in.UpTo == nil {
 			return c.r.Feed.MarkSeen(c.actor, 0), nil
 		}
@@ -69,7 +69,7 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 
 // draft is the post of an input, for a new post and for an edit, which has no parent. If the host application acts, users
 // in mentions who do not exist are created.
-func (c *call) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
+func (c *operationCall) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
 	// For users, a mention of an unknown user is NOT_FOUND in the commit.
 	if createsUsers(ctx) {
 		if _, err := c.r.resolveUserIDs(ctx, "mentions", mentions); err != nil {

@@ -13,7 +13,7 @@ import (
 // field sets the category's usual value, absence leaves the user's own.
 var setCategoryPreference = &operation[graph.SetCategoryPreferenceInput]{
 	operationSpec: operationSpec{name: "setCategoryPreference"},
-	command: func(_ context.Context, c *call, in *graph.SetCategoryPreferenceInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.SetCategoryPreferenceInput) (*jobs.Command, error) {
 		change := notifications.PreferenceChange{}
 		if mode, given := in.Mode.ValueOK(); mode != nil {
 			change.Mode = new(modesByName[*mode])

@@ -12,8 +12,8 @@ import (
 	"tidings/graph"
 )
 
-// notOperations are the mutations that are not in operations, with the reasons.
-var notOperations = map[string]string{
+// nonOperationMutations are the mutations that are not in operations, with the reasons.
+var nonOperationMutations = map[string]string{
 	"ingest":                "it does the operations that its events name",
 	"cleanNow":              "it starts a worker of this installation, and is good to repeat",
 	"recountBadges":         "it repairs copies of facts and changes none",
@@ -41,14 +41,14 @@ func TestEveryMutationIsAnOperation(t *testing.T) {
 	for _, field := range fields {
 		name := field.Name
 		operation, listed := operations[name]
-		if reason := notOperations[name]; listed == (reason != "") {
+		if reason := nonOperationMutations[name]; listed == (reason != "") {
 			t.Errorf("%s: in the table %t, and not to be there because %q", name, listed, reason)
 			continue
 		}
 		if !listed {
 			continue
 		}
-		input := operation.describe().input
+		input := operation.describe().inputType
 		if args := field.Arguments; len(args) != 1 || args[0].Type.String() != input.Name()+"!" {
 			t.Errorf("%s takes %v, and the operation %s", name, args, input)
 		}
@@ -56,7 +56,7 @@ func TestEveryMutationIsAnOperation(t *testing.T) {
 			t.Errorf("%s has no idempotency key", name)
 		}
 	}
-	if want := len(operations) + len(notOperations); len(fields) != want {
+	if want := len(operations) + len(nonOperationMutations); len(fields) != want {
 		t.Errorf("the schema has %d mutations, the lists %d", len(fields), want)
 	}
 }
@@ -73,7 +73,7 @@ func TestIngestOffersEveryOperation(t *testing.T) {
 			t.Errorf("there is no operation %s", field.Name)
 			continue
 		}
-		if input := operation.describe().input; field.Type.String() != input.Name() {
+		if input := operation.describe().inputType; field.Type.String() != input.Name() {
 			t.Errorf("%s takes a %s, its mutation a %s", field.Name, field.Type, input.Name())
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // device that reports late changes nothing.
 var touchView = &operation[graph.TouchViewInput]{
 	operationSpec: operationSpec{name: "touchView"},
-	command: func(_ context.Context, c *call, in *graph.TouchViewInput) (*jobs.Command, error) {
+	command: func(_ context.Context, c *operationCall, in *graph.TouchViewInput) (*jobs.Command, error) {
 		return c.r.Views.Touch(c.actor, views.View{Code: in.Code, ID: in.Key}, in.UpTo)
 	},
 }
@@ -20,16 +20,16 @@ var touchView = &operation[graph.TouchViewInput]{
 // addViewItem reports an item of a view. An item that is reported again gets the later of its times. Only its ID and time are
 // kept: the list itself is the application's.
 var addViewItem = &operation[graph.AddViewItemInput]{
-	operationSpec: operationSpec{name: "addViewItem", by: forHost},
-	command: func(_ context.Context, c *call, in *graph.AddViewItemInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "addViewItem", actorKind: actorHost},
+	command: func(_ context.Context, c *operationCall, in *graph.AddViewItemInput) (*jobs.Command, error) {
 		return c.r.Views.Add(views.View{Code: in.Code, ID: in.Key}, in.Item, in.At)
 	},
 }
 
 // removeViewItem takes an item back. Repeated, it changes nothing; an item that never existed is NOT_FOUND.
 var removeViewItem = &operation[graph.RemoveViewItemInput]{
-	operationSpec: operationSpec{name: "removeViewItem", by: forHost},
-	command: func(_ context.Context, c *call, in *graph.RemoveViewItemInput) (*jobs.Command, error) {
+	operationSpec: operationSpec{name: "removeViewItem", actorKind: actorHost},
+	command: func(_ context.Context, c *operationCall, in *graph.RemoveViewItemInput) (*jobs.Command, error) {
 		return c.r.Views.Remove(views.View{Code: in.Code, ID: in.Key}, in.Item)
 	},
 }

@@ -76,7 +76,7 @@ func (r *mutationResolver) UnhideFrom(ctx context.Context, input graph.UnhideFro
 }
 
 func (r *mutationResolver) SetProfile(ctx context.Context, input graph.SetProfileInput) (*graph.SetProfilePayload, error) {
-	done, err := setProfile.do(ctx, r.Resolver, input)
+	done, err := setProfile.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (r *userResolver) ViewerFollows(ctx context.Context, obj *graph.User) (*boo
 }
 
 func (r *userResolver) FollowsViewer(ctx context.Context, obj *graph.User) (*bool, error) {
-	return r.relationField(ctx, obj, func(relation services.Relation) bool { return relation.Followed })
+	return r.relationField(ctx, obj, func(relation services.Relation) bool { return relation.FollowsViewer })
 }
 
 func (r *userResolver) ViewerMutes(ctx context.Context, obj *graph.User) (*bool, error) {
@@ -113,11 +113,11 @@ func (r *userResolver) ViewerHides(ctx context.Context, obj *graph.User) (*bool,
 }
 
 func (r *userResolver) Followers(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.UserConnection, error) {
-	return r.usersOf(ctx, followersCursor, obj, first, after)
+	return r.followersOrFollowees(ctx, followersCursorKind, obj, first, after)
 }
 
 func (r *userResolver) Followees(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.UserConnection, error) {
-	return r.usersOf(ctx, followeesCursor, obj, first, after)
+	return r.followersOrFollowees(ctx, followeesCursorKind, obj, first, after)
 }
 
 func (r *userResolver) Posts(ctx context.Context, obj *graph.User, first *int, after *string) (*graph.PostConnection, error) {

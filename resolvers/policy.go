@@ -20,7 +20,7 @@ func (r *Resolver) displayPolicy(ctx context.Context, viewer *graph.Viewer) (ser
 // displayedPart is a part of a source's count, displayed by the viewer's policy. The policy is read only if the operation requests a
 // field that depends on it: the policy costs a statement, and clients rarely show these two fields of a part.
 func (r *Resolver) displayedPart(ctx context.Context, source services.Source, part services.Count) (*services.Count, error) {
-	if fields := wantedOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
+	if fields := selectedFieldsOf(ctx); fields["BadgeCount.inTotal"] == nil && fields["BadgeCount.display"] == nil {
 		return &part, nil
 	}
 	viewer, err := r.viewer(ctx)
@@ -45,9 +45,9 @@ func graphPolicy(policy services.DisplayPolicy) *graph.DisplayPolicy {
 			shown.Sources[i].Style = graph.BadgeStyleDot
 		}
 	}
-	if policy.QuietFrom != policy.QuietTo {
+	if policy.QuietFromMinute != policy.QuietToMinute {
 		shown.QuietHours = &graph.QuietHours{
-			From: badge.MinuteText(policy.QuietFrom), To: badge.MinuteText(policy.QuietTo), OffsetMinutes: policy.OffsetEast,
+			From: badge.FormatMinuteOfDay(policy.QuietFromMinute), To: badge.FormatMinuteOfDay(policy.QuietToMinute), OffsetMinutes: policy.UTCOffsetMinutes,
 		}
 	}
 	return shown

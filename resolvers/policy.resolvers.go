@@ -14,7 +14,7 @@ import (
 )
 
 func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.SetDisplayPolicyInput) (*graph.SetDisplayPolicyPayload, error) {
-	done, err := setDisplayPolicy.do(ctx, r.Resolver, input)
+	done, err := setDisplayPolicy.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func (r *mutationResolver) SetDisplayPolicy(ctx context.Context, input graph.Set
 }
 
 func (r *mutationResolver) SetGroupPolicy(ctx context.Context, input graph.SetGroupPolicyInput) (*graph.SetGroupPolicyPayload, error) {
-	done, err := setGroupPolicy.do(ctx, r.Resolver, input)
+	done, err := setGroupPolicy.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}

@@ -12,15 +12,15 @@ import (
 func TestPartsOfACountFollowTheDisplayPolicy(t *testing.T) {
 	a := newAPI(t)
 	talk := a.createConversation("GROUP", "alice", "bob", "carol")
-	a.say("alice", talk, "user:bob")
+	a.sendMessage("alice", talk, "user:bob")
 	a.must("bob", `mutation { touchView(input: {code: "news", key: "town"}) { view { id } } }`, nil)
 	a.ingest(event{"addViewItem": event{"code": "news", "view": "town", "item": "a", "at": a.Clock.Now()}})
 	a.RunAllJobs(a.Fanout)
-	shown := func(got answer, path ...any) string {
+	shown := func(got apiAnswer, path ...any) string {
 		count := func(field string) string {
-			return fmt.Sprintf("%v %q", got.at(append(path, field, "inTotal")...), got.at(append(path, field, "display")...))
+			return fmt.Sprintf("%v %q", got.valueAt(append(path, field, "inTotal")...), got.valueAt(append(path, field, "display")...))
 		}
-		if got.at(append(path, "mentions")...) == nil {
+		if got.valueAt(append(path, "mentions")...) == nil {
 			return count("unread")
 		}
 		return count("unread") + ", " + count("mentions")
@@ -85,10 +85,10 @@ func TestNullOfAPolicyClears(t *testing.T) {
 		shown := map[services.Source]string{}
 		for i, source := range services.Sources {
 			path := []any{"setDisplayPolicy", "policy", "sources", i}
-			if name := got.at(append(path, "source")...); name != string(source) {
+			if name := got.valueAt(append(path, "source")...); name != string(source) {
 				t.Fatalf("source %d is %v", i, name)
 			}
-			shown[source] = fmt.Sprint(got.at(append(path, "inTotal")...), " ", got.at(append(path, "style")...))
+			shown[source] = fmt.Sprint(got.valueAt(append(path, "inTotal")...), " ", got.valueAt(append(path, "style")...))
 		}
 		if shown[services.SourceHomeFeed] != step.feed || shown[services.SourceViews] != step.views {
 			t.Errorf("after %s: %v, want the feed %s and views %s", step.change, shown, step.feed, step.views)

@@ -6,21 +6,21 @@ import (
 	"tidings/services"
 )
 
-const policyFields = `{ sources { source inTotal style } quietHours { from to offsetMinutes } }`
+const displayPolicyFields = `{ sources { source inTotal style } quietHours { from to offsetMinutes } }`
 
 func TestSetDisplayPolicy(t *testing.T) {
 	a := newAPI(t)
-	standard := a.must("bob", `{ viewer { displayPolicy `+policyFields+` badges { quiet } } }`, nil)
-	if standard.at("viewer", "displayPolicy", "sources", 0, "source") != "HOME_FEED" || standard.at("viewer", "displayPolicy", "sources", 4, "style") != "NUMBER" ||
-		standard.at("viewer", "displayPolicy", "quietHours") != nil || standard.at("viewer", "badges", "quiet") != false {
+	standard := a.must("bob", `{ viewer { displayPolicy `+displayPolicyFields+` badges { quiet } } }`, nil)
+	if standard.valueAt("viewer", "displayPolicy", "sources", 0, "source") != "HOME_FEED" || standard.valueAt("viewer", "displayPolicy", "sources", 4, "style") != "NUMBER" ||
+		standard.valueAt("viewer", "displayPolicy", "quietHours") != nil || standard.valueAt("viewer", "badges", "quiet") != false {
 		t.Errorf("the standard is %+v", standard)
 	}
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
-	a.publish("alice")
+	a.publishPost("alice")
 	a.RunAllJobs(a.Fanout)
 	got := a.must("bob", `mutation { setDisplayPolicy(input: {
 		sources: [{source: HOME_FEED, inTotal: false, style: DOT}, {source: CONVERSATIONS}], quietHours: {from: "12:00", to: "13:00"}
-	}) { policy `+policyFields+` badges { quiet total { value display } homeFeed { value display inTotal } } } }`, nil)
+	}) { policy `+displayPolicyFields+` badges { quiet total { value display } homeFeed { value display inTotal } } } }`, nil)
 	for _, want := range []struct {
 		value any
 		path  []any
@@ -30,7 +30,7 @@ func TestSetDisplayPolicy(t *testing.T) {
 		{true, []any{"badges", "quiet"}}, {0.0, []any{"badges", "total", "value"}}, {"", []any{"badges", "homeFeed", "display"}},
 		{1.0, []any{"badges", "homeFeed", "value"}}, {false, []any{"badges", "homeFeed", "inTotal"}},
 	} {
-		if value := got.at(append([]any{"setDisplayPolicy"}, want.path...)...); value != want.value {
+		if value := got.valueAt(append([]any{"setDisplayPolicy"}, want.path...)...); value != want.value {
 			t.Errorf("%v is %v, want %v", want.path, value, want.value)
 		}
 	}
@@ -49,7 +49,7 @@ func TestAPolicyForAnUnknownSourceIsRefused(t *testing.T) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	if got := a.must("bob", `{ viewer { displayPolicy `+policyFields+` } }`, nil); got.at("viewer", "displayPolicy", "sources", 0, "inTotal") != true {
+	if got := a.must("bob", `{ viewer { displayPolicy `+displayPolicyFields+` } }`, nil); got.valueAt("viewer", "displayPolicy", "sources", 0, "inTotal") != true {
 		t.Errorf("half of it was done: %+v", got)
 	}
 	if got := a.ask("", nil, `mutation { setDisplayPolicy(input: {}) { badges { version } } }`, nil); got.code() != services.Unauthenticated {

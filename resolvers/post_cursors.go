@@ -14,8 +14,8 @@ import (
 // one post: it has the kind, the post, and the position. The position is the answer, or the time of a like and then the user.
 // Each list has its own number, which no cursorKind has, so that a like's cursor is refused in a list of comments.
 const (
-	commentCursor = 19
-	likeCursor    = 20
+	commentCursorKind = 19
+	likeCursorKind    = 20
 )
 
 // postCursorText prints a position in a list of a post. Each kind has its own number of parts, which its parser requires.
@@ -53,23 +53,23 @@ func wrongCursor(text string) error {
 
 // The pairs below print and read the positions of each list.
 func commentCursorText(post, answer services.PostID) string {
-	return postCursorText(commentCursor, post, uint64(answer))
+	return postCursorText(commentCursorKind, post, uint64(answer))
 }
 
 func parseCommentCursor(post services.PostID, text string) (services.PostID, error) {
 	var answer uint64
-	err := parsePostCursor(commentCursor, post, text, &answer)
+	err := parsePostCursor(commentCursorKind, post, text, &answer)
 	return services.PostID(answer), err
 }
 
 func likeCursorText(post services.PostID, place posts.LikePlace) string {
-	return postCursorText(likeCursor, post, uint64(place.At.UnixMicro()), uint64(place.Liker))
+	return postCursorText(likeCursorKind, post, uint64(place.At.UnixMicro()), uint64(place.Liker))
 }
 
 // parseLikeCursor refuses a user beyond 32 bits: cut to 32 bits, it would be another user's position.
 func parseLikeCursor(post services.PostID, text string) (posts.LikePlace, error) {
 	var at, liker uint64
-	err := parsePostCursor(likeCursor, post, text, &at, &liker)
+	err := parsePostCursor(likeCursorKind, post, text, &at, &liker)
 	// IDs of users have 32 bits.
 	if err == nil && liker > math.MaxUint32 {
 		err = wrongCursor(text)

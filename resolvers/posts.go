@@ -53,19 +53,19 @@ func (r *Resolver) parentOf(ctx context.Context, post *graph.Post) (*graph.Post,
 		return ids
 	}
 	parent, found, err := dataloader.From(ctx).VisiblePost(ctx, post.ParentNumber, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]posts.ShownPost, error) {
-		return r.Feed.Visible(ctx, viewer.Number, ids)
+		return r.Feed.VisiblePosts(ctx, viewer.Number, ids)
 	})
 	if err != nil || !found {
 		return nil, err
 	}
-	// parent.Together has the parents of the same read: a field that is requested of one parent is read for all.
-	shown := graphPost(parent.Post, parent.By, parent.Together)
+	// parent.ReadTogether has the parents of the same read: a field that is requested of one parent is read for all.
+	shown := graphPost(parent.Post, parent.By, parent.ReadTogether)
 	return &shown, nil
 }
 
 // parentOfDeleted reads, for a payload, the post that a deleted post answered, as the viewer may see it.
 func (r *Resolver) parentOfDeleted(ctx context.Context, done *committedOperation) (parent graph.Post, err error) {
-	id, err := services.ParsePostGlobalID("postId", done.id)
+	id, err := services.ParsePostGlobalID("postId", done.objectID)
 	if err != nil {
 		return parent, err
 	}
@@ -75,7 +75,7 @@ func (r *Resolver) parentOfDeleted(ctx context.Context, done *committedOperation
 	}
 	shown, err := r.parentOf(ctx, &graph.Post{ParentNumber: answered})
 	if err == nil && shown == nil {
-		err = services.Errorf(services.NotFound, "%s has no parent that the viewer may see", done.id)
+		err = services.Errorf(services.NotFound, "%s has no parent that the viewer may see", done.objectID)
 	}
 	if err != nil {
 		return parent, err
@@ -83,19 +83,19 @@ func (r *Resolver) parentOfDeleted(ctx context.Context, done *committedOperation
 	return *shown, nil
 }
 
-// commentsOf returns a page of the comments on a post. If several posts are shown together, the comments on all of them are read at once.
-// together has these comments, so that a field that is requested of one of them is read for all. read sets together before edge is
-// called for the first time.
+// commentsOf returns a page of the comments on a post. If several posts are shown together, the comments on all of them are read at
+// once. together has these comments, so that a field that is requested of one of them is read for all. read sets together before
+// edge is called for the first time.
 func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.CommentConnection, error) {
 	var together []services.Post
-	edges, info, err := postListPage(ctx, r, post, first, after, postList[services.PostID, posts.ShownPost, graph.CommentEdge]{
+	edges, info, err := postListPage(ctx, r, post, first, after, postListSpec[services.PostID, posts.ShownPost, graph.CommentEdge]{
 		from: services.MaxPostID, text: commentCursorText, parse: parseCommentCursor,
 		read: func(ctx context.Context, viewer services.UserID, page posts.AnswersPage, others func() []posts.AnswersPage) (posts.AnswerList, error) {
 			found, err := dataloader.From(ctx).Answers(ctx, page, others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error) {
 				return r.Feed.Answers(ctx, viewer, pages)
 			})
-			// Together has all answers on all posts of the page, and not only the answers on this post.
-			together = found.Together
+			// ReadTogether has all answers on all posts of the page, and not only the answers on this post.
+			together = found.ReadTogether
 			return found.AnswerList, err
 		},
 		place: func(answer posts.ShownPost) services.PostID { return answer.ID },
@@ -112,8 +112,8 @@ func (r *Resolver) commentsOf(ctx context.Context, post *graph.Post, first *int,
 // likesOf makes a page of the likes of a post. The statement leaves out the likes that the viewer may not see, and the next page
 // begins after them: see postListPage.
 func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, after *string) (*graph.LikeConnection, error) {
-	edges, info, err := postListPage(ctx, r, post, first, after, postList[posts.LikePlace, posts.Like, graph.LikeEdge]{
-		from: posts.FirstLike, text: likeCursorText, parse: parseLikeCursor,
+	edges, info, err := postListPage(ctx, r, post, first, after, postListSpec[posts.LikePlace, posts.Like, graph.LikeEdge]{
+		from: posts.BeforeFirstLike, text: likeCursorText, parse: parseLikeCursor,
 		read: func(ctx context.Context, viewer services.UserID, page posts.LikesPage, others func() []posts.LikesPage) (posts.LikeList, error) {
 			return dataloader.From(ctx).Likes(ctx, page, others, func(ctx context.Context, pages []posts.LikesPage) (map[posts.LikesPage]posts.LikeList, error) {
 				return r.Feed.Likes(ctx, viewer, pages)
@@ -130,22 +130,22 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 	return &graph.LikeConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// postList describes one kind of list below a post. P is a position, T an item and E its edge. text prints a position as a cursor, which
-// parse reads. read gets the pages of the other posts that are shown together, to read them too. Comments and likes page in the same way
-// and differ only in these six fields.
-type postList[P comparable, T, E any] struct {
+// postListSpec describes one kind of list below a post. P is a position, T an item and E its edge. text prints a position as a
+// cursor, which parse reads. read gets the pages of the other posts that are shown together, to read them too. Comments and likes
+// page in the same way and differ only in these six fields.
+type postListSpec[P comparable, T, E any] struct {
 	from  P // the position before all items
 	text  func(post services.PostID, place P) string
 	parse func(post services.PostID, cursor string) (P, error)
-	read  func(ctx context.Context, viewer services.UserID, page posts.ListPage[P], others func() []posts.ListPage[P]) (posts.List[P, T], error)
+	read  func(ctx context.Context, viewer services.UserID, page posts.ListPageRequest[P], others func() []posts.ListPageRequest[P]) (posts.List[P, T], error)
 	place func(item T) P
 	edge  func(cursor string, item T) E
 }
 
-// postListPage makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens the
-// comments of each post of a feed costs one statement. All these pages have the same size and start, so that one statement can
+// postListPage makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens
+// the comments of each post of a feed costs one statement. All these pages have the same size and start, so that one statement can
 // read them. Later pages are of one post, because each has a position of its own.
-func postListPage[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postList[P, T, E]) (edges []E, info graph.PageInfo, err error) {
+func postListPage[P comparable, T, E any](ctx context.Context, r *Resolver, post *graph.Post, first *int, after *string, of postListSpec[P, T, E]) (edges []E, info graph.PageInfo, err error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, info, err
@@ -155,16 +155,16 @@ func postListPage[P comparable, T, E any](ctx context.Context, r *Resolver, post
 		return nil, info, err
 	}
 	// The page is also the key under which the loader keeps its list.
-	page := posts.ListPage[P]{Post: post.Number, After: of.from, Size: size}
+	page := posts.ListPageRequest[P]{Post: post.Number, After: of.from, Size: size}
 	if after != nil {
 		if page.After, err = of.parse(post.Number, *after); err != nil {
 			return nil, info, err
 		}
 	}
-	list, err := of.read(ctx, viewer.Number, page, func() (pages []posts.ListPage[P]) {
+	list, err := of.read(ctx, viewer.Number, page, func() (pages []posts.ListPageRequest[P]) {
 		if after == nil {
 			for _, other := range post.Together {
-				pages = append(pages, posts.ListPage[P]{Post: other.ID, After: of.from, Size: size})
+				pages = append(pages, posts.ListPageRequest[P]{Post: other.ID, After: of.from, Size: size})
 			}
 		}
 		return pages

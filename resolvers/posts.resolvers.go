@@ -25,7 +25,7 @@ func (r *postResolver) ViewerCanEdit(ctx context.Context, obj *graph.Post) (bool
 
 func (r *postResolver) ViewerHasLiked(ctx context.Context, obj *graph.Post) (*bool, error) {
 	of, err := r.engagement(ctx, obj)
-	return &of.Liked, err
+	return &of.LikedByViewer, err
 }
 
 func (r *postResolver) LikeCount(ctx context.Context, obj *graph.Post) (*int, error) {

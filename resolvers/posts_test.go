@@ -10,21 +10,21 @@ import (
 	"tidings/services"
 )
 
-// thread is a post of ann's with a comment and a like by each of some users, who have different relations to vera.
-type thread struct {
-	*api
-	post     string
-	comments map[string]string // by the user
+// commentThread is a post of ann's with a comment and a like by each of some users, who have different relations to vera.
+type commentThread struct {
+	*testAPI
+	post          string
+	commentByUser map[string]string // by the user
 }
 
-func newThread(t *testing.T) *thread {
-	th := &thread{api: newAPI(t), comments: map[string]string{}}
+func newCommentThread(t *testing.T) *commentThread {
+	th := &commentThread{testAPI: newAPI(t), commentByUser: map[string]string{}}
 	writers := []string{"plain", "hider", "blocker", "blocked", "muted", "deleter"}
 	th.MakeNamedUsers(append([]string{"ann", "vera"}, writers...)...)
-	th.post = th.publish("ann")
+	th.post = th.publishPost("ann")
 	for _, user := range writers {
 		th.Clock.Advance(time.Second)
-		th.comments[user] = th.publishAnswer(user, th.post)
+		th.commentByUser[user] = th.publishAnswer(user, th.post)
 		th.must(user, `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.post})
 	}
 	const restrict = `mutation { %s(input: {userId: "user:%s"}) { changed } }`
@@ -32,15 +32,15 @@ func newThread(t *testing.T) *thread {
 	th.must("blocker", fmt.Sprintf(restrict, "block", "vera"), nil)
 	th.must("vera", fmt.Sprintf(restrict, "block", "blocked"), nil)
 	th.must("vera", fmt.Sprintf(restrict, "mute", "muted"), nil)
-	th.must("deleter", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.comments["deleter"]})
+	th.must("deleter", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.commentByUser["deleter"]})
 	return th
 }
 
 // publishAnswer publishes an answer to a post as a viewer.
-func (a *api) publishAnswer(key, parent string) string {
+func (a *testAPI) publishAnswer(key, parent string) string {
 	a.t.Helper()
 	got := a.must(key, `mutation($p: ID!) { publishPost(input: {body: "an answer", parentId: $p}) { post { id } } }`, map[string]any{"p": parent})
-	id, _ := got.at("publishPost", "post", "id").(string)
+	id, _ := got.valueAt("publishPost", "post", "id").(string)
 	return id
 }
 
@@ -48,17 +48,17 @@ const threadQuery = `query($id: ID!) { node(id: $id) { ... on Post { likeCount c
 	comments { edges { node { id author { key } parent { id } } } pageInfo { hasNextPage } } likes { edges { likedAt node { key } } pageInfo { hasNextPage } } } } }`
 
 // edgeValues are the values at a path in each edge of a list of the node.
-func (a answer) edgeValues(list string, path ...any) (keys []string) {
-	edges, _ := a.at("node", list, "edges").([]any)
+func (a apiAnswer) edgeValues(list string, path ...any) (keys []string) {
+	edges, _ := a.valueAt("node", list, "edges").([]any)
 	for i := range edges {
-		key, _ := a.at(append([]any{"node", list, "edges", i}, path...)...).(string)
+		key, _ := a.valueAt(append([]any{"node", list, "edges", i}, path...)...).(string)
 		keys = append(keys, key)
 	}
 	return keys
 }
 
 func TestListsOfAPostLeaveOutHiddenUsersAndCountsDoNot(t *testing.T) {
-	th := newThread(t)
+	th := newCommentThread(t)
 	for viewer, shown := range map[string]struct{ comments, likes []string }{
 		"vera": {[]string{"muted", "plain"}, []string{"deleter", "muted", "plain"}},
 		"ann":  {[]string{"muted", "blocked", "blocker", "hider", "plain"}, []string{"deleter", "muted", "blocked", "blocker", "hider", "plain"}},
@@ -70,10 +70,10 @@ func TestListsOfAPostLeaveOutHiddenUsersAndCountsDoNot(t *testing.T) {
 		if keys := got.edgeValues("likes", "node", "key"); !slices.Equal(keys, shown.likes) {
 			t.Errorf("%s is shown the likes of %v, want %v", viewer, keys, shown.likes)
 		}
-		if likes, comments := got.at("node", "likeCount"), got.at("node", "commentCount"); likes != 6.0 || comments != 5.0 {
+		if likes, comments := got.valueAt("node", "likeCount"), got.valueAt("node", "commentCount"); likes != 6.0 || comments != 5.0 {
 			t.Errorf("%s is shown %v likes and %v comments", viewer, likes, comments)
 		}
-		if got.at("node", "viewerCanEdit") != (viewer == "ann") || got.at("node", "viewerHasLiked") != false || got.at("node", "editedAt") != nil {
+		if got.valueAt("node", "viewerCanEdit") != (viewer == "ann") || got.valueAt("node", "viewerHasLiked") != false || got.valueAt("node", "editedAt") != nil {
 			t.Errorf("%s is shown %v", viewer, got.Data)
 		}
 	}
@@ -86,19 +86,19 @@ func TestListsOfAPostLeaveOutHiddenUsersAndCountsDoNot(t *testing.T) {
 		t.Errorf("afterwards the comments are those of %v, want %v", keys, want)
 	}
 	th.must("ann", `mutation { hideFrom(input: {userId: "user:vera"}) { changed } }`, nil)
-	if got := th.must("vera", threadQuery, map[string]any{"id": th.post}); got.at("node") != nil {
+	if got := th.must("vera", threadQuery, map[string]any{"id": th.post}); got.valueAt("node") != nil {
 		t.Errorf("a hidden post is shown: %v", got.Data)
 	}
-	if got := th.must("vera", threadQuery, map[string]any{"id": th.comments["plain"]}); got.at("node", "commentCount") != 0.0 {
+	if got := th.must("vera", threadQuery, map[string]any{"id": th.commentByUser["plain"]}); got.valueAt("node", "commentCount") != 0.0 {
 		t.Errorf("a comment on a hidden post is %v", got.Data)
 	}
 }
 
 func TestAParentIsNullWhereItsAuthorHidesItAndParentIDStays(t *testing.T) {
-	th := newThread(t)
+	th := newCommentThread(t)
 	replies := map[string]string{}
 	for _, user := range []string{"plain", "hider", "blocker", "blocked"} {
-		replies[user] = th.publishAnswer("ann", th.comments[user])
+		replies[user] = th.publishAnswer("ann", th.commentByUser[user])
 	}
 	query := `query($ids: [ID!]!) { nodes(ids: $ids) { ... on Post { parentId parent { id author { key } likeCount parent { id } } } } }`
 	ids, order := []string{}, []string{"plain", "hider", "blocker", "blocked"}
@@ -108,52 +108,52 @@ func TestAParentIsNullWhereItsAuthorHidesItAndParentIDStays(t *testing.T) {
 	got := th.must("vera", query, map[string]any{"ids": append(ids, th.post)})
 	for i, user := range order {
 		visible := user == "plain" || user == "blocked" // by its id, a post of a user whom the viewer blocks is shown
-		if id := got.at("nodes", i, "parentId"); id != th.comments[user] {
+		if id := got.valueAt("nodes", i, "parentId"); id != th.commentByUser[user] {
 			t.Errorf("the parentId of a reply to %s is %v", user, id)
 		}
-		if parent := got.at("nodes", i, "parent"); (parent != nil) != visible {
+		if parent := got.valueAt("nodes", i, "parent"); (parent != nil) != visible {
 			t.Errorf("the parent of a reply to %s is %v", user, parent)
 		}
-		if visible && (got.at("nodes", i, "parent", "author", "key") != user || got.at("nodes", i, "parent", "parent", "id") != th.post) {
-			t.Errorf("the parent of a reply to %s is %v", user, got.at("nodes", i, "parent"))
+		if visible && (got.valueAt("nodes", i, "parent", "author", "key") != user || got.valueAt("nodes", i, "parent", "parent", "id") != th.post) {
+			t.Errorf("the parent of a reply to %s is %v", user, got.valueAt("nodes", i, "parent"))
 		}
 	}
-	if got.at("nodes", 4, "parent") != nil || got.at("nodes", 4, "parentId") != nil {
-		t.Errorf("a post of its own has the parent %v", got.at("nodes", 4))
+	if got.valueAt("nodes", 4, "parent") != nil || got.valueAt("nodes", 4, "parentId") != nil {
+		t.Errorf("a post of its own has the parent %v", got.valueAt("nodes", 4))
 	}
-	th.must("plain", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.comments["plain"]})
+	th.must("plain", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.commentByUser["plain"]})
 	got = th.must("vera", query, map[string]any{"ids": ids})
-	if got.at("nodes", 0, "parent") != nil || got.at("nodes", 0, "parentId") != th.comments["plain"] {
-		t.Errorf("a deleted parent is %v", got.at("nodes", 0))
+	if got.valueAt("nodes", 0, "parent") != nil || got.valueAt("nodes", 0, "parentId") != th.commentByUser["plain"] {
+		t.Errorf("a deleted parent is %v", got.valueAt("nodes", 0))
 	}
 }
 
 // The payload of a deletion has the parent, with its count after the change, as far as the viewer may see it: also when the
 // deletion is repeated, and for each of two deletions in one request.
 func TestTheDeletionOfAnAnswerShowsItsParent(t *testing.T) {
-	th := newThread(t)
+	th := newCommentThread(t)
 	const remove = `deletePost(input: {postId: $id, idempotencyKey: $key}) { changed parent { id commentCount author { key } } }`
 	parentAfter := func(user, id string, key any) any {
 		t.Helper()
-		return th.must(user, `mutation($id: ID!, $key: String) { `+remove+` }`, map[string]any{"id": id, "key": key}).at("deletePost", "parent")
+		return th.must(user, `mutation($id: ID!, $key: String) { `+remove+` }`, map[string]any{"id": id, "key": key}).valueAt("deletePost", "parent")
 	}
 	parent := func(id, author string, comments float64) any {
 		return map[string]any{"id": id, "commentCount": comments, "author": map[string]any{"key": author}}
 	}
 	for range 2 { // the second has the answer of the key
-		if got, want := parentAfter("plain", th.comments["plain"], "once"), parent(th.post, "ann", 4); !reflect.DeepEqual(got, want) {
+		if got, want := parentAfter("plain", th.commentByUser["plain"], "once"), parent(th.post, "ann", 4); !reflect.DeepEqual(got, want) {
 			t.Errorf("the parent of a deleted comment is %v, want %v", got, want)
 		}
 	}
-	if got, want := parentAfter("plain", th.comments["plain"], nil), parent(th.post, "ann", 4); !reflect.DeepEqual(got, want) {
+	if got, want := parentAfter("plain", th.commentByUser["plain"], nil), parent(th.post, "ann", 4); !reflect.DeepEqual(got, want) {
 		t.Errorf("the parent of a comment that was deleted before is %v, want %v", got, want)
 	}
 	both := th.must("ann", `mutation($a: ID!, $b: ID!) { a: deletePost(input: {postId: $a}) { parent { commentCount } } b: deletePost(input: {postId: $b}) { parent { commentCount } } }`,
 		map[string]any{"a": th.publishAnswer("ann", th.post), "b": th.publishAnswer("ann", th.post)})
-	if both.at("a", "parent", "commentCount") != 5.0 || both.at("b", "parent", "commentCount") != 4.0 {
+	if both.valueAt("a", "parent", "commentCount") != 5.0 || both.valueAt("b", "parent", "commentCount") != 4.0 {
 		t.Errorf("two deletions show %v", both.Data)
 	}
-	if got, want := parentAfter("ann", th.publishAnswer("ann", th.comments["blocked"]), nil), parent(th.comments["blocked"], "blocked", 0); !reflect.DeepEqual(got, want) {
+	if got, want := parentAfter("ann", th.publishAnswer("ann", th.commentByUser["blocked"]), nil), parent(th.commentByUser["blocked"], "blocked", 0); !reflect.DeepEqual(got, want) {
 		t.Errorf("the parent of a deleted reply is %v, want %v", got, want)
 	}
 	hidden := th.publishAnswer("vera", th.post)
@@ -161,8 +161,8 @@ func TestTheDeletionOfAnAnswerShowsItsParent(t *testing.T) {
 	if got := parentAfter("vera", hidden, nil); got != nil {
 		t.Errorf("the author of the parent hides it, and the payload has %v", got)
 	}
-	orphan := th.publishAnswer("muted", th.comments["blocker"])
-	th.must("blocker", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.comments["blocker"]})
+	orphan := th.publishAnswer("muted", th.commentByUser["blocker"])
+	th.must("blocker", `mutation($id: ID!) { deletePost(input: {postId: $id}) { changed } }`, map[string]any{"id": th.commentByUser["blocker"]})
 	if got := parentAfter("muted", orphan, nil); got != nil {
 		t.Errorf("the parent is deleted, and the payload has %v", got)
 	}
@@ -174,7 +174,7 @@ func TestTheDeletionOfAnAnswerShowsItsParent(t *testing.T) {
 // A payload shows the post as it is after the mutation, also when the mutation is repeated.
 func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 	a := newAPI(t)
-	post := a.publish("alice")
+	post := a.publishPost("alice")
 	const shown = " { changed post { likeCount commentCount viewerHasLiked viewerCanEdit editedAt } }"
 	for _, step := range []struct {
 		mutation string
@@ -185,18 +185,18 @@ func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 		want := map[string]any{"changed": step.changed, "post": map[string]any{
 			"likeCount": step.likes, "commentCount": 0.0, "viewerHasLiked": step.likes > 0, "viewerCanEdit": false, "editedAt": nil,
 		}}
-		if !reflect.DeepEqual(got.at(step.mutation), any(want)) {
-			t.Errorf("%s shows %v, want %v", step.mutation, got.at(step.mutation), want)
+		if !reflect.DeepEqual(got.valueAt(step.mutation), any(want)) {
+			t.Errorf("%s shows %v, want %v", step.mutation, got.valueAt(step.mutation), want)
 		}
 	}
 	a.Clock.Advance(time.Minute)
 	got := a.must("alice", `mutation($id: ID!) { editPost(input: {postId: $id, body: "better"}) { post { body editedAt viewerCanEdit likeCount } } }`, map[string]any{"id": post})
-	at, err := time.Parse(time.RFC3339, fmt.Sprint(got.at("editPost", "post", "editedAt")))
-	if err != nil || at.Sub(a.Clock.Now()).Abs() > time.Second || got.at("editPost", "post", "viewerCanEdit") != true || got.at("editPost", "post", "likeCount") != 1.0 {
+	at, err := time.Parse(time.RFC3339, fmt.Sprint(got.valueAt("editPost", "post", "editedAt")))
+	if err != nil || at.Sub(a.Clock.Now()).Abs() > time.Second || got.valueAt("editPost", "post", "viewerCanEdit") != true || got.valueAt("editPost", "post", "likeCount") != 1.0 {
 		t.Errorf("after the edit the post is %v", got.Data)
 	}
 	got = a.must("bob", `mutation($id: ID!) { publishPost(input: {body: "an answer", parentId: $id}) { post { editedAt parent { commentCount body editedAt } } } }`, map[string]any{"id": post})
-	if got.at("publishPost", "post", "editedAt") != nil || got.at("publishPost", "post", "parent", "commentCount") != 1.0 || got.at("publishPost", "post", "parent", "editedAt") == nil {
+	if got.valueAt("publishPost", "post", "editedAt") != nil || got.valueAt("publishPost", "post", "parent", "commentCount") != 1.0 || got.valueAt("publishPost", "post", "parent", "editedAt") == nil {
 		t.Errorf("the answer is %v", got.Data)
 	}
 }
@@ -204,7 +204,7 @@ func TestPayloadsShowThePostAfterTheChange(t *testing.T) {
 // Another node shows the edit too: from the copy in Redis, and from SQL.
 func TestEveryNodeShowsThatAPostWasEdited(t *testing.T) {
 	a := newAPI(t)
-	post := a.publish("alice")
+	post := a.publishPost("alice")
 	a.Clock.Advance(time.Minute)
 	a.must("alice", `mutation($id: ID!) { editPost(input: {postId: $id, body: "better"}) { post { id } } }`, map[string]any{"id": post})
 	for _, flush := range []bool{false, true} {
@@ -212,7 +212,7 @@ func TestEveryNodeShowsThatAPostWasEdited(t *testing.T) {
 			a.Must(a.Redis.Commands().FlushAll(t.Context()).Err())
 		}
 		other := newAPIOn(t, a.AnotherNode(), 0, 0)
-		if got := other.must("bob", threadQuery, map[string]any{"id": post}); got.at("node", "editedAt") == nil {
+		if got := other.must("bob", threadQuery, map[string]any{"id": post}); got.valueAt("node", "editedAt") == nil {
 			t.Errorf("flushed %t: the post is %v", flush, got.Data)
 		}
 	}
@@ -226,7 +226,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 		users = append(users, fmt.Sprintf("p%02d", i))
 	}
 	a.MakeNamedUsers(users...)
-	post, other := a.publish("alice"), a.publish("alice")
+	post, other := a.publishPost("alice"), a.publishPost("alice")
 	for i, user := range users {
 		a.publishAnswer(user, post)
 		a.must(user, `mutation($id: ID!) { likePost(input: {postId: $id}) { changed } }`, map[string]any{"id": post})
@@ -245,8 +245,8 @@ func TestListsOfAPostArePaged(t *testing.T) {
 			for more := true; more; {
 				got := a.must(viewer, query, map[string]any{"id": post, "after": after})
 				walked = append(walked, got.edgeValues(list, path...)...)
-				after, more = got.at("node", list, "pageInfo", "endCursor"), got.at("node", list, "pageInfo", "hasNextPage") == true
-				foreign[list], _ = got.at("node", list, "edges", 0, "cursor").(string)
+				after, more = got.valueAt("node", list, "pageInfo", "endCursor"), got.valueAt("node", list, "pageInfo", "hasNextPage") == true
+				foreign[list], _ = got.valueAt("node", list, "edges", 0, "cursor").(string)
 				if got := a.askAs(viewer, query, map[string]any{"id": other, "after": foreign[list]}); got.code() != services.Invalid {
 					t.Errorf("a cursor of another post's %s: %+v", list, got)
 				}
@@ -259,7 +259,7 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	for list, cursor := range map[string]string{"comments": foreign["likes"], "likes": foreign["comments"]} {
 		for _, after := range []string{cursor, "", "x", "!", feedCursorText(1, 5)} {
 			got := a.askAs("alice", "query($id: ID!, $after: String) { node(id: $id) { ... on Post { likeCount "+list+"(after: $after) { edges { cursor } } } } }", map[string]any{"id": post, "after": after})
-			if got.code() != services.Invalid || got.at("node", "likeCount") != 9.0 {
+			if got.code() != services.Invalid || got.valueAt("node", "likeCount") != 9.0 {
 				t.Errorf("%s after %q: %+v", list, after, got)
 			}
 		}
@@ -271,28 +271,28 @@ func aScreenOfPostsIsReadInBatches(t *testing.T, c *filledWorld) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }
 		likes(first: 3) { edges { node { name } } } parent { ` + fields + ` author { name } }`
-	got := c.askEverywhere(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
+	got := c.askColdAndWarm(t, "{ viewer { homeFeed(first: 20) { edges { node { "+post+" } } } } }", nil)
 	commented := 0
-	edges, _ := got.at("viewer", "homeFeed", "edges").([]any)
+	edges, _ := got.valueAt("viewer", "homeFeed", "edges").([]any)
 	for i := range edges {
-		if got.at("viewer", "homeFeed", "edges", i, "node", "comments", "edges", 0, "node", "author", "name") != nil {
+		if got.valueAt("viewer", "homeFeed", "edges", i, "node", "comments", "edges", 0, "node", "author", "name") != nil {
 			commented++
 		}
 	}
 	if len(edges) != 20 || commented == 0 {
 		t.Errorf("%d posts, %d of them with comments: %v", len(edges), commented, got.Data)
 	}
-	c.askEverywhere(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
+	c.askColdAndWarm(t, "{ viewer { notifications(first: 20) { edges { node { subject { "+post+" } causes(first: 5) { ... on User { name } ... on Post { "+post+" } } } } } } }", nil)
 }
 
 // The notifications of ann, the author of a thread's post, have the posts that answer or mention ann, and the users who acted.
 // Posts that are hidden from ann leave the notifications. Users who like ann's post or follow ann stay, unless ann blocks them.
 func TestANotificationHasItsCausesAndActors(t *testing.T) {
-	th := newThread(t)
+	th := newCommentThread(t)
 	th.must("plain", `mutation { follow(input: {userId: "user:ann"}) { changed } publishPost(input: {body: "hello @ann"}) { post { id } } }`, nil)
 	at := th.Clock.Now().Add(time.Hour)
 	got := th.must("plain", `mutation($at: Time!) { scheduleShow(input: {title: "Evening", plannedAt: $at}) { show { id } } }`, map[string]any{"at": at})
-	show := got.at("scheduleShow", "show", "id")
+	show := got.valueAt("scheduleShow", "show", "id")
 	th.must("ann", `mutation($id: ID!) { remindMe(input: {showId: $id}) { changed } }`, map[string]any{"id": show})
 	th.must("plain", `mutation($id: ID!) { startShow(input: {showId: $id}) { changed } }`, map[string]any{"id": show})
 	th.RunAllJobs(th.Fanout)
@@ -301,10 +301,10 @@ func TestANotificationHasItsCausesAndActors(t *testing.T) {
 		query := fmt.Sprintf(`{ viewer { notifications { edges { node { category causes(first: %d) { __typename
 			... on Post { author { key } body parentId } ... on User { key } ... on Show { title } } } } } } }`, first)
 		got, found := th.must("ann", query, nil), map[string][]string{}
-		edges, _ := got.at("viewer", "notifications", "edges").([]any)
+		edges, _ := got.valueAt("viewer", "notifications", "edges").([]any)
 		for i := range edges {
-			category, _ := got.at("viewer", "notifications", "edges", i, "node", "category").(string)
-			list, ok := got.at("viewer", "notifications", "edges", i, "node", "causes").([]any)
+			category, _ := got.valueAt("viewer", "notifications", "edges", i, "node", "category").(string)
+			list, ok := got.valueAt("viewer", "notifications", "edges", i, "node", "causes").([]any)
 			if !ok {
 				t.Errorf("the causes of a %s are null", category)
 			}
@@ -343,7 +343,7 @@ func TestANotificationHasItsCausesAndActors(t *testing.T) {
 		t.Errorf("ann is not led to a follower who hides: %v", got)
 	}
 	got = th.askAs("ann", `{ viewer { notifications { edges { node { id causes(first: 0) { __typename } } } } } }`, nil)
-	if got.code() != services.Invalid || got.at("viewer", "notifications", "edges", 0, "node", "id") == nil {
+	if got.code() != services.Invalid || got.valueAt("viewer", "notifications", "edges", 0, "node", "id") == nil {
 		t.Errorf("with first 0: %+v", got)
 	}
 }

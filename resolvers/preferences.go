@@ -35,22 +35,22 @@ func graphCategoryPreference(of notifications.CategoryPreference) graph.Category
 	return shown
 }
 
-// reducedFollows makes a page of the users that the viewer follows in another mode than ALL. Most follows are in the mode ALL,
+// followsNotInModeAll makes a page of the users that the viewer follows in another mode than ALL. Most follows are in the mode ALL,
 // so the list is short for most viewers.
-func (r *Resolver) reducedFollows(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.UserConnection, error) {
-		return r.readReducedFollows(ctx, size, after)
+func (r *Resolver) followsNotInModeAll(ctx context.Context, first *int, after *string) (*graph.UserConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.UserConnection, error) {
+		return r.readFollowsNotInModeAll(ctx, size, after)
 	})
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.UserEdge) *string { return &edge.Cursor })
+	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.UserEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 
-// readReducedFollows reads a page below a user ID, because the list is in the order of IDs. A mode that is changed between two
+// readFollowsNotInModeAll reads a page below a user ID, because the list is in the order of IDs. A mode that is changed between two
 // pages removes a row or adds one, and moves none.
-func (r *Resolver) readReducedFollows(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
+func (r *Resolver) readFollowsNotInModeAll(ctx context.Context, size int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (r *Resolver) readReducedFollows(ctx context.Context, size int, after *stri
 			return nil, err
 		}
 	}
-	list, more, err := r.Social.ReducedFollows(ctx, viewer.Number, before, size)
+	list, more, err := r.Social.FolloweesNotInModeAll(ctx, viewer.Number, before, size)
 	if err != nil {
 		return nil, err
 	}

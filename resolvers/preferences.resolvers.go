@@ -11,7 +11,7 @@ import (
 )
 
 func (r *mutationResolver) SetCategoryPreference(ctx context.Context, input graph.SetCategoryPreferenceInput) (*graph.SetCategoryPreferencePayload, error) {
-	done, err := setCategoryPreference.do(ctx, r.Resolver, input)
+	done, err := setCategoryPreference.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (r *preferencesResolver) Categories(ctx context.Context, obj *graph.Prefere
 }
 
 func (r *preferencesResolver) Follows(ctx context.Context, obj *graph.Preferences, first *int, after *string) (*graph.UserConnection, error) {
-	return r.reducedFollows(ctx, first, after)
+	return r.followsNotInModeAll(ctx, first, after)
 }
 
 func (r *userResolver) ViewerFollowMode(ctx context.Context, obj *graph.User) (*graph.FollowMode, error) {

@@ -18,8 +18,8 @@ import (
 // The host application can use refs, its own IDs, wherever an ID stands, and can label the objects that it creates. For all
 // operations, IDs by ref are replaced by IDs before the operation reads its input.
 
-// maxRefs bounds the refs in one input: they are found with one statement.
-const maxRefs = 500
+// maxInputRefs bounds the refs in one input: they are found with one statement.
+const maxInputRefs = 500
 
 // fieldIndexes are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
 // each type. They are indexes and not names, because every request reads its input by them.
@@ -115,19 +115,19 @@ func (n fieldIndexes) refsIn(input reflect.Value) (list []services.Ref, err erro
 			return id, nil
 		}
 		ref, err := services.ParseRef(field, id)
-		if list = append(list, ref); err == nil && len(list) > maxRefs {
-			err = services.Errorf(services.Invalid, "%s: up to %d objects can be named by their refs, got more", field, maxRefs)
+		if list = append(list, ref); err == nil && len(list) > maxInputRefs {
+			err = services.Errorf(services.Invalid, "%s: up to %d objects can be named by their refs, got more", field, maxInputRefs)
 		}
 		return id, err
 	})
 	return list, err
 }
 
-// resolve replaces the refs in the IDs of an input. The error is NOT_FOUND for a ref without an object, and, in the same words,
+// resolveRefs replaces the refs in the IDs of an input. The error is NOT_FOUND for a ref without an object, and, in the same words,
 // for an object that the actor may not see. The host application may see all. With joins, every user may see all ROOMs.
 // Afterwards the input is as if its sender had known the IDs, so its hash under an idempotency key is the same by ref and by ID.
 // byRef reports whether there was a ref. After an error some refs may have been replaced.
-func (c *call) resolve(ctx context.Context, fields fieldIndexes, input reflect.Value, joins bool) (byRef bool, err error) {
+func (c *operationCall) resolveRefs(ctx context.Context, fields fieldIndexes, input reflect.Value, joins bool) (byRef bool, err error) {
 	// Most inputs have no refs, and need only one pass over their IDs.
 	list, err := fields.refsIn(input)
 	if err != nil || len(list) == 0 {
@@ -163,8 +163,8 @@ func refNotFound(field, id string) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id)
 }
 
-// resolveID returns the ID that an argument names, by its ref or directly: see resolve. It is for arguments of queries. Inputs of
-// mutations go through resolve.
+// resolveID returns the ID that an argument names, by its ref or directly: see resolveRefs. It is for arguments of queries. Inputs of
+// mutations go through resolveRefs.
 func (r *Resolver) resolveID(ctx context.Context, viewer services.UserID, field, id string) (string, error) {
 	if !services.IsRef(id) {
 		return id, nil
@@ -193,12 +193,11 @@ func (r *Resolver) resolveOptionalID(ctx context.Context, viewer services.UserID
 	return &named, err
 }
 
-// findByRefs finds the objects of refs that a user may see or has created. With joins it also finds every ROOM, because anybody may join
-// one. User 0 is the host application.
-// Refs are texts that people can guess, such as order numbers, so an object that a viewer may not see must look as if it did
-// not exist. An object that the user created is found in any state: the ref of a deleted post still names the user's own post,
-// and the command then says that it is gone.
-func (r *Resolver) findByRefs(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.Holder, error) {
+// findByRefs finds the objects of refs that a user may see or has created. With joins it also finds every ROOM, because anybody may
+// join one. User 0 is the host application. Refs are texts that people can guess, such as order numbers, so an object that a viewer
+// may not see must look as if it did not exist. An object that the user created is found in any state: the ref of a deleted post
+// still names the user's own post, and the command then says that it is gone.
+func (r *Resolver) findByRefs(ctx context.Context, viewer services.UserID, list []services.Ref, joins bool) (map[services.Ref]refs.RefHolder, error) {
 	// The host application may see everything, and needs no check.
 	found, err := r.Refs.Find(ctx, list)
 	if err != nil || viewer == 0 || len(found) == 0 {
@@ -213,7 +212,7 @@ func (r *Resolver) findByRefs(ctx context.Context, viewer services.UserID, list 
 	}
 	seen := map[services.Object]bool{}
 	for kind, list := range numbers {
-		if err := r.addVisible(ctx, viewer, kind, list, seen); err != nil {
+		if err := r.addVisibleObjects(ctx, viewer, kind, list, seen); err != nil {
 			return nil, err
 		}
 	}
@@ -223,7 +222,7 @@ func (r *Resolver) findByRefs(ctx context.Context, viewer services.UserID, list 
 		if err != nil {
 			return nil, err
 		}
-		addFound(seen, services.ConversationType, rooms)
+		addFoundObjects(seen, services.ConversationType, rooms)
 	}
 	// A ref that is left out here looks like one that does not exist.
 	for ref, holder := range found {
@@ -234,39 +233,40 @@ func (r *Resolver) findByRefs(ctx context.Context, viewer services.UserID, list 
 	return found, nil
 }
 
-// addVisible adds the objects of one type that the viewer may see. Each type is checked as its own reads check it; nobody sees a
-// type without a case. A new type with refs needs a case, and until then its refs are for its creator and the host application.
-func (r *Resolver) addVisible(ctx context.Context, viewer services.UserID, kind string, numbers []uint64, seen map[services.Object]bool) (err error) {
+// addVisibleObjects adds the objects of one type that the viewer may see. Each type is checked as its own reads check it; nobody
+// sees a type without a case. A new type with refs needs a case, and until then its refs are for its creator and the host
+// application.
+func (r *Resolver) addVisibleObjects(ctx context.Context, viewer services.UserID, kind string, numbers []uint64, seen map[services.Object]bool) (err error) {
 	switch kind {
 	case services.PostType, services.ShowType:
-		keys := visibleKeys{}
+		keys := shownObjectIDs{}
 		if ids := numbersAs[services.PostID](numbers); kind == services.PostType {
 			keys.posts = ids
 		} else {
 			keys.shows = ids
 		}
-		visible, err := r.readVisible(ctx, viewer, keys)
+		visible, err := r.readVisibleObjects(ctx, viewer, keys)
 		if err != nil {
 			return err
 		}
-		addFound(seen, kind, visible.posts)
-		addFound(seen, kind, visible.shows)
+		addFoundObjects(seen, kind, visible.posts)
+		addFoundObjects(seen, kind, visible.shows)
 	// ByID returns only conversations that the viewer is in.
 	case services.ConversationType:
 		states, err := r.Chat.ByID(ctx, viewer, numbersAs[services.ConversationID](numbers))
-		addFound(seen, kind, states)
+		addFoundObjects(seen, kind, states)
 		return err
 	case services.MessageType:
 		found, err := r.Chat.ReadMessages(ctx, viewer, numbersAs[services.MessageID](numbers))
-		addFound(seen, kind, found)
+		addFoundObjects(seen, kind, found)
 		return err
 	case services.SiteMessageType:
 		found, err := r.Messages.ByID(ctx, viewer, numbersAs[messages.ID](numbers))
-		addFound(seen, kind, found)
+		addFoundObjects(seen, kind, found)
 		return err
 	case services.AnnouncementType:
 		found, err := r.Announcements.Visible(ctx, viewer, numbersAs[services.PostID](numbers))
-		addFound(seen, kind, found)
+		addFoundObjects(seen, kind, found)
 		return err
 	}
 	return nil
@@ -282,8 +282,8 @@ func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	return list
 }
 
-// addFound adds the objects of one type that were found. Only the keys of found matter.
-func addFound[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string, found map[N]V) {
+// addFoundObjects adds the objects of one type that were found. Only the keys of found matter.
+func addFoundObjects[N ~uint64 | ~uint32, V any](seen map[services.Object]bool, kind string, found map[N]V) {
 	for number := range found {
 		seen[services.Object{Type: kind, Number: uint64(number)}] = true
 	}

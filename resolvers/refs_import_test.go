@@ -10,7 +10,7 @@ import (
 )
 
 // importLines imports lines into the database, as the command tidings import does. what is the kind of the lines, such as "posts".
-func (a *api) importLines(what, lines string) importer.Report {
+func (a *testAPI) importLines(what, lines string) importer.Report {
 	a.t.Helper()
 	a.t.Chdir(a.t.TempDir()) // the folder for bad lines
 	options := importer.Options{File: "-", Input: strings.NewReader(lines), Quiet: true, Clock: a.Clock}
@@ -24,26 +24,26 @@ func (a *api) importLines(what, lines string) importer.Report {
 	case "messages":
 		report, err = importer.Messages(a.t.Context(), a.Store, a.Store, a.IDs, []string{services.DefaultMessageType}, options)
 	}
-	if err != nil || report.Bad > 0 {
+	if err != nil || report.BadLines > 0 {
 		a.t.Fatalf("%s: %+v, %v", lines, report, err)
 	}
 	a.RunAllJobs(a.Fanout)
 	return report
 }
 
-// objectLine is a line of an import, and the same object as ingest creates it.
-type objectLine struct {
-	what, kind, line string // the kind of lines, such as "posts"; the type of the object; the line
-	create           event  // nil: ingest cannot create it
-	change           event  // a change of the object by ref; KEY stands for the key
-	selection        string // a field of the node that shows the change
-	want             any    // its value after the change
+// importedObject is a line of an import, and the same object as ingest creates it.
+type importedObject struct {
+	lineKind, objectType, line string // the kind of lines, such as "posts"; the type of the object; the line
+	createEvent                event  // nil: ingest cannot create it
+	changeEvent                event  // a change of the object by ref; KEY stands for the key
+	nodeSelection              string // a field of the node that shows the change
+	wantAfterChange            any    // its value after the change
 }
 
-// objectLines returns lines of all kinds that have refs; KEY stands for the key.
-func (a *api) objectLines() []objectLine {
+// importedObjects returns lines of all kinds that have refs; KEY stands for the key.
+func (a *testAPI) importedObjects() []importedObject {
 	started := a.Clock.Now().Add(-3600e9).UTC().Format("2006-01-02T15:04:05Z")
-	return []objectLine{
+	return []importedObject{
 		{"posts", services.PostType, `{"key":"KEY","author":"alice","at":"` + started + `","body":"first"}`,
 			event{"publishPost": event{"as": "user:alice", "body": "first", "ref": "KEY"}},
 			event{"editPost": event{"as": "user:alice", "postId": "post:ref:KEY", "body": "edited"}}, "... on Post { body }", "edited"},
@@ -65,15 +65,15 @@ func (a *api) objectLines() []objectLine {
 // same import again changes nothing.
 func TestKeysOfImportsAreRefs(t *testing.T) {
 	a := newAPI(t)
-	for i, o := range a.objectLines() {
-		key := fmt.Sprint(o.what, "-", i) // so that no character needs an escape
+	for i, o := range a.importedObjects() {
+		key := fmt.Sprint(o.lineKind, "-", i) // so that no character needs an escape
 		line := strings.ReplaceAll(o.line, "KEY", key)
-		if report := a.importLines(o.what, line); report.New != 1 {
+		if report := a.importLines(o.lineKind, line); report.NewItems != 1 {
 			t.Fatalf("%s: %+v", line, report)
 		}
 		node := func() (id, shown any) {
-			got := a.must("bob", `{ node(id: "`+o.kind+`:ref:`+key+`") { id `+o.selection+` } }`, nil)
-			object, _ := got.at("node").(map[string]any)
+			got := a.must("bob", `{ node(id: "`+o.objectType+`:ref:`+key+`") { id `+o.nodeSelection+` } }`, nil)
+			object, _ := got.valueAt("node").(map[string]any)
 			id = object["id"]
 			delete(object, "id")
 			for _, shown = range object {
@@ -81,33 +81,33 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 			return id, shown
 		}
 		id, before := node()
-		if id == nil || before == o.want {
+		if id == nil || before == o.wantAfterChange {
 			t.Fatalf("%s is %v, %v", line, id, before)
 		}
-		events := []event{withKey(o.change, key)}
-		if o.create != nil {
-			events = []event{withKey(o.create, key), withKey(o.change, key)}
+		events := []event{withKeyReplaced(o.changeEvent, key)}
+		if o.createEvent != nil {
+			events = []event{withKeyReplaced(o.createEvent, key), withKeyReplaced(o.changeEvent, key)}
 		}
 		got := a.ingest(events...)
 		last := len(events) - 1
-		if len(got.Errors) > 0 || got.at("ingest", "results", last, "error") != nil || got.at("ingest", "results", last, "changed") != true {
+		if len(got.Errors) > 0 || got.valueAt("ingest", "results", last, "error") != nil || got.valueAt("ingest", "results", last, "changed") != true {
 			t.Fatalf("%v after %s: %+v %+v", events, line, got.Data, got.Errors)
 		}
-		if o.create != nil && (got.at("ingest", "results", 0, "changed") != false || nodeID(o.kind, fmt.Sprint(got.at("ingest", "results", 0, "id"))) != id) {
-			t.Errorf("ingest of %s, which is %v: %v", line, id, got.at("ingest", "results", 0))
+		if o.createEvent != nil && (got.valueAt("ingest", "results", 0, "changed") != false || nodeIDOfPayloadID(o.objectType, fmt.Sprint(got.valueAt("ingest", "results", 0, "id"))) != id) {
+			t.Errorf("ingest of %s, which is %v: %v", line, id, got.valueAt("ingest", "results", 0))
 		}
 		a.RunAllJobs(a.Fanout)
-		if _, after := node(); after != o.want {
-			t.Errorf("%s after %v: %v, want %v", line, o.change, after, o.want)
+		if _, after := node(); after != o.wantAfterChange {
+			t.Errorf("%s after %v: %v, want %v", line, o.changeEvent, after, o.wantAfterChange)
 		}
-		if o.what == "messages" {
+		if o.lineKind == "messages" {
 			line = strings.Replace(line, `"title":"first",`, "", 1) // the text has changed since
 		}
-		if report := a.importLines(o.what, line); report.New != 0 || report.Rows != 1 {
+		if report := a.importLines(o.lineKind, line); report.NewItems != 0 || report.GoodRows != 1 {
 			t.Errorf("%s again: %+v", line, report)
 		}
-		if _, after := node(); after != o.want {
-			t.Errorf("%s after a repeated import: %v, want %v", line, after, o.want)
+		if _, after := node(); after != o.wantAfterChange {
+			t.Errorf("%s after a repeated import: %v, want %v", line, after, o.wantAfterChange)
 		}
 	}
 }
@@ -115,45 +115,45 @@ func TestKeysOfImportsAreRefs(t *testing.T) {
 // A line whose key is the ref of an object from ingest finds that object, if it has the same type.
 func TestImportsMeetObjectsOfIngest(t *testing.T) {
 	a := newAPI(t)
-	for i, o := range a.objectLines() {
-		if o.create == nil {
+	for i, o := range a.importedObjects() {
+		if o.createEvent == nil {
 			continue
 		}
 		// An announcement and objects of the other types have the same ref. The line is not taken for one of them.
-		key := fmt.Sprint(o.what, "-", i)
+		key := fmt.Sprint(o.lineKind, "-", i)
 		others := []event{{"publishAnnouncement": event{"title": "t", "ref": key}}}
-		for _, other := range a.objectLines() {
-			if other.create != nil && other.kind != o.kind {
-				others = append(others, withKey(other.create, key))
+		for _, other := range a.importedObjects() {
+			if other.createEvent != nil && other.objectType != o.objectType {
+				others = append(others, withKeyReplaced(other.createEvent, key))
 			}
 		}
 		for _, e := range others {
-			if got := a.ingest(e); got.at("ingest", "results", 0, "id") == nil {
+			if got := a.ingest(e); got.valueAt("ingest", "results", 0, "id") == nil {
 				t.Fatalf("%v: %+v %+v", e, got.Data, got.Errors)
 			}
 		}
-		created := a.ingest(withKey(o.create, key))
-		if created.at("ingest", "results", 0, "changed") != true {
+		created := a.ingest(withKeyReplaced(o.createEvent, key))
+		if created.valueAt("ingest", "results", 0, "changed") != true {
 			t.Fatalf("%s: %+v %+v", key, created.Data, created.Errors)
 		}
 		line := strings.ReplaceAll(o.line, "KEY", key)
-		if report := a.importLines(o.what, line); report.New != 0 || report.Rows != 1 {
+		if report := a.importLines(o.lineKind, line); report.NewItems != 0 || report.GoodRows != 1 {
 			t.Errorf("%s: %+v", line, report)
 		}
-		if fresh := strings.ReplaceAll(o.line, "KEY", key+"x"); a.importLines(o.what, fresh).New != 1 {
+		if fresh := strings.ReplaceAll(o.line, "KEY", key+"x"); a.importLines(o.lineKind, fresh).NewItems != 1 {
 			t.Errorf("%s is not new", fresh)
 		}
 	}
 	a.ingest(event{"publishPost": event{"as": "user:alice", "body": "b", "ref": "parent/1"}})
 	at := a.Clock.Now().Add(-1e9).UTC().Format("2006-01-02T15:04:05Z")
 	a.importLines("posts", `{"key":"answer","author":"bob","at":"`+at+`","body":"so","parent":"parent/1"}`)
-	if got := a.must("carol", `{ node(id: "post:ref:answer") { ... on Post { kind parent { ref } } } }`, nil); got.at("node", "kind") != "COMMENT" || got.at("node", "parent", "ref") != "parent/1" {
+	if got := a.must("carol", `{ node(id: "post:ref:answer") { ... on Post { kind parent { ref } } } }`, nil); got.valueAt("node", "kind") != "COMMENT" || got.valueAt("node", "parent", "ref") != "parent/1" {
 		t.Errorf("%+v", got.Data)
 	}
 }
 
-// withKey returns an event with a key in place of KEY.
-func withKey(e event, key string) event {
+// withKeyReplaced returns an event with a key in place of KEY.
+func withKeyReplaced(e event, key string) event {
 	made := event{}
 	for name, input := range e {
 		fields := event{}

@@ -38,23 +38,23 @@ func TestEventsReferToEarlierEvents(t *testing.T) {
 			t.Fatal(got.Errors)
 		}
 		for i := range events {
-			id, code := got.at("ingest", "results", i, "id"), got.at("ingest", "results", i, "error", "code")
+			id, code := got.valueAt("ingest", "results", i, "id"), got.valueAt("ingest", "results", i, "error", "code")
 			if ids[round] = append(ids[round], id); round == 1 {
 				if i == 2 && code != string(services.NotFound) { // the comment is deleted
-					t.Errorf("%v again: %v", events[i], got.at("ingest", "results", i))
+					t.Errorf("%v again: %v", events[i], got.valueAt("ingest", "results", i))
 				}
 				if i != 2 && fmt.Sprint(id) != fmt.Sprint(ids[0][i]) {
-					t.Errorf("%v again: %v, it was %v", events[i], got.at("ingest", "results", i), ids[0][i])
+					t.Errorf("%v again: %v, it was %v", events[i], got.valueAt("ingest", "results", i), ids[0][i])
 				}
 				if i <= 1 || i == 3 || i == 8 || i == 9 || i == 11 || i == 13 || i == 15 {
-					if got.at("ingest", "results", i, "changed") != false {
+					if got.valueAt("ingest", "results", i, "changed") != false {
 						t.Errorf("%v again changed something", events[i])
 					}
 				}
 				continue
 			}
-			if fmt.Sprint(code) != fmt.Sprint(orNil(want[i])) || code == nil && id == nil {
-				t.Errorf("%v: %v", events[i], got.at("ingest", "results", i))
+			if fmt.Sprint(code) != fmt.Sprint(codeOrNil(want[i])) || code == nil && id == nil {
+				t.Errorf("%v: %v", events[i], got.valueAt("ingest", "results", i))
 			}
 		}
 	}
@@ -63,8 +63,8 @@ func TestEventsReferToEarlierEvents(t *testing.T) {
 	}
 }
 
-// orNil is a code as it stands in a result: nil for no error.
-func orNil(code services.Code) any {
+// codeOrNil is a code as it stands in a result: nil for no error.
+func codeOrNil(code services.Code) any {
 	if code == "" {
 		return nil
 	}
@@ -83,14 +83,14 @@ func TestCommitsOfEventsThatNameEachOther(t *testing.T) {
 	a := newAPI(t)
 	got := a.ingest(set("1", ""), set("2", ""), set("3", "1"), set("4", "2"), set("5", "3"), set("6", "9"), set("7", "5"))
 	for i, kind := range []any{"POST", "POST", "COMMENT", "COMMENT", "REPLY", nil, "REPLY"} {
-		id := got.at("ingest", "results", i, "id")
+		id := got.valueAt("ingest", "results", i, "id")
 		if kind == nil {
-			if got.at("ingest", "results", i, "error", "code") != string(services.NotFound) {
-				t.Errorf("%d: %v", i, got.at("ingest", "results", i))
+			if got.valueAt("ingest", "results", i, "error", "code") != string(services.NotFound) {
+				t.Errorf("%d: %v", i, got.valueAt("ingest", "results", i))
 			}
 			continue
 		}
-		if node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Post { kind } } }`, map[string]any{"id": id}); node.at("node", "kind") != kind {
+		if node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Post { kind } } }`, map[string]any{"id": id}); node.valueAt("node", "kind") != kind {
 			t.Errorf("%d: %v, want %v", i, node.Data, kind)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func TestARefOfARoomServesOnlyToJoin(t *testing.T) {
 	a := newAPI(t)
 	made := a.mustAsHost("alice", `mutation { createConversation(input: {kind: ROOM, memberIds: [], ref: "room/1"}) { conversation { id } } }`, nil)
-	id, _ := made.at("createConversation", "conversation", "id").(string)
+	id, _ := made.valueAt("createConversation", "conversation", "id").(string)
 	queries := []string{
 		`mutation { sendMessage(input: {conversationId: "%s", body: "hello"}) { created } }`,
 		`mutation { enterConversation(input: {conversationId: "%s"}) { until } }`,
@@ -35,11 +35,11 @@ func TestARefOfARoomServesOnlyToJoin(t *testing.T) {
 			t.Errorf("%s: %q, absent %q", query, says, want)
 		}
 	}
-	if got := a.must("carol", `{ node(id: "`+ref+`") { id } }`, nil); got.at("node") != nil {
-		t.Errorf("a stranger reads %v", got.at("node"))
+	if got := a.must("carol", `{ node(id: "`+ref+`") { id } }`, nil); got.valueAt("node") != nil {
+		t.Errorf("a stranger reads %v", got.valueAt("node"))
 	}
 	joined := a.must("carol", `mutation { joinConversation(input: {conversationId: "`+ref+`"}) { changed conversation { id ref } } }`, nil)
-	if joined.at("joinConversation", "changed") != true || joined.at("joinConversation", "conversation", "id") != id {
+	if joined.valueAt("joinConversation", "changed") != true || joined.valueAt("joinConversation", "conversation", "id") != id {
 		t.Errorf("joined %+v", joined.Data)
 	}
 	if got := a.askAs("carol", fmt.Sprintf(queries[0], ref), nil); got.code() != "" {

@@ -11,13 +11,13 @@ import (
 )
 
 // askAsHost sends a request as the host application acting for a user.
-func (a *api) askAsHost(key, query string, variables map[string]any) answer {
+func (a *testAPI) askAsHost(key, query string, variables map[string]any) apiAnswer {
 	a.t.Helper()
 	return a.ask(key, []services.Scope{services.ScopeViewer, services.ScopeIngest}, query, variables)
 }
 
 // mustAsHost is askAsHost for an operation that must succeed.
-func (a *api) mustAsHost(key, query string, variables map[string]any) answer {
+func (a *testAPI) mustAsHost(key, query string, variables map[string]any) apiAnswer {
 	a.t.Helper()
 	got := a.askAsHost(key, query, variables)
 	if len(got.Errors) > 0 {
@@ -26,8 +26,8 @@ func (a *api) mustAsHost(key, query string, variables map[string]any) answer {
 	return got
 }
 
-// createMutations are the mutations that create an object with a ref. kind is the type of the object, name the mutation, input its fields,
-// and object the field of the payload.
+// createMutations are the mutations that create an object with a ref. kind is the type of the object, name the mutation, input its
+// fields, and object the field of the payload.
 var createMutations = []struct {
 	kind, name, input, object string
 	reader                    string        // a user who can read the object afterwards
@@ -41,8 +41,8 @@ var createMutations = []struct {
 	{services.MessageType, "sendMessage", `conversationId: "conversation:ref:conversation%2F1", body: "hello"`, "message", "bob", services.Conflict},
 }
 
-// createLabelled creates an object of a type with a ref, an address and data.
-func (a *api) createLabelled(user, kind, ref string) answer {
+// createLabelledObject creates an object of a type with a ref, an address and data.
+func (a *testAPI) createLabelledObject(user, kind, ref string) apiAnswer {
 	for _, c := range createMutations {
 		if c.kind != kind {
 			continue
@@ -55,7 +55,7 @@ func (a *api) createLabelled(user, kind, ref string) answer {
 		return a.askAsHost(user, query, variables)
 	}
 	a.t.Fatal(kind)
-	return answer{}
+	return apiAnswer{}
 }
 
 // labelFields selects the label of an object of any type.
@@ -68,51 +68,52 @@ func TestObjectsHaveRefs(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range createMutations {
 		ref := c.kind + "/1"
-		first := a.createLabelled("alice", c.kind, ref)
+		first := a.createLabelledObject("alice", c.kind, ref)
 		if len(first.Errors) > 0 {
 			t.Fatalf("%s: %+v", c.kind, first.Errors)
 		}
 		a.RunAllJobs(a.Fanout)
-		id, _ := first.at(c.name, c.object, "id").(string)
+		id, _ := first.valueAt(c.name, c.object, "id").(string)
 		want := map[string]any{"ref": ref, "url": "https://example.com/" + ref, "data": map[string]any{"a": []any{"x", nil}, "b": 1.5, "c": map[string]any{"d": true}}}
-		shown, _ := first.at(c.name, c.object).(map[string]any)
+		shown, _ := first.valueAt(c.name, c.object).(map[string]any)
 		delete(shown, "id")
-		if first.at(c.name, "created") != true {
-			t.Errorf("%s: created %v", c.kind, first.at(c.name, "created"))
+		if first.valueAt(c.name, "created") != true {
+			t.Errorf("%s: created %v", c.kind, first.valueAt(c.name, "created"))
 		}
 		wantLabel(t, c.kind+" in its payload", shown, want)
 
 		byRef := services.Ref{Type: c.kind, Text: ref}.GlobalID()
-		got := a.must(c.reader, `query($ids: [ID!]!) { nodes(ids: $ids) { id `+labelFields+` } node(id: "`+byRef+`") { id } }`, map[string]any{"ids": []string{byRef, nodeID(c.kind, id), byRef + "x"}})
+		got := a.must(c.reader, `query($ids: [ID!]!) { nodes(ids: $ids) { id `+labelFields+` } node(id: "`+byRef+`") { id } }`, map[string]any{"ids": []string{byRef, nodeIDOfPayloadID(c.kind, id), byRef + "x"}})
 		for i := range 2 {
-			node, _ := got.at("nodes", i).(map[string]any)
-			if node["id"] != nodeID(c.kind, id) {
+			node, _ := got.valueAt("nodes", i).(map[string]any)
+			if node["id"] != nodeIDOfPayloadID(c.kind, id) {
 				t.Errorf("%s: node %d of %s is %v, want %s", c.kind, i, byRef, node, id)
 			}
 			delete(node, "id")
 			wantLabel(t, c.kind+" as a node", node, want)
 		}
-		if got.at("nodes", 2) != nil || got.at("node", "id") != nodeID(c.kind, id) {
-			t.Errorf("%s: %v, %v", c.kind, got.at("nodes", 2), got.at("node"))
+		if got.valueAt("nodes", 2) != nil || got.valueAt("node", "id") != nodeIDOfPayloadID(c.kind, id) {
+			t.Errorf("%s: %v, %v", c.kind, got.valueAt("nodes", 2), got.valueAt("node"))
 		}
 
-		second := a.createLabelled("alice", c.kind, ref)
-		if second.at(c.name, "created") != false || second.at(c.name, c.object, "id") != id {
+		second := a.createLabelledObject("alice", c.kind, ref)
+		if second.valueAt(c.name, "created") != false || second.valueAt(c.name, c.object, "id") != id {
 			t.Errorf("%s again: %+v %+v", c.kind, second.Data, second.Errors)
 		}
-		if other := a.createLabelled("bob", c.kind, ref); other.code() != c.again {
+		if other := a.createLabelledObject("bob", c.kind, ref); other.code() != c.again {
 			t.Errorf("%s with another's ref: %+v %+v", c.kind, other.Data, other.Errors)
 		} else if c.again != "" && (strings.Contains(other.Errors[0].Message, id) || strings.Contains(other.Errors[0].Message, "alice")) {
 			t.Errorf("%s with another's ref tells %s", c.kind, other.Errors[0].Message)
 		}
-		if third := a.createLabelled("alice", c.kind, ref+" two"); third.at(c.name, "created") != true || third.at(c.name, c.object, "id") == id {
+		if third := a.createLabelledObject("alice", c.kind, ref+" two"); third.valueAt(c.name, "created") != true || third.valueAt(c.name, c.object, "id") == id {
 			t.Errorf("%s with another ref: %+v %+v", c.kind, third.Data, third.Errors)
 		}
 	}
 }
 
-// nodeID is the ID of an object from the ID in a payload. They differ for a site message: its sender's payload has its report.
-func nodeID(kind, id string) string {
+// nodeIDOfPayloadID is the ID of an object from the ID in a payload. They differ for a site message: its sender's payload has its
+// report.
+func nodeIDOfPayloadID(kind, id string) string {
 	return strings.Replace(id, "siteMessageReport:", services.SiteMessageType+":", 1)
 }
 
@@ -127,7 +128,7 @@ func wantLabel(t *testing.T, what string, got, want map[string]any) {
 // Only the host application sets refs, addresses and data.
 func TestUsersSetNoLabels(t *testing.T) {
 	a := newAPI(t)
-	post := a.publish("alice")
+	post := a.publishPost("alice")
 	for _, query := range []string{
 		`mutation { publishPost(input: {body: "b", ref: "1"}) { created } }`,
 		`mutation { publishPost(input: {body: "b", url: "https://example.com"}) { created } }`,
@@ -155,7 +156,7 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 	a := newAPI(t)
 	a.must("alice", `mutation { hideFrom(input: {userId: "user:carol"}) { changed } }`, nil)
 	for _, c := range createMutations {
-		if got := a.createLabelled("alice", c.kind, c.kind+"/1"); len(got.Errors) > 0 {
+		if got := a.createLabelledObject("alice", c.kind, c.kind+"/1"); len(got.Errors) > 0 {
 			t.Fatalf("%s: %+v", c.kind, got.Errors)
 		}
 	}
@@ -200,7 +201,7 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"post", "show", "conversation", "message", "siteMessage"} {
-		if got := a.must("carol", `{ node(id: "`+kind+`:ref:`+kind+`%2F1") { id } nodes(ids: ["`+kind+`:ref:`+kind+`%2F1"]) { id } }`, nil); got.at("node") != nil || got.at("nodes", 0) != nil {
+		if got := a.must("carol", `{ node(id: "`+kind+`:ref:`+kind+`%2F1") { id } nodes(ids: ["`+kind+`:ref:`+kind+`%2F1"]) { id } }`, nil); got.valueAt("node") != nil || got.valueAt("nodes", 0) != nil {
 			t.Errorf("carol sees the %s: %+v", kind, got.Data)
 		}
 	}
@@ -210,7 +211,7 @@ func TestHiddenRefsReadAsAbsent(t *testing.T) {
 func TestRefsNameObjects(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range createMutations {
-		a.createLabelled("alice", c.kind, c.kind+"/1")
+		a.createLabelledObject("alice", c.kind, c.kind+"/1")
 	}
 	a.RunAllJobs(a.Fanout)
 	for _, query := range []string{
@@ -229,7 +230,7 @@ func TestRefsNameObjects(t *testing.T) {
 		a.must("bob", query, nil)
 	}
 	got := a.must("bob", `mutation { markSiteMessagesRead(input: {ids: ["siteMessage:ref:siteMessage%2F1"]}) { siteMessages { ref readAt } } }`, nil)
-	if got.at("markSiteMessagesRead", "siteMessages", 0, "ref") != "siteMessage/1" || got.at("markSiteMessagesRead", "siteMessages", 0, "readAt") == nil {
+	if got.valueAt("markSiteMessagesRead", "siteMessages", 0, "ref") != "siteMessage/1" || got.valueAt("markSiteMessagesRead", "siteMessages", 0, "readAt") == nil {
 		t.Errorf("%+v", got.Data)
 	}
 	for _, id := range []string{"post:ref:", "post:ref:post/1", "post:ref:post%2f1", "post:ref:%", "post:ref:%20x", "post:ref:" + strings.Repeat("x", 129)} {
@@ -248,16 +249,16 @@ func TestRefsNameObjects(t *testing.T) {
 // A deleted object keeps its ref: a create that is repeated late does not bring the object back.
 func TestDeletedObjectsKeepTheirRefs(t *testing.T) {
 	a := newAPI(t)
-	id := a.createLabelled("alice", services.PostType, "p").at("publishPost", "post", "id")
+	id := a.createLabelledObject("alice", services.PostType, "p").valueAt("publishPost", "post", "id")
 	for i, changed := range []bool{true, false} {
-		if got := a.must("alice", `mutation { deletePost(input: {postId: "post:ref:p"}) { changed postId } }`, nil); got.at("deletePost", "changed") != changed || got.at("deletePost", "postId") != id {
+		if got := a.must("alice", `mutation { deletePost(input: {postId: "post:ref:p"}) { changed postId } }`, nil); got.valueAt("deletePost", "changed") != changed || got.valueAt("deletePost", "postId") != id {
 			t.Errorf("deleted %d: %+v", i, got.Data)
 		}
 	}
-	if got := a.createLabelled("alice", services.PostType, "p"); got.at("publishPost", "created") != false || got.at("publishPost", "post") != nil || len(got.Errors) > 0 {
+	if got := a.createLabelledObject("alice", services.PostType, "p"); got.valueAt("publishPost", "created") != false || got.valueAt("publishPost", "post") != nil || len(got.Errors) > 0 {
 		t.Errorf("created again: %+v %+v", got.Data, got.Errors)
 	}
-	if got := a.must("bob", `{ node(id: "post:ref:p") { id } }`, nil); got.at("node") != nil {
+	if got := a.must("bob", `{ node(id: "post:ref:p") { id } }`, nil); got.valueAt("node") != nil {
 		t.Errorf("bob sees %v", got.Data)
 	}
 }
@@ -266,7 +267,7 @@ func TestDeletedObjectsKeepTheirRefs(t *testing.T) {
 func TestEditsChangeLabels(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range createMutations {
-		a.createLabelled("alice", c.kind, c.kind+"/1")
+		a.createLabelledObject("alice", c.kind, c.kind+"/1")
 	}
 	for kind, edit := range map[string]string{
 		services.PostType:         `editPost(input: {postId: "post:ref:post%%2F1", body: "new", %s}) { badges { version } }`,
@@ -289,29 +290,29 @@ func TestEditsChangeLabels(t *testing.T) {
 		} {
 			a.mustAsHost("alice", "mutation { "+fmt.Sprintf(edit, step.input)+" }", nil)
 			got := a.must("bob", `{ node(id: "`+kind+`:ref:`+kind+`%2F1") { `+labelFields+` } }`, nil)
-			node, _ := got.at("node").(map[string]any)
+			node, _ := got.valueAt("node").(map[string]any)
 			wantLabel(t, kind+" after "+step.input, node, map[string]any{"ref": kind + "/1", "url": step.url, "data": step.data})
 		}
 	}
 	got := a.mustAsHost("alice", `mutation { a: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } b: rescheduleShow(input: {showId: "show:ref:show%2F1", data: {x: 1}}) { changed } }`, nil)
-	if got.at("a", "changed") != true || got.at("b", "changed") != false {
+	if got.valueAt("a", "changed") != true || got.valueAt("b", "changed") != false {
 		t.Errorf("%+v", got.Data)
 	}
 	a.mustAsHost("alice", `mutation { recallMessage(input: {messageId: "message:ref:message%2F1"}) { changed } }`, nil)
-	node := a.must("bob", `{ node(id: "message:ref:message%2F1") { `+labelFields+` } }`, nil).at("node")
+	node := a.must("bob", `{ node(id: "message:ref:message%2F1") { `+labelFields+` } }`, nil).valueAt("node")
 	wantLabel(t, "a recalled message", node.(map[string]any), map[string]any{"ref": "message/1", "url": nil, "data": nil})
 }
 
 // Two users have one DIRECT conversation: it takes a ref once.
 func TestADirectConversationTakesARef(t *testing.T) {
 	a := newAPI(t)
-	create := func(ref string) answer {
+	create := func(ref string) apiAnswer {
 		return a.askAsHost("alice", `mutation($ref: String) { createConversation(input: {kind: DIRECT, memberIds: ["user:bob"], ref: $ref}) { created conversation { id ref } } }`, map[string]any{"ref": ref})
 	}
-	id := a.must("bob", `mutation { createConversation(input: {kind: DIRECT, memberIds: ["user:alice"]}) { created conversation { id } } }`, nil).at("createConversation", "conversation", "id")
+	id := a.must("bob", `mutation { createConversation(input: {kind: DIRECT, memberIds: ["user:alice"]}) { created conversation { id } } }`, nil).valueAt("createConversation", "conversation", "id")
 	for range 2 {
 		got := create("dm")
-		if got.at("createConversation", "created") != false || got.at("createConversation", "conversation", "id") != id || got.at("createConversation", "conversation", "ref") != "dm" {
+		if got.valueAt("createConversation", "created") != false || got.valueAt("createConversation", "conversation", "id") != id || got.valueAt("createConversation", "conversation", "ref") != "dm" {
 			t.Errorf("%+v %+v", got.Data, got.Errors)
 		}
 	}
@@ -324,15 +325,15 @@ func TestADirectConversationTakesARef(t *testing.T) {
 // one, and it is open again after a block. The ref of a GROUP belongs to its creator.
 func TestADirectConversationsRefBelongsToBothUsers(t *testing.T) {
 	a := newAPI(t)
-	create := func(as, kind, other, ref string) answer {
+	create := func(as, kind, other, ref string) apiAnswer {
 		return a.askAsHost(as, `mutation($kind: ConversationKind!, $other: [ID!]!, $ref: String) { createConversation(input: {kind: $kind, memberIds: $other, ref: $ref}) { created conversation { id memberCount } } }`,
 			map[string]any{"kind": kind, "other": []string{"user:" + other}, "ref": ref})
 	}
-	id := create("alice", "DIRECT", "bob", "dm").at("createConversation", "conversation", "id")
+	id := create("alice", "DIRECT", "bob", "dm").valueAt("createConversation", "conversation", "id")
 	again := func(as, other string) {
 		t.Helper()
 		got := create(as, "DIRECT", other, "dm")
-		if got.at("createConversation", "created") != false || got.at("createConversation", "conversation", "id") != id || got.at("createConversation", "conversation", "memberCount") != 2.0 {
+		if got.valueAt("createConversation", "created") != false || got.valueAt("createConversation", "conversation", "id") != id || got.valueAt("createConversation", "conversation", "memberCount") != 2.0 {
 			t.Errorf("%s creates %v again: %+v %+v", as, id, got.Data, got.Errors)
 		}
 	}
@@ -344,7 +345,7 @@ func TestADirectConversationsRefBelongsToBothUsers(t *testing.T) {
 		again(one, map[string]string{"alice": "bob", "bob": "alice"}[one])
 		a.mustAsHost("bob", `mutation { sendMessage(input: {conversationId: "conversation:ref:dm", body: "hi"}) { message { id } } }`, nil)
 	}
-	if got := create("alice", "DIRECT", "carol", "dm"); got.at("createConversation", "conversation", "id") != id {
+	if got := create("alice", "DIRECT", "carol", "dm"); got.valueAt("createConversation", "conversation", "id") != id {
 		t.Errorf("the ref of alice's conversation: %+v %+v", got.Data, got.Errors)
 	}
 	if got := create("carol", "DIRECT", "alice", "dm"); got.code() != services.Conflict {

@@ -10,13 +10,14 @@ import (
 	"tidings/services"
 )
 
-// relayPause is the time between two tries to show a change, give or take a tenth.
-const relayPause = time.Second
+// relayRetryPause is the time between two tries to show a change, give or take a tenth.
+const relayRetryPause = time.Second
 
 // relay turns the changes of a service into the events of a subscription, until the changes end. cancel ends the source of the
-// changes. The source counts a change as delivered, so if a change cannot be shown, relay tries again after a pause, with the newest.
-// A change is skipped if show returns errKnown, or panics: it would panic again. relay has a goroutine of its own, which ends with
-// ctx or with the changes. It holds one event at a time: while the client is slow, the source conflates further changes.
+// changes. The source counts a change as delivered, so if a change cannot be shown, relay tries again after a pause, with the
+// newest. A change is skipped if show returns errClientHasChange, or panics: it would panic again. relay has a goroutine of its
+// own, which ends with ctx or with the changes. It holds one event at a time: while the client is slow, the source conflates
+// further changes.
 func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.Logger, changes <-chan C, show func(context.Context, C) (E, error)) <-chan E {
 	// The channel has no buffer, because an event that waits in a buffer would be older than the newest state of the source.
 	shown := make(chan E)
@@ -44,7 +45,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 			switch {
 			case ctx.Err() != nil: // the end of the subscription is not a failure
 				return
-			case errors.Is(err, errKnown):
+			case errors.Is(err, errClientHasChange):
 				logged = false
 				continue
 			case services.IsPanic(err):
@@ -54,7 +55,7 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 				if !logged {
 					log.Warn("an event of a subscription could not be made; it is tried again", "error", err)
 				}
-				logged, pause = true, time.After(relayPause*9/10+rand.N(relayPause/5))
+				logged, pause = true, time.After(relayRetryPause*9/10+rand.N(relayRetryPause/5))
 				continue
 			}
 			logged = false
@@ -68,8 +69,8 @@ func relay[C, E any](ctx context.Context, cancel context.CancelFunc, log *slog.L
 	return shown
 }
 
-// errKnown is show's error for a change that the client already has.
-var errKnown = errors.New("the client has this already")
+// errClientHasChange is show's error for a change that the client already has.
+var errClientHasChange = errors.New("the client has this already")
 
 // showSafely calls show. A panic becomes an error: in relay's own goroutine it would end the process.
 func showSafely[C, E any](ctx context.Context, change C, show func(context.Context, C) (E, error)) (event E, err error) {
@@ -77,13 +78,13 @@ func showSafely[C, E any](ctx context.Context, change C, show func(context.Conte
 	return show(ctx, change)
 }
 
-// skipKnown returns a function that calls show, but returns errKnown for a change that the client has already. Once an event was
-// shown, the client has that event instead, and every later change goes to show.
-func skipKnown[C, E any](known func(C) bool, show func(context.Context, C) (E, error)) func(context.Context, C) (E, error) {
+// skipChangesClientHas returns a function that calls show, but returns errClientHasChange for a change that the client has already.
+// Once an event was shown, the client has that event instead, and every later change goes to show.
+func skipChangesClientHas[C, E any](known func(C) bool, show func(context.Context, C) (E, error)) func(context.Context, C) (E, error) {
 	shown := false
 	return func(ctx context.Context, change C) (event E, err error) {
 		if !shown && known(change) {
-			return event, errKnown
+			return event, errClientHasChange
 		}
 		event, err = show(ctx, change)
 		shown = shown || err == nil

@@ -15,13 +15,13 @@ import (
 
 // testRelay is a relay of changes, in a bubble of package synctest. Its changes cannot be shown while it has a fault.
 type testRelay struct {
-	t       *testing.T
-	changes chan int              // what the relay gets
-	events  <-chan int            // what the relay sends
-	fault   atomic.Pointer[error] // the error of each try; nil: none
-	tries   atomic.Int64          // how often show was called
-	log     strings.Builder
-	cancel  context.CancelFunc
+	t              *testing.T
+	changes        chan int              // what the relay gets
+	events         <-chan int            // what the relay sends
+	errorOfEachTry atomic.Pointer[error] // the error of each try; nil: none
+	tries          atomic.Int64          // how often show was called
+	log            strings.Builder
+	cancel         context.CancelFunc
 }
 
 var errNoAnswer = errors.New("the database does not answer")
@@ -32,15 +32,15 @@ func runWithRelay(t *testing.T, known func(int) bool, test func(r *testRelay)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := &testRelay{t: t, changes: make(chan int), cancel: cancel}
-		r.fault.Store(&errNoAnswer)
+		r.errorOfEachTry.Store(&errNoAnswer)
 		show := func(_ context.Context, change int) (int, error) {
 			r.tries.Add(1)
-			if fault := r.fault.Load(); fault != nil {
+			if fault := r.errorOfEachTry.Load(); fault != nil {
 				return 0, services.Repanic(*fault)
 			}
 			return change, nil
 		}
-		r.events = relay(ctx, cancel, slog.New(slog.NewTextHandler(&r.log, nil)), r.changes, skipKnown(known, show))
+		r.events = relay(ctx, cancel, slog.New(slog.NewTextHandler(&r.log, nil)), r.changes, skipChangesClientHas(known, show))
 		test(r)
 		cancel()
 		synctest.Wait()
@@ -53,7 +53,7 @@ func runWithRelay(t *testing.T, known func(int) bool, test func(r *testRelay)) {
 // wantEvent waits for an event, for as long as the next try takes at most.
 func (r *testRelay) wantEvent(want int) {
 	r.t.Helper()
-	const within = relayPause * 11 / 10
+	const within = relayRetryPause * 11 / 10
 	select {
 	case event := <-r.events:
 		if event != want {
@@ -74,12 +74,12 @@ func (r *testRelay) wantNoEvent() {
 	}
 }
 
-// noneKnown is for a client that has no change.
-func noneKnown(int) bool { return false }
+// knowsNoChange is for a client that has no change.
+func knowsNoChange(int) bool { return false }
 
 // A change that cannot be shown for now is shown later, although no other change follows: its source counts it as delivered.
 func TestAChangeThatCannotBeShownIsTriedAgain(t *testing.T) {
-	runWithRelay(t, noneKnown, func(r *testRelay) {
+	runWithRelay(t, knowsNoChange, func(r *testRelay) {
 		r.changes <- 1
 		r.wantNoEvent()
 		if tries := r.tries.Load(); tries < 50 || tries > 80 {
@@ -89,16 +89,16 @@ func TestAChangeThatCannotBeShownIsTriedAgain(t *testing.T) {
 		if lines := strings.Count(r.log.String(), "\n"); lines != 1 {
 			t.Errorf("%d lines are logged in a minute", lines)
 		}
-		r.fault.Store(nil)
+		r.errorOfEachTry.Store(nil)
 		r.wantEvent(1)
 		r.wantNoEvent() // it is shown once
 	})
 }
 
-// A newer change takes the place of one that could not be shown. It does not lead to a try of its own, so changes that come fast do not
-// read more often.
+// A newer change takes the place of one that could not be shown. It does not lead to a try of its own, so changes that come fast do
+// not read more often.
 func TestANewerChangeReplacesOneThatCannotBeShown(t *testing.T) {
-	runWithRelay(t, noneKnown, func(r *testRelay) {
+	runWithRelay(t, knowsNoChange, func(r *testRelay) {
 		for change := range 600 {
 			r.changes <- change
 			<-time.After(100 * time.Millisecond)
@@ -106,7 +106,7 @@ func TestANewerChangeReplacesOneThatCannotBeShown(t *testing.T) {
 		if tries := r.tries.Load(); tries < 50 || tries > 80 {
 			t.Errorf("%d tries in a minute", tries)
 		}
-		r.fault.Store(nil)
+		r.errorOfEachTry.Store(nil)
 		r.wantEvent(599)
 		r.wantNoEvent()
 	})
@@ -118,7 +118,7 @@ func TestARelayThatCannotShowAChangeEnds(t *testing.T) {
 		"changes": func(r *testRelay) { close(r.changes) }, "subscription": func(r *testRelay) { r.cancel() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			runWithRelay(t, noneKnown, func(r *testRelay) {
+			runWithRelay(t, knowsNoChange, func(r *testRelay) {
 				r.changes <- 1
 				<-time.After(10 * time.Second)
 				start := time.Now()
@@ -140,7 +140,7 @@ func TestAKnownChangeIsSkippedUntilAnEventIsShown(t *testing.T) {
 		r.changes <- 2 // cannot be shown
 		r.wantNoEvent()
 		r.changes <- 1
-		r.fault.Store(nil)
+		r.errorOfEachTry.Store(nil)
 		r.wantNoEvent()
 		r.changes <- 2
 		r.wantEvent(2)
@@ -151,16 +151,16 @@ func TestAKnownChangeIsSkippedUntilAnEventIsShown(t *testing.T) {
 
 // A change whose event panics is skipped, and the log has the stack. It is not tried again, because it would panic again.
 func TestAPanicSkipsAnEvent(t *testing.T) {
-	runWithRelay(t, noneKnown, func(r *testRelay) {
+	runWithRelay(t, knowsNoChange, func(r *testRelay) {
 		panicked := services.NewPanicError("while it is shown")
-		r.fault.Store(&panicked)
+		r.errorOfEachTry.Store(&panicked)
 		r.changes <- 1
 		r.wantNoEvent()
 		synctest.Wait()
 		if tries := r.tries.Load(); tries != 1 || !strings.Contains(r.log.String(), "while it is shown") {
 			t.Errorf("%d tries in a minute; the log is %s", tries, &r.log)
 		}
-		r.fault.Store(nil)
+		r.errorOfEachTry.Store(nil)
 		r.changes <- 2
 		r.wantEvent(2)
 	})

@@ -12,18 +12,18 @@
 // shows that are read by their IDs go through visible.go, and services leave hidden content out of lists and parents. Files
 // *.resolvers.go are gqlgen's: they call the functions of the other files.
 //
-// The path of a like: gqlgen's LikePost calls likePost.do (operations.go), which reads the viewer and takes the idempotency key
-// out of the input. prepare replaces refs in the input by IDs (refs.go), and the function of the entry parses them and gets the
-// command of services/feed. The commit runs it in one transaction with those of other requests. Then likePost.do reads the
-// badges, and drops the reads of the response from before the commit; the resolver reads the post for the payload. In ingest an
-// event is the same entry: ingestCommand sets the actor and the time, and calls the same prepare.
+// The path of a like: gqlgen's LikePost calls likePost.runMutation (operations.go), which reads the viewer and takes the
+// idempotency key out of the input. makeCommand replaces refs in the input by IDs (refs.go), and the function of the entry parses
+// them and gets the command of services/feed. The commit runs it in one transaction with those of other requests. Then
+// likePost.runMutation reads the badges, and drops the reads of the response from before the commit; the resolver reads the post
+// for the payload. In ingest an event is the same entry: ingestCommand sets the actor and the time, and calls the same makeCommand.
 //
 // The path of a page of a list: the resolver calls sharedPage (wanted.go), which reads it once for all aliases, with the
 // largest size. A read... function checks the cursor (cursor.go), asks the service for the rows, and gathers the keys of
-// everything below them; the loader reads these together, and a graph... function makes the types of the schema. cut then gives
+// everything below them; the loader reads these together, and a graph... function makes the types of the schema. cutPage then gives
 // each alias its part.
 //
-// Errors are made by services and end in present (errors.go). Costs, and the budgets that they are charged to, are in costs.go
+// Errors are made by services and end in clientError (errors.go). Costs, and the budgets that they are charged to, are in costs.go
 // and limits.go; transport asks for both before it executes anything.
 package resolvers
 
@@ -64,7 +64,7 @@ type Resolver struct {
 	Social *social.Service
 	Feed   *feed.Service
 	// Badge reads with the viewer's display policy applied; Sources below are the readers of the loaders.
-	Badge         Badges
+	Badge         BadgeService
 	Notifications *notifications.Service
 	Announcements *announcements.Service
 	Chat          *chat.Service
@@ -90,16 +90,16 @@ type Resolver struct {
 	Sources dataloader.Sources
 }
 
-// Badges are the badges of users, as badge.Service has them. Tests put another implementation in its place. The interface has
+// BadgeService are the badges of users, as badge.Service has them. Tests put another implementation in its place. The interface has
 // only the methods that resolvers call. States that Read returns may be shared with other readers, so a caller that changes a
 // state copies it first.
-type Badges interface {
+type BadgeService interface {
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
 	Visit(ctx context.Context, user services.UserID) error
-	ReadReady(ctx context.Context, users []services.UserID) ([]*services.Badges, error)
+	ReadWithoutSQL(ctx context.Context, users []services.UserID) ([]*services.Badges, error)
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
 	ReadForHost(ctx context.Context, users []services.UserID) ([]*services.Badges, []error)
-	BySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count]
+	CountsBySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count]
 	Explain(ctx context.Context, user services.UserID) ([]services.Explanation, error)
 	Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error)
 	Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error)
@@ -158,8 +158,8 @@ func (r *Resolver) bearerUser(ctx context.Context) (services.Viewer, error) {
 	return viewer, err
 }
 
-// bearerWithScope returns the bearer of the request's token, if it has the scope. The scope is that of the token, even while its bearer acts
-// for a user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
+// bearerWithScope returns the bearer of the request's token, if it has the scope. The scope is that of the token, even while its
+// bearer acts for a user. An application with the scope ingest that acts for alice has alice's key and its own scopes.
 func (r *Resolver) bearerWithScope(ctx context.Context, scope services.Scope) (services.Viewer, error) {
 	viewer, err := services.ViewerFrom(ctx)
 	if err != nil {

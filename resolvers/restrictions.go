@@ -11,7 +11,7 @@ import (
 // runOnUser runs an operation of the viewer on a user, and returns that user. The user is read after the commit, with the new
 // relation.
 func runOnUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*committedOperation, *graph.User, error) {
-	done, err := o.do(ctx, r, input)
+	done, err := o.runMutation(ctx, r, input)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -21,10 +21,10 @@ func runOnUser[I any](ctx context.Context, r *Resolver, o *operation[I], input I
 // userAfter is the user of an operation, for its payload; nil if the payload does not select it, or it could not be read. It is
 // also nil if no user was looked up: the idempotency key had a remembered answer, and the user is gone.
 func (r *Resolver) userAfter(ctx context.Context, done *committedOperation) *graph.User {
-	if done.call.user == 0 {
+	if done.call.subjectUser == 0 {
 		return nil
 	}
-	return readIfSelected(ctx, r, func() (graph.User, error) { return r.readUser(ctx, done.call.user) }, "user")
+	return readIfSelected(ctx, r, func() (graph.User, error) { return r.readUser(ctx, done.call.subjectUser) }, "user")
 }
 
 // restrictionCursors has the kinds of restrictions, with the cursors of their lists. A kind that is missing here would have
@@ -36,17 +36,17 @@ var restrictionCursors = map[services.RestrictionKind]cursorKind{
 // restrictions makes a page of the users that the viewer mutes, blocks or hides from, the newest first. Only the viewer sees it,
 // because a user who is blocked must not find out from a list.
 func (r *Resolver) restrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, first *int, after *string) (*graph.RestrictionConnection, error) {
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.RestrictionConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.RestrictionConnection, error) {
 		return r.readRestrictions(ctx, viewer, kind, size, after)
 	})
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.RestrictionEdge) *string { return &edge.Cursor })
+	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.RestrictionEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 
-// readRestrictions reads a page below a position, which is the time when a restriction was made. Made is an ID and so unique:
+// readRestrictions reads a page below a position, which is the time when a restriction was made. MadeAt is an ID and so unique:
 // two restrictions of one millisecond have an order.
 func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, kind services.RestrictionKind, size int, after *string) (*graph.RestrictionConnection, error) {
 	cursor, before := restrictionCursors[kind], services.MaxPostID
@@ -73,8 +73,8 @@ func (r *Resolver) readRestrictions(ctx context.Context, viewer *graph.Viewer, k
 	page := &graph.RestrictionConnection{Edges: make([]graph.RestrictionEdge, 0, len(list)), PageInfo: graph.PageInfo{HasNextPage: more}}
 	for i, restriction := range list {
 		edge := graph.RestrictionEdge{
-			Cursor: cursor.text(viewer.Number, uint64(restriction.Made)), Node: graphUser(users[restriction.Other]),
-			Since: restriction.Made.Time(), Until: timeOrNull(restriction.Until),
+			Cursor: cursor.text(viewer.Number, uint64(restriction.MadeAt)), Node: graphUser(users[restriction.Other]),
+			Since: restriction.MadeAt.Time(), Until: timeOrNull(restriction.Until),
 		}
 		if i == 0 {
 			page.PageInfo.StartCursor = &edge.Cursor

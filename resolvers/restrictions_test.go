@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// actOnUser sends, as a viewer, a mutation whose input is a user.
-func (a *api) actOnUser(key, mutation, user string) answer {
+// runUserMutation sends, as a viewer, a mutation whose input is a user.
+func (a *testAPI) runUserMutation(key, mutation, user string) apiAnswer {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
 	name := strings.ToUpper(mutation[:1]) + mutation[1:]
@@ -22,16 +22,16 @@ func (a *api) actOnUser(key, mutation, user string) answer {
 // Each mutation returns the user in its input, and the viewer's badges after the mutation.
 func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	a := newAPI(t)
-	a.actOnUser("alice", "follow", "user:bob")
+	a.runUserMutation("alice", "follow", "user:bob")
 	a.Clock.Advance(time.Second)
-	a.publish("bob")
+	a.publishPost("bob")
 	a.RunAllJobs(a.Fanout)
 	for _, step := range []struct {
 		mutation string
 		news     float64
 	}{{"mute", 0}, {"unmute", 1}, {"hideFrom", 1}, {"unhideFrom", 1}, {"block", 0}, {"unblock", 0}, {"follow", 0}} {
-		got := a.actOnUser("alice", step.mutation, "user:bob")
-		if got.at(step.mutation, "user", "key") != "bob" || got.at(step.mutation, "badges", "homeFeed", "value") != step.news {
+		got := a.runUserMutation("alice", step.mutation, "user:bob")
+		if got.valueAt(step.mutation, "user", "key") != "bob" || got.valueAt(step.mutation, "badges", "homeFeed", "value") != step.news {
 			t.Errorf("%s: %+v %+v, want %v new", step.mutation, got.Data, got.Errors, step.news)
 		}
 	}
@@ -42,7 +42,7 @@ func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 		{"unmute", "user:bob", ""}, {"mute", "user:alice", services.Invalid}, {"block", "post:1", services.Invalid},
 		{"hideFrom", "user:a b", services.Invalid}, {"unblock", "user:nobody", services.NotFound}, {"unblock", "user:carol", ""},
 	} {
-		if got := a.actOnUser("alice", bad.mutation, bad.user); got.code() != bad.code {
+		if got := a.runUserMutation("alice", bad.mutation, bad.user); got.code() != bad.code {
 			t.Errorf("%s %s: %+v, want %s", bad.mutation, bad.user, got, bad.code)
 		}
 	}
@@ -57,7 +57,7 @@ func TestListsOfRestrictions(t *testing.T) {
 	for list, mutation := range map[string]string{"mutes": "mute", "blocks": "block", "hides": "hideFrom"} {
 		for i := range 5 {
 			a.MakeNamedUsers(fmt.Sprint(mutation, i))
-			if got := a.actOnUser("alice", mutation, fmt.Sprint("user:", mutation, i)); got.code() != "" {
+			if got := a.runUserMutation("alice", mutation, fmt.Sprint("user:", mutation, i)); got.code() != "" {
 				t.Fatalf("%+v", got)
 			}
 		}
@@ -66,19 +66,19 @@ func TestListsOfRestrictions(t *testing.T) {
 		var after any
 		for more := any(true); more == true; {
 			got := a.must("alice", query, map[string]any{"first": 2, "after": after})
-			edges, _ := got.at("viewer", list, "edges").([]any)
+			edges, _ := got.valueAt("viewer", list, "edges").([]any)
 			for i := range edges {
-				keys = append(keys, got.at("viewer", list, "edges", i, "node", "key").(string))
-				if got.at("viewer", list, "edges", i, "since") == nil || got.at("viewer", list, "edges", i, "until") != nil {
+				keys = append(keys, got.valueAt("viewer", list, "edges", i, "node", "key").(string))
+				if got.valueAt("viewer", list, "edges", i, "since") == nil || got.valueAt("viewer", list, "edges", i, "until") != nil {
 					t.Errorf("%s: %v", list, edges[i])
 				}
 			}
-			more, after = got.at("viewer", list, "pageInfo", "hasNextPage"), got.at("viewer", list, "pageInfo", "endCursor")
+			more, after = got.valueAt("viewer", list, "pageInfo", "hasNextPage"), got.valueAt("viewer", list, "pageInfo", "endCursor")
 		}
 		if want := []string{mutation + "4", mutation + "3", mutation + "2", mutation + "1", mutation + "0"}; !slices.Equal(keys, want) {
 			t.Errorf("%s are %v, want %v", list, keys, want)
 		}
-		if got := a.must("bob", query, nil); got.at("viewer", list, "edges", 0) != nil {
+		if got := a.must("bob", query, nil); got.valueAt("viewer", list, "edges", 0) != nil {
 			t.Errorf("bob's %s: %+v", list, got.Data)
 		}
 		if got := a.askAs("bob", query, map[string]any{"after": after}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
@@ -99,7 +99,7 @@ func TestListsOfRestrictions(t *testing.T) {
 
 func TestMutesUntilATime(t *testing.T) {
 	a := newAPI(t)
-	mute := func(until time.Time) answer {
+	mute := func(until time.Time) apiAnswer {
 		return a.askAs("alice", `mutation($i: MuteInput!) { mute(input: $i) { user { key } } }`,
 			map[string]any{"i": map[string]any{"userId": "user:bob", "until": until.UTC().Format(time.RFC3339Nano)}})
 	}
@@ -114,7 +114,7 @@ func TestMutesUntilATime(t *testing.T) {
 		}
 	}
 	got := a.must("alice", fmt.Sprintf(restrictionsQuery, "mutes"), nil)
-	if got.at("viewer", "mutes", "edges", 0, "until") != until.UTC().Format("2006-01-02T15:04:05.000Z") || got.at("viewer", "mutes", "edges", 1) != nil {
+	if got.valueAt("viewer", "mutes", "edges", 0, "until") != until.UTC().Format("2006-01-02T15:04:05.000Z") || got.valueAt("viewer", "mutes", "edges", 1) != nil {
 		t.Errorf("%+v", got.Data)
 	}
 }
@@ -131,9 +131,9 @@ func TestRestrictionsAsEvents(t *testing.T) {
 		on("hideFrom", "alice", "bob"), on("hideFrom", "alice", "bob"), on("unhideFrom", "alice", "bob"),
 		on("block", "alice", "bob"), on("follow", "bob", "alice"), on("unblock", "alice", "bob"), on("follow", "bob", "alice"), on("block", "bob", "bob"))
 	for i, want := range []any{nil, nil, nil, "INVALID", nil, nil, nil, nil, "NOT_FOUND", nil, nil, "INVALID"} {
-		id := got.at("ingest", "results", i, "id")
-		if code := got.at("ingest", "results", i, "error", "code"); code != want || (code == nil) != (id == "user:bob" || id == "user:alice") {
-			t.Errorf("event %d: %v, want %v", i, got.at("ingest", "results", i), want)
+		id := got.valueAt("ingest", "results", i, "id")
+		if code := got.valueAt("ingest", "results", i, "error", "code"); code != want || (code == nil) != (id == "user:bob" || id == "user:alice") {
+			t.Errorf("event %d: %v, want %v", i, got.valueAt("ingest", "results", i), want)
 		}
 	}
 }
@@ -142,9 +142,9 @@ func TestRestrictionsAsEvents(t *testing.T) {
 // user reach the blocker neither now nor when the block has ended; mentions by others do.
 func TestABlockersPostsDoNotExistForTheBlocked(t *testing.T) {
 	a := newAPI(t)
-	post, _ := a.makeOneOfEach()
-	a.actOnUser("alice", "block", "user:bob")
-	a.wantPanel("alice", "what bob did is gone", "MENTION 1")
+	post, _ := a.notifyInEachCategory()
+	a.runUserMutation("alice", "block", "user:bob")
+	a.wantNotifications("alice", "what bob did is gone", "MENTION 1")
 	like := `mutation($p: ID!) { likePost(input: {postId: $p}) { post { id } } }`
 	unlike := strings.Replace(like, "like", "unlike", 1)
 	for _, act := range []string{like, unlike} {
@@ -158,24 +158,24 @@ func TestABlockersPostsDoNotExistForTheBlocked(t *testing.T) {
 	}
 	a.must("bob", answer, map[string]any{"i": map[string]any{"body": "@alice and @carol", "mentions": []string{"user:alice"}}})
 	a.must("carol", answer, map[string]any{"i": map[string]any{"body": "@alice", "parentId": post}})
-	a.wantPanel("alice", "carol alone", "MENTION 1", "MENTION 1")
-	a.wantPanel("carol", "mentioned by bob", "MENTION 1")
-	bobs := a.publish("bob")
+	a.wantNotifications("alice", "carol alone", "MENTION 1", "MENTION 1")
+	a.wantNotifications("carol", "mentioned by bob", "MENTION 1")
+	bobs := a.publishPost("bob")
 	a.must("alice", like, map[string]any{"p": bobs}) // the user who blocks may still like
-	a.actOnUser("alice", "unblock", "user:bob")
-	a.wantPanel("alice", "the comment and the like are back, the follow has ended", "MENTION 1", "MENTION 1", "COMMENT 1", "LIKE 1")
+	a.runUserMutation("alice", "unblock", "user:bob")
+	a.wantNotifications("alice", "the comment and the like are back, the follow has ended", "MENTION 1", "MENTION 1", "COMMENT 1", "LIKE 1")
 	a.must("bob", unlike, map[string]any{"p": post})
-	a.wantPanel("alice", "bob takes the like back", "MENTION 1", "MENTION 1", "COMMENT 1")
+	a.wantNotifications("alice", "bob takes the like back", "MENTION 1", "MENTION 1", "COMMENT 1")
 }
 
 // A block closes the DIRECT conversation of the two users for both, and it counts for neither. Creating it again opens it.
 func TestABlockClosesTheConversation(t *testing.T) {
 	a := newAPI(t)
-	create := func(key, other string) answer {
+	create := func(key, other string) apiAnswer {
 		return a.askAs(key, `mutation($i: CreateConversationInput!) { createConversation(input: $i) { conversation { id memberCount unread { value } } } }`,
 			map[string]any{"i": map[string]any{"kind": "DIRECT", "memberIds": []string{"user:" + other}}})
 	}
-	send := func(key, id string) answer {
+	send := func(key, id string) apiAnswer {
 		a.Clock.Advance(time.Second)
 		return a.askAs(key, `mutation($i: SendMessageInput!) { sendMessage(input: $i) { message { id } } }`,
 			map[string]any{"i": map[string]any{"conversationId": id, "body": "hi"}})
@@ -184,16 +184,16 @@ func TestABlockClosesTheConversation(t *testing.T) {
 		t.Helper()
 		a.RunAllJobs(a.Fanout)
 		got := a.must(key, `{ viewer { badges { conversations { total { value } } } conversations { edges { node { unread { value } } } } } }`, nil)
-		if n := got.at("viewer", "badges", "conversations", "total", "value"); n != want {
+		if n := got.valueAt("viewer", "badges", "conversations", "total", "value"); n != want {
 			t.Errorf("%s has %v, want %v: %+v", key, n, want, got.Data)
 		}
 	}
-	id, _ := create("alice", "bob").at("createConversation", "conversation", "id").(string)
+	id, _ := create("alice", "bob").valueAt("createConversation", "conversation", "id").(string)
 	send("bob", id)
 	send("alice", id)
 	total("alice", 0)
 	total("bob", 1)
-	a.actOnUser("alice", "block", "user:bob")
+	a.runUserMutation("alice", "block", "user:bob")
 	for _, key := range []string{"alice", "bob"} {
 		if got := send(key, id); got.code() != services.NotFound || got.Errors[0].Message != "conversationId: there is no "+id+" for you" {
 			t.Errorf("%s says something: %+v", key, got)
@@ -205,11 +205,11 @@ func TestABlockClosesTheConversation(t *testing.T) {
 			t.Errorf("%s begins again: %+v", key, got)
 		}
 	}
-	a.actOnUser("alice", "unblock", "user:bob")
+	a.runUserMutation("alice", "unblock", "user:bob")
 	if got := send("bob", id); got.code() != services.NotFound {
 		t.Errorf("before it is open: %+v", got)
 	}
-	if got := create("bob", "alice"); got.at("createConversation", "conversation", "id") != id || got.at("createConversation", "conversation", "memberCount") != 2.0 {
+	if got := create("bob", "alice"); got.valueAt("createConversation", "conversation", "id") != id || got.valueAt("createConversation", "conversation", "memberCount") != 2.0 {
 		t.Errorf("the conversation again: %+v", got)
 	}
 	if got := send("bob", id); got.code() != "" {

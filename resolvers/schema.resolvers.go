@@ -59,7 +59,7 @@ func (r *subscriptionResolver) BadgesChanged(ctx context.Context, since *string)
 	if err != nil {
 		return nil, err
 	}
-	known, err := versionOf(since)
+	known, err := sinceVersion(since)
 	if err != nil {
 		return nil, err
 	}
@@ -79,23 +79,23 @@ func (r *viewerResolver) Badges(ctx context.Context, obj *graph.Viewer) (*servic
 }
 
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *graph.Viewer, first *int, after *string, lastID *string, newerThan *string, last *int, before *string) (*graph.PostConnection, error) {
-	ask := feedArguments{first, after, lastID, newerThan, last, before}.withGivenFirst(fieldOf(ctx), graphql.GetOperationContext(ctx).Variables)
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.PostConnection, error) {
-		if !ask.isAbove() {
+	ask := feedArguments{first, after, lastID, newerThan, last, before}.withoutDefaultFirst(fieldOf(ctx), graphql.GetOperationContext(ctx).Variables)
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.PostConnection, error) {
+		if !ask.asksForPageAbove() {
 			ask.first = &size
 		}
 		page, err := r.homeFeed(ctx, obj.Number, ask)
 		if err != nil {
 			return nil, err
 		}
-		dataloader.From(ctx).Keep(nil, authorsOf(page))
-		return connection(obj, page), nil
+		dataloader.From(ctx).KeepPostsAndUsers(nil, authorsOf(page))
+		return postConnection(obj, page), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	if newerThan == nil && before == nil && len(page.Edges) > size {
-		page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.PostEdge) *string { return &edge.Cursor })
+		page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.PostEdge) *string { return &edge.Cursor })
 		page.LastID, page.End = &page.Edges[size-1].Node.ID, nil
 	}
 	return &page, nil

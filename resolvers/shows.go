@@ -21,7 +21,7 @@ func (r *Resolver) graphShow(show live.Show, host services.User) graph.Show {
 // runOnShow runs an operation on a show, and returns the show after it. The show is null if it could not be read after the
 // commit, or is not selected.
 func runOnShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I) (*committedOperation, *graph.Show, error) {
-	done, err := o.do(ctx, r, input)
+	done, err := o.runMutation(ctx, r, input)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -30,7 +30,7 @@ func runOnShow[I any](ctx context.Context, r *Resolver, o *operation[I], input I
 
 // showAfter reads the show of an operation for its payload. The actor sees it by the same rules as everybody.
 func (r *Resolver) showAfter(ctx context.Context, done *committedOperation) (graph.Show, error) {
-	id, err := live.ParseShowID("showId", done.id)
+	id, err := live.ParseShowID("showId", done.objectID)
 	if err != nil {
 		return graph.Show{}, err
 	}
@@ -39,9 +39,9 @@ func (r *Resolver) showAfter(ctx context.Context, done *committedOperation) (gra
 	if err != nil {
 		return graph.Show{}, err
 	}
-	// From here on readVisible finds this state of the show, and not an older state in the node cache.
+	// From here on readVisibleObjects finds this state of the show, and not an older state in the node cache.
 	dataloader.From(ctx).KeepShows([]live.Show{shows[id]})
-	seen, err := r.readVisible(ctx, done.call.actor, visibleKeys{shows: []services.PostID{id}})
+	seen, err := r.readVisibleObjects(ctx, done.call.actor, shownObjectIDs{shows: []services.PostID{id}})
 	show, ok := seen.shows[id]
 	if err == nil && !ok {
 		err = services.Errorf(services.NotFound, "showId: there is no %s", services.GlobalID(services.ShowType, id.String()))

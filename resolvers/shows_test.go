@@ -25,13 +25,13 @@ const (
 // timeText is a moment as the API shows it.
 func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// schedule schedules a show of a user for some time from now, runs the jobs, and returns its ID.
-func (a *api) schedule(key string, in time.Duration) string {
+// scheduleShow schedules a show of a user for some time from now, runs the jobs, and returns its ID.
+func (a *testAPI) scheduleShow(key string, in time.Duration) string {
 	a.t.Helper()
 	a.Clock.Advance(time.Second)
 	got := a.must(key, scheduleMutation, map[string]any{"i": event{"title": "Evening", "plannedAt": timeText(a.Clock.Now().Add(in))}})
 	a.RunDueJobs(a.Fanout)
-	id, _ := got.at("scheduleShow", "show", "id").(string)
+	id, _ := got.valueAt("scheduleShow", "show", "id").(string)
 	return id
 }
 
@@ -65,31 +65,31 @@ func TestAShowThroughItsLife(t *testing.T) {
 		}
 		got := a.must("alice", step.mutation, map[string]any{"i": step.input})
 		if want["id"] == nil {
-			want["id"] = got.at(step.name, "show", "id")
+			want["id"] = got.valueAt(step.name, "show", "id")
 			a.RunDueJobs(a.Fanout)
 		}
 		for field, value := range step.changes {
 			want[field] = value
 		}
-		if show := got.at(step.name, "show"); fmt.Sprint(show) != fmt.Sprint(want) {
+		if show := got.valueAt(step.name, "show"); fmt.Sprint(show) != fmt.Sprint(want) {
 			t.Errorf("%s %v answers\n%v, want\n%v", step.name, step.input, show, want)
 		}
-		if version, _ := got.at(step.name, "badges", "version").(string); version == "" {
+		if version, _ := got.valueAt(step.name, "badges", "version").(string); version == "" {
 			t.Errorf("%s answers no badges", step.name)
 		}
 		node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Show `+showFields+` } }`, map[string]any{"id": want["id"]})
-		if fmt.Sprint(node.at("node")) != fmt.Sprint(want) {
-			t.Errorf("after %s node() has\n%v, want\n%v", step.name, node.at("node"), want)
+		if fmt.Sprint(node.valueAt("node")) != fmt.Sprint(want) {
+			t.Errorf("after %s node() has\n%v, want\n%v", step.name, node.valueAt("node"), want)
 		}
 	}
-	cancelled := a.schedule("alice", time.Minute)
+	cancelled := a.scheduleShow("alice", time.Minute)
 	a.Clock.Advance(2 * time.Minute)
 	node := a.must("bob", nodesQueryOfShows, map[string]any{"ids": []string{cancelled, "show:0000000000001", want["id"].(string)}})
-	if node.at("nodes", 0, "late") != true || node.at("nodes", 1) != nil || node.at("nodes", 2, "status") != "REPLAY" {
+	if node.valueAt("nodes", 0, "late") != true || node.valueAt("nodes", 1) != nil || node.valueAt("nodes", 2, "status") != "REPLAY" {
 		t.Errorf("nodes: %+v", node.Data)
 	}
 	got := a.must("alice", cancelMutation, map[string]any{"i": event{"showId": cancelled}})
-	if got.at("cancelShow", "show", "status") != "CANCELLED" || got.at("cancelShow", "show", "cancelledAt") == nil || got.at("cancelShow", "show", "late") != false {
+	if got.valueAt("cancelShow", "show", "status") != "CANCELLED" || got.valueAt("cancelShow", "show", "cancelledAt") == nil || got.valueAt("cancelShow", "show", "late") != false {
 		t.Errorf("cancelled: %+v", got.Data)
 	}
 }
@@ -99,76 +99,76 @@ const nodesQueryOfShows = `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Sh
 // A user who asked for a reminder is notified once, when the show starts; the notification contains the show.
 func TestAReminderIsANotification(t *testing.T) {
 	a := newAPI(t)
-	show, other := a.schedule("alice", time.Hour), a.schedule("alice", 2*time.Hour)
+	show, other := a.scheduleShow("alice", time.Hour), a.scheduleShow("alice", 2*time.Hour)
 	for range 2 {
 		got := a.must("bob", remindMutation, map[string]any{"i": event{"showId": show}})
-		if got.at("remindMe", "show", "viewerHasReminder") != true {
+		if got.valueAt("remindMe", "show", "viewerHasReminder") != true {
 			t.Errorf("bob is not reminded: %+v", got.Data)
 		}
 	}
 	a.must("bob", remindMutation, map[string]any{"i": event{"showId": other}})
-	if got := a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { show `+showFields+` } }`, map[string]any{"i": event{"showId": other}}); got.at("cancelReminder", "show", "viewerHasReminder") != false {
+	if got := a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { show `+showFields+` } }`, map[string]any{"i": event{"showId": other}}); got.valueAt("cancelReminder", "show", "viewerHasReminder") != false {
 		t.Errorf("bob is reminded still: %+v", got.Data)
 	}
 	for key, want := range map[string]bool{"bob": true, "carol": false, "alice": false} {
 		got := a.must(key, nodesQueryOfShows, map[string]any{"ids": []string{show, other}})
-		if got.at("nodes", 0, "remindsMe") != want || got.at("nodes", 1, "remindsMe") != false {
+		if got.valueAt("nodes", 0, "remindsMe") != want || got.valueAt("nodes", 1, "remindsMe") != false {
 			t.Errorf("%s: %+v", key, got.Data)
 		}
 	}
-	a.wantPanel("bob", "before the start")
+	a.wantNotifications("bob", "before the start")
 	a.must("alice", startMutation, map[string]any{"i": event{"showId": show}})
 	a.must("alice", startMutation, map[string]any{"i": event{"showId": show}})
 	a.must("alice", startMutation, map[string]any{"i": event{"showId": other}})
-	ids := a.wantPanel("bob", "after the start", "REMINDER 1")
-	a.wantPanel("carol", "after the start")
-	a.wantPanel("alice", "after the start")
+	ids := a.wantNotifications("bob", "after the start", "REMINDER 1")
+	a.wantNotifications("carol", "after the start")
+	a.wantNotifications("alice", "after the start")
 	got := a.must("bob", `{ viewer {
 		badges { total { value } notifications { reminder { value } older { reminder } newest } }
 		notifications { edges { node { category show { id status host { key } remindsMe } subject { id } actors { key } } } }
 		badgeExplained { part count { value } items { nodeId clearedBy } } } }`, nil)
 	node := func(path ...any) any {
-		return got.at(append([]any{"viewer", "notifications", "edges", 0, "node"}, path...)...)
+		return got.valueAt(append([]any{"viewer", "notifications", "edges", 0, "node"}, path...)...)
 	}
 	if node("category") != "REMINDER" || node("show", "id") != show || node("show", "status") != "LIVE" || node("show", "host", "key") != "alice" ||
 		node("show", "remindsMe") != true || node("subject") != nil || node("actors", 0, "key") != "alice" {
 		t.Errorf("the notification is %+v", node())
 	}
-	if got.at("viewer", "badges", "notifications", "reminder", "value") != 1.0 || got.at("viewer", "badges", "total", "value") != 1.0 || got.at("viewer", "badges", "notifications", "newest") != a.upTos("bob")[0] {
-		t.Errorf("the badges are %+v", got.at("viewer", "badges"))
+	if got.valueAt("viewer", "badges", "notifications", "reminder", "value") != 1.0 || got.valueAt("viewer", "badges", "total", "value") != 1.0 || got.valueAt("viewer", "badges", "notifications", "newest") != a.notificationUpTos("bob")[0] {
+		t.Errorf("the badges are %+v", got.valueAt("viewer", "badges"))
 	}
-	if text := fmt.Sprint(got.at("viewer", "badgeExplained")); !strings.Contains(text, ids[0]) || !strings.Contains(text, "part:REMINDER") {
+	if text := fmt.Sprint(got.valueAt("viewer", "badgeExplained")); !strings.Contains(text, ids[0]) || !strings.Contains(text, "part:REMINDER") {
 		t.Errorf("explained: %s", text)
 	}
 	digest := a.must("bob", `query($s: Time!) { viewer { awayDigest(since: $s) { parts { part count { value } } } } }`, map[string]any{"s": timeText(a.Clock.Now().Add(-time.Hour))})
-	if text := fmt.Sprint(digest.at("viewer", "awayDigest", "parts")); !strings.Contains(text, "map[count:map[value:1] part:REMINDER]") {
+	if text := fmt.Sprint(digest.valueAt("viewer", "awayDigest", "parts")); !strings.Contains(text, "map[count:map[value:1] part:REMINDER]") {
 		t.Errorf("the digest is %s", text)
 	}
 	a.must("bob", `mutation { markNotificationsSeen(input: {categories: [REMINDER]}) { badges { total { value } } } }`, nil)
-	a.wantPanel("bob", "seen", "REMINDER 1 seen")
+	a.wantNotifications("bob", "seen", "REMINDER 1 seen")
 	// A reminder that is cancelled stops counting, even after the start.
 	a.must("bob", `mutation($i: CancelReminderInput!) { cancelReminder(input: $i) { changed } }`, map[string]any{"i": event{"showId": show}})
-	a.wantPanel("bob", "not reminded any more")
+	a.wantNotifications("bob", "not reminded any more")
 }
 
 // A user who blocks a host gets no reminders of their shows. After the block they get them again.
 func TestRemindersOfABlockedHost(t *testing.T) {
 	a := newAPI(t)
-	show := a.schedule("alice", time.Hour)
+	show := a.scheduleShow("alice", time.Hour)
 	a.must("bob", remindMutation, map[string]any{"i": event{"showId": show}})
 	a.must("alice", startMutation, map[string]any{"i": event{"showId": show}})
-	a.wantPanel("bob", "after the start", "REMINDER 1")
+	a.wantNotifications("bob", "after the start", "REMINDER 1")
 	a.must("bob", `mutation { block(input: {userId: "user:alice"}) { user { id } } }`, nil)
-	a.wantPanel("bob", "blocking the host")
+	a.wantNotifications("bob", "blocking the host")
 	a.must("bob", `mutation { unblock(input: {userId: "user:alice"}) { user { id } } }`, nil)
-	a.wantPanel("bob", "unblocking him", "REMINDER 1")
+	a.wantNotifications("bob", "unblocking him", "REMINDER 1")
 }
 
 // A batch reports shows in any order, with duplicates and impossible events. Each event has its result, and the shows end up in
 // the reported states.
 func TestIngestOfShows(t *testing.T) {
 	a := newAPI(t)
-	show, second, others := a.schedule("alice", time.Hour), a.schedule("alice", time.Hour), a.schedule("carol", time.Hour)
+	show, second, others := a.scheduleShow("alice", time.Hour), a.scheduleShow("alice", time.Hour), a.scheduleShow("carol", time.Hour)
 	a.Clock.Advance(time.Minute)
 	start, end := timeText(a.Clock.Now().Add(-30*time.Second)), timeText(a.Clock.Now().Add(-10*time.Second))
 	events := []event{
@@ -202,22 +202,22 @@ func TestIngestOfShows(t *testing.T) {
 		t.Fatalf("%+v", got.Errors)
 	}
 	for i, want := range want {
-		id, code := got.at("ingest", "results", i, "id"), got.at("ingest", "results", i, "error", "code")
+		id, code := got.valueAt("ingest", "results", i, "id"), got.valueAt("ingest", "results", i, "error", "code")
 		if want.id == "show:" && strings.HasPrefix(fmt.Sprint(id), "show:") {
 			id = want.id
 		}
 		if id != want.id || (want.code == "") != (code == nil) || code != nil && code != string(want.code) {
-			t.Errorf("event %d %v: id %v, error %v; want %+v", i, events[i], id, got.at("ingest", "results", i, "error"), want)
+			t.Errorf("event %d %v: id %v, error %v; want %+v", i, events[i], id, got.valueAt("ingest", "results", i, "error"), want)
 		}
 	}
 	node := a.must("bob", `query($id: ID!) { node(id: $id) { ... on Show `+showFields+` } }`, map[string]any{"id": show})
 	wantFields := event{"status": "REPLAY", "startedAt": start, "endedAt": end, "replayUrl": "https://example.com/s", "viewerHasReminder": true}
 	for field, want := range wantFields {
-		if node.at("node", field) != want {
-			t.Errorf("%s is %v, want %v", field, node.at("node", field), want)
+		if node.valueAt("node", field) != want {
+			t.Errorf("%s is %v, want %v", field, node.valueAt("node", field), want)
 		}
 	}
-	lines, _ := a.panel("bob")
+	lines, _ := a.notificationLines("bob")
 	if !slices.Equal(lines, []string{"REMINDER 1"}) {
 		t.Errorf("bob, who was early enough for a start that came late, is told %q", lines)
 	}
@@ -229,7 +229,7 @@ func TestASessionFreezesTheEdgeAndNotTheShow(t *testing.T) {
 	a := newAPI(t)
 	a.must("bob", `mutation { follow(input: {userId: "user:alice"}) { user { id } } }`, nil)
 	began := a.Clock.Now()
-	runs, starts, moves, goes, ended := a.schedule("alice", time.Minute), a.schedule("alice", time.Hour), a.schedule("alice", 2*time.Hour), a.schedule("alice", 3*time.Hour), a.schedule("alice", 4*time.Hour)
+	runs, starts, moves, goes, ended := a.scheduleShow("alice", time.Minute), a.scheduleShow("alice", time.Hour), a.scheduleShow("alice", 2*time.Hour), a.scheduleShow("alice", 3*time.Hour), a.scheduleShow("alice", 4*time.Hour)
 	does := func(mutation string, input event) {
 		a.t.Helper()
 		a.Clock.Advance(time.Second)
@@ -247,14 +247,14 @@ func TestASessionFreezesTheEdgeAndNotTheShow(t *testing.T) {
 	want := map[string]string{runs: "REPLAY", starts: "LIVE", moves: "UPCOMING", goes: "CANCELLED", ended: "UPCOMING"}
 	for _, more := range []string{"", " viewerHasReminder remindsMe"} {
 		got := a.must("bob", `query($s: String!) { viewer { liveBoard(sessionId: $s) { newSession edges { `+edge+` node { id title cancelledAt late `+edge+more+` } } } } }`,
-			map[string]any{"s": first.at("viewer", "liveBoard", "sessionId")})
-		edges, _ := got.at("viewer", "liveBoard", "edges").([]any)
-		if len(edges) != len(want) || got.at("viewer", "liveBoard", "newSession") != false {
+			map[string]any{"s": first.valueAt("viewer", "liveBoard", "sessionId")})
+		edges, _ := got.valueAt("viewer", "liveBoard", "edges").([]any)
+		if len(edges) != len(want) || got.valueAt("viewer", "liveBoard", "newSession") != false {
 			t.Fatalf("the session has %v", edges)
 		}
 		for i, edge := range edges {
 			edge := edge.(map[string]any)
-			was := first.at("viewer", "liveBoard", "edges", i).(map[string]any)
+			was := first.valueAt("viewer", "liveBoard", "edges", i).(map[string]any)
 			node := edge["node"].(map[string]any)
 			id := node["id"].(string)
 			for field, value := range edge {
@@ -263,8 +263,8 @@ func TestASessionFreezesTheEdgeAndNotTheShow(t *testing.T) {
 				}
 			}
 			now := a.must("bob", `query($id: ID!) { node(id: $id) { id ... on Show { title cancelledAt late status plannedAt startedAt endedAt`+more+` } } }`, map[string]any{"id": id})
-			if fmt.Sprint(now.at("node")) != fmt.Sprint(node) || node["status"] != want[id] {
-				t.Errorf("on the board stands\n%v, by its id it is\n%v, want %s", node, now.at("node"), want[id])
+			if fmt.Sprint(now.valueAt("node")) != fmt.Sprint(node) || node["status"] != want[id] {
+				t.Errorf("on the board stands\n%v, by its id it is\n%v, want %s", node, now.valueAt("node"), want[id])
 			}
 			if id == ended && node["endedAt"] != nil {
 				t.Errorf("a show is over before it starts: %v", node)

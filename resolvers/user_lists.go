@@ -15,20 +15,20 @@ import (
 // changes. The kinds are bytes and not of type cursorKind, because these cursors are longer: they hold 64 bits of the list's
 // owner.
 const (
-	followersCursor = 40 + iota
-	followeesCursor
-	publishedCursor
-	hostedCursor
+	followersCursorKind = 40 + iota
+	followeesCursorKind
+	publishedPostsCursorKind
+	hostedShowsCursorKind
 )
 
-// userPage is the page of a list of a user that a field requests. It checks that the cursor belongs to the user's list: a
+// userListPageRequest is the page of a list of a user that a field requests. It checks that the cursor belongs to the user's list: a
 // cursor of alice's followers in bob's list would be a valid position, and the wrong page would look right.
-func userPage(kind byte, user *graph.User, first *int, after *string) (page services.UserPage, err error) {
-	page = services.UserPage{Owner: user.Number, Before: services.ListStart}
+func userListPageRequest(kind byte, user *graph.User, first *int, after *string) (page services.UserPageRequest, err error) {
+	page = services.UserPageRequest{Owner: user.Number, Before: services.ListStart}
 	if page.Size, err = pageSize(first); err != nil || after == nil {
 		return page, err
 	}
-	of, before, err := parsePosition(kind, *after)
+	of, before, err := parseListCursor(kind, *after)
 	if err == nil && of != uint64(user.Number) {
 		err = services.Errorf(services.Invalid, "after: the cursor is of another user's list")
 	}
@@ -36,40 +36,40 @@ func userPage(kind byte, user *graph.User, first *int, after *string) (page serv
 	return page, err
 }
 
-// userPageInfo is the position of a page in its list. cursor returns the cursor of the i-th item of the page. If more rows
+// userListPageInfo is the position of a page in its list. cursor returns the cursor of the i-th item of the page. If more rows
 // follow, the page ends at the last row that was read, which may be hidden from the viewer. If the page ended at the last visible
 // item, a page of hidden rows would have no end cursor, and a client could never get past these rows.
-func userPageInfo[T any](kind byte, page services.UserPage, list services.UserList[T], cursor func(i int) *string) graph.PageInfo {
+func userListPageInfo[T any](kind byte, page services.UserPageRequest, list services.UserListPage[T], cursor func(i int) *string) graph.PageInfo {
 	info := graph.PageInfo{HasNextPage: list.More}
 	if n := len(list.Items); n > 0 {
 		info.StartCursor, info.EndCursor = cursor(0), cursor(n-1)
 	}
 	if list.More {
-		end := positionText(kind, uint64(page.Owner), list.Next)
+		end := listCursorText(kind, uint64(page.Owner), list.Next)
 		info.EndCursor = &end
 	}
 	return info
 }
 
-// usersOf makes a page of users in a list of a user: their followers or followees. Pages of several users are read together. The
-// statement leaves out users that the viewer may not see. So the result depends on the viewer, and viewers must not share the
-// loader: it lives for one response.
-func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, first *int, after *string) (*graph.UserConnection, error) {
+// followersOrFollowees makes a page of users in a list of a user: their followers or followees. Pages of several users are read
+// together. The statement leaves out users that the viewer may not see. So the result depends on the viewer, and viewers must not
+// share the loader: it lives for one response.
+func (r *Resolver) followersOrFollowees(ctx context.Context, kind byte, user *graph.User, first *int, after *string) (*graph.UserConnection, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	page, err := userPage(kind, user, first, after)
+	page, err := userListPageRequest(kind, user, first, after)
 	if err != nil {
 		return nil, err
 	}
 	loader := dataloader.From(ctx)
 	// Both lists have the same form and different statements.
 	load, read := loader.Followers, r.Social.Followers
-	if kind == followeesCursor {
+	if kind == followeesCursorKind {
 		load, read = loader.Followees, r.Social.Followees
 	}
-	list, err := load(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+	list, err := load(ctx, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 		return read(ctx, viewer.Number, pages)
 	})
 	if err != nil {
@@ -77,10 +77,10 @@ func (r *Resolver) usersOf(ctx context.Context, kind byte, user *graph.User, fir
 	}
 	// The position is the user ID, in the order of the index. A follow that is made between two pages moves no other row.
 	cursorAt := func(i int) *string {
-		cursor := positionText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
+		cursor := listCursorText(kind, uint64(page.Owner), uint64(list.Items[i].Number))
 		return &cursor
 	}
-	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list.Items)), PageInfo: userPageInfo(kind, page, list, cursorAt)}
+	shown := &graph.UserConnection{Edges: make([]graph.UserEdge, 0, len(list.Items)), PageInfo: userListPageInfo(kind, page, list, cursorAt)}
 	for i, other := range list.Items {
 		if other.Key != "" { // a user without a key is being erased
 			shown.Edges = append(shown.Edges, graph.UserEdge{Cursor: *cursorAt(i), Node: graphUser(other)})
@@ -96,22 +96,22 @@ func (r *Resolver) postsOf(ctx context.Context, user *graph.User, first *int, af
 	if err != nil {
 		return nil, err
 	}
-	page, err := userPage(publishedCursor, user, first, after)
+	page, err := userListPageRequest(publishedPostsCursorKind, user, first, after)
 	if err != nil {
 		return nil, err
 	}
 	// The statement leaves out the posts that the viewer may not see, and reads the counts of the posts too.
-	list, err := dataloader.From(ctx).PublishedPosts(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.ShownPost], error) {
-		return r.Feed.Published(ctx, viewer.Number, pages)
+	list, err := dataloader.From(ctx).PublishedPosts(ctx, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[posts.ShownPost], error) {
+		return r.Feed.PublishedPosts(ctx, viewer.Number, pages)
 	})
 	if err != nil {
 		return nil, err
 	}
 	shown := &graph.PostConnection{Edges: make([]graph.PostEdge, len(list.Items))}
 	for i, post := range list.Items {
-		shown.Edges[i] = graph.PostEdge{Cursor: positionText(publishedCursor, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.Together)}
+		shown.Edges[i] = graph.PostEdge{Cursor: listCursorText(publishedPostsCursorKind, uint64(page.Owner), uint64(post.ID)), Node: graphPost(post.Post, post.By, list.ReadTogether)}
 	}
-	shown.PageInfo = userPageInfo(publishedCursor, page, list.UserList, func(i int) *string { return &shown.Edges[i].Cursor })
+	shown.PageInfo = userListPageInfo(publishedPostsCursorKind, page, list.UserListPage, func(i int) *string { return &shown.Edges[i].Cursor })
 	// A feed says why it ends; this list ends because there are no more posts.
 	if !list.More {
 		end := services.EndOfFeed
@@ -126,11 +126,11 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 	if err != nil {
 		return nil, err
 	}
-	page, err := userPage(hostedCursor, user, first, after)
+	page, err := userListPageRequest(hostedShowsCursorKind, user, first, after)
 	if err != nil {
 		return nil, err
 	}
-	list, err := dataloader.From(ctx).HostedShows(ctx, page, func(ctx context.Context, pages []services.UserPage) (map[services.UserPage]services.UserList[live.Show], error) {
+	list, err := dataloader.From(ctx).HostedShows(ctx, page, func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[live.Show], error) {
 		return r.Live.HostedBy(ctx, viewer.Number, pages)
 	})
 	if err != nil {
@@ -141,8 +141,8 @@ func (r *Resolver) showsOf(ctx context.Context, user *graph.User, first *int, af
 		// The host is the owner of the list, and is not read again.
 		node := r.graphShow(show, services.User{})
 		node.Host = *user
-		shown.Edges[i] = graph.ShowEdge{Cursor: positionText(hostedCursor, uint64(page.Owner), uint64(show.ID)), Node: node}
+		shown.Edges[i] = graph.ShowEdge{Cursor: listCursorText(hostedShowsCursorKind, uint64(page.Owner), uint64(show.ID)), Node: node}
 	}
-	shown.PageInfo = userPageInfo(hostedCursor, page, list, func(i int) *string { return &shown.Edges[i].Cursor })
+	shown.PageInfo = userListPageInfo(hostedShowsCursorKind, page, list, func(i int) *string { return &shown.Edges[i].Cursor })
 	return shown, nil
 }

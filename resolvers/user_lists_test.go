@@ -15,20 +15,20 @@ const profileQuery = `query($id: ID!) { node(id: $id) { ... on User { key viewer
 	followers { edges { node { key } } } followees { edges { node { key } } } posts { edges { node { id } } end } shows { edges { node { id host { key } } } } } } }`
 
 // profile describes a user in one line, as a viewer sees the user.
-func (a *api) profile(key, user string) string {
+func (a *testAPI) profile(key, user string) string {
 	a.t.Helper()
 	got := a.must(key, profileQuery, map[string]any{"id": "user:" + user})
 	var line strings.Builder
 	for _, field := range []string{"viewerFollows", "followsViewer", "viewerMutes", "viewerBlocks", "viewerHides"} {
-		if got.at("node", field) == true {
+		if got.valueAt("node", field) == true {
 			line.WriteString(field + " ")
 		}
 	}
 	for _, list := range []string{"followers", "followees", "posts", "shows"} {
-		edges, _ := got.at("node", list, "edges").([]any)
+		edges, _ := got.valueAt("node", list, "edges").([]any)
 		fmt.Fprintf(&line, "%s:", list)
 		for i := range edges {
-			if name := got.at("node", list, "edges", i, "node", "key"); name != nil {
+			if name := got.valueAt("node", list, "edges", i, "node", "key"); name != nil {
 				fmt.Fprintf(&line, " %v", name)
 			} else {
 				line.WriteString(" +")
@@ -45,12 +45,12 @@ func (a *api) profile(key, user string) string {
 func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	a := newAPI(t)
 	a.MakeNamedUsers("stranger", "carol", "dan")
-	a.actOnUser("alice", "follow", "user:bob")
-	a.actOnUser("bob", "follow", "user:alice")
-	a.actOnUser("carol", "follow", "user:bob")
-	a.publish("bob")
-	a.schedule("bob", time.Hour)
-	a.answerTo("alice", a.publish("bob"), "a comment, which home feeds do not show")
+	a.runUserMutation("alice", "follow", "user:bob")
+	a.runUserMutation("bob", "follow", "user:alice")
+	a.runUserMutation("carol", "follow", "user:bob")
+	a.publishPost("bob")
+	a.scheduleShow("bob", time.Hour)
+	a.publishAnswerMentioning("alice", a.publishPost("bob"), "a comment, which home feeds do not show")
 	const all = "followers: carol alice; followees: alice; posts: + +; shows: +; "
 	const nothing = "followers:; followees:; posts:; shows:; "
 	want := func(what, key, user, profile string) {
@@ -62,20 +62,20 @@ func TestAProfileShowsWhatItsViewerMaySee(t *testing.T) {
 	want("at first", "alice", "bob", "viewerFollows followsViewer "+all)
 	want("at first", "stranger", "bob", all)
 	want("at first", "bob", "bob", all)
-	a.actOnUser("alice", "mute", "user:bob")
+	a.runUserMutation("alice", "mute", "user:bob")
 	want("muted", "alice", "bob", "viewerFollows followsViewer viewerMutes "+all)
 	want("muted", "bob", "alice", "viewerFollows followsViewer followers: bob; followees: bob; posts:; shows:; ")
-	a.actOnUser("bob", "hideFrom", "user:carol")
+	a.runUserMutation("bob", "hideFrom", "user:carol")
 	want("hidden from", "carol", "bob", "viewerFollows "+nothing)
 	want("hiding", "bob", "carol", "followsViewer viewerHides followers:; followees: bob; posts:; shows:; ")
 	want("bob is in no list that carol sees", "carol", "alice", "followers:; followees:; posts:; shows:; ")
-	a.actOnUser("bob", "follow", "user:carol")
+	a.runUserMutation("bob", "follow", "user:carol")
 	want("but in her own", "carol", "carol", "followers: bob; followees: bob; posts:; shows:; ")
-	a.actOnUser("bob", "block", "user:stranger")
+	a.runUserMutation("bob", "block", "user:stranger")
 	want("blocked", "stranger", "bob", nothing)
 	want("blocked", "stranger", "dan", nothing)
 	want("blocking", "bob", "stranger", "viewerBlocks "+nothing)
-	a.actOnUser("bob", "block", "user:alice")
+	a.runUserMutation("bob", "block", "user:alice")
 	want("a block ends the follows", "alice", "bob", "viewerMutes "+nothing)
 	want("a block ends the follows", "dan", "bob", "followers: carol; followees: carol; posts: + +; shows: +; ")
 }
@@ -87,31 +87,31 @@ func TestACursorOfAUsersListOutlivesItsItem(t *testing.T) {
 	var posts []string
 	for i := range 3 {
 		key := fmt.Sprint("fan", i)
-		a.actOnUser(key, "follow", "user:bob")
+		a.runUserMutation(key, "follow", "user:bob")
 		a.MakeNamedUsers(key)
-		a.actOnUser("bob", "follow", "user:"+key)
-		posts = append(posts, a.publish("bob"))
+		a.runUserMutation("bob", "follow", "user:"+key)
+		posts = append(posts, a.publishPost("bob"))
 	}
 	const query = `query($id: ID!, $followers: String, $followees: String, $posts: String) { node(id: $id) { ... on User {
 		followers(first: 1, after: $followers) { nodes { key } pageInfo { endCursor hasNextPage } } followees(first: 1, after: $followees) { nodes { key } pageInfo { endCursor } }
 		posts(first: 1, after: $posts) { nodes { id likeCount author { viewerFollows } } pageInfo { endCursor } end } } } }`
-	page := func(after map[string]any) answer {
+	page := func(after map[string]any) apiAnswer {
 		after["id"] = "user:bob"
 		return a.must("alice", query, after)
 	}
 	first := page(map[string]any{})
 	after := map[string]any{}
 	for _, list := range []string{"followers", "followees", "posts"} {
-		after[list] = first.at("node", list, "pageInfo", "endCursor")
+		after[list] = first.valueAt("node", list, "pageInfo", "endCursor")
 	}
-	a.actOnUser("fan2", "unfollow", "user:bob")
-	a.actOnUser("bob", "unfollow", "user:fan2")
+	a.runUserMutation("fan2", "unfollow", "user:bob")
+	a.runUserMutation("bob", "unfollow", "user:fan2")
 	a.must("bob", `mutation($id: ID!) { deletePost(input: {postId: $id}) { postId } }`, map[string]any{"id": posts[2]})
 	next := page(after)
-	if next.at("node", "followers", "nodes", 0, "key") != "fan1" || next.at("node", "followees", "nodes", 0, "key") != "fan1" || next.at("node", "posts", "nodes", 0, "id") != posts[1] {
+	if next.valueAt("node", "followers", "nodes", 0, "key") != "fan1" || next.valueAt("node", "followees", "nodes", 0, "key") != "fan1" || next.valueAt("node", "posts", "nodes", 0, "id") != posts[1] {
 		t.Errorf("after %v comes %v", first.Data, next.Data)
 	}
-	if next.at("node", "posts", "end") != nil || next.at("node", "posts", "nodes", 0, "author", "viewerFollows") != false || next.at("node", "followers", "pageInfo", "hasNextPage") != true {
+	if next.valueAt("node", "posts", "end") != nil || next.valueAt("node", "posts", "nodes", 0, "author", "viewerFollows") != false || next.valueAt("node", "followers", "pageInfo", "hasNextPage") != true {
 		t.Errorf("the second page: %v", next.Data)
 	}
 }
@@ -122,14 +122,14 @@ func TestListsOfAUserArePaged(t *testing.T) {
 	a.MakeNamedUsers("bob", "carol")
 	for i := range 5 {
 		key := fmt.Sprint("fan", i)
-		a.actOnUser(key, "follow", "user:bob")
+		a.runUserMutation(key, "follow", "user:bob")
 		a.MakeNamedUsers(key)
-		a.actOnUser("bob", "follow", "user:"+key)
-		a.actOnUser(key, "follow", "user:carol")
-		a.actOnUser("carol", "follow", "user:"+key)
+		a.runUserMutation("bob", "follow", "user:"+key)
+		a.runUserMutation(key, "follow", "user:carol")
+		a.runUserMutation("carol", "follow", "user:"+key)
 		for _, author := range []string{"bob", "carol"} {
-			a.publish(author)
-			a.schedule(author, time.Duration(i+1)*time.Hour)
+			a.publishPost(author)
+			a.scheduleShow(author, time.Duration(i+1)*time.Hour)
 		}
 	}
 	lists := []string{"followers", "followees", "posts", "shows"}
@@ -142,7 +142,7 @@ func TestListsOfAUserArePaged(t *testing.T) {
 		var after, some any
 		for more := any(true); more == true; {
 			got := a.must("alice", query(list), map[string]any{"id": "user:bob", "first": 2, "after": after})
-			page := func(path ...any) any { return got.at(append([]any{"node", list}, path...)...) }
+			page := func(path ...any) any { return got.valueAt(append([]any{"node", list}, path...)...) }
 			edges, _ := page("edges").([]any)
 			for i := range edges {
 				ids = append(ids, page("edges", i, "node", "id").(string))
@@ -163,7 +163,7 @@ func TestListsOfAUserArePaged(t *testing.T) {
 		if got := a.askAs("alice", query(list), map[string]any{"id": "user:carol", "after": some}); got.code() != services.Invalid || !strings.Contains(got.Errors[0].Message, "another user's") {
 			t.Errorf("a cursor of bob's %s among carol's: %+v", list, got)
 		}
-		foreign := []string{"", "no cursor", commentCursorText(1, 1), feedCursorText(2, 1), positionText(memberCursor, 2, 1), positionText(39, 2, 1), some.(string) + "A"}
+		foreign := []string{"", "no cursor", commentCursorText(1, 1), feedCursorText(2, 1), listCursorText(memberCursorKind, 2, 1), listCursorText(39, 2, 1), some.(string) + "A"}
 		for _, cursor := range foreign {
 			if got := a.askAs("alice", query(list), map[string]any{"id": "user:bob", "after": cursor}); got.code() != services.Invalid {
 				t.Errorf("%s after %q: %+v", list, cursor, got)

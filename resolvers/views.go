@@ -11,7 +11,7 @@ import (
 )
 
 // graphView is a view with its count, before the viewer's display policy.
-func graphView(view views.Unread) graph.View {
+func graphView(view views.UnreadView) graph.View {
 	return graph.View{ID: view.GlobalID(), Code: view.Code, Key: view.ID, Unread: view.Count, UpTo: view.UpTo, LastAccessAt: view.LastAccessAt}
 }
 
@@ -22,10 +22,10 @@ func viewCursorText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-// parseViewCursor reads the output of viewCursorText for this viewer. Check refuses names that no view can have, so that a made-up cursor
-// reaches no statement.
+// parseViewCursor reads the output of viewCursorText for this viewer. Check refuses names that no view can have, so that a made-up
+// cursor reaches no statement.
 func parseViewCursor(viewer services.UserID, text string) (views.View, error) {
-	owner := min(base64.RawURLEncoding.EncodedLen(cursorLength), len(text))
+	owner := min(base64.RawURLEncoding.EncodedLen(cursorBytes), len(text))
 	if _, err := viewCursor.parse("after", viewer, text[:owner]); err != nil {
 		return views.View{}, err
 	}
@@ -41,13 +41,13 @@ func parseViewCursor(viewer services.UserID, text string) (views.View, error) {
 // views makes a page of the views that the viewer has touched. codes are required, because an application has many views, and a
 // page shows only some kinds of them.
 func (r *Resolver) views(ctx context.Context, viewer *graph.Viewer, codes []string, first *int, after *string) (*graph.ViewConnection, error) {
-	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []asker, size int) (*graph.ViewConnection, error) {
+	page, size, err := sharedPage(ctx, first, func(ctx context.Context, _ []pageRequest, size int) (*graph.ViewConnection, error) {
 		return r.readViews(ctx, viewer, codes, size, after)
 	})
 	if err != nil {
 		return nil, err
 	}
-	page.Edges = cut(page.Edges, size, &page.PageInfo, func(edge *graph.ViewEdge) *string { return &edge.Cursor })
+	page.Edges = cutPage(page.Edges, size, &page.PageInfo, func(edge *graph.ViewEdge) *string { return &edge.Cursor })
 	return &page, nil
 }
 

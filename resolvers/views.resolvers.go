@@ -13,13 +13,13 @@ import (
 )
 
 func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewInput) (*graph.TouchViewPayload, error) {
-	done, err := touchView.do(ctx, r.Resolver, input)
+	done, err := touchView.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
 	payload := &graph.TouchViewPayload{Badges: done.badges, Viewer: done.viewerAfter()}
 	view := views.View{Code: input.Code, ID: input.Key}
-	if read := nilOnError[views.Unread](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
+	if read := nilOnError[views.UnreadView](r.Resolver)(r.Views.Read(ctx, done.viewer.Number, view)); read != nil {
 		shownView := graphView(*read)
 		payload.View = &shownView
 	}
@@ -27,7 +27,7 @@ func (r *mutationResolver) TouchView(ctx context.Context, input graph.TouchViewI
 }
 
 func (r *mutationResolver) AddViewItem(ctx context.Context, input graph.AddViewItemInput) (*graph.AddViewItemPayload, error) {
-	done, err := addViewItem.do(ctx, r.Resolver, input)
+	done, err := addViewItem.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (r *mutationResolver) AddViewItem(ctx context.Context, input graph.AddViewI
 }
 
 func (r *mutationResolver) RemoveViewItem(ctx context.Context, input graph.RemoveViewItemInput) (*graph.RemoveViewItemPayload, error) {
-	done, err := removeViewItem.do(ctx, r.Resolver, input)
+	done, err := removeViewItem.runMutation(ctx, r.Resolver, input)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 // Posts and shows that a field reads by their IDs go through this file. It leaves out content that its author hides from the
 // viewer, as if the content had never existed. Lists and the parents of posts come from services, which leave it out themselves.
 
-// visibleKeys are the keys of the objects that a response shows. A key may be there twice.
-type visibleKeys struct {
+// shownObjectIDs are the keys of the objects that a response shows. A key may be there twice.
+type shownObjectIDs struct {
 	posts, shows []services.PostID
 	people       []services.UserID
 }
@@ -22,16 +22,16 @@ type visibleKeys struct {
 // visibleObjects has the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
 // absent. A caller that does not find a key cannot tell why, and neither can the viewer.
 type visibleObjects struct {
-	posts  map[services.PostID]services.Post
-	shows  map[services.PostID]live.Show
-	people map[services.UserID]services.User
-	hidden map[services.UserID]bool // authors and hosts who hide from the viewer or block them
+	posts         map[services.PostID]services.Post
+	shows         map[services.PostID]live.Show
+	people        map[services.UserID]services.User
+	hiddenAuthors map[services.UserID]bool // authors and hosts who hide from the viewer or block them
 }
 
-// readVisible reads, in one batch, people and the posts and shows that the viewer may see, with each show as it is now. People
+// readVisibleObjects reads, in one batch, people and the posts and shows that the viewer may see, with each show as it is now. People
 // themselves are always shown: they hide only their content. It takes two reads of objects and one of restrictions, however many
 // keys there are. Deleted posts are absent already, so that no caller has to check a flag.
-func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys visibleKeys) (seen visibleObjects, err error) {
+func (r *Resolver) readVisibleObjects(ctx context.Context, viewer services.UserID, keys shownObjectIDs) (seen visibleObjects, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {
 		return seen, err
@@ -52,20 +52,20 @@ func (r *Resolver) readVisible(ctx context.Context, viewer services.UserID, keys
 	for _, show := range seen.shows {
 		authors = append(authors, show.Host)
 	}
-	if seen.hidden, err = r.readHiddenAuthors(ctx, viewer, authors); err != nil {
+	if seen.hiddenAuthors, err = r.readHiddenAuthors(ctx, viewer, authors); err != nil {
 		return seen, err
 	}
 	// These maps belong to this call: objects that are deleted here stay in the loader's memory.
-	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return seen.hidden[post.Author] })
-	maps.DeleteFunc(seen.shows, func(_ services.PostID, show live.Show) bool { return seen.hidden[show.Host] })
+	maps.DeleteFunc(seen.posts, func(_ services.PostID, post services.Post) bool { return seen.hiddenAuthors[post.Author] })
+	maps.DeleteFunc(seen.shows, func(_ services.PostID, show live.Show) bool { return seen.hiddenAuthors[show.Host] })
 	return seen, nil
 }
 
-// readHiddenAuthors returns the authors, among the given ones, who hide their posts and shows from the viewer. The viewer is never among
-// them. The answer is from SQL: a block must hold for the next read, on every node.
+// readHiddenAuthors returns the authors, among the given ones, who hide their posts and shows from the viewer. The viewer is never
+// among them. The answer is from SQL: a block must hold for the next read, on every node.
 func (r *Resolver) readHiddenAuthors(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	authors = slices.DeleteFunc(authors, func(author services.UserID) bool { return author == viewer })
-	return dataloader.From(ctx).Hidden(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {
-		return r.Social.Hidden(ctx, viewer, authors)
+	return dataloader.From(ctx).HiddenAuthors(ctx, authors, func(ctx context.Context, authors []services.UserID) (map[services.UserID]bool, error) {
+		return r.Social.HiddenAuthors(ctx, viewer, authors)
 	})
 }

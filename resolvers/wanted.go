@@ -16,28 +16,28 @@ import (
 // the same list that fields of the operation request. So a list is read once, whatever the number of aliases, and the objects
 // in its items take one read for each kind.
 
-// wantedFields are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in
+// selectedFields are the fields of an operation with its fragments, by TYPE.FIELD. Fields that @skip or @include leaves out are not in
 // it. A field may be there several times, under aliases and in several parents: the code that looks ahead decides which of these
 // fields belong to its list.
-type wantedFields map[string][]*ast.Field
+type selectedFields map[string][]*ast.Field
 
-// wantedKey is the key under which a response shares the result of wantedOf.
-type wantedKey struct{}
+// selectedFieldsKey is the key under which a response shares the result of selectedFieldsOf.
+type selectedFieldsKey struct{}
 
-// wantedOf are the fields of the operation of a context, found once for a response. Looking ahead costs one walk of the
+// selectedFieldsOf are the fields of the operation of a context, found once for a response. Looking ahead costs one walk of the
 // document, whatever the number of lists that do it.
-func wantedOf(ctx context.Context) wantedFields {
-	all, _ := dataloader.ReadShared(ctx, wantedKey{}, func(ctx context.Context) (wantedFields, error) {
+func selectedFieldsOf(ctx context.Context) selectedFields {
+	all, _ := dataloader.ReadShared(ctx, selectedFieldsKey{}, func(ctx context.Context) (selectedFields, error) {
 		operation := graphql.GetOperationContext(ctx)
-		return wantedBelow(operation.Operation.SelectionSet, operation.Variables), nil
+		return selectedFieldsBelow(operation.Operation.SelectionSet, operation.Variables), nil
 	})
 	return all
 }
 
-// wantedBelow are the fields of a selection. Each fragment is visited once: its fields are the same wherever it is spread.
+// selectedFieldsBelow are the fields of a selection. Each fragment is visited once: its fields are the same wherever it is spread.
 // Without variables, a selection with a condition on a variable counts as included; a compiled selection has no conditions.
-func wantedBelow(selected ast.SelectionSet, variables map[string]any) wantedFields {
-	all := wantedFields{}
+func selectedFieldsBelow(selected ast.SelectionSet, variables map[string]any) selectedFields {
+	all := selectedFields{}
 	known := map[*ast.FragmentDefinition]bool{}
 	var add func(selected ast.SelectionSet)
 	add = func(selected ast.SelectionSet) {
@@ -89,20 +89,20 @@ func pageKeyOf(field *ast.Field, variables map[string]any) pageKey {
 	if arguments["newerThan"] == nil && arguments["last"] == nil && arguments["before"] == nil {
 		delete(arguments, "first")
 	}
-	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprintf("%#v", arguments)} // quoted: ["a", "b"] and ["a b"] are two pages
+	return pageKey{field.ObjectDefinition.Name + "." + field.Name, fmt.Sprintf("%#v", arguments)} // ["a", "b"] is not ["a b"]
 }
 
-// asker is a field that requests a page, and the size that it requests.
-type asker struct {
+// pageRequest is a field that requests a page, and the size that it requests.
+type pageRequest struct {
 	field *ast.Field
 	size  int
 }
 
 // sharedPage reads a page of the viewer's list once for all fields of the operation that request it, with the largest of their
-// sizes. size is the number of items that the field of the context shows: see cut. The page is a copy, so that each field may
+// sizes. size is the number of items that the field of the context shows: see cutPage. The page is a copy, so that each field may
 // cut its own. With aliases a client can ask for one list several times: without sharedPage each alias would be a statement. A
 // field whose own size is wrong takes no part, and reports its error when it is resolved.
-func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []asker, size int) (*C, error)) (page C, size int, err error) {
+func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Context, askers []pageRequest, size int) (*C, error)) (page C, size int, err error) {
 	if size, err = pageSize(first); err != nil {
 		return page, 0, err
 	}
@@ -110,13 +110,13 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 	key := pageKeyOf(field, variables)
 	// The first field to run reads for the others, which wait for it. That field is the first of the askers.
 	whole, err := dataloader.ReadShared(ctx, key, func(ctx context.Context) (*C, error) {
-		askers, largest := []asker{{field, size}}, size
-		for _, other := range wantedOf(ctx)[key.field] {
+		askers, largest := []pageRequest{{field, size}}, size
+		for _, other := range selectedFieldsOf(ctx)[key.field] {
 			if other == field || pageKeyOf(other, variables) != key {
 				continue
 			}
 			if size, err := requestedSize(other, variables); err == nil {
-				askers, largest = append(askers, asker{other, size}), max(largest, size)
+				askers, largest = append(askers, pageRequest{other, size}), max(largest, size)
 			}
 		}
 		return read(ctx, askers, largest)
@@ -129,7 +129,7 @@ func sharedPage[C any](ctx context.Context, first *int, read func(ctx context.Co
 
 // payloadSelects reports whether one of these fields is selected in the payload of the mutation that a context resolves.
 func payloadSelects(ctx context.Context, fields ...string) bool {
-	payload, all := fieldOf(ctx).Definition.Type.Name(), wantedOf(ctx)
+	payload, all := fieldOf(ctx).Definition.Type.Name(), selectedFieldsOf(ctx)
 	return slices.ContainsFunc(fields, func(name string) bool { return len(all[payload+"."+name]) > 0 })
 }
 
@@ -146,9 +146,9 @@ func requestedSize(field *ast.Field, variables map[string]any) (int, error) {
 	return pageSize(first)
 }
 
-// cut shortens a page that was read with a larger size to its first edges, and moves its end cursor to the last edge that is
+// cutPage shortens a page that was read with a larger size to its first edges, and moves its end cursor to the last edge that is
 // left. The edges that are cut off exist, so there is a next page, even if the larger page was the last one.
-func cut[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
+func cutPage[E any](edges []E, size int, info *graph.PageInfo, cursor func(*E) *string) []E {
 	if len(edges) <= size {
 		return edges
 	}

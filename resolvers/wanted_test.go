@@ -40,11 +40,11 @@ func TestPagesOfDifferentArgumentsAreNotShared(t *testing.T) {
 // A mutation that selects neither the object that it changed nor the badges does not read them: it takes fewer round trips to Redis,
 // and no more statements.
 func TestAMutationReadsWhatItSelects(t *testing.T) {
-	sql := &statements{asked: map[string]int{}}
-	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: sql.note}), 0, 0)
+	sql := &statementCounter{runsByName: map[string]int{}}
+	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Trace: sql.countRun}), 0, 0)
 	group := a.must("alice", `mutation { createConversation(input: {kind: GROUP, title: "g", memberIds: ["user:bob"]}) { conversation { id } } }`, nil).
-		at("createConversation", "conversation", "id")
-	posts := []any{a.publish("bob"), a.publish("bob"), a.publish("bob")}
+		valueAt("createConversation", "conversation", "id")
+	posts := []any{a.publishPost("bob"), a.publishPost("bob"), a.publishPost("bob")}
 	for name, mutation := range map[string]struct{ text, all string }{
 		"likePost":    {`likePost(input: {postId: "%[2]v"}) { changed %[3]s }`, "post { body } badges { version }"},
 		"sendMessage": {`sendMessage(input: {conversationId: "%[1]v", body: "hi"}) { created %[3]s }`, "message { body } conversation { title } badges { version }"},
@@ -53,12 +53,12 @@ func TestAMutationReadsWhatItSelects(t *testing.T) {
 		// cost is the number of statements and of round trips to Redis of the mutation.
 		cost := func(post int, selected string) (statements int, trips int64) {
 			a.RunAllJobs(a.Fanout)
-			sql.take()
+			sql.takeCounts()
 			a.must("alice", "mutation { "+fmt.Sprintf(mutation.text, group, posts[post], selected)+" }", nil)
-			for _, count := range sql.take() {
+			for _, count := range sql.takeCounts() {
 				statements += count
 			}
-			return statements, a.trips.Load()
+			return statements, a.lastRoundTrips.Load()
 		}
 		cost(0, mutation.all) // the first mutation of a day is a visit, and fills caches
 		bareStatements, bareTrips := cost(1, "")

@@ -17,17 +17,17 @@ var webhookStates = map[string]graph.WebhookState{
 	"ok": graph.WebhookStateOk, "down": graph.WebhookStateDown, "gone": graph.WebhookStateGone, "idle": graph.WebhookStateIdle,
 }
 
-// webhookList lists the webhooks; name is "" for all. Secrets are counted and never shown. The counts Waiting and Dead cover all
-// nodes.
+// webhookList lists the webhooks; name is "" for all. Secrets are counted and never shown. The counts of waiting users and of dead
+// letters cover all nodes.
 func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhook, error) {
 	list, err := r.Webhooks.Endpoints(ctx, name)
 	shown := make([]graph.Webhook, len(list))
 	for i, e := range list {
 		shown[i] = graph.Webhook{
-			Name: e.Name, URL: e.URL, Away: e.Filter.Away, Totals: e.Filter.Totals, Sources: append([]string{}, e.Filter.Sources...),
-			State: webhookStates[e.State()], CreatedAt: e.CreatedAt, Secrets: e.Secrets, Waiting: e.Waiting, Dead: e.Dead,
-			OldestUnsentAt: timeOrNull(e.Since), RetryAt: timeOrNull(e.RetryAt), LastSuccessAt: timeOrNull(e.OKAt), LastFailureAt: timeOrNull(e.FailedAt),
-			LastError: orNull(e.Error),
+			Name: e.Name, URL: e.URL, Away: e.Filter.OnlyAway, Totals: e.Filter.OnlyTotals, Sources: append([]string{}, e.Filter.Sources...),
+			State: webhookStates[e.State()], CreatedAt: e.CreatedAt, Secrets: e.SigningSecrets, Waiting: e.WaitingUsers, Dead: e.DeadLetters,
+			OldestUnsentAt: timeOrNull(e.OldestUnsentAt), RetryAt: timeOrNull(e.RetryAt), LastSuccessAt: timeOrNull(e.LastSuccessAt), LastFailureAt: timeOrNull(e.LastFailureAt),
+			LastError: orNull(e.LastError),
 		}
 	}
 	return shown, err
@@ -64,8 +64,8 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	shown := make([]graph.WebhookDeadLetter, len(list))
 	for i, letter := range list {
 		shown[i] = graph.WebhookDeadLetter{
-			UserID: services.GlobalID(services.UserType, letter.UserKey), Key: letter.UserKey, Version: stream.VersionText(letter.Seq), Attempts: letter.Attempts,
-			FirstAt: letter.FirstAt, DeadAt: letter.DeadAt, Status: statusOrNull(letter.Status), Error: letter.Error,
+			UserID: services.GlobalID(services.UserType, letter.UserKey), Key: letter.UserKey, Version: stream.VersionText(letter.LastTriedSeq), Attempts: letter.Attempts,
+			FirstAt: letter.StartedAt, DeadAt: letter.DeadAt, Status: statusOrNull(letter.Status), Error: letter.Error,
 		}
 	}
 	return shown, err
@@ -78,7 +78,7 @@ func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) 
 		// Neither the address nor the secret is in the record of the act: an address may hold a secret too.
 		secret, err := r.Webhooks.Add(ctx, webhooks.NewEndpoint{
 			Name: input.Name, URL: input.URL, FromStart: input.FromStart,
-			Filter: webhooks.Filter{Away: input.Away, Totals: input.Totals, Sources: input.Sources},
+			Filter: webhooks.Filter{OnlyAway: input.Away, OnlyTotals: input.Totals, Sources: input.Sources},
 		})
 		if err != nil {
 			return nil, err
@@ -100,11 +100,11 @@ func (r *Resolver) removeWebhook(ctx context.Context, input graph.RemoveWebhookI
 func (r *Resolver) rotateWebhookSecret(ctx context.Context, input graph.RotateWebhookSecretInput) (*graph.RotateWebhookSecretPayload, error) {
 	overlap := fmt.Sprintf("overlap %d h", input.OverlapHours)
 	return runAsAdmin(ctx, r, "rotateWebhookSecret", input.Name, overlap, func(ctx context.Context) (*graph.RotateWebhookSecretPayload, error) {
-		const most = int(webhooks.MaxOverlap / time.Hour)
+		const most = int(webhooks.MaxSecretOverlap / time.Hour)
 		if input.OverlapHours < 0 || input.OverlapHours > most {
 			return nil, services.Errorf(services.Invalid, "overlapHours: 0 to %d are allowed, got %d", most, input.OverlapHours)
 		}
-		secret, err := r.Webhooks.Rotate(ctx, input.Name, time.Duration(input.OverlapHours)*time.Hour)
+		secret, err := r.Webhooks.RotateSecret(ctx, input.Name, time.Duration(input.OverlapHours)*time.Hour)
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +142,7 @@ func (r *Resolver) replayWebhook(ctx context.Context, input graph.ReplayWebhookI
 				return nil, err
 			}
 		}
-		replayed, err := r.Webhooks.Replay(ctx, input.Name, key)
+		replayed, err := r.Webhooks.ReplayDeadLetters(ctx, input.Name, key)
 		if err != nil {
 			return nil, err
 		}

@@ -10,9 +10,9 @@ type ActivityThresholds struct {
 	// from then on nothing is pushed to the user, and Redis keeps nothing of them; at least IdleAfter
 	DormantAfter time.Duration
 
-	// AwayBefore is the latest idle cutoff of all former thresholds. A user last seen before it may lack posts, although the
+	// FormerIdleCutoff is the latest idle cutoff of all former thresholds. A user last seen before it may lack posts, although the
 	// present thresholds would have served them.
-	AwayBefore time.Time
+	FormerIdleCutoff time.Time
 }
 
 // The bounds of both thresholds.
@@ -36,21 +36,21 @@ func (t ActivityThresholds) Check() error {
 // hours is a threshold in the unit of the API.
 func hours(d time.Duration) int { return int(d / time.Hour) }
 
-// ReplacedBy returns the thresholds next, with the AwayBefore that they need if they replace t at the time at. Users who were idle under t
-// got no posts of big authors. With a longer IdleAfter they would count as active: AwayBefore keeps them idle until they come back
-// and are rebuilt.
+// ReplacedBy returns the thresholds next, with the FormerIdleCutoff that they need if they replace t at the time at. Users who were
+// idle under t got no posts of big authors. With a longer IdleAfter they would count as active: FormerIdleCutoff keeps them idle
+// until they come back and are rebuilt.
 func (t ActivityThresholds) ReplacedBy(next ActivityThresholds, at time.Time) ActivityThresholds {
-	next.AwayBefore = t.IdleSince(at)
+	next.FormerIdleCutoff = t.IdleCutoff(at)
 	return next
 }
 
-// IdleSince is the idle cutoff at a given time: a user whose last visit was before it counts as idle.
-func (t ActivityThresholds) IdleSince(now time.Time) time.Time {
-	if since := now.Add(-t.IdleAfter); since.After(t.AwayBefore) {
+// IdleCutoff is the idle cutoff at a given time: a user whose last visit was before it counts as idle.
+func (t ActivityThresholds) IdleCutoff(now time.Time) time.Time {
+	if since := now.Add(-t.IdleAfter); since.After(t.FormerIdleCutoff) {
 		return since
 	}
-	return t.AwayBefore
+	return t.FormerIdleCutoff
 }
 
-// DormantSince is the dormant cutoff at a given time: a user whose last visit was before it counts as dormant.
-func (t ActivityThresholds) DormantSince(now time.Time) time.Time { return now.Add(-t.DormantAfter) }
+// DormantCutoff is the dormant cutoff at a given time: a user whose last visit was before it counts as dormant.
+func (t ActivityThresholds) DormantCutoff(now time.Time) time.Time { return now.Add(-t.DormantAfter) }

@@ -40,7 +40,7 @@ func TestChangedThresholdsKeepIdleUsersIdle(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 15*24).Draw(t, "pass")) * time.Hour)
 			}
 			leftOut = leftOut || seen.Before(now.Add(-held.IdleAfter))
-			if idle := seen.Before(held.IdleSince(now)); leftOut && !idle {
+			if idle := seen.Before(held.IdleCutoff(now)); leftOut && !idle {
 				t.Fatalf("seen %s, left out since, and not idle at %s: %+v", seen, now, held)
 			} else if idle && !leftOut {
 				t.Fatalf("seen %s, never left out, and idle at %s: %+v", seen, now, held)

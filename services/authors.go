@@ -5,7 +5,7 @@ import "time"
 // AuthorMode is the way in which an author's posts reach their followers.
 type AuthorMode int
 
-// The modes, by the number of followers. See Thresholds.
+// The modes, by the number of followers. See FollowerThresholds.
 const (
 	AuthorSmall AuthorMode = iota // pushed to all followers who are not dormant
 	AuthorBig                     // pushed to active followers
@@ -14,45 +14,45 @@ const (
 
 // Author is an author as the facts have them. An author without a row has the zero value, apart from the ID.
 type Author struct {
-	Number    UserID // the user ID
-	Followers int    // at the last count, which stops at Thresholds.Huge
-	Mode      AuthorMode
-	Pinned    *AuthorMode // an admin's choice; nil: the mode follows from the followers
-	Pull      bool        // set when the author is first about to become huge: from then on followers' documents name the author
-	Unnamed   int         // chunks of followers whose documents do not name the author yet
-	CountedAt time.Time   // when Followers was counted
-	Version   uint64      // rises with every change; 0: there is no row
+	Number                   UserID // the user ID
+	Followers                int    // at the last count, which stops at FollowerThresholds.Huge
+	Mode                     AuthorMode
+	Pinned                   *AuthorMode // an admin's choice; nil: the mode follows from the followers
+	NamedInFollowerDocuments bool        // set before the author first becomes huge: from then on followers' documents name the author
+	FollowerChunksToName     int         // chunks of followers whose documents do not name the author yet
+	CountedAt                time.Time   // when Followers was counted
+	Version                  uint64      // rises with every change; 0: there is no row
 }
 
-// Thresholds are the numbers of followers from which an author is big, and huge.
-type Thresholds struct {
+// FollowerThresholds are the numbers of followers from which an author is big, and huge.
+type FollowerThresholds struct {
 	Big, Huge int
 }
 
-// MaxThreshold bounds both thresholds: it is above every audience, and still fits GraphQL's Int.
-const MaxThreshold = 1<<31 - 1
+// MaxFollowerThreshold bounds both thresholds: it is above every audience, and still fits GraphQL's Int.
+const MaxFollowerThreshold = 1<<31 - 1
 
 // Check reports whether the thresholds are valid.
-func (t Thresholds) Check() error {
+func (t FollowerThresholds) Check() error {
 	switch {
-	case t.Big < 1 || t.Big > MaxThreshold:
-		return Errorf(Invalid, "bigFollowers: 1 to %d are allowed, got %d", MaxThreshold, t.Big)
-	case t.Huge < t.Big || t.Huge > MaxThreshold:
-		return Errorf(Invalid, "hugeFollowers: bigFollowers (%d) to %d are allowed, got %d", t.Big, MaxThreshold, t.Huge)
+	case t.Big < 1 || t.Big > MaxFollowerThreshold:
+		return Errorf(Invalid, "bigFollowers: 1 to %d are allowed, got %d", MaxFollowerThreshold, t.Big)
+	case t.Huge < t.Big || t.Huge > MaxFollowerThreshold:
+		return Errorf(Invalid, "hugeFollowers: bigFollowers (%d) to %d are allowed, got %d", t.Big, MaxFollowerThreshold, t.Huge)
 	}
 	return nil
 }
 
 // An author falls back only below this part of a threshold, so that an audience around a threshold does not change the mode at
 // each follow.
-const staysNum, staysDen = 4, 5
+const keepModeNumerator, keepModeDenominator = 4, 5
 
-// Mode is the next mode of an author, given the present mode and the number of followers. It rises at a threshold, and falls
+// NextMode is the next mode of an author, given the present mode and the number of followers. It rises at a threshold, and falls
 // again only below 80 % of the threshold.
-func (t Thresholds) Mode(now AuthorMode, followers int) AuthorMode {
+func (t FollowerThresholds) NextMode(now AuthorMode, followers int) AuthorMode {
 	// The comparison is in whole numbers: rounding could let two nodes decide differently at the threshold.
 	reaches := func(mode AuthorMode, threshold int) bool {
-		return followers >= threshold || now >= mode && followers*staysDen >= threshold*staysNum
+		return followers >= threshold || now >= mode && followers*keepModeDenominator >= threshold*keepModeNumerator
 	}
 	switch {
 	case reaches(AuthorHuge, t.Huge):

@@ -7,7 +7,7 @@ import (
 )
 
 func TestModesHaveHysteresis(t *testing.T) {
-	thresholds := services.Thresholds{Big: 100, Huge: 1000}
+	thresholds := services.FollowerThresholds{Big: 100, Huge: 1000}
 	const small, big, huge = services.AuthorSmall, services.AuthorBig, services.AuthorHuge
 	for _, c := range []struct {
 		followers                    int
@@ -25,7 +25,7 @@ func TestModesHaveHysteresis(t *testing.T) {
 		{1 << 40, huge, huge, huge},
 	} {
 		for now, want := range []services.AuthorMode{c.fromSmall, c.fromBig, c.fromHuge} {
-			if got := thresholds.Mode(services.AuthorMode(now), c.followers); got != want {
+			if got := thresholds.NextMode(services.AuthorMode(now), c.followers); got != want {
 				t.Errorf("an author in mode %d with %d followers comes into mode %d, want %d", now, c.followers, got, want)
 			}
 		}
@@ -35,13 +35,13 @@ func TestModesHaveHysteresis(t *testing.T) {
 // Around any threshold the mode does not change at each follow: once it has risen, it stays when the audience becomes a tenth
 // smaller, and falls when the audience becomes more than a fifth smaller.
 func TestAnAudienceAroundAThresholdDoesNotFlip(t *testing.T) {
-	for _, thresholds := range []services.Thresholds{{Big: 5000, Huge: 1_000_000}, {Big: 1, Huge: 1}, {Big: 10, Huge: 10}, {Big: 1, Huge: services.MaxThreshold}} {
+	for _, thresholds := range []services.FollowerThresholds{{Big: 5000, Huge: 1_000_000}, {Big: 1, Huge: 1}, {Big: 10, Huge: 10}, {Big: 1, Huge: services.MaxFollowerThreshold}} {
 		for _, threshold := range []int{thresholds.Big, thresholds.Huge} {
-			up := thresholds.Mode(services.AuthorSmall, threshold)
-			if below := threshold - threshold/10; thresholds.Mode(up, below) != up {
+			up := thresholds.NextMode(services.AuthorSmall, threshold)
+			if below := threshold - threshold/10; thresholds.NextMode(up, below) != up {
 				t.Errorf("%v: in mode %d from %d followers on, and not with %d any more", thresholds, up, threshold, below)
 			}
-			if below := threshold*4/5 - 1; below >= 0 && thresholds.Mode(up, below) >= up {
+			if below := threshold*4/5 - 1; below >= 0 && thresholds.NextMode(up, below) >= up {
 				t.Errorf("%v: still in mode %d with %d followers", thresholds, up, below)
 			}
 		}
@@ -49,22 +49,22 @@ func TestAnAudienceAroundAThresholdDoesNotFlip(t *testing.T) {
 }
 
 func TestThresholdsAreChecked(t *testing.T) {
-	for _, fit := range []services.Thresholds{{Big: 1, Huge: 1}, {Big: 5000, Huge: 1_000_000}, {Big: services.MaxThreshold, Huge: services.MaxThreshold}} {
+	for _, fit := range []services.FollowerThresholds{{Big: 1, Huge: 1}, {Big: 5000, Huge: 1_000_000}, {Big: services.MaxFollowerThreshold, Huge: services.MaxFollowerThreshold}} {
 		if err := fit.Check(); err != nil {
 			t.Errorf("%v: %v", fit, err)
 		}
 	}
 	for _, unfit := range []struct {
-		services.Thresholds
+		services.FollowerThresholds
 		says string
 	}{
-		{services.Thresholds{Big: 0, Huge: 10}, "bigFollowers: 1 to 2147483647 are allowed, got 0"},
-		{services.Thresholds{Big: services.MaxThreshold + 1, Huge: services.MaxThreshold + 1}, "bigFollowers: 1 to 2147483647 are allowed, got 2147483648"},
-		{services.Thresholds{Big: 10, Huge: 9}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 9"},
-		{services.Thresholds{Big: 10, Huge: services.MaxThreshold + 1}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 2147483648"},
+		{services.FollowerThresholds{Big: 0, Huge: 10}, "bigFollowers: 1 to 2147483647 are allowed, got 0"},
+		{services.FollowerThresholds{Big: services.MaxFollowerThreshold + 1, Huge: services.MaxFollowerThreshold + 1}, "bigFollowers: 1 to 2147483647 are allowed, got 2147483648"},
+		{services.FollowerThresholds{Big: 10, Huge: 9}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 9"},
+		{services.FollowerThresholds{Big: 10, Huge: services.MaxFollowerThreshold + 1}, "hugeFollowers: bigFollowers (10) to 2147483647 are allowed, got 2147483648"},
 	} {
 		if err := unfit.Check(); services.CodeOf(err) != services.Invalid || err.Error() != unfit.says {
-			t.Errorf("%v: %v", unfit.Thresholds, err)
+			t.Errorf("%v: %v", unfit.FollowerThresholds, err)
 		}
 	}
 }

@@ -95,52 +95,56 @@ func (c *Count) Add(part Count) {
 	}
 }
 
-// Version prints the pair (own, shared) so that text compares like the pair. own rises with each change of the user's document
+// BadgesVersion prints the pair (own, shared) so that text compares like the pair. own rises with each change of the user's document
 // and is in microseconds; shared rises with each change of state that the document shares with others. Both have at most 16
 // digits.
-func Version(own, shared uint64) string {
+func BadgesVersion(own, shared uint64) string {
 	text := make([]byte, 0, 2*versionDigits+1)
 	text = appendPadded(text, own)
 	text = append(text, '.')
 	return string(appendPadded(text, shared))
 }
 
-// versionDigits is enough for microseconds until the year 2286, and for staleBase.
+// versionDigits is enough for microseconds until the year 2286, and for staleSharedHalfBase.
 const versionDigits = 16
 
-// staleBase is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
-const staleBase = 9_000_000_000_000_000
+// staleSharedHalfBase is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
+const staleSharedHalfBase = 9_000_000_000_000_000
 
 // StaleVersion prints the version of a state that was made without the user's document. It is newer than every other version with
 // the same own half, and older than the document's next version. Among such versions with one own half, the version with the
 // later time is newer; the zero time is the earliest.
 func StaleVersion(own uint64, at time.Time) string {
-	shared := uint64(staleBase)
+	shared := uint64(staleSharedHalfBase)
 	if !at.IsZero() {
 		// The time is in units of 10 us, so that the half keeps its 16 digits and its leading 9. Callers keep two different times at
 		// least 10 us apart.
 		shared += uint64(at.UnixMicro()) / 10
 	}
-	return Version(own, shared)
+	return BadgesVersion(own, shared)
 }
 
-// StaleHalf is the own half of a version that StaleVersion printed; stale is false for every other version.
-func StaleHalf(version string) (own uint64, stale bool) {
-	// The first digit of the shared half tells: all other sums stay below staleBase.
+// StaleDocumentHalf is the own half of a version that StaleVersion printed; stale is false for every other version.
+func StaleDocumentHalf(version string) (own uint64, stale bool) {
+	// The first digit of the shared half tells: all other sums stay below staleSharedHalfBase.
 	if len(version) != 2*versionDigits+1 || version[versionDigits+1] != '9' {
 		return 0, false
 	}
-	return OwnHalf(version), true
+	return DocumentHalf(version), true
 }
 
-// OwnHalf is the own half of a version.
-func OwnHalf(version string) uint64 { return digitsOf(version[:min(versionDigits, len(version))]) }
+// DocumentHalf is the own half of a version.
+func DocumentHalf(version string) uint64 {
+	return parseDigits(version[:min(versionDigits, len(version))])
+}
 
 // SharedHalf is the shared half of a version.
-func SharedHalf(version string) uint64 { return digitsOf(version[min(versionDigits+1, len(version)):]) }
+func SharedHalf(version string) uint64 {
+	return parseDigits(version[min(versionDigits+1, len(version)):])
+}
 
-// digitsOf reads digits. The callers have checked the form, or made the text.
-func digitsOf(text string) (number uint64) {
+// parseDigits reads digits. The callers have checked the form, or made the text.
+func parseDigits(text string) (number uint64) {
 	for i := range len(text) {
 		number = number*10 + uint64(text[i]-'0')
 	}
@@ -171,7 +175,7 @@ func CheckVersion(field, text string) error {
 // LiveCount is how many live shows of followed hosts started after the viewer last looked at the board, as the node knows it when it
 // renders the badges.
 type LiveCount struct {
-	New      int    // the number of these shows
-	Sequence uint64 // the sum of the hosts' versions: it rises whenever the set of live shows changes
-	Behind   bool   // the node cache has no shows yet
+	NewShows       int    // the number of these shows
+	VersionSum     uint64 // the sum of the hosts' versions: it rises whenever the set of live shows changes
+	CacheNotLoaded bool   // the node cache has no shows yet
 }

@@ -30,34 +30,34 @@ type CategoryMode uint8
 
 // The modes.
 const (
-	CategoryCounted CategoryMode = iota // a number, which is part of the total
-	CategoryDot                         // a dot, which is not part of the total
-	CategoryOff                         // no count; its rows stay in the list
-	CategoryApart                       // a number, which is not part of the total
+	CategoryCounted      CategoryMode = iota // a number, which is part of the total
+	CategoryDot                              // a dot, which is not part of the total
+	CategoryOff                              // no count; its rows stay in the list
+	CategoryOutsideTotal                     // a number, which is not part of the total
 )
 
 // InTotal reports whether the count of a category in this mode is part of the total, provided that its source is.
 func (m CategoryMode) InTotal() bool { return m == CategoryCounted }
 
-// Chosen returns the mode that applies when the definition of a category has mode m and the user has chosen mode. A number that
-// the definition keeps out of the total stays out of it.
-func (m CategoryMode) Chosen(mode CategoryMode) CategoryMode {
-	if m == CategoryApart && mode == CategoryCounted {
+// WithUserChoice returns the mode that applies when the definition of a category has mode m and the user has chosen mode. A number
+// that the definition keeps out of the total stays out of it.
+func (m CategoryMode) WithUserChoice(mode CategoryMode) CategoryMode {
+	if m == CategoryOutsideTotal && mode == CategoryCounted {
 		return m
 	}
 	return mode
 }
 
 // IsNumber reports whether a category counts as a number.
-func (m CategoryMode) IsNumber() bool { return m == CategoryCounted || m == CategoryApart }
+func (m CategoryMode) IsNumber() bool { return m == CategoryCounted || m == CategoryOutsideTotal }
 
 // HostCategory is a category that the host application defined.
 type HostCategory struct {
-	ID      int // names its fields in the documents; never reused, so that data of a removed category is not taken for a later one's
-	Name    Category
-	Expiry  int          // the days for which an unseen notification counts: 1 to MaxExpiryDays, or Never
-	Grouped bool         // the notifications of one group key in one half day are one row
-	Mode    CategoryMode // for users without a preference; never CategoryOff
+	ID          int // names its fields in the documents; never reused, so that a later category has no data of a removed one
+	Name        Category
+	ExpiryDays  int          // the days for which an unseen notification counts: 1 to MaxExpiryDays, or NeverExpires
+	Grouped     bool         // the notifications of one group key in one half day are one row
+	DefaultMode CategoryMode // for users without a preference; never CategoryOff
 }
 
 // HostCategories are the categories that the host application has defined, as of a version. They are immutable; nil is none.
@@ -106,19 +106,19 @@ func CheckHostCategory(field string, name Category) error {
 	return nil
 }
 
-// IsHostCategory reports whether a category has the form of a name of the host application, whether it is defined or not.
-func (c Category) IsHostCategory() bool { return hostCategoryName.MatchString(string(c)) }
+// HasHostCategoryForm reports whether a category has the form of a name of the host application, whether it is defined or not.
+func (c Category) HasHostCategoryForm() bool { return hostCategoryName.MatchString(string(c)) }
 
 // CategoryCounts are the absolute counts of one category of notifications, as the facts had them at a version. Unseen groups
 // are counted by the day of their newest unseen cause, so that time alone can remove them.
 type CategoryCounts struct {
-	Category Category
-	Host     int    // the HostCategory.ID of a category of the host application; 0 for one of Categories
-	Version  uint64 // rises with every change of the facts; 0 is before the first
-	Newest   PostID // the position of the newest notification, 0 if there never was one
-	Older    int    // unseen groups from before Day-7
-	Day      int64  // the day of Days[0]: days since 1970, UTC
-	Days     [8]int // unseen groups of Day, Day-1, ... Day-7
+	Category       Category
+	HostCategoryID int    // the HostCategory.ID of a category of the host application; 0 for one of Categories
+	Version        uint64 // rises with every change of the facts; 0 is before the first
+	Newest         PostID // the position of the newest notification, 0 if there never was one
+	OlderUnseen    int    // unseen groups from before NewestDay-7
+	NewestDay      int64  // the day of CountByDay[0]: days since 1970, UTC
+	CountByDay     [8]int // unseen groups of NewestDay, NewestDay-1, ... NewestDay-7
 }
 
 // OlderCounts are, for each category, the number of unseen groups that left its count because of their age.

@@ -31,9 +31,10 @@ func Every(ctx context.Context, period time.Duration, do func(ctx context.Contex
 }
 
 const (
-	// maxAhead bounds how far a foreign ID may move our clock forward: an ID beyond it is not trusted.
-	maxAhead = 24 * time.Hour
-	// minClockDrift is the least difference from the database's clock that is corrected: the delay of a message explains a smaller one.
+	// maxForeignIDAhead bounds how far a foreign ID may move our clock forward: an ID beyond it is not trusted.
+	maxForeignIDAhead = 24 * time.Hour
+	// minClockDrift is the least difference from the database's clock that is corrected: the delay of a message explains a smaller
+	// one.
 	minClockDrift = 100 * time.Millisecond
 )
 
@@ -42,62 +43,64 @@ const (
 // which all nodes share. Two nodes differ in their node bits; if chance gives both the same bits, the primary key of the posts
 // rejects the duplicate. It is safe for concurrent use.
 type IDClock struct {
-	clock Clock
-	node  PostID       // the node bits of all IDs that this clock makes
-	ahead atomic.Int64 // how far clock is ahead of the database's
+	clock                      Clock
+	nodeBits                   PostID       // the node bits of all IDs that this clock makes
+	aheadOfDatabaseNanoseconds atomic.Int64 // how far clock is ahead of the database's
 
 	mu sync.Mutex
-	// mu guards last and past.
-	last PostID  // time and sequence, node bits 0
-	past pastIDs // the IDs that NextAt made
+	// mu guards lastID and past.
+	lastID PostID  // time and sequence, node bits 0
+	past   pastIDs // the IDs that NextAt made
 }
 
 // NewIDClock makes a clock for a node. It uses the low 10 bits of the node's number.
 func NewIDClock(clock Clock, node uint16) *IDClock {
-	return &IDClock{clock: clock, node: PostID(node) & (1<<idNodeBits - 1)}
+	return &IDClock{clock: clock, nodeBits: PostID(node) & (1<<idNodeBits - 1)}
 }
 
 // Next makes an ID of the present time, or just after the last ID.
 func (c *IDClock) Next() PostID {
-	now := PostIDAt(c.corrected())
+	now := PostIDAt(c.correctedTime())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// If the clock has not moved on since the last ID, take the next sequence number. More than 1,024 IDs in a millisecond
 	// continue in the next one.
-	c.last = max(now, c.last+1<<idNodeBits)
-	if c.last&pastHalf != 0 { // the ID of an event was observed, or this half of the millisecond is full
-		_, c.last = c.last.MillisecondBounds()
+	c.lastID = max(now, c.lastID+1<<idNodeBits)
+	if c.lastID&pastEventBit != 0 { // the ID of an event was observed, or this half of the millisecond is full
+		_, c.lastID = c.lastID.MillisecondBounds()
 	}
-	return c.last | c.node
+	return c.lastID | c.nodeBits
 }
 
-// SetAhead sets by how much the machine's clock is ahead of the database's; negative if it is behind.
-func (c *IDClock) SetAhead(ahead time.Duration) {
+// SetAheadOfDatabase sets by how much the machine's clock is ahead of the database's; negative if it is behind.
+func (c *IDClock) SetAheadOfDatabase(ahead time.Duration) {
 	if ahead.Abs() < minClockDrift {
 		ahead = 0
 	}
-	c.ahead.Store(int64(ahead))
+	c.aheadOfDatabaseNanoseconds.Store(int64(ahead))
 }
 
-// corrected is the machine's time without its known difference from the database's.
-func (c *IDClock) corrected() time.Time { return c.clock.Now().Add(-time.Duration(c.ahead.Load())) }
+// correctedTime is the machine's time without its known difference from the database's.
+func (c *IDClock) correctedTime() time.Time {
+	return c.clock.Now().Add(-time.Duration(c.aheadOfDatabaseNanoseconds.Load()))
+}
 
-// Now is the time of the next ID, to the millisecond: the database's time, and never before an ID that was made or seen. Reported times are
-// compared with it, so that no event lies in the future because a clock was set back.
+// Now is the time of the next ID, to the millisecond: the database's time, and never before an ID that was made or seen. Reported
+// times are compared with it, so that no event lies in the future because a clock was set back.
 func (c *IDClock) Now() time.Time {
 	c.mu.Lock()
-	last := c.last
+	last := c.lastID
 	c.mu.Unlock()
-	return max(PostIDAt(c.corrected()), last).Time()
+	return max(PostIDAt(c.correctedTime()), last).Time()
 }
 
 // Observe keeps later IDs greater than a foreign one. It ignores an ID that is more than a day ahead.
 func (c *IDClock) Observe(id PostID) {
-	if id > PostIDAt(c.corrected().Add(maxAhead)) {
+	if id > PostIDAt(c.correctedTime().Add(maxForeignIDAhead)) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// The foreign node's bits are cleared: Next adds this node's.
-	c.last = max(c.last, id&^(1<<idNodeBits-1))
+	c.lastID = max(c.lastID, id&^(1<<idNodeBits-1))
 }

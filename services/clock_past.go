@@ -4,27 +4,27 @@ import "time"
 
 // pastIDs remembers the last ID of each past millisecond that was used lately. When it is full, it forgets the older half.
 type pastIDs struct {
-	recent, older map[PostID]PostID // the least ID of a millisecond -> the last one that was made in it, node bits 0
+	recentLastByMillisecond, olderLastByMillisecond map[PostID]PostID // a millisecond's least ID -> its last one made, node bits 0
 }
 
 // maxPastIDs bounds each half. An event of a forgotten millisecond gets the first ID of that millisecond again. Then two events of
 // one millisecond that were reported far apart may change places.
 const maxPastIDs = 8192
 
-// lastIn returns the last ID of the millisecond whose first ID is given; 0 if there is none.
-func (p *pastIDs) lastIn(first PostID) PostID {
-	if last, known := p.recent[first]; known {
+// lastInMillisecond returns the last ID of the millisecond whose first ID is given; 0 if there is none.
+func (p *pastIDs) lastInMillisecond(first PostID) PostID {
+	if last, known := p.recentLastByMillisecond[first]; known {
 		return last
 	}
-	return p.older[first]
+	return p.olderLastByMillisecond[first]
 }
 
 // keep remembers the last ID of a millisecond. The older half is dropped as a whole, so that no order of use has to be kept.
 func (p *pastIDs) keep(first, last PostID) {
-	if p.recent == nil || len(p.recent) >= maxPastIDs {
-		p.recent, p.older = make(map[PostID]PostID, maxPastIDs/8), p.recent
+	if p.recentLastByMillisecond == nil || len(p.recentLastByMillisecond) >= maxPastIDs {
+		p.recentLastByMillisecond, p.olderLastByMillisecond = make(map[PostID]PostID, maxPastIDs/8), p.recentLastByMillisecond
 	}
-	p.recent[first] = last
+	p.recentLastByMillisecond[first] = last
 }
 
 // NextAt makes an ID of an event that happened at a moment, to the millisecond. It differs from all IDs of Next, also from later ones.
@@ -34,14 +34,14 @@ func (p *pastIDs) keep(first, last PostID) {
 func (c *IDClock) NextAt(at time.Time) PostID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for first := PostIDAt(at); ; first += PostsAMillisecond {
-		id := first | pastHalf
-		if last := c.past.lastIn(first); last != 0 {
+	for first := PostIDAt(at); ; first += PostIDsPerMillisecond {
+		id := first | pastEventBit
+		if last := c.past.lastInMillisecond(first); last != 0 {
 			id = last + 1<<idNodeBits
 		}
-		if id < first+PostsAMillisecond {
+		if id < first+PostIDsPerMillisecond {
 			c.past.keep(first, id)
-			return id | c.node
+			return id | c.nodeBits
 		}
 	}
 }
@@ -53,15 +53,17 @@ func (id PostID) RaiseAbove(taken PostID) PostID {
 	if id > taken {
 		return id
 	}
-	// The result keeps pastHalf, even in the next millisecond, so that it is still the ID of an event.
-	return taken&^node + 1<<idNodeBits | id&(pastHalf|node)
+	// The result keeps pastEventBit, even in the next millisecond, so that it is still the ID of an event.
+	return taken&^node + 1<<idNodeBits | id&(pastEventBit|node)
 }
 
 // MillisecondBounds returns the least ID of this ID's millisecond, and the least ID of the next millisecond.
 func (id PostID) MillisecondBounds() (first, next PostID) {
-	first = id &^ (PostsAMillisecond - 1)
-	return first, first + PostsAMillisecond
+	first = id &^ (PostIDsPerMillisecond - 1)
+	return first, first + PostIDsPerMillisecond
 }
 
-// Sequence is the position of an ID among the IDs of its millisecond. Like Moment it stops at 999.
-func (id PostID) Sequence() int64 { return int64(id.Moment().Sub(id.Time()) / time.Microsecond) }
+// SequenceInMillisecond is the position of an ID among the IDs of its millisecond. Like OrderedTime it stops at 999.
+func (id PostID) SequenceInMillisecond() int64 {
+	return int64(id.OrderedTime().Sub(id.Time()) / time.Microsecond)
+}

@@ -9,7 +9,7 @@ import (
 func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	ids := NewIDClock(SystemClock{}, 7)
 	begin := time.UnixMilli(1_700_000_000_000)
-	const perMillisecond = pastHalf >> idNodeBits
+	const perMillisecond = pastEventBit >> idNodeBits
 	seen := map[PostID]bool{}
 	var last PostID
 	for i := range perMillisecond + 3 {
@@ -29,7 +29,7 @@ func TestIDsOfThePastRiseWithinTheirMillisecond(t *testing.T) {
 	for i := range 2 * maxPastIDs { // more than are remembered
 		ids.NextAt(begin.Add(time.Duration(i) * time.Second))
 	}
-	if kept := len(ids.past.recent) + len(ids.past.older); kept > 2*maxPastIDs {
+	if kept := len(ids.past.recentLastByMillisecond) + len(ids.past.olderLastByMillisecond); kept > 2*maxPastIDs {
 		t.Errorf("%d milliseconds are kept", kept)
 	}
 }
@@ -72,12 +72,12 @@ func TestIDsOfThePresentAndOfThePastDiffer(t *testing.T) {
 			}
 		}
 	}
-	for range PostsAMillisecond >> idNodeBits { // both continue in the next milliseconds
+	for range PostIDsPerMillisecond >> idNodeBits { // both continue in the next milliseconds
 		keep("the present", ids.Next())
 		keep("an event", ids.NextAt(begin.Add(time.Hour)))
 	}
 	clock.set(begin.Add(time.Hour))
-	for range PostsAMillisecond >> idNodeBits {
+	for range PostIDsPerMillisecond >> idNodeBits {
 		keep("the present", ids.Next())
 	}
 }
@@ -91,15 +91,15 @@ func TestAnIDAfterATakenOne(t *testing.T) {
 		{first | 7, first | 9, first + 1<<idNodeBits | 7},
 		{first | 7, first + 3<<idNodeBits | 2, first + 4<<idNodeBits | 7},
 		// The IDs of events are in the second half of their millisecond.
-		{first | pastHalf | 7, first + 3<<idNodeBits | 2, first | pastHalf | 7},
-		{first | pastHalf | 7, first | pastHalf | 2<<idNodeBits | 2, first | pastHalf | 3<<idNodeBits | 7},
-		{first | pastHalf | 7, first | (PostsAMillisecond - 1), first + PostsAMillisecond | pastHalf | 7},
+		{first | pastEventBit | 7, first + 3<<idNodeBits | 2, first | pastEventBit | 7},
+		{first | pastEventBit | 7, first | pastEventBit | 2<<idNodeBits | 2, first | pastEventBit | 3<<idNodeBits | 7},
+		{first | pastEventBit | 7, first | (PostIDsPerMillisecond - 1), first + PostIDsPerMillisecond | pastEventBit | 7},
 	} {
 		if got := c.id.RaiseAbove(c.taken); got != c.want || got <= c.taken {
 			t.Errorf("%d after %d is %d, want %d", c.id, c.taken, got, c.want)
 		}
 	}
-	if from, next := (first + 5).MillisecondBounds(); from != first || next != first+PostsAMillisecond {
+	if from, next := (first + 5).MillisecondBounds(); from != first || next != first+PostIDsPerMillisecond {
 		t.Errorf("the millisecond is %d to %d", from, next)
 	}
 }

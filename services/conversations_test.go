@@ -44,11 +44,11 @@ func TestOtherIDsAreNoConversations(t *testing.T) {
 }
 
 func TestUnreadOfAMembership(t *testing.T) {
-	m := Membership{Head: 9, Base: 4, K: -2, Mentions: 1}
+	m := Membership{NewestMessageNumber: 9, ReadUpTo: 4, UnreadAdjustment: -2, Mentions: 1}
 	if m.Unread() != 3 || m.UnreadMentions() != 1 {
 		t.Errorf("%d unread, %d mentions", m.Unread(), m.UnreadMentions())
 	}
-	for _, change := range []func(*Membership){func(m *Membership) { m.Left = true }, func(m *Membership) { m.Inside = true }} {
+	for _, change := range []func(*Membership){func(m *Membership) { m.HasLeft = true }, func(m *Membership) { m.IsOpen = true }} {
 		away := m
 		if change(&away); away.Unread() != 0 || away.UnreadMentions() != 0 {
 			t.Errorf("%+v: %d unread, %d mentions", away, away.Unread(), away.UnreadMentions())

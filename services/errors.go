@@ -37,7 +37,7 @@ var Codes = []Code{Invalid, Unauthenticated, Forbidden, NotFound, Conflict, Rate
 type Error struct {
 	Code       Code
 	Message    string
-	Argument   string        // the argument, header or part of the request at fault; "": the message begins with the argument, or none is at fault
+	Argument   string        // the argument, header or part of the request at fault; "": the message begins with it, or there is none
 	Reason     string        // the fault as one word; "" if there is no word for it
 	Limit      int           // the most that is allowed; 0: the error is about no limit
 	RetryAfter time.Duration // when to retry, with RATE_LIMITED and UNAVAILABLE; 0: unknown
@@ -48,7 +48,7 @@ type Error struct {
 // retryAfterMs; the last four only if known.
 func (e *Error) Extensions() map[string]any {
 	shown := map[string]any{"code": string(e.Code)}
-	if argument := cmp.Or(e.Argument, argumentOf(e.Message)); argument != "" {
+	if argument := cmp.Or(e.Argument, argumentInMessage(e.Message)); argument != "" {
 		shown["argument"] = argument
 	}
 	if e.Limit != 0 {
@@ -65,9 +65,9 @@ func (e *Error) Extensions() map[string]any {
 
 // Reasons that several errors share.
 const (
-	ReasonLimit   = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
-	ReasonExpired = "EXPIRED" // the token's time is over: get a new one
-	ReasonOff     = "OFF"     // the request needs a part of the server that is not switched on
+	ReasonLimit      = "LIMIT"   // a number or a size is not within its bounds: limit is the upper one
+	ReasonExpired    = "EXPIRED" // the token's time is over: get a new one
+	ReasonFeatureOff = "OFF"     // the request needs a part of the server that is not switched on
 )
 
 // reason is the word that clients branch on. An error with a limit and without a Reason has ReasonLimit.
@@ -79,24 +79,24 @@ func (e *Error) reason() string {
 }
 
 var (
-	// argumentForm is a path into an input, such as input.items[3].at; limitForm the upper bound in the three wordings of
+	// argumentPattern is a path into an input, such as input.items[3].at; limitPattern the upper bound in the three wordings of
 	// Errorf.
-	argumentForm = regexp.MustCompile(`^\$?[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_]+|\[\d+\])*`)
-	limitForm    = regexp.MustCompile(`(?:\bup to|\bat most|\b\d+ to) (\d+)\b`)
+	argumentPattern = regexp.MustCompile(`^\$?[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_]+|\[\d+\])*`)
+	limitPattern    = regexp.MustCompile(`(?:\bup to|\bat most|\b\d+ to) (\d+)\b`)
 )
 
-// argumentOf is the argument that a message begins with: in "body: is missing" it is body.
-func argumentOf(message string) string {
-	name := argumentForm.FindString(message)
+// argumentInMessage is the argument that a message begins with: in "body: is missing" it is body.
+func argumentInMessage(message string) string {
+	name := argumentPattern.FindString(message)
 	if name == "" || !strings.HasPrefix(message[len(name):], ": ") {
 		return ""
 	}
 	return name
 }
 
-// limitOf is the limit in a message: "up to 5 are allowed", "at most 5", "1 to 5".
-func limitOf(message string) int {
-	found := limitForm.FindStringSubmatch(message)
+// limitInMessage is the limit in a message: "up to 5 are allowed", "at most 5", "1 to 5".
+func limitInMessage(message string) int {
+	found := limitPattern.FindStringSubmatch(message)
 	if found == nil {
 		return 0
 	}
@@ -131,7 +131,7 @@ func newError(code Code, cause error, format string, args []any) *Error {
 	// Only the format counts: a quoted input such as "up to 5" must not become a limit.
 	for _, form := range []string{"up to %", "at most %", " to %"} {
 		if strings.Contains(format, form) {
-			made.Limit = limitOf(made.Message)
+			made.Limit = limitInMessage(made.Message)
 			break
 		}
 	}
@@ -143,8 +143,8 @@ func Wrapf(code Code, cause error, format string, args ...any) error {
 	return newError(code, cause, format, args)
 }
 
-// WithArgument returns an error with another argument, for callers whose input has another name for the object at fault. An error without a code
-// stays as it is.
+// WithArgument returns an error with another argument, for callers whose input has another name for the object at fault. An error
+// without a code stays as it is.
 func WithArgument(argument string, err error) error {
 	known, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -152,7 +152,7 @@ func WithArgument(argument string, err error) error {
 	}
 	about := *known
 	// Drop the former argument's name, or the message would name two.
-	if had := argumentOf(about.Message); had != "" {
+	if had := argumentInMessage(about.Message); had != "" {
 		about.Message = strings.TrimPrefix(about.Message, had+": ")
 	}
 	about.Message, about.Argument = argument+": "+about.Message, argument
@@ -170,9 +170,9 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// FailedForNow reports whether work failed for a reason that may pass: the same request may succeed later. Any other error is an
+// IsTransient reports whether work failed for a reason that may pass: the same request may succeed later. Any other error is an
 // answer to the request.
-func FailedForNow(err error) bool {
+func IsTransient(err error) bool {
 	switch CodeOf(err) {
 	case RateLimited, Unavailable, Internal:
 		return true

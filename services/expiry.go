@@ -9,18 +9,19 @@ import (
 )
 
 // SourceExpiry is the number of whole days after its own day for which an unread item of a source stays in the count: 1 to
-// MaxExpiryDays, or Never. A source that is not listed has Never. Notifications have an expiry of their own, by category.
+// MaxExpiryDays, or NeverExpires. A source that is not listed has NeverExpires. Notifications have an expiry of their own, by
+// category.
 type SourceExpiry map[Source]int
 
 const (
-	// Never keeps a source's items, or a category's notifications, in the count until they are seen.
-	Never = 0
+	// NeverExpires keeps a source's items, or a category's notifications, in the count until they are seen.
+	NeverExpires = 0
 	// MaxExpiryDays is the longest expiry: so many days before the newest item's day are counted separately.
 	MaxExpiryDays = 7
 )
 
-// expiring are the sources that a SourceExpiry can name.
-var expiring = slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool {
+// expirableSources are the sources that a SourceExpiry can name.
+var expirableSources = slices.DeleteFunc(slices.Clone(Sources), func(source Source) bool {
 	return source == SourceNotifications || source == SourceViews
 })
 
@@ -37,7 +38,7 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 			return nil, "VIEWS do not expire: the application removes old items with removeViewItem"
 		}
 		if !slices.Contains(Sources, source) {
-			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), expiring)
+			return nil, fmt.Sprintf("%s is not a source: expected one of %v, then = and the days", Quote(item), expirableSources)
 		}
 		days, reason := ParseExpiryDays(item, text)
 		if reason != "" {
@@ -55,7 +56,7 @@ func ParseSourceExpiry(items []string) (expiry SourceExpiry, reason string) {
 // ParseExpiryDays parses the days of an item, or returns the reason why they are invalid.
 func ParseExpiryDays(item, text string) (days int, reason string) {
 	if text == "never" {
-		return Never, ""
+		return NeverExpires, ""
 	}
 	days, err := strconv.Atoi(text)
 	if err != nil || days < 1 || days > MaxExpiryDays {
@@ -65,51 +66,52 @@ func ParseExpiryDays(item, text string) (days int, reason string) {
 }
 
 // Expires reports whether items of a source leave its count because of their age.
-func (e SourceExpiry) Expires(source Source) bool { return e[source] != Never }
+func (e SourceExpiry) Expires(source Source) bool { return e[source] != NeverExpires }
 
-// Any reports whether items of any source expire.
-func (e SourceExpiry) Any() bool {
+// AnyExpires reports whether items of any source expire.
+func (e SourceExpiry) AnyExpires() bool {
 	for _, days := range e {
-		if days != Never {
+		if days != NeverExpires {
 			return true
 		}
 	}
 	return false
 }
 
-// OldestDay is the first day (since 1970, UTC) whose items of a source count today. Count, list and SQL all use it. It is 0 for
-// Never.
-func (e SourceExpiry) OldestDay(source Source, today int64) int64 {
+// OldestCountedDay is the first day (since 1970, UTC) whose items of a source count today. Count, list and SQL all use it. It is 0
+// for NeverExpires.
+func (e SourceExpiry) OldestCountedDay(source Source, today int64) int64 {
 	if !e.Expires(source) {
 		return 0
 	}
 	return max(0, today-int64(e[source]))
 }
 
-// Since is the first moment whose items of a source count today; 1970 for Never.
-func (e SourceExpiry) Since(source Source, today int64) time.Time {
-	return DayStart(e.OldestDay(source, today))
+// CountedSince is the first moment whose items of a source count today; 1970 for NeverExpires.
+func (e SourceExpiry) CountedSince(source Source, today int64) time.Time {
+	return DayStart(e.OldestCountedDay(source, today))
 }
 
-// AgedUpTo is the least position that a reader is treated as having: items up to it are too old to count. It is 0 for Never.
-// Positions that are IDs hold a time, so expiry moves the position and touches no item.
-func (e SourceExpiry) AgedUpTo(source Source, today int64) PostID {
+// ExpiredUpTo is the least position that a reader is treated as having: items up to it are too old to count. It is 0 for
+// NeverExpires. Positions that are IDs hold a time, so expiry moves the position and touches no item.
+func (e SourceExpiry) ExpiredUpTo(source Source, today int64) PostID {
 	if !e.Expires(source) {
 		return 0
 	}
-	return max(1, PostIDAt(e.Since(source, today))) - 1
+	return max(1, PostIDAt(e.CountedSince(source, today))) - 1
 }
 
-// AgedAnnouncements returns a reader's state, with the position moved forward so that announcements that are too old count as read.
-func (e SourceExpiry) AgedAnnouncements(state AnnouncementState, today int64) AnnouncementState {
+// SkipExpiredAnnouncements returns a reader's state, with the position moved forward so that announcements that are too old count
+// as read.
+func (e SourceExpiry) SkipExpiredAnnouncements(state AnnouncementState, today int64) AnnouncementState {
 	if e.Expires(SourceAnnouncements) {
-		state.Position = max(state.Position, uint64(e.Since(SourceAnnouncements, today).UnixMicro())-1)
+		state.Position = max(state.Position, uint64(e.CountedSince(SourceAnnouncements, today).UnixMicro())-1)
 	}
 	return state
 }
 
-// LeavesOn is the day on which an item of a day leaves the count of its source; 0 for Never.
-func (e SourceExpiry) LeavesOn(source Source, day int64) int64 {
+// ExpiryDay is the day on which an item of a day leaves the count of its source; 0 for NeverExpires.
+func (e SourceExpiry) ExpiryDay(source Source, day int64) int64 {
 	if !e.Expires(source) {
 		return 0
 	}
@@ -126,37 +128,37 @@ func DayStart(days int64) time.Time { return time.Unix(days*int64(day/time.Secon
 
 // DayCounts are the numbers of unread items by day, from the newest item's day backwards.
 type DayCounts struct {
-	Older int                    // items of days before the days of Days
-	Day   int64                  // the day of Days[0], since 1970; Days[i] is i days earlier
-	Days  [MaxExpiryDays + 1]int // the unread items of each day
+	OlderCount int                    // items of days before those of CountByDay
+	NewestDay  int64                  // the day of CountByDay[0], since 1970; CountByDay[i] is i days earlier
+	CountByDay [MaxExpiryDays + 1]int // the unread items of each day
 }
 
 // Add counts items of a day.
 func (c *DayCounts) Add(day int64, items int) {
-	if day > c.Day {
-		// The counts move back by the days in between; counts that fall off the end are added to Older.
+	if day > c.NewestDay {
+		// The counts move back by the days in between; counts that fall off the end are added to OlderCount.
 		had := *c
-		*c = DayCounts{Older: had.Older, Day: day}
-		for i, count := range had.Days {
-			c.add(had.Day-int64(i), count)
+		*c = DayCounts{OlderCount: had.OlderCount, NewestDay: day}
+		for i, count := range had.CountByDay {
+			c.addUpToNewestDay(had.NewestDay-int64(i), count)
 		}
 	}
-	c.add(day, items)
+	c.addUpToNewestDay(day, items)
 }
 
-// add counts items of Day or an earlier day.
-func (c *DayCounts) add(day int64, items int) {
-	if back := c.Day - day; back < int64(len(c.Days)) {
-		c.Days[back] += items
+// addUpToNewestDay counts items of NewestDay or an earlier day.
+func (c *DayCounts) addUpToNewestDay(day int64, items int) {
+	if back := c.NewestDay - day; back < int64(len(c.CountByDay)) {
+		c.CountByDay[back] += items
 	} else {
-		c.Older += items
+		c.OlderCount += items
 	}
 }
 
-// From is the number of items of a day or later, among those in Days.
-func (c *DayCounts) From(oldest int64) (items int) {
-	for i, count := range c.Days {
-		if c.Day-int64(i) >= oldest {
+// CountSince is the number of items of a day or later, among those in CountByDay.
+func (c *DayCounts) CountSince(oldest int64) (items int) {
+	for i, count := range c.CountByDay {
+		if c.NewestDay-int64(i) >= oldest {
 			items += count
 		}
 	}

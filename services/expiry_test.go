@@ -10,7 +10,7 @@ import (
 // A setting is parsed as documented, or refused with the reason.
 func TestSourceExpiryIsParsed(t *testing.T) {
 	got, reason := ParseSourceExpiry([]string{"CONVERSATIONS=7", "HOME_FEED=never"})
-	if want := (SourceExpiry{SourceConversations: 7, SourceHomeFeed: Never}); reason != "" || !maps.Equal(got, want) {
+	if want := (SourceExpiry{SourceConversations: 7, SourceHomeFeed: NeverExpires}); reason != "" || !maps.Equal(got, want) {
 		t.Errorf("%v, %q, want %v", got, reason, want)
 	}
 	for item, want := range map[string]string{
@@ -30,19 +30,19 @@ func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 	sent := time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC)
 	for days, counts := range []bool{true, true, true, false, false} {
 		today := DayOf(sent) + int64(days)
-		if byMark := PostIDAt(sent) > expiry.AgedUpTo(SourceHomeFeed, today); byMark != counts {
+		if byMark := PostIDAt(sent) > expiry.ExpiredUpTo(SourceHomeFeed, today); byMark != counts {
 			t.Errorf("after %d days its id counts: %t", days, byMark)
 		}
-		if byTime := !sent.Before(expiry.Since(SourceHomeFeed, today)); byTime != counts {
+		if byTime := !sent.Before(expiry.CountedSince(SourceHomeFeed, today)); byTime != counts {
 			t.Errorf("after %d days its time counts: %t", days, byTime)
 		}
-		if byDay := today < expiry.LeavesOn(SourceHomeFeed, DayOf(sent)); byDay != counts {
+		if byDay := today < expiry.ExpiryDay(SourceHomeFeed, DayOf(sent)); byDay != counts {
 			t.Errorf("after %d days its day counts: %t", days, byDay)
 		}
-		if byPosition := uint64(sent.UnixMicro()) > expiry.AgedAnnouncements(AnnouncementState{}, today).Position; byPosition != counts {
+		if byPosition := uint64(sent.UnixMicro()) > expiry.SkipExpiredAnnouncements(AnnouncementState{}, today).Position; byPosition != counts {
 			t.Errorf("after %d days its position counts: %t", days, byPosition)
 		}
-		if expiry.AgedUpTo(SourceLiveBoard, today) != 0 || expiry.LeavesOn(SourceLiveBoard, DayOf(sent)) != 0 {
+		if expiry.ExpiredUpTo(SourceLiveBoard, today) != 0 || expiry.ExpiryDay(SourceLiveBoard, DayOf(sent)) != 0 {
 			t.Error("what never expires does")
 		}
 	}
@@ -54,10 +54,10 @@ func TestDayCounts(t *testing.T) {
 	for _, day := range []int64{100, 103, 90, 103, 96, 102} {
 		counts.Add(day, 1)
 	}
-	if want := (DayCounts{Older: 1, Day: 103, Days: [8]int{2, 1, 0, 1, 0, 0, 0, 1}}); counts != want {
+	if want := (DayCounts{OlderCount: 1, NewestDay: 103, CountByDay: [8]int{2, 1, 0, 1, 0, 0, 0, 1}}); counts != want {
 		t.Errorf("%+v, want %+v", counts, want)
 	}
-	if got := counts.From(101); got != 3 {
+	if got := counts.CountSince(101); got != 3 {
 		t.Errorf("%d from day 101, want 3", got)
 	}
 }

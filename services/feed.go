@@ -30,7 +30,7 @@ type Post struct {
 	Kind      PostKind
 	Parent    PostID // the post that it answers; 0: none
 	OffFeed   bool   // it enters no home feed, not even its author's
-	Pull      bool   // it is in no inbox except its author's: readers pull it from the node cache
+	Pulled    bool   // it is in no inbox except its author's: readers pull it from the node cache
 	Body      string // 1 to 5,000 characters
 	Deleted   bool
 	UpdatedAt time.Time // the last change, to the microsecond: a later copy of the post has a later time
@@ -40,9 +40,9 @@ type Post struct {
 // Engagement is a viewer's view of users' actions on a post. The counts are of all users, those hidden from the viewer
 // included.
 type Engagement struct {
-	Likes    int
-	Comments int  // answers to the post itself that are not deleted
-	Liked    bool // by the viewer
+	Likes         int
+	Comments      int  // answers to the post itself that are not deleted
+	LikedByViewer bool // the viewer likes the post
 }
 
 // GlobalID is the post's global id.
@@ -54,32 +54,33 @@ const MaxBodyCharacters = 5000
 // CheckBody reports whether a text is valid as the body of a post: 1 to 5,000 characters that are not all white space.
 func CheckBody(body string) error { return CheckFilled("body", body, MaxBodyCharacters) }
 
-// Retention is how many of the newest posts a home feed lists. The count of new posts goes up to this number, or to one above the
-// display cap if that is more (badge/source.Caps.FeedLimit). It includes posts that newer posts have pushed off the list.
-const Retention = 300
+// FeedRetention is how many of the newest posts a home feed lists. The count of new posts goes up to this number, or to one above the
+// display cap if that is more (badge/source.DisplayCaps.FeedCountLimit). It includes posts that newer posts have pushed off the list.
+const FeedRetention = 300
 
 // FeedEntry is one entry of a home feed: a post, and whether it counts as new for this reader. The reader's own posts, and posts
 // from before the follow, are listed and do not count.
 type FeedEntry struct {
-	Post   PostID
-	Author UserID
-	Counts bool // as new for this reader
+	Post        PostID
+	Author      UserID
+	CountsAsNew bool // as new for this reader
 }
 
-// FollowedAuthor is a followed author that a reader's document names, because the node cache holds the author's items: the posts
-// of a huge author, the shows of a host. Items not newer than Since are listed and do not count. No item of a Quiet host counts.
+// FollowedAuthor is a followed author that a reader's document names, because the node cache holds the author's items: the posts of
+// a huge author, the shows of a host. Items not newer than ItemsCountAfter are listed and do not count. If CountsNothing is set, no
+// item counts.
 type FollowedAuthor struct {
-	Author UserID
-	Since  PostID
-	Quiet  bool // set for hosts only
+	Author          UserID
+	ItemsCountAfter PostID
+	CountsNothing   bool // set for hosts only
 }
 
 // PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.
 type PulledCount struct {
-	New      int    // unseen posts that this node knows of
-	More     bool   // the true number is New or more
-	Behind   bool   // some authors are not in the node cache yet: the true number is New or more
-	Sequence uint64 // the sum of the authors' versions: it rises with each change
+	NewPosts       int    // unseen posts that this node knows of
+	AtLeast        bool   // the true number is NewPosts or more
+	CacheNotLoaded bool   // some authors are not in the node cache yet: the true number is NewPosts or more
+	VersionSum     uint64 // the sum of the authors' versions: it rises with each change
 }
 
 // FeedEnd is the reason why a feed ends.

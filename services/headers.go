@@ -9,7 +9,7 @@ import (
 // unless its weight is 0.
 func AcceptsGzip(values []string) bool {
 	accepted := false
-	for _, item := range ListItems(values) {
+	for _, item := range SplitListHeader(values) {
 		coding, weight, _ := strings.Cut(item, ";")
 		named := strings.EqualFold(strings.TrimSpace(coding), "gzip")
 		if !named && strings.TrimSpace(coding) != "*" {
@@ -34,8 +34,8 @@ func zeroWeight(parameter string) bool {
 	return err != nil || q == 0
 }
 
-// ListItems splits the values of a header that is a list. No item may have a quoted comma in it.
-func ListItems(values []string) []string {
+// SplitListHeader splits the values of a header that is a list. No item may have a quoted comma in it.
+func SplitListHeader(values []string) []string {
 	list := strings.Split(strings.Join(values, ","), ",")
 	for i := range list {
 		list[i] = strings.TrimSpace(list[i])

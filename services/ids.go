@@ -22,22 +22,22 @@ const (
 	MaxPostID = PostID(1<<63 - 1)
 	// PostIDLetters is the length of every printed ID, so that text sorts like the number.
 	PostIDLetters = 13
-	// PostsAMillisecond is the number of IDs in one millisecond.
-	PostsAMillisecond = 1 << idLowBits
+	// PostIDsPerMillisecond is the number of IDs in one millisecond.
+	PostIDsPerMillisecond = 1 << idLowBits
 
 	idAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
 	// Sequence and node: 11 and 10 bits.
 	idLowBits  = 21
 	idNodeBits = 10
 
-	// pastHalf is the highest bit of the sequence. It is set in the IDs of events that are reported with their time (NextAt), and not
-	// in the IDs of the present (Next). So an ID of one kind never equals an ID of the other kind, even if a node makes both for the
-	// same millisecond at different times.
-	pastHalf = PostID(1) << (idLowBits - 1)
+	// pastEventBit is the highest bit of the sequence. It is set in the IDs of events that are reported with their time (NextAt),
+	// and not in the IDs of the present (Next). So an ID of one kind never equals an ID of the other kind, even if a node makes
+	// both for the same millisecond at different times.
+	pastEventBit = PostID(1) << (idLowBits - 1)
 )
 
-// idValue is the value of each letter; -1 for a byte that is not one of the letters.
-var idValue = func() (table [256]int8) {
+// idLetterValues is the value of each letter; -1 for a byte that is not one of the letters.
+var idLetterValues = func() (table [256]int8) {
 	for i := range table {
 		table[i] = -1
 	}
@@ -60,19 +60,19 @@ func (id PostID) String() string {
 // Time is when the id was made, to the millisecond, in UTC.
 func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
 
-// Moment is Time with the ID's sequence as microseconds: IDs of the present that one node made in one millisecond have moments in
-// their order, except those after the thousandth, and so do IDs of events.
-func (id PostID) Moment() time.Time {
-	sequence := id & (pastHalf - 1) >> idNodeBits
+// OrderedTime is Time with the ID's sequence as microseconds: IDs of the present that one node made in one millisecond have times
+// in their order, except those after the thousandth, and so do IDs of events.
+func (id PostID) OrderedTime() time.Time {
+	sequence := id & (pastEventBit - 1) >> idNodeBits
 	return id.Time().Add(time.Duration(min(sequence, 999)) * time.Microsecond)
 }
 
 // PostIDAt is the smallest ID of a moment: every ID made earlier is less.
 func PostIDAt(t time.Time) PostID { return PostID(max(t.UnixMilli(), 0)) << idLowBits }
 
-// FirstPosition is the least position that a user's notifications can have at a moment. At one millisecond the first positions of
-// two users are far apart. So a position also identifies the user's list, except in about one case in a million.
-func FirstPosition(t time.Time, user UserID) PostID {
+// FirstNotificationPosition is the least position that a user's notifications can have at a moment. At one millisecond the first
+// positions of two users are far apart. So a position also identifies the user's list, except in about one case in a million.
+func FirstNotificationPosition(t time.Time, user UserID) PostID {
 	const spread = 0x9E3779B1 // odd: neighbouring users differ in the low bits of their positions
 	return PostIDAt(t) + PostID(uint32(user-1)*spread>>(32-idLowBits))
 }
@@ -84,7 +84,7 @@ func ParsePostID(text string) (PostID, error) {
 	}
 	var id PostID
 	for i := range PostIDLetters {
-		value := idValue[text[i]]
+		value := idLetterValues[text[i]]
 		// 13 letters have 65 bits, an ID 63: the first letter is at most 7.
 		if value < 0 || (i == 0 && value > 7) {
 			return 0, Errorf(Invalid, "%q is not a post key", text)
@@ -119,21 +119,23 @@ var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, Co
 // GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; other keys stand as they are.
 func GlobalID(kind, key string) string {
 	// A user's key may have any printable character, a colon too.
-	if namesUser(kind) {
+	if isKeyedByUser(kind) {
 		key = EscapeKey(key)
 	}
 	return kind + ":" + key
 }
 
-// namesUser reports whether the key in IDs of a type is the host application's key of a user.
-func namesUser(kind string) bool { return kind == UserType || kind == ViewerType || kind == BadgesType }
+// isKeyedByUser reports whether the key in IDs of a type is the host application's key of a user.
+func isKeyedByUser(kind string) bool {
+	return kind == UserType || kind == ViewerType || kind == BadgesType
+}
 
 // SplitGlobalID splits a global ID: it undoes GlobalID. An ID without a known type is INVALID, and so is a user's key that is not
 // escaped as GlobalID escapes it. The key is not checked further.
 func SplitGlobalID(id string) (kind, key string, err error) {
 	kind, key, found := strings.Cut(id, ":")
 	if found && slices.Contains(idTypes, kind) {
-		if namesUser(kind) {
+		if isKeyedByUser(kind) {
 			key, err = UnescapeKey(key)
 		}
 		return kind, key, err

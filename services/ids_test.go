@@ -141,11 +141,11 @@ func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 	real := time.UnixMilli(1_800_000_000_000)
 	clock := &manualClock{now: real.Add(time.Hour)}
 	ids := NewIDClock(clock, 1)
-	ids.SetAhead(time.Hour)
+	ids.SetAheadOfDatabase(time.Hour)
 	if first := ids.Next(); !first.Time().Equal(real.UTC()) || !ids.Now().Equal(real.UTC()) {
 		t.Errorf("an hour ahead of %s the id is of %s and the time %s", real.UTC(), first.Time(), ids.Now())
 	}
-	ids.SetAhead(minClockDrift / 2) // less than a message's delay
+	ids.SetAheadOfDatabase(minClockDrift / 2) // less than a message's delay
 	last := ids.Next()
 	if !last.Time().Equal(clock.now.UTC()) {
 		t.Errorf("as good as right at %s the id is of %s", clock.now.UTC(), last.Time())
@@ -157,7 +157,7 @@ func TestIDsGoByTheClockOfTheDatabase(t *testing.T) {
 }
 
 func TestGlobalIDs(t *testing.T) {
-	longest := strings.Repeat("k", MaxKey)
+	longest := strings.Repeat("k", MaxKeyCharacters)
 	for _, key := range []string{"a", "Alice.B_c-9", longest} {
 		if got, err := ParseUserID("f", GlobalID(UserType, key)); err != nil || got != key {
 			t.Errorf("%s reads as %q, %v", key, got, err)
@@ -199,7 +199,7 @@ func TestFirstPositionsDiffer(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	places := map[PostID]UserID{}
 	for user := UserID(1); user <= 1000; user++ {
-		first := FirstPosition(now, user)
+		first := FirstNotificationPosition(now, user)
 		if first < PostIDAt(now) || first >= PostIDAt(now.Add(time.Millisecond)) {
 			t.Fatalf("user %d starts at %s", user, first)
 		}

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// MaxKey bounds the host application's own names of its users and objects.
-	MaxKey = 128 // characters
+	// MaxKeyCharacters bounds the host application's own names of its users and objects.
+	MaxKeyCharacters = 128
 
-	maxName = 64 // characters of a name for machines: see CheckName
+	maxIdentifierCharacters = 64 // characters of a name for machines: see CheckIdentifier
 )
 
 // CheckUserKey reports whether the host's key for a user is valid: 1 to 128 printable characters in Unicode's normal form C, with
@@ -21,8 +21,8 @@ func CheckUserKey(key string) error { return checkKey("user key", key) }
 
 // checkKey checks a key of the host application; kind names it in the error.
 func checkKey(kind, key string) error {
-	if n := utf8.RuneCountInString(key); n == 0 || n > MaxKey {
-		return Errorf(Invalid, "a %s has 1 to %d characters, got %d", kind, MaxKey, n)
+	if n := utf8.RuneCountInString(key); n == 0 || n > MaxKeyCharacters {
+		return Errorf(Invalid, "a %s has 1 to %d characters, got %d", kind, MaxKeyCharacters, n)
 	}
 	ascii := true
 	for _, r := range key {
@@ -43,22 +43,22 @@ func checkKey(kind, key string) error {
 	return nil
 }
 
-// CheckName reports whether a name for machines is valid, such as that of a node or of a device: 1 to 64 of letters, digits, '.',
-// '_', '-'.
-func CheckName(name string) error {
-	if len(name) == 0 || len(name) > maxName {
-		return Errorf(Invalid, "1 to %d characters are allowed, got %d", maxName, len(name))
+// CheckIdentifier reports whether a name for machines is valid, such as that of a node or of a device: 1 to 64 of letters, digits,
+// '.', '_', '-'.
+func CheckIdentifier(name string) error {
+	if len(name) == 0 || len(name) > maxIdentifierCharacters {
+		return Errorf(Invalid, "1 to %d characters are allowed, got %d", maxIdentifierCharacters, len(name))
 	}
 	for i := range len(name) {
-		if !isNameByte(name[i]) {
+		if !isIdentifierByte(name[i]) {
 			return Errorf(Invalid, "%s: only letters, digits, '.', '_' and '-' are allowed", Quote(name))
 		}
 	}
 	return nil
 }
 
-// isNameByte reports whether a byte may be in a name for machines.
-func isNameByte(c byte) bool {
+// isIdentifierByte reports whether a byte may be in a name for machines.
+func isIdentifierByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
@@ -137,4 +137,4 @@ func hexValue(c byte) int {
 }
 
 // isUnreserved reports whether a byte stands for itself in an escaped key: RFC 3986, section 2.3.
-func isUnreserved(c byte) bool { return isNameByte(c) || c == '~' }
+func isUnreserved(c byte) bool { return isIdentifierByte(c) || c == '~' }

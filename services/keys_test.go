@@ -49,14 +49,14 @@ func TestUserKeys(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestCheckIdentifier(t *testing.T) {
 	for _, name := range []string{"a", "Phone-1.b_c", strings.Repeat("n", 64)} {
-		if err := CheckName(name); err != nil {
+		if err := CheckIdentifier(name); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for _, name := range []string{"", "a b", "a|b", "a:b", "é", "a~", strings.Repeat("n", 65)} {
-		if err := CheckName(name); CodeOf(err) != Invalid {
+		if err := CheckIdentifier(name); CodeOf(err) != Invalid {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

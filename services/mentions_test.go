@@ -9,7 +9,7 @@ import (
 )
 
 func TestMentionedKeys(t *testing.T) {
-	long := strings.Repeat("k", maxName)
+	long := strings.Repeat("k", maxIdentifierCharacters)
 	for text, want := range map[string][]string{
 		"":                                   nil,
 		"@bob":                               {"bob"},

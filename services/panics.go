@@ -14,8 +14,8 @@ type panicError struct{ text string }
 
 func (p *panicError) Error() string { return p.text }
 
-// NewPanicError returns the error for a panic, from the value that recover returned: INTERNAL, with the stack in its second and further
-// lines. An error of a panic that was raised again in another goroutine stays as it is: it has the first stack.
+// NewPanicError returns the error for a panic, from the value that recover returned: INTERNAL, with the stack in its second and
+// further lines. An error of a panic that was raised again in another goroutine stays as it is: it has the first stack.
 func NewPanicError(cause any) error {
 	if known, is := cause.(error); is && IsPanic(known) {
 		return known

@@ -31,7 +31,7 @@ func TestRecover(t *testing.T) {
 }
 
 // A panic is passed on to the goroutine that waits, with the stack of the goroutine that panicked.
-func TestPassOn(t *testing.T) {
+func TestRepanic(t *testing.T) {
 	mine := errors.New("mine")
 	if err := Repanic(mine); err != mine || Repanic(nil) != nil || IsPanic(mine) {
 		t.Errorf("the error is %v", err)
@@ -51,7 +51,7 @@ func TestPassOn(t *testing.T) {
 }
 
 // A loop that panics begins again after a pause. It ends with its own error, or with ctx during the pause.
-func TestKeep(t *testing.T) {
+func TestKeepRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		mine, runs := errors.New("mine"), 0

@@ -29,22 +29,24 @@ const (
 	FollowNone                       // nothing counts
 )
 
-// Edge is one follow. Posts published after Since count for the follower, and so do shows that go live after Followed, unless Mode
-// is FollowNone. Older posts and shows are only listed.
-type Edge struct {
-	Follower UserID
-	Followee UserID
-	Since    PostID // MaxPostID if the mode lets no posts count
-	Followed PostID // an ID of the time of the follow
-	Mode     FollowMode
+// FollowEdge is one follow. Posts published after PostsCountAfter count for the follower, and so do shows that go live after
+// FollowedAt, unless Mode is FollowNone. Older posts and shows are only listed.
+type FollowEdge struct {
+	Follower        UserID
+	Followee        UserID
+	PostsCountAfter PostID // MaxPostID if the mode lets no posts count
+	FollowedAt      PostID // an ID of the time of the follow
+	Mode            FollowMode
 }
 
-// Pulled is the follow as an entry of the follower's document, for an author whose posts are pulled.
-func (e Edge) Pulled() FollowedAuthor { return FollowedAuthor{Author: e.Followee, Since: e.Since} }
+// AsPulledAuthor is the follow as an entry of the follower's document, for an author whose posts are pulled.
+func (e FollowEdge) AsPulledAuthor() FollowedAuthor {
+	return FollowedAuthor{Author: e.Followee, ItemsCountAfter: e.PostsCountAfter}
+}
 
-// Host is the follow as an entry of the follower's document, for a host of shows.
-func (e Edge) Host() FollowedAuthor {
-	return FollowedAuthor{Author: e.Followee, Since: e.Followed, Quiet: e.Mode == FollowNone}
+// AsFollowedHost is the follow as an entry of the follower's document, for a host of shows.
+func (e FollowEdge) AsFollowedHost() FollowedAuthor {
+	return FollowedAuthor{Author: e.Followee, ItemsCountAfter: e.FollowedAt, CountsNothing: e.Mode == FollowNone}
 }
 
 // RestrictionKind is the kind of a restriction between two users.
@@ -59,19 +61,19 @@ const (
 
 // Restriction is one user's restriction of another.
 type Restriction struct {
-	Kind  RestrictionKind
-	Owner UserID
-	Other UserID
-	Made  PostID    // when it was made: an ID has a time in it
-	Until time.Time // of a mute: when it ends by itself; zero for never
+	Kind   RestrictionKind
+	Owner  UserID
+	Other  UserID
+	MadeAt PostID    // when it was made: an ID has a time in it
+	Until  time.Time // of a mute: when it ends by itself; zero for never
 }
 
 // AffectedFollow is the follow that a mute or a hide makes ineffective, whether the follow exists or not.
-func (r Restriction) AffectedFollow() Edge {
+func (r Restriction) AffectedFollow() FollowEdge {
 	if r.Kind == Hide {
-		return Edge{Follower: r.Other, Followee: r.Owner}
+		return FollowEdge{Follower: r.Other, Followee: r.Owner}
 	}
-	return Edge{Follower: r.Owner, Followee: r.Other}
+	return FollowEdge{Follower: r.Owner, Followee: r.Other}
 }
 
 // Scope is what a token allows.
@@ -122,8 +124,9 @@ func ViewerFrom(ctx context.Context) (Viewer, error) {
 
 type observedKey struct{} // the key that marks the context of an observer
 
-// Observe returns a context for reading what a user would see without a visit of the user: nobody becomes active, no position moves, and
-// nothing is made or rebuilt. It applies to badges, the home feed and lists. A live board has sessions, and cannot be observed.
+// Observe returns a context for reading what a user would see without a visit of the user: nobody becomes active, no position
+// moves, and nothing is made or rebuilt. It applies to badges, the home feed and lists. A live board has sessions, and cannot be
+// observed.
 func Observe(ctx context.Context) context.Context { return context.WithValue(ctx, observedKey{}, true) }
 
 // Observed reports whether a context comes from Observe.
@@ -162,8 +165,8 @@ func CheckFilled(field, text string, most int) error {
 	return nil
 }
 
-// NoUser is the error for a user, named in an argument by their key, who does not exist or whose existence the caller may not
+// NoUserError is the error for a user, named in an argument by their key, who does not exist or whose existence the caller may not
 // learn. The error does not distinguish the two cases.
-func NoUser(argument, key string) error {
+func NoUserError(argument, key string) error {
 	return Errorf(NotFound, "%s: there is no user %s", argument, Quote(key))
 }

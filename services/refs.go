@@ -86,18 +86,19 @@ type Label struct {
 	Data string // a JSON object; "" for none
 }
 
-// maxData bounds the data of a label, in bytes of JSON without white space.
-const maxData = 4 << 10
+// maxLabelDataBytes bounds the data of a label, in bytes of JSON without white space.
+const maxLabelDataBytes = 4 << 10
 
-// CheckData returns an error for data that is not valid: data is a JSON object of at most maxData bytes. "" stands for none.
-func CheckData(data string) error {
+// CheckLabelData returns an error for data that is not valid: data is a JSON object of at most maxLabelDataBytes bytes. "" stands
+// for none.
+func CheckLabelData(data string) error {
 	switch {
 	case data == "":
 	// The caller has parsed and compacted the data, so the first byte tells.
 	case data[0] != '{':
 		return Errorf(Invalid, "data: it must be a JSON object")
-	case len(data) > maxData:
-		return Errorf(Invalid, "data: at most %d bytes are allowed, got %d", maxData, len(data))
+	case len(data) > maxLabelDataBytes:
+		return Errorf(Invalid, "data: at most %d bytes are allowed, got %d", maxLabelDataBytes, len(data))
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestObjectsAndRefsAreReadBack(t *testing.T) {
 				t.Errorf("%s is no ref", object.GlobalID())
 			}
 		}
-		for _, text := range []string{"1", "a b", "ref:1", "news/17", "%", "é", strings.Repeat("x", MaxKey)} {
+		for _, text := range []string{"1", "a b", "ref:1", "news/17", "%", "é", strings.Repeat("x", MaxKeyCharacters)} {
 			ref := Ref{kind, text}
 			if got, err := ParseRef("id", ref.GlobalID()); got != ref || err != nil || !IsRef(ref.GlobalID()) {
 				t.Errorf("%s is read as %+v: %v", ref.GlobalID(), got, err)
@@ -35,7 +35,7 @@ func TestObjectsAndRefsAreReadBack(t *testing.T) {
 			t.Errorf("%s is a ref", id)
 		}
 	}
-	for _, id := range []string{"post:ref:", "post:ref:a b", "post:ref:a%2f", "post:ref:%C3", "post:ref:%20a", "post:ref:a%CC%81", "post:ref:" + strings.Repeat("x", MaxKey+1)} {
+	for _, id := range []string{"post:ref:", "post:ref:a b", "post:ref:a%2f", "post:ref:%C3", "post:ref:%20a", "post:ref:a%CC%81", "post:ref:" + strings.Repeat("x", MaxKeyCharacters+1)} {
 		if ref, err := ParseRef("postId", id); CodeOf(err) != Invalid || !strings.HasPrefix(err.Error(), "postId: ") {
 			t.Errorf("%s is read as %+v: %v", id, ref, err)
 		}
@@ -47,11 +47,11 @@ func TestObjectsAndRefsAreReadBack(t *testing.T) {
 	}
 }
 
-func TestCheckData(t *testing.T) {
+func TestCheckLabelData(t *testing.T) {
 	for data, want := range map[string]Code{
-		"": "", "{}": "", `{"a":"` + strings.Repeat("x", maxData-8) + `"}`: "", `{"a":"` + strings.Repeat("x", maxData-7) + `"}`: Invalid, "[]": Invalid, `"x"`: Invalid,
+		"": "", "{}": "", `{"a":"` + strings.Repeat("x", maxLabelDataBytes-8) + `"}`: "", `{"a":"` + strings.Repeat("x", maxLabelDataBytes-7) + `"}`: Invalid, "[]": Invalid, `"x"`: Invalid,
 	} {
-		if got := CodeOf(CheckData(data)); got != want {
+		if got := CodeOf(CheckLabelData(data)); got != want {
 			t.Errorf("%.20s: %q, want %q", data, got, want)
 		}
 	}

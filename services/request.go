@@ -11,29 +11,29 @@ type Request interface {
 	RequestID() string
 }
 
-// EventRequest is the Request of a subscription. Before the resolver returns its channel, it may call WriteEvents with a function
-// that appends the data of an event to a text, in the form that execution would give it. From then on the transport reads the
-// channel itself and calls the function for each event, instead of asking execution for responses. The function cannot fail, does
-// not wait, and keeps no event.
-type EventRequest interface {
+// SubscriptionRequest is the Request of a subscription. Before the resolver returns its channel, it may call WriteEvents with a
+// function that appends the data of an event to a text, in the form that execution would give it. From then on the transport reads
+// the channel itself and calls the function for each event, instead of asking execution for responses. The function cannot fail,
+// does not wait, and keeps no event.
+type SubscriptionRequest interface {
 	Request
 	WriteEvents(write func(to []byte, event any) []byte)
 }
 
-// Consumer receives from a channel without a goroutine of its own: it never waits for a value, but is woken by Wake. A consumer
+// ChannelConsumer receives from a channel without a goroutine of its own: it never waits for a value, but is woken by Wake. A consumer
 // has one channel.
-type Consumer interface {
+type ChannelConsumer interface {
 	// Wake says that the channel has a value or was closed. The caller's goroutine also serves others, so Wake does not wait. The
 	// first call may come before the consumer has the channel. Two calls may stand for one value, if the second value replaced
 	// the first: the consumer receives without waiting, and takes an empty channel for "nothing new".
 	Wake()
-	// OnEnd sets the Ender of the consumer's channel. The consumer calls channel.End once: when it wants no more values, or at once
-	// if the consumer has already ended.
-	OnEnd(channel Ender)
+	// OnEnd sets the ChannelEnder of the consumer's channel. The consumer calls channel.End once: when it wants no more values, or
+	// at once if the consumer has already ended.
+	OnEnd(channel ChannelEnder)
 }
 
-// Ender is the sending side of a Consumer's channel. End does not wait, and closes the channel.
-type Ender interface{ End() }
+// ChannelEnder is the sending side of a ChannelConsumer's channel. End does not wait, and closes the channel.
+type ChannelEnder interface{ End() }
 
 // requestKey is the context key of WithRequest.
 type requestKey struct{}

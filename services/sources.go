@@ -35,19 +35,19 @@ func PartName(source Source, part string) string {
 	return string(source) + ":" + part
 }
 
-// InTotal reports whether a source is in the total by default, for users who have not chosen. SourceViews is not: it was added
-// later, and an upgrade must not raise the number on anyone's icon.
-func (s Source) InTotal() bool { return s != SourceViews }
+// InTotalByDefault reports whether a source is in the total by default, for users who have not chosen. SourceViews is not: it was
+// added later, and an upgrade must not raise the number on anyone's icon.
+func (s Source) InTotalByDefault() bool { return s != SourceViews }
 
 // CountField is a field of the badges with the only count of a source.
 type CountField struct {
-	Source Source
-	Name   string               // in the schema
-	Of     func(*Badges) *Count // finds the field in badges
+	Source  Source
+	Name    string               // in the schema
+	CountIn func(*Badges) *Count // finds the field in badges
 }
 
-// CountFields are the fields of the sources with a single count, in the order of Badges. Pushes, the change stream and tests take them from
-// here. A source with several counts has a type of its own.
+// CountFields are the fields of the sources with a single count, in the order of Badges. Pushes, the change stream and tests take
+// them from here. A source with several counts has a type of its own.
 var CountFields = []CountField{
 	{SourceHomeFeed, "homeFeed", func(b *Badges) *Count { return &b.HomeFeed }},
 	{SourceAnnouncements, "announcements", func(b *Badges) *Count { return &b.Announcements }},
@@ -95,7 +95,7 @@ type Badges struct {
 	Quiet         bool      // the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes the badges next; zero is never
 	Key           string    // of the user, if the viewer is another user; else ""
-	Learned       uint64    // the part of Version's shared half that changelog.Follower.LearnedSums counts; time alone never changes it
+	Learned       uint64    // the part of Version's shared half that changelog.Follower.VersionSums has; time alone never changes it
 }
 
 // IsNode says that the badges can be fetched by their ID.
@@ -122,14 +122,14 @@ type ConversationCounts struct {
 	Total    Count // unread messages, of muted conversations only those that mention the user
 	Mentions Count // unread messages that mention the user; part of Total, and so not added to the badges' total again
 
-	List ListVersion // of the user's list of conversations
+	List ConversationListVersion // of the user's list of conversations
 }
 
-// ListVersion identifies a state of a user's list of conversations: if two are equal, the list has not changed, except by messages in muted
-// or open conversations that are counted when read. The zero value is unknown and equals nothing.
-type ListVersion struct {
-	Own      uint64 // differs after each change that is written to the user's document
-	Sequence uint64 // the sum of the last sequences of the conversations that are counted when read
+// ConversationListVersion identifies a state of a user's list of conversations: if two are equal, the list has not changed, except
+// by messages in muted or open conversations that are counted when read. The zero value is unknown and equals nothing.
+type ConversationListVersion struct {
+	DocumentVersion uint64 // differs after each change that is written to the user's document
+	SequenceSum     uint64 // the sum of the last sequences of the conversations that are counted when read
 }
 
 // Dot is a badge without a number, which is lit or not.
@@ -138,30 +138,30 @@ type Dot struct {
 	Lit  bool
 }
 
-// MaxCountedMessages bounds the count of one type's unread site messages: a delivery to many users who have thousands each must
+// MaxCountedSiteMessages bounds the count of one type's unread site messages: a delivery to many users who have thousands each must
 // not read them all. With more unread messages the count is this number, AT_LEAST.
-const MaxCountedMessages = 1000
+const MaxCountedSiteMessages = 1000
 
 // MessageTypeState is the absolute count of one type of site messages, as the facts had it at a version.
 type MessageTypeState struct {
-	Type    string
-	Version uint64 // rises with every change of the facts; 0 is before the first
-	Unread  int
-	Days    DayCounts // of the unread messages, if they leave the count because of their age
+	Type        string
+	Version     uint64 // rises with every change of the facts; 0 is before the first
+	Unread      int
+	UnreadByDay DayCounts // of the unread messages, if they leave the count because of their age
 }
 
 // AnnouncementState is a user's state in the announcements and dots, as the facts have it.
 type AnnouncementState struct {
-	Version  uint64 // rises with every change; 0 is before the user's first visit
-	Position uint64 // announcements up to it are read
-	DotsFrom uint64 // dots raised up to this time (us) count as dismissed; it is the time of the user's first visit
+	Version           uint64 // rises with every change; 0 is before the user's first visit
+	Position          uint64 // announcements up to it are read
+	DotsDismissedUpTo uint64 // dots raised up to this time (us) count as dismissed; it is the time of the user's first visit
 }
 
 // ViewsState is the count of new items in a user's views, as the facts have it.
 type ViewsState struct {
 	Version uint64 // rises with every change; 0 is before the user's first touch of a view
 	Unread  int    // new items
-	More    bool   // the true count is Unread or more: at most DisplayCap + 1 items of a view are counted
+	AtLeast bool   // the true count is Unread or more: at most DisplayCap + 1 items of a view are counted
 }
 
 // SegmentState is the segments of a user.
@@ -172,50 +172,52 @@ type SegmentState struct {
 
 // ConversationSums is a document's state of all conversations together.
 type ConversationSums struct {
-	Unread   int             // over the conversations counted when written: unmuted ones, and the mentions of muted ones
-	Mentions int             // unread mentions, over all conversations
-	ReadSide []ReadSidePlace // the conversations counted when read, without the muted ones
-	LeavesOn int64           // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
-	Version  uint64          // differs after each change of the list, except messages in conversations counted when read; 0 if it is not known
+	Unread        int                     // over the conversations counted when written: unmuted ones, and the mentions of muted ones
+	Mentions      int                     // unread mentions, over all conversations
+	CountedOnRead []CountedOnReadPosition // the conversations counted when read, without the muted ones
+	NextExpiryDay int64                   // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
+	Version       uint64                  // differs after each change of the list, except messages counted when read; 0: unknown
 
-	// The following is the node's state of ReadSide when the badges are rendered. ReadUnread counts the unread messages above the
-	// positions. ReadSequence is the sum of the last sequences, which rises with each message. ReadBehind says that the node does not
-	// know the last sequences of some conversations.
-	ReadUnread   int
-	ReadSequence uint64
-	ReadBehind   bool
+	// The following is the node's state of CountedOnRead when the badges are rendered. CachedUnread counts the unread messages
+	// above the positions. CachedSequenceSum is the sum of the last sequences, which rises with each message. CacheNotLoaded says
+	// that the node does not know the last sequences of some conversations.
+	CachedUnread      int
+	CachedSequenceSum uint64
+	CacheNotLoaded    bool
 }
 
-// ReadSidePlace is a user's position in a conversation that is counted when read: the messages from Base up to the last
-// sequence are unread. A last sequence below Base counts as none unread.
-type ReadSidePlace struct {
+// CountedOnReadPosition is a user's position in a conversation that is counted when read: the messages after ReadUpTo up to the
+// last sequence are unread. A last sequence below ReadUpTo counts as none unread.
+type CountedOnReadPosition struct {
 	Conversation ConversationID
-	Base         int64
+	ReadUpTo     int64
 }
 
 // DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: each source is in the
-// total as Source.InTotal says, and is shown as a number, at every hour.
+// total as Source.InTotalByDefault says, and is shown as a number, at every hour.
 type DisplayPolicy struct {
-	Version    uint64          // rises with every change; 0 is before the first
-	Turned     map[Source]bool // sources that are in the total although by default they are not, or the other way round
-	AsDot      map[Source]bool // sources that show a dot instead of their count
-	QuietFrom  int             // minute of the user's day at which quiet hours begin
-	QuietTo    int             // the minute at which they end, possibly after midnight; equal to QuietFrom: there are no quiet hours
-	OffsetEast int             // minutes by which the user's clock is ahead of UTC
+	Version          uint64          // rises with every change; 0 is before the first
+	InTotalInverted  map[Source]bool // sources that are in the total although by default they are not, or the other way round
+	AsDot            map[Source]bool // sources that show a dot instead of their count
+	QuietFromMinute  int             // minute of the user's day at which quiet hours begin
+	QuietToMinute    int             // the minute at which they end, possibly after midnight; if it is QuietFromMinute, there are none
+	UTCOffsetMinutes int             // minutes by which the user's clock is ahead of UTC
 }
 
 // InTotal reports whether a source enters the total.
-func (p DisplayPolicy) InTotal(source Source) bool { return source.InTotal() != p.Turned[source] }
+func (p DisplayPolicy) InTotal(source Source) bool {
+	return source.InTotalByDefault() != p.InTotalInverted[source]
+}
 
-// MinutesPerDay is the length of a day. QuietFrom and QuietTo are below it.
+// MinutesPerDay is the length of a day. QuietFromMinute and QuietToMinute are below it.
 const MinutesPerDay = 24 * 60
 
 // Quiet reports whether a moment is in the quiet hours, and when that changes; changesAt is the zero time if there are no quiet hours.
 func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
-	if p.QuietFrom == p.QuietTo {
+	if p.QuietFromMinute == p.QuietToMinute {
 		return false, time.Time{}
 	}
-	offset := time.Duration(p.OffsetEast) * time.Minute
+	offset := time.Duration(p.UTCOffsetMinutes) * time.Minute
 	// The user's last midnight, as a moment.
 	midnight := now.Add(offset).UTC().Truncate(24 * time.Hour).Add(-offset)
 	at := func(minute, days int) time.Time {
@@ -223,9 +225,9 @@ func (p DisplayPolicy) Quiet(now time.Time) (quiet bool, changesAt time.Time) {
 	}
 	// Hours that began yesterday may extend past midnight into today.
 	for days := -1; days <= 1; days++ {
-		from, to := at(p.QuietFrom, days), at(p.QuietTo, days)
-		if p.QuietTo < p.QuietFrom {
-			to = at(p.QuietTo, days+1)
+		from, to := at(p.QuietFromMinute, days), at(p.QuietToMinute, days)
+		if p.QuietToMinute < p.QuietFromMinute {
+			to = at(p.QuietToMinute, days+1)
 		}
 		switch {
 		case now.Before(from):

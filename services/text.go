@@ -21,12 +21,12 @@ func CheckUnicode(what string, text []byte) error {
 			return nil
 		}
 		text = text[at:]
-		switch first := surrogate(text); {
+		switch first := surrogateAtStart(text); {
 		case first == 0:
 			// Any other escape: skip the character after the backslash, because it may be a backslash too.
 			text = text[min(2, len(text)):]
 		// A high half that is followed by its low half is one character.
-		case first < lowBegin && surrogate(text[escapeLength:]) >= lowBegin:
+		case first < lowSurrogateBegin && surrogateAtStart(text[escapeLength:]) >= lowSurrogateBegin:
 			text = text[2*escapeLength:]
 		default:
 			return Errorf(Invalid, "%s: %s is half of a surrogate pair", what, text[:escapeLength])
@@ -34,12 +34,12 @@ func CheckUnicode(what string, text []byte) error {
 	}
 }
 
-// MaxURL bounds addresses of pictures and replays.
-const MaxURL = 2048 // characters
+// MaxURLCharacters bounds addresses of pictures and replays.
+const MaxURLCharacters = 2048
 
 // CheckURL reports whether an input text is an http or https address; "" is none and valid.
 func CheckURL(field, text string) error {
-	if err := CheckText(field, text, 0, MaxURL); err != nil || text == "" {
+	if err := CheckText(field, text, 0, MaxURLCharacters); err != nil || text == "" {
 		return err
 	}
 	parsed, err := url.Parse(text)
@@ -56,26 +56,27 @@ func CheckURL(field, text string) error {
 }
 
 const (
-	escapeLength = 6      // of \uXXXX
-	highBegin    = 0xd800 // the first high half of a character
-	lowBegin     = 0xdc00 // the first low half
-	lowEnd       = 0xdfff // the last low half
+	escapeLength       = 6      // of \uXXXX
+	highSurrogateBegin = 0xd800 // the first high half of a character
+	lowSurrogateBegin  = 0xdc00 // the first low half
+	lowSurrogateEnd    = 0xdfff // the last low half
 )
 
-// surrogate is the value of an escape such as \ud83d, half of a character, with which a text begins; 0 if it begins with anything else.
-func surrogate(text []byte) uint64 {
+// surrogateAtStart is the value of an escape such as \ud83d, half of a character, with which a text begins; 0 if it begins with
+// anything else.
+func surrogateAtStart(text []byte) uint64 {
 	if len(text) < escapeLength || text[0] != '\\' || text[1] != 'u' {
 		return 0
 	}
 	half, err := strconv.ParseUint(string(text[2:escapeLength]), 16, 16)
-	if err != nil || half < highBegin || half > lowEnd {
+	if err != nil || half < highSurrogateBegin || half > lowSurrogateEnd {
 		return 0
 	}
 	return half
 }
 
-// ParseTime reads a time as inputs have it, in RFC 3339. It refuses the first millisecond of the year 1: with the precision of answers and
-// of SQL it is Go's zero time, which the program takes for no time.
+// ParseTime reads a time as inputs have it, in RFC 3339. It refuses the first millisecond of the year 1: with the precision of
+// answers and of SQL it is Go's zero time, which the program takes for no time.
 func ParseTime(text string) (t time.Time, ok bool) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Truncate(time.Millisecond).IsZero() {

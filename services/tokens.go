@@ -5,42 +5,45 @@ import (
 	"strings"
 )
 
-// AnyGen is above every generation, a number that rises when a user makes items unread again. It is the generation of a mark as read
-// without a list's token: such a mark applies to every item.
-const AnyGen = uint64(1<<63 - 1)
+// AnyMarkGeneration is above every generation, a number that rises when a user makes items unread again. It is the generation of a
+// mark as read without a list's token: such a mark applies to every item.
+const AnyMarkGeneration = uint64(1<<63 - 1)
 
-// ReadToken prints the generation at which a list was read. A mark as read with this token skips items that were marked unread since.
-func ReadToken(generation uint64) string { return "g" + strconv.FormatUint(generation, 10) }
+// FormatReadToken prints the generation at which a list was read. A mark as read with this token skips items that were marked
+// unread since.
+func FormatReadToken(generation uint64) string { return "g" + strconv.FormatUint(generation, 10) }
 
-// ParseReadToken parses the output of ReadToken; "" is AnyGen.
+// ParseReadToken parses the output of FormatReadToken; "" is AnyMarkGeneration.
 func ParseReadToken(text string) (generation uint64, err error) {
 	if text == "" {
-		return AnyGen, nil
+		return AnyMarkGeneration, nil
 	}
-	// With 62 bits the generation is below AnyGen, so that no token stands for every item.
+	// With 62 bits the generation is below AnyMarkGeneration, so that no token stands for every item.
 	generation, err = strconv.ParseUint(text[1:], 10, 62)
 	// One generation has one text: no leading zeros or signs.
-	if err != nil || ReadToken(generation) != text {
+	if err != nil || FormatReadToken(generation) != text {
 		return 0, Errorf(Invalid, "readToken: %s is not the readToken of a list", Quote(text))
 	}
 	return generation, nil
 }
 
-// UpToText is the upTo of a notification at a position: the argument of a mark of all notifications up to it.
-func UpToText(place PostID) string { return GlobalID(upToType, place.String()) }
+// FormatNotificationUpTo is the upTo of a notification at a position: the argument of a mark of all notifications up to it.
+func FormatNotificationUpTo(place PostID) string {
+	return GlobalID(notificationUpToType, place.String())
+}
 
-// upToType is not a type of objects: it names a position in a list.
-const upToType = "notificationUpTo"
+// notificationUpToType is not a type of objects: it names a position in a list.
+const notificationUpToType = "notificationUpTo"
 
-// IsUpTo reports whether a text claims to be the upTo of a notification.
-func IsUpTo(text string) bool { return strings.HasPrefix(text, upToType+":") }
+// IsNotificationUpTo reports whether a text claims to be the upTo of a notification.
+func IsNotificationUpTo(text string) bool { return strings.HasPrefix(text, notificationUpToType+":") }
 
-// ParseUpTo parses the upTo of a notification: the output of UpToText. The upTo of a list's first notification has a second,
-// later position at its end. place is the position of the notification; reach is the position up to which a mark of the whole
-// list reaches: place, or the second position. field names the argument in the error.
-func ParseUpTo(field, text string) (place, reach PostID, err error) {
+// ParseNotificationUpTo parses the upTo of a notification: the output of FormatNotificationUpTo. The upTo of a list's first
+// notification has a second, later position at its end. place is the position of the notification; reach is the position up to
+// which a mark of the whole list reaches: place, or the second position. field names the argument in the error.
+func ParseNotificationUpTo(field, text string) (place, reach PostID, err error) {
 	wrong := Errorf(Invalid, "%s: %s is not the upTo of a notification", field, Quote(text))
-	key, found := strings.CutPrefix(text, upToType+":")
+	key, found := strings.CutPrefix(text, notificationUpToType+":")
 	if !found || len(key) != PostIDLetters && len(key) != 2*PostIDLetters {
 		return 0, 0, wrong
 	}

@@ -154,7 +154,7 @@ func TestVersionsCompareAsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.Uint64Max(9_999_999_999_999_999)
 		a, b := [2]uint64{number.Draw(t, "n1"), number.Draw(t, "g1")}, [2]uint64{number.Draw(t, "n2"), number.Draw(t, "g2")}
-		x, y := Version(a[0], a[1]), Version(b[0], b[1])
+		x, y := BadgesVersion(a[0], a[1]), BadgesVersion(b[0], b[1])
 		if want := slices.Compare(a[:], b[:]); strings.Compare(x, y) != want {
 			t.Fatalf("%v and %v print %s and %s", a, b, x, y)
 		}
@@ -162,7 +162,7 @@ func TestVersionsCompareAsText(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for _, text := range []string{"", "1", strings.Repeat("0", 33), Version(1, 2) + "0", strings.Replace(Version(1, 2), ".", ",", 1), "x" + Version(1, 2)[1:]} {
+	for _, text := range []string{"", "1", strings.Repeat("0", 33), BadgesVersion(1, 2) + "0", strings.Replace(BadgesVersion(1, 2), ".", ",", 1), "x" + BadgesVersion(1, 2)[1:]} {
 		if err := CheckVersion("since", text); CodeOf(err) != Invalid || !strings.HasPrefix(err.Error(), "since: ") {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-const longEcho = 2 * smallAnswer // bytes
+const longEchoBytes = 2 * maxSmallAnswerBytes // bytes
 
-// longEchoRequest is a request for an answer of a little more than longEcho bytes.
-var longEchoRequest = `{"query":"{echo(text:\"` + strings.Repeat("x", longEcho) + `\")}"}`
+// longEchoRequest is a request for an answer of a little more than longEchoBytes bytes.
+var longEchoRequest = `{"query":"{echo(text:\"` + strings.Repeat("x", longEchoBytes) + `\")}"}`
 
-// askOverSocket asks for a long answer over a socket that is not read.
-func (w *world) askOverSocket() {
+// askLongEchoOverSocket asks for a long answer over a socket that is not read.
+func (w *socketFixture) askLongEchoOverSocket() {
 	w.Helper()
-	conn, err := w.dial(http.Header{}, protocol)
+	conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -39,9 +39,9 @@ func (w *world) askOverSocket() {
 	synctest.Wait() // its answer waits
 }
 
-// askOverHTTP asks for a long answer and reads its first line. rest reads on until the end or an error, and returns the number of
-// bytes.
-func (w *world) askOverHTTP() (rest func() int) {
+// askLongEchoOverHTTP asks for a long answer and reads its first line. rest reads on until the end or an error, and returns the
+// number of bytes.
+func (w *socketFixture) askLongEchoOverHTTP() (rest func() int) {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")
 	if err != nil {
@@ -65,37 +65,37 @@ func (w *world) askOverHTTP() (rest func() int) {
 // it within two seconds, over a socket and over HTTP. Earlier answers keep their deadline.
 func TestManyUnreadAnswersAreCutOffSooner(t *testing.T) {
 	const patient, hurried = 3, 20
-	limit := func(cfg *SocketConfig) { cfg.Backlog = (patient + 1) * (longEcho + 1000) }
-	runInWorlds(t, limit, func(w *world) {
-		before := w.askOverHTTP()
+	limit := func(cfg *SocketConfig) { cfg.MaxBacklogBytes = (patient + 1) * (longEchoBytes + 1000) }
+	runWithAndWithoutPoller(t, limit, func(w *socketFixture) {
+		before := w.askLongEchoOverHTTP()
 		for range patient + hurried {
-			w.askOverSocket()
+			w.askLongEchoOverSocket()
 		}
-		after := w.askOverHTTP()
+		after := w.askLongEchoOverHTTP()
 		if open := w.sockets.Stats().Open; open != patient+hurried {
 			t.Fatalf("%d sockets are open at first", open)
 		}
-		passTime(hurriedTimeout + time.Millisecond)
+		passTime(backloggedWriteTimeout + time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != patient {
-			t.Errorf("%d sockets are open after %v, want the first %d", open, hurriedTimeout, patient)
+			t.Errorf("%d sockets are open after %v, want the first %d", open, backloggedWriteTimeout, patient)
 		}
-		if got := after(); got > longEcho {
+		if got := after(); got > longEchoBytes {
 			t.Errorf("%d bytes were still to be had of the answer that was asked for last", got)
 		}
-		if got := before(); got < longEcho {
+		if got := before(); got < longEchoBytes {
 			t.Errorf("%d bytes were to be had of the answer that was asked for first", got)
 		}
 		passTime(8 * time.Second)
 		synctest.Wait()
-		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != patient+hurried {
+		if stats := w.sockets.Stats(); stats.Open != 0 || stats.SlowClients != patient+hurried {
 			t.Errorf("after the write deadline: %+v", stats)
 		}
-		if waiting := w.sockets.backlog.waiting.Load(); waiting != 0 {
+		if waiting := w.sockets.backlog.waitingBytes.Load(); waiting != 0 {
 			t.Errorf("%d bytes are still counted", waiting)
 		}
-		w.askOverSocket()
-		passTime(hurriedTimeout + time.Millisecond)
+		w.askLongEchoOverSocket()
+		passTime(backloggedWriteTimeout + time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 1 {
 			t.Error("a single client is hurried")

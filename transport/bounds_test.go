@@ -31,39 +31,39 @@ func TestLongAnswersAreRefusedWhole(t *testing.T) {
 		}
 	}
 	long, fits := strings.Repeat("x", limit), strings.Repeat("x", limit-len(`{"echo":""}`))
-	handler := newHTTP(t, func(cfg *Config) { cfg.AnswerLimit = limit })
-	if got := post(t, handler, `{echo(text:"`+fits+`")}`); len(got.parsed.Errors) > 0 {
+	handler := newDevelopmentHandler(t, func(cfg *Config) { cfg.MaxAnswerBytes = limit })
+	if got := postQuery(t, handler, `{echo(text:"`+fits+`")}`); len(got.parsed.Errors) > 0 {
 		t.Errorf("at the limit: %.300s", got.body)
 	}
-	got := post(t, handler, `{echo(text:"`+fits+`x")}`)
+	got := postQuery(t, handler, `{echo(text:"`+fits+`x")}`)
 	expect(t, got.body, "ask for fewer fields")
 	if strings.Contains(got.body, `"data"`) || got.status != http.StatusOK {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	expect(t, post(t, handler, `mutation{set(text:"`+long+`")}`).body, "the mutation has been executed")
-	expect(t, post(t, newManyErrorsHandler(t, limit), "{hello}").body, "ask for fewer fields")
+	expect(t, postQuery(t, handler, `mutation{set(text:"`+long+`")}`).body, "the mutation has been executed")
+	expect(t, postQuery(t, newManyErrorsHandler(t, limit), "{hello}").body, "ask for fewer fields")
 
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.AnswerLimit = limit }, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxAnswerBytes = limit }, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		c.subscribe("q", `{echo(text:"`+long+`")}`)
-		text := c.next()
+		text := c.nextMessage()
 		expect(w.T, text, "ask for fewer fields")
 		if !strings.HasPrefix(text, `{"type":"error","id":"q"`) {
 			t.Errorf("%s", text)
 		}
 		c.subscribe("m", `mutation{set(text:"`+long+`")}`)
-		expect(w.T, c.next(), "the mutation has been executed")
+		expect(w.T, c.nextMessage(), "the mutation has been executed")
 		c.subscribe("q", "{hello}") // the ID is free and the socket still works
-		c.expect(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
-		c.expect(`{"type":"complete","id":"q"}`)
+		c.expectMessage(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
+		c.expectMessage(`{"type":"complete","id":"q"}`)
 	})
 }
 
 // newManyErrorsHandler makes a handler whose answers have little data and long errors.
 func newManyErrorsHandler(t *testing.T, limit int) http.Handler {
-	return newHTTP(t, func(cfg *Config) {
-		cfg.AnswerLimit = limit
-		cfg.Around = func(server *handler.Server) {
+	return newDevelopmentHandler(t, func(cfg *Config) {
+		cfg.MaxAnswerBytes = limit
+		cfg.AddMiddleware = func(server *handler.Server) {
 			server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 				response := next(ctx)
 				for range 30 {
@@ -79,14 +79,14 @@ func newManyErrorsHandler(t *testing.T, limit int) http.Handler {
 // (plain).
 func TestLongEventsEndTheirSubscription(t *testing.T) {
 	for _, field := range []string{"ticks", "plain"} {
-		runInWorlds(t, func(cfg *SocketConfig) { cfg.AnswerLimit = len(`{"ticks":1234}`) }, func(w *world) {
-			c := w.open("alice")
+		runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxAnswerBytes = len(`{"ticks":1234}`) }, func(w *socketFixture) {
+			c := w.openSocket("alice")
 			c.subscribe("1", "subscription { "+field+" }")
 			synctest.Wait()
 			w.schema.hub.publish(1234)
-			c.expect(strings.Replace(tickMessage("1", 1234), "ticks", field, 1))
+			c.expectMessage(strings.Replace(tickMessage("1", 1234), "ticks", field, 1))
 			w.schema.hub.publish(12345)
-			if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, "15 bytes, up to 14 are allowed") {
+			if got := c.nextMessage(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, "15 bytes, up to 14 are allowed") {
 				t.Errorf("%s: %s", field, got)
 			}
 			c.expectNothing()
@@ -94,14 +94,15 @@ func TestLongEventsEndTheirSubscription(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer is disconnected after the write timeout. At most smallAnswer bytes can be read after that.
+// A client that does not read its answer is disconnected after the write timeout. At most maxSmallAnswerBytes bytes can be read
+// after that.
 func TestAnUnreadAnswerIsCutOff(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		conn, err := w.listener.dial(w.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := `{"query":"{echo(text:\"` + strings.Repeat("x", 2*smallAnswer) + `\")}"}`
+		body := `{"query":"{echo(text:\"` + strings.Repeat("x", 2*maxSmallAnswerBytes) + `\")}"}`
 		start := time.Now()
 		go fmt.Fprintf(conn, "POST /graphql HTTP/1.1\r\nHost: tidings.test\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		reader := bufio.NewReader(conn)
@@ -110,20 +111,20 @@ func TestAnUnreadAnswerIsCutOff(t *testing.T) {
 		}
 		passTime(time.Minute) // while the client does not read
 		rest, err := io.ReadAll(reader)
-		if len(rest) > smallAnswer || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if len(rest) > maxSmallAnswerBytes || err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("after %v: %d bytes were still to be had, error %v", time.Since(start), len(rest), err)
 		}
 	})
 }
 
-// addressed is a connection from an address of the test's choice.
-type addressed struct {
+// fakeAddressConn is a connection from an address of the test's choice.
+type fakeAddressConn struct {
 	net.Conn
-	from string // what RemoteAddr returns
+	remoteAddress string // what RemoteAddr returns
 }
 
-func (a addressed) RemoteAddr() net.Addr {
-	return net.TCPAddrFromAddrPort(must(netip.ParseAddrPort(a.from)))
+func (a fakeAddressConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(must(netip.ParseAddrPort(a.remoteAddress)))
 }
 
 func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
@@ -133,7 +134,7 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	var peers []net.Conn
 	arrive := func(from string) (peer net.Conn) {
 		peer, server := net.Pipe()
-		inner.conns <- addressed{server, from}
+		inner.conns <- fakeAddressConn{server, from}
 		peers = append(peers, peer)
 		return peer
 	}
@@ -192,7 +193,7 @@ func (l *chanListener) Addr() net.Addr            { return &net.IPAddr{} }
 
 // The larger body limit of the scope ingest applies only to variables: the text, which is parsed and cached, stays small.
 func TestOnlyVariablesMayBeLong(t *testing.T) {
-	handler := newHTTP(t, nil)
+	handler := newDevelopmentHandler(t, nil)
 	body := func(comment, operationName, variable, extension int) string {
 		return fmt.Sprintf(`{"query":"query A%s($t:String!){hello echo(text:$t)}#%s","operationName":"A%s","variables":{"t":"%s"},"extensions":{"e":"%s"}}`,
 			strings.Repeat("a", operationName), strings.Repeat("c", comment), strings.Repeat("a", operationName), strings.Repeat("v", variable), strings.Repeat("e", extension))
@@ -210,11 +211,11 @@ func TestOnlyVariablesMayBeLong(t *testing.T) {
 		"a text of 900 KB":   {body(900_000, 0, 0, 0), false},
 		"its last variables": {strings.Replace(body(0, 0, 900_000, 0), `"extensions":`, `"variables":{"t":""},"extensions":`, 1), false},
 	} {
-		got := ask(t, handler, http.MethodPost, "/graphql", c.body, "Authorization", "Bearer dev:host:ingest")
+		got := askHandler(t, handler, http.MethodPost, "/graphql", c.body, "Authorization", "Bearer dev:host:ingest")
 		switch {
-		case c.fits && (got.status != http.StatusOK || got.code() != ""):
+		case c.fits && (got.status != http.StatusOK || got.errorCode() != ""):
 			t.Errorf("%s: %d %.300s", name, got.status, got.body)
-		case !c.fits && (got.status != http.StatusRequestEntityTooLarge || got.code() != services.Invalid || !strings.Contains(got.body, "65536")):
+		case !c.fits && (got.status != http.StatusRequestEntityTooLarge || got.errorCode() != services.Invalid || !strings.Contains(got.body, "65536")):
 			t.Errorf("%s: %d %.300s", name, got.status, got.body)
 		}
 	}
@@ -223,7 +224,7 @@ func TestOnlyVariablesMayBeLong(t *testing.T) {
 // The cache drops the least recently used documents to stay within its limit of bytes, for documents of any content.
 func TestTheQueryCacheIsBoundedInBytes(t *testing.T) {
 	const limit = 1 << 20
-	documents := newDocuments(Config{Schema: newTestSchema(), QueryCacheBytes: limit}.withDefaults())
+	documents := newDocumentPreparer(Config{Schema: newTestSchema(), QueryCacheBytes: limit}.withDefaults())
 	hold := func(texts int, text func(i int) string) (kept int, bytes int64) {
 		t.Helper()
 		for i := range texts {
@@ -234,7 +235,7 @@ func TestTheQueryCacheIsBoundedInBytes(t *testing.T) {
 				t.Fatalf("%d bytes", documents.cache.bytes)
 			}
 		}
-		return documents.cache.byLRU.Len(), documents.cache.bytes
+		return documents.cache.documentByText.Len(), documents.cache.bytes
 	}
 	if kept, _ := hold(100, func(i int) string { return fmt.Sprintf("{hello}#%d%s", i, strings.Repeat("c", 60_000)) }); kept < 10 || kept > 17 {
 		t.Errorf("%d texts of 60 KB are kept in 1 MB", kept)
@@ -246,8 +247,8 @@ func TestTheQueryCacheIsBoundedInBytes(t *testing.T) {
 	if again, _ := documents.prepare("{a299:hello}"); again != first {
 		t.Error("a text that is remembered is parsed again")
 	}
-	documents.cache.limit = 10
-	if doc, _ := documents.prepare("{hello}"); doc == nil || documents.cache.byLRU.Contains("{hello}") {
+	documents.cache.maxBytes = 10
+	if doc, _ := documents.prepare("{hello}"); doc == nil || documents.cache.documentByText.Contains("{hello}") {
 		t.Error("a document larger than the cache is refused, or remembered")
 	}
 }

@@ -22,8 +22,8 @@ type tokenClaims struct {
 // errDuplicateClaim refuses a token with a repeated claim: two readers could understand it differently.
 var errDuplicateClaim = services.Errorf(services.Unauthenticated, "token: it has a claim twice")
 
-// UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub: an issuer may
-// let anyone put claims with such names into a token. It would also use the last of two claims with one name.
+// UnmarshalJSON reads the claims by their exact names. Decoding into a struct would take Scope for scope and SUB for sub: an issuer
+// may let anyone put claims with such names into a token. It would also use the last of two claims with one name.
 func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 	known := map[string]any{
 		"iss": &c.Issuer, "sub": &c.Subject, "aud": &c.Audience, "exp": &c.ExpiresAt, "nbf": &c.NotBefore, "iat": &c.IssuedAt, "scope": &c.Scope,
@@ -61,9 +61,9 @@ func (c *tokenClaims) UnmarshalJSON(data []byte) error {
 // scopeClaim is the claim scope: one string with spaces, or a list. Issuers use both. The zero value stands for a token without
 // this claim.
 type scopeClaim struct {
-	// given distinguishes an absent claim, which means viewer, from a claim without any known scope, which is refused.
-	given bool
-	names []string // of scopes, in their order
+	// present distinguishes an absent claim, which means viewer, from a claim without any known scope, which is refused.
+	present bool
+	names   []string // of scopes, in their order
 }
 
 // UnmarshalJSON reads either form.
@@ -71,7 +71,7 @@ func (s *scopeClaim) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
-	s.given = true
+	s.present = true
 	var text string
 	if json.Unmarshal(data, &text) == nil {
 		s.names = strings.Fields(text)
@@ -83,7 +83,7 @@ func (s *scopeClaim) UnmarshalJSON(data []byte) error {
 // scopes returns the scopes in the claim that this server knows. A token without the claim has the scope viewer, because most
 // issuers set no scope for the application's own users. Scopes of other servers are normal, and are skipped.
 func (s scopeClaim) scopes() ([]services.Scope, error) {
-	if !s.given {
+	if !s.present {
 		return []services.Scope{services.ScopeViewer}, nil
 	}
 	var scopes []services.Scope
@@ -128,18 +128,18 @@ func checkSubject(viewer services.Viewer) error {
 	}
 	if services.CheckUserKey(viewer.Key) != nil {
 		return services.Errorf(services.Unauthenticated,
-			"token: sub must be the user's key, 1 to %d printable characters; it may be missing only with the scope ingest", services.MaxKey)
+			"token: sub must be the user's key, 1 to %d printable characters; it may be missing only with the scope ingest", services.MaxKeyCharacters)
 	}
 	return nil
 }
 
-// devPrefix cannot begin a JWT: the parts of a JWT are base64url, which has no colon.
-const devPrefix = "dev:"
+// devTokenPrefix cannot begin a JWT: the parts of a JWT are base64url, which has no colon.
+const devTokenPrefix = "dev:"
 
 // devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE, with the key escaped as in IDs. The viewer always
 // has the scope viewer. The token has no secret: LoopbackOnly keeps other machines out.
 func devViewer(token string) (services.Viewer, error) {
-	rest, isDev := strings.CutPrefix(token, devPrefix)
+	rest, isDev := strings.CutPrefix(token, devTokenPrefix)
 	if !isDev {
 		return services.Viewer{}, services.Errorf(services.Unauthenticated,
 			"token: this server is in development mode and accepts dev:KEY or dev:KEY:SCOPE,SCOPE")

@@ -11,9 +11,9 @@ import (
 // anyway: compression would only cost time. The Front and writeResponse both use it, so that they give the same answer.
 const minGzipSize = 2 << 10
 
-// compressors holds writers for reuse: a new one takes more memory than most answers. They are of a library that is faster than Go's
+// gzipWriters holds writers for reuse: a new one takes more memory than most answers. They are of a library that is faster than Go's
 // own compress/gzip.
-var compressors = sync.Pool{New: func() any {
+var gzipWriters = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
 		panic(err) // the level is a constant
@@ -27,10 +27,10 @@ func gzipBody(body []byte) []byte {
 	var short bytes.Buffer
 	// A guess at the length, so that the buffer seldom grows.
 	short.Grow(len(body) / 3)
-	w := compressors.Get().(*gzip.Writer)
+	w := gzipWriters.Get().(*gzip.Writer)
 	defer func() {
 		w.Reset(nil) // release the answer's buffer
-		compressors.Put(w)
+		gzipWriters.Put(w)
 	}()
 	w.Reset(&short)
 	if _, err := w.Write(body); err != nil {

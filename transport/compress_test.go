@@ -15,7 +15,7 @@ import (
 
 // An answer is compressed if it is long and the client accepts gzip. The decompressed answer is the same in any case.
 func TestLongAnswersAreCompressedForClientsThatTakeIt(t *testing.T) {
-	handler := newHTTP(t, nil)
+	handler := newDevelopmentHandler(t, nil)
 	long, short := strings.Repeat("a long answer, ", minGzipSize/10), "short"
 	for _, test := range []struct {
 		text, accepts, media string
@@ -77,8 +77,8 @@ func TestCompressedAnswersDoNotMix(t *testing.T) {
 	group.Wait()
 }
 
-// feedPage is like a client's page of 20 posts.
-func feedPage() []byte {
+// feedPageJSON is like a client's page of 20 posts.
+func feedPageJSON() []byte {
 	var page strings.Builder
 	page.WriteString(`{"data":{"viewer":{"homeFeed":{"edges":[`)
 	for i := range 20 {
@@ -92,7 +92,7 @@ func feedPage() []byte {
 }
 
 func BenchmarkCompressed(b *testing.B) {
-	body := feedPage()
+	body := feedPageJSON()
 	b.ReportAllocs()
 	for b.Loop() {
 		gzipBody(body)

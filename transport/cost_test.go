@@ -29,8 +29,8 @@ type Info { more: Boolean! }
 type Item { id: ID! tags: [String!]! parts: [Item!]! few: [Item!]! many: [Item!]! items(first: Int = 5): Items! }
 `
 
-// costOf returns the cost of a query with its variables.
-func costOf(t *testing.T, query string, variables map[string]any) int {
+// queryCost returns the cost of a query with its variables.
+func queryCost(t *testing.T, query string, variables map[string]any) int {
 	t.Helper()
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: costSDL})
 	doc, faults := gqlparser.LoadQueryWithRules(schema, query, nil)
@@ -39,7 +39,7 @@ func costOf(t *testing.T, query string, variables map[string]any) int {
 	}
 	return costModel{
 		weights: map[string]int{"Query.dear": 500, "Item.parts": 10}, maxPageSizes: map[string]int{"Viewer.long": 1000},
-		listLengths: map[string]int{"Item.few": 3, "Item.many": 1000, "Marked.marked": 100},
+		maxListLengths: map[string]int{"Item.few": 3, "Item.many": 1000, "Marked.marked": 100},
 	}.operation(doc.Operations[0]).forVariables(variables)
 }
 
@@ -103,7 +103,7 @@ func TestCost(t *testing.T) {
 		{"a fragment, each time", `{ a: viewer { ...V } b: viewer { ...V } } fragment V on Viewer { name items(first: 2) { edges { cursor } } }`, nil, 2 * (2 + 1 + 2 + 2*3)},
 		{"an inline fragment in a page", `{ viewer { items(first: 3) { ... on Items { edges { cursor } } } } }`, nil, 2 + 2 + 3*3},
 	} {
-		if got := costOf(t, test.query, test.variables); got != test.want {
+		if got := queryCost(t, test.query, test.variables); got != test.want {
 			t.Errorf("%s: costs %d, want %d", test.name, got, test.want)
 		}
 	}
@@ -117,8 +117,8 @@ func TestCostDoesNotOverflow(t *testing.T) {
 		query += ` items(first: 100) { edges { node {`
 		end += `}}}`
 	}
-	if got := costOf(t, query+" id "+end, nil); got != maxCount {
-		t.Errorf("nine pages in each other cost %d: want %d", got, int(maxCount))
+	if got := queryCost(t, query+" id "+end, nil); got != countCeiling {
+		t.Errorf("nine pages in each other cost %d: want %d", got, int(countCeiling))
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 // TestASlowReaderGetsTheLatest publishes many events to a client that does not read: only the event being written and the last
 // one arrive.
 func TestASlowReaderGetsTheLatest(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		conn, err := w.dial(http.Header{}, protocol)
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,10 +56,10 @@ func TestASlowReaderGetsTheLatest(t *testing.T) {
 }
 
 func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		const slow = 100 // more than there are workers
 		for range slow {
-			conn, err := w.dial(http.Header{}, protocol)
+			conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,13 +75,13 @@ func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 				}
 			}
 		}
-		c := w.open("alice")
+		c := w.openSocket("alice")
 		c.subscribe("1", "subscription { ticks }")
 		synctest.Wait()
 		start := time.Now()
 		for value := range 5 {
 			w.schema.hub.publish(value)
-			c.expect(tickMessage("1", value))
+			c.expectMessage(tickMessage("1", value))
 		}
 		if held := time.Since(start); held != 0 {
 			t.Errorf("others were held up for %v", held)
@@ -93,22 +93,22 @@ func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 		}
 		passTime(2 * time.Millisecond)
 		synctest.Wait()
-		if stats := w.sockets.Stats(); stats.Open != 1 || stats.Slow != slow {
+		if stats := w.sockets.Stats(); stats.Open != 1 || stats.SlowClients != slow {
 			t.Errorf("after the write deadline: %+v", stats)
 		}
 		w.schema.hub.publish(9)
-		c.expect(tickMessage("1", 9))
+		c.expectMessage(tickMessage("1", 9))
 	})
 }
 
 // TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: there is one for each subscription that does not wake (see
-// SocketConfig.Wake), and one for each socket that is not watched.
+// SocketConfig.WithWakeConsumer), and one for each socket that is not watched.
 func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		c.subscribe("first", "subscription { ticks }")
 		sockets := 1
-		if w.watched {
+		if w.usesInputPoller {
 			sockets = 0
 		}
 		for round, field := range []string{"ticks", "plain"} {
@@ -116,20 +116,20 @@ func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 				c.subscribe(fmt.Sprintf("%s%d", field, i), "subscription { "+field+" }")
 			}
 			synctest.Wait()
-			if got, want := countOwnGoroutines(t), sockets+round*9; got != want {
+			if got, want := countTransportGoroutines(t), sockets+round*9; got != want {
 				t.Errorf("after 9 more of %s: %d goroutines, want %d", field, got, want)
 			}
 		}
 		w.schema.hub.publish(1) // the workers end when there is no work left
 		synctest.Wait()
-		if got, want := countOwnGoroutines(t), sockets+9; got != want {
+		if got, want := countTransportGoroutines(t), sockets+9; got != want {
 			t.Errorf("after the events: %d goroutines, want %d", got, want)
 		}
 	})
 }
 
-// countOwnGoroutines counts the goroutines that sockets, operations and workers started.
-func countOwnGoroutines(t *testing.T) int {
+// countTransportGoroutines counts the goroutines that sockets, operations and workers started.
+func countTransportGoroutines(t *testing.T) int {
 	t.Helper()
 	var stacks strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
@@ -143,10 +143,10 @@ func countOwnGoroutines(t *testing.T) int {
 // code 1012.
 func TestAThousandSocketsOverTCP(t *testing.T) {
 	const count = 1000
-	w := newTCPWorld(t)
+	w := newTCPFixture(t)
 	conns := make([]*websocket.Conn, count)
 	for i := range conns {
-		conn, err := w.dial(nil, protocol)
+		conn, err := w.dial(nil, webSocketSubprotocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,10 +159,10 @@ func TestAThousandSocketsOverTCP(t *testing.T) {
 			}
 		}
 	}
-	eventually.Holds(t, "the subscriptions are open", func() bool { return w.schema.hub.count() == count })
+	eventually.Holds(t, "the subscriptions are open", func() bool { return w.schema.hub.countWatchers() == count })
 	w.schema.hub.publish(42)
 	for i, conn := range conns {
-		for _, want := range []string{ack, tickMessage("1", 42)} {
+		for _, want := range []string{connectionAck, tickMessage("1", 42)} {
 			if _, text, err := conn.ReadMessage(); err != nil || string(text) != want {
 				t.Fatalf("socket %d: got %s %v, want %s", i, text, err, want)
 			}
@@ -175,5 +175,5 @@ func TestAThousandSocketsOverTCP(t *testing.T) {
 			t.Fatalf("socket %d: %v, want 1012", i, err)
 		}
 	}
-	eventually.Holds(t, "all sockets are closed", func() bool { return w.sockets.Stats().Open == 0 && w.schema.hub.count() == 0 })
+	eventually.Holds(t, "all sockets are closed", func() bool { return w.sockets.Stats().Open == 0 && w.schema.hub.countWatchers() == 0 })
 }

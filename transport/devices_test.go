@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// Gone is called after the last socket of a device. It is not called for a device without a name, nor while the server drains.
-func TestGoneIsCalledAfterADevicesLastSocket(t *testing.T) {
+// DeviceGone is called after the last socket of a device. It is not called for a device without a name, nor while the server drains.
+func TestDeviceGoneIsCalledAfterTheLastSocket(t *testing.T) {
 	var mu sync.Mutex
 	var gone []string
 	told := func() []string {
@@ -21,22 +21,22 @@ func TestGoneIsCalledAfterADevicesLastSocket(t *testing.T) {
 		return slices.Clone(gone)
 	}
 	change := func(cfg *SocketConfig) {
-		cfg.Gone = func(viewer services.Viewer) {
+		cfg.DeviceGone = func(viewer services.Viewer) {
 			mu.Lock()
 			defer mu.Unlock()
 			gone = append(gone, viewer.Key+"@"+viewer.Device)
 		}
 	}
-	runInWorlds(t, change, func(w *world) {
+	runWithAndWithoutPoller(t, change, func(w *socketFixture) {
 		gone = nil
-		open := func(key, device string) *client {
+		open := func(key, device string) *socketClient {
 			header := http.Header{}
 			if device != "" {
 				header.Set("Tidings-Device", device)
 			}
-			c := w.connectWith(header, protocol)
+			c := w.connectWith(header, webSocketSubprotocol)
 			c.send(`{"type":"connection_init","payload":{"authorization":"dev:` + key + `"}}`)
-			c.expect(`{"type":"connection_ack"}`)
+			c.expectMessage(`{"type":"connection_ack"}`)
 			return c
 		}
 		first, second, other, nameless := open("alice", "phone"), open("alice", "phone"), open("bob", "phone"), open("alice", "")

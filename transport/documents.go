@@ -16,18 +16,18 @@ import (
 	"tidings/services"
 )
 
-// maxErrors is the number of errors that are reported for one document: validation stops there. Each error costs the time to
+// maxDocumentErrors is the number of errors that are reported for one document: validation stops there. Each error costs the time to
 // build its message, and developers fix the first ones first.
-const maxErrors = 10
+const maxDocumentErrors = 10
 
-// documents turns texts into executable documents: parsed, within the shape, and valid. It remembers them by their text. The
+// documentPreparer turns texts into executable documents: parsed, within the shape, and valid. It remembers them by their text. The
 // checks of each step bound the cost of the next one, so that refusing a text is always cheap. The executor never parses:
 // createOperation gives it the document. A text that is refused is not remembered: its work is done again each time, but no
-// client can fill the cache with garbage. documents is safe for concurrent use.
-type documents struct {
+// client can fill the cache with garbage. documentPreparer is safe for concurrent use.
+type documentPreparer struct {
 	schema         *ast.Schema
 	maxTokens      int // the most tokens of a text
-	shape          Shape
+	documentLimits DocumentLimits
 	linearRules    []core.Rule // rules that take time nearly linear in the document
 	quadraticRules []core.Rule // rules that take quadratic time: only for documents that pass all other rules
 	cache          *documentCache
@@ -38,35 +38,37 @@ type documents struct {
 	persisted *persistedQueries
 }
 
-// document is an executable document. costs and nonNullVariables have one entry for each of its operations, in their order.
+// queryDocument is an executable document. operationCosts and variablesUsedAsNonNull have one entry for each of its operations, in
+// their order.
 //
 // All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
-type document struct {
+type queryDocument struct {
 	*ast.QueryDocument
-	costs            []cost     // of the operations
-	nonNullVariables [][]string // the results of the function of this name
+	operationCosts         []cost     // of the operations
+	variablesUsedAsNonNull [][]string // the results of the function of this name
 }
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.
-func (d *document) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
-	return d.costs[slices.Index(d.Operations, operation)].forVariables(variables)
+func (d *queryDocument) costOf(operation *ast.OperationDefinition, variables map[string]any) int {
+	return d.operationCosts[slices.Index(d.Operations, operation)].forVariables(variables)
 }
 
-// wrongNull returns an error if a request has a null for a variable that must not be null. If the document has no operation of the
-// request's name, the executor reports that.
-func (d *document) wrongNull(request *params) *gqlerror.Error {
+// nullVariableError returns an error if a request has a null for a variable that must not be null. If the document has no operation
+// of the request's name, the executor reports that.
+func (d *queryDocument) nullVariableError(request *requestParams) *gqlerror.Error {
 	operation := d.Operations.ForName(request.OperationName)
 	if operation == nil {
 		return nil
 	}
-	return wrongNull(operation, d.nonNullVariables[slices.Index(d.Operations, operation)], request.Variables)
+	return nullVariableError(operation, d.variablesUsedAsNonNull[slices.Index(d.Operations, operation)], request.Variables)
 }
 
-// newDocuments makes an empty documents for the schema of cfg. It divides the validation rules into two sets, once.
-func newDocuments(cfg Config) *documents {
-	d := &documents{
-		schema: cfg.Schema.Schema(), maxTokens: cfg.QueryTokens, shape: cfg.Shape,
-		cache: newDocumentCache(cfg.QueryCache, cfg.QueryCacheBytes), costModel: costModel{cfg.Weights, cfg.MaxPageSizes, cfg.ListLengths}, maxCost: cfg.QueryCost, persisted: newPersistedQueries(cfg),
+// newDocumentPreparer makes a documentPreparer with an empty cache for the schema of cfg. It divides the validation rules into two
+// sets, once.
+func newDocumentPreparer(cfg Config) *documentPreparer {
+	d := &documentPreparer{
+		schema: cfg.Schema.Schema(), maxTokens: cfg.MaxQueryTokens, documentLimits: cfg.DocumentLimits,
+		cache: newDocumentCache(cfg.MaxCachedQueries, cfg.QueryCacheBytes), costModel: costModel{cfg.FieldWeights, cfg.MaxPageSizes, cfg.MaxListLengths}, maxCost: cfg.MaxQueryCost, persisted: newPersistedQueries(cfg),
 	}
 	// Go's order of a map is random, so the rules are sorted below.
 	for name, rule := range validationRules(cfg.Introspection).GetInner() {
@@ -86,11 +88,11 @@ func newDocuments(cfg Config) *documents {
 	return d
 }
 
-// validationRules are the rules of the specification, and numbersRule. Without suggestions, their messages reveal no names of the
-// schema.
+// validationRules are the rules of the specification, and readableNumbersRule. Without suggestions, their messages reveal no names
+// of the schema.
 func validationRules(suggestions bool) *rules.Rules {
 	set := rules.NewDefaultRules()
-	set.AddRule(numbersRule.Name, numbersRule.RuleFunc)
+	set.AddRule(readableNumbersRule.Name, readableNumbersRule.RuleFunc)
 	if suggestions {
 		return set
 	}
@@ -106,9 +108,9 @@ func validationRules(suggestions bool) *rules.Rules {
 	return set
 }
 
-// prepare returns the document of a text, or the errors that refuse it, at most maxErrors. Requests with the same text at the
+// prepare returns the document of a text, or the errors that refuse it, at most maxDocumentErrors. Requests with the same text at the
 // same time may each prepare it; add then lets one of the results win.
-func (d *documents) prepare(text string) (*document, gqlerror.List) {
+func (d *documentPreparer) prepare(text string) (*queryDocument, gqlerror.List) {
 	if known := d.cache.get(text); known != nil {
 		return known, nil
 	}
@@ -126,7 +128,7 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 		return nil, asList(services.Errorf(services.Invalid, "query: the document has no operation"))
 	}
 	// The shape is measured before validation, because validation expands fragments, and some rules are quadratic.
-	parts, err := d.shape.check(doc)
+	parts, err := d.documentLimits.check(doc)
 	if err != nil {
 		return nil, asList(err)
 	}
@@ -135,23 +137,23 @@ func (d *documents) prepare(text string) (*document, gqlerror.List) {
 			return nil, faults
 		}
 	}
-	// The costs and the results of nonNullVariables follow from the text alone, so they are computed once.
-	ready := &document{QueryDocument: doc}
+	// The costs and the results of variablesUsedAsNonNull follow from the text alone, so they are computed once.
+	ready := &queryDocument{QueryDocument: doc}
 	for _, operation := range doc.Operations {
-		ready.costs = append(ready.costs, d.costModel.operation(operation))
-		ready.nonNullVariables = append(ready.nonNullVariables, nonNullVariables(operation))
+		ready.operationCosts = append(ready.operationCosts, d.costModel.operation(operation))
+		ready.variablesUsedAsNonNull = append(ready.variablesUsedAsNonNull, variablesUsedAsNonNull(operation))
 	}
 	return d.cache.add(text, ready, parts), nil
 }
 
-// enoughErrors is the value of the panic that ends a walk over a document: a panic of an observer is the only way to stop the
+// errorLimitReached is the value of the panic that ends a walk over a document: a panic of an observer is the only way to stop the
 // validator.
-type enoughErrors struct{}
+type errorLimitReached struct{}
 
 // validate applies a set of rules in one walk. faults keeps the errors that were found before a panic ended the walk.
-func (d *documents) validate(doc *ast.QueryDocument, set []core.Rule) (faults gqlerror.List) {
+func (d *documentPreparer) validate(doc *ast.QueryDocument, set []core.Rule) (faults gqlerror.List) {
 	defer func() {
-		if fault := recover(); fault != nil && fault != (enoughErrors{}) {
+		if fault := recover(); fault != nil && fault != (errorLimitReached{}) {
 			panic(fault)
 		}
 	}()
@@ -162,8 +164,8 @@ func (d *documents) validate(doc *ast.QueryDocument, set []core.Rule) (faults gq
 			for _, option := range options {
 				option(fault)
 			}
-			if faults = append(faults, fault); len(faults) == maxErrors {
-				panic(enoughErrors{})
+			if faults = append(faults, fault); len(faults) == maxDocumentErrors {
+				panic(errorLimitReached{})
 			}
 		})
 	}
@@ -171,8 +173,8 @@ func (d *documents) validate(doc *ast.QueryDocument, set []core.Rule) (faults gq
 	return faults
 }
 
-// preparedKey finds the document in the context of CreateOperationContext.
-type preparedKey struct{}
+// preparedDocumentKey finds the document in the context of CreateOperationContext.
+type preparedDocumentKey struct{}
 
 // contextDocumentCache is the executor's query cache. It returns the document that createOperation put into the context.
 type contextDocumentCache struct{}
@@ -181,9 +183,9 @@ var _ graphql.Cache[*ast.QueryDocument] = contextDocumentCache{}
 
 // Get returns the document of the context.
 func (contextDocumentCache) Get(ctx context.Context, _ string) (*ast.QueryDocument, bool) {
-	doc, ok := ctx.Value(preparedKey{}).(*ast.QueryDocument)
+	doc, ok := ctx.Value(preparedDocumentKey{}).(*ast.QueryDocument)
 	return doc, ok
 }
 
-// Add does nothing: documents has its own cache.
+// Add does nothing: documentPreparer has its own cache.
 func (contextDocumentCache) Add(context.Context, string, *ast.QueryDocument) {}

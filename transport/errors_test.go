@@ -42,8 +42,8 @@ func errorsOfEveryCode() map[string]struct {
 	return cases
 }
 
-// recordedFault returns the answer that refuses a request with an error.
-func recordedFault(err error) *httptest.ResponseRecorder {
+// recordErrorResponse returns the answer that refuses a request with an error.
+func recordErrorResponse(err error) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	writeFault(newRequest(recorder, httptest.NewRequest(http.MethodPost, "/graphql", nil)), statusOf(err), err)
 	return recorder
@@ -53,7 +53,7 @@ func recordedFault(err error) *httptest.ResponseRecorder {
 // from a resolver.
 func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 	for name, test := range errorsOfEveryCode() {
-		runInWorlds(t, nil, func(w *world) {
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 			w.schema.hub.watchErr = test.err
 			check := func(where, text, id string) {
 				t.Helper()
@@ -74,18 +74,18 @@ func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 				}
 			}
 			socket := w.connect()
-			socket.raw = true
+			socket.keepsRequestIDs = true
 			socket.send(`{"type":"connection_init"}`)
-			socket.expect(ack)
+			socket.expectMessage(connectionAck)
 			for _, field := range []string{"ticks", "plain"} {
 				socket.subscribe(field, "subscription { "+field+" }")
-				check("socket, "+field, socket.next(), "")
+				check("socket, "+field, socket.nextMessage(), "")
 				query := `{"query":"subscription { ` + field + ` }"}`
-				_, text := w.status(http.MethodPost, "", query, "Accept", typeEvents, "X-Request-Id", "host-6")
+				_, text := w.statusAndBody(http.MethodPost, "", query, "Accept", typeEvents, "X-Request-Id", "host-6")
 				_, text, _ = strings.Cut(text, "data: ")
 				check("event stream, "+field, strings.SplitN(text, "\n", 2)[0], "host-6")
 			}
-			recorded := recordedFault(test.err)
+			recorded := recordErrorResponse(test.err)
 			check("HTTP", recorded.Body.String(), recorded.Header().Get("X-Request-Id"))
 		})
 	}
@@ -93,7 +93,7 @@ func TestErrorsHaveTheSameExtensionsEverywhere(t *testing.T) {
 
 // The answer to a request that is refused before it is parsed has the client's request ID too, in the header and in the error.
 func TestRefusalsCarryTheClientsRequestID(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		for name, header := range map[string][]string{
 			"token":     {"Authorization", "Bearer nonsense"},
 			"handshake": {"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "7"},
@@ -125,7 +125,7 @@ func TestAWrappingTextNamesTheArgument(t *testing.T) {
 
 // The extensions of an error before execution name the validation rule or the limit, or the variable or argument at fault.
 func TestParseAndValidationErrorsHaveAReason(t *testing.T) {
-	handler := newHTTP(t, nil)
+	handler := newDevelopmentHandler(t, nil)
 	for query, want := range map[string][2]string{
 		`{"query":"{ nothing }"}`: {"", "FieldsOnCorrectType"},
 		`{"query":"query($t:String!){ echo(text:$t) }","variables":{"t":5}}`: {"$t", ""},
@@ -133,7 +133,7 @@ func TestParseAndValidationErrorsHaveAReason(t *testing.T) {
 		`{"query":"{ ` + strings.Repeat("hello ", 1200) + `}"}`:              {"query", "LIMIT"},
 		`{"extensions":{"persistedQuery":{}}}`:                               {"extensions.persistedQuery", ""},
 	} {
-		got := ask(t, handler, http.MethodPost, "/graphql", query)
+		got := askHandler(t, handler, http.MethodPost, "/graphql", query)
 		var shown struct {
 			Errors []struct {
 				Extensions struct{ Argument, Reason string }
@@ -153,7 +153,7 @@ func TestParseAndValidationErrorsHaveAReason(t *testing.T) {
 func TestRequestIDs(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	handler := newHTTP(t, func(cfg *Config) {
+	handler := newDevelopmentHandler(t, func(cfg *Config) {
 		cfg.ErrorPresenter = func(ctx context.Context, err error) *gqlerror.Error {
 			logger.Error("seen", "requestId", services.RequestID(ctx))
 			return graphql.DefaultErrorPresenter(ctx, err)
@@ -162,7 +162,7 @@ func TestRequestIDs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, given := range []string{"", "host-1", strings.Repeat("a", 65), "a b\n"} {
 		log.Reset()
-		got := post(t, handler, "{ hello fails }", "X-Request-Id", given)
+		got := postQuery(t, handler, "{ hello fails }", "X-Request-Id", given)
 		id := got.header.Get("X-Request-Id")
 		if want := given == "host-1"; (id == given) != want || id == "" {
 			t.Errorf("%q: the header says %q", given, id)
@@ -175,7 +175,7 @@ func TestRequestIDs(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	if got := post(t, handler, "{ hello }"); got.header.Get("X-Request-Id") != "" {
+	if got := postQuery(t, handler, "{ hello }"); got.header.Get("X-Request-Id") != "" {
 		t.Errorf("an answer without an error names %q", got.header.Get("X-Request-Id"))
 	}
 }

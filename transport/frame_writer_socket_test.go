@@ -10,9 +10,9 @@ import (
 )
 
 // openSlowClient opens a socket and subscribes. Only the test reads from the socket.
-func (w *world) openSlowClient() *websocket.Conn {
+func (w *socketFixture) openSlowClient() *websocket.Conn {
 	w.Helper()
-	conn, err := w.dial(http.Header{}, protocol)
+	conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func (w *world) openSlowClient() *websocket.Conn {
 		}
 	}
 	write(`{"type":"connection_init"}`)
-	if _, text, err := conn.ReadMessage(); err != nil || string(text) != ack {
+	if _, text, err := conn.ReadMessage(); err != nil || string(text) != connectionAck {
 		w.Fatalf("%s %v", text, err)
 	}
 	write(`{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`)
@@ -37,7 +37,7 @@ func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 	patient := func(cfg *SocketConfig) {
 		cfg.PingInterval, cfg.WriteTimeout, cfg.InitTimeout = 4*time.Second, time.Minute, time.Minute
 	}
-	runInWorlds(t, patient, func(w *world) {
+	runWithAndWithoutPoller(t, patient, func(w *socketFixture) {
 		conn := w.openSlowClient()
 		pings := 0
 		answer := conn.PingHandler()
@@ -48,7 +48,7 @@ func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 		w.schema.hub.publish(1)
 		passTime(9 * time.Second) // two pings are due
 		synctest.Wait()
-		if stats := w.sockets.Stats(); stats.Open != 1 || stats.Slow != 0 {
+		if stats := w.sockets.Stats(); stats.Open != 1 || stats.SlowClients != 0 {
 			t.Errorf("%+v", stats)
 		}
 		if _, text, err := conn.ReadMessage(); err != nil || string(text) != tickMessage("1", 1) || pings > 0 {
@@ -70,11 +70,11 @@ func TestAPingIsLeftOutWhileAMessageIsWritten(t *testing.T) {
 
 // A ping that the client does not take within a second ends the socket: a part of the ping may have been written.
 func TestAClientThatTakesNoPingIsCutOff(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		w.openSlowClient()
 		passTime(29 * time.Second)
 		synctest.Wait()
-		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != 1 {
+		if stats := w.sockets.Stats(); stats.Open != 0 || stats.SlowClients != 1 {
 			t.Errorf("%+v", stats)
 		}
 	})
@@ -82,7 +82,7 @@ func TestAClientThatTakesNoPingIsCutOff(t *testing.T) {
 
 // The pong to a ping that comes while an event waits for its client comes after the event.
 func TestAPongWaitsForTheMessageBeforeIt(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		conn := w.openSlowClient()
 		var pongs []string
 		conn.SetPongHandler(func(payload string) error {
@@ -110,7 +110,7 @@ func TestAPongWaitsForTheMessageBeforeIt(t *testing.T) {
 
 // A drain takes a second for clients that do not read. They do not count as slow: they had less than the write timeout.
 func TestADrainDoesNotWaitForSlowClients(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		for range 20 {
 			w.openSlowClient()
 		}
@@ -118,10 +118,10 @@ func TestADrainDoesNotWaitForSlowClients(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		w.sockets.Drain(w.Context(), 0)
-		if took := time.Since(begun); took > controlTime+drainStep {
+		if took := time.Since(begun); took > controlFrameTimeout+drainTickInterval {
 			t.Errorf("the drain took %v", took)
 		}
-		if stats := w.sockets.Stats(); stats.Open != 0 || stats.Slow != 0 {
+		if stats := w.sockets.Stats(); stats.Open != 0 || stats.SlowClients != 0 {
 			t.Errorf("%+v", stats)
 		}
 	})

@@ -17,62 +17,65 @@ import (
 // gorilla/websocket does only the handshake: its connection keeps a buffer, and a goroutine has to wait in its read for the next
 // message.
 const (
-	finalBit       = 0x80 // of the first byte: the last frame of its message
-	reservedBits   = 0x70 // of the first byte: for extensions, of which the server knows none
-	maskBit        = 0x80 // of the second byte: set by every client
-	maxControl     = 125  // bytes of a ping, a pong or a close
-	maxKeptMessage = 4096 // bytes of memory for a message that an input keeps for its next user
+	finalBit              = 0x80 // of the first byte: the last frame of its message
+	reservedBits          = 0x70 // of the first byte: for extensions, of which the server knows none
+	maskBit               = 0x80 // of the second byte: set by every client
+	maxControlPayload     = 125  // bytes of a ping, a pong or a close
+	maxPooledMessageBytes = 4096 // bytes of memory for a message that a frameReader keeps for its next user
 
 	continuationFrame = 0 // the opcode of every frame of a message but the first
 )
 
-// input holds the bytes that were read from a connection and not used yet, and the message of which a part has arrived. A socket
-// borrows an input while it reads.
-type input struct {
-	buffer   [512]byte    // bytes that were read
-	from, to int          // the bytes buffer[from:to] are not used yet
-	message  bytes.Buffer // the payload of the message so far
-	kind     int          // of the message: text or binary
-	begun    bool         // a frame of the message has arrived, but not the last one
+// frameReader holds the bytes that were read from a connection and not used yet, and the message of which a part has arrived. A socket
+// borrows a frameReader while it reads.
+type frameReader struct {
+	buffer                 [512]byte    // bytes that were read
+	unusedStart, unusedEnd int          // the bytes buffer[unusedStart:unusedEnd] are not used yet
+	message                bytes.Buffer // the payload of the message so far
+	messageOpcode          int          // of the message: text or binary
+	messageBegun           bool         // a frame of the message has arrived, but not the last one
 }
 
-// inputs are reused: a socket that waits with a watch holds none.
-var inputs = sync.Pool{New: func() any { return new(input) }}
+// frameReaders are reused: a socket that waits with a watch holds none.
+var frameReaders = sync.Pool{New: func() any { return new(frameReader) }}
 
-// newInput borrows an input. The input keeps only the memory for a message, emptied, from its last user.
-func newInput() *input {
-	in := inputs.Get().(*input)
-	in.from, in.to, in.begun = 0, 0, false
+// borrowFrameReader borrows a frameReader. It keeps only the memory for a message, emptied, from its last user.
+func borrowFrameReader() *frameReader {
+	in := frameReaders.Get().(*frameReader)
+	in.unusedStart, in.unusedEnd, in.messageBegun = 0, 0, false
 	in.message.Reset()
 	return in
 }
 
-// free gives the input back. Memory for a message above maxKeptMessage is not kept.
-func (in *input) free() {
-	if in.message.Cap() > maxKeptMessage {
+// free gives the frameReader back. Memory for a message above maxPooledMessageBytes is not kept.
+func (in *frameReader) free() {
+	if in.message.Cap() > maxPooledMessageBytes {
 		in.message = bytes.Buffer{}
 	}
-	inputs.Put(in)
+	frameReaders.Put(in)
 }
 
-// isBetweenMessages reports whether the input is between two messages: all bytes that were read have been used, and no message has begun.
-func (in *input) isBetweenMessages() bool { return in.from == in.to && !in.begun }
+// isBetweenMessages reports whether the input is between two messages: all bytes that were read have been used, and no message has
+// begun.
+func (in *frameReader) isBetweenMessages() bool {
+	return in.unusedStart == in.unusedEnd && !in.messageBegun
+}
 
 // readBytes reads until n bytes are in the buffer, marks them as used and returns them. They are valid until the next read.
-func (in *input) readBytes(from io.Reader, n int) ([]byte, error) {
-	// Unused bytes move to the front. n is at most maxControl, so they leave enough room.
-	if in.from+n > len(in.buffer) {
-		in.to = copy(in.buffer[:], in.buffer[in.from:in.to])
-		in.from = 0
+func (in *frameReader) readBytes(from io.Reader, n int) ([]byte, error) {
+	// Unused bytes move to the front. n is at most maxControlPayload, so they leave enough room.
+	if in.unusedStart+n > len(in.buffer) {
+		in.unusedEnd = copy(in.buffer[:], in.buffer[in.unusedStart:in.unusedEnd])
+		in.unusedStart = 0
 	}
-	for in.to-in.from < n {
-		read, err := from.Read(in.buffer[in.to:])
-		if in.to += read; err != nil && in.to-in.from < n {
+	for in.unusedEnd-in.unusedStart < n {
+		read, err := from.Read(in.buffer[in.unusedEnd:])
+		if in.unusedEnd += read; err != nil && in.unusedEnd-in.unusedStart < n {
 			return nil, err
 		}
 	}
-	in.from += n
-	return in.buffer[in.from-n : in.from], nil
+	in.unusedStart += n
+	return in.buffer[in.unusedStart-n : in.unusedStart], nil
 }
 
 // frame is the head of a frame.
@@ -90,13 +93,13 @@ type protocolError struct{ reason string }
 func (e protocolError) Error() string { return e.reason }
 
 // readFrameHead reads the head of the next frame.
-func (in *input) readFrameHead(from io.Reader) (f frame, err error) {
+func (in *frameReader) readFrameHead(from io.Reader) (f frame, err error) {
 	head, err := in.readBytes(from, 2)
 	if err != nil {
 		return f, err
 	}
 	f = frame{opcode: int(head[0] & 0x0f), final: head[0]&finalBit != 0, length: int64(head[1] &^ maskBit)}
-	if faults := in.faults(f, head); len(faults) > 0 {
+	if faults := in.frameFaults(f, head); len(faults) > 0 {
 		return f, protocolError{strings.Join(faults, ", ")}
 	}
 	switch f.length {
@@ -120,8 +123,8 @@ func (in *input) readFrameHead(from io.Reader) (f frame, err error) {
 	return f, err
 }
 
-// faults returns the rules that the first two bytes of a frame break.
-func (in *input) faults(f frame, head []byte) (faults []string) {
+// frameFaults returns the rules that the first two bytes of a frame break.
+func (in *frameReader) frameFaults(f frame, head []byte) (faults []string) {
 	check := func(broken bool, fault string) {
 		if broken {
 			faults = append(faults, fault)
@@ -130,12 +133,12 @@ func (in *input) faults(f frame, head []byte) (faults []string) {
 	check(head[0]&reservedBits != 0, "reserved bits set")
 	switch f.opcode {
 	case websocket.CloseMessage, websocket.PingMessage, websocket.PongMessage:
-		check(f.length > maxControl, "control frame longer than 125 bytes")
+		check(f.length > maxControlPayload, "control frame longer than 125 bytes")
 		check(!f.final, "control frame without FIN")
 	case websocket.TextMessage, websocket.BinaryMessage:
-		check(in.begun, "message before the end of another one")
+		check(in.messageBegun, "message before the end of another one")
 	case continuationFrame:
-		check(!in.begun, "continuation of no message")
+		check(!in.messageBegun, "continuation of no message")
 	default:
 		check(true, fmt.Sprintf("unknown opcode %d", f.opcode))
 	}
@@ -145,12 +148,12 @@ func (in *input) faults(f frame, head []byte) (faults []string) {
 
 // readPayload appends the payload of a frame to the message. The memory grows with the bytes that arrive, and not with the announced
 // length.
-func (in *input) readPayload(from io.Reader, f frame) error {
+func (in *frameReader) readPayload(from io.Reader, f frame) error {
 	start := in.message.Len()
-	buffered := in.buffer[in.from:in.to]
+	buffered := in.buffer[in.unusedStart:in.unusedEnd]
 	buffered = buffered[:min(int64(len(buffered)), f.length)]
 	in.message.Write(buffered)
-	in.from += len(buffered)
+	in.unusedStart += len(buffered)
 	if left := f.length - int64(len(buffered)); left > 0 {
 		read, err := in.message.ReadFrom(io.LimitReader(from, left))
 		if err != nil {
@@ -164,17 +167,17 @@ func (in *input) readPayload(from io.Reader, f frame) error {
 	return nil
 }
 
-// readControl reads the payload of a ping, a pong or a close.
-func (in *input) readControl(from io.Reader, f frame) ([]byte, error) {
+// readControlPayload reads the payload of a ping, a pong or a close.
+func (in *frameReader) readControlPayload(from io.Reader, f frame) ([]byte, error) {
 	payload, err := in.readBytes(from, int(f.length))
 	unmask(payload, f.mask)
 	return payload, err
 }
 
 // skipPayload drops the payload of a frame.
-func (in *input) skipPayload(from io.Reader, f frame) error {
-	buffered := min(int64(in.to-in.from), f.length)
-	in.from += int(buffered)
+func (in *frameReader) skipPayload(from io.Reader, f frame) error {
+	buffered := min(int64(in.unusedEnd-in.unusedStart), f.length)
+	in.unusedStart += int(buffered)
 	_, err := io.CopyN(io.Discard, from, f.length-buffered)
 	return err
 }
@@ -188,9 +191,9 @@ func unmask(payload []byte, mask [4]byte) {
 }
 
 var (
-	// errClientClosed ends a socket without a fault. errTooBig is a fault of the client, see refuse.
-	errClientClosed = errors.New("the client has closed the connection")
-	errTooBig       = errors.New("the message is too long")
+	// errClientClosed ends a socket without a fault. errMessageTooLong is a fault of the client, see refuse.
+	errClientClosed   = errors.New("the client has closed the connection")
+	errMessageTooLong = errors.New("the message is too long")
 )
 
 // closeAnswerCode returns the code to answer a close frame with, or a protocolError.

@@ -35,9 +35,10 @@ func clientFrame(first byte, mask [4]byte, payload []byte) []byte {
 	return frame
 }
 
-// readAll reads frames until an error, as a socket does. It returns messages and control frames in the order in which they ended.
-func readAll(from io.Reader) (read []string, err error) {
-	in := newInput()
+// readAllFrames reads frames until an error, as a socket does. It returns messages and control frames in the order in which they
+// ended.
+func readAllFrames(from io.Reader) (read []string, err error) {
+	in := borrowFrameReader()
 	defer in.free()
 	for {
 		f, err := in.readFrameHead(from)
@@ -45,23 +46,23 @@ func readAll(from io.Reader) (read []string, err error) {
 			return read, err
 		}
 		if f.opcode >= websocket.CloseMessage {
-			payload, err := in.readControl(from, f)
+			payload, err := in.readControlPayload(from, f)
 			if err != nil {
 				return read, err
 			}
 			read = append(read, fmt.Sprintf("%d:%s", f.opcode, payload))
 			continue
 		}
-		if !in.begun {
-			in.kind = f.opcode
+		if !in.messageBegun {
+			in.messageOpcode = f.opcode
 			in.message.Reset()
 		}
-		in.begun = !f.final
+		in.messageBegun = !f.final
 		if err := in.readPayload(from, f); err != nil {
 			return read, err
 		}
 		if f.final {
-			read = append(read, fmt.Sprintf("%d:%s", in.kind, in.message.Bytes()))
+			read = append(read, fmt.Sprintf("%d:%s", in.messageOpcode, in.message.Bytes()))
 		}
 	}
 }
@@ -78,7 +79,7 @@ func TestFramesAreReadAsTheyWereSent(t *testing.T) {
 		var want []string
 		control := func() {
 			opcode := rapid.SampledFrom([]int{websocket.PingMessage, websocket.PongMessage, websocket.CloseMessage}).Draw(t, "control")
-			payload := rapid.SliceOfN(rapid.Byte(), 0, maxControl).Draw(t, "payload")
+			payload := rapid.SliceOfN(rapid.Byte(), 0, maxControlPayload).Draw(t, "payload")
 			sent = append(sent, clientFrame(finalBit|byte(opcode), mask(), payload)...)
 			want = append(want, fmt.Sprintf("%d:%s", opcode, payload))
 		}
@@ -109,7 +110,7 @@ func TestFramesAreReadAsTheyWereSent(t *testing.T) {
 		from := rapid.SampledFrom([]func(io.Reader) io.Reader{
 			iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader, func(r io.Reader) io.Reader { return r },
 		}).Draw(t, "reader")(bytes.NewReader(sent))
-		got, err := readAll(from)
+		got, err := readAllFrames(from)
 		if err != io.EOF {
 			t.Fatalf("it ends with %v", err)
 		}
@@ -126,11 +127,11 @@ func TestAnyBytesEndInAnError(t *testing.T) {
 		if len(sent) > 1 && rapid.Bool().Draw(t, "likely") {
 			sent[0], sent[1] = 0x81, sent[1]|maskBit
 		}
-		if _, err := readAll(bytes.NewReader(sent)); err == nil {
+		if _, err := readAllFrames(bytes.NewReader(sent)); err == nil {
 			t.Fatal("no error")
 		}
 	})
-	in := new(input)
+	in := new(frameReader)
 	announced := append([]byte{0x82, 0xff}, binary.BigEndian.AppendUint64(nil, 1<<40)...)
 	from := bytes.NewReader(append(announced, 0, 0, 0, 0, 'a', 'b'))
 	f, err := in.readFrameHead(from)
@@ -165,8 +166,8 @@ func TestFramesAgainstTheProtocol(t *testing.T) {
 		"a close with a reserved one": {clientFrame(0x88, none, []byte{7, 208}), "bad close code 2000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
-				c := w.open("alice")
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+				c := w.openSocket("alice")
 				_, _ = c.conn.NetConn().Write(test.frames) // the socket may close before it has read the last
 				if closing := c.expectClose(websocket.CloseProtocolError); closing.Text != test.reason {
 					w.Errorf("the reason is %q", closing.Text)
@@ -179,8 +180,8 @@ func TestFramesAgainstTheProtocol(t *testing.T) {
 // A close of the client is answered with its code, and ends the socket.
 func TestACloseIsAnsweredWithItsCode(t *testing.T) {
 	for code, want := range map[int]int{1000: 1000, 1001: 1001, 1012: 1012, 3000: 3000, 4999: 4999, 0: websocket.CloseNoStatusReceived} {
-		runInWorlds(t, nil, func(w *world) {
-			c := w.open("alice")
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+			c := w.openSocket("alice")
 			var payload []byte
 			if code > 0 {
 				payload = append(binary.BigEndian.AppendUint16(nil, uint16(code)), "bye"...)
@@ -205,8 +206,8 @@ func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 	for frames, parts := range map[string][][]byte{"one frame": {whole}, "parts": {whole[:100], whole[100:200], whole[200:]}} {
 		for _, more := range []int{0, 1} {
 			t.Run(fmt.Sprint(frames, " and ", more), func(t *testing.T) {
-				runInWorlds(t, func(cfg *SocketConfig) { cfg.MessageLimit = limit }, func(w *world) {
-					c := w.open("alice")
+				runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxMessageBytes = limit }, func(w *socketFixture) {
+					c := w.openSocket("alice")
 					for i, part := range parts {
 						first := byte(continuationFrame)
 						if i == 0 {
@@ -223,7 +224,7 @@ func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 						c.expectClose(websocket.CloseMessageTooBig)
 						return
 					}
-					c.expect(`{"type":"pong"}`)
+					c.expectMessage(`{"type":"pong"}`)
 				})
 			})
 		}
@@ -232,8 +233,8 @@ func TestTheSizeOfAMessageIsBounded(t *testing.T) {
 
 // Messages that arrive while the socket closes are dropped, including a message that began before.
 func TestMessagesOfAClosingSocketAreDropped(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		conn, err := w.dial(nil, protocol)
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		conn, err := w.dial(nil, webSocketSubprotocol)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -248,7 +249,7 @@ func TestMessagesOfAClosingSocketAreDropped(t *testing.T) {
 		}
 		none := [4]byte{}
 		write(clientFrame(0x81, none, []byte(`{"type":"connection_init"}`)))
-		if _, text, err := conn.ReadMessage(); string(text) != ack || err != nil {
+		if _, text, err := conn.ReadMessage(); string(text) != connectionAck || err != nil {
 			w.Fatalf("%s, %v", text, err)
 		}
 		write(clientFrame(0x01, none, []byte(`{"type":"subscribe","id":"1",`)))
@@ -258,7 +259,7 @@ func TestMessagesOfAClosingSocketAreDropped(t *testing.T) {
 		}
 		write(clientFrame(0x80, none, []byte(`"payload":{"query":"subscription { ticks }"}}`)),
 			clientFrame(0x81, none, []byte(`{"type":"subscribe","id":"2","payload":{"query":"subscription { ticks }"}}`)))
-		if n := w.schema.hub.count(); n != 0 || w.sockets.Stats().Open != 1 {
+		if n := w.schema.hub.countWatchers(); n != 0 || w.sockets.Stats().Open != 1 {
 			w.Errorf("%d subscriptions began, of %d sockets", n, w.sockets.Stats().Open)
 		}
 	})

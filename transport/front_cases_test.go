@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// frontCases are requests, and whether the front answers them by Quick, without the executor.
+// frontCases are requests, and whether the front answers them by a HotAnswerFunc, without the executor.
 var frontCases = []struct {
-	name  string
-	quick bool
-	text  string
+	name string
+	hot  bool
+	text string
 }{
 	{"Plain", true, rawRequest(queryBody("{ who }"))},
 	{"Alias", true, rawRequest(queryBody("{ me: who }"))},
@@ -26,23 +26,23 @@ var frontCases = []struct {
 	{"Case", true, rawRequest(queryBody("{ who }"), "-Authorization", "authorization: bearer dev:bob:admin", "-Content-Type", "CONTENT-TYPE: application/json;charset=UTF-8")},
 	{"Forwarded", true, rawRequest(queryBody("{ who }"), "X-Forwarded-For: 10.1.2.3")},
 
-	{"NotQuick", false, rawRequest(queryBody("{ fails }"))},
+	{"NotHot", false, rawRequest(queryBody("{ fails }"))},
 	{"Panics", false, rawRequest(queryBody("{ panics }"))},
 	{"Mutation", false, rawRequest(queryBody(`mutation { set(text: "a") }`))},
 	{"Subscription", false, rawRequest(queryBody("subscription { ticks }"))},
-	{"Variables", true, rawRequest(echoBody("String!", `{"t":"x"}`))},
+	{"Variables", true, rawRequest(echoRequestBody("String!", `{"t":"x"}`))},
 	{"UselessVariables", true, rawRequest(`{"query":"{ who }","variables":{"t":["x"]}}`)},
-	{"ADefault", true, rawRequest(echoBody(`String! = \"d\"`, `{}`))},
-	{"NoDefault", true, rawRequest(echoBody(`String = \"d\"`, `{"t":"x","u":null}`))},
-	{"ALongText", true, rawRequest(echoBody("String!", `{"t":"`+strings.Repeat("long ", 50)+`"}`))},
-	{"TheVariableTwice", true, rawRequest(echoBody("String!", `{"t":"x","t":"y"}`))},
-	{"ANumber", false, rawRequest(echoBody("String!", `{"t":5}`))},
-	{"AList", false, rawRequest(echoBody("String!", `{"t":["x"]}`))},
-	{"ANull", false, rawRequest(echoBody("String!", `{"t":null}`))},
-	{"ANullInPlaceOfADefault", false, rawRequest(echoBody(`String = \"d\"`, `{"t":null}`))},
-	{"NoVariable", false, rawRequest(echoBody("String!", `{}`))},
-	{"VariablesThatAreNone", false, rawRequest(echoBody("String!", `[]`))},
-	{"AnotherType", false, rawRequest(echoBody("Int!", `{"t":5}`))},
+	{"ADefault", true, rawRequest(echoRequestBody(`String! = \"d\"`, `{}`))},
+	{"NoDefault", true, rawRequest(echoRequestBody(`String = \"d\"`, `{"t":"x","u":null}`))},
+	{"ALongText", true, rawRequest(echoRequestBody("String!", `{"t":"`+strings.Repeat("long ", 50)+`"}`))},
+	{"TheVariableTwice", true, rawRequest(echoRequestBody("String!", `{"t":"x","t":"y"}`))},
+	{"ANumber", false, rawRequest(echoRequestBody("String!", `{"t":5}`))},
+	{"AList", false, rawRequest(echoRequestBody("String!", `{"t":["x"]}`))},
+	{"ANull", false, rawRequest(echoRequestBody("String!", `{"t":null}`))},
+	{"ANullInPlaceOfADefault", false, rawRequest(echoRequestBody(`String = \"d\"`, `{"t":null}`))},
+	{"NoVariable", false, rawRequest(echoRequestBody("String!", `{}`))},
+	{"VariablesThatAreNone", false, rawRequest(echoRequestBody("String!", `[]`))},
+	{"AnotherType", false, rawRequest(echoRequestBody("Int!", `{"t":5}`))},
 	{"Extensions", false, rawRequest(`{"query":"{ who }","extensions":{"a":1}}`)},
 	{"UnknownField", false, rawRequest(queryBody("{ nobody }"))},
 	{"Syntax", false, rawRequest(queryBody("{ who "))},
@@ -93,15 +93,15 @@ var frontCases = []struct {
 	{"Expect", false, rawRequest(queryBody("{ who }"), "Expect: 100-later")},
 	{"Upgrade", false, rawRequest(queryBody("{ who }"), "Connection: Upgrade", "Upgrade: websocket")},
 	{"ManyHeaders", false, rawRequest(queryBody("{ who }"), strings.Repeat("X-A: b\n", 1)+manyHeaders(40))},
-	{"LongAccept", false, rawRequest(queryBody("{ who }"), "Accept: application/json, a/"+strings.Repeat("a", maxMediaHeader))},
+	{"LongAccept", false, rawRequest(queryBody("{ who }"), "Accept: application/json, a/"+strings.Repeat("a", maxMediaHeaderBytes))},
 	{"ManyAccepts", false, rawRequest(queryBody("{ who }"), "Accept: application/json\n"+strings.TrimSuffix(strings.Repeat("Accept: a/a\n", 600), "\n"))},
-	{"LongContentType", false, rawRequest(queryBody("{ who }"), "Content-Type: application/json; a="+strings.Repeat("a", maxMediaHeader))},
+	{"LongContentType", false, rawRequest(queryBody("{ who }"), "Content-Type: application/json; a="+strings.Repeat("a", maxMediaHeaderBytes))},
 	{"LongHeader", false, rawRequest(queryBody("{ who }"), "X-A: "+strings.Repeat("b", 10<<10))},
 	{"Garbage", false, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 nothing\r\n\r\n"},
 }
 
-// echoBody is the body of a query that echoes a variable of a type.
-func echoBody(kind, variables string) string {
+// echoRequestBody is the body of a query that echoes a variable of a type.
+func echoRequestBody(kind, variables string) string {
 	return `{"query":"query($t: ` + kind + `) { echo(text: $t) }","variables":` + variables + `}`
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // frontContext is the context of a request. It has its deadline from the start, but makes a timer only if a goroutine waits for
-// it. Most answers by Quick never wait, and a context with a timer would be a large part of their cost.
+// it. Most answers by a HotAnswerFunc never wait, and a context with a timer would be a large part of their cost.
 type frontContext struct {
 	values   context.Context // has the values of the request, and never ends
 	deadline time.Time       // the deadline

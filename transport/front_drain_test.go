@@ -18,11 +18,11 @@ import (
 func TestFrontDrains(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	begun, gate := make(chan struct{}, 8), make(chan struct{})
-	f.schema.do = func(context.Context) bool { begun <- struct{}{}; <-gate; return true }
+	f.schema.beforeAnswer = func(context.Context) bool { begun <- struct{}{}; <-gate; return true }
 	idle := must(net.Dial("tcp", f.frontAddress))
 	defer idle.Close()
 	answers := make(chan []string)
-	go func() { answers <- f.send(f.frontAddress, 1, rawRequest(queryBody("{ who }"))) }()
+	go func() { answers <- f.sendAndReadAnswers(f.frontAddress, 1, rawRequest(queryBody("{ who }"))) }()
 	<-begun
 	eventually.Holds(t, "both connections are known", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return len(f.front.conns) == 2 })
 	done := make(chan error)
@@ -48,11 +48,11 @@ func TestFrontDrains(t *testing.T) {
 	}
 }
 
-// A front that hands all connections on drains them too. Here the schema is no QuickSchema; a handler for tracing around the result
+// A front that hands all connections on drains them too. Here the schema is no HotSchema; a handler for tracing around the result
 // of Handler has the same effect.
 func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Schema = newTestSchema() })
-	kept := f.openKeptConn()
+	kept := f.openKeepAliveConn()
 	if last, err := kept.ask(rawRequest(queryBody("{ who }"))); err != nil || last {
 		t.Fatalf("before the drain: the last answer: %v, %v", last, err)
 	}
@@ -72,9 +72,9 @@ func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 func TestFrontShutdownGivesUp(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	begun, gate := make(chan struct{}), make(chan struct{})
-	f.schema.do = func(context.Context) bool { close(begun); <-gate; return true }
+	f.schema.beforeAnswer = func(context.Context) bool { close(begun); <-gate; return true }
 	answers := make(chan []string)
-	go func() { answers <- f.send(f.frontAddress, 1, rawRequest(queryBody("{ who }"))) }()
+	go func() { answers <- f.sendAndReadAnswers(f.frontAddress, 1, rawRequest(queryBody("{ who }"))) }()
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -87,27 +87,27 @@ func TestFrontShutdownGivesUp(t *testing.T) {
 	close(gate)
 }
 
-// keptConn is a connection that a client keeps for further requests.
-type keptConn struct {
+// keepAliveConn is a connection that a client keeps for further requests.
+type keepAliveConn struct {
 	net.Conn
-	from *bufio.Reader // reads the answers
+	responseReader *bufio.Reader // reads the answers
 }
 
-// openKeptConn opens a connection to the front.
-func (f *frontFixture) openKeptConn() *keptConn {
+// openKeepAliveConn opens a connection to the front.
+func (f *frontFixture) openKeepAliveConn() *keepAliveConn {
 	f.Helper()
 	conn := must(net.Dial("tcp", f.frontAddress))
 	f.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	return &keptConn{conn, bufio.NewReader(conn)}
+	return &keepAliveConn{conn, bufio.NewReader(conn)}
 }
 
 // ask sends a request and reports whether its answer ends the connection.
-func (k *keptConn) ask(text string) (last bool, err error) {
+func (k *keepAliveConn) ask(text string) (last bool, err error) {
 	if _, err := io.WriteString(k, text); err != nil {
 		return false, err
 	}
-	got, err := http.ReadResponse(k.from, nil)
+	got, err := http.ReadResponse(k.responseReader, nil)
 	if err != nil {
 		return false, err
 	}
@@ -120,22 +120,22 @@ func (k *keptConn) ask(text string) (last bool, err error) {
 func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	requests := map[string]string{
-		"quick":              rawRequest(queryBody("{ who }")),
+		"hot":                rawRequest(queryBody("{ who }")),
 		"of the HTTP server": rawRequest(queryBody(`mutation { set(text: "a") }`)),
 		"of the executor":    rawRequest(queryBody("{ fails }")),
 		"refused":            rawRequest(queryBody("{ who }"), "Authorization: Bearer nobody"),
 		"a GET":              rawRequest("", "GET /graphql?query={who} HTTP/1.1", "-Content-Length"),
 	}
-	conns, idle := map[string]*keptConn{}, map[string]*keptConn{}
+	conns, idle := map[string]*keepAliveConn{}, map[string]*keepAliveConn{}
 	for name, request := range requests {
-		conns[name], idle[name] = f.openKeptConn(), f.openKeptConn()
-		for _, one := range []*keptConn{conns[name], idle[name]} {
+		conns[name], idle[name] = f.openKeepAliveConn(), f.openKeepAliveConn()
+		for _, one := range []*keepAliveConn{conns[name], idle[name]} {
 			if last, err := one.ask(request); err != nil || last {
 				t.Fatalf("%s, before: the last one: %v, %v", name, last, err)
 			}
 		}
 	}
-	fresh := f.openKeptConn()
+	fresh := f.openKeepAliveConn()
 	// The HTTP server gives its connections back after their answers, so in the end the front has all, and the new one too.
 	eventually.Holds(t, "every connection is known", func() bool {
 		f.front.mu.Lock()
@@ -151,14 +151,14 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 		if last, err := one.ask(requests[name]); err != nil || !last {
 			t.Errorf("%s, during the drain: the last one: %v, %v", name, last, err)
 		}
-		if _, err := one.from.ReadByte(); err != io.EOF {
+		if _, err := one.responseReader.ReadByte(); err != io.EOF {
 			t.Errorf("%s: after its last answer the connection has %v, want its end", name, err)
 		}
 	}
 	done := make(chan error, 1)
 	go func() { done <- f.front.Shutdown(t.Context()) }()
 	eventually.Holds(t, "the shutdown has begun", func() bool { f.front.mu.Lock(); defer f.front.mu.Unlock(); return f.front.allConnsEnded != nil })
-	idle["new"], requests["new"] = fresh, requests["quick"]
+	idle["new"], requests["new"] = fresh, requests["hot"]
 	for name, one := range idle {
 		if last, err := one.ask(requests[name]); err != nil || !last {
 			t.Errorf("%s, during the shutdown: the last one: %v, %v", name, last, err)
@@ -169,23 +169,23 @@ func TestFrontEndsConnectionsWithAnAnswer(t *testing.T) {
 	}
 }
 
-// Connections that are idle for longer than the drain allows are closed, even if they become idle after endsIdle was set.
+// Connections that are idle for longer than the drain allows are closed, even if they become idle after closesIdleConns was set.
 func TestFrontClosesWhatStaysIdle(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	early, late := f.openKeptConn(), f.openKeptConn()
+	early, late := f.openKeepAliveConn(), f.openKeepAliveConn()
 	if _, err := early.ask(rawRequest(queryBody("{ who }"))); err != nil {
 		t.Fatal(err)
 	}
-	f.front.endsIdle.Store(true)
+	f.front.closesIdleConns.Store(true)
 	_, _ = late.ask(rawRequest(queryBody("{ who }"))) // its answer, or the end of a connection that was still new
-	if _, err := late.from.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := late.responseReader.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection that became idle has %v, want its end", err)
 	}
 	f.front.Drain(50 * time.Millisecond)
 	if err := f.front.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := early.from.ReadByte(); err != io.EOF {
+	if _, err := early.responseReader.ReadByte(); err != io.EOF {
 		t.Errorf("the idle connection has %v, want its end", err)
 	}
 }

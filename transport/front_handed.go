@@ -20,12 +20,12 @@ type frontListener struct {
 	conns chan net.Conn
 	// The error of the listener itself, which ends the HTTP server's Serve. A buffer of one is enough, because accept ends after
 	// it.
-	failed chan error
+	acceptErr chan error
 	// done is closed by Close, once. From then on no connection is given to the HTTP server.
-	done      chan struct{}
-	once      sync.Once
-	stop      func() error     // closes the listener itself, once
-	addHanded func(handed int) // counts connections of the HTTP server
+	done               chan struct{}
+	once               sync.Once
+	stop               func() error     // closes the listener itself, once
+	addHTTPServerConns func(handed int) // counts connections of the HTTP server
 }
 
 // Accept waits for a connection that the front does not serve.
@@ -33,7 +33,7 @@ func (l *frontListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.conns:
 		return conn, nil
-	case err := <-l.failed:
+	case err := <-l.acceptErr:
 		return nil, err
 	// net/http expects this error of a listener that it has closed itself.
 	case <-l.done:
@@ -47,14 +47,14 @@ func (l *frontListener) Close() error {
 	return l.stop()
 }
 
-// give hands a connection on, or closes it if the server has ended. It counts the connection first: otherwise, for a moment,
-// neither the front nor the HTTP server would count it.
-func (l *frontListener) give(conn net.Conn) {
-	l.addHanded(1)
+// passToHTTPServer hands a connection on, or closes it if the server has ended. It counts the connection first: otherwise, for a
+// moment, neither the front nor the HTTP server would count it.
+func (l *frontListener) passToHTTPServer(conn net.Conn) {
+	l.addHTTPServerConns(1)
 	select {
 	case l.conns <- conn:
 	case <-l.done:
-		l.addHanded(-1)
+		l.addHTTPServerConns(-1)
 		_ = conn.Close()
 	}
 }
@@ -64,40 +64,40 @@ func (l *frontListener) give(conn net.Conn) {
 // front: Read returns io.EOF, the server calls Close, and Close calls takeBack.
 type handedConn struct {
 	net.Conn
-	before         []byte // bytes that were read and not returned yet; only the one reader of a connection uses it
+	alreadyRead    []byte // bytes that were read and not returned yet; only the one reader of a connection uses it
 	addressCharged bool   // its first request was charged to its address
 	// takeBack gives the connection to the front, with the bytes that were read of the next request; false if the front has ended.
 	// nil: the connection stays with the HTTP server.
-	takeBack        func(before []byte) bool
-	handedAnswers   int          // the number of answers after which it returns
-	state           atomic.Int32 // one of the states below
-	emptyBufferSize int          // the size of the HTTP server's empty buffer; only the reader uses it
+	takeBack                  func(before []byte) bool
+	answersUntilReturnToFront int          // the number of answers after which it returns
+	state                     atomic.Int32 // one of the states below
+	serverBufferSize          int          // the size of the HTTP server's empty buffer; only the reader uses it
 
-	mu       sync.Mutex
-	change   sync.Cond // signals a change of the fields below
-	deadline time.Time // of reads; zero for none
-	closed   bool      // the HTTP server has closed the connection
+	mu                      sync.Mutex
+	deadlineOrClosedChanged sync.Cond // signals a change of the fields below
+	readDeadline            time.Time // of reads; zero for none
+	closed                  bool      // the HTTP server has closed the connection
 }
 
-// maxHandedAnswers is the greatest number of answers for which a connection stays with the HTTP server. To hand it on and back
+// maxAnswersPerHandOn is the greatest number of answers for which a connection stays with the HTTP server. To hand it on and back
 // takes about 25 us. So a connection that is handed on again and again stays for twice as many answers each time, until the front
 // has answered on it.
-const maxHandedAnswers = 64
+const maxAnswersPerHandOn = 64
 
 // The states of a handedConn: the work of the HTTP server on it.
 const (
-	handedReading  = iota // it reads a request
-	handedActive          // it answers a request
-	handedAnswered        // it has given the last answer, and may have read a next request already
-	handedWaiting         // it waits for a next request
-	handedReturned        // it has read io.EOF, and will close the connection
-	handedClosed
+	handedConnReadsRequest   = iota // it reads a request
+	handedConnAnswersRequest        // it answers a request
+	handedConnLastAnswerSent        // it has given the last answer, and may have read a next request already
+	handedConnAwaitsRequest         // it waits for a next request
+	handedConnReturned              // it has read io.EOF, and will close the connection
+	handedConnClosed
 )
 
-// newHanded makes a connection that the front hands on, and that returns after handedAnswers answers.
-func newHanded(conn net.Conn, before []byte, handedAnswers int, takeBack func(before []byte) bool) *handedConn {
-	c := &handedConn{Conn: conn, before: before, handedAnswers: handedAnswers, takeBack: takeBack}
-	c.change.L = &c.mu
+// newHandedConn makes a connection that the front hands on, and that returns after handedAnswers answers.
+func newHandedConn(conn net.Conn, before []byte, handedAnswers int, takeBack func(before []byte) bool) *handedConn {
+	c := &handedConn{Conn: conn, alreadyRead: before, answersUntilReturnToFront: handedAnswers, takeBack: takeBack}
+	c.deadlineOrClosedChanged.L = &c.mu
 	return c
 }
 
@@ -106,46 +106,46 @@ func (c *handedConn) setServerState(state http.ConnState) {
 	switch {
 	case c.takeBack == nil:
 	case state == http.StateActive:
-		c.state.Store(handedActive)
+		c.state.Store(handedConnAnswersRequest)
 	case state == http.StateHijacked: // a socket: its reads of one byte do not look for the client's end
-		c.state.Store(handedReading)
+		c.state.Store(handedConnReadsRequest)
 	case state == http.StateIdle:
-		after := int32(handedReading)
-		if c.handedAnswers--; c.handedAnswers <= 0 {
-			after = handedAnswered
+		after := int32(handedConnReadsRequest)
+		if c.answersUntilReturnToFront--; c.answersUntilReturnToFront <= 0 {
+			after = handedConnLastAnswerSent
 		}
-		c.state.CompareAndSwap(handedActive, after)
+		c.state.CompareAndSwap(handedConnAnswersRequest, after)
 	}
 }
 
 // SetReadDeadline sets the deadline, and learns from the call what the HTTP server does. After the last answer, the server sets a
-// deadline before it waits for a next request, and another one when that request has begun. The second call follows at once if bytes of
-// the next request were read with the last one.
+// deadline before it waits for a next request, and another one when that request has begun. The second call follows at once if
+// bytes of the next request were read with the last one.
 func (c *handedConn) SetReadDeadline(at time.Time) error {
-	if !c.state.CompareAndSwap(handedAnswered, handedWaiting) {
-		c.state.CompareAndSwap(handedWaiting, handedReading)
+	if !c.state.CompareAndSwap(handedConnLastAnswerSent, handedConnAwaitsRequest) {
+		c.state.CompareAndSwap(handedConnAwaitsRequest, handedConnReadsRequest)
 	}
-	c.update(func() { c.deadline = at })
+	c.changeAndBroadcast(func() { c.readDeadline = at })
 	return c.Conn.SetReadDeadline(at)
 }
 
-// update changes deadline or closed, and wakes up a call of lookForClient that waits for such a change.
-func (c *handedConn) update(change func()) {
-	if c.takeBack == nil { // lookForClient is never called
+// changeAndBroadcast changes readDeadline or closed, and wakes up a call of readToDetectClose that waits for such a change.
+func (c *handedConn) changeAndBroadcast(change func()) {
+	if c.takeBack == nil { // readToDetectClose is never called
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
-	c.change.Broadcast()
+	c.deadlineOrClosedChanged.Broadcast()
 }
 
 // Close closes the connection, or returns it to the front. A second call, for instance by a shutdown, closes it.
 func (c *handedConn) Close() error {
-	if c.state.Swap(handedClosed) == handedReturned && c.takeBack(c.before) {
+	if c.state.Swap(handedConnClosed) == handedConnReturned && c.takeBack(c.alreadyRead) {
 		return nil
 	}
-	c.update(func() { c.closed = true })
+	c.changeAndBroadcast(func() { c.closed = true })
 	return c.Conn.Close()
 }
 
@@ -155,36 +155,36 @@ func (c *handedConn) Read(to []byte) (int, error) {
 	case c.takeBack == nil:
 	// While the HTTP server answers, it reads one byte in the background, to see whether the client is still there. It may also read
 	// one byte of a body, if its buffer has room for one byte only. But then a deadline is set.
-	case len(to) == 1 && c.state.Load() == handedActive && !c.readsBody():
-		return c.lookForClient(to)
-	case c.mayReturn(len(to)):
+	case len(to) == 1 && c.state.Load() == handedConnAnswersRequest && !c.readsBody():
+		return c.readToDetectClose(to)
+	case c.tryReturnToFront(len(to)):
 		return 0, io.EOF
 	}
-	if len(c.before) == 0 {
+	if len(c.alreadyRead) == 0 {
 		return c.Conn.Read(to)
 	}
-	n := copy(to, c.before)
-	if c.before = c.before[n:]; len(c.before) == 0 {
-		c.before = nil
+	n := copy(to, c.alreadyRead)
+	if c.alreadyRead = c.alreadyRead[n:]; len(c.alreadyRead) == 0 {
+		c.alreadyRead = nil
 	}
 	return n, nil
 }
 
-// lookForClient checks by a read whether the client is still there. A byte that it reads belongs to the next request and is kept in
-// before: if the HTTP server received it, it would have to answer that request itself. So lookForClient waits until the HTTP server ends
-// the read by a deadline in the past.
-func (c *handedConn) lookForClient(to []byte) (int, error) {
-	if len(c.before) == 0 {
+// readToDetectClose checks by a read whether the client is still there. A byte that it reads belongs to the next request and is
+// kept in before: if the HTTP server received it, it would have to answer that request itself. So readToDetectClose waits until the
+// HTTP server ends the read by a deadline in the past.
+func (c *handedConn) readToDetectClose(to []byte) (int, error) {
+	if len(c.alreadyRead) == 0 {
 		n, err := c.Conn.Read(to)
 		if n == 0 {
 			return 0, err
 		}
-		c.before = append(c.before, to[0])
+		c.alreadyRead = append(c.alreadyRead, to[0])
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.closed && c.deadline.IsZero() {
-		c.change.Wait()
+	for !c.closed && c.readDeadline.IsZero() {
+		c.deadlineOrClosedChanged.Wait()
 	}
 	return 0, os.ErrDeadlineExceeded
 }
@@ -194,18 +194,18 @@ func (c *handedConn) lookForClient(to []byte) (int, error) {
 func (c *handedConn) readsBody() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Before(c.deadline)
+	return time.Now().Before(c.readDeadline)
 }
 
-// mayReturn reports whether the connection returns to the front instead of reading. room is the length of the buffer that the HTTP server
-// reads into. The connection returns if the HTTP server waits for a request and has read nothing of it.
-func (c *handedConn) mayReturn(room int) bool {
+// tryReturnToFront reports whether the connection returns to the front instead of reading. room is the length of the buffer that
+// the HTTP server reads into. The connection returns if the HTTP server waits for a request and has read nothing of it.
+func (c *handedConn) tryReturnToFront(room int) bool {
 	// The first read comes before any request, and into the whole buffer. If a part of a next request is in the buffer, room is
 	// less.
-	if c.emptyBufferSize == 0 {
-		c.emptyBufferSize = room
+	if c.serverBufferSize == 0 {
+		c.serverBufferSize = room
 	}
-	return room == c.emptyBufferSize && len(c.before) < frontBufferSize && c.state.CompareAndSwap(handedWaiting, handedReturned)
+	return room == c.serverBufferSize && len(c.alreadyRead) < frontBufferSize && c.state.CompareAndSwap(handedConnAwaitsRequest, handedConnReturned)
 }
 
 // CloseWrite closes the sending side. The HTTP server calls it before it closes a connection that it has not read to the end.
@@ -216,38 +216,39 @@ func (c *handedConn) CloseWrite() error {
 	return nil
 }
 
-// payment says what the front has already checked and charged for a request, so that the HTTP server and the executor charge only the rest.
-// It is in the context of one request, or of a handed connection, where the front has charged only the address of the first
-// request.
-type payment struct {
+// frontCharges says what the front has already checked and charged for a request, so that the HTTP server and the executor charge
+// only the rest. It is in the context of one request, or of a handed connection, where the front has charged only the address of
+// the first request.
+type frontCharges struct {
 	addressChargeUsed atomic.Bool  // false: the front has charged the address for one more request; true: that request has come
 	operationCharged  bool         // the front has charged the operation too
 	caller            *frontCaller // the caller, whose token was checked; nil: the token must still be checked
 }
 
-// paymentKey is the key of a *payment. Its absence means that nothing was charged.
-type paymentKey struct{}
+// frontChargesKey is the key of a *frontCharges. Its absence means that nothing was charged.
+type frontChargesKey struct{}
 
-// chargeAddress charges a request to its address, unless the front has done so. Swap makes the payment count for one request only:
-// later requests of a handed connection find it used.
-func (q *queries) chargeAddress(ctx context.Context, address string) error {
-	if paid, ok := ctx.Value(paymentKey{}).(*payment); ok && !paid.addressChargeUsed.Swap(true) {
+// chargeAddress charges a request to its address, unless the front has done so. Swap makes the charge count for one request only:
+// later requests of a handed connection are charged.
+func (q *httpTransport) chargeAddress(ctx context.Context, address string) error {
+	if paid, ok := ctx.Value(frontChargesKey{}).(*frontCharges); ok && !paid.addressChargeUsed.Swap(true) {
 		return nil
 	}
 	return q.cfg.Limits.ChargeAddress(address)
 }
 
-// isOperationCharged reports whether the front has charged the operation. This is so if an answer by Quick failed after the charge.
+// isOperationCharged reports whether the front has charged the operation. This is so if an answer by a HotAnswerFunc failed after
+// the charge.
 func isOperationCharged(ctx context.Context) bool {
-	paid, ok := ctx.Value(paymentKey{}).(*payment)
+	paid, ok := ctx.Value(frontChargesKey{}).(*frontCharges)
 	return ok && paid.operationCharged
 }
 
 // withViewer returns the caller with the viewer of a token. Requests with the scope ingest may have longer bodies.
 func (c caller) withViewer(viewer services.Viewer, expires time.Time, cfg Config) caller {
 	if viewer.Has(services.ScopeIngest) {
-		c.limit = cfg.IngestBodyLimit
+		c.maxBodyBytes = cfg.IngestBodyLimit
 	}
-	c.ctx, c.expires = services.WithViewer(c.ctx, viewer), expires
+	c.ctx, c.tokenExpires = services.WithViewer(c.ctx, viewer), expires
 	return c
 }

@@ -22,7 +22,7 @@ func TestHandedConnectionsReturn(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	returned := 0
 	for _, one := range frontCases {
-		if one.quick {
+		if one.hot {
 			continue
 		}
 		conn := must(net.Dial("tcp", f.frontAddress))
@@ -30,13 +30,13 @@ func TestHandedConnectionsReturn(t *testing.T) {
 		reader := bufio.NewReader(conn)
 		for range 3 { // the connection returns each time
 			_, _ = io.WriteString(conn, one.text) // an error shows in the answer
-			if answer := f.read(reader, 1)[0]; answer == "no answer" || strings.Contains(strings.SplitN(answer, "\n", 2)[0], " true") {
+			if answer := f.readAnswers(reader, 1)[0]; answer == "no answer" || strings.Contains(strings.SplitN(answer, "\n", 2)[0], " true") {
 				break // the HTTP server ended the connection
 			}
-			before := f.schema.answered.Load()
+			before := f.schema.hotAnswerCount.Load()
 			_, _ = io.WriteString(conn, rawRequest(queryBody("{ who }")))
-			if answer := f.read(reader, 1)[0]; !strings.HasSuffix(answer, `{"data":{"who":"alice@"}}`) || f.schema.answered.Load() != before+1 {
-				t.Errorf("after %s the front answered %d plain requests: %s", one.name, f.schema.answered.Load()-before, answer)
+			if answer := f.readAnswers(reader, 1)[0]; !strings.HasSuffix(answer, `{"data":{"who":"alice@"}}`) || f.schema.hotAnswerCount.Load() != before+1 {
+				t.Errorf("after %s the front answered %d plain requests: %s", one.name, f.schema.hotAnswerCount.Load()-before, answer)
 			}
 			returned++
 		}
@@ -51,11 +51,11 @@ func TestHandedConnectionsReturn(t *testing.T) {
 // returns after one answer again.
 func TestConnectionsHandedAgainReturnLater(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	k := f.openKeptConn()
+	k := f.openKeepAliveConn()
 	returned := func() bool {
 		f.front.mu.Lock()
 		defer f.front.mu.Unlock()
-		return len(f.front.conns) == 1 && f.front.handed == 0
+		return len(f.front.conns) == 1 && f.front.httpServerConns == 0
 	}
 	ask := func(text string) {
 		t.Helper()
@@ -71,42 +71,42 @@ func TestConnectionsHandedAgainReturnLater(t *testing.T) {
 		eventually.Holds(t, fmt.Sprintf("the connection returns after %d answers", handedAnswers), returned)
 	}
 	for range 2 {
-		for _, handedAnswers := range []int{1, 2, 4, 8, 16, 32, maxHandedAnswers, maxHandedAnswers} {
+		for _, handedAnswers := range []int{1, 2, 4, 8, 16, 32, maxAnswersPerHandOn, maxAnswersPerHandOn} {
 			rest(handedAnswers)
 		}
 		ask(rawRequest(queryBody("{ who }")))
 	}
 }
 
-// fakeHanded is a handed connection. Its methods use it as the HTTP server does, and its client sends one byte for each read.
-type fakeHanded struct {
+// fakeHandedConn is a handed connection. Its methods use it as the HTTP server does, and its client sends one byte for each read.
+type fakeHandedConn struct {
 	*handedConn
-	client net.Conn // the other end
-	taken  *string  // the bytes with which it was taken back; nil: it was not
+	client         net.Conn // the other end
+	takenBackBytes *string  // the bytes with which it was taken back; nil: it was not
 }
 
-// newFakeHanded makes a connection that returns after handedAnswers answers.
-func newFakeHanded(t *testing.T, handedAnswers int) *fakeHanded {
+// newFakeHandedConn makes a connection that returns after handedAnswers answers.
+func newFakeHandedConn(t *testing.T, handedAnswers int) *fakeHandedConn {
 	ours, client := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), client.Close() })
-	f := &fakeHanded{client: client}
-	f.handedConn = newHanded(ours, nil, handedAnswers, func(before []byte) bool {
+	f := &fakeHandedConn{client: client}
+	f.handedConn = newHandedConn(ours, nil, handedAnswers, func(before []byte) bool {
 		text := string(before)
-		f.taken = &text
+		f.takenBackBytes = &text
 		return true
 	})
 	return f
 }
 
 // readAsServer makes one Read as the HTTP server does, with a buffer of room bytes, while the client sends one byte.
-func (f *fakeHanded) readAsServer(room int) error {
+func (f *fakeHandedConn) readAsServer(room int) error {
 	go func() { _, _ = f.client.Write([]byte("x")) }() // it may stay unread
 	_, err := f.Read(make([]byte, room))
 	return err
 }
 
 // answerAsServer makes the calls that the HTTP server makes when it answers a request that it has read.
-func (f *fakeHanded) answerAsServer() {
+func (f *fakeHandedConn) answerAsServer() {
 	f.setServerState(http.StateActive)
 	f.setServerState(http.StateIdle)
 	_ = f.SetReadDeadline(inAnHour)
@@ -116,7 +116,7 @@ func (f *fakeHanded) answerAsServer() {
 // of it.
 func TestWhenHandedConnectionsReturn(t *testing.T) {
 	const room = 64
-	c := newFakeHanded(t, 2)
+	c := newFakeHandedConn(t, 2)
 	if err := c.readAsServer(room); err != nil {
 		t.Fatal(err)
 	}
@@ -135,11 +135,11 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 	if err := c.readAsServer(room); err != io.EOF {
 		t.Errorf("it does not return after its second answer: %v", err)
 	}
-	if err := c.Close(); err != nil || c.taken == nil {
+	if err := c.Close(); err != nil || c.takenBackBytes == nil {
 		t.Errorf("it was not taken back: %v", err)
 	}
 	// If a next request was there already, the HTTP server keeps it: it sets another deadline, and then reads on.
-	c = newFakeHanded(t, 1)
+	c = newFakeHandedConn(t, 1)
 	_ = c.readAsServer(room)
 	c.answerAsServer()
 	_ = c.SetReadDeadline(inAnHour)
@@ -147,25 +147,25 @@ func TestWhenHandedConnectionsReturn(t *testing.T) {
 		t.Errorf("it returns in the middle of a request: %v", err)
 	}
 	// A connection that is closed while the HTTP server waits is not taken back.
-	c = newFakeHanded(t, 1)
+	c = newFakeHandedConn(t, 1)
 	_ = c.readAsServer(room)
 	c.answerAsServer()
-	if err := c.Close(); err != nil || c.taken != nil {
+	if err := c.Close(); err != nil || c.takenBackBytes != nil {
 		t.Errorf("it was taken back: %v", err)
 	}
 }
 
-// The HTTP server reads a byte to see whether the client is still there; in these tests that is a look. A byte that it finds belongs to
-// the next request, and goes to the front.
+// The HTTP server reads a byte to see whether the client is still there; in these tests that is a look. A byte that it finds
+// belongs to the next request, and goes to the front.
 func TestALookKeepsTheNextRequest(t *testing.T) {
 	past := time.Unix(1, 0)
 	for name, early := range map[string]bool{"a look that is ended": false, "a look that was ended before it began": true} {
-		c := newFakeHanded(t, 1)
+		c := newFakeHandedConn(t, 1)
 		_ = c.readAsServer(64)
 		c.setServerState(http.StateActive)
 		_ = c.SetReadDeadline(time.Time{})
 		if early {
-			c.before = []byte("x")
+			c.alreadyRead = []byte("x")
 			_ = c.SetReadDeadline(past)
 		}
 		looked := make(chan error, 1)
@@ -186,12 +186,12 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 		if _, err := c.Read(make([]byte, 64)); err != io.EOF {
 			t.Errorf("%s: the connection does not return: %v", name, err)
 		}
-		if err := c.Close(); err != nil || c.taken == nil || *c.taken != "x" {
-			t.Errorf("%s: taken back with %v, %v", name, c.taken, err)
+		if err := c.Close(); err != nil || c.takenBackBytes == nil || *c.takenBackBytes != "x" {
+			t.Errorf("%s: taken back with %v, %v", name, c.takenBackBytes, err)
 		}
 	}
 	// While a body is read there is a deadline. A read of one byte of the body is no look.
-	body := newFakeHanded(t, 1)
+	body := newFakeHandedConn(t, 1)
 	_ = body.readAsServer(64)
 	body.setServerState(http.StateActive)
 	_ = body.SetReadDeadline(inAnHour)
@@ -199,15 +199,15 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 		t.Errorf("a body's byte is not read: %v", err)
 	}
 	// A read of one byte by a socket is no look.
-	socket := newFakeHanded(t, 1)
+	socket := newFakeHandedConn(t, 1)
 	socket.setServerState(http.StateActive)
 	socket.setServerState(http.StateHijacked)
 	if err := socket.readAsServer(1); err != nil {
 		t.Errorf("a socket reads nothing: %v", err)
 	}
 	// A look ends at once, and not with the error of a deadline, when the client or the HTTP server closes the connection.
-	for name, end := range map[string]func(*fakeHanded){"the client's end": func(c *fakeHanded) { _ = c.client.Close() }, "its own": func(c *fakeHanded) { _ = c.Close() }} {
-		c := newFakeHanded(t, 1)
+	for name, end := range map[string]func(*fakeHandedConn){"the client's end": func(c *fakeHandedConn) { _ = c.client.Close() }, "its own": func(c *fakeHandedConn) { _ = c.Close() }} {
+		c := newFakeHandedConn(t, 1)
 		_ = c.readAsServer(64)
 		c.setServerState(http.StateActive)
 		looked := make(chan error, 1)
@@ -220,7 +220,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 			t.Errorf("%s: the look ends with %v", name, err)
 		}
 	}
-	c := newFakeHanded(t, 1)
+	c := newFakeHandedConn(t, 1)
 	_ = c.readAsServer(64)
 	c.setServerState(http.StateActive)
 	looked := make(chan error, 1)
@@ -246,7 +246,7 @@ func TestRequestsBehindAHandedOne(t *testing.T) {
 		"a long one": {mutation, rawRequest(queryBody("{ hello }" + strings.Repeat(" ", 9<<10))), plain},
 	} {
 		text := strings.Join(requests, "")
-		want := f.send(f.directAddress, len(requests), text)
+		want := f.sendAndReadAnswers(f.directAddress, len(requests), text)
 		first := len(requests[0])
 		for _, pieces := range [][]int{{}, {first}, {first + 1}, {first + 2}, {first + 3}, {first + 4}, {first - 1, first + 1}, {first + 5, len(text) - 1}, {1, 2, 3}} {
 			if got := f.sendInPieces(requests, pieces); !slices.Equal(got, want) {
@@ -273,7 +273,7 @@ func (f *frontFixture) sendInPieces(requests []string, places []int) (answers []
 				whole++
 			}
 		}
-		answers = append(answers, f.read(reader, whole-len(answers))...)
+		answers = append(answers, f.readAnswers(reader, whole-len(answers))...)
 	}
 	return answers
 }
@@ -293,7 +293,7 @@ func TestHandedConnectionsEndWithTheServer(t *testing.T) {
 				conn := must(net.Dial("tcp", f.frontAddress))
 				defer conn.Close()
 				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-				k := &keptConn{conn, bufio.NewReader(conn)}
+				k := &keepAliveConn{conn, bufio.NewReader(conn)}
 				for n := i; ; n++ {
 					last, err := k.ask(requests[n%2])
 					if n == i+10 {
@@ -319,7 +319,7 @@ func TestHandedConnectionsEndWithTheServer(t *testing.T) {
 		eventually.Holds(t, "no connection is left", func() bool {
 			f.front.mu.Lock()
 			defer f.front.mu.Unlock()
-			return len(f.front.conns)+f.front.handed == 0
+			return len(f.front.conns)+f.front.httpServerConns == 0
 		})
 	}
 }

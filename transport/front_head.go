@@ -14,49 +14,49 @@ import (
 	"tidings/services"
 )
 
-// head is the head of a plain request, with everything that follows from it alone. No field depends on the body, the address or
+// requestHead is the head of a plain request, with everything that follows from it alone. No field depends on the body, the address or
 // the time, except caller, which expires. It is shared by all connections that send these bytes, and does not change.
-type head struct {
-	text        []byte        // the bytes of the head, with its blank line
-	length      int           // of the body
-	request     *http.Request // without its body, context and address
-	answerForm  answerForm    // the form of the answer
-	gzip        bool          // the client accepts gzip
-	answerLines []byte        // the first lines of the answer's head
-	forwarded   bool          // the request has X-Forwarded-For
+type requestHead struct {
+	text            []byte        // the bytes of the head, with its blank line
+	bodyLength      int           // of the body
+	request         *http.Request // without its body, context and address
+	answerForm      answerForm    // the form of the answer
+	acceptsGzip     bool          // the client accepts gzip
+	answerHeadLines []byte        // the first lines of the answer's head
+	hasForwardedFor bool          // the request has X-Forwarded-For
 	// A unique head is not remembered: a client that gives each request its own ID would fill the memory with heads that never come
 	// again.
-	unique bool   // no other request has the same head
-	id     string // the ID that the client gave to the request
+	uncacheable     bool   // no other request has the same head
+	clientRequestID string // the ID that the client gave to the request
 
 	caller *frontCaller // nil until the token was checked
 }
 
 // frontCaller is the caller that the token of a request names. It may be used as long as Identity.stillValid returns true.
 type frontCaller struct {
-	viewer  services.Viewer
-	ctx     context.Context // has the viewer
-	expires time.Time       // zero is never
-	// keysVersion is what Identity.keysVersion returned when the token was checked. It is only compared.
-	keysVersion any
+	viewer       services.Viewer
+	ctx          context.Context // has the viewer
+	tokenExpires time.Time       // zero is never
+	// tokenKeysVersion is what Identity.tokenKeysVersion returned when the token was checked. It is only compared.
+	tokenKeysVersion any
 }
 
 // headOf returns the head of a request, nil for one that is not plain.
-func (f *Front) headOf(text []byte) *head {
-	if known, ok := f.heads.get(text); ok {
+func (f *Front) headOf(text []byte) *requestHead {
+	if known, ok := f.requestHeads.get(text); ok {
 		return f.withoutStaleCaller(known)
 	}
-	if !plainHead(text[len(frontStart):]) {
+	if !isPlainHead(text[len(plainRequestStart):]) {
 		return nil
 	}
 	// The text is a part of the connection's buffer, so a copy is kept.
 	return f.readHead(bytes.Clone(text))
 }
 
-// withoutStaleCaller returns a head. If stillValid is false for its token, the result has no caller, so that identify checks the token again.
-// The token may still be good after a reload of the keys, and a refusal is the same as for a new head.
-func (f *Front) withoutStaleCaller(h *head) *head {
-	if h.caller == nil || f.queries.cfg.Identity.stillValid(h.caller) {
+// withoutStaleCaller returns a head. If stillValid is false for its token, the result has no caller, so that withCaller checks the
+// token again. The token may still be good after a reload of the keys, and a refusal is the same as for a new head.
+func (f *Front) withoutStaleCaller(h *requestHead) *requestHead {
+	if h.caller == nil || f.httpTransport.cfg.Identity.stillValid(h.caller) {
 		return h
 	}
 	unchecked := *h
@@ -64,20 +64,20 @@ func (f *Front) withoutStaleCaller(h *head) *head {
 	return &unchecked
 }
 
-// specialHeaders change the meaning of a request, or how it is read. uniqueHeaders have a different value in each request. A header
-// that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
+// nonPlainHeaders change the meaning of a request, or how it is read. perRequestHeaders have a different value in each request. A
+// header that is not in these lists, nor known to readHead, must have no effect on the answer of the HTTP server.
 var (
-	specialHeaders = []string{ // in lower case; a request with one of them is not plain
+	nonPlainHeaders = []string{ // in lower case; a request with one of them is not plain
 		"connection", "content-encoding", "expect", "http2-settings", "keep-alive", "proxy-authorization", "proxy-connection", "range", "te", "trailer",
 		"transfer-encoding", "upgrade", strings.ToLower(streamTokenHeader), "traceparent",
 	}
-	uniqueHeaders = []string{strings.ToLower(requestHeader)} // a head with one of them is not remembered
+	perRequestHeaders = []string{strings.ToLower(requestIDHeader)} // a head with one of them is not remembered
 )
 
-// plainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is stricter
-// than the HTTP server. A head that two parsers could read differently is not plain: one with folded lines, spaces before a colon, a
-// length with a sign, or a header twice. So nobody can make a proxy see other requests than the front does.
-func plainHead(lines []byte) bool {
+// isPlainHead reports whether all lines of a head are headers in their usual form, each of them once, and none is special. It is
+// stricter than the HTTP server. A head that two parsers could read differently is not plain: one with folded lines, spaces before
+// a colon, a length with a sign, or a header twice. So nobody can make a proxy see other requests than the front does.
+func isPlainHead(lines []byte) bool {
 	// The array is on the stack: 32 names are more than browsers send. A head with more names is foreign.
 	var seen [32]string
 	names := seen[:0]
@@ -85,14 +85,14 @@ func plainHead(lines []byte) bool {
 		line, rest, _ := bytes.Cut(lines, []byte("\r\n"))
 		lines = rest
 		name, value, found := bytes.Cut(line, []byte(":"))
-		if !found || len(name) == 0 || slices.ContainsFunc(name, notInName) || slices.ContainsFunc(value, notInValue) {
+		if !found || len(name) == 0 || slices.ContainsFunc(name, isUnusualInHeaderName) || slices.ContainsFunc(value, isUnusualInHeaderValue) {
 			return false
 		}
 		lower := strings.ToLower(string(name))
 		switch {
 		// keep-alive is the default of HTTP/1.1 and changes nothing.
 		case lower == "connection" && strings.EqualFold(string(bytes.TrimSpace(value)), "keep-alive"):
-		case lower == "content-length" && slices.ContainsFunc(bytes.TrimSpace(value), notDigit), slices.Contains(specialHeaders, lower):
+		case lower == "content-length" && slices.ContainsFunc(bytes.TrimSpace(value), notDigit), slices.Contains(nonPlainHeaders, lower):
 			return false
 		}
 		if slices.Contains(names, lower) || len(names) == len(seen) {
@@ -103,68 +103,69 @@ func plainHead(lines []byte) bool {
 	return slices.Contains(names, "host") && slices.Contains(names, "content-length") && slices.Contains(names, "authorization")
 }
 
-// notInName, notInValue, notDigit and notInHost report characters that make a text unusual. They are stricter than the standards.
-func notInName(c byte) bool {
+// isUnusualInHeaderName, isUnusualInHeaderValue, notDigit and isUnusualInHost report characters that make a text unusual. They are
+// stricter than the standards.
+func isUnusualInHeaderName(c byte) bool {
 	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-')
 }
 
-// notInValue reports control characters and bytes above ASCII, which parsers read in different ways.
-func notInValue(c byte) bool { return c < ' ' || c > '~' }
+// isUnusualInHeaderValue reports control characters and bytes above ASCII, which parsers read in different ways.
+func isUnusualInHeaderValue(c byte) bool { return c < ' ' || c > '~' }
 
 func notDigit(c byte) bool { return c < '0' || c > '9' }
 
-// notInHost takes a rune, because strings.ContainsFunc needs that. It reports all characters above ~.
-func notInHost(c rune) bool {
-	return notInName(byte(c)) && c != '.' && c != ':' && c != '[' && c != ']' || c > '~'
+// isUnusualInHost takes a rune, because strings.ContainsFunc needs that. It reports all characters above ~.
+func isUnusualInHost(c rune) bool {
+	return isUnusualInHeaderName(byte(c)) && c != '.' && c != ':' && c != '[' && c != ']' || c > '~'
 }
 
 // readHead reads a head as the HTTP server does, and applies the checks that need nothing else. It returns nil if a check fails:
 // the HTTP server then answers the request, mostly with an error. The first lines of the answer are made here, because they
 // depend on nothing else.
-func (f *Front) readHead(text []byte) *head {
+func (f *Front) readHead(text []byte) *requestHead {
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(text)))
-	if err != nil || r.Close || len(r.TransferEncoding) > 0 || r.ContentLength < 0 || r.Host == "" || strings.ContainsFunc(r.Host, notInHost) {
+	if err != nil || r.Close || len(r.TransferEncoding) > 0 || r.ContentLength < 0 || r.Host == "" || strings.ContainsFunc(r.Host, isUnusualInHost) {
 		return nil
 	}
-	if f.loopback && !isLoopback(r.Host) {
+	if f.loopbackOnly && !isLoopback(r.Host) {
 		return nil
 	}
-	h := &head{text: text, length: int(r.ContentLength), request: r, gzip: services.AcceptsGzip(r.Header.Values("Accept-Encoding"))}
+	h := &requestHead{text: text, bodyLength: int(r.ContentLength), request: r, acceptsGzip: services.AcceptsGzip(r.Header.Values("Accept-Encoding"))}
 	// With the scope ingest a body may be longer than BodyLimit, but such a request is not plain.
-	if int64(h.length) != r.ContentLength || r.ContentLength > min(f.queries.cfg.BodyLimit, maxFrontRequest) {
+	if int64(h.bodyLength) != r.ContentLength || r.ContentLength > min(f.httpTransport.cfg.BodyLimit, maxFrontRequestBytes) {
 		return nil
 	}
 	for name := range r.Header {
-		if f.loopback && wasForwarded(name) {
+		if f.loopbackOnly && isForwardingHeader(name) {
 			return nil
 		}
-		h.forwarded = h.forwarded || name == "X-Forwarded-For"
-		h.unique = h.unique || slices.Contains(uniqueHeaders, strings.ToLower(name))
+		h.hasForwardedFor = h.hasForwardedFor || name == "X-Forwarded-For"
+		h.uncacheable = h.uncacheable || slices.Contains(perRequestHeaders, strings.ToLower(name))
 	}
-	// queries.Do calls the same functions, so that the headers are the same.
-	answer := &recorder{header: http.Header{}}
+	// httpTransport.Do calls the same functions, so that the headers are the same.
+	answer := &responseRecorder{header: http.Header{}}
 	w := newRequest(answer, r)
-	h.id = w.id
-	f.queries.origins.writeCORSHeaders(w, r)
-	if _, err := f.queries.checkRequest(r); err != nil || checkMedia(r) != nil {
+	h.clientRequestID = w.id
+	f.httpTransport.origins.writeCORSHeaders(w, r)
+	if _, err := f.httpTransport.checkRequest(r); err != nil || checkContentType(r) != nil {
 		return nil
 	}
 	// An answer as an event stream is left to the HTTP server.
-	h.answerForm.accepted, h.answerForm.acceptsEvents = negotiate(r.Header.Values("Accept"), f.queries.sockets != nil)
-	if h.answerForm.accepted != typeJSON && h.answerForm.accepted != typeResponse {
+	h.answerForm.mediaType, h.answerForm.acceptsEventStream = negotiateMediaType(r.Header.Values("Accept"), f.httpTransport.sockets != nil)
+	if h.answerForm.mediaType != typeJSON && h.answerForm.mediaType != typeResponse {
 		return nil
 	}
-	setContentHeaders(answer.header, h.answerForm.accepted)
-	h.answerLines = appendHeader([]byte("HTTP/1.1 200 OK\r\n"), answer.header)
+	setContentHeaders(answer.header, h.answerForm.mediaType)
+	h.answerHeadLines = appendHeader([]byte("HTTP/1.1 200 OK\r\n"), answer.header)
 	return h
 }
 
-// checkMedia returns an error for a body that is not JSON. A foreign page can send some content types without a preflight
+// checkContentType returns an error for a body that is not JSON. A foreign page can send some content types without a preflight
 // request, but never JSON. So this check also prevents forged requests.
-func checkMedia(r *http.Request) error {
+func checkContentType(r *http.Request) error {
 	content := r.Header.Get("Content-Type")
-	if len(content) > maxMediaHeader {
-		return &httpError{http.StatusUnsupportedMediaType, "Content-Type: up to " + strconv.Itoa(maxMediaHeader) + " bytes are allowed", maxMediaHeader}
+	if len(content) > maxMediaHeaderBytes {
+		return &httpError{http.StatusUnsupportedMediaType, "Content-Type: up to " + strconv.Itoa(maxMediaHeaderBytes) + " bytes are allowed", maxMediaHeaderBytes}
 	}
 	media, details, err := mime.ParseMediaType(content)
 	if charset := details["charset"]; err != nil || media != typeJSON || charset != "" && !strings.EqualFold(charset, "utf-8") {
@@ -173,20 +174,20 @@ func checkMedia(r *http.Request) error {
 	return nil
 }
 
-// identify returns the head with the caller of its token, and remembers it; nil if the token is refused. Only heads with a good
+// withCaller returns the head with the caller of its token, and remembers it; nil if the token is refused. Only heads with a good
 // token are remembered, so nobody can fill the memory without a token.
-func (f *Front) identify(h *head, request services.Request) *head {
+func (f *Front) withCaller(h *requestHead, request services.Request) *requestHead {
 	if h.caller != nil {
 		return h
 	}
-	token, err := bearer(h.request.Header)
+	token, err := bearerToken(h.request.Header)
 	if err != nil || token == "" {
 		return nil
 	}
-	identity := f.queries.cfg.Identity
-	// keysVersion is called before the check: if the keys are reloaded during the check, stillValid is false, and the token is checked
-	// again.
-	keys := identity.keysVersion()
+	identity := f.httpTransport.cfg.Identity
+	// tokenKeysVersion is called before the check: if the keys are reloaded during the check, stillValid is false, and the token is
+	// checked again.
+	keys := identity.tokenKeysVersion()
 	ctx := services.WithRequest(h.request.Context(), request)
 	viewer, expires, err := identity.Viewer(ctx, token, h.request.Header.Get(actAsHeader), h.request.Header.Get(deviceHeader))
 	if err != nil {
@@ -196,11 +197,11 @@ func (f *Front) identify(h *head, request services.Request) *head {
 	known := *h
 	// The context has the viewer and no data of this request, because other requests will use it.
 	known.caller = &frontCaller{viewer, services.WithViewer(context.Background(), viewer), expires, keys}
-	if !known.unique {
-		f.heads.put(known.text, &known, headOverhead+len(known.text))
+	if !known.uncacheable {
+		f.requestHeads.put(known.text, &known, requestHeadOverheadBytes+len(known.text))
 	}
 	return &known
 }
 
-// headOverhead is the approximate memory of a head in addition to its texts.
-const headOverhead = 1 << 10
+// requestHeadOverheadBytes is the approximate memory of a head in addition to its texts.
+const requestHeadOverheadBytes = 1 << 10

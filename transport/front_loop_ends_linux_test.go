@@ -24,7 +24,7 @@ func TestALoopEndsWithItsClient(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	begun, gate := make(chan struct{}, 1), make(chan struct{})
-	blocker, half, whole := f.openJoinedConn("blocker"), f.openJoinedConn("half"), f.openJoinedConn("whole")
+	blocker, half, whole := f.openConnInLoop("blocker"), f.openConnInLoop("half"), f.openConnInLoop("whole")
 	f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool {
 		select {
 		case begun <- struct{}{}:
@@ -46,21 +46,21 @@ func TestALoopEndsWithItsClient(t *testing.T) {
 	_ = whole.Close()
 	close(gate)
 	f.expectNextAnswer(half, "200 ", "half@")
-	if _, err := half.from.ReadByte(); err != io.EOF {
+	if _, err := half.responseReader.ReadByte(); err != io.EOF {
 		t.Errorf("after its last answer the connection has %v, want its end", err)
 	}
 	f.expectNextAnswer(blocker, "200 ", "blocker@")
-	eventually.Holds(t, "one connection is left", func() bool { return f.countLooped() == 1 && f.countConns() == 1 })
+	eventually.Holds(t, "one connection is left", func() bool { return f.countLoopConns() == 1 && f.countFrontConns() == 1 })
 }
 
 func TestALoopDrains(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	idle, late, busy := f.openJoinedConn("idle"), f.openJoinedConn("late"), f.openJoinedConn("busy")
+	idle, late, busy := f.openConnInLoop("idle"), f.openConnInLoop("late"), f.openConnInLoop("busy")
 	f.front.Drain(time.Hour)
 	if last, err := late.ask(whoRequest("late")); err != nil || !last {
 		t.Errorf("during the drain: the last answer: %v, %v", last, err)
 	}
-	if _, err := late.from.ReadByte(); err != io.EOF {
+	if _, err := late.responseReader.ReadByte(); err != io.EOF {
 		t.Errorf("after its last answer the connection has %v, want its end", err)
 	}
 	begun, gate := make(chan struct{}), make(chan struct{})
@@ -70,11 +70,11 @@ func TestALoopDrains(t *testing.T) {
 	}
 	<-begun
 	f.front.mu.Lock()
-	f.front.idleUntil = time.Now()
+	f.front.keepIdleConnsUntil = time.Now()
 	f.front.mu.Unlock()
 	done := make(chan error, 1)
 	go func() { done <- f.front.Shutdown(t.Context()) }()
-	if _, err := idle.from.ReadByte(); err != io.EOF {
+	if _, err := idle.responseReader.ReadByte(); err != io.EOF {
 		t.Errorf("an idle connection has %v, want its end", err)
 	}
 	select {
@@ -87,26 +87,26 @@ func TestALoopDrains(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("the shutdown: %v", err)
 	}
-	if f.countLooped() != 0 {
-		t.Errorf("%d connections are left in loops", f.countLooped())
+	if f.countLoopConns() != 0 {
+		t.Errorf("%d connections are left in loops", f.countLoopConns())
 	}
 }
 
 // A shutdown closes the idle connections. A connection that is answered after that is closed after its answer.
 func TestAShutdownClosesLoopConnsThatAnswered(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	k := f.openJoinedConn("alice")
-	f.front.endsIdle.Store(true)
+	k := f.openConnInLoop("alice")
+	f.front.closesIdleConns.Store(true)
 	f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
-	if _, err := k.from.ReadByte(); err != io.EOF {
+	if _, err := k.responseReader.ReadByte(); err != io.EOF {
 		t.Errorf("the connection that became idle has %v, want its end", err)
 	}
-	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLoopConns() == 0 && f.countFrontConns() == 0 })
 }
 
 func TestCloseCutsTheConnectionsOfALoop(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	idle, busy := f.openJoinedConn("idle"), f.openJoinedConn("busy")
+	idle, busy := f.openConnInLoop("idle"), f.openConnInLoop("busy")
 	begun, gate := make(chan struct{}), make(chan struct{})
 	f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool { close(begun); <-gate; return true })
 	if _, err := io.WriteString(busy, whoRequest("busy")); err != nil {
@@ -114,23 +114,23 @@ func TestCloseCutsTheConnectionsOfALoop(t *testing.T) {
 	}
 	<-begun
 	_ = f.front.Close()
-	for name, one := range map[string]*keptConn{"idle": idle, "busy": busy} {
-		if _, err := one.from.ReadByte(); err == nil {
+	for name, one := range map[string]*keepAliveConn{"idle": idle, "busy": busy} {
+		if _, err := one.responseReader.ReadByte(); err == nil {
 			t.Errorf("%s: something came after the end", name)
 		}
 	}
 	close(gate)
-	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLoopConns() == 0 && f.countFrontConns() == 0 })
 }
 
 // A connection without a request for the idle time is closed, whatever the others do.
 func TestALoopClosesConnsAfterTheIdleTime(t *testing.T) {
 	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 3 * time.Second })
 	f.front.loops.loops = f.front.loops.loops[:1]
-	idle, busy := f.openJoinedConn("idle"), f.openJoinedConn("busy")
+	idle, busy := f.openConnInLoop("idle"), f.openConnInLoop("busy")
 	ended := make(chan error, 1)
 	go func() {
-		_, err := idle.from.ReadByte()
+		_, err := idle.responseReader.ReadByte()
 		ended <- err
 	}()
 	for {
@@ -141,7 +141,7 @@ func TestALoopClosesConnsAfterTheIdleTime(t *testing.T) {
 			}
 			eventually.Holds(t, "it is forgotten", func() bool {
 				f.expectAnswer(busy, whoRequest("busy"), "200 ", "busy@") // or the loop would close this one too
-				return f.countLooped() == 1 && f.countConns() == 1
+				return f.countLoopConns() == 1 && f.countFrontConns() == 1
 			})
 			return
 		default:
@@ -150,8 +150,8 @@ func TestALoopClosesConnsAfterTheIdleTime(t *testing.T) {
 	}
 }
 
-// countRunners counts the goroutines of loops in this process.
-func countRunners() int {
+// countLoopRunners counts the goroutines of loops in this process.
+func countLoopRunners() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*loopRunner).run(")
 }
@@ -160,10 +160,10 @@ func countRunners() int {
 func TestRelievedRunnersEnd(t *testing.T) {
 	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 5 * time.Second })
 	f.front.loops.loops = f.front.loops.loops[:1]
-	idle, first, second := f.openJoinedConn("idle"), f.openJoinedConn("first"), f.openJoinedConn("second")
+	idle, first, second := f.openConnInLoop("idle"), f.openConnInLoop("first"), f.openConnInLoop("second")
 	ended := make(chan struct{})
-	go func() { _, _ = idle.from.ReadByte(); close(ended) }()
-	before := countRunners()
+	go func() { _, _ = idle.responseReader.ReadByte(); close(ended) }()
+	before := countLoopRunners()
 	for rounds, open := 0, true; open || rounds < 10; rounds++ {
 		select {
 		case <-ended:
@@ -184,7 +184,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 		}
 		heard := make(chan error, 1)
 		go func() {
-			got, err := http.ReadResponse(first.from, nil)
+			got, err := http.ReadResponse(first.responseReader, nil)
 			if err == nil {
 				_, err = io.Copy(io.Discard, got.Body)
 			}
@@ -203,7 +203,7 @@ func TestRelievedRunnersEnd(t *testing.T) {
 			}
 		}
 	}
-	eventually.Holds(t, "one runner is left", func() bool { return countRunners() <= before })
+	eventually.Holds(t, "one runner is left", func() bool { return countLoopRunners() <= before })
 }
 
 // A runner may use the old key of a connection that another runner has given to a goroutine. It gets nothing and closes nothing.
@@ -211,18 +211,18 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	loop := f.front.loops.loops[0]
-	k, other := f.openJoinedConn("alice"), f.openJoinedConn("bob")
+	k, other := f.openConnInLoop("alice"), f.openConnInLoop("bob")
 	loop.mu.Lock()
-	key := min(loop.last-1, loop.last)
+	key := min(loop.lastPollKey-1, loop.lastPollKey)
 	c := loop.conns[key]
 	loop.mu.Unlock()
 	f.expectAnswer(k, rawRequest(queryBody("{ fails }")), "200 ", "") // it leaves
-	eventually.Holds(t, "the connection has a goroutine that waits", func() bool { return c.loop.owner.Load() == nil && c.state.Load() == frontIdle })
-	if got, found := loop.claim(key); got != nil || found != claimNothing {
+	eventually.Holds(t, "the connection has a goroutine that waits", func() bool { return c.loop.owner.Load() == nil && c.state.Load() == frontConnIdle })
+	if got, found := loop.claimConn(key); got != nil || found != claimedNothing {
 		t.Errorf("the key is claimed: %v", found)
 	}
-	loop.closeIdle(key)
-	if c.state.Load() != frontIdle {
+	loop.closeIfIdle(key)
+	if c.state.Load() != frontConnIdle {
 		t.Error("the connection was taken from its goroutine")
 	}
 	f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
@@ -234,14 +234,14 @@ func TestAConnectionThatIsCutWhileItJoinsIsForgotten(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
 	loop := f.front.loops.loops[0]
-	_ = f.openJoinedConn("alice")
+	_ = f.openConnInLoop("alice")
 	loop.mu.Lock()
-	c := loop.conns[loop.last]
+	c := loop.conns[loop.lastPollKey]
 	loop.mu.Unlock()
-	// frontConn.cut makes these two calls if the connection joins a loop right after cut has found it in none.
+	// frontConn.abort makes these two calls if the connection joins a loop right after shutDownSocket has found it in none.
 	_ = c.conn.Close()
-	c.loop.forgetClosed(c)
-	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
+	c.loop.removeClosedFromLoop(c)
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLoopConns() == 0 && f.countFrontConns() == 0 })
 }
 
 // A read deadline from before the loop does not keep the front from noticing that the client of an operation has gone.
@@ -249,18 +249,18 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	f := newFrontFixture(t, false, func(cfg *Config, server *http.Server) {
 		server.IdleTimeout, cfg.OperationTimeout = 2*time.Second, time.Hour
 	})
-	k := f.openJoinedConn("alice")
+	k := f.openConnInLoop("alice")
 	joined := time.Now()
 	for time.Since(joined) < 3*time.Second { // its deadline passes
 		f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 	}
-	before := f.limits.operations.Load()
+	before := f.limits.operationCharges.Load()
 	if _, err := io.WriteString(k, rawRequest(queryBody("{ slow }"))); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > before })
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operationCharges.Load() > before })
 	_ = k.Close()
-	eventually.Holds(t, "the connection is forgotten", func() bool { return f.countConns() == 0 }) // an hour before its deadline
+	eventually.Holds(t, "the connection is forgotten", func() bool { return f.countFrontConns() == 0 }) // an hour before its deadline
 }
 
 // Clients send requests singly, two at once or in pieces, hang up and come back: each gets its own answers, and at the end no
@@ -277,7 +277,7 @@ func TestLoopsUnderLoad(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually.Holds(t, "no connection is left", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
+	eventually.Holds(t, "no connection is left", func() bool { return f.countLoopConns() == 0 && f.countFrontConns() == 0 })
 }
 
 // sendMixedRequests sends requests of a client, some of them two at once or in pieces, on one connection after another.
@@ -326,11 +326,11 @@ func (f *frontFixture) sendMixedRequests(viewer string, seed, requests int) erro
 
 // A panic about one request of a batch ends the connection of that request. The runner answers the other requests.
 func TestALoopSurvivesAPanic(t *testing.T) {
-	log := &lockedText{}
+	log := &lockedBuffer{}
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = slog.New(slog.NewTextHandler(log, nil)) })
-	other := f.openJoinedConn("bob")
+	other := f.openConnInLoop("bob")
 	for stack, begin := range map[string]func(){
-		"fakeLimits).ChargeOperation": func() { f.limits.panics.Store(true) }, // while the request is charged
+		"fakeLimits).ChargeOperation": func() { f.limits.panicsOnCharge.Store(true) }, // while the request is charged
 		"loopRunner).reply": func() { // while it is answered
 			f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 				requests[0].Text, requests[0].OK = nil, true
@@ -338,17 +338,17 @@ func TestALoopSurvivesAPanic(t *testing.T) {
 			})
 		},
 	} {
-		k := f.openJoinedConn("alice")
+		k := f.openConnInLoop("alice")
 		begin()
 		if _, err := io.WriteString(k, whoRequest("alice")); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := io.ReadAll(k.from); err != nil || len(text) > 0 {
+		if text, err := io.ReadAll(k.responseReader); err != nil || len(text) > 0 {
 			t.Errorf("%s: the client got %q, %v", stack, text, err)
 		}
-		f.limits.panics.Store(false)
-		f.countJoint()
-		eventually.Holds(t, "the connection has left", func() bool { return f.countLooped() == 1 && f.countConns() == 1 })
+		f.limits.panicsOnCharge.Store(false)
+		f.countJointRequests()
+		eventually.Holds(t, "the connection has left", func() bool { return f.countLoopConns() == 1 && f.countFrontConns() == 1 })
 		f.expectAnswer(other, whoRequest("bob"), "200 ", "bob@")
 		if text := log.String(); !strings.Contains(text, stack) {
 			t.Errorf("%s: the log has no stack: %s", stack, text)

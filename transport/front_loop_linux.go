@@ -10,8 +10,8 @@ import (
 )
 
 // frontLoops serve the connections whose requests can be answered jointly. A loop takes all of its connections that have a request,
-// reads the data for all of them in one round trip, and writes the answers. This saves, for each answer, most of the time of scheduling
-// a goroutine and of a round trip to Redis.
+// reads the data for all of them in one round trip, and writes the answers. This saves, for each answer, most of the time of
+// scheduling a goroutine and of a round trip to Redis.
 //
 // A loop does only that. For everything else the connection leaves the loop: for a request in pieces, another operation, a refusal, or
 // an answer that waits for the client. The connection then gets a goroutine again, which goes on where the loop has stopped.
@@ -41,39 +41,39 @@ func (l *frontLoops) join(c *frontConn) (joined, lost bool) {
 		return false, false
 	}
 	loop := l.loops[int(l.joinCount.Add(1))%len(l.loops)]
-	c.loop.lastRequest.Store(sinceStart())
+	c.loop.lastRequestNanos.Store(nanosSinceProcessStart())
 	c.loop.missedInput.Store(false)
-	// The order matters: when closeIdle finds the connection idle, cut must find the loop. cut then shuts the socket down, and the
-	// loop sees that.
+	// The order matters: when closeIfIdle finds the connection idle, abort must find the loop. abort then shuts the socket down,
+	// and the loop sees that.
 	c.loop.owner.Store(loop)
-	c.state.Store(frontIdle)
-	if !c.front.endsIdle.Load() && loop.add(c) {
+	c.state.Store(frontConnIdle)
+	if !c.front.closesIdleConns.Load() && loop.add(c) {
 		return true, false
 	}
 	c.loop.owner.Store(nil)
-	return false, !c.state.CompareAndSwap(frontIdle, frontBusy)
+	return false, !c.state.CompareAndSwap(frontConnIdle, frontConnBusy)
 }
 
-// sinceStart returns the monotonic time since the start of the process, in nanoseconds.
-func sinceStart() int64 { return int64(time.Since(processStart)) }
+// nanosSinceProcessStart returns the monotonic time since the start of the process, in nanoseconds.
+func nanosSinceProcessStart() int64 { return int64(time.Since(processStart)) }
 
-// processStart is the time from which sinceStart counts.
+// processStart is the time from which nanosSinceProcessStart counts.
 var processStart = time.Now()
 
-// loopConn is the part of a connection that loops use. raw is the access to its descriptor: it is set before owner, and does not change
-// while the connection is in a loop.
+// loopConn is the part of a connection that loops use. raw is the access to its descriptor: it is set before owner, and does not
+// change while the connection is in a loop.
 type loopConn struct {
-	owner       atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
-	key         uint64                    // set under the loop's lock, before the connection is in conns
-	raw         syscall.RawConn
-	lastRequest atomic.Int64 // its time, by sinceStart
+	owner            atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
+	pollKey          uint64                    // set under the loop's lock, before the connection is in conns
+	raw              syscall.RawConn
+	lastRequestNanos atomic.Int64 // the time of the last request, by nanosSinceProcessStart
 	// Input came while the connection was busy. epoll reports input only once, so a goroutine takes over the connection.
 	missedInput atomic.Bool
 }
 
-// cut shuts down the socket of a connection in a loop: the loop then sees the end of the input. It returns false if the
+// shutDownSocket shuts down the socket of a connection in a loop: the loop then sees the end of the input. It returns false if the
 // connection is in no loop.
-func (l *loopConn) cut() (in bool) {
+func (l *loopConn) shutDownSocket() (in bool) {
 	if l.owner.Load() == nil {
 		return false
 	}
@@ -81,11 +81,11 @@ func (l *loopConn) cut() (in bool) {
 	return true
 }
 
-// forgetClosed forgets a connection that was closed while it joined a loop: epoll reports no event for a closed descriptor. The caller
-// may hold the front's lock.
-func (l *loopConn) forgetClosed(c *frontConn) {
+// removeClosedFromLoop forgets a connection that was closed while it joined a loop: epoll reports no event for a closed descriptor.
+// The caller may hold the front's lock.
+func (l *loopConn) removeClosedFromLoop(c *frontConn) {
 	if loop := l.owner.Load(); loop != nil {
-		go loop.end(c)
+		go loop.closeConn(c)
 	}
 }
 
@@ -95,11 +95,11 @@ type frontLoop struct {
 	front  *Front
 	schema JointSchema
 
-	mu    sync.Mutex
-	poll  *loopPoll             // nil while there are no connections
-	conns map[uint64]*frontConn // by key; unlike a descriptor, a key is never used again
-	last  uint64                // the newest key
-	spare []*loopRunner         // with their buffers, for the next call of relieve
+	mu           sync.Mutex
+	poll         *loopPoll             // nil while there are no connections
+	conns        map[uint64]*frontConn // by key; unlike a descriptor, a key is never used again
+	lastPollKey  uint64                // the newest key
+	spareRunners []*loopRunner         // with their buffers, for the next call of startExtraRunner
 }
 
 // loopPoll is an epoll descriptor.
@@ -119,60 +119,60 @@ func (l *frontLoop) add(c *frontConn) bool {
 			return false
 		}
 		l.poll = &loopPoll{file, raw, number}
-		l.poll.scheduleSweep(l.front.next.IdleTimeout)
+		l.poll.scheduleIdleSweep(l.front.httpServer.IdleTimeout)
 		go l.spareOrNewRunner().run(l.poll)
 	}
-	l.last++
-	c.loop.key = l.last
-	if !l.poll.control(c, syscall.EPOLL_CTL_ADD) {
-		l.closeUnused()
+	l.lastPollKey++
+	c.loop.pollKey = l.lastPollKey
+	if !l.poll.epollCtl(c, syscall.EPOLL_CTL_ADD) {
+		l.closePollIfUnused()
 		return false
 	}
-	l.conns[c.loop.key] = c
+	l.conns[c.loop.pollKey] = c
 	return true
 }
 
-// claimOutcome says what claim has found.
+// claimOutcome says what claimConn has found.
 type claimOutcome int
 
 const (
-	claimNothing claimOutcome = iota // the connection has left the loop, or another runner has it
-	claimInput                       // the caller has the connection, which has input
-	claimMissed                      // as claimInput, but a part of the input, or its end, may not be reported again
-	claimClosed                      // the connection was closed while it was idle: the caller calls end
+	claimedNothing         claimOutcome = iota // the connection has left the loop, or another runner has it
+	claimedWithInput                           // the caller has the connection, which has input
+	claimedWithMissedInput                     // as claimedWithInput, but a part of the input, or its end, may not be reported again
+	claimFoundClosed                           // the connection was closed while it was idle: the caller calls closeConn
 )
 
-// claim makes a connection busy, for the runner that calls it. An old key does no harm: conns has only connections that belong to
+// claimConn makes a connection busy, for the runner that calls it. An old key does no harm: conns has only connections that belong to
 // this loop, and no key is used again.
-func (l *frontLoop) claim(key uint64) (*frontConn, claimOutcome) {
+func (l *frontLoop) claimConn(key uint64) (*frontConn, claimOutcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.conns[key]
 	switch {
 	case c == nil:
-		return nil, claimNothing
-	case c.state.CompareAndSwap(frontIdle, frontBusy):
-		return c, claimInput
-	case c.state.Load() == frontClosed:
-		return c, claimClosed
+		return nil, claimedNothing
+	case c.state.CompareAndSwap(frontConnIdle, frontConnBusy):
+		return c, claimedWithInput
+	case c.state.Load() == frontConnClosed:
+		return c, claimFoundClosed
 	}
 	// Another runner has the connection. That runner sees the flag when it releases the connection, unless it has just released it:
 	// then the second swap succeeds.
 	c.loop.missedInput.Store(true)
-	if c.state.CompareAndSwap(frontIdle, frontBusy) {
-		return c, claimMissed
+	if c.state.CompareAndSwap(frontConnIdle, frontConnBusy) {
+		return c, claimedWithMissedInput
 	}
-	return nil, claimNothing
+	return nil, claimedNothing
 }
 
-// closeIdle closes a connection that has no request.
-func (l *frontLoop) closeIdle(key uint64) {
+// closeIfIdle closes a connection that has no request.
+func (l *frontLoop) closeIfIdle(key uint64) {
 	l.mu.Lock()
 	c := l.conns[key]
-	closes := c != nil && c.state.CompareAndSwap(frontIdle, frontClosed)
+	closes := c != nil && c.state.CompareAndSwap(frontConnIdle, frontConnClosed)
 	l.mu.Unlock()
 	if closes {
-		l.end(c)
+		l.closeConn(c)
 	}
 }
 
@@ -180,50 +180,50 @@ func (l *frontLoop) closeIdle(key uint64) {
 func (l *frontLoop) remove(c *frontConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.conns[c.loop.key] != c {
+	if l.conns[c.loop.pollKey] != c {
 		return false
 	}
-	delete(l.conns, c.loop.key)
-	l.poll.control(c, syscall.EPOLL_CTL_DEL)
+	delete(l.conns, c.loop.pollKey)
+	l.poll.epollCtl(c, syscall.EPOLL_CTL_DEL)
 	c.loop.owner.Store(nil)
-	l.closeUnused()
+	l.closePollIfUnused()
 	return true
 }
 
-// closeUnused closes the epoll descriptor if there is no connection, which ends the runners. The lock is held.
-func (l *frontLoop) closeUnused() {
+// closePollIfUnused closes the epoll descriptor if there is no connection, which ends the runners. The lock is held.
+func (l *frontLoop) closePollIfUnused() {
 	if len(l.conns) == 0 {
 		_ = l.poll.file.Close()
 		l.poll = nil
 	}
 }
 
-// end closes a connection. Of several calls only the first has an effect.
-func (l *frontLoop) end(c *frontConn) {
-	c.state.Store(frontClosed)
+// closeConn closes a connection. Of several calls only the first has an effect.
+func (l *frontLoop) closeConn(c *frontConn) {
+	c.state.Store(frontConnClosed)
 	if l.remove(c) {
 		_ = c.conn.Close()
-		l.front.leave(c)
+		l.front.removeConn(c)
 	}
 }
 
-// sweep closes the connections that had no request for the idle time.
-func (l *frontLoop) sweep(idle time.Duration) {
+// sweepIdleConns closes the connections that had no request for the idle time.
+func (l *frontLoop) sweepIdleConns(idle time.Duration) {
 	l.mu.Lock()
 	var silent []*frontConn
 	for _, c := range l.conns {
-		if time.Duration(sinceStart()-c.loop.lastRequest.Load()) > idle && c.state.CompareAndSwap(frontIdle, frontClosed) {
+		if time.Duration(nanosSinceProcessStart()-c.loop.lastRequestNanos.Load()) > idle && c.state.CompareAndSwap(frontConnIdle, frontConnClosed) {
 			silent = append(silent, c)
 		}
 	}
 	l.mu.Unlock()
 	for _, c := range silent {
-		l.end(c)
+		l.closeConn(c)
 	}
 }
 
-// scheduleSweep lets the wait for input end when the next sweep is due.
-func (p *loopPoll) scheduleSweep(idle time.Duration) {
+// scheduleIdleSweep lets the wait for input end when the next sweep is due.
+func (p *loopPoll) scheduleIdleSweep(idle time.Duration) {
 	if idle > 0 {
 		_ = p.file.SetReadDeadline(deadlineAfter(idle / 8)) // an error shows at the next wait
 	}
@@ -231,36 +231,36 @@ func (p *loopPoll) scheduleSweep(idle time.Duration) {
 
 // spareOrNewRunner returns a runner to start: a spare one, or a new one. The lock is held.
 func (l *frontLoop) spareOrNewRunner() *loopRunner {
-	if last := len(l.spare) - 1; last >= 0 {
-		r := l.spare[last]
-		l.spare = l.spare[:last]
+	if last := len(l.spareRunners) - 1; last >= 0 {
+		r := l.spareRunners[last]
+		l.spareRunners = l.spareRunners[:last]
 		return r
 	}
 	return newLoopRunner(l)
 }
 
-// relieve starts another runner, because the read of the present one takes long.
-func (l *frontLoop) relieve(poll *loopPoll) {
+// startExtraRunner starts another runner, because the read of the present one takes long.
+func (l *frontLoop) startExtraRunner(poll *loopPoll) {
 	l.mu.Lock()
 	r := l.spareOrNewRunner()
 	l.mu.Unlock()
 	go r.run(poll)
 }
 
-// keep keeps a runner for the next call of relieve. Most loops never need one.
-func (l *frontLoop) keep(r *loopRunner) {
+// keepSpareRunner keeps a runner for the next call of startExtraRunner. Most loops never need one.
+func (l *frontLoop) keepSpareRunner(r *loopRunner) {
 	const most = 4
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.spare) < most {
-		l.spare = append(l.spare, r)
+	if len(l.spareRunners) < most {
+		l.spareRunners = append(l.spareRunners, r)
 	}
 }
 
-// control registers a connection's key, or takes it away; false if the system refuses.
-func (p *loopPoll) control(c *frontConn, operation int) bool {
+// epollCtl registers a connection's key, or takes it away; false if the system refuses.
+func (p *loopPoll) epollCtl(c *frontConn, operation int) bool {
 	const events = syscall.EPOLLIN | syscall.EPOLLRDHUP | syscall.EPOLLET&0xffffffff // EPOLLET is negative on some processors
-	event := syscall.EpollEvent{Events: events, Fd: int32(uint32(c.loop.key)), Pad: int32(uint32(c.loop.key >> 32))}
+	event := syscall.EpollEvent{Events: events, Fd: int32(uint32(c.loop.pollKey)), Pad: int32(uint32(c.loop.pollKey >> 32))}
 	var failed error
 	err := c.loop.raw.Control(func(descriptor uintptr) { failed = syscall.EpollCtl(p.fd, operation, int(descriptor), &event) })
 	return err == nil && failed == nil

@@ -18,8 +18,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// countLooped returns the number of connections in loops.
-func (f *frontFixture) countLooped() (count int) {
+// countLoopConns returns the number of connections in loops.
+func (f *frontFixture) countLoopConns() (count int) {
 	for _, loop := range f.front.loops.loops {
 		loop.mu.Lock()
 		count += len(loop.conns)
@@ -28,8 +28,8 @@ func (f *frontFixture) countLooped() (count int) {
 	return count
 }
 
-// countConns returns the number of connections that the front has.
-func (f *frontFixture) countConns() int {
+// countFrontConns returns the number of connections that the front has.
+func (f *frontFixture) countFrontConns() int {
 	f.front.mu.Lock()
 	defer f.front.mu.Unlock()
 	return len(f.front.conns)
@@ -40,25 +40,25 @@ func whoRequest(viewer string) string {
 	return rawRequest(queryBody("{ who }"), "Authorization: Bearer dev:"+viewer)
 }
 
-// openJoinedConn makes a connection that has joined a loop.
-func (f *frontFixture) openJoinedConn(viewer string) *keptConn {
+// openConnInLoop makes a connection that has joined a loop.
+func (f *frontFixture) openConnInLoop(viewer string) *keepAliveConn {
 	f.Helper()
-	k, before := f.openKeptConn(), f.countLooped()
-	f.join(k, viewer, before+1)
+	k, before := f.openKeepAliveConn(), f.countLoopConns()
+	f.joinLoop(k, viewer, before+1)
 	return k
 }
 
-// join sends as many requests as make a connection join a loop, and waits until all loops together have count connections.
-func (f *frontFixture) join(k *keptConn, viewer string, count int) {
+// joinLoop sends as many requests as make a connection join a loop, and waits until all loops together have count connections.
+func (f *frontFixture) joinLoop(k *keepAliveConn, viewer string, count int) {
 	f.Helper()
 	for range minJointStreak {
 		f.expectAnswer(k, whoRequest(viewer), "200 ", fmt.Sprintf(`{"data":{"who":"%s@"}}`, viewer))
 	}
-	eventually.Holds(f.T, "the connection joins a loop", func() bool { return f.countLooped() == count })
+	eventually.Holds(f.T, "the connection joins a loop", func() bool { return f.countLoopConns() == count })
 }
 
 // expectAnswer sends a request and compares its answer.
-func (f *frontFixture) expectAnswer(k *keptConn, text, status, body string) {
+func (f *frontFixture) expectAnswer(k *keepAliveConn, text, status, body string) {
 	f.Helper()
 	if _, err := io.WriteString(k, text); err != nil {
 		f.Fatal(err)
@@ -67,9 +67,9 @@ func (f *frontFixture) expectAnswer(k *keptConn, text, status, body string) {
 }
 
 // expectNextAnswer reads an answer, and compares the beginning of its status and a part of its body.
-func (f *frontFixture) expectNextAnswer(k *keptConn, status, body string) {
+func (f *frontFixture) expectNextAnswer(k *keepAliveConn, status, body string) {
 	f.Helper()
-	got, err := http.ReadResponse(k.from, nil)
+	got, err := http.ReadResponse(k.responseReader, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func (f *frontFixture) expectNextAnswer(k *keptConn, status, body string) {
 	}
 }
 
-// countJoint counts the requests that are answered jointly.
-func (f *frontFixture) countJoint() *atomic.Int64 {
+// countJointRequests counts the requests that are answered jointly.
+func (f *frontFixture) countJointRequests() *atomic.Int64 {
 	var joint atomic.Int64
 	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 		joint.Add(int64(len(requests)))
@@ -91,13 +91,13 @@ func (f *frontFixture) countJoint() *atomic.Int64 {
 
 func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	joint := f.countJoint()
+	joint := f.countJointRequests()
 	const conns, rounds = 24, 20
-	var kept []*keptConn
+	var kept []*keepAliveConn
 	for i := range conns {
-		kept = append(kept, f.openJoinedConn(fmt.Sprint("reader", i)))
+		kept = append(kept, f.openConnInLoop(fmt.Sprint("reader", i)))
 	}
-	operations, addresses := f.limits.operations.Load(), f.limits.addresses.Load()
+	operations, addresses := f.limits.operationCharges.Load(), f.limits.addressCharges.Load()
 	for range rounds {
 		for i, k := range kept { // all connections send before any answer is read
 			if _, err := io.WriteString(k, whoRequest(fmt.Sprint("reader", i))); err != nil {
@@ -111,13 +111,13 @@ func TestConnectionsWithOneKindOfRequestJoinALoop(t *testing.T) {
 	if got := joint.Load(); got != conns*rounds {
 		t.Errorf("%d of %d requests were answered jointly", got, conns*rounds)
 	}
-	if o, a := f.limits.operations.Load()-operations, f.limits.addresses.Load()-addresses; o != conns*rounds || a != conns*rounds {
+	if o, a := f.limits.operationCharges.Load()-operations, f.limits.addressCharges.Load()-addresses; o != conns*rounds || a != conns*rounds {
 		t.Errorf("%d operations and %d requests were charged, want %d", o, a, conns*rounds)
 	}
 	for _, k := range kept {
 		_ = k.Close()
 	}
-	eventually.Holds(t, "closed connections leave", func() bool { return f.countLooped() == 0 && f.countConns() == 0 })
+	eventually.Holds(t, "closed connections leave", func() bool { return f.countLoopConns() == 0 && f.countFrontConns() == 0 })
 }
 
 // Each request on a connection in a loop gets the same answer as from the HTTP server alone.
@@ -125,17 +125,17 @@ func TestALoopAnswersAsTheServerDoes(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for _, test := range frontCases {
 		t.Run(test.name, func(t *testing.T) {
-			want := f.send(f.directAddress, 1, test.text)
-			k := f.openJoinedConn("alice")
+			want := f.sendAndReadAnswers(f.directAddress, 1, test.text)
+			k := f.openConnInLoop("alice")
 			defer k.Close()
 			if _, err := io.WriteString(k, test.text); err != nil {
 				t.Fatal(err)
 			}
-			if got := f.read(k.from, 1); got[0] != want[0] {
+			if got := f.readAnswers(k.responseReader, 1); got[0] != want[0] {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
-		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLoopConns() == 0 })
 	}
 }
 
@@ -150,7 +150,7 @@ func TestRequestsThatAreNotPlainLeaveTheLoop(t *testing.T) {
 		"longer":            {rawRequest(queryBody("{ who }" + strings.Repeat(" ", 2*frontBufferSize))), who},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := f.openJoinedConn("alice")
+			k := f.openConnInLoop("alice")
 			defer k.Close()
 			answers := strings.Count(strings.Join(pieces, ""), "POST ")
 			for i, piece := range pieces {
@@ -158,15 +158,15 @@ func TestRequestsThatAreNotPlainLeaveTheLoop(t *testing.T) {
 					t.Fatal(err)
 				}
 				if i == 0 {
-					eventually.Holds(t, "the connection leaves the loop", func() bool { return f.countLooped() == 0 })
+					eventually.Holds(t, "the connection leaves the loop", func() bool { return f.countLoopConns() == 0 })
 				}
 			}
 			for range answers {
 				f.expectNextAnswer(k, "200 ", "")
 			}
-			f.join(k, "alice", 1) // and comes back
+			f.joinLoop(k, "alice", 1) // and comes back
 		})
-		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLoopConns() == 0 })
 	}
 }
 
@@ -180,9 +180,9 @@ func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 	if len(full) != frontBufferSize {
 		t.Fatalf("the request has %d bytes, want %d", len(full), frontBufferSize)
 	}
-	k := f.openKeptConn()
+	k := f.openKeepAliveConn()
 	f.expectAnswer(k, full, "200 ", "alice@") // the loops know it now
-	f.join(k, "alice", 1)
+	f.joinLoop(k, "alice", 1)
 	if _, err := io.WriteString(k, full+full); err != nil {
 		t.Fatal(err)
 	}
@@ -196,31 +196,31 @@ func TestALoopTrustsTheLengthOfABody(t *testing.T) {
 	body := queryBody("{ who }")
 	short := fmt.Sprint("Content-Length: ", len(body)-1)
 	// The loops know the head with the short length from now on.
-	f.expectAnswer(f.openKeptConn(), rawRequest(body[:len(body)-1], short), "400 ", "")
-	k := f.openJoinedConn("alice")
+	f.expectAnswer(f.openKeepAliveConn(), rawRequest(body[:len(body)-1], short), "400 ", "")
+	k := f.openConnInLoop("alice")
 	f.expectAnswer(k, rawRequest(body, short), "400 ", "")
 }
 
 func TestALoopForgetsATokenThatNoLongerHolds(t *testing.T) {
 	clock := &fixedClock{now: noon}
 	path := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(path, []byte(keySet(edJWK("e", edPublic()))), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(keySetJSON(ed25519JWK("e", ed25519PublicKey()))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	identity := newIdentity(t, IdentityConfig{JWKS: path, Clock: clock})
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
-	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey(), "e", claimsOf("alice", noon.Add(time.Minute))))
-	k := f.openKeptConn()
+	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+signClaims(t, jwt.SigningMethodEdDSA, ed25519Key(), "e", claimsOf("alice", noon.Add(time.Minute))))
+	k := f.openKeepAliveConn()
 	for range minJointStreak {
 		f.expectAnswer(k, text, "200 ", "alice@")
 	}
-	eventually.Holds(t, "the connection joins a loop", func() bool { return f.countLooped() == 1 })
+	eventually.Holds(t, "the connection joins a loop", func() bool { return f.countLoopConns() == 1 })
 	f.expectAnswer(k, text, "200 ", "alice@")
-	clock.move(time.Minute + leeway)
+	clock.advance(time.Minute + tokenLeeway)
 	f.expectAnswer(k, text, "401 ", "")
 }
 
-func TestQuickAnswersWhatALoopCannot(t *testing.T) {
+func TestAHotAnswerFuncAnswersWhatALoopCannot(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for name, jointly := range map[string]func(context.Context, []JointRequest) bool{
 		"not ready": func(context.Context, []JointRequest) bool { return false },
@@ -232,50 +232,50 @@ func TestQuickAnswersWhatALoopCannot(t *testing.T) {
 			return false
 		},
 	} {
-		k := f.openJoinedConn("alice")
-		operations, addresses, answered := f.limits.operations.Load(), f.limits.addresses.Load(), f.schema.answered.Load()
+		k := f.openConnInLoop("alice")
+		operations, addresses, answered := f.limits.operationCharges.Load(), f.limits.addressCharges.Load(), f.schema.hotAnswerCount.Load()
 		f.schema.setBeforeBatch(jointly)
 		f.expectAnswer(k, whoRequest("alice"), "200 ", `{"data":{"who":"alice@"}}`)
-		if o, a := f.limits.operations.Load()-operations, f.limits.addresses.Load()-addresses; o != 1 || a != 1 {
+		if o, a := f.limits.operationCharges.Load()-operations, f.limits.addressCharges.Load()-addresses; o != 1 || a != 1 {
 			t.Errorf("%s: %d operations and %d requests were charged", name, o, a)
 		}
-		if f.schema.answered.Load() != answered+1 {
+		if f.schema.hotAnswerCount.Load() != answered+1 {
 			t.Errorf("%s: the front has not answered", name)
 		}
-		f.schema.joint.Store(nil)
-		for range jointPenalty { // the connection does not join a loop again at once
+		f.schema.beforeBatch.Store(nil)
+		for range extraStreakAfterJointFailure { // the connection does not join a loop again at once
 			f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 		}
-		if f.countLooped() != 0 {
+		if f.countLoopConns() != 0 {
 			t.Errorf("%s: the connection is in a loop", name)
 		}
-		f.join(k, "alice", 1)
+		f.joinLoop(k, "alice", 1)
 		_ = k.Close()
-		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLoopConns() == 0 })
 	}
 }
 
 func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {
-		k := f.openJoinedConn("alice")
+		k := f.openConnInLoop("alice")
 		refused.Store(true)
-		before := f.schema.answered.Load()
+		before := f.schema.hotAnswerCount.Load()
 		f.expectAnswer(k, whoRequest("alice"), "429 ", "RATE_LIMITED")
-		if f.schema.answered.Load() != before {
+		if f.schema.hotAnswerCount.Load() != before {
 			t.Errorf("%s: a refused request was answered", name)
 		}
 		refused.Store(false)
-		f.join(k, "alice", 1)
+		f.joinLoop(k, "alice", 1)
 		_ = k.Close()
-		eventually.Holds(t, "the connection has ended", func() bool { return f.countLooped() == 0 })
+		eventually.Holds(t, "the connection has ended", func() bool { return f.countLoopConns() == 0 })
 	}
 }
 
-// The schema may set another function than Quick for a request, for instance after Redis has just failed.
+// The schema may set another function than the HotAnswerFunc for a request, for instance after Redis has just failed.
 func TestALoopUsesTheElseOfARequest(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	k := f.openJoinedConn("alice")
+	k := f.openConnInLoop("alice")
 	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 		requests[0].Else = func(_ context.Context, to []byte) ([]byte, bool) { return append(to, `{"who":"else"}`...), true }
 		return false
@@ -286,9 +286,9 @@ func TestALoopUsesTheElseOfARequest(t *testing.T) {
 // Loops know no head that comes only once, such as one with a request ID: a connection with such heads does not join.
 func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
-	k := f.openKeptConn()
+	k := f.openKeepAliveConn()
 	for i := range 2 * minJointStreak {
-		f.expectAnswer(k, rawRequest(queryBody("{ who }"), fmt.Sprintf("%s: id-%d", requestHeader, i)), "200 ", "alice@")
+		f.expectAnswer(k, rawRequest(queryBody("{ who }"), fmt.Sprintf("%s: id-%d", requestIDHeader, i)), "200 ", "alice@")
 	}
 	if joined := f.front.loops.joinCount.Load(); joined != 0 {
 		t.Errorf("it has joined %d times", joined)
@@ -299,11 +299,11 @@ func TestHeadsOfOneRequestStayAwayFromLoops(t *testing.T) {
 func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	long := strings.Repeat("x", 3<<20)
-	slow, other := f.openJoinedConn("slow"), f.openJoinedConn("other")
+	slow, other := f.openConnInLoop("slow"), f.openConnInLoop("other")
 	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
 		for i := range requests {
 			if viewer, err := services.ViewerFrom(requests[i].Context); err == nil && viewer.Key == "slow" {
-				requests[i].Operation = Quick(func(_ context.Context, to []byte) ([]byte, bool) {
+				requests[i].Operation = HotAnswerFunc(func(_ context.Context, to []byte) ([]byte, bool) {
 					return fmt.Appendf(to, `{"who":%q}`, long), true
 				})
 			}
@@ -313,7 +313,7 @@ func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 	if _, err := io.WriteString(slow, whoRequest("slow")); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, "the slow connection leaves the loop", func() bool { return f.countLooped() == 1 })
+	eventually.Holds(t, "the slow connection leaves the loop", func() bool { return f.countLoopConns() == 1 })
 	for range 5 {
 		f.expectAnswer(other, whoRequest("other"), "200 ", "other@")
 	}
@@ -324,7 +324,7 @@ func TestAClientThatDoesNotReadLeavesTheLoop(t *testing.T) {
 func TestALoopIsRelieved(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
-	first, second := f.openJoinedConn("first"), f.openJoinedConn("second")
+	first, second := f.openConnInLoop("first"), f.openConnInLoop("second")
 	begun, gate := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
 	f.schema.setBeforeBatch(func(context.Context, []JointRequest) bool {
@@ -350,12 +350,12 @@ func TestALoopIsRelieved(t *testing.T) {
 	close(gate)
 	f.expectNextAnswer(first, "200 ", "first@")
 	f.expectNextAnswer(first, "200 ", "first@")
-	f.join(first, "first", 2)
+	f.joinLoop(first, "first", 2)
 	for range 3 {
 		f.expectAnswer(first, whoRequest("first"), "200 ", "first@")
 		f.expectAnswer(second, whoRequest("second"), "200 ", "second@")
 	}
-	if f.countLooped() != 2 {
-		t.Errorf("%d connections are in the loop, want both", f.countLooped())
+	if f.countLoopConns() != 2 {
+		t.Errorf("%d connections are in the loop, want both", f.countLoopConns())
 	}
 }

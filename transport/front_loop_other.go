@@ -14,8 +14,8 @@ func (*frontLoops) join(*frontConn) (joined, lost bool) { return false, false }
 // loopConn is empty.
 type loopConn struct{}
 
-// cut leaves it to the caller to close the connection.
-func (*loopConn) cut() bool { return false }
+// shutDownSocket leaves it to the caller to close the connection.
+func (*loopConn) shutDownSocket() bool { return false }
 
-// forgetClosed has nothing to forget.
-func (*loopConn) forgetClosed(*frontConn) {}
+// removeClosedFromLoop has nothing to forget.
+func (*loopConn) removeClosedFromLoop(*frontConn) {}

@@ -15,28 +15,28 @@ import (
 )
 
 // panickingSchema panics when it compiles a field with the alias boom.
-type panickingSchema struct{ *quickSchema }
+type panickingSchema struct{ *hotTestSchema }
 
-func (s panickingSchema) Quick(operation *ast.OperationDefinition, variables map[string]any) Quick {
+func (s panickingSchema) HotAnswer(operation *ast.OperationDefinition, variables map[string]any) HotAnswerFunc {
 	if field, ok := operation.SelectionSet[0].(*ast.Field); ok && field.Alias == "boom" {
 		panic("while it compiles")
 	}
-	return s.quickSchema.Quick(operation, variables)
+	return s.hotTestSchema.HotAnswer(operation, variables)
 }
 
-// lockedText keeps what is written to it.
-type lockedText struct {
+// lockedBuffer keeps what is written to it.
+type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *lockedText) Write(text []byte) (int, error) {
+func (l *lockedBuffer) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(text)
 }
 
-func (l *lockedText) String() string {
+func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -44,24 +44,24 @@ func (l *lockedText) String() string {
 
 // A panic while the front reads a request ends its connection and not the process. The client gets a 500, and the log the stack.
 func TestFrontSurvivesAPanic(t *testing.T) {
-	log := &lockedText{}
+	log := &lockedBuffer{}
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) {
-		cfg.Schema = panickingSchema{cfg.Schema.(*quickSchema)}
+		cfg.Schema = panickingSchema{cfg.Schema.(*hotTestSchema)}
 		cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	})
 	good, bad := rawRequest(queryBody("{ who }")), rawRequest(queryBody("{ boom: who }"))
-	kept := f.openKeptConn()
+	kept := f.openKeepAliveConn()
 	if last, err := kept.ask(good); err != nil || last {
 		t.Fatalf("before: the last answer: %v, %v", last, err)
 	}
-	answers := f.send(f.frontAddress, 3, good, bad, good)
+	answers := f.sendAndReadAnswers(f.frontAddress, 3, good, bad, good)
 	if len(answers) != 3 || !strings.HasPrefix(answers[0], "200 ") || answers[2] != "no answer" {
 		t.Errorf("got %s", answers)
 	}
 	if !strings.HasPrefix(answers[1], "500 Internal Server Error true") || !strings.Contains(answers[1], `"code":"INTERNAL","requestId":"made"`) {
 		t.Errorf("got %s, want a 500 that ends the connection", answers[1])
 	}
-	if text := log.String(); !strings.Contains(text, "while it compiles") || !strings.Contains(text, "panickingSchema.Quick") {
+	if text := log.String(); !strings.Contains(text, "while it compiles") || !strings.Contains(text, "panickingSchema.HotAnswer") {
 		t.Errorf("the log has no stack: %s", text)
 	}
 	if last, err := kept.ask(good); err != nil || last {
@@ -73,7 +73,7 @@ func TestFrontSurvivesAPanic(t *testing.T) {
 
 // If the front panics after a part of an answer was written, it adds no 500 to that part.
 func TestFrontAddsNothingToAPartOfAnAnswer(t *testing.T) {
-	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = quietLog })
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Log = discardLog })
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer listener.Close()
 	client := must(net.Dial("tcp", listener.Addr().String()))

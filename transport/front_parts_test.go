@@ -52,7 +52,7 @@ func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
 	if _, err := io.WriteString(conn, rawRequest(queryBody("{ slow }"))); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() == 1 })
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operationCharges.Load() == 1 })
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -61,20 +61,20 @@ func TestFrontEndsAnOperationWhoseClientIsGone(t *testing.T) {
 }
 
 func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
-	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchClientAfter })
 	slow, next := rawRequest(queryBody("{ slow }")), rawRequest(queryBody("{ who }"))
-	want := slices.Concat(f.send(f.directAddress, 1, slow), f.send(f.directAddress, 1, next), f.send(f.directAddress, 1, next))
-	if got := f.send(f.frontAddress, 3, slow, next, next); !slices.Equal(got, want) {
+	want := slices.Concat(f.sendAndReadAnswers(f.directAddress, 1, slow), f.sendAndReadAnswers(f.directAddress, 1, next), f.sendAndReadAnswers(f.directAddress, 1, next))
+	if got := f.sendAndReadAnswers(f.frontAddress, 3, slow, next, next); !slices.Equal(got, want) {
 		t.Errorf("sent at once: got\n%s\nwant\n%s", got, want)
 	}
 	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
-	begun := f.limits.operations.Load()
+	begun := f.limits.operationCharges.Load()
 	if _, err := io.WriteString(conn, slow); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > begun })
-	time.AfterFunc(3*watchAfter, func() { _, _ = io.WriteString(conn, next) }) // while the front watches
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operationCharges.Load() > begun })
+	time.AfterFunc(3*watchClientAfter, func() { _, _ = io.WriteString(conn, next) }) // while the front watches
 	reader := bufio.NewReader(conn)
 	for range 2 {
 		got, err := http.ReadResponse(reader, nil)
@@ -88,7 +88,7 @@ func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 }
 
 func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
-	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchAfter })
+	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchClientAfter })
 	conn := must(net.Dial("tcp", f.frontAddress))
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
@@ -96,8 +96,8 @@ func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
 	if _, err := io.WriteString(conn, rawRequest(queryBody("{ slow }"))+foreign[:2]); err != nil {
 		t.Fatal(err)
 	}
-	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operations.Load() > 0 })
-	time.AfterFunc(3*watchAfter, func() { _, _ = io.WriteString(conn, foreign[2:]) }) // while the front watches
+	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operationCharges.Load() > 0 })
+	time.AfterFunc(3*watchClientAfter, func() { _, _ = io.WriteString(conn, foreign[2:]) }) // while the front watches
 	reader := bufio.NewReader(conn)
 	for _, what := range []string{"the slow operation", "the request for the HTTP server"} {
 		got, err := http.ReadResponse(reader, nil)
@@ -111,7 +111,7 @@ func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
 }
 
 func TestTextMemory(t *testing.T) {
-	m := newTextMemory[int](200)
+	m := newTextCache[int](200)
 	text := func(i int) []byte { return fmt.Appendf(nil, "text %04d", i) } // 9 bytes
 	for i := range 50 {
 		m.put(text(i), i, 1)
@@ -152,16 +152,16 @@ func TestTextMemory(t *testing.T) {
 func TestFrontRemembersBodiesThatComeAgain(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for body, remembered := range map[string]bool{
-		queryBody("{ who }"):                true,
-		echoBody("String!", `{"t":"LIKE"}`): true,
-		echoBody("String!", `{"t":"x","u":[[{"a":5},"`+strings.Repeat("x", longText-1)+`"]]}`): true,
-		echoBody("String!", `{"t":"x","u":[[{"a":"`+strings.Repeat("x", longText)+`"}]]}`):     false,
-		echoBody("String!", `{"t":"`+strings.Repeat("x", longText)+`"}`):                       false,
-		`{"query":"query($t: String!) { fails: echo(text: $t) hello }","variables":{"t":"x"}}`: true, // the executor answers it
-		echoBody("String!", `{"t":5}`): false, // the executor refuses it
+		queryBody("{ who }"):                       true,
+		echoRequestBody("String!", `{"t":"LIKE"}`): true,
+		echoRequestBody("String!", `{"t":"x","u":[[{"a":5},"`+strings.Repeat("x", minLongTextBytes-1)+`"]]}`): true,
+		echoRequestBody("String!", `{"t":"x","u":[[{"a":"`+strings.Repeat("x", minLongTextBytes)+`"}]]}`):     false,
+		echoRequestBody("String!", `{"t":"`+strings.Repeat("x", minLongTextBytes)+`"}`):                       false,
+		`{"query":"query($t: String!) { fails: echo(text: $t) hello }","variables":{"t":"x"}}`:                true,  // the executor answers it
+		echoRequestBody("String!", `{"t":5}`):                                                                 false, // the executor refuses it
 	} {
-		f.send(f.frontAddress, 1, rawRequest(body))
-		if _, known := f.front.knownRequests.get([]byte(body)); known != remembered {
+		f.sendAndReadAnswers(f.frontAddress, 1, rawRequest(body))
+		if _, known := f.front.parsedBodies.get([]byte(body)); known != remembered {
 			t.Errorf("%s: remembered %v", body, known)
 		}
 	}

@@ -15,51 +15,51 @@ import (
 
 // loopRunner is a goroutine of a loop. A loop has several only while reads are slow.
 type loopRunner struct {
-	loop         *frontLoop
-	poll         *loopPoll
-	relieveTimer *time.Timer // starts another runner if the read of a batch takes long
-	relieved     atomic.Bool // another runner has taken over, and this one ends with its batch
+	loop             *frontLoop
+	poll             *loopPoll
+	extraRunnerTimer *time.Timer // starts another runner if the read of a batch takes long
+	replaced         atomic.Bool // another runner has taken over, and this one ends with its batch
 
 	events    []syscall.EpollEvent // what epoll has reported
-	slots     []*loopSlot          // used again for each batch
+	slots     []*batchSlot         // used again for each batch
 	batchSize int                  // the number of slots in the batch, which are the first ones
 	requests  []JointRequest       // of the batch, in the order of its slots
 
-	// The functions are made once and not for each call. text is their argument, count and err are their results.
-	wait, read, write func(descriptor uintptr)
-	count             int    // the result of the last call
-	err               error  // of the last call
-	text              []byte // what the next call reads into or writes
+	// The functions are made once and not for each call. syscallBuffer is their argument, and syscallResult and err are their results.
+	callEpollWait, callRead, callWrite func(descriptor uintptr)
+	syscallResult                      int    // the result of the last call
+	err                                error  // of the last call
+	syscallBuffer                      []byte // what the next call reads into or writes
 }
 
-// loopSlot is one request of a batch.
-type loopSlot struct {
-	conn    *frontConn
-	input   [frontBufferSize]byte // what was read from the connection
-	head    *head
-	body    []byte        // in input
-	known   *knownRequest // the meaning of the body
-	request *frontRequest // the context of the request
-	out     []byte        // the buffer of the answer
+// batchSlot is one request of a batch.
+type batchSlot struct {
+	conn         *frontConn
+	input        [frontBufferSize]byte // what was read from the connection
+	head         *requestHead
+	body         []byte        // in input
+	parsedBody   *parsedBody   // the meaning of the body
+	request      *frontRequest // the context of the request
+	answerBuffer []byte        // the buffer of the answer
 }
 
 // newLoopRunner makes a runner of a loop.
 func newLoopRunner(loop *frontLoop) *loopRunner {
-	r := &loopRunner{loop: loop, events: make([]syscall.EpollEvent, maxBatch)}
-	r.wait = func(descriptor uintptr) {
-		r.count, r.err = retryInterrupted(func() (int, error) { return syscall.EpollWait(int(descriptor), r.events, 0) })
+	r := &loopRunner{loop: loop, events: make([]syscall.EpollEvent, maxJointBatchSize)}
+	r.callEpollWait = func(descriptor uintptr) {
+		r.syscallResult, r.err = retryInterrupted(func() (int, error) { return syscall.EpollWait(int(descriptor), r.events, 0) })
 	}
-	r.read = func(descriptor uintptr) {
-		r.count, r.err = retryInterrupted(func() (int, error) { return syscall.Read(int(descriptor), r.text) })
+	r.callRead = func(descriptor uintptr) {
+		r.syscallResult, r.err = retryInterrupted(func() (int, error) { return syscall.Read(int(descriptor), r.syscallBuffer) })
 	}
-	r.write = func(descriptor uintptr) {
-		r.count, r.err = retryInterrupted(func() (int, error) { return syscall.Write(int(descriptor), r.text) })
+	r.callWrite = func(descriptor uintptr) {
+		r.syscallResult, r.err = retryInterrupted(func() (int, error) { return syscall.Write(int(descriptor), r.syscallBuffer) })
 	}
-	r.relieveTimer = time.AfterFunc(time.Hour, func() {
-		r.relieved.Store(true)
-		loop.relieve(r.poll)
+	r.extraRunnerTimer = time.AfterFunc(time.Hour, func() {
+		r.replaced.Store(true)
+		loop.startExtraRunner(r.poll)
 	})
-	r.relieveTimer.Stop()
+	r.extraRunnerTimer.Stop()
 	return r
 }
 
@@ -75,41 +75,41 @@ func retryInterrupted(call func() (int, error)) (n int, err error) {
 // run answers requests until the loop has no connections, or another runner has taken over.
 func (r *loopRunner) run(poll *loopPoll) {
 	r.poll = poll
-	idle := r.loop.front.next.IdleTimeout
+	idle := r.loop.front.httpServer.IdleTimeout
 	ready := func(descriptor uintptr) bool {
-		r.wait(descriptor)
-		return r.count > 0
+		r.callEpollWait(descriptor)
+		return r.syscallResult > 0
 	}
-	for !r.relieved.Load() {
+	for !r.replaced.Load() {
 		err := poll.raw.Read(ready)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			r.loop.sweep(idle)
-			poll.scheduleSweep(idle)
+			r.loop.sweepIdleConns(idle)
+			poll.scheduleIdleSweep(idle)
 			continue
 		case err != nil: // closed: there is no connection
 			return
 		}
-		for _, event := range r.events[:r.count] {
+		for _, event := range r.events[:r.syscallResult] {
 			r.takeRequest(event)
 		}
 		r.answerBatch()
 	}
-	r.relieved.Store(false)
-	r.loop.keep(r)
+	r.replaced.Store(false)
+	r.loop.keepSpareRunner(r)
 }
 
-// takeRequest reads a request of a connection that epoll has reported, and makes it a part of the batch. If epoll reports the end of the
-// client's input, the connection gets a goroutine, which reads up to that end: epoll would not report it again.
+// takeRequest reads a request of a connection that epoll has reported, and makes it a part of the batch. If epoll reports the end
+// of the client's input, the connection gets a goroutine, which reads up to that end: epoll would not report it again.
 func (r *loopRunner) takeRequest(event syscall.EpollEvent) {
-	c, found := r.loop.claim(keyIn(event))
+	c, found := r.loop.claimConn(pollKeyOf(event))
 	switch {
-	case found == claimNothing:
+	case found == claimedNothing:
 		return
-	case found == claimClosed:
-		r.loop.end(c)
+	case found == claimFoundClosed:
+		r.loop.closeConn(c)
 		return
-	case found == claimMissed || event.Events&^syscall.EPOLLIN != 0:
+	case found == claimedWithMissedInput || event.Events&^syscall.EPOLLIN != 0:
 		r.moveToGoroutine(c, nil, nil)
 		return
 	}
@@ -119,28 +119,28 @@ func (r *loopRunner) takeRequest(event syscall.EpollEvent) {
 			r.handlePanic(c, slot, fault)
 		}
 	}()
-	r.text = slot.input[:]
-	if err := c.loop.raw.Control(r.read); err != nil {
-		r.loop.end(c)
+	r.syscallBuffer = slot.input[:]
+	if err := c.loop.raw.Control(r.callRead); err != nil {
+		r.loop.closeConn(c)
 		return
 	}
-	n := r.count
+	n := r.syscallResult
 	switch {
 	case r.err == syscall.EAGAIN:
-		r.release(c)
+		r.waitForNextRequest(c)
 	case r.err != nil || n == 0:
-		r.loop.end(c)
-	case !r.canJoin(slot, slot.input[:n]):
+		r.loop.closeConn(c)
+	case !r.canAnswerJointly(slot, slot.input[:n]):
 		r.moveToGoroutine(c, nil, bytes.Clone(slot.input[:n]))
 	default:
-		r.charge(c, slot)
+		r.chargeAndAddToBatch(c, slot)
 	}
 }
 
-// nextSlot returns the next free slot. The slot counts as used only when charge makes its request a part of the batch.
-func (r *loopRunner) nextSlot() *loopSlot {
+// nextSlot returns the next free slot. The slot counts as used only when chargeAndAddToBatch makes its request a part of the batch.
+func (r *loopRunner) nextSlot() *batchSlot {
 	if r.batchSize == len(r.slots) {
-		r.slots = append(r.slots, &loopSlot{out: newAnswerBuffer()})
+		r.slots = append(r.slots, &batchSlot{answerBuffer: newAnswerBuffer()})
 	}
 	return r.slots[r.batchSize]
 }
@@ -148,36 +148,38 @@ func (r *loopRunner) nextSlot() *loopSlot {
 // newAnswerBuffer makes the buffer of a slot's answers.
 func newAnswerBuffer() []byte { return make([]byte, 0, 4<<10) }
 
-// canJoin reports whether a loop can answer the request in data together with requests of other connections. data must be one whole
-// request whose head and body the front remembers; then slot gets both. If data fills the buffer, it may be only a part of a request.
-func (r *loopRunner) canJoin(slot *loopSlot, data []byte) bool {
+// canAnswerJointly reports whether a loop can answer the request in data together with requests of other connections. data must be
+// one whole request whose head and body the front remembers; then slot gets both. If data fills the buffer, it may be only a part
+// of a request.
+func (r *loopRunner) canAnswerJointly(slot *batchSlot, data []byte) bool {
 	front := r.loop.front
 	end := bytes.Index(data, []byte("\r\n\r\n")) + len("\r\n\r\n")
 	if len(data) == len(slot.input) || end < len("\r\n\r\n") {
 		return false
 	}
-	h, ok := front.heads.get(data[:end])
-	if !ok || h.caller == nil || h.length != len(data)-end || !front.queries.cfg.Identity.stillValid(h.caller) {
+	h, ok := front.requestHeads.get(data[:end])
+	if !ok || h.caller == nil || h.bodyLength != len(data)-end || !front.httpTransport.cfg.Identity.stillValid(h.caller) {
 		return false
 	}
-	known, ok := front.knownRequests.get(data[end:])
-	if !ok || known.joint == nil {
+	known, ok := front.parsedBodies.get(data[end:])
+	if !ok || known.jointOperation == nil {
 		return false
 	}
-	slot.head, slot.body, slot.known = h, data[end:], known
+	slot.head, slot.body, slot.parsedBody = h, data[end:], known
 	return true
 }
 
-// charge charges a request to its address and viewer as answer does, and makes it a part of the batch unless a charge is refused.
-func (r *loopRunner) charge(c *frontConn, slot *loopSlot) {
-	h, q := slot.head, r.loop.front.queries
+// chargeAndAddToBatch charges a request to its address and viewer as answer does, and makes it a part of the batch unless a charge
+// is refused.
+func (r *loopRunner) chargeAndAddToBatch(c *frontConn, slot *batchSlot) {
+	h, q := slot.head, r.loop.front.httpTransport
 	address := c.addressOf(h)
 	err := q.cfg.Limits.ChargeAddress(address)
 	if err == nil {
 		slot.request = &frontRequest{}
-		slot.request.id = h.id
+		slot.request.id = h.clientRequestID
 		slot.request.begin(services.WithRequest(h.caller.ctx, slot.request), q.cfg.OperationTimeout)
-		err = q.cfg.Limits.ChargeOperation(slot.request, address, slot.known.operation, slot.known.price)
+		err = q.cfg.Limits.ChargeOperation(slot.request, address, slot.parsedBody.operation, slot.parsedBody.operationCost)
 		if err != nil {
 			slot.request.end()
 		}
@@ -197,19 +199,19 @@ func (r *loopRunner) answerBatch() {
 	}
 	r.requests = r.requests[:0]
 	for _, slot := range r.slots[:r.batchSize] {
-		r.requests = append(r.requests, JointRequest{Context: slot.request, Operation: slot.known.joint, Text: append(slot.out[:answerHeadRoom], answerStart...)})
+		r.requests = append(r.requests, JointRequest{Context: slot.request, Operation: slot.parsedBody.jointOperation, Text: append(slot.answerBuffer[:answerHeadRoom], answerStart...)})
 	}
 	var all frontContext
-	all.begin(context.Background(), r.loop.front.queries.cfg.OperationTimeout)
-	r.relieveTimer.Reset(relieveAfter)
+	all.begin(context.Background(), r.loop.front.httpTransport.cfg.OperationTimeout)
+	r.extraRunnerTimer.Reset(extraRunnerAfter)
 	r.answerJointly(&all)
-	r.relieveTimer.Stop()
+	r.extraRunnerTimer.Stop()
 	all.end()
-	now := sinceStart()
+	now := nanosSinceProcessStart()
 	for i, slot := range r.slots[:r.batchSize] {
-		slot.conn.loop.lastRequest.Store(now)
+		slot.conn.loop.lastRequestNanos.Store(now)
 		r.reply(slot, &r.requests[i])
-		slot.conn, slot.head, slot.body, slot.known, slot.request = nil, nil, nil, nil, nil
+		slot.conn, slot.head, slot.body, slot.parsedBody, slot.request = nil, nil, nil, nil, nil
 	}
 	clear(r.requests)
 	r.batchSize = 0
@@ -218,8 +220,8 @@ func (r *loopRunner) answerBatch() {
 // answerJointly answers the requests that one read can answer. After a panic the rest are answered separately.
 func (r *loopRunner) answerJointly(ctx context.Context) {
 	defer func() {
-		if fault := recover(); fault != nil && r.loop.front.next.ErrorLog != nil {
-			r.loop.front.next.ErrorLog.Printf("answering jointly: %v\n%s", fault, debug.Stack())
+		if fault := recover(); fault != nil && r.loop.front.httpServer.ErrorLog != nil {
+			r.loop.front.httpServer.ErrorLog.Printf("answering jointly: %v\n%s", fault, debug.Stack())
 		}
 	}()
 	r.loop.schema.AnswerJointly(ctx, r.requests)
@@ -227,78 +229,78 @@ func (r *loopRunner) answerJointly(ctx context.Context) {
 
 // reply sends a short answer, or as much of it as the connection takes at once. A goroutine sends the rest, sends a long answer, or
 // answers a request that the batch did not answer.
-func (r *loopRunner) reply(slot *loopSlot, request *JointRequest) {
+func (r *loopRunner) reply(slot *batchSlot, request *JointRequest) {
 	c, h, front := slot.conn, slot.head, r.loop.front
 	defer func() {
 		if fault := recover(); fault != nil {
 			r.handlePanic(c, slot, fault)
 		}
 	}()
-	if cap(request.Text) <= maxKeptAnswer {
-		slot.out = request.Text[:0]
+	if cap(request.Text) <= maxPooledAnswerBytes {
+		slot.answerBuffer = request.Text[:0]
 	}
-	if !request.OK || len(request.Text)-answerHeadRoom > front.queries.cfg.AnswerLimit {
-		body, quick, one := bytes.Clone(slot.body), request.Else, slot.request
-		if quick == nil {
-			quick = slot.known.quick
+	if !request.OK || len(request.Text)-answerHeadRoom > front.httpTransport.cfg.MaxAnswerBytes {
+		body, hotAnswer, one := bytes.Clone(slot.body), request.Else, slot.request
+		if hotAnswer == nil {
+			hotAnswer = slot.parsedBody.hotAnswer
 		}
-		c.jointStreak = -jointPenalty
+		c.jointStreak = -extraStreakAfterJointFailure
 		r.moveToGoroutine(c, func() frontOutcome {
 			defer one.end()
-			return c.answerQuick(h, body, quick, one)
+			return c.answerHot(h, body, hotAnswer, one)
 		}, nil)
 		return
 	}
 	slot.request.end()
 	last := front.draining.Load()
 	text := wholeAnswer(h, append(request.Text, '}'), last)
-	if r.count = 0; len(text) <= smallAnswer {
-		r.text = text
-		if err := c.loop.raw.Control(r.write); err != nil || r.err != nil && r.err != syscall.EAGAIN {
-			r.loop.end(c)
+	if r.syscallResult = 0; len(text) <= maxSmallAnswerBytes {
+		r.syscallBuffer = text
+		if err := c.loop.raw.Control(r.callWrite); err != nil || r.err != nil && r.err != syscall.EAGAIN {
+			r.loop.closeConn(c)
 			return
 		}
 	}
 	switch {
-	case r.count < len(text):
-		rest := bytes.Clone(text[r.count:])
-		r.moveToGoroutine(c, func() frontOutcome { return outcome(last, c.send(rest)) }, nil)
+	case r.syscallResult < len(text):
+		rest := bytes.Clone(text[r.syscallResult:])
+		r.moveToGoroutine(c, func() frontOutcome { return outcomeAfterSend(last, c.send(rest)) }, nil)
 	case last:
-		r.loop.end(c)
+		r.loop.closeConn(c)
 	default:
-		r.release(c)
+		r.waitForNextRequest(c)
 	}
 }
 
 // handlePanic logs a panic about one connection, and closes it: the runner has others, and goes on. The request of the slot ends.
-func (r *loopRunner) handlePanic(c *frontConn, slot *loopSlot, fault any) {
+func (r *loopRunner) handlePanic(c *frontConn, slot *batchSlot, fault any) {
 	c.handlePanic(fault, false)
 	if slot.request != nil {
 		slot.request.end()
 		slot.request = nil
 	}
-	slot.out = newAnswerBuffer() // the panic may be about it
-	r.loop.end(c)
+	slot.answerBuffer = newAnswerBuffer() // the panic may be about it
+	r.loop.closeConn(c)
 }
 
-// release lets a connection wait for its next request. After the change of its state another runner may have it, so only its key
-// and its atomic fields are used.
-func (r *loopRunner) release(c *frontConn) {
-	key := c.loop.key
-	c.state.Store(frontIdle)
+// waitForNextRequest lets a connection wait for its next request. After the change of its state another runner may have it, so only
+// its key and its atomic fields are used.
+func (r *loopRunner) waitForNextRequest(c *frontConn) {
+	key := c.loop.pollKey
+	c.state.Store(frontConnIdle)
 	switch {
-	// As in wait, endsIdle is read after the state was set.
-	case r.loop.front.endsIdle.Load():
-		r.loop.closeIdle(key)
+	// As in readMore, closesIdleConns is read after the state was set.
+	case r.loop.front.closesIdleConns.Load():
+		r.loop.closeIfIdle(key)
 	case c.loop.missedInput.Load():
-		if c, found := r.loop.claim(key); found == claimInput || found == claimMissed {
+		if c, found := r.loop.claimConn(key); found == claimedWithInput || found == claimedWithMissedInput {
 			r.moveToGoroutine(c, nil, nil)
 		}
 	}
 }
 
-// moveToGoroutine gives a busy connection a goroutine: see frontConn.serve for first and rest. It removes the read deadline, which was set
-// before the connection joined the loop.
+// moveToGoroutine gives a busy connection a goroutine: see frontConn.serve for first and rest. It removes the read deadline, which
+// was set before the connection joined the loop.
 func (r *loopRunner) moveToGoroutine(c *frontConn, first func() frontOutcome, rest []byte) {
 	if r.loop.remove(c) {
 		c.readDeadline = time.Time{}

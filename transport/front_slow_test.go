@@ -17,9 +17,9 @@ func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	text := []byte(rawRequest(queryBody("{ who }" + strings.Repeat(" ", 1000))))
 	one := &frontConn{front: f.front}
-	read := map[*head]bool{}
+	read := map[*requestHead]bool{}
 	for n := range text {
-		if used, outcome := one.answerRequests(text[:n]); used != 0 || outcome != frontMore {
+		if used, outcome := one.answerRequests(text[:n]); used != 0 || outcome != frontReadsMore {
 			t.Fatalf("after %d bytes: %d are used, with the outcome %d", n, used, outcome)
 		}
 		if one.pendingHead != nil {
@@ -34,10 +34,10 @@ func TestFrontReadsTheHeadOfABodyInPiecesOnce(t *testing.T) {
 // A token that expires while the body arrives is checked again.
 func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 	clock := &fixedClock{now: noon}
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: clock})
+	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Clock: clock})
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.Identity = identity })
-	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+signHMAC(t, testSecret, claimsOf("alice", noon.Add(time.Minute))))
-	if _, err := f.openKeptConn().ask(text); err != nil { // from here on the head is remembered with its caller
+	text := rawRequest(queryBody("{ who }"), "Authorization: Bearer "+signHMAC(t, testHMACSecret, claimsOf("alice", noon.Add(time.Minute))))
+	if _, err := f.openKeepAliveConn().ask(text); err != nil { // from here on the head is remembered with its caller
 		t.Fatal(err)
 	}
 	one := &frontConn{front: f.front}
@@ -45,7 +45,7 @@ func TestFrontChecksTheTokenWhenTheBodyIsThere(t *testing.T) {
 	if h, _ := one.headOf([]byte(text)); h == nil || h.caller == nil {
 		t.Error("before it expires the head has no caller")
 	}
-	clock.move(time.Minute + leeway)
+	clock.advance(time.Minute + tokenLeeway)
 	if h, _ := one.headOf([]byte(text)); h == nil || h.caller != nil {
 		t.Error("after it expired the head has a caller")
 	}
@@ -85,7 +85,7 @@ func TestFrontLeavesADrippingBodyToTheServer(t *testing.T) {
 	if err != nil || got.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("the answer is %v, %v, want 408", got, err)
 	}
-	if f.schema.answered.Load() != 0 {
+	if f.schema.hotAnswerCount.Load() != 0 {
 		t.Error("half a request was answered")
 	}
 }

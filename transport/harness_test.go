@@ -25,8 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(clientsVariable); address != "" {
-		runClients(address) // see memory_test.go: this process runs the clients of a measurement
+	if address := os.Getenv(measuredServerEnvVariable); address != "" {
+		runMeasuredClients(address) // see memory_test.go: this process runs the clients of a measurement
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -34,18 +34,18 @@ func TestMain(m *testing.M) {
 
 // pipeListener is a network in memory, so that a test can run in a synctest bubble.
 type pipeListener struct {
-	conns  chan net.Conn // the server's ends of new connections
-	closed chan struct{} // closed by Close
-	once   sync.Once
+	serverConns chan net.Conn // the server's ends of new connections
+	closed      chan struct{} // closed by Close
+	once        sync.Once
 }
 
 func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	return &pipeListener{serverConns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-l.conns:
+	case conn := <-l.serverConns:
 		return conn, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
@@ -63,40 +63,41 @@ func (l *pipeListener) Addr() net.Addr { return &net.IPAddr{} }
 func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
-	case l.conns <- &peekedConn{Conn: server}:
+	case l.serverConns <- &peekedConn{Conn: server}:
 		return client, nil
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-// world is a server with sockets, and its clients, mostly in a synctest bubble, where time passes only when all goroutines wait.
-type world struct {
+// socketFixture is a server with sockets, and its clients, mostly in a synctest bubble, where time passes only when all goroutines
+// wait.
+type socketFixture struct {
 	*testing.T
-	schema   *testSchema
-	sockets  *Sockets
-	identity *Identity
-	listener *pipeListener
-	network  func(ctx context.Context, network, address string) (net.Conn, error) // where clients dial
-	server   *http.Server
-	watched  bool // waiting sockets are watched, and have no goroutine
+	schema          *testSchema
+	sockets         *Sockets
+	identity        *Identity
+	listener        *pipeListener
+	dialContext     func(ctx context.Context, network, address string) (net.Conn, error) // where clients dial
+	server          *http.Server
+	usesInputPoller bool // waiting sockets are watched, and have no goroutine
 }
 
-// runInWorlds runs a test in two new worlds, one with sockets that wait in goroutines and one with sockets that are watched, and
-// checks that no goroutine, socket or watch is left.
-func runInWorlds(t *testing.T, change func(*SocketConfig), test func(w *world)) {
+// runWithAndWithoutPoller runs a test in two new fixtures, one with sockets that wait in goroutines and one with sockets that are
+// watched, and checks that no goroutine, socket or watch is left.
+func runWithAndWithoutPoller(t *testing.T, change func(*SocketConfig), test func(w *socketFixture)) {
 	t.Helper()
 	for _, watched := range []bool{false, true} {
 		t.Run(fmt.Sprint("watched=", watched), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, change)
-				var watches peeking
-				if w.watched = watched; watched {
-					w.sockets.readiness = &watches
+				w := newSocketFixture(t, change)
+				var watches peekingPoller
+				if w.usesInputPoller = watched; watched {
+					w.sockets.inputPoller = &watches
 				}
 				test(w)
-				w.shut()
-				if left := watches.watches.Load(); left > 0 {
+				w.shutDownAndCheckLeaks()
+				if left := watches.watchCount.Load(); left > 0 {
 					t.Errorf("%d watches are left", left)
 				}
 			})
@@ -104,15 +105,15 @@ func runInWorlds(t *testing.T, change func(*SocketConfig), test func(w *world)) 
 	}
 }
 
-// newTCPWorld makes a world whose clients come over TCP, in real time.
-func newTCPWorld(t *testing.T) *world {
+// newTCPFixture makes a fixture whose clients come over TCP, in real time.
+func newTCPFixture(t *testing.T) *socketFixture {
 	t.Helper()
-	w := newWorld(t, nil)
+	w := newSocketFixture(t, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.network = func(ctx context.Context, network, _ string) (net.Conn, error) {
+	w.dialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
 	}
 	server := &http.Server{Handler: w.server.Handler}
@@ -125,33 +126,33 @@ func newTCPWorld(t *testing.T) *world {
 	return w
 }
 
-// newWorld starts a server with a configuration of sockets that change may alter.
-func newWorld(t *testing.T, change func(*SocketConfig)) *world {
+// newSocketFixture starts a server with a configuration of sockets that change may alter.
+func newSocketFixture(t *testing.T, change func(*SocketConfig)) *socketFixture {
 	t.Helper()
 	identity, err := NewIdentity(t.Context(), IdentityConfig{Development: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	schema := newTestSchema()
-	cfg := SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog}
+	cfg := SocketConfig{Identity: identity, WithWakeConsumer: withWakeConsumer, WakingFields: testWakingFields, Log: discardLog}
 	if change != nil {
 		change(&cfg)
 	}
-	w := &world{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
-	w.network = w.listener.dial
+	w := &socketFixture{T: t, schema: schema, sockets: NewSockets(cfg), identity: cfg.Identity, listener: newPipeListener()}
+	w.dialContext = w.listener.dial
 	w.server = &http.Server{
-		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentCodes, Recover: quietRecover, Log: quietLog, PersistedBytes: 1 << 20}),
-		ErrorLog: slog.NewLogLogger(quietLog.Handler(), slog.LevelError),
+		Handler:  Handler(Config{Schema: schema, Identity: cfg.Identity, Sockets: w.sockets, ErrorPresenter: presentErrorWithCode, Recover: recoverWithoutLog, Log: discardLog, MaxPersistedQueryBytes: 1 << 20}),
+		ErrorLog: slog.NewLogLogger(discardLog.Handler(), slog.LevelError),
 	}
 	go w.server.Serve(w.listener)
 	return w
 }
 
-// quietLog is a log that nobody reads.
-var quietLog = slog.New(slog.NewTextHandler(io.Discard, nil))
+// discardLog is a log that nobody reads.
+var discardLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// presentCodes stands in for the error presenter of the program.
-func presentCodes(ctx context.Context, err error) *gqlerror.Error {
+// presentErrorWithCode stands in for the error presenter of the program.
+func presentErrorWithCode(ctx context.Context, err error) *gqlerror.Error {
 	shown := graphql.DefaultErrorPresenter(ctx, err)
 	if known, ok := errors.AsType[*services.Error](err); ok {
 		shown.Extensions = known.Extensions()
@@ -159,13 +160,13 @@ func presentCodes(ctx context.Context, err error) *gqlerror.Error {
 	return shown
 }
 
-// quietRecover stands in for the program's function that turns a panic into an error. It logs nothing.
-func quietRecover(context.Context, any) error {
+// recoverWithoutLog stands in for the program's function that turns a panic into an error. It logs nothing.
+func recoverWithoutLog(context.Context, any) error {
 	return services.Errorf(services.Internal, "an error on our side")
 }
 
-// shut drains and stops the server, and checks that nothing is left.
-func (w *world) shut() {
+// shutDownAndCheckLeaks drains and stops the server, and checks that nothing is left.
+func (w *socketFixture) shutDownAndCheckLeaks() {
 	w.Helper()
 	w.sockets.Drain(w.Context(), 0)
 	w.server.Close()
@@ -174,63 +175,63 @@ func (w *world) shut() {
 	if stats := w.sockets.Stats(); stats.Open != 0 || stats.Streams != 0 || stats.Operations != 0 {
 		w.Errorf("after the end: %d sockets, %d event streams and %d operations are left", stats.Open, stats.Streams, stats.Operations)
 	}
-	if n := w.schema.hub.count(); n != 0 {
+	if n := w.schema.hub.countWatchers(); n != 0 {
 		w.Errorf("after the end: the hub has %d watchers left", n)
 	}
 }
 
-// client is a socket's client that reads all the time, as a browser does.
-type client struct {
+// socketClient is a socket's client that reads all the time, as a browser does.
+type socketClient struct {
 	*testing.T
-	conn     *websocket.Conn
-	raw      bool                       // keep the request IDs in received messages
-	received chan string                // the messages that have come
-	closed   chan *websocket.CloseError // one value, when the connection has ended
+	conn            *websocket.Conn
+	keepsRequestIDs bool                       // keep the request IDs in received messages
+	received        chan string                // the messages that have come
+	closed          chan *websocket.CloseError // one value, when the connection has ended
 }
 
 // connect opens a socket without sending a message.
-func (w *world) connect() *client {
+func (w *socketFixture) connect() *socketClient {
 	w.Helper()
-	return w.connectWith(http.Header{}, protocol)
+	return w.connectWith(http.Header{}, webSocketSubprotocol)
 }
 
 // connectWith is connect with headers and subprotocols of the test's choice.
-func (w *world) connectWith(header http.Header, protocols ...string) *client {
+func (w *socketFixture) connectWith(header http.Header, protocols ...string) *socketClient {
 	w.Helper()
 	conn, err := w.dial(header, protocols...)
 	if err != nil {
 		w.Fatalf("dial: %v", err)
 	}
-	return newClient(w.T, conn)
+	return newSocketClient(w.T, conn)
 }
 
-// dial opens a socket; the error is a *refusal if the server answered with a status.
-func (w *world) dial(header http.Header, protocols ...string) (*websocket.Conn, error) {
-	dialer := websocket.Dialer{NetDialContext: w.network, Subprotocols: protocols}
+// dial opens a socket; the error is an *upgradeRefusal if the server answered with a status.
+func (w *socketFixture) dial(header http.Header, protocols ...string) (*websocket.Conn, error) {
+	dialer := websocket.Dialer{NetDialContext: w.dialContext, Subprotocols: protocols}
 	conn, response, err := dialer.DialContext(w.Context(), "ws://tidings.test/graphql", header)
 	if err != nil && response != nil {
-		return nil, &refusal{status: response.StatusCode, header: response.Header}
+		return nil, &upgradeRefusal{status: response.StatusCode, header: response.Header}
 	}
 	return conn, err
 }
 
-// refusal is the error of an upgrade that was answered with a status.
-type refusal struct {
+// upgradeRefusal is the error of an upgrade that was answered with a status.
+type upgradeRefusal struct {
 	status int
 	header http.Header
 }
 
-func (r *refusal) Error() string { return http.StatusText(r.status) }
+func (r *upgradeRefusal) Error() string { return http.StatusText(r.status) }
 
-// newClient makes a client of an open socket, and begins to read.
-func newClient(t *testing.T, conn *websocket.Conn) *client {
-	c := &client{T: t, conn: conn, received: make(chan string, 1000), closed: make(chan *websocket.CloseError, 1)}
-	go c.read()
+// newSocketClient makes a client of an open socket, and begins to read.
+func newSocketClient(t *testing.T, conn *websocket.Conn) *socketClient {
+	c := &socketClient{T: t, conn: conn, received: make(chan string, 1000), closed: make(chan *websocket.CloseError, 1)}
+	go c.readMessages()
 	return c
 }
 
-// read receives messages until the connection ends.
-func (c *client) read() {
+// readMessages receives messages until the connection ends.
+func (c *socketClient) readMessages() {
 	for {
 		_, text, err := c.conn.ReadMessage()
 		if err != nil {
@@ -242,15 +243,15 @@ func (c *client) read() {
 			c.conn.Close()
 			return
 		}
-		if !c.raw {
-			text = []byte(withoutIDs(string(text)))
+		if !c.keepsRequestIDs {
+			text = []byte(withoutRequestIDs(string(text)))
 		}
 		c.received <- string(text)
 	}
 }
 
-// open opens a socket and initializes it, with a token of development mode if key is not "".
-func (w *world) open(key string) *client {
+// openSocket opens a socket and initializes it, with a token of development mode if key is not "".
+func (w *socketFixture) openSocket(key string) *socketClient {
 	w.Helper()
 	c := w.connect()
 	if key == "" {
@@ -258,18 +259,18 @@ func (w *world) open(key string) *client {
 	} else {
 		c.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:` + key + `"}}`)
 	}
-	c.expect(`{"type":"connection_ack"}`)
+	c.expectMessage(`{"type":"connection_ack"}`)
 	return c
 }
 
-func (c *client) send(text string) {
+func (c *socketClient) send(text string) {
 	c.Helper()
 	if err := c.conn.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
 		c.Fatalf("send: %v", err)
 	}
 }
 
-func (c *client) subscribe(id, query string) {
+func (c *socketClient) subscribe(id, query string) {
 	c.Helper()
 	payload, err := json.Marshal(map[string]string{"query": query})
 	if err != nil {
@@ -278,8 +279,8 @@ func (c *client) subscribe(id, query string) {
 	c.send(`{"type":"subscribe","id":"` + id + `","payload":` + string(payload) + `}`)
 }
 
-// next returns the next message. In a bubble a wait for a message that cannot come takes no real time.
-func (c *client) next() string {
+// nextMessage returns the next message. In a bubble a wait for a message that cannot come takes no real time.
+func (c *socketClient) nextMessage() string {
 	c.Helper()
 	select {
 	case text := <-c.received:
@@ -293,16 +294,16 @@ func (c *client) next() string {
 	return ""
 }
 
-// expect fails the test unless the next message is want.
-func (c *client) expect(want string) {
+// expectMessage fails the test unless the next message is want.
+func (c *socketClient) expectMessage(want string) {
 	c.Helper()
-	if got := c.next(); got != want {
+	if got := c.nextMessage(); got != want {
 		c.Fatalf("got  %s\nwant %s", got, want)
 	}
 }
 
 // expectNothing fails the test if a message has arrived or is on its way, or if the socket was closed.
-func (c *client) expectNothing() {
+func (c *socketClient) expectNothing() {
 	c.Helper()
 	synctest.Wait()
 	select {
@@ -315,7 +316,7 @@ func (c *client) expectNothing() {
 }
 
 // expectClose waits for the end of the socket and compares the code.
-func (c *client) expectClose(code int) *websocket.CloseError {
+func (c *socketClient) expectClose(code int) *websocket.CloseError {
 	c.Helper()
 	select {
 	case closing := <-c.closed:
@@ -330,11 +331,11 @@ func (c *client) expectClose(code int) *websocket.CloseError {
 	return nil
 }
 
-// requestIDs matches the request IDs that the server made, in errors.
-var requestIDs = regexp.MustCompile(`,?"requestId":"[A-Z2-7]{26}"`)
+// requestIDFieldPattern matches the request IDs that the server made, in errors.
+var requestIDFieldPattern = regexp.MustCompile(`,?"requestId":"[A-Z2-7]{26}"`)
 
-// withoutIDs returns a text without the request IDs that the server made.
-func withoutIDs(text string) string { return requestIDs.ReplaceAllString(text, "") }
+// withoutRequestIDs returns a text without the request IDs that the server made.
+func withoutRequestIDs(text string) string { return requestIDFieldPattern.ReplaceAllString(text, "") }
 
 // fixedClock is a clock that stands still until it is moved.
 type fixedClock struct {
@@ -348,8 +349,8 @@ func (c *fixedClock) Now() time.Time {
 	return c.now
 }
 
-// move moves the clock forward.
-func (c *fixedClock) move(by time.Duration) {
+// advance moves the clock forward.
+func (c *fixedClock) advance(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(by)

@@ -16,66 +16,66 @@ import (
 
 const (
 	// The buffers of a connection take an answer up to this length at once, whether its client reads or not.
-	smallAnswer = 16 << 10 // bytes
+	maxSmallAnswerBytes = 16 << 10 // bytes
 
-	allowedMethods = "GET, POST, OPTIONS"              // without event streams
-	streamMethods  = "GET, POST, PUT, DELETE, OPTIONS" // if there are event streams
+	methodsWithoutStreams = "GET, POST, OPTIONS"              // without event streams
+	methodsWithStreams    = "GET, POST, PUT, DELETE, OPTIONS" // if there are event streams
 
 	// The bytes of all headers Accept together, and of Content-Type. Browsers send less than 200. A longer one is refused before it
 	// is parsed, because to parse it takes much more time and memory than to send it.
-	maxMediaHeader = 2 << 10
+	maxMediaHeaderBytes = 2 << 10
 
 	typeJSON     = "application/json"                  // the older media type of an answer
 	typeResponse = "application/graphql-response+json" // the newer one
 )
 
-// queries serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
+// httpTransport serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
 // accepts every request, so that each bad request gets a documented error. It is also the HTTP side of event streams; their other
 // half is in Sockets.
 //
 // It keeps no data of a request. Handler sets all fields, and they do not change. Only documents, backlog and sockets have state
 // of their own.
-type queries struct {
-	cfg       Config
-	backlog   *backlog // shared with the sockets
-	documents *documents
-	origins   origins   // the pages that may call
-	addresses addresses // finds the address of a client
-	sockets   *Sockets  // holds the event streams; nil refuses them
+type httpTransport struct {
+	cfg            Config
+	backlog        *answerBacklog // shared with the sockets
+	documents      *documentPreparer
+	origins        allowedOrigins // the pages that may call
+	trustedProxies trustedProxies // finds the address of a client
+	sockets        *Sockets       // holds the event streams; nil refuses them
 }
 
 // Supports accepts every request. Upgrades reach it only if there are no sockets.
-func (q *queries) Supports(*http.Request) bool { return true }
+func (q *httpTransport) Supports(*http.Request) bool { return true }
 
 // Do answers one request. The checks are ordered by their cost, and the first refusal is the answer. The limit of the address comes
 // before the token, because an attacker could otherwise make this server verify signatures without limit.
-func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+func (q *httpTransport) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
 	// This comes before any refusal, because a page can read an error only if the answer permits its origin.
 	q.origins.writeCORSHeaders(w, r)
 	if status, err := q.checkRequest(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", q.methods())
+			w.Header().Set("Allow", q.allowHeader())
 		}
 		writeFault(w, status, err)
 		return
 	}
 	// A preflight has no token and executes nothing; writeCORSHeaders has answered it.
 	if r.Method == http.MethodOptions {
-		w.Header().Set("Allow", q.methods())
+		w.Header().Set("Allow", q.allowHeader())
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	// The limiter is the cheapest bound for work that a stranger can cause. It is asked before the token and the body are read.
-	address := q.addresses.clientAddress(r)
+	address := q.trustedProxies.clientAddress(r)
 	if err := q.chargeAddress(r.Context(), address); err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	accepted, events := negotiate(r.Header.Values("Accept"), q.sockets != nil)
+	accepted, events := negotiateMediaType(r.Header.Values("Accept"), q.sockets != nil)
 	if accepted == "" && r.Method != http.MethodPut && r.Method != http.MethodDelete { // these get no GraphQL response
 		writeFault(w, http.StatusNotAcceptable, services.Errorf(services.Invalid,
-			"Accept: only %s, %s and %s can be sent, and up to %d bytes are read", typeJSON, typeResponse, typeEvents, maxMediaHeader))
+			"Accept: only %s, %s and %s can be sent, and up to %d bytes are read", typeJSON, typeResponse, typeEvents, maxMediaHeaderBytes))
 		return
 	}
 	who, err := q.identify(w, r)
@@ -88,7 +88,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 	// over SSE.
 	if q.sockets != nil {
 		if r.Method == http.MethodPut {
-			q.reserve(w, who, exec)
+			q.reserveStream(w, who, exec)
 			return
 		}
 		if token := streamToken(r); token != "" || r.Method == http.MethodDelete {
@@ -97,7 +97,7 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 		}
 	}
 	started := graphql.Now()
-	request, err := q.read(w, r, who.limit)
+	request, err := q.read(w, r, who.maxBodyBytes)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
@@ -109,14 +109,14 @@ func (q *queries) Do(writer http.ResponseWriter, r *http.Request, exec graphql.G
 }
 
 // checkRequest returns the error and the status of a request with a wrong method or header. The Front calls it too.
-func (q *queries) checkRequest(r *http.Request) (status int, err error) {
+func (q *httpTransport) checkRequest(r *http.Request) (status int, err error) {
 	switch {
 	case isUpgrade(r):
 		return http.StatusBadRequest, services.Errorf(services.Invalid, "Upgrade: this address does not accept it")
 	case r.Method == http.MethodOptions:
 		return 0, nil
 	case !q.allowsMethod(r.Method):
-		return http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only %s are allowed", q.methods())
+		return http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: only %s are allowed", q.allowHeader())
 	case !q.origins.allows(r):
 		return http.StatusForbidden, foreignPageError(r)
 	case r.Method == http.MethodGet && r.ContentLength != 0:
@@ -125,14 +125,14 @@ func (q *queries) checkRequest(r *http.Request) (status int, err error) {
 	return 0, nil
 }
 
-// unreadBodyError is the error for a request with a body where none is read. The HTTP server reads the rest of a body before it sends an
-// answer. So the read deadline may be removed only when no body is left, or a client could hold the connection for ever.
+// unreadBodyError is the error for a request with a body where none is read. The HTTP server reads the rest of a body before it
+// sends an answer. So the read deadline may be removed only when no body is left, or a client could hold the connection for ever.
 func unreadBodyError(what string) error {
 	return services.Errorf(services.Invalid, "body: %s must have none", what)
 }
 
 // allowsMethod reports whether requests with a method are served.
-func (q *queries) allowsMethod(method string) bool {
+func (q *httpTransport) allowsMethod(method string) bool {
 	switch method {
 	case http.MethodPost, http.MethodGet:
 		return true
@@ -142,31 +142,31 @@ func (q *queries) allowsMethod(method string) bool {
 	return false
 }
 
-// methods returns the value of the header Allow.
-func (q *queries) methods() string {
+// allowHeader returns the value of the header Allow.
+func (q *httpTransport) allowHeader() string {
 	if q.sockets != nil {
-		return streamMethods
+		return methodsWithStreams
 	}
-	return allowedMethods
+	return methodsWithoutStreams
 }
 
 // caller is the client of a request, as its headers describe it. Without a token there is no viewer: each resolver decides
 // whether it needs one.
 type caller struct {
-	ctx     context.Context // the context of the request; it has the viewer if there is a token
-	address string          // as addresses.clientAddress returns it
-	expires time.Time       // of the token; zero means never
-	limit   int64           // the most bytes of a body
+	ctx          context.Context // the context of the request; it has the viewer if there is a token
+	address      string          // as trustedProxies.clientAddress returns it
+	tokenExpires time.Time       // of the token; zero means never
+	maxBodyBytes int64           // the most bytes of a body
 }
 
 // identify finds the viewer if there is a token. If the Front has verified the token of this request already, the viewer comes from
-// what the Front noted in the context: see payment.
-func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
-	who := caller{ctx: services.WithRequest(r.Context(), w), limit: q.cfg.BodyLimit}
-	if paid, ok := r.Context().Value(paymentKey{}).(*payment); ok && paid.caller != nil {
-		return who.withViewer(paid.caller.viewer, paid.caller.expires, q.cfg), nil
+// what the Front noted in the context: see frontCharges.
+func (q *httpTransport) identify(w *httpRequest, r *http.Request) (caller, error) {
+	who := caller{ctx: services.WithRequest(r.Context(), w), maxBodyBytes: q.cfg.BodyLimit}
+	if paid, ok := r.Context().Value(frontChargesKey{}).(*frontCharges); ok && paid.caller != nil {
+		return who.withViewer(paid.caller.viewer, paid.caller.tokenExpires, q.cfg), nil
 	}
-	token, err := bearer(r.Header)
+	token, err := bearerToken(r.Header)
 	if err != nil || token == "" {
 		return who, err
 	}
@@ -179,27 +179,27 @@ func (q *queries) identify(w *httpRequest, r *http.Request) (caller, error) {
 
 // answerForm is the form of the answer that a client accepts.
 type answerForm struct {
-	accepted      string // media type
-	acceptsEvents bool   // a subscription may be answered with an event stream
+	mediaType          string // media type
+	acceptsEventStream bool   // a subscription may be answered with an event stream
 }
 
 // execute runs one operation and writes its response. It charges the operation only when it is known to be valid and permitted,
 // so that a bad request is charged only to its address.
-func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *params, who caller, to answerForm) {
+func (q *httpTransport) execute(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, request *requestParams, who caller, to answerForm) {
 	operation, price, faults := createOperation(who.ctx, exec, q.documents, request)
 	if faults != nil {
 		response := exec.DispatchError(graphql.WithOperationContext(who.ctx, operation), withCodes(faults))
-		q.respond(w, r, to.accepted, response)
+		q.respond(w, r, to.mediaType, response)
 		return
 	}
 	kind := operation.Operation.Operation
 	switch {
-	case kind == ast.Subscription && !to.acceptsEvents:
+	case kind == ast.Subscription && !to.acceptsEventStream:
 		writeFault(w, http.StatusBadRequest, services.Errorf(services.Invalid, "operation: a subscription needs a WebSocket, or Accept: %s", typeEvents))
 		return
 	// A GET can be sent by a link, a prefetch or a retry of a proxy, and must change nothing.
 	case kind == ast.Mutation && r.Method == http.MethodGet:
-		refuseMutation(w)
+		refuseMutationByGET(w)
 		return
 	}
 	if !isOperationCharged(who.ctx) {
@@ -221,11 +221,11 @@ func (q *queries) execute(w http.ResponseWriter, r *http.Request, exec graphql.G
 		response = exec.DispatchError(ctx, asList(services.Errorf(services.Unavailable,
 			"operation: not finished within %v, try again later", q.cfg.OperationTimeout)))
 	}
-	q.respond(w, r, to.accepted, boundResponse(kind, response, q.cfg.AnswerLimit))
+	q.respond(w, r, to.mediaType, boundResponse(kind, response, q.cfg.MaxAnswerBytes))
 }
 
-// refuseMutation answers a mutation by GET with an error.
-func refuseMutation(w http.ResponseWriter) {
+// refuseMutationByGET answers a mutation by GET with an error.
+func refuseMutationByGET(w http.ResponseWriter) {
 	w.Header().Set("Allow", http.MethodPost)
 	writeFault(w, http.StatusMethodNotAllowed, services.Errorf(services.Invalid, "method: a mutation needs POST"))
 }
@@ -233,30 +233,30 @@ func refuseMutation(w http.ResponseWriter) {
 // respond writes a response within the write timeout. A small response fits into the connection's buffers: its write does not
 // wait, and the server's own deadline is enough. A longer one counts in the backlog until it is written, and has a shorter
 // deadline while the backlog is over its limit.
-func (q *queries) respond(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
-	if size := len(response.Data); size > smallAnswer {
-		q.backlog.enter(size)
-		defer q.backlog.leave(size)
+func (q *httpTransport) respond(w http.ResponseWriter, r *http.Request, accepted string, response *graphql.Response) {
+	if size := len(response.Data); size > maxSmallAnswerBytes {
+		q.backlog.addAnswerBytes(size)
+		defer q.backlog.removeAnswerBytes(size)
 		_ = http.NewResponseController(w).SetWriteDeadline(deadlineAfter(q.backlog.writeTimeout(size, q.cfg.WriteTimeout))) // not every writer supports deadlines
 	}
 	if accepted == typeEvents {
-		writeEvents(w, response)
+		writeAsEventStream(w, response)
 		return
 	}
 	writeResponse(w, r, accepted, response)
 }
 
-// negotiate chooses the media type of the answer: the type with the highest q, or the first of several with that q. It is plain JSON
-// without an Accept header, and "" if no type is possible or the header is too long. An event stream can be chosen only if the
-// server has them. events reports that the client accepts one, even if it prefers JSON: a subscription is then still answered with
-// a stream. An element that cannot be read is skipped, and parameters other than q are ignored.
-func negotiate(accept []string, hasEvents bool) (chosen string, events bool) {
+// negotiateMediaType chooses the media type of the answer: the type with the highest q, or the first of several with that q. It is
+// plain JSON without an Accept header, and "" if no type is possible or the header is too long. An event stream can be chosen only
+// if the server has them. events reports that the client accepts one, even if it prefers JSON: a subscription is then still
+// answered with a stream. An element that cannot be read is skipped, and parameters other than q are ignored.
+func negotiateMediaType(accept []string, hasEvents bool) (chosen string, events bool) {
 	if len(accept) == 0 {
 		return typeJSON, false
 	}
 	// All headers of this name form one list, by the rules of HTTP.
 	list := strings.Join(accept, ",")
-	if len(list) > maxMediaHeader {
+	if len(list) > maxMediaHeaderBytes {
 		return "", false
 	}
 	best := 0.0

@@ -18,7 +18,7 @@ import (
 
 // read reads the request's parameters. limit is the most bytes of a body. The query of a URL is always limited to BodyLimit, also
 // with the scope ingest.
-func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (request *params, err error) {
+func (q *httpTransport) read(w http.ResponseWriter, r *http.Request, limit int64) (request *requestParams, err error) {
 	if r.Method == http.MethodGet {
 		request, err = readURL(r.URL, q.cfg.BodyLimit)
 	} else {
@@ -32,8 +32,8 @@ func (q *queries) read(w http.ResponseWriter, r *http.Request, limit int64) (req
 
 // readBody reads a POST. A body that is too long is refused with 413, one that is too slow with 408, and one that is cut off with
 // 400. At most limit bytes are read, so the length in the header need not be trusted.
-func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*params, error) {
-	if err := checkMedia(r); err != nil {
+func (q *httpTransport) readBody(w http.ResponseWriter, r *http.Request, limit int64) (*requestParams, error) {
+	if err := checkContentType(r); err != nil {
 		return nil, err
 	}
 	var body bytes.Buffer
@@ -54,7 +54,7 @@ func (q *queries) readBody(w http.ResponseWriter, r *http.Request, limit int64) 
 }
 
 // readURL reads a GET. If a parameter comes twice, the first counts.
-func readURL(address *url.URL, limit int64) (*params, error) {
+func readURL(address *url.URL, limit int64) (*requestParams, error) {
 	if int64(len(address.RawQuery)) > limit {
 		return nil, &httpError{http.StatusRequestURITooLong, "URL: a query part of up to " + strconv.FormatInt(limit, 10) + " bytes is allowed", int(limit)}
 	}
@@ -68,7 +68,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 			return nil, services.Errorf(services.Invalid, "URL: not valid UTF-8")
 		}
 	}
-	request := &params{documentID: values.Get("documentId")}
+	request := &requestParams{documentID: values.Get("documentId")}
 	request.OperationName = values.Get("operationName")
 	request.Query = strings.Clone(values.Get("query")) // caches keep this text: a substring would keep the whole request line in memory
 	for _, name := range []string{"variables", "extensions"} {
@@ -88,7 +88,7 @@ func readURL(address *url.URL, limit int64) (*params, error) {
 // parseParams reads the five parameters of a GraphQL request from JSON. limit bounds the bytes of all parameters except the
 // variables, because the query is parsed and remembered: the longer limit of ingest is for events, which are variables. The error
 // names the parameter and repeats none of its content. what is the name of the text in errors: body, or payload for a message.
-func parseParams(text []byte, what string, limit int64) (*params, error) {
+func parseParams(text []byte, what string, limit int64) (*requestParams, error) {
 	// The parts stay raw, so that an error can name the wrong part.
 	var parts struct {
 		Query         json.RawMessage `json:"query"`
@@ -99,19 +99,19 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 	}
 	// The text null is valid JSON for a struct, but no request. If a member comes twice, the last counts: unlike in a token, both
 	// come from the client itself.
-	if json.Unmarshal(text, &parts) != nil || isNull(text) {
+	if json.Unmarshal(text, &parts) != nil || isAbsentOrNull(text) {
 		return nil, services.Errorf(services.Invalid, "%s: not a JSON object", what)
 	}
 	if int64(len(text)-len(parts.Variables)) > limit {
 		return nil, &httpError{http.StatusRequestEntityTooLarge, what + ": without its variables up to " + strconv.FormatInt(limit, 10) + " bytes are allowed", int(limit)}
 	}
-	request := &params{}
+	request := &requestParams{}
 	for _, part := range []struct {
 		name string
 		text json.RawMessage
 		into *string
 	}{{"query", parts.Query, &request.Query}, {"documentId", parts.DocumentID, &request.documentID}, {"operationName", parts.OperationName, &request.OperationName}} {
-		if !isNull(part.text) && json.Unmarshal(part.text, part.into) != nil {
+		if !isAbsentOrNull(part.text) && json.Unmarshal(part.text, part.into) != nil {
 			return nil, services.Errorf(services.Invalid, "%s: must be a text", part.name)
 		}
 	}
@@ -125,9 +125,10 @@ func parseParams(text []byte, what string, limit int64) (*params, error) {
 	return request, request.check()
 }
 
-// checkQuery refuses half of a surrogate pair in a query. The strings of a query have the escapes of JSON, and the lexer would replace
-// the half: two different keys could become equal. Block strings have no escapes, so a query with block strings is left to the parser.
-func checkQuery(query string) error {
+// checkQueryEscapes refuses half of a surrogate pair in a query. The strings of a query have the escapes of JSON, and the lexer
+// would replace the half: two different keys could become equal. Block strings have no escapes, so a query with block strings is
+// left to the parser.
+func checkQueryEscapes(query string) error {
 	if strings.IndexByte(query, '\\') < 0 || strings.Contains(query, `"""`) {
 		return nil
 	}
@@ -137,7 +138,7 @@ func checkQuery(query string) error {
 // parseObject reads a JSON object that may be absent or null. Numbers stay texts, because an ID can have more digits than a
 // float64 holds.
 func parseObject(text []byte, what string) (map[string]any, error) {
-	if isNull(text) {
+	if isAbsentOrNull(text) {
 		return nil, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -151,8 +152,8 @@ func parseObject(text []byte, what string) (map[string]any, error) {
 	return nil, services.Errorf(services.Invalid, "%s: must be a JSON object", what)
 }
 
-// isNull reports whether a part of a JSON text is absent or null, which mean the same in a request.
-func isNull(text []byte) bool {
+// isAbsentOrNull reports whether a part of a JSON text is absent or null, which mean the same in a request.
+func isAbsentOrNull(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) == 0 || string(text) == "null"
 }

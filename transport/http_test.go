@@ -18,11 +18,11 @@ import (
 	"tidings/services"
 )
 
-// newHTTP returns a handler in development mode.
-func newHTTP(t *testing.T, change func(*Config)) http.Handler {
+// newDevelopmentHandler returns a handler in development mode.
+func newDevelopmentHandler(t *testing.T, change func(*Config)) http.Handler {
 	t.Helper()
 	cfg := Config{
-		Schema: newTestSchema(), Identity: newIdentity(t, IdentityConfig{Development: true}), Recover: quietRecover, Log: quietLog,
+		Schema: newTestSchema(), Identity: newIdentity(t, IdentityConfig{Development: true}), Recover: recoverWithoutLog, Log: discardLog,
 	}
 	if change != nil {
 		change(&cfg)
@@ -30,8 +30,8 @@ func newHTTP(t *testing.T, change func(*Config)) http.Handler {
 	return Handler(cfg)
 }
 
-// answer is a parsed response.
-type answer struct {
+// httpAnswer is a parsed response.
+type httpAnswer struct {
 	status int
 	header http.Header
 	body   string
@@ -44,16 +44,16 @@ type answer struct {
 	}
 }
 
-// code returns the code of the first error; "" without one.
-func (a answer) code() services.Code {
+// errorCode returns the code of the first error; "" without one.
+func (a httpAnswer) errorCode() services.Code {
 	if len(a.parsed.Errors) == 0 {
 		return ""
 	}
 	return a.parsed.Errors[0].Extensions.Code
 }
 
-// ask sends a request to a handler. header has names and values in turn.
-func ask(t *testing.T, handler http.Handler, method, target, body string, header ...string) answer {
+// askHandler sends a request to a handler. header has names and values in turn.
+func askHandler(t *testing.T, handler http.Handler, method, target, body string, header ...string) httpAnswer {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	request.Host = "tidings.test"
@@ -69,7 +69,7 @@ func ask(t *testing.T, handler http.Handler, method, target, body string, header
 	}
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, request)
-	got := answer{status: recorder.Code, header: recorder.Header(), body: withoutIDs(recorder.Body.String())}
+	got := httpAnswer{status: recorder.Code, header: recorder.Header(), body: withoutRequestIDs(recorder.Body.String())}
 	if got.body != "" {
 		if err := json.Unmarshal([]byte(got.body), &got.parsed); err != nil {
 			t.Fatalf("%s %s: the answer is no JSON: %v: %s", method, target, err, got.body)
@@ -78,29 +78,29 @@ func ask(t *testing.T, handler http.Handler, method, target, body string, header
 	return got
 }
 
-// post asks for an operation by POST.
-func post(t *testing.T, handler http.Handler, query string, header ...string) answer {
+// postQuery asks for an operation by POST.
+func postQuery(t *testing.T, handler http.Handler, query string, header ...string) httpAnswer {
 	t.Helper()
-	return ask(t, handler, http.MethodPost, "/graphql", string(must(json.Marshal(map[string]string{"query": query}))), header...)
+	return askHandler(t, handler, http.MethodPost, "/graphql", string(must(json.Marshal(map[string]string{"query": query}))), header...)
 }
 
-// get asks for an operation by GET.
-func get(t *testing.T, handler http.Handler, query string, header ...string) answer {
+// getQuery asks for an operation by GET.
+func getQuery(t *testing.T, handler http.Handler, query string, header ...string) httpAnswer {
 	t.Helper()
-	return ask(t, handler, http.MethodGet, "/graphql?query="+url.QueryEscape(query), "", header...)
+	return askHandler(t, handler, http.MethodGet, "/graphql?query="+url.QueryEscape(query), "", header...)
 }
 
 func TestQueriesByPostAndGet(t *testing.T) {
-	handler := newHTTP(t, nil)
-	for name, got := range map[string]answer{
-		"POST": post(t, handler, "{ hello }"),
-		"GET":  get(t, handler, "{ hello }"),
-		"Variables": ask(t, handler, http.MethodPost, "/graphql",
+	handler := newDevelopmentHandler(t, nil)
+	for name, got := range map[string]httpAnswer{
+		"POST": postQuery(t, handler, "{ hello }"),
+		"GET":  getQuery(t, handler, "{ hello }"),
+		"Variables": askHandler(t, handler, http.MethodPost, "/graphql",
 			`{"query":"query A{hello} query B($t:String!){hello:echo(text:$t)}","operationName":"B","variables":{"t":"world"},"extensions":null}`),
-		"VariablesInTheURL": ask(t, handler, http.MethodGet, "/graphql?operationName=B&variables=%7B%22t%22%3A%22world%22%7D&extensions=%7B%7D&query="+
+		"VariablesInTheURL": askHandler(t, handler, http.MethodGet, "/graphql?operationName=B&variables=%7B%22t%22%3A%22world%22%7D&extensions=%7B%7D&query="+
 			url.QueryEscape("query A{hello} query B($t:String!){hello:echo(text:$t)}"), ""),
-		"Charset":      post(t, handler, "{ hello }", "Content-Type", "application/json; charset=UTF-8"),
-		"OtherUpgrade": post(t, handler, "{ hello }", "Upgrade", "h2c", "Connection", "Upgrade, HTTP2-Settings"),
+		"Charset":      postQuery(t, handler, "{ hello }", "Content-Type", "application/json; charset=UTF-8"),
+		"OtherUpgrade": postQuery(t, handler, "{ hello }", "Upgrade", "h2c", "Connection", "Upgrade, HTTP2-Settings"),
 	} {
 		if got.status != http.StatusOK || got.body != `{"data":{"hello":"world"}}` {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
@@ -110,25 +110,25 @@ func TestQueriesByPostAndGet(t *testing.T) {
 			t.Errorf("%s: headers %v", name, got.header)
 		}
 	}
-	if got := post(t, handler, `mutation { set(text: "it") }`); got.body != `{"data":{"set":"it"}}` {
+	if got := postQuery(t, handler, `mutation { set(text: "it") }`); got.body != `{"data":{"set":"it"}}` {
 		t.Errorf("mutation: %d %s", got.status, got.body)
 	}
 }
 
 func TestErrorsInOperations(t *testing.T) {
-	handler := newHTTP(t, nil)
+	handler := newDevelopmentHandler(t, nil)
 	for name, query := range map[string]string{"Parse": "{", "Validation": "{ nothing }", "OperationName": "query A { hello } query B { hello }"} {
 		for accept, status := range map[string]int{
 			"application/json": 200, "application/graphql-response+json": 400, "*/*": 200,
 			"application/graphql-response+json, application/json;q=0.9": 400, "application/graphql-response+json;q=0.5, application/json": 200,
 		} {
-			got := post(t, handler, query, "Accept", accept)
-			if got.status != status || got.code() != services.Invalid || strings.Contains(got.body, `"data"`) {
+			got := postQuery(t, handler, query, "Accept", accept)
+			if got.status != status || got.errorCode() != services.Invalid || strings.Contains(got.body, `"data"`) {
 				t.Errorf("%s, %s: %d %s", name, accept, got.status, got.body)
 			}
 		}
 	}
-	got := post(t, handler, "{ hello fails }", "Accept", "application/graphql-response+json")
+	got := postQuery(t, handler, "{ hello fails }", "Accept", "application/graphql-response+json")
 	if got.status != http.StatusOK || !strings.Contains(got.body, `"data":{"hello":"world","fails":null}`) || len(got.parsed.Errors) != 1 {
 		t.Errorf("an error of a field: %d %s", got.status, got.body)
 	}
@@ -138,7 +138,7 @@ func TestErrorsInOperations(t *testing.T) {
 }
 
 func TestViewerOfARequest(t *testing.T) {
-	handler := newHTTP(t, nil)
+	handler := newDevelopmentHandler(t, nil)
 	for want, header := range map[string][]string{
 		`{"data":{"who":"alice@phone"}}`: {"Authorization", "Bearer dev:alice", "Tidings-Device", "phone"},
 		`{"data":{"who":"carol@"}}`:      {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "carol"},
@@ -148,87 +148,87 @@ func TestViewerOfARequest(t *testing.T) {
 		`{"data":{"who":"user:dora@"}}`:  {"Authorization", "Bearer dev:host:ingest", "Tidings-Act-As", "user%3Adora"},
 		`{"data":{"who":"a:admin@"}}`:    {"Authorization", "Bearer dev:a%3Aadmin"},
 	} {
-		if got := post(t, handler, "{ who }", header...); got.body != want {
+		if got := postQuery(t, handler, "{ who }", header...); got.body != want {
 			t.Errorf("got %s, want %s", got.body, want)
 		}
 	}
-	if got := post(t, handler, "{ who }"); got.status != http.StatusOK || !strings.Contains(got.body, "a token is needed") {
+	if got := postQuery(t, handler, "{ who }"); got.status != http.StatusOK || !strings.Contains(got.body, "a token is needed") {
 		t.Errorf("without a token: %d %s", got.status, got.body)
 	}
 }
 
 func TestQueryTokenLimit(t *testing.T) {
-	handler := newHTTP(t, func(cfg *Config) { cfg.QueryTokens = 12 })
-	if got := post(t, handler, "{"+strings.Repeat(" hello", 10)+"}"); got.status != 200 || len(got.parsed.Errors) > 0 {
+	handler := newDevelopmentHandler(t, func(cfg *Config) { cfg.MaxQueryTokens = 12 })
+	if got := postQuery(t, handler, "{"+strings.Repeat(" hello", 10)+"}"); got.status != 200 || len(got.parsed.Errors) > 0 {
 		t.Errorf("12 tokens: %.200s", got.body)
 	}
-	if got := post(t, handler, "{"+strings.Repeat(" hello", 11)+"}"); got.code() != services.Invalid || !strings.Contains(got.body, "token") {
+	if got := postQuery(t, handler, "{"+strings.Repeat(" hello", 11)+"}"); got.errorCode() != services.Invalid || !strings.Contains(got.body, "token") {
 		t.Errorf("13 tokens: %.200s", got.body)
 	}
-	if got := post(t, newHTTP(t, nil), "{"+strings.Repeat(" hello", 1000)+"}"); got.code() != services.Invalid || !strings.Contains(got.body, "token") {
+	if got := postQuery(t, newDevelopmentHandler(t, nil), "{"+strings.Repeat(" hello", 1000)+"}"); got.errorCode() != services.Invalid || !strings.Contains(got.body, "token") {
 		t.Errorf("1,002 tokens: %.200s", got.body)
 	}
 }
 
 func TestIntrospectionAndSuggestions(t *testing.T) {
-	open, closed := newHTTP(t, func(cfg *Config) { cfg.Introspection = true }), newHTTP(t, nil)
+	open, closed := newDevelopmentHandler(t, func(cfg *Config) { cfg.Introspection = true }), newDevelopmentHandler(t, nil)
 	const introspection = "{ __schema { queryType { name } } }"
-	if got := post(t, open, introspection); got.body != `{"data":{"__schema":"open"}}` {
+	if got := postQuery(t, open, introspection); got.body != `{"data":{"__schema":"open"}}` {
 		t.Errorf("open: %s", got.body)
 	}
-	if got := post(t, closed, introspection); strings.Contains(got.body, "open") || len(got.parsed.Errors) == 0 {
+	if got := postQuery(t, closed, introspection); strings.Contains(got.body, "open") || len(got.parsed.Errors) == 0 {
 		t.Errorf("closed: %s", got.body)
 	}
 	for _, query := range []string{"{ helo }", "{ echo(txt: 1) }", "{ ... on Quer { hello } }", "query($a: Strin) { hello }"} {
-		if got := post(t, closed, query); strings.Contains(got.body, "Did you mean") || len(got.parsed.Errors) == 0 {
+		if got := postQuery(t, closed, query); strings.Contains(got.body, "Did you mean") || len(got.parsed.Errors) == 0 {
 			t.Errorf("%s: %s", query, got.body)
 		}
 	}
-	if got := post(t, open, "{ helo }"); !strings.Contains(got.body, "Did you mean") {
+	if got := postQuery(t, open, "{ helo }"); !strings.Contains(got.body, "Did you mean") {
 		t.Errorf("open: %s", got.body)
 	}
 }
 
 func TestCrossOrigin(t *testing.T) {
 	const app = "https://app.example.com"
-	handler := newHTTP(t, func(cfg *Config) { cfg.Origins = []string{app} })
-	got := ask(t, handler, http.MethodOptions, "/graphql", "", "Origin", app)
+	handler := newDevelopmentHandler(t, func(cfg *Config) { cfg.Origins = []string{app} })
+	got := askHandler(t, handler, http.MethodOptions, "/graphql", "", "Origin", app)
 	if got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Origin") != app ||
 		!strings.Contains(got.header.Get("Access-Control-Allow-Headers"), "Tidings-Device") || got.header.Get("Vary") != "Origin" {
 		t.Errorf("preflight of a listed origin: %d %v", got.status, got.header)
 	}
-	if got := post(t, handler, "{ hello }", "Origin", app); got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != app {
+	if got := postQuery(t, handler, "{ hello }", "Origin", app); got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != app {
 		t.Errorf("listed origin: %d %v", got.status, got.header)
 	}
-	if got := post(t, handler, "{ hello }", "Origin", "http://tidings.test"); got.status != 200 {
+	if got := postQuery(t, handler, "{ hello }", "Origin", "http://tidings.test"); got.status != 200 {
 		t.Errorf("own host: %d %s", got.status, got.body)
 	}
 	for _, origin := range []string{"https://app.example.com.evil.test", "http://app.example.com", "https://evil.test", "null", ""} {
-		got := ask(t, handler, http.MethodOptions, "/graphql", "", "Origin", origin)
+		got := askHandler(t, handler, http.MethodOptions, "/graphql", "", "Origin", origin)
 		if allowed := got.header.Get("Access-Control-Allow-Origin"); allowed != "" || got.status != http.StatusNoContent {
 			t.Errorf("preflight of %q: %d, %q is allowed", origin, got.status, allowed)
 		}
 		if origin == "" {
 			continue
 		}
-		if got := post(t, handler, "{ hello }", "Origin", origin); got.status != http.StatusForbidden || got.header.Get("Access-Control-Allow-Origin") != "" {
+		if got := postQuery(t, handler, "{ hello }", "Origin", origin); got.status != http.StatusForbidden || got.header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%q: %d %v", origin, got.status, got.header)
 		}
 	}
-	keyed := newHTTP(t, func(cfg *Config) { cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testSecret}) })
-	if got := post(t, keyed, "{ hello }"); got.header.Get("Vary") != "" {
+	keyed := newDevelopmentHandler(t, func(cfg *Config) { cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret}) })
+	if got := postQuery(t, keyed, "{ hello }"); got.header.Get("Vary") != "" {
 		t.Error("Vary without origins")
 	}
 }
 
 func TestPresenterRecoverAndAround(t *testing.T) {
 	var around int
-	handler := newHTTP(t, func(cfg *Config) {
+	handler := newDevelopmentHandler(t, func(cfg *Config) {
 		cfg.ErrorPresenter = func(_ context.Context, err error) *gqlerror.Error {
 			return &gqlerror.Error{Message: "presented", Extensions: map[string]any{"code": services.CodeOf(err)}}
 		}
 		cfg.Recover = func(context.Context, any) error { return services.Errorf(services.Unavailable, "recovered") }
-		cfg.Around = func(server *handler.Server) {
+		cfg.AddMiddleware = func(server *handler.Server) {
 			server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 				around++
 				return next(ctx)
@@ -238,7 +238,7 @@ func TestPresenterRecoverAndAround(t *testing.T) {
 	for query, code := range map[string]services.Code{
 		"{ fails }": services.Internal, "{ panics }": services.Unavailable, "{": services.Invalid, "{ nothing }": services.Invalid,
 	} {
-		if got := post(t, handler, query); got.code() != code || got.parsed.Errors[0].Message != "presented" {
+		if got := postQuery(t, handler, query); got.errorCode() != code || got.parsed.Errors[0].Message != "presented" {
 			t.Errorf("%s: %s", query, got.body)
 		}
 	}
@@ -250,7 +250,7 @@ func TestPresenterRecoverAndAround(t *testing.T) {
 func TestOperationTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		got := post(t, newHTTP(t, nil), "{ slow }")
+		got := postQuery(t, newDevelopmentHandler(t, nil), "{ slow }")
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("took %v, want 5 s", took)
 		}
@@ -268,7 +268,7 @@ func TestNegotiate(t *testing.T) {
 		"application/json;q=x": "",
 	} {
 		for _, hasEvents := range []bool{false, true} {
-			if got, events := negotiate([]string{accept}, hasEvents); got != want || events {
+			if got, events := negotiateMediaType([]string{accept}, hasEvents); got != want || events {
 				t.Errorf("%q: %q %v, want %q", accept, got, events, want)
 			}
 		}
@@ -277,14 +277,14 @@ func TestNegotiate(t *testing.T) {
 		typeEvents: typeEvents, typeEvents + ";q=0": "", typeResponse + ", " + typeJSON + ", " + typeEvents + ", multipart/mixed": typeResponse,
 		typeEvents + ", */*;q=0.1": typeEvents, typeEvents + ";q=0.5, */*": typeJSON,
 	} {
-		if got, events := negotiate([]string{accept}, true); got != want || events != !strings.HasSuffix(accept, ";q=0") {
+		if got, events := negotiateMediaType([]string{accept}, true); got != want || events != !strings.HasSuffix(accept, ";q=0") {
 			t.Errorf("%q: %q %v, want %q", accept, got, events, want)
 		}
-		if _, events := negotiate([]string{accept}, false); events {
+		if _, events := negotiateMediaType([]string{accept}, false); events {
 			t.Errorf("%q: event streams where there are none", accept)
 		}
 	}
-	if got, events := negotiate(nil, true); got != typeJSON || events {
+	if got, events := negotiateMediaType(nil, true); got != typeJSON || events {
 		t.Errorf("no Accept: %q %v", got, events)
 	}
 }

@@ -21,18 +21,18 @@ const (
 	actAsHeader  = "Tidings-Act-As"
 	deviceHeader = "Tidings-Device"
 
-	// leeway applies to exp and nbf: it is the tolerated difference between the issuer's clock and this one, and every token lives
-	// longer by it. Machines with synchronized clocks differ by less.
-	leeway     = 30 * time.Second
-	maxToken   = 8 << 10 // bytes; a longer one is refused unread
-	minSecret  = 32      // bytes, as HS256 demands
-	maxDevice  = 64      // characters
-	minRSABits = 2048    // bits of an RSA key
-	// jwksInterval is the default of IdentityConfig.JWKSInterval: a revoked key is accepted until the next good read. A token with
-	// an unknown key ID leads to a read too, but such reads are at least jwksMinInterval apart. So while a client sends unknown IDs all
-	// the time, a new key may be unknown for that long.
-	jwksInterval    = 5 * time.Minute
-	jwksMinInterval = 10 * time.Second // between two reads because of unknown key IDs
+	// tokenLeeway applies to exp and nbf: it is the tolerated difference between the issuer's clock and this one, and every token
+	// lives longer by it. Machines with synchronized clocks differ by less.
+	tokenLeeway         = 30 * time.Second
+	maxTokenBytes       = 8 << 10 // bytes; a longer one is refused unread
+	minSecretBytes      = 32      // bytes, as HS256 demands
+	maxDeviceNameLength = 64      // characters
+	minRSABits          = 2048    // bits of an RSA key
+	// defaultJWKSInterval is the default of IdentityConfig.JWKSInterval: a revoked key is accepted until the next good read. A
+	// token with an unknown key ID leads to a read too, but such reads are at least minUnknownKeyIDReadInterval apart. So while a
+	// client sends unknown IDs all the time, a new key may be unknown for that long.
+	defaultJWKSInterval         = 5 * time.Minute
+	minUnknownKeyIDReadInterval = 10 * time.Second // between two reads because of unknown key IDs
 )
 
 // IdentityConfig configures the check of tokens. Exactly one of Development, HMACSecret, PublicKeyFile and JWKS is set, and it
@@ -77,7 +77,7 @@ type keySource interface {
 func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	cfg.Clock = cmp.Or[services.Clock](cfg.Clock, services.SystemClock{})
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	cfg.JWKSInterval = cmp.Or(cfg.JWKSInterval, jwksInterval)
+	cfg.JWKSInterval = cmp.Or(cfg.JWKSInterval, defaultJWKSInterval)
 	// Exactly one source of keys is allowed: with two, the sender of a token could choose which source checks it.
 	var given []string
 	for _, field := range []struct {
@@ -101,7 +101,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	case cfg.Development:
 		return identity, nil
 	case cfg.HMACSecret != "":
-		identity.keys, err = newSecret(cfg.HMACSecret)
+		identity.keys, err = newHMACKey(cfg.HMACSecret)
 	case cfg.PublicKeyFile != "":
 		identity.keys, err = readPublicKey(cfg.PublicKeyFile)
 	default:
@@ -113,7 +113,7 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 	// The library compares the algorithm with this list before it asks for the key. verify then compares it with the key's algorithm.
 	options := []jwt.ParserOption{
 		jwt.WithValidMethods(identity.keys.algorithms()), jwt.WithExpirationRequired(),
-		jwt.WithLeeway(leeway), jwt.WithTimeFunc(cfg.Clock.Now),
+		jwt.WithLeeway(tokenLeeway), jwt.WithTimeFunc(cfg.Clock.Now),
 	}
 	if cfg.Audience != "" {
 		options = append(options, jwt.WithAudience(cfg.Audience))
@@ -131,14 +131,14 @@ func NewIdentity(ctx context.Context, cfg IdentityConfig) (*Identity, error) {
 // message never contains any part of the token.
 func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (viewer services.Viewer, expires time.Time, err error) {
 	// This check comes before anything is decoded, because decoding a long token of a stranger would cost time.
-	if len(token) > maxToken {
-		return viewer, expires, services.Errorf(services.Unauthenticated, "token: up to %d bytes are allowed, got %d", maxToken, len(token))
+	if len(token) > maxTokenBytes {
+		return viewer, expires, services.Errorf(services.Unauthenticated, "token: up to %d bytes are allowed, got %d", maxTokenBytes, len(token))
 	}
-	if err := checkDevice(device); err != nil {
+	if err := checkDeviceName(device); err != nil {
 		return viewer, expires, err
 	}
 	// In production a token of development mode gets a message of its own, because people often forget to replace it.
-	switch isDev := strings.HasPrefix(token, devPrefix); {
+	switch isDev := strings.HasPrefix(token, devTokenPrefix); {
 	case i.development:
 		viewer, err = devViewer(token)
 	case isDev:
@@ -157,22 +157,22 @@ func (i *Identity) Viewer(ctx context.Context, token, actAs, device string) (vie
 	return viewer, expires, nil
 }
 
-// keysVersion returns a value that identifies the present keys, for comparison. Every reload makes a new map, even of equal keys, so
-// remembered tokens are checked again after each reload. The value is nil for keys that never change.
-func (i *Identity) keysVersion() any {
+// tokenKeysVersion returns a value that identifies the present keys, for comparison. Every reload makes a new map, even of equal
+// keys, so remembered tokens are checked again after each reload. The value is nil for keys that never change.
+func (i *Identity) tokenKeysVersion() any {
 	if set, ok := i.keys.(*jwks); ok {
 		return set.keys.Load()
 	}
 	return nil
 }
 
-// stillValid reports whether a token that was good is still good: the keys are the same, and the token has not expired. The rest of the
-// head needs no check: a head is found again only by the same bytes.
+// stillValid reports whether a token that was good is still good: the keys are the same, and the token has not expired. The rest of
+// the head needs no check: a head is found again only by the same bytes.
 func (i *Identity) stillValid(one *frontCaller) bool {
-	return one.keysVersion == i.keysVersion() && (one.expires.IsZero() || i.clock.Now().Before(one.expires))
+	return one.tokenKeysVersion == i.tokenKeysVersion() && (one.tokenExpires.IsZero() || i.clock.Now().Before(one.tokenExpires))
 }
 
-// verify checks a JWT and reads its claims. The time is the first at which the token is refused: the claim exp plus leeway. So a
+// verify checks a JWT and reads its claims. The time is the first at which the token is refused: the claim exp plus tokenLeeway. So a
 // socket lives as long as a new request with the same token would be accepted.
 func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, time.Time, error) {
 	var claims tokenClaims
@@ -197,7 +197,7 @@ func (i *Identity) verify(ctx context.Context, token string) (services.Viewer, t
 		return services.Viewer{}, time.Time{}, tokenError(err)
 	}
 	viewer, err := claims.viewer()
-	return viewer, claims.ExpiresAt.Add(leeway), err
+	return viewer, claims.ExpiresAt.Add(tokenLeeway), err
 }
 
 // errAlgorithm refuses a token whose algorithm differs from its key's algorithm.
@@ -237,8 +237,8 @@ func tokenError(err error) error {
 	return services.Wrapf(services.Unauthenticated, err, "token: cannot be verified")
 }
 
-// viewerActingAs lets the host application act for one of its users. The token needs the scope ingest, which only the application's own
-// tokens have. The viewer then has the rights of that user in addition to the rights of the token.
+// viewerActingAs lets the host application act for one of its users. The token needs the scope ingest, which only the application's
+// own tokens have. The viewer then has the rights of that user in addition to the rights of the token.
 func viewerActingAs(viewer services.Viewer, actAs string) (services.Viewer, error) {
 	if actAs == "" {
 		return viewer, nil
@@ -274,21 +274,21 @@ func actAsKey(actAs string) (string, error) {
 	return key, err
 }
 
-// checkDevice checks a client's name for its device. The name becomes part of keys in Redis, so its characters and its length
+// checkDeviceName checks a client's name for its device. The name becomes part of keys in Redis, so its characters and its length
 // are limited.
-func checkDevice(device string) error {
-	if len(device) > maxDevice {
-		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", deviceHeader, maxDevice, len(device))
+func checkDeviceName(device string) error {
+	if len(device) > maxDeviceNameLength {
+		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", deviceHeader, maxDeviceNameLength, len(device))
 	}
-	if device != "" && services.CheckName(device) != nil {
+	if device != "" && services.CheckIdentifier(device) != nil {
 		return services.Errorf(services.Invalid, "%s: only letters, digits, '.', '_' and '-' are allowed", deviceHeader)
 	}
 	return nil
 }
 
-// bearer returns the token of an Authorization header; "" without a header. Another scheme is an error and not an absent token: a
+// bearerToken returns the token of an Authorization header; "" without a header. Another scheme is an error and not an absent token: a
 // client that sends one expects to be identified.
-func bearer(header http.Header) (string, error) {
+func bearerToken(header http.Header) (string, error) {
 	value := header.Get("Authorization")
 	if value == "" {
 		return "", nil

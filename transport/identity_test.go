@@ -20,10 +20,10 @@ import (
 	"tidings/services"
 )
 
-// rsaKey and edKey are made once: an RSA key takes a while.
+// rsaKey and ed25519Key are made once: an RSA key takes a while.
 var (
-	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
-	edKey  = sync.OnceValue(func() ed25519.PrivateKey {
+	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	ed25519Key = sync.OnceValue(func() ed25519.PrivateKey {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		return must(key, err)
 	})
@@ -37,8 +37,8 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// pemFile writes a public key to a PEM file, as in a deployment.
-func pemFile(t *testing.T, key any) string {
+// writePublicKeyPEM writes a public key to a PEM file, as in a deployment.
+func writePublicKeyPEM(t *testing.T, key any) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must(x509.MarshalPKIXPublicKey(key))})
@@ -52,7 +52,7 @@ func pemFile(t *testing.T, key any) string {
 func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
 	t.Helper()
 	if cfg.Log == nil {
-		cfg.Log = quietLog
+		cfg.Log = discardLog
 	}
 	identity, err := NewIdentity(t.Context(), cfg)
 	if err != nil {
@@ -65,15 +65,15 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // tokenCase is a token, the expected error code, "" if the token is valid, and a part of the expected message.
 type tokenCase struct {
-	name     string
-	identity *Identity
-	token    string
-	code     services.Code
-	says     string
+	name            string
+	identity        *Identity
+	token           string
+	wantCode        services.Code
+	wantMessagePart string
 }
 
-// claimsAtNoon returns valid claims with changes, given as names and values; the value nil removes a claim.
-func claimsAtNoon(change ...any) jwt.MapClaims {
+// claimsValidAtNoon returns valid claims with changes, given as names and values; the value nil removes a claim.
+func claimsValidAtNoon(change ...any) jwt.MapClaims {
 	claims := jwt.MapClaims{"sub": "alice", "exp": noon.Add(time.Hour).Unix(), "aud": "tidings", "iss": "https://issuer"}
 	for i := 0; i < len(change); i += 2 {
 		if name := change[i].(string); change[i+1] == nil {
@@ -91,8 +91,8 @@ func checkTokens(t *testing.T, cases []tokenCase) {
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			viewer, expires, err := test.identity.Viewer(t.Context(), test.token, "", "")
-			if got := services.CodeOf(err); got != test.code {
-				t.Fatalf("code %q, want %q (%v)", got, test.code, err)
+			if got := services.CodeOf(err); got != test.wantCode {
+				t.Fatalf("code %q, want %q (%v)", got, test.wantCode, err)
 			}
 			if err == nil {
 				if viewer.Key != "alice" || !slices.Equal(viewer.Scopes, []services.Scope{services.ScopeViewer}) || expires.Before(noon) {
@@ -101,8 +101,8 @@ func checkTokens(t *testing.T, cases []tokenCase) {
 				return
 			}
 			message := messageOf(err)
-			if !strings.Contains(message, test.says) {
-				t.Errorf("message %q does not say %q", message, test.says)
+			if !strings.Contains(message, test.wantMessagePart) {
+				t.Errorf("message %q does not say %q", message, test.wantMessagePart)
 			}
 			if strings.Contains(message, test.token) || strings.Contains(message, "billing") || strings.Contains(message, "evil") {
 				t.Errorf("message %q repeats the token", message)
@@ -114,8 +114,8 @@ func checkTokens(t *testing.T, cases []tokenCase) {
 	}
 }
 
-// withChecks adds the audience, the issuer and the clock of the tests below to a configuration.
-func withChecks(cfg IdentityConfig) IdentityConfig {
+// withAudienceIssuerAndClock adds the audience, the issuer and the clock of the tests below to a configuration.
+func withAudienceIssuerAndClock(cfg IdentityConfig) IdentityConfig {
 	cfg.Audience, cfg.Issuer, cfg.Clock = "tidings", "https://issuer", &fixedClock{now: noon}
 	return cfg
 }
@@ -123,39 +123,39 @@ func withChecks(cfg IdentityConfig) IdentityConfig {
 func TestTokenKeysAndAlgorithms(t *testing.T) {
 	rsaPublic := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
 	rsaPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: rsaPublic})
-	byRSA := newIdentity(t, withChecks(IdentityConfig{PublicKeyFile: pemFile(t, rsaKey().Public())}))
-	byEd := newIdentity(t, withChecks(IdentityConfig{PublicKeyFile: pemFile(t, edKey().Public())}))
-	byHMAC := newIdentity(t, withChecks(IdentityConfig{HMACSecret: testSecret}))
-	good := claimsAtNoon()
+	byRSA := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{PublicKeyFile: writePublicKeyPEM(t, rsaKey().Public())}))
+	byEd := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{PublicKeyFile: writePublicKeyPEM(t, ed25519Key().Public())}))
+	byHMAC := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{HMACSecret: testHMACSecret}))
+	good := claimsValidAtNoon()
 	forged := func(token string) string {
 		parts := strings.Split(token, ".")
 		parts[1] = base64URL([]byte(`{"sub":"root","scope":"admin","exp":9999999999,"aud":"tidings","iss":"https://issuer"}`))
 		return strings.Join(parts, ".")
 	}
-	rs := sign(t, jwt.SigningMethodRS256, rsaKey(), "", good)
-	hs := signHMAC(t, testSecret, good)
+	rs := signClaims(t, jwt.SigningMethodRS256, rsaKey(), "", good)
+	hs := signHMAC(t, testHMACSecret, good)
 	critical := func(value any) string {
 		token := jwt.NewWithClaims(jwt.SigningMethodHS256, good)
 		token.Header["crit"] = value
-		return must(token.SignedString([]byte(testSecret)))
+		return must(token.SignedString([]byte(testHMACSecret)))
 	}
-	none := sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", good)
+	none := signClaims(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", good)
 	const no = services.Unauthenticated
 	checkTokens(t, []tokenCase{
 		{"HS256", byHMAC, hs, "", ""},
 		{"RS256", byRSA, rs, "", ""},
-		{"EdDSA", byEd, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good), "", ""},
+		{"EdDSA", byEd, signClaims(t, jwt.SigningMethodEdDSA, ed25519Key(), "", good), "", ""},
 		{"AlgNone", byRSA, none, no, "algorithm"},
 		{"AlgNoneHMAC", byHMAC, none, no, "algorithm"},
-		{"HMACWithThePublicKeyAsSecret", byRSA, sign(t, jwt.SigningMethodHS256, rsaPEM, "", good), no, "algorithm"},
-		{"HMACWithTheRawPublicKey", byRSA, sign(t, jwt.SigningMethodHS256, rsaPublic, "", good), no, "algorithm"},
-		{"EdDSAForRSA", byRSA, sign(t, jwt.SigningMethodEdDSA, edKey(), "", good), no, "algorithm"},
+		{"HMACWithThePublicKeyAsSecret", byRSA, signClaims(t, jwt.SigningMethodHS256, rsaPEM, "", good), no, "algorithm"},
+		{"HMACWithTheRawPublicKey", byRSA, signClaims(t, jwt.SigningMethodHS256, rsaPublic, "", good), no, "algorithm"},
+		{"EdDSAForRSA", byRSA, signClaims(t, jwt.SigningMethodEdDSA, ed25519Key(), "", good), no, "algorithm"},
 		{"Critical", byHMAC, critical([]string{"b64"}), no, "crit"},
 		{"CriticalNothing", byHMAC, critical([]string{}), no, "crit"},
 		{"CriticalNoList", byHMAC, critical("exp"), no, "crit"},
-		{"RS512", byRSA, sign(t, jwt.SigningMethodRS512, rsaKey(), "", good), no, "algorithm"},
-		{"HS512", byHMAC, sign(t, jwt.SigningMethodHS512, []byte(testSecret), "", good), no, "algorithm"},
-		{"OtherKey", byRSA, sign(t, jwt.SigningMethodRS256, must(rsa.GenerateKey(rand.Reader, 2048)), "", good), no, "signature"},
+		{"RS512", byRSA, signClaims(t, jwt.SigningMethodRS512, rsaKey(), "", good), no, "algorithm"},
+		{"HS512", byHMAC, signClaims(t, jwt.SigningMethodHS512, []byte(testHMACSecret), "", good), no, "algorithm"},
+		{"OtherKey", byRSA, signClaims(t, jwt.SigningMethodRS256, must(rsa.GenerateKey(rand.Reader, 2048)), "", good), no, "signature"},
 		{"OtherSecret", byHMAC, signHMAC(t, strings.Repeat("x", 32), good), no, "signature"},
 		{"ForgedClaims", byRSA, forged(rs), no, "signature"},
 		{"ForgedClaimsHMAC", byHMAC, forged(hs), no, "signature"},
@@ -167,8 +167,8 @@ func TestTokenKeysAndAlgorithms(t *testing.T) {
 }
 
 func TestTokenClaims(t *testing.T) {
-	identity := newIdentity(t, withChecks(IdentityConfig{HMACSecret: testSecret}))
-	with := func(change ...any) string { return signHMAC(t, testSecret, claimsAtNoon(change...)) }
+	identity := newIdentity(t, withAudienceIssuerAndClock(IdentityConfig{HMACSecret: testHMACSecret}))
+	with := func(change ...any) string { return signHMAC(t, testHMACSecret, claimsValidAtNoon(change...)) }
 	const no = services.Unauthenticated
 	checkTokens(t, []tokenCase{
 		{"AudienceInAList", identity, with("aud", []string{"other", "tidings"}), "", ""},
@@ -190,24 +190,24 @@ func TestTokenClaims(t *testing.T) {
 
 func TestExpiresIsWhenTheTokenStopsBeingAccepted(t *testing.T) {
 	clock := &fixedClock{now: noon}
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: clock})
-	token := signHMAC(t, testSecret, claimsOf("alice", noon.Add(time.Minute)))
+	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Clock: clock})
+	token := signHMAC(t, testHMACSecret, claimsOf("alice", noon.Add(time.Minute)))
 	_, expires, err := identity.Viewer(t.Context(), token, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock.move(expires.Sub(noon) - time.Second)
+	clock.advance(expires.Sub(noon) - time.Second)
 	if _, _, err := identity.Viewer(t.Context(), token, "", ""); err != nil {
 		t.Errorf("a second before: %v", err)
 	}
-	clock.move(2 * time.Second)
+	clock.advance(2 * time.Second)
 	if _, _, err := identity.Viewer(t.Context(), token, "", ""); services.CodeOf(err) != services.Unauthenticated {
 		t.Errorf("a second after: %v", err)
 	}
 }
 
 func TestScopes(t *testing.T) {
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret, Clock: &fixedClock{now: noon}})
+	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Clock: &fixedClock{now: noon}})
 	for _, test := range []struct {
 		name  string
 		scope any // nil omits it
@@ -239,7 +239,7 @@ func TestScopes(t *testing.T) {
 			if test.scope != nil {
 				claims["scope"] = test.scope
 			}
-			viewer, _, err := identity.Viewer(t.Context(), signHMAC(t, testSecret, claims), test.actAs, "")
+			viewer, _, err := identity.Viewer(t.Context(), signHMAC(t, testHMACSecret, claims), test.actAs, "")
 			if services.CodeOf(err) != test.code {
 				t.Fatalf("code %q, want %q (%v)", services.CodeOf(err), test.code, err)
 			}
@@ -268,7 +268,7 @@ func TestDevelopmentTokens(t *testing.T) {
 		"dev:alice:":             {"", nil, services.Unauthenticated},
 		"dev:a b":                {"", nil, services.Unauthenticated},
 		"alice":                  {"", nil, services.Unauthenticated},
-		signHMAC(t, testSecret, claimsOf("alice", noon.Add(1000*time.Hour))): {"", nil, services.Unauthenticated},
+		signHMAC(t, testHMACSecret, claimsOf("alice", noon.Add(1000*time.Hour))): {"", nil, services.Unauthenticated},
 	} {
 		viewer, expires, err := identity.Viewer(t.Context(), token, "", "")
 		if services.CodeOf(err) != want.code || viewer.Key != want.key || !slices.Equal(viewer.Scopes, want.scopes) || !expires.IsZero() {
@@ -303,7 +303,7 @@ func TestBearer(t *testing.T) {
 		if value != "" {
 			header.Set("Authorization", value)
 		}
-		if token, err := bearer(header); token != want.token || services.CodeOf(err) != want.code {
+		if token, err := bearerToken(header); token != want.token || services.CodeOf(err) != want.code {
 			t.Errorf("%q: %q %v", value, token, err)
 		}
 	}
@@ -317,20 +317,20 @@ func TestIdentityConfigFaultsNameTheField(t *testing.T) {
 		}
 		return path
 	}
-	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(edKey()))})
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(ed25519Key()))})
 	for _, test := range []struct {
 		name string
 		cfg  IdentityConfig
 		says string
 	}{
 		{"Nothing", IdentityConfig{}, "exactly one of Development, HMACSecret, PublicKeyFile and JWKS must be set, got 0: none"},
-		{"Two", IdentityConfig{Development: true, HMACSecret: testSecret}, "got 2: Development, HMACSecret"},
+		{"Two", IdentityConfig{Development: true, HMACSecret: testHMACSecret}, "got 2: Development, HMACSecret"},
 		{"ShortSecret", IdentityConfig{HMACSecret: "short"}, "HMACSecret: at least 32 bytes are needed, got 5"},
 		{"NoFile", IdentityConfig{PublicKeyFile: "/nowhere/key.pem"}, "PublicKeyFile"},
 		{"NoPEM", IdentityConfig{PublicKeyFile: file("hello")}, "not a PEM file"},
 		{"DamagedPEM", IdentityConfig{PublicKeyFile: file("-----BEGIN PUBLIC KEY-----\naGVsbG8=\n-----END PUBLIC KEY-----\n")}, "PublicKeyFile"},
 		{"PrivateKey", IdentityConfig{PublicKeyFile: file(string(private))}, "a public key is needed"},
-		{"SmallRSA", IdentityConfig{PublicKeyFile: pemFile(t, smallRSA.Public())}, "2048 bits is needed, got 1024"},
+		{"SmallRSA", IdentityConfig{PublicKeyFile: writePublicKeyPEM(t, tooSmallRSAKey.Public())}, "2048 bits is needed, got 1024"},
 		{"NoJWKS", IdentityConfig{JWKS: "/nowhere/jwks.json"}, "JWKS"},
 		{"EmptyJWKS", IdentityConfig{JWKS: file(`{"keys":[]}`)}, "no RSA key"},
 		{"JWKSNoJSON", IdentityConfig{JWKS: file(`hello`)}, "not a JSON Web Key Set"},
@@ -351,7 +351,7 @@ func TestPublicKeyForms(t *testing.T) {
 	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PUBLIC KEY", Bytes: x509.MarshalPKCS1PublicKey(&rsaKey().PublicKey)})
 	template := &x509.Certificate{SerialNumber: rsaKey().D}
 	template.SerialNumber.SetInt64(1)
-	certificate := must(x509.CreateCertificate(rand.Reader, template, template, edKey().Public(), edKey()))
+	certificate := must(x509.CreateCertificate(rand.Reader, template, template, ed25519Key().Public(), ed25519Key()))
 	for name, text := range map[string][]byte{
 		algRSA:   pkcs1,
 		algEdDSA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),

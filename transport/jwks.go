@@ -25,33 +25,34 @@ import (
 
 const (
 	// If a read took longer, requests with a new key would reach their own timeouts. A set of keys usually has a few kilobytes.
-	jwksTimeout = 3 * time.Second
-	jwksMax     = 1 << 20 // bytes
+	jwksTimeout  = 3 * time.Second
+	maxJWKSBytes = 1 << 20 // bytes
 )
 
 // jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys that were
 // read last stay in use: an issuer that is down for an hour must not sign all users out.
 type jwks struct {
-	place string // a path or an address
+	fileOrURL string // a path or an address
 	// A file is reloaded in the same way as a URL.
 	client *http.Client // nil reads a file
 	clock  services.Clock
 	log    *slog.Logger
 
 	// The map is replaced and never changed, so that verification takes no lock. Identity.stillValid compares the pointers.
-	keys atomic.Pointer[map[string]fixedKey]
+	keys atomic.Pointer[map[string]verificationKey]
 
-	mu   sync.Mutex // held during a read, so that many unknown IDs cause one read
-	last time.Time  // the time of the last read because of an unknown ID
-	// lastErr is the error of the last read; nil after a good one. Within jwksMinInterval, refresh returns it instead of reading again.
+	mu                   sync.Mutex // held during a read, so that many unknown IDs cause one read
+	lastUnknownKeyIDRead time.Time  // the time of the last read because of an unknown ID
+	// lastErr is the error of the last read; nil after a good one. Within minUnknownKeyIDReadInterval, refresh returns it instead
+	// of reading again.
 	lastErr error
-	// refused names the keys of the last good set that are not used, and why.
-	refused string
+	// refusedKeys names the keys of the last good set that are not used, and why.
+	refusedKeys string
 }
 
 // newJWKS reads the keys for the first time. An error prevents the start of the node: without keys it would refuse every token.
 func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
-	set := &jwks{place: cfg.JWKS, clock: cfg.Clock, log: cfg.Log}
+	set := &jwks{fileOrURL: cfg.JWKS, clock: cfg.Clock, log: cfg.Log}
 	if strings.HasPrefix(cfg.JWKS, "http://") || strings.HasPrefix(cfg.JWKS, "https://") {
 		set.client = &http.Client{Timeout: jwksTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // redirects are not followed: the place is configured
@@ -107,7 +108,7 @@ func (s *jwks) key(ctx context.Context, kid string) (crypto.PublicKey, string, e
 
 // find looks a key up in the set of the last read. An empty ID finds the key of a set with one key, and nothing in a larger set,
 // even if a key there has no ID.
-func (s *jwks) find(kid string) (fixedKey, bool) {
+func (s *jwks) find(kid string) (verificationKey, bool) {
 	keys := *s.keys.Load()
 	if kid == "" && len(keys) == 1 {
 		for _, only := range keys {
@@ -127,11 +128,11 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 		return nil // another request has just reloaded the set
 	}
 	now := s.clock.Now()
-	if !s.last.IsZero() && now.Sub(s.last) < jwksMinInterval {
+	if !s.lastUnknownKeyIDRead.IsZero() && now.Sub(s.lastUnknownKeyIDRead) < minUnknownKeyIDReadInterval {
 		return s.lastErr // while the issuer cannot be read, the token may still be good
 	}
 	// The time is set before the read, so that 10 s pass after a failed read too.
-	s.last = now
+	s.lastUnknownKeyIDRead = now
 	return s.read(ctx)
 }
 
@@ -146,7 +147,7 @@ func (s *jwks) read(ctx context.Context) error {
 }
 
 // fetchKeys reads the place and parses its content.
-func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
+func (s *jwks) fetchKeys(ctx context.Context) (map[string]verificationKey, error) {
 	text, err := s.fetch(ctx)
 	if err != nil {
 		return nil, err
@@ -156,8 +157,8 @@ func (s *jwks) fetchKeys(ctx context.Context) (map[string]fixedKey, error) {
 		return nil, err
 	}
 	// A set is read every few minutes: only a change is worth a line.
-	if said := fmt.Sprint(refused); said != s.refused {
-		s.refused = said
+	if said := fmt.Sprint(refused); said != s.refusedKeys {
+		s.refusedKeys = said
 		if len(refused) > 0 {
 			s.log.Warn("some keys for tokens cannot be used", "error", errors.Join(refused...))
 		}
@@ -173,20 +174,20 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// fetch reads the bytes of the place, at most jwksMax.
+// fetch reads the bytes of the place, at most maxJWKSBytes.
 func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 	if s.client == nil {
-		file, err := os.Open(s.place)
+		file, err := os.Open(s.fileOrURL)
 		if err != nil {
 			return nil, err
 		}
 		defer file.Close()
-		return readAtMost(file, jwksMax)
+		return readAtMost(file, maxJWKSBytes)
 	}
 	// A caller that gives up must not make the read fail for others that wait for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jwksTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.place, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.fileOrURL, nil)
 	if err != nil {
 		return nil, withoutAddress(err)
 	}
@@ -199,7 +200,7 @@ func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d instead of 200", response.StatusCode)
 	}
-	return readAtMost(response.Body, jwksMax)
+	return readAtMost(response.Body, maxJWKSBytes)
 }
 
 // readAtMost reads everything, or fails if that is more than limit bytes.
@@ -225,10 +226,10 @@ type jsonWebKey struct {
 	X   string `json:"x"`   // the public key itself, of Ed25519
 }
 
-// parseJWKS reads a set. Keys of other kinds and for other uses are skipped. Keys of a supported kind that cannot be used are skipped
-// too, with an error for each in refused: they may be there for other services, and the good keys must stay up to date. A set without a
-// usable key is an error, which names the first cause.
-func parseJWKS(text []byte) (keys map[string]fixedKey, refused []error, err error) {
+// parseJWKS reads a set. Keys of other kinds and for other uses are skipped. Keys of a supported kind that cannot be used are
+// skipped too, with an error for each in refused: they may be there for other services, and the good keys must stay up to date. A
+// set without a usable key is an error, which names the first cause.
+func parseJWKS(text []byte) (keys map[string]verificationKey, refused []error, err error) {
 	var set struct {
 		Keys []jsonWebKey `json:"keys"`
 	}
@@ -236,9 +237,9 @@ func parseJWKS(text []byte) (keys map[string]fixedKey, refused []error, err erro
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, nil, errors.New("not a JSON Web Key Set")
 	}
-	keys = make(map[string]fixedKey, len(set.Keys))
+	keys = make(map[string]verificationKey, len(set.Keys))
 	for i, one := range set.Keys {
-		key, err := one.fixed()
+		key, err := one.verificationKey()
 		if err != nil {
 			refused = append(refused, fmt.Errorf("keys[%d]: %w", i, err))
 			continue
@@ -263,19 +264,20 @@ func parseJWKS(text []byte) (keys map[string]fixedKey, refused []error, err erro
 	}
 }
 
-// fixed returns the key with its algorithm. Its value is nil if the key is not for us. Such a key is for encryption and signs nothing,
-// is of another kind, such as EC, or signs by another algorithm, such as RS512. A key without a use or an algorithm is for us.
-func (k jsonWebKey) fixed() (fixedKey, error) {
+// verificationKey returns the key with its algorithm. Its value is nil if the key is not for us. Such a key is for encryption and
+// signs nothing, is of another kind, such as EC, or signs by another algorithm, such as RS512. A key without a use or an algorithm
+// is for us.
+func (k jsonWebKey) verificationKey() (verificationKey, error) {
 	if k.Use == "enc" || k.Alg != "" && k.Alg != algRSA && k.Alg != algEdDSA {
-		return fixedKey{}, nil
+		return verificationKey{}, nil
 	}
 	public, err := k.publicKey()
 	if err != nil || public == nil {
-		return fixedKey{}, err
+		return verificationKey{}, err
 	}
-	key, err := keyOf(public)
+	key, err := verificationKeyOf(public)
 	if err != nil || k.Alg != "" && k.Alg != key.alg {
-		return fixedKey{}, err
+		return verificationKey{}, err
 	}
 	return key, nil
 }

@@ -18,38 +18,38 @@ const (
 	algEdDSA = "EdDSA"
 )
 
-// fixedKey is a key with its algorithm. As a keySource it is the key for every token, whatever ID the token's header has. A jwks
-// has several.
-type fixedKey struct {
+// verificationKey is a key with its algorithm. As a keySource it is the key for every token, whatever ID the token's header has. A
+// jwks has several.
+type verificationKey struct {
 	// value is a byte slice for HMAC, and otherwise the public key in the type that the library expects.
 	value crypto.PublicKey
 	alg   string
 }
 
 // key returns the only key. The ID in the token is ignored, because there is no other key that it could mean.
-func (k fixedKey) key(context.Context, string) (crypto.PublicKey, string, error) {
+func (k verificationKey) key(context.Context, string) (crypto.PublicKey, string, error) {
 	return k.value, k.alg, nil
 }
 
 // algorithms returns the key's own algorithm.
-func (k fixedKey) algorithms() []string { return []string{k.alg} }
+func (k verificationKey) algorithms() []string { return []string{k.alg} }
 
-// newSecret makes the key of a shared secret. An attacker could guess a secret shorter than the hash offline, from a single
+// newHMACKey makes the key of a shared secret. An attacker could guess a secret shorter than the hash offline, from a single
 // token.
-func newSecret(secret string) (keySource, error) {
-	if len(secret) < minSecret {
-		return nil, fmt.Errorf("identity: HMACSecret: at least %d bytes are needed, got %d", minSecret, len(secret))
+func newHMACKey(secret string) (keySource, error) {
+	if len(secret) < minSecretBytes {
+		return nil, fmt.Errorf("identity: HMACSecret: at least %d bytes are needed, got %d", minSecretBytes, len(secret))
 	}
-	return fixedKey{value: []byte(secret), alg: algHMAC}, nil
+	return verificationKey{value: []byte(secret), alg: algHMAC}, nil
 }
 
 // parsePublicKey reads the first key of a PEM text: PKIX ("PUBLIC KEY"), PKCS #1 ("RSA PUBLIC KEY") or a certificate, whose dates
 // are not checked, because it only carries the key. The error for a private key names its type: a private key does not belong on
 // this machine.
-func parsePublicKey(text []byte) (fixedKey, error) {
+func parsePublicKey(text []byte) (verificationKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return fixedKey{}, errors.New("not a PEM file")
+		return verificationKey{}, errors.New("not a PEM file")
 	}
 	var key any
 	var err error
@@ -65,26 +65,26 @@ func parsePublicKey(text []byte) (fixedKey, error) {
 			key = certificate.PublicKey
 		}
 	default:
-		return fixedKey{}, fmt.Errorf("a public key is needed, got %q", block.Type)
+		return verificationKey{}, fmt.Errorf("a public key is needed, got %q", block.Type)
 	}
 	if err != nil {
-		return fixedKey{}, err
+		return verificationKey{}, err
 	}
-	return keyOf(key)
+	return verificationKeyOf(key)
 }
 
-// keyOf pairs a key with the one algorithm that it may be used with. The type of the key determines the algorithm, and never a
-// token.
-func keyOf(key any) (fixedKey, error) {
+// verificationKeyOf pairs a key with the one algorithm that it may be used with. The type of the key determines the algorithm, and
+// never a token.
+func verificationKeyOf(key any) (verificationKey, error) {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
 		if bits := key.N.BitLen(); bits < minRSABits {
-			return fixedKey{}, fmt.Errorf("an RSA key of at least %d bits is needed, got %d", minRSABits, bits)
+			return verificationKey{}, fmt.Errorf("an RSA key of at least %d bits is needed, got %d", minRSABits, bits)
 		}
-		return fixedKey{value: key, alg: algRSA}, nil
+		return verificationKey{value: key, alg: algRSA}, nil
 	case ed25519.PublicKey:
-		return fixedKey{value: key, alg: algEdDSA}, nil
+		return verificationKey{value: key, alg: algEdDSA}, nil
 	default:
-		return fixedKey{}, fmt.Errorf("an RSA or Ed25519 key is needed, got %T", key)
+		return verificationKey{}, fmt.Errorf("an RSA or Ed25519 key is needed, got %T", key)
 	}
 }

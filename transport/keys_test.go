@@ -10,9 +10,9 @@ import (
 
 // The claim sub has the key as it is, without escapes. A claim that is no valid key, or has broken characters, is refused.
 func TestSubjectsAreKeysAsTheyAre(t *testing.T) {
-	identity := newIdentity(t, IdentityConfig{HMACSecret: testSecret})
+	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret})
 	for _, key := range []string{"auth0|123", "did:plc:x", "ann@example.org", "Zo\u00eb", "auth0%7C123", "a b", "\u674e\u96f7"} {
-		token := signHMAC(t, testSecret, claimsOf(key, time.Now().Add(time.Hour)))
+		token := signHMAC(t, testHMACSecret, claimsOf(key, time.Now().Add(time.Hour)))
 		if viewer, _, err := identity.Viewer(t.Context(), token, "", ""); err != nil || viewer.Key != key {
 			t.Errorf("%q: got %q, %v", key, viewer.Key, err)
 		}
@@ -22,7 +22,7 @@ func TestSubjectsAreKeysAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, claim := range []string{`"alice\ud800"`, `"\udc00\ud800"`, "\"alice\xff\"", `"alice\n"`, `" alice"`, `"zoe\u0308"`, `"\u0000"`, `"a\u202e"`} {
-		token := signText(t, `{"sub":`+claim+`,"exp":`+string(exp)+`}`)
+		token := signClaimsText(t, `{"sub":`+claim+`,"exp":`+string(exp)+`}`)
 		if viewer, _, err := identity.Viewer(t.Context(), token, "", ""); services.CodeOf(err) != services.Unauthenticated {
 			t.Errorf("%s: got %q, %v", claim, viewer.Key, err)
 		}

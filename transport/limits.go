@@ -16,16 +16,17 @@ import (
 // Limits bounds the requests of clients. Each method returns RATE_LIMITED, with the time to wait, if a request exceeds a limit;
 // the request is then not executed. Implementations are safe for concurrent use and do not wait.
 type Limits interface {
-	// ChargeAddress is called for each operation on a socket, and, before the token is checked, for each upgrade and each HTTP request. It is
-	// not called for a preflight, nor for a request that is refused by an earlier check, such as those of the method and the origin.
+	// ChargeAddress is called for each operation on a socket, and, before the token is checked, for each upgrade and each HTTP
+	// request. It is not called for a preflight, nor for a request that is refused by an earlier check, such as those of the method
+	// and the origin.
 	ChargeAddress(address string) error
-	// ChargeOperation is called before an operation with this cost is executed. It charges the viewer in the context, or the address if
-	// there is no viewer.
+	// ChargeOperation is called before an operation with this cost is executed. It charges the viewer in the context, or the
+	// address if there is no viewer.
 	ChargeOperation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
-	// ChargeEvent charges a try to render an event of a subscription that does not wake (see SocketConfig.Wake), at the cost of the whole
-	// operation. It is called after each try except the subscription's first. An event has several tries while an engine does not
-	// answer. If ChargeEvent returns an error, the subscription waits for RetryAfter, calls it again, and makes its next try only once
-	// ChargeEvent returns no error.
+	// ChargeEvent charges a try to render an event of a subscription that does not wake (see SocketConfig.WithWakeConsumer), at the
+	// cost of the whole operation. It is called after each try except the subscription's first. An event has several tries while an
+	// engine does not answer. If ChargeEvent returns an error, the subscription waits for RetryAfter, calls it again, and makes its
+	// next try only once ChargeEvent returns no error.
 	ChargeEvent(ctx context.Context, address string, cost int) error
 	// ChargeSocket is called before a viewer's socket is acknowledged, or their event stream is opened.
 	ChargeSocket(viewer services.Viewer) error
@@ -42,14 +43,14 @@ func (noLimits) ChargeOperation(context.Context, string, *graphql.OperationConte
 func (noLimits) ChargeEvent(context.Context, string, int) error { return nil }
 func (noLimits) ChargeSocket(services.Viewer) error             { return nil }
 
-// addresses finds the address of a client.
-type addresses struct{ proxies []netip.Prefix }
+// trustedProxies finds the address of a client.
+type trustedProxies struct{ proxies []netip.Prefix }
 
-// clientAddress returns the address that a request is counted under: the address of the connection or, if that is a trusted proxy, the last
-// address in X-Forwarded-For that is not a trusted proxy. An IPv6 address counts as its /64, because a client usually has all of
-// it. The list is read from its end, because each proxy appends the address that it has seen: the client may have invented the
-// entries before that one.
-func (a addresses) clientAddress(r *http.Request) string {
+// clientAddress returns the address that a request is counted under: the address of the connection or, if that is a trusted proxy,
+// the last address in X-Forwarded-For that is not a trusted proxy. An IPv6 address counts as its /64, because a client usually has
+// all of it. The list is read from its end, because each proxy appends the address that it has seen: the client may have invented
+// the entries before that one.
+func (a trustedProxies) clientAddress(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr // a Unix socket, or a test
@@ -83,7 +84,7 @@ func addressKey(client netip.Addr) string {
 }
 
 // trusts reports whether an address belongs to a trusted proxy.
-func (a addresses) trusts(address netip.Addr) bool {
+func (a trustedProxies) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(a.proxies, func(proxy netip.Prefix) bool { return proxy.Contains(address) })
 }
 
@@ -114,35 +115,35 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	return proxies, ""
 }
 
-// occupancy counts the open items of each holder, up to a limit; 0 means no limit. A holder without an item takes no memory.
-// occupancy is safe for concurrent use.
-type occupancy struct {
+// concurrencyLimiter counts the open items of each holder, up to a limit; 0 means no limit. A holder without an item takes no memory.
+// concurrencyLimiter is safe for concurrent use.
+type concurrencyLimiter struct {
 	limit int // items of one holder; 0: no limit
 
-	mu   sync.Mutex
-	open map[string]int // the number of open items, by holder
+	mu           sync.Mutex
+	openByHolder map[string]int // the number of open items, by holder
 }
 
 // enter counts one more item. If the holder is at its limit, enter counts nothing and returns false.
-func (o *occupancy) enter(holder string) bool {
+func (o *concurrencyLimiter) enter(holder string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.limit > 0 && o.open[holder] >= o.limit {
+	if o.limit > 0 && o.openByHolder[holder] >= o.limit {
 		return false
 	}
-	if o.open == nil {
-		o.open = map[string]int{}
+	if o.openByHolder == nil {
+		o.openByHolder = map[string]int{}
 	}
-	o.open[holder]++
+	o.openByHolder[holder]++
 	return true
 }
 
 // leave undoes one enter that returned true.
-func (o *occupancy) leave(holder string) {
+func (o *concurrencyLimiter) leave(holder string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// The entry goes with the last item: addresses come and go without end, and the map must not grow with them.
-	if o.open[holder]--; o.open[holder] <= 0 {
-		delete(o.open, holder)
+	if o.openByHolder[holder]--; o.openByHolder[holder] <= 0 {
+		delete(o.openByHolder, holder)
 	}
 }

@@ -16,31 +16,31 @@ import (
 
 // fakeLimits refuses what a test selects.
 type fakeLimits struct {
-	addresses                                    atomic.Int64 // the number of calls of ChargeAddress
-	events                                       atomic.Int64 // the sum of the costs that ChargeEvent charged
+	addressCharges                               atomic.Int64 // the number of calls of ChargeAddress
+	eventCostSum                                 atomic.Int64 // the sum of the costs that ChargeEvent charged
 	refuseAddress, refuseOperation, refuseSocket atomic.Bool
 	refuseEvent                                  atomic.Bool
-	panics                                       atomic.Bool // ChargeOperation and ChargeSocket panic
+	panicsOnCharge                               atomic.Bool // ChargeOperation and ChargeSocket panic
 }
 
-// errLimited is the error of each refusal.
-var errLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
+// errRateLimited is the error of each refusal.
+var errRateLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
 
-// refuseIf returns errLimited if refused is set.
+// refuseIf returns errRateLimited if refused is set.
 func refuseIf(refused *atomic.Bool) error {
 	if refused.Load() {
-		return errLimited
+		return errRateLimited
 	}
 	return nil
 }
 
 func (f *fakeLimits) ChargeAddress(string) error {
-	f.addresses.Add(1)
+	f.addressCharges.Add(1)
 	return refuseIf(&f.refuseAddress)
 }
 
 func (f *fakeLimits) ChargeOperation(context.Context, string, *graphql.OperationContext, int) error {
-	if f.panics.Load() {
+	if f.panicsOnCharge.Load() {
 		panic("in the limits")
 	}
 	return refuseIf(&f.refuseOperation)
@@ -48,14 +48,14 @@ func (f *fakeLimits) ChargeOperation(context.Context, string, *graphql.Operation
 
 func (f *fakeLimits) ChargeEvent(_ context.Context, _ string, cost int) error {
 	if f.refuseEvent.Load() {
-		return errLimited
+		return errRateLimited
 	}
-	f.events.Add(int64(cost))
+	f.eventCostSum.Add(int64(cost))
 	return nil
 }
 
 func (f *fakeLimits) ChargeSocket(services.Viewer) error {
-	if f.panics.Load() {
+	if f.panicsOnCharge.Load() {
 		panic("in the limits")
 	}
 	return refuseIf(&f.refuseSocket)
@@ -63,13 +63,13 @@ func (f *fakeLimits) ChargeSocket(services.Viewer) error {
 
 func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
 	limits := &fakeLimits{}
-	handler := newHTTP(t, func(cfg *Config) { cfg.Limits = limits })
-	if got := post(t, handler, "{ hello }"); got.status != 200 || limits.addresses.Load() != 1 {
-		t.Fatalf("within the limits: %d %s, %d requests counted", got.status, got.body, limits.addresses.Load())
+	handler := newDevelopmentHandler(t, func(cfg *Config) { cfg.Limits = limits })
+	if got := postQuery(t, handler, "{ hello }"); got.status != 200 || limits.addressCharges.Load() != 1 {
+		t.Fatalf("within the limits: %d %s, %d requests counted", got.status, got.body, limits.addressCharges.Load())
 	}
 	for name, refused := range map[string]*atomic.Bool{"address": &limits.refuseAddress, "operation": &limits.refuseOperation} {
 		refused.Store(true)
-		got := post(t, handler, `mutation { set(text: "never") }`)
+		got := postQuery(t, handler, `mutation { set(text: "never") }`)
 		want := `{"errors":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`
 		if got.status != http.StatusTooManyRequests || got.body != want || got.header.Get("Retry-After") != "2" {
 			t.Errorf("%s: %d, Retry-After %q, %s: want 429, 2, %s", name, got.status, got.header.Get("Retry-After"), got.body, want)
@@ -80,78 +80,78 @@ func TestRateLimitedRequestIsNotExecuted(t *testing.T) {
 
 func TestRateLimitedOperationLeavesTheSocketOpen(t *testing.T) {
 	limits := &fakeLimits{}
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		limits.refuseOperation.Store(true)
 		c.subscribe("1", "subscription { ticks }")
-		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
+		c.expectMessage(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
 		limits.refuseOperation.Store(false)
 		limits.refuseAddress.Store(true)
 		c.subscribe("1", "{ hello }")
-		c.expect(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
+		c.expectMessage(`{"type":"error","id":"1","payload":[{"message":"WRITES: too many","extensions":{"argument":"WRITES","code":"RATE_LIMITED","retryAfterMs":1500}}]}`)
 		limits.refuseAddress.Store(false)
 		c.subscribe("1", "{ hello }")
-		if got := c.next(); got != `{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}` {
+		if got := c.nextMessage(); got != `{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}` {
 			t.Errorf("after the refusals: %s", got)
 		}
-		c.expect(`{"type":"complete","id":"1"}`)
+		c.expectMessage(`{"type":"complete","id":"1"}`)
 	})
 }
 
 func TestRateLimitedSocketIsRefused(t *testing.T) {
 	limits := &fakeLimits{}
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *world) {
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.Limits = limits }, func(w *socketFixture) {
 		limits.refuseSocket.Store(true)
 		limits.refuseAddress.Store(false)
 		c := w.connect()
 		c.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`)
-		if closing := c.expectClose(closeTooMany); closing.Text != "WRITES: too many" {
+		if closing := c.expectClose(closeTooManyRequests); closing.Text != "WRITES: too many" {
 			t.Errorf("the reason is %q", closing.Text)
 		}
 		limits.refuseAddress.Store(true)
-		_, err := w.dial(http.Header{}, protocol)
-		if refused, ok := err.(*refusal); !ok || refused.status != http.StatusTooManyRequests || refused.header.Get("Retry-After") != "2" {
+		_, err := w.dial(http.Header{}, webSocketSubprotocol)
+		if refused, ok := err.(*upgradeRefusal); !ok || refused.status != http.StatusTooManyRequests || refused.header.Get("Retry-After") != "2" {
 			t.Errorf("the upgrade: %v: want 429 with Retry-After", err)
 		}
 	})
 }
 
 func TestSocketsOfAUserAreBounded(t *testing.T) {
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.PerUser = 2 }, func(w *world) {
-		first, second := w.open("alice"), w.open("alice")
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxPerUser = 2 }, func(w *socketFixture) {
+		first, second := w.openSocket("alice"), w.openSocket("alice")
 		third := w.connect()
 		third.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:alice"}}`)
-		third.expectClose(closeTooMany)
-		w.open("bob")
+		third.expectClose(closeTooManyRequests)
+		w.openSocket("bob")
 		first.conn.Close()
 		synctest.Wait()
-		w.open("alice")
+		w.openSocket("alice")
 		second.subscribe("1", "{ hello }")
-		second.next()
-		if len(w.sockets.perUser.open) != 2 {
-			t.Errorf("%v are counted", w.sockets.perUser.open)
+		second.nextMessage()
+		if len(w.sockets.perUser.openByHolder) != 2 {
+			t.Errorf("%v are counted", w.sockets.perUser.openByHolder)
 		}
 	})
 }
 
 func TestSocketsOfAnAddressAreBounded(t *testing.T) {
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.PerAddress = 2 }, func(w *world) {
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxPerAddress = 2 }, func(w *socketFixture) {
 		first := w.connect() // counted before its first message
 		w.connect()
-		_, err := w.dial(http.Header{}, protocol)
-		if refused, ok := err.(*refusal); !ok || refused.status != http.StatusTooManyRequests {
+		_, err := w.dial(http.Header{}, webSocketSubprotocol)
+		if refused, ok := err.(*upgradeRefusal); !ok || refused.status != http.StatusTooManyRequests {
 			t.Errorf("the third: %v: want 429", err)
 		}
 		first.conn.Close()
 		synctest.Wait()
-		w.open("alice")
+		w.openSocket("alice")
 	})
 }
 
 // Nothing stays counted once all sockets are gone, however they ended.
 func TestClosedSocketsAreNotCounted(t *testing.T) {
 	var sockets *Sockets
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.PerUser, cfg.PerAddress = 3, 4 }, func(w *world) {
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxPerUser, cfg.MaxPerAddress = 3, 4 }, func(w *socketFixture) {
 		sockets = w.sockets
 		for _, header := range []http.Header{{}, {"Sec-Websocket-Version": {"8"}}} {
 			if conn, err := w.dial(header, "another-protocol"); err == nil {
@@ -159,12 +159,12 @@ func TestClosedSocketsAreNotCounted(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		w.open("alice").send("not a message")
-		w.open("alice").conn.Close()
-		w.open("")
+		w.openSocket("alice").send("not a message")
+		w.openSocket("alice").conn.Close()
+		w.openSocket("")
 	})
-	if len(sockets.perUser.open) != 0 || len(sockets.perAddress.open) != 0 {
-		t.Errorf("%v and %v are left", sockets.perUser.open, sockets.perAddress.open)
+	if len(sockets.perUser.openByHolder) != 0 || len(sockets.perAddress.openByHolder) != 0 {
+		t.Errorf("%v and %v are left", sockets.perUser.openByHolder, sockets.perAddress.openByHolder)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestClientAddress(t *testing.T) {
 		for _, line := range test.forwarded {
 			request.Header.Add("X-Forwarded-For", line)
 		}
-		if got := (addresses{proxies}).clientAddress(request); got != test.want {
+		if got := (trustedProxies{proxies}).clientAddress(request); got != test.want {
 			t.Errorf("%s: %s: want %s", test.name, got, test.want)
 		}
 	}

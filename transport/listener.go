@@ -10,36 +10,36 @@ import (
 // proxies are not bounded, because all clients come from them. The check comes before a byte is read, because an idle connection
 // costs memory and a file descriptor too. ConnectionLimit is safe for concurrent use.
 type ConnectionLimit struct {
-	proxies addresses     // the trusted proxies
-	open    occupancy     // the connections of each address
-	refused atomic.Uint64 // see CountRefused
+	proxies     trustedProxies     // the trusted proxies
+	connections concurrencyLimiter // the connections of each address
+	refused     atomic.Uint64      // see CountRefused
 }
 
 // NewConnectionLimit bounds each address to limit connections, except the addresses of proxies; 0 means no limit.
 func NewConnectionLimit(limit int, proxies []netip.Prefix) *ConnectionLimit {
-	return &ConnectionLimit{proxies: addresses{proxies}, open: occupancy{limit: limit}}
+	return &ConnectionLimit{proxies: trustedProxies{proxies}, connections: concurrencyLimiter{limit: limit}}
 }
 
 // WrapListener wraps a listener with the limit: a connection beyond it is closed at once.
 func (c *ConnectionLimit) WrapListener(listener net.Listener) net.Listener {
-	if c.open.limit == 0 {
+	if c.connections.limit == 0 {
 		return listener
 	}
-	return &boundListener{Listener: listener, connections: c}
+	return &limitedListener{Listener: listener, connectionLimit: c}
 }
 
 // CountRefused returns the number of connections closed because of the limit since the start.
 func (c *ConnectionLimit) CountRefused() uint64 { return c.refused.Load() }
 
-// boundListener closes connections beyond the limit. The client sees a reset: an explanation would use the resources that the
+// limitedListener closes connections beyond the limit. The client sees a reset: an explanation would use the resources that the
 // limit protects.
-type boundListener struct {
+type limitedListener struct {
 	net.Listener
-	connections *ConnectionLimit
+	connectionLimit *ConnectionLimit
 }
 
 // Accept waits for a connection within the limit.
-func (l *boundListener) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -48,39 +48,39 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		// A Unix socket has no address that could be counted.
 		peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 		client := peer.Addr().Unmap()
-		if err != nil || l.connections.proxies.trusts(client) {
+		if err != nil || l.connectionLimit.proxies.trusts(client) {
 			return conn, nil
 		}
 		holder := addressKey(client)
-		if l.connections.open.enter(holder) {
-			return &boundConn{Conn: conn, connections: l.connections, holder: holder}, nil
+		if l.connectionLimit.connections.enter(holder) {
+			return &countedConn{Conn: conn, connectionLimit: l.connectionLimit, countedAddress: holder}, nil
 		}
-		l.connections.refused.Add(1)
+		l.connectionLimit.refused.Add(1)
 		_ = conn.Close() // nothing can be done about an error
 	}
 }
 
-// boundConn is counted until it is closed. closed keeps a second Close, which net/http may call, from uncounting it again.
+// countedConn is counted until it is closed. closed keeps a second Close, which net/http may call, from uncounting it again.
 //
 // A handedConn may wrap it, and closes it unless the connection returns to the Front.
-type boundConn struct {
+type countedConn struct {
 	net.Conn
-	connections *ConnectionLimit
-	holder      string      // the address that it is counted under
-	closed      atomic.Bool // Close was called
+	connectionLimit *ConnectionLimit
+	countedAddress  string      // the address that it is counted under
+	closed          atomic.Bool // Close was called
 }
 
 // Close closes the connection and uncounts it.
-func (c *boundConn) Close() error {
+func (c *countedConn) Close() error {
 	if !c.closed.Swap(true) {
-		c.connections.open.leave(c.holder)
+		c.connectionLimit.connections.leave(c.countedAddress)
 	}
 	return c.Conn.Close()
 }
 
 // CloseWrite closes the sending side. The HTTP server does so before it closes a connection whose request it has not read to
 // the end, so that the client still receives the answer.
-func (c *boundConn) CloseWrite() error {
+func (c *countedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

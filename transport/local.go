@@ -14,21 +14,21 @@ import (
 	"tidings/services"
 )
 
-// LocalExecutor executes the program's own operations for the viewer of a context. There is no request, so the limits of clients and the
-// restriction to trusted documents do not apply; every check of the resolvers does. The console uses LocalExecutor, so the console can do
-// only what the schema offers. LocalExecutor is safe for concurrent use.
+// LocalExecutor executes the program's own operations for the viewer of a context. There is no request, so the limits of clients
+// and the restriction to trusted documents do not apply; every check of the resolvers does. The console uses LocalExecutor, so the
+// console can do only what the schema offers. LocalExecutor is safe for concurrent use.
 //
 // It caches no documents: the console has few, and a person requests each of them.
 type LocalExecutor struct {
-	executor *executor.Executor
-	begin    func(ctx context.Context) context.Context // see LocalExecutorConfig.Begin
-	timeout  time.Duration                             // of one operation
+	executor       *executor.Executor
+	prepareContext func(ctx context.Context) context.Context // see LocalExecutorConfig.PrepareContext
+	timeout        time.Duration                             // of one operation
 }
 
 // LocalExecutorConfig configures a LocalExecutor; every field is required.
 type LocalExecutorConfig struct {
 	Schema           graphql.ExecutableSchema
-	Begin            func(ctx context.Context) context.Context // adds to a context what resolvers need
+	PrepareContext   func(ctx context.Context) context.Context // adds to a context what resolvers need
 	ErrorPresenter   graphql.ErrorPresenterFunc
 	Recover          graphql.RecoverFunc
 	OperationTimeout time.Duration
@@ -36,7 +36,7 @@ type LocalExecutorConfig struct {
 
 // NewLocalExecutor makes a LocalExecutor.
 func NewLocalExecutor(cfg LocalExecutorConfig) *LocalExecutor {
-	l := &LocalExecutor{executor: executor.New(cfg.Schema), begin: cfg.Begin, timeout: cfg.OperationTimeout}
+	l := &LocalExecutor{executor: executor.New(cfg.Schema), prepareContext: cfg.PrepareContext, timeout: cfg.OperationTimeout}
 	l.executor.SetErrorPresenter(cfg.ErrorPresenter)
 	l.executor.SetRecoverFunc(cfg.Recover)
 	return l
@@ -49,7 +49,7 @@ func (l *LocalExecutor) Do(ctx context.Context, document string, variables map[s
 	// The request ID gives an error the same ID in the log and on the page.
 	ctx, cancel := context.WithTimeout(services.WithRequest(ctx, &requestID{}), l.timeout)
 	defer cancel()
-	ctx = graphql.StartOperationTrace(l.begin(ctx))
+	ctx = graphql.StartOperationTrace(l.prepareContext(ctx))
 	operation, faults := l.executor.CreateOperationContext(ctx, &graphql.RawParams{Query: document, Variables: variables})
 	if faults != nil {
 		return serviceErrors(withCodes(faults))

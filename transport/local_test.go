@@ -8,14 +8,14 @@ import (
 	"tidings/services"
 )
 
-// beganKey is the key of the value that Begin puts into a context.
-type beganKey struct{}
+// preparedContextKey is the key of the value that PrepareContext puts into a context.
+type preparedContextKey struct{}
 
-// newTestLocal makes a LocalExecutor of the test schema.
-func newTestLocal(timeout time.Duration) *LocalExecutor {
+// newTestLocalExecutor makes a LocalExecutor of the test schema.
+func newTestLocalExecutor(timeout time.Duration) *LocalExecutor {
 	return NewLocalExecutor(LocalExecutorConfig{
-		Schema: newTestSchema(), Begin: func(ctx context.Context) context.Context { return context.WithValue(ctx, beganKey{}, true) },
-		ErrorPresenter: presentCodes, Recover: quietRecover, OperationTimeout: timeout,
+		Schema: newTestSchema(), PrepareContext: func(ctx context.Context) context.Context { return context.WithValue(ctx, preparedContextKey{}, true) },
+		ErrorPresenter: presentErrorWithCode, Recover: recoverWithoutLog, OperationTimeout: timeout,
 	})
 }
 
@@ -46,7 +46,7 @@ func TestLocalOperations(t *testing.T) {
 		if c.code == services.Unavailable {
 			timeout = 50 * time.Millisecond
 		}
-		errs := newTestLocal(timeout).Do(c.ctx, c.document, c.variables, &data)
+		errs := newTestLocalExecutor(timeout).Do(c.ctx, c.document, c.variables, &data)
 		if data.Hello != c.hello || data.Text != c.text {
 			t.Errorf("%s: %+v", c.name, data)
 		}
@@ -65,7 +65,7 @@ func TestLocalOperationOfACallerWhoLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	var data struct{ Hello string }
-	errs := newTestLocal(time.Minute).Do(ctx, `{hello}`, nil, &data)
+	errs := newTestLocalExecutor(time.Minute).Do(ctx, `{hello}`, nil, &data)
 	if len(errs) != 1 || services.CodeOf(errs[0]) != services.Unavailable || data.Hello != "" {
 		t.Errorf("%+v, %v", data, errs)
 	}
@@ -74,7 +74,7 @@ func TestLocalOperationOfACallerWhoLeft(t *testing.T) {
 // Data that does not fit the caller's value is an error, not a panic.
 func TestLocalAnswerThatDoesNotFit(t *testing.T) {
 	var data struct{ Hello int }
-	if errs := newTestLocal(time.Minute).Do(t.Context(), `{hello}`, nil, &data); len(errs) != 1 || services.CodeOf(errs[0]) != services.Internal {
+	if errs := newTestLocalExecutor(time.Minute).Do(t.Context(), `{hello}`, nil, &data); len(errs) != 1 || services.CodeOf(errs[0]) != services.Internal {
 		t.Error(errs)
 	}
 }

@@ -22,7 +22,7 @@ func LoopbackOnly(next http.Handler) http.Handler {
 			return
 		}
 		for name := range r.Header {
-			if wasForwarded(name) {
+			if isForwardingHeader(name) {
 				writeFault(newRequest(w, r), http.StatusForbidden, services.Errorf(services.Forbidden,
 					"%s: in development mode a request that a proxy has forwarded is refused; configure a key for tokens", name))
 				return
@@ -32,8 +32,8 @@ func LoopbackOnly(next http.Handler) http.Handler {
 	})
 }
 
-// wasForwarded reports whether a header is one that proxies add. A proxy that adds none cannot be told from a client.
-func wasForwarded(name string) bool {
+// isForwardingHeader reports whether a header is one that proxies add. A proxy that adds none cannot be told from a client.
+func isForwardingHeader(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || name == "Forwarded" || name == "Via" || name == "X-Real-Ip" // in Go's canonical form
 }
 

@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// clientsVariable is the environment variable that turns this test binary into the clients of a measurement.
-const clientsVariable = "TRANSPORT_TEST_CLIENTS_OF"
+// measuredServerEnvVariable is the environment variable that turns this test binary into the clients of a measurement.
+const measuredServerEnvVariable = "TRANSPORT_TEST_CLIENTS_OF"
 
 const (
-	measuredSockets = 5000 // the number of sockets
+	measuredSocketCount = 5000 // the number of sockets
 	// rawHandshake is the text of a request that opens a socket.
 	rawHandshake = "GET /graphql HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
-		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: " + protocol + "\r\n\r\n"
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: " + webSocketSubprotocol + "\r\n\r\n"
 )
 
-// rawFrame is a text frame of a client, with a mask of zeros.
-func rawFrame(text string) []byte {
+// rawClientTextFrame is a text frame of a client, with a mask of zeros.
+func rawClientTextFrame(text string) []byte {
 	frame := []byte{0x81}
 	if len(text) < 126 {
 		frame = append(frame, 0x80|byte(len(text)))
@@ -39,10 +39,10 @@ func rawFrame(text string) []byte {
 	return append(append(frame, 0, 0, 0, 0), text...)
 }
 
-// runClients opens the sockets and prints a line. For each line of standard input it adds one subscription to each socket, and
+// runMeasuredClients opens the sockets and prints a line. For each line of standard input it adds one subscription to each socket, and
 // prints a line once every subscription has delivered an event.
-func runClients(address string) {
-	conns := make([]*bufio.ReadWriter, measuredSockets)
+func runMeasuredClients(address string) {
+	conns := make([]*bufio.ReadWriter, measuredSocketCount)
 	for i := range conns {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
@@ -58,9 +58,9 @@ func runClients(address string) {
 				return
 			}
 		}
-		_, _ = conns[i].Write(rawFrame(`{"type":"connection_init","payload":{"authorization":"dev:user` + strconv.Itoa(i) + `"}}`))
+		_, _ = conns[i].Write(rawClientTextFrame(`{"type":"connection_init","payload":{"authorization":"dev:user` + strconv.Itoa(i) + `"}}`))
 		_ = conns[i].Flush()
-		if err := readRaw(conns[i].Reader); err != nil {
+		if err := discardShortFrame(conns[i].Reader); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -69,13 +69,13 @@ func runClients(address string) {
 	commands := bufio.NewScanner(os.Stdin)
 	for id := 0; commands.Scan(); id++ {
 		for _, conn := range conns {
-			_, _ = conn.Write(rawFrame(`{"type":"subscribe","id":"` + strconv.Itoa(id) +
+			_, _ = conn.Write(rawClientTextFrame(`{"type":"subscribe","id":"` + strconv.Itoa(id) +
 				`","payload":{"query":"subscription Watch { ticks }"}}`))
 			_ = conn.Flush()
 		}
 		for _, conn := range conns {
 			for range id + 1 { // an event for each of its subscriptions
-				if err := readRaw(conn.Reader); err != nil {
+				if err := discardShortFrame(conn.Reader); err != nil {
 					fmt.Println(err)
 					return
 				}
@@ -85,8 +85,8 @@ func runClients(address string) {
 	}
 }
 
-// readRaw reads a short frame of a server.
-func readRaw(from *bufio.Reader) error {
+// discardShortFrame reads a short frame of a server.
+func discardShortFrame(from *bufio.Reader) error {
 	var head [2]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
 		return err
@@ -108,20 +108,20 @@ func BenchmarkSocketMemory(b *testing.B) {
 		b.Fatal(err)
 	}
 	schema := newTestSchema()
-	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog})
+	sockets := NewSockets(SocketConfig{Identity: identity, WithWakeConsumer: withWakeConsumer, WakingFields: testWakingFields, Log: discardLog})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
 	server := &http.Server{
-		Handler:  Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quietLog}),
-		ErrorLog: slog.NewLogLogger(quietLog.Handler(), slog.LevelError),
+		Handler:  Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: discardLog}),
+		ErrorLog: slog.NewLogLogger(discardLog.Handler(), slog.LevelError),
 	}
 	go server.Serve(listener)
 	defer server.Close()
 
 	clients := exec.Command(os.Args[0])
-	clients.Env = append(os.Environ(), clientsVariable+"="+listener.Addr().String())
+	clients.Env = append(os.Environ(), measuredServerEnvVariable+"="+listener.Addr().String())
 	input, err := clients.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
@@ -130,7 +130,7 @@ func BenchmarkSocketMemory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	before := measure(b)
+	before := measureMemory(b)
 	if err := clients.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -146,29 +146,29 @@ func BenchmarkSocketMemory(b *testing.B) {
 	}
 	ready()
 	b.ReportMetric(0, "ns/op")
-	last := measure(b)
-	report(b, "idle", last, before)
+	last := measureMemory(b)
+	reportMemoryPerSocket(b, "idle", last, before)
 	for round, what := range []string{"first-subscription", "second-subscription", "third-subscription"} {
 		fmt.Fprintln(input, "subscribe")
 		ticker := time.NewTicker(10 * time.Millisecond)
-		for schema.hub.count() < (round+1)*measuredSockets {
+		for schema.hub.countWatchers() < (round+1)*measuredSocketCount {
 			<-ticker.C
 		}
 		ticker.Stop()
 		schema.hub.publish(7)
 		ready()
-		now := measure(b)
-		report(b, what, now, last)
+		now := measureMemory(b)
+		reportMemoryPerSocket(b, what, now, last)
 		last = now
 	}
 	runtime.KeepAlive(sockets)
 }
 
-// memory is what this process takes now, in bytes.
-type memory struct{ resident, heap, stacks float64 }
+// memoryBytes is what this process takes now, in bytes.
+type memoryBytes struct{ resident, heap, stacks float64 }
 
-// measure returns the memory of this process after a garbage collection.
-func measure(b *testing.B) memory {
+// measureMemory returns the memory of this process after a garbage collection.
+func measureMemory(b *testing.B) memoryBytes {
 	b.Helper()
 	debug.FreeOSMemory()
 	debug.FreeOSMemory()
@@ -182,16 +182,16 @@ func measure(b *testing.B) memory {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return memory{
+	return memoryBytes{
 		resident: pages * float64(os.Getpagesize()), heap: float64(stats.HeapInuse), stacks: float64(stats.StackInuse),
 	}
 }
 
-// report reports the memory that was added since before, for each socket.
-func report(b *testing.B, what string, now, before memory) {
-	b.ReportMetric((now.resident-before.resident)/measuredSockets, "B-RSS/"+what)
-	b.ReportMetric((now.heap-before.heap)/measuredSockets, "B-heap/"+what)
-	b.ReportMetric((now.stacks-before.stacks)/measuredSockets, "B-stack/"+what)
+// reportMemoryPerSocket reports the memory that was added since before, for each socket.
+func reportMemoryPerSocket(b *testing.B, what string, now, before memoryBytes) {
+	b.ReportMetric((now.resident-before.resident)/measuredSocketCount, "B-RSS/"+what)
+	b.ReportMetric((now.heap-before.heap)/measuredSocketCount, "B-heap/"+what)
+	b.ReportMetric((now.stacks-before.stacks)/measuredSocketCount, "B-stack/"+what)
 }
 
 // BenchmarkEvents measures an event from the hub to the other end of a connection, for a thousand sockets that
@@ -205,8 +205,8 @@ func BenchmarkEvents(b *testing.B) {
 		b.Fatal(err)
 	}
 	schema := newTestSchema()
-	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog})
-	server := httptest.NewServer(Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: quietLog}))
+	sockets := NewSockets(SocketConfig{Identity: identity, WithWakeConsumer: withWakeConsumer, WakingFields: testWakingFields, Log: discardLog})
+	server := httptest.NewServer(Handler(Config{Schema: schema, Identity: identity, Sockets: sockets, Log: discardLog}))
 	defer server.Close()
 	conns := make([]*bufio.ReadWriter, count)
 	for i := range conns {
@@ -223,14 +223,14 @@ func BenchmarkEvents(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		_, _ = conns[i].Write(rawFrame(`{"type":"connection_init"}`))
-		_, _ = conns[i].Write(rawFrame(`{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`))
+		_, _ = conns[i].Write(rawClientTextFrame(`{"type":"connection_init"}`))
+		_, _ = conns[i].Write(rawClientTextFrame(`{"type":"subscribe","id":"1","payload":{"query":"subscription { ticks }"}}`))
 		_ = conns[i].Flush()
-		if err := readRaw(conns[i].Reader); err != nil {
+		if err := discardShortFrame(conns[i].Reader); err != nil {
 			b.Fatal(err)
 		}
 	}
-	for schema.hub.count() < count {
+	for schema.hub.countWatchers() < count {
 		runtime.Gosched()
 	}
 	b.ReportAllocs()
@@ -238,7 +238,7 @@ func BenchmarkEvents(b *testing.B) {
 	for b.Loop() {
 		schema.hub.publish(1)
 		for _, conn := range conns {
-			if err := readRaw(conn.Reader); err != nil {
+			if err := discardShortFrame(conn.Reader); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -12,13 +12,13 @@ import (
 
 // The close codes of graphql-transport-ws.
 const (
-	closeBadMessage   = 4400 // not a message of the protocol
-	closeUnauthorized = 4401 // subscribe before the acknowledgement
-	closeForbidden    = 4403 // the token is not valid or has expired, or its user was erased
-	closeSubprotocol  = 4406 // the client does not speak graphql-transport-ws
-	closeInitTimeout  = 4408 // no connection_init in time
-	closeDuplicate    = 4409 // subscribe with an id that is in use
-	closeTooMany      = 4429 // a second connection_init; also too many messages or sockets, as 429 in HTTP
+	closeBadMessage           = 4400 // not a message of the protocol
+	closeUnauthorized         = 4401 // subscribe before the acknowledgement
+	closeForbidden            = 4403 // the token is not valid or has expired, or its user was erased
+	closeSubprotocol          = 4406 // the client does not speak graphql-transport-ws
+	closeInitTimeout          = 4408 // no connection_init in time
+	closeDuplicateOperationID = 4409 // subscribe with an id that is in use
+	closeTooManyRequests      = 4429 // a second connection_init; also too many messages or sockets, as 429 in HTTP
 )
 
 // The types of messages.
@@ -33,17 +33,17 @@ const (
 	messageComplete  = "complete"
 )
 
-const maxID = 128 // bytes of an operation's id; clients use counters and UUIDs
+const maxOperationIDBytes = 128 // bytes of an operation's id; clients use counters and UUIDs
 
 // message is a checked message of a client. Only the fields of its kind are set.
 //
 // Its texts are copies: the socket reuses the memory of the message as soon as it is handled.
 type message struct {
-	kind   string         // one of the types above
-	id     string         // of subscribe and complete
-	params *params        // of subscribe
-	object map[string]any // the payload of connection_init; nil if absent
-	raw    []byte         // the payload of ping, unparsed; nil if absent
+	kind        string         // one of the types above
+	id          string         // of subscribe and complete
+	params      *requestParams // of subscribe
+	initPayload map[string]any // the payload of connection_init; nil if absent
+	pingPayload []byte         // the payload of ping, unparsed; nil if absent
 }
 
 // parseMessage reads one message of a client. An error describes the fault for people, repeats nothing of the message, and means
@@ -58,7 +58,7 @@ func parseMessage(text []byte) (message, error) {
 	if err := services.CheckUnicode("message", text); err != nil {
 		return message{}, err
 	}
-	if isNull(text) || json.Unmarshal(text, &parts) != nil {
+	if isAbsentOrNull(text) || json.Unmarshal(text, &parts) != nil {
 		return message{}, badMessage("not a JSON object with strings as type and id")
 	}
 	if parts.Type == nil {
@@ -68,12 +68,12 @@ func parseMessage(text []byte) (message, error) {
 	var err error
 	switch read.kind {
 	case messageInit:
-		read.object, err = parseObject(parts.Payload, "payload")
+		read.initPayload, err = parseObject(parts.Payload, "payload")
 		return read, err
 	// A payload must be an object, and is returned as it came.
 	case messagePing, messagePong:
-		if _, err = parseObject(parts.Payload, "payload"); err == nil && !isNull(parts.Payload) {
-			read.raw = parts.Payload
+		if _, err = parseObject(parts.Payload, "payload"); err == nil && !isAbsentOrNull(parts.Payload) {
+			read.pingPayload = parts.Payload
 		}
 		return read, err
 	// These two name an operation, which is read below.
@@ -82,12 +82,12 @@ func parseMessage(text []byte) (message, error) {
 		return message{}, badMessage("type is not one that a client sends")
 	}
 	// Without the bound, a client could store long texts as IDs, each of which is compared with the ID of every later message.
-	if parts.ID == nil || *parts.ID == "" || len(*parts.ID) > maxID {
-		return message{}, badMessage("id: 1 to " + strconv.Itoa(maxID) + " bytes are needed")
+	if parts.ID == nil || *parts.ID == "" || len(*parts.ID) > maxOperationIDBytes {
+		return message{}, badMessage("id: 1 to " + strconv.Itoa(maxOperationIDBytes) + " bytes are needed")
 	}
 	read.id = *parts.ID
 	if read.kind == messageSubscribe {
-		read.params, err = parseParams(parts.Payload, "payload", int64(len(text))) // MessageLimit has bounded the whole message
+		read.params, err = parseParams(parts.Payload, "payload", int64(len(text))) // MaxMessageBytes has bounded the whole message
 	}
 	return read, err
 }
@@ -107,11 +107,11 @@ func credentials(payload map[string]any) (token, device string, err error) {
 	if err == nil {
 		device, err = textMember(payload, "device")
 	}
-	return bareToken(token), device, err
+	return withoutBearerPrefix(token), device, err
 }
 
-// bareToken removes "Bearer " from a token. Some applications send the value of their header, others the token alone.
-func bareToken(token string) string {
+// withoutBearerPrefix removes "Bearer " from a token. Some applications send the value of their header, others the token alone.
+func withoutBearerPrefix(token string) string {
 	const scheme = "bearer "
 	if len(token) > len(scheme) && lowerASCII(token[:len(scheme)]) == scheme {
 		return token[len(scheme):]
@@ -147,31 +147,31 @@ func textMember(payload map[string]any, name string) (string, error) {
 // appendNext writes a next message. The append functions are written by hand, because every push uses them: the data is JSON
 // already and is only copied.
 func appendNext(to []byte, id string, response *graphql.Response) []byte {
-	to = append(appendHead(to, messageNext, id), `,"payload":`...)
+	to = append(appendMessageHead(to, messageNext, id), `,"payload":`...)
 	return append(appendResponse(to, response), '}')
 }
 
 // appendError writes an error message, which ends the operation.
 func appendError(to []byte, id string, list gqlerror.List) []byte {
-	return append(appendField(appendHead(to, messageError, id), "payload", shortenErrors(list)), '}')
+	return append(appendJSONMember(appendMessageHead(to, messageError, id), "payload", shortenErrors(list)), '}')
 }
 
 // appendComplete writes a complete message, which ends the operation.
 func appendComplete(to []byte, id string) []byte {
-	return append(appendHead(to, messageComplete, id), '}')
+	return append(appendMessageHead(to, messageComplete, id), '}')
 }
 
-// appendHead writes the first part of a message: all but the payload and the last brace.
-func appendHead(to []byte, kind, id string) []byte {
+// appendMessageHead writes the first part of a message: all but the payload and the last brace.
+func appendMessageHead(to []byte, kind, id string) []byte {
 	to = append(append(append(to, `{"type":"`...), kind...), '"')
 	if id == "" {
 		return to
 	}
-	return appendText(append(to, `,"id":`...), id)
+	return appendJSONString(append(to, `,"id":`...), id)
 }
 
-// appendText writes a JSON text. A text without special characters, as most operation IDs are, is only copied.
-func appendText(to []byte, text string) []byte {
+// appendJSONString writes a JSON text. A text without special characters, as most operation IDs are, is only copied.
+func appendJSONString(to []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			quoted, err := json.Marshal(text)

@@ -17,14 +17,14 @@ func TestParseMessage(t *testing.T) {
 	for text, want := range map[string]message{
 		`{"type":"connection_init"}`:                              {kind: "connection_init"},
 		`{"type":"connection_init","payload":null}`:               {kind: "connection_init"},
-		` {"payload":{"a":1.50},"type":"connection_init"} `:       {kind: "connection_init", object: map[string]any{"a": json.Number("1.50")}},
+		` {"payload":{"a":1.50},"type":"connection_init"} `:       {kind: "connection_init", initPayload: map[string]any{"a": json.Number("1.50")}},
 		`{"type":"ping"}`:                                         {kind: "ping"},
-		`{"type":"ping","payload":{"a": 1}}`:                      {kind: "ping", raw: []byte(`{"a": 1}`)},
-		`{"type":"pong","payload":{}}`:                            {kind: "pong", raw: []byte(`{}`)},
+		`{"type":"ping","payload":{"a": 1}}`:                      {kind: "ping", pingPayload: []byte(`{"a": 1}`)},
+		`{"type":"pong","payload":{}}`:                            {kind: "pong", pingPayload: []byte(`{}`)},
 		`{"type":"complete","id":"7"}`:                            {kind: "complete", id: "7"},
-		`{"type":"subscribe","id":"7","payload":{"query":"{a}"}}`: {kind: "subscribe", id: "7", params: &params{RawParams: graphql.RawParams{Query: "{a}"}}},
+		`{"type":"subscribe","id":"7","payload":{"query":"{a}"}}`: {kind: "subscribe", id: "7", params: &requestParams{RawParams: graphql.RawParams{Query: "{a}"}}},
 		`{"type":"subscribe","id":"7","payload":{"query":"{a}","operationName":"A","variables":{"n":12345678901234567890},"extensions":{"e":[]}}}`: {
-			kind: "subscribe", id: "7", params: &params{RawParams: graphql.RawParams{
+			kind: "subscribe", id: "7", params: &requestParams{RawParams: graphql.RawParams{
 				Query: "{a}", OperationName: "A",
 				Variables: map[string]any{"n": json.Number("12345678901234567890")}, Extensions: map[string]any{"e": []any{}},
 			}},
@@ -65,7 +65,7 @@ func TestParseMessageKeepsNothingOfTheBuffer(t *testing.T) {
 	for i := range text {
 		text[i] = 'x'
 	}
-	if string(got.raw) != `{"a":"before"}` || got.kind != "ping" {
+	if string(got.pingPayload) != `{"a":"before"}` || got.kind != "ping" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -111,15 +111,15 @@ func TestMessagesOfTheServerAreJSON(t *testing.T) {
 
 func TestShortenCutsBetweenCharacters(t *testing.T) {
 	for _, reason := range []string{"short", strings.Repeat("a", 200), "a" + strings.Repeat("ü", 100), strings.Repeat("語", 100)} {
-		got := cutReason(reason)
-		if len(got) > maxReason || !utf8.ValidString(got) || !strings.HasPrefix(reason, got) || len(reason)-len(got) > 0 && len(got) < maxReason-3 {
+		got := truncateCloseReason(reason)
+		if len(got) > maxCloseReasonBytes || !utf8.ValidString(got) || !strings.HasPrefix(reason, got) || len(reason)-len(got) > 0 && len(got) < maxCloseReasonBytes-3 {
 			t.Errorf("%q: %q", reason, got)
 		}
 	}
 }
 
-// FuzzParseMessage looks for a message on which parseMessage panics, that it accepts although the message is invalid, or that it refuses
-// without the code INVALID and a readable reason.
+// FuzzParseMessage looks for a message on which parseMessage panics, that it accepts although the message is invalid, or that it
+// refuses without the code INVALID and a readable reason.
 func FuzzParseMessage(f *testing.F) {
 	for _, text := range []string{
 		`{"type":"connection_init"}`, `{"type":"connection_init","payload":{"authorization":"Bearer x","device":"d"}}`,
@@ -137,7 +137,7 @@ func FuzzParseMessage(f *testing.F) {
 			if services.CodeOf(err) != services.Invalid {
 				t.Errorf("code %q", services.CodeOf(err))
 			}
-			if reason := cutReason(messageOf(err)); !utf8.ValidString(reason) || reason == "" {
+			if reason := truncateCloseReason(messageOf(err)); !utf8.ValidString(reason) || reason == "" {
 				t.Errorf("reason %q", reason)
 			}
 			return
@@ -147,12 +147,12 @@ func FuzzParseMessage(f *testing.F) {
 		}
 		switch got.kind {
 		case messageInit:
-			if _, _, err := credentials(got.object); err != nil && services.CodeOf(err) != services.Invalid {
+			if _, _, err := credentials(got.initPayload); err != nil && services.CodeOf(err) != services.Invalid {
 				t.Errorf("credentials: %v", err)
 			}
 		case messagePing, messagePong:
-			if got.raw != nil && !json.Valid(got.raw) {
-				t.Errorf("payload %q", got.raw)
+			if got.pingPayload != nil && !json.Valid(got.pingPayload) {
+				t.Errorf("payload %q", got.pingPayload)
 			}
 		case messageSubscribe:
 			if got.params == nil || got.params.Query == "" {
@@ -160,7 +160,7 @@ func FuzzParseMessage(f *testing.F) {
 			}
 			fallthrough
 		case messageComplete:
-			if got.id == "" || len(got.id) > maxID {
+			if got.id == "" || len(got.id) > maxOperationIDBytes {
 				t.Errorf("id %q", got.id)
 			}
 			if answer := appendComplete(nil, got.id); !json.Valid(answer) {

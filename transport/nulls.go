@@ -7,25 +7,25 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// nonNullVariables returns the names of the variables that an operation of a valid document uses in a place that takes no null, although
-// their own types take it. The specification permits that if the variable or the place has a default, so that the variable may be
-// left out. An explicit null is refused for each request: gqlgen would panic, or take the null for a value.
-func nonNullVariables(operation *ast.OperationDefinition) []string {
-	u := variableUses{operation: operation, fragments: map[string]bool{}}
+// variablesUsedAsNonNull returns the names of the variables that an operation of a valid document uses in a place that takes no
+// null, although their own types take it. The specification permits that if the variable or the place has a default, so that the
+// variable may be left out. An explicit null is refused for each request: gqlgen would panic, or take the null for a value.
+func variablesUsedAsNonNull(operation *ast.OperationDefinition) []string {
+	u := nonNullUseFinder{operation: operation, walkedFragments: map[string]bool{}}
 	u.walkDirectives(operation.Directives)
 	u.walkSelections(operation.SelectionSet)
-	return u.names
+	return u.variableNames
 }
 
-// variableUses collects the names that nonNullVariables returns.
-type variableUses struct {
-	operation *ast.OperationDefinition
-	fragments map[string]bool // those that were walked
-	names     []string        // found so far
+// nonNullUseFinder collects the names that variablesUsedAsNonNull returns.
+type nonNullUseFinder struct {
+	operation       *ast.OperationDefinition
+	walkedFragments map[string]bool // those that were walked
+	variableNames   []string        // found so far
 }
 
 // walkSelections walks a selection set, and each fragment once.
-func (u *variableUses) walkSelections(set ast.SelectionSet) {
+func (u *nonNullUseFinder) walkSelections(set ast.SelectionSet) {
 	for _, selection := range set {
 		switch one := selection.(type) {
 		case *ast.Field:
@@ -37,8 +37,8 @@ func (u *variableUses) walkSelections(set ast.SelectionSet) {
 			u.walkSelections(one.SelectionSet)
 		case *ast.FragmentSpread:
 			u.walkDirectives(one.Directives)
-			if one.Definition != nil && !u.fragments[one.Name] {
-				u.fragments[one.Name] = true
+			if one.Definition != nil && !u.walkedFragments[one.Name] {
+				u.walkedFragments[one.Name] = true
 				u.walkSelections(one.Definition.SelectionSet)
 			}
 		}
@@ -46,14 +46,14 @@ func (u *variableUses) walkSelections(set ast.SelectionSet) {
 }
 
 // walkDirectives walks the arguments of directives.
-func (u *variableUses) walkDirectives(list ast.DirectiveList) {
+func (u *nonNullUseFinder) walkDirectives(list ast.DirectiveList) {
 	for _, one := range list {
 		u.walkArguments(one.Arguments)
 	}
 }
 
 // walkArguments walks the values of arguments.
-func (u *variableUses) walkArguments(list ast.ArgumentList) {
+func (u *nonNullUseFinder) walkArguments(list ast.ArgumentList) {
 	for _, one := range list {
 		u.walkValue(one.Value)
 	}
@@ -61,22 +61,22 @@ func (u *variableUses) walkArguments(list ast.ArgumentList) {
 
 // walkValue walks a value with the members of objects and the elements of lists. Validation has set the expected type of each, except
 // within a JSON, which takes null everywhere.
-func (u *variableUses) walkValue(value *ast.Value) {
+func (u *nonNullUseFinder) walkValue(value *ast.Value) {
 	for _, child := range value.Children {
 		u.walkValue(child.Value)
 	}
-	if value.Kind != ast.Variable || value.ExpectedType == nil || !value.ExpectedType.NonNull || slices.Contains(u.names, value.Raw) {
+	if value.Kind != ast.Variable || value.ExpectedType == nil || !value.ExpectedType.NonNull || slices.Contains(u.variableNames, value.Raw) {
 		return
 	}
 	// The executor refuses a null for a type that takes none.
 	if variable := u.operation.VariableDefinitions.ForName(value.Raw); variable != nil && !variable.Type.NonNull {
-		u.names = append(u.names, value.Raw)
+		u.variableNames = append(u.variableNames, value.Raw)
 	}
 }
 
-// wrongNull returns an error if one of the named variables, which nonNullVariables has found, is null: the client's value, or a default
-// where the client has sent none.
-func wrongNull(operation *ast.OperationDefinition, names []string, variables map[string]any) *gqlerror.Error {
+// nullVariableError returns an error if one of the named variables, which variablesUsedAsNonNull has found, is null: the client's
+// value, or a default where the client has sent none.
+func nullVariableError(operation *ast.OperationDefinition, names []string, variables map[string]any) *gqlerror.Error {
 	for _, name := range names {
 		value, given := variables[name]
 		if !given {

@@ -39,12 +39,12 @@ func TestNeverNull(t *testing.T) {
 		if faults != nil {
 			t.Fatalf("%s: %v", text, faults)
 		}
-		if got := strings.Join(nonNullVariables(doc.Operations[0]), " "); got != want {
+		if got := strings.Join(variablesUsedAsNonNull(doc.Operations[0]), " "); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 	doc := gqlparser.MustLoadQueryWithRules(schema, `query A($x: Int = 1) { ...F } query B($x: Int! = 1) { ...F } fragment F on Query { q(n: $x) { a } }`, nil)
-	if a, b := nonNullVariables(doc.Operations[0]), nonNullVariables(doc.Operations[1]); !slices.Equal(a, []string{"x"}) || len(b) > 0 {
+	if a, b := variablesUsedAsNonNull(doc.Operations[0]), variablesUsedAsNonNull(doc.Operations[1]); !slices.Equal(a, []string{"x"}) || len(b) > 0 {
 		t.Errorf("two operations with one fragment: %q and %q", a, b)
 	}
 }
@@ -60,7 +60,7 @@ func TestWrongNull(t *testing.T) {
 		{map[string]any{"x": 1, "y": nil}, "variable.y"}, {map[string]any{"x": 1, "z": nil}, "variable.z"},
 	} {
 		wrong := ""
-		if fault := wrongNull(operation, nonNullVariables(operation), test.variables); fault != nil {
+		if fault := nullVariableError(operation, variablesUsedAsNonNull(operation), test.variables); fault != nil {
 			wrong = fault.Path.String()
 		}
 		if wrong != test.wrong {
@@ -69,48 +69,48 @@ func TestWrongNull(t *testing.T) {
 	}
 }
 
-// nullRequest has a null for a variable that is used where no null is allowed.
-const nullRequest = `{"query":"query($x: Boolean = true) { hello @skip(if: $x) }","variables":{"x":null}}`
+// nullVariableRequest has a null for a variable that is used where no null is allowed.
+const nullVariableRequest = `{"query":"query($x: Boolean = true) { hello @skip(if: $x) }","variables":{"x":null}}`
 
 // Before anything is executed, a null is refused where none is allowed, by every protocol.
 func TestANullWhereNoneIsAllowed(t *testing.T) {
 	const message = "cannot be null, because it is used where null is not allowed"
-	handler := newHTTP(t, nil)
+	handler := newDevelopmentHandler(t, nil)
 	inAFragment := `{"query":"query($x: Boolean = true) { ...F } fragment F on Query { hello @include(if: $x) }","variables":{"x":null}}`
-	for _, text := range []string{nullRequest, inAFragment} {
-		got := ask(t, handler, http.MethodPost, "/graphql", text)
-		if got.code() != services.Invalid || got.parsed.Errors[0].Message != message || !strings.Contains(got.body, `"argument":"$x"`) || strings.Contains(got.body, `"data"`) {
+	for _, text := range []string{nullVariableRequest, inAFragment} {
+		got := askHandler(t, handler, http.MethodPost, "/graphql", text)
+		if got.errorCode() != services.Invalid || got.parsed.Errors[0].Message != message || !strings.Contains(got.body, `"argument":"$x"`) || strings.Contains(got.body, `"data"`) {
 			t.Errorf("%d %s", got.status, got.body)
 		}
 	}
-	absent, given := strings.Replace(nullRequest, `"x":null`, "", 1), strings.Replace(nullRequest, "null", "false", 1)
-	if got := ask(t, handler, http.MethodPost, "/graphql", absent); got.body != `{"data":{}}` {
+	absent, given := strings.Replace(nullVariableRequest, `"x":null`, "", 1), strings.Replace(nullVariableRequest, "null", "false", 1)
+	if got := askHandler(t, handler, http.MethodPost, "/graphql", absent); got.body != `{"data":{}}` {
 		t.Errorf("left out: %s", got.body)
 	}
-	if got := ask(t, handler, http.MethodPost, "/graphql", given); got.body != `{"data":{"hello":"world"}}` {
+	if got := askHandler(t, handler, http.MethodPost, "/graphql", given); got.body != `{"data":{"hello":"world"}}` {
 		t.Errorf("given: %s", got.body)
 	}
 
 	f := newFrontFixture(t, false, nil)
-	want := f.send(f.directAddress, 2, rawRequest(nullRequest), rawRequest(nullRequest))
-	if got := f.send(f.frontAddress, 2, rawRequest(nullRequest), rawRequest(nullRequest)); !slices.Equal(got, want) || !strings.Contains(got[1], message) {
+	want := f.sendAndReadAnswers(f.directAddress, 2, rawRequest(nullVariableRequest), rawRequest(nullVariableRequest))
+	if got := f.sendAndReadAnswers(f.frontAddress, 2, rawRequest(nullVariableRequest), rawRequest(nullVariableRequest)); !slices.Equal(got, want) || !strings.Contains(got[1], message) {
 		t.Errorf("through the front: got\n%s\nwant\n%s", got, want)
 	}
 
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
-		c.send(`{"type":"subscribe","id":"1","payload":` + nullRequest + `}`)
-		if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, message) || !strings.Contains(got, "INVALID") {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
+		c.send(`{"type":"subscribe","id":"1","payload":` + nullVariableRequest + `}`)
+		if got := c.nextMessage(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, message) || !strings.Contains(got, "INVALID") {
 			t.Errorf("on a socket: %s", got)
 		}
-		text := strings.Replace(nullRequest, "query(", "subscription(", 1)
+		text := strings.Replace(nullVariableRequest, "query(", "subscription(", 1)
 		text = strings.Replace(text, "hello", "ticks", 1)
-		if _, got := w.status(http.MethodPost, "", text, "Accept", typeEvents, "Authorization", "Bearer dev:alice"); !strings.Contains(got, message) {
+		if _, got := w.statusAndBody(http.MethodPost, "", text, "Accept", typeEvents, "Authorization", "Bearer dev:alice"); !strings.Contains(got, message) {
 			t.Errorf("on an event stream: %s", got)
 		}
-		token := w.reserve("alice")
-		text = strings.Replace(nullRequest, "{", `{"extensions":{"operationId":"1"},`, 1)
-		status, got := w.status(http.MethodPost, "", text, "Authorization", "Bearer dev:alice", streamTokenHeader, token)
+		token := w.reserveStream("alice")
+		text = strings.Replace(nullVariableRequest, "{", `{"extensions":{"operationId":"1"},`, 1)
+		status, got := w.statusAndBody(http.MethodPost, "", text, "Authorization", "Bearer dev:alice", streamTokenHeader, token)
 		if status != http.StatusBadRequest || !strings.Contains(got, message) {
 			t.Errorf("on a reserved event stream: %d %s", status, got)
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// numbersRule refuses numbers in a document with which the executor would panic, because they are too large. The rules of the
+// readableNumbersRule refuses numbers in a document with which the executor would panic, because they are too large. The rules of the
 // specification check the values of built-in scalars, such as Int, and leave those of the schema's own scalars to the server.
-var numbersRule = core.Rule{Name: "ReadableNumbers", RuleFunc: func(observers *core.Events, addError core.AddErrFunc) {
+var readableNumbersRule = core.Rule{Name: "ReadableNumbers", RuleFunc: func(observers *core.Events, addError core.AddErrFunc) {
 	check := func(walker *core.Walker, list ast.ArgumentList) {
 		if walker.CurrentOperation == nil {
 			return // a fragment is walked with each operation that uses it, too
@@ -50,7 +50,7 @@ func checkNumbers(place string, value *ast.Value, addError core.AddErrFunc) {
 	}
 	need := "a number within it is too large"
 	if value.Definition != nil {
-		if text := describeNeeded(value.Definition, json.Number(value.Raw)); text != "" {
+		if text := describeNeededValue(value.Definition, json.Number(value.Raw)); text != "" {
 			need = text
 		}
 	}

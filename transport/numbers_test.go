@@ -20,7 +20,7 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 		input In { at: Time urls: [URL!] json: JSON in: In id: ID }
 		type Query { q(since: Time, url: URL, version: Version, json: JSON, any: Any, in: In, n: Int, f: Float, id: ID, s: String, b: Boolean, c: Colour): Int }
 		type Subscription { s(since: Version): Int }`})
-	documents := newDocuments(Config{Schema: schema}.withDefaults())
+	documents := newDocumentPreparer(Config{Schema: schema}.withDefaults())
 	for text, want := range map[string]string{
 		`{ q(since: ` + huge + `) }`:                            "since: a Time is a text in RFC 3339, such as 2026-01-31T09:30:00Z, got " + huge,
 		`{ q(since: -1e999) }`:                                  "since: a Time is a text in RFC 3339, such as 2026-01-31T09:30:00Z, got -1e999",

@@ -14,16 +14,16 @@ import (
 	"tidings/services"
 )
 
-// The states of a waking subscription (see SocketConfig.Wake). A wake-up during a turn is not lost: another turn follows. The
-// states also ensure that an operation is queued at most once, as the list of the workers requires.
+// The states of a waking subscription (see SocketConfig.WithWakeConsumer). A wake-up during a turn is not lost: another turn
+// follows. The states also ensure that an operation is queued at most once, as the list of the workers requires.
 const (
-	stateIdle    = iota // nothing to do until the next wake-up
-	stateRunning        // its turn is queued or running
-	stateAgain          // running, and woken again in the meantime
+	subscriptionIdle       = iota // nothing to do until the next wake-up
+	subscriptionRunning           // its turn is queued or running
+	subscriptionWokenAgain        // running, and woken again in the meantime
 )
 
-// operation is one subscription, query or mutation of a peer. It is in its peer's list from begin until removeByID, remove or shut
-// takes it out. The goroutine that takes it out calls stop, and no other goroutine sends the last message.
+// operation is one subscription, query or mutation of a peer. It is in its peer's list from begin until removeByID, remove or
+// stopAllOperations takes it out. The goroutine that takes it out calls stop, and no other goroutine sends the last message.
 type operation struct {
 	peer *peer
 	id   string
@@ -35,20 +35,20 @@ type operation struct {
 	// starts.
 	cancelContext atomic.Pointer[context.CancelFunc]
 	// ender is set by OnEnd, and ends the resolver's channel; nil once cancel has taken it. The peer's mu guards it.
-	ender services.Ender
+	ender services.ChannelEnder
 	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as cancelContext.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
-	// These belong to a subscription. Only a turn or deliverEvents reads resolverChannel, and moves an event from there to eventSlot; next,
-	// which makes the response, then finds the event in eventSlot. If next read resolverChannel itself, it would block when the hub has taken
-	// the event back to replace it by a newer one. write makes the data of an event from resolverChannel, if the schema has set it; eventSlot
-	// and next are then unused.
-	resolverChannel reflect.Value
-	write           func(to []byte, event any) []byte
-	nextQueued      *operation   // the next operation in the list of the workers
-	state           atomic.Int32 // one of the states above
-	ended           atomic.Bool  // by cancel
-	isSubscription  bool         // the end of a subscription is not reported to the client during a drain
+	// These belong to a subscription. Only a turn or deliverEvents reads resolverChannel, and moves an event from there to
+	// eventSlot; next, which makes the response, then finds the event in eventSlot. If next read resolverChannel itself, it would
+	// block when the hub has taken the event back to replace it by a newer one. appendEventData makes the data of an event from
+	// resolverChannel, if the schema has set it; eventSlot and next are then unused.
+	resolverChannel   reflect.Value
+	appendEventData   func(to []byte, event any) []byte
+	nextQueued        *operation   // the next operation in the list of the workers
+	subscriptionState atomic.Int32 // one of the states above
+	ended             atomic.Bool  // by cancel
+	isSubscription    bool         // the end of a subscription is not reported to the client during a drain
 }
 
 // execution is the state for asking gqlgen for responses. A subscription whose events the schema writes needs it only to start.
@@ -57,23 +57,23 @@ type execution struct {
 	ctx context.Context
 	end context.CancelFunc // ends ctx
 	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
-	next      graphql.ResponseHandler
-	eventSlot reflect.Value // a channel of one place, from which next takes the event: see operation
-	price     int           // the cost of the operation, for deliverEvents
+	next          graphql.ResponseHandler
+	eventSlot     reflect.Value // a channel of one place, from which next takes the event: see operation
+	operationCost int           // the cost of the operation, for deliverEvents
 }
 
 // newOperation makes an operation, which is not in the list yet. A caller that does not begin it calls its cancel. The state is
-// running from the start, so that a wake-up before listen has finished queues no turn too early.
+// subscriptionRunning from the start, so that a wake-up before startWakingSubscription has finished queues no turn too early.
 func newOperation(p *peer, id string) *operation {
 	one := &operation{peer: p, id: id, execution: &execution{}}
 	one.ctx, one.execution.end = context.WithCancel(services.WithRequest(p.ctx, one))
 	one.cancelContext.Store(&one.execution.end)
-	one.state.Store(stateRunning)
+	one.subscriptionState.Store(subscriptionRunning)
 	return one
 }
 
-// cancel ends the context of the operation, and its channel by ender. It calls End without the peer's lock, because End takes the hub's
-// lock.
+// cancel ends the context of the operation, and its channel by ender. It calls End without the peer's lock, because End takes the
+// hub's lock.
 func (o *operation) cancel() {
 	o.ended.Store(true)
 	if end := o.cancelContext.Load(); end != nil {
@@ -88,9 +88,9 @@ func (o *operation) cancel() {
 	}
 }
 
-// OnEnd sets what ends the resolver's channel: see services.Consumer. It ends an earlier channel, which has no reader any more, and the
-// new one if the operation has ended already.
-func (o *operation) OnEnd(channel services.Ender) {
+// OnEnd sets what ends the resolver's channel: see services.ChannelConsumer. It ends an earlier channel, which has no reader any
+// more, and the new one if the operation has ended already.
+func (o *operation) OnEnd(channel services.ChannelEnder) {
 	o.peer.mu.Lock()
 	former := channel
 	if !o.ended.Load() { // cancel sets it before it looks for an ender
@@ -114,18 +114,18 @@ func (o *operation) context() context.Context {
 // list calls it.
 func (o *operation) stop() {
 	o.cancel()
-	o.release()
+	o.releaseSharedContext()
 }
 
-// release gives the shared operation context back. Only the first call has an effect.
-func (o *operation) release() {
+// releaseSharedContext gives the shared operation context back. Only the first call has an effect.
+func (o *operation) releaseSharedContext() {
 	if use := o.sharedContext.Swap(nil); use != nil {
-		o.peer.sockets.shared.release(use)
+		o.peer.sockets.sharedContexts.release(use)
 	}
 }
 
 // start prepares and runs the operation of a message, in a goroutine of its own. begin has counted the operation in Sockets.running.
-func (o *operation) start(request *params) {
+func (o *operation) start(request *requestParams) {
 	parsed, price, faults := o.prepare(request)
 	if faults != nil {
 		defer o.peer.sockets.running.Done()
@@ -137,7 +137,7 @@ func (o *operation) start(request *params) {
 
 // prepare parses, validates and charges the operation. It recovers the panics of middleware too: no HTTP server does so here, and
 // they would end the process.
-func (o *operation) prepare(request *params) (parsed *graphql.OperationContext, price int, faults gqlerror.List) {
+func (o *operation) prepare(request *requestParams) (parsed *graphql.OperationContext, price int, faults gqlerror.List) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			faults = o.presentPanic(fault)
@@ -167,20 +167,20 @@ func (o *operation) run(parsed *graphql.OperationContext, price int) {
 	switch {
 	case !o.isSubscription:
 		o.answer(parsed)
-	case o.peer.sockets.waking[rootField(parsed)]:
-		o.listen(parsed)
+	case o.peer.sockets.wakingFields[rootFieldName(parsed)]:
+		o.startWakingSubscription(parsed)
 	default:
-		o.price = price
-		tapChannels(parsed)
+		o.operationCost = price
+		tapResolverChannels(parsed)
 		if o.dispatch(parsed) {
 			o.deliverEvents()
 		}
 	}
 }
 
-// rootField returns the name of the one field of a subscription; "" if there is none. rootFieldsExtension has refused any other number of
-// fields.
-func rootField(parsed *graphql.OperationContext) string {
+// rootFieldName returns the name of the one field of a subscription; "" if there is none. rootFieldsExtension has refused any other
+// number of fields.
+func rootFieldName(parsed *graphql.OperationContext) string {
 	fields := graphql.CollectFields(parsed, parsed.Operation.SelectionSet, []string{"Subscription"})
 	if len(fields) == 0 {
 		return ""
@@ -195,7 +195,7 @@ func (o *operation) answer(parsed *graphql.OperationContext) {
 	defer cancel()
 	next, ctx := o.peer.exec.DispatchOperation(ctx, parsed)
 	if response := next(ctx); response != nil {
-		if o.deliver(boundResponse(parsed.Operation.Operation, response, o.peer.sockets.cfg.AnswerLimit)) {
+		if o.deliver(boundResponse(parsed.Operation.Operation, response, o.peer.sockets.cfg.MaxAnswerBytes)) {
 			o.complete()
 		}
 		return
@@ -226,7 +226,7 @@ func (o *operation) deliver(response *graphql.Response) bool {
 	if o.ended.Load() || o.peer.sender.send(o.peer.sender.next(nil, o.id, o.withRequestID(response))) != nil {
 		return false
 	}
-	o.peer.sockets.events.Add(1)
+	o.peer.sockets.sentEventCount.Add(1)
 	return true
 }
 
@@ -268,7 +268,7 @@ func (o *operation) finish(last []byte) {
 	if o.peer.remove(o) {
 		o.stop()
 		_ = o.peer.sender.send(last) // a failure ends the peer
-		o.peer.sender.finished()
+		o.peer.sender.operationEnded()
 	}
 }
 
@@ -279,8 +279,8 @@ func (o *operation) recoverPanic() {
 	}
 }
 
-// presentPanic returns the errors that the client gets for a panic. If the executor has a PresentRecoveredError hook, the hook also logs
-// the panic. Otherwise nothing logs it.
+// presentPanic returns the errors that the client gets for a panic. If the executor has a PresentRecoveredError hook, the hook also
+// logs the panic. Otherwise nothing logs it.
 func (o *operation) presentPanic(fault any) gqlerror.List {
 	if presenter, ok := o.peer.exec.(interface {
 		PresentRecoveredError(ctx context.Context, err any) error

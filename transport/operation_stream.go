@@ -10,22 +10,22 @@ import (
 	"tidings/services"
 )
 
-// deliverEvents delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the resolver closes
-// its channel or the context ends.
+// deliverEvents delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the
+// resolver closes its channel or the context ends.
 //
-// The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits as long as
-// the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events, and keeps the
-// newest. If it did not take them, it could get an old one after the wait, because a resolver may try to send an event before it looks
-// for a newer one. The end of the channel is noticed at once too.
+// The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits
+// as long as the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events,
+// and keeps the newest. If it did not take them, it could get an old one after the wait, because a resolver may try to send an
+// event before it looks for a newer one. The end of the channel is noticed at once too.
 //
-// If an event cannot be rendered for now, deliverEvents tries it again after a pause, or a newer event if one has come. To most clients an
-// error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event that lost a
-// part for now is sent without the part. It is then tried again in the same way, and sent again once it is whole. The sender counts it
-// as delivered, so without this the part would be missing until something else changes. A newer event shortens the pause to that of a
-// first failure, because the engines may answer again. Each try is charged as an event is.
+// If an event cannot be rendered for now, deliverEvents tries it again after a pause, or a newer event if one has come. To most
+// clients an error of a subscription is final, so a database that stalls for some seconds would end their lists for good. An event
+// that lost a part for now is sent without the part. It is then tried again in the same way, and sent again once it is whole. The
+// sender counts it as delivered, so without this the part would be missing until something else changes. A newer event shortens the
+// pause to that of a first failure, because the engines may answer again. Each try is charged as an event is.
 func (o *operation) deliverEvents() {
 	if !o.resolverChannel.IsValid() { // the resolver refused it: next returns the error
-		o.deliverRest()
+		o.deliverLastResponses()
 		return
 	}
 	either := []reflect.SelectCase{
@@ -48,7 +48,7 @@ func (o *operation) deliverEvents() {
 		if newest.IsValid() && !waits {
 			outcome := o.deliverEvent(newest, sentInPart)
 			switch outcome {
-			case eventEnds:
+			case eventEndedOperation:
 				return
 			case eventSent:
 				newest, failures = reflect.Value{}, 0
@@ -65,7 +65,7 @@ func (o *operation) deliverEvents() {
 		chosen, event, ok := reflect.Select(either)
 		switch {
 		case !ok: // the channel or the context has ended
-			o.deliverRest()
+			o.deliverLastResponses()
 			return
 		case chosen == 2:
 			either[2].Chan, soonest = reflect.Value{}, time.Time{}
@@ -88,10 +88,10 @@ func pauseAfter(failures int) time.Duration {
 type eventOutcome int
 
 const (
-	eventSent       eventOutcome = iota
-	eventSentInPart              // a part is missing for now
-	eventFailed                  // for now: nothing was sent
-	eventEnds                    // the operation has ended
+	eventSent           eventOutcome = iota
+	eventSentInPart                  // a part is missing for now
+	eventFailed                      // for now: nothing was sent
+	eventEndedOperation              // the operation has ended
 )
 
 // deliverEvent delivers one event. An event that was sent in part is sent again only if it is whole.
@@ -99,40 +99,40 @@ func (o *operation) deliverEvent(event reflect.Value, sentInPart bool) eventOutc
 	frame := messageBuffers.Get().(*[]byte)
 	defer messageBuffers.Put(frame)
 	last, forNow := false, false
-	if o.write != nil {
+	if o.appendEventData != nil {
 		last = o.writeEvent(frame, event)
 	} else {
-		last, forNow = o.render(frame, event)
+		last, forNow = o.renderEvent(frame, event)
 	}
 	if forNow && (last || sentInPart) {
 		return eventFailed
 	}
 	if last {
 		o.finish(*frame)
-		return eventEnds
+		return eventEndedOperation
 	}
 	if o.ended.Load() || o.peer.sender.send(*frame) != nil {
-		return eventEnds
+		return eventEndedOperation
 	}
-	o.peer.sockets.events.Add(1)
+	o.peer.sockets.sentEventCount.Add(1)
 	if forNow {
 		return eventSentInPart
 	}
 	return eventSent
 }
 
-// deliverRest delivers the last responses, and ends the operation. There is no last response if the schema writes the events.
-func (o *operation) deliverRest() {
+// deliverLastResponses delivers the last responses, and ends the operation. There is no last response if the schema writes the events.
+func (o *operation) deliverLastResponses() {
 	if o.eventSlot.IsValid() {
 		o.eventSlot.TryRecv() // an event that failed may not have been taken
 		o.eventSlot.Close()
 	}
-	for o.write == nil {
+	for o.appendEventData == nil {
 		response := o.next(o.ctx)
 		if response == nil {
 			break
 		}
-		if !o.deliver(boundResponse(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)) {
+		if !o.deliver(boundResponse(ast.Subscription, response, o.peer.sockets.cfg.MaxAnswerBytes)) {
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func (o *operation) deliverRest() {
 
 // chargeEvent charges an event, and returns how long to wait before the next try; 0 if the event is paid for.
 func (o *operation) chargeEvent() time.Duration {
-	err := o.peer.sockets.cfg.Limits.ChargeEvent(o.ctx, o.peer.address, o.price)
+	err := o.peer.sockets.cfg.Limits.ChargeEvent(o.ctx, o.peer.address, o.operationCost)
 	if err == nil {
 		return 0
 	}

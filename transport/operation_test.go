@@ -22,30 +22,30 @@ func tickMessage(id string, value int) string {
 }
 
 func TestQueryAndMutationOverASocket(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		c.subscribe("q", "{ hello }")
-		c.expect(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
-		c.expect(`{"type":"complete","id":"q"}`)
+		c.expectMessage(`{"type":"next","id":"q","payload":{"data":{"hello":"world"}}}`)
+		c.expectMessage(`{"type":"complete","id":"q"}`)
 		c.send(`{"type":"subscribe","id":"q","payload":{"query":"mutation M($t: String!) { set(text: $t) } query Q { hello }",` +
 			`"operationName":"M","variables":{"t":"it"},"extensions":{"a":1}}}`) // the ID is free again
-		c.expect(`{"type":"next","id":"q","payload":{"data":{"set":"it"}}}`)
-		c.expect(`{"type":"complete","id":"q"}`)
+		c.expectMessage(`{"type":"next","id":"q","payload":{"data":{"set":"it"}}}`)
+		c.expectMessage(`{"type":"complete","id":"q"}`)
 		c.subscribe("f", "{ fails }")
-		got := c.next()
+		got := c.nextMessage()
 		if !strings.Contains(got, `"type":"next"`) || !strings.Contains(got, `"data":{"fails":null}`) || !strings.Contains(got, "it failed") {
 			t.Errorf("an error of a field: %s", got)
 		}
-		c.expect(`{"type":"complete","id":"f"}`)
+		c.expectMessage(`{"type":"complete","id":"f"}`)
 	})
 }
 
 func TestIDsAreEscaped(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		c.subscribe(`a\"\u00fc\n`, "{ hello }")
 		var got struct{ ID, Type string }
-		if err := json.Unmarshal([]byte(c.next()), &got); err != nil || got.ID != "a\"ü\n" {
+		if err := json.Unmarshal([]byte(c.nextMessage()), &got); err != nil || got.ID != "a\"ü\n" {
 			t.Errorf("%+v %v", got, err)
 		}
 	})
@@ -57,8 +57,8 @@ func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 		"TwoStreams": "subscription { ticks plain }", "Resolver": "subscription { refused }",
 	} {
 		t.Run(name, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
-				c := w.open("alice")
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+				c := w.openSocket("alice")
 				c.subscribe("1", query)
 				var got struct {
 					Type, ID string
@@ -67,7 +67,7 @@ func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 						Extensions struct{ Code services.Code }
 					}
 				}
-				text := c.next()
+				text := c.nextMessage()
 				if err := json.Unmarshal([]byte(text), &got); err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +79,7 @@ func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 				}
 				c.expectNothing()
 				c.subscribe("1", "{ hello }") // the id is free
-				c.expect(`{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}`)
+				c.expectMessage(`{"type":"next","id":"1","payload":{"data":{"hello":"world"}}}`)
 			})
 		})
 	}
@@ -88,17 +88,17 @@ func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 func TestSubscriptionDeliversAndCompletes(t *testing.T) {
 	for _, field := range []string{"ticks", "plain"} {
 		t.Run(field, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 				next := func(value int) string { return strings.Replace(tickMessage("1", value), "ticks", field, 1) }
-				c := w.open("alice")
+				c := w.openSocket("alice")
 				c.subscribe("1", "subscription { "+field+" }")
 				synctest.Wait()
 				for value := range 3 {
 					w.schema.hub.publish(value)
-					c.expect(next(value))
+					c.expectMessage(next(value))
 				}
-				w.schema.hub.closeAll()
-				c.expect(`{"type":"complete","id":"1"}`)
+				w.schema.hub.endAllWatchers()
+				c.expectMessage(`{"type":"complete","id":"1"}`)
 				if n := w.sockets.Stats(); n.Operations != 0 || n.Events != 3 {
 					t.Errorf("%+v", n)
 				}
@@ -111,14 +111,14 @@ func TestSubscriptionDeliversAndCompletes(t *testing.T) {
 func TestCompleteCancelsWithoutAnAnswer(t *testing.T) {
 	for _, field := range []string{"ticks", "plain", "stuck"} {
 		t.Run(field, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
-				c := w.open("alice")
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+				c := w.openSocket("alice")
 				c.send(`{"type":"complete","id":"never begun"}`)
 				c.subscribe("1", "subscription { "+field+" }")
 				synctest.Wait()
 				c.send(`{"type":"complete","id":"1"}`)
 				synctest.Wait()
-				if n := w.schema.hub.count(); n != 0 {
+				if n := w.schema.hub.countWatchers(); n != 0 {
 					t.Errorf("the hub still has %d watchers", n)
 				}
 				w.schema.hub.publish(1)
@@ -132,35 +132,35 @@ func TestCompleteCancelsWithoutAnAnswer(t *testing.T) {
 }
 
 func TestAnIDUsedAgainBelongsToTheNewOperation(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		w.schema.gate = make(chan struct{})
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		w.schema.lingersMayEnd = make(chan struct{})
+		c := w.openSocket("alice")
 		c.subscribe("1", "subscription { lingers }")
 		synctest.Wait()
 		c.send(`{"type":"complete","id":"1"}`)
 		c.subscribe("1", "subscription { ticks }")
 		synctest.Wait()
-		close(w.schema.gate) // the first operation ends only now
+		close(w.schema.lingersMayEnd) // the first operation ends only now
 		c.expectNothing()
 		w.schema.hub.publish(4)
-		c.expect(tickMessage("1", 4))
+		c.expectMessage(tickMessage("1", 4))
 		if n := w.sockets.Stats().Operations; n != 1 {
 			t.Errorf("%d operations", n)
 		}
 	})
 }
 
-// checkEventsBounded checks a waking subscription whose events are never ready. An event ends it with UNAVAILABLE after the operation
-// timeout. If the client completes it earlier, nothing is sent.
-func checkEventsBounded(t *testing.T) {
+// checkHangingEventTimesOut checks a waking subscription whose events are never ready. An event ends it with UNAVAILABLE after the
+// operation timeout. If the client completes it earlier, nothing is sent.
+func checkHangingEventTimesOut(t *testing.T) {
 	const field = "hangs"
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		c.subscribe("1", "subscription { "+field+" }")
 		synctest.Wait()
 		start := time.Now()
 		w.schema.hub.publish(1)
-		if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, `"UNAVAILABLE"`) {
+		if got := c.nextMessage(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, `"UNAVAILABLE"`) {
 			t.Errorf("got %s", got)
 		}
 		if took := time.Since(start); took != 5*time.Second {
@@ -178,11 +178,11 @@ func checkEventsBounded(t *testing.T) {
 
 func TestOperationsAreBounded(t *testing.T) {
 	t.Run("Query", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
-			c := w.open("alice")
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+			c := w.openSocket("alice")
 			start := time.Now()
 			c.subscribe("1", "{ slow }")
-			if got := c.next(); !strings.Contains(got, "not done in time") {
+			if got := c.nextMessage(); !strings.Contains(got, "not done in time") {
 				t.Errorf("got %s", got)
 			}
 			if took := time.Since(start); took != 5*time.Second {
@@ -191,11 +191,11 @@ func TestOperationsAreBounded(t *testing.T) {
 		})
 	})
 	t.Run("StartOfASubscription", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
-			c := w.open("alice")
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+			c := w.openSocket("alice")
 			start := time.Now()
 			c.subscribe("1", "subscription { stuck }")
-			if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, `"UNAVAILABLE"`) {
+			if got := c.nextMessage(); !strings.HasPrefix(got, `{"type":"error","id":"1"`) || !strings.Contains(got, `"UNAVAILABLE"`) {
 				t.Errorf("got %s", got)
 			}
 			if took := time.Since(start); took != 5*time.Second {
@@ -204,34 +204,34 @@ func TestOperationsAreBounded(t *testing.T) {
 			c.expectNothing()
 		})
 	})
-	t.Run("Event", checkEventsBounded)
+	t.Run("Event", checkHangingEventTimesOut)
 	t.Run("ASubscriptionLivesOn", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
-			c := w.open("alice")
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+			c := w.openSocket("alice")
 			c.subscribe("1", "subscription { ticks }")
 			passTime(time.Hour)
 			w.schema.hub.publish(1)
-			c.expect(tickMessage("1", 1))
+			c.expectMessage(tickMessage("1", 1))
 		})
 	})
 }
 
 func TestAPanicEndsOnlyItsOperation(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		c.subscribe("1", "{ panics hello }")
-		if got := c.next(); !strings.Contains(got, `"hello":"world"`) || !strings.Contains(got, "an error on our side") {
+		if got := c.nextMessage(); !strings.Contains(got, `"hello":"world"`) || !strings.Contains(got, "an error on our side") {
 			t.Errorf("in a field: %s", got)
 		}
-		c.expect(`{"type":"complete","id":"1"}`)
+		c.expectMessage(`{"type":"complete","id":"1"}`)
 		c.subscribe("2", "subscription { panics }")
 		synctest.Wait()
 		w.schema.hub.publish(1)
-		if got := c.next(); !strings.HasPrefix(got, `{"type":"error","id":"2"`) || strings.Contains(got, "in an event") {
+		if got := c.nextMessage(); !strings.HasPrefix(got, `{"type":"error","id":"2"`) || strings.Contains(got, "in an event") {
 			t.Errorf("in an event: %s", got)
 		}
 		c.subscribe("3", "{ hello }")
-		c.expect(`{"type":"next","id":"3","payload":{"data":{"hello":"world"}}}`)
+		c.expectMessage(`{"type":"next","id":"3","payload":{"data":{"hello":"world"}}}`)
 	})
 }
 
@@ -239,10 +239,10 @@ func TestAPanicEndsOnlyItsOperation(t *testing.T) {
 func TestMiddlewareMayAnswerAnEvent(t *testing.T) {
 	schema := newTestSchema()
 	var skip atomic.Bool
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		w.server.Handler = Handler(Config{
 			Schema: schema, Identity: w.identity, Sockets: w.sockets,
-			Around: func(server *handler.Server) {
+			AddMiddleware: func(server *handler.Server) {
 				server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 					if skip.Load() {
 						return &graphql.Response{Data: []byte(`{"ticks":-1}`)}
@@ -251,16 +251,16 @@ func TestMiddlewareMayAnswerAnEvent(t *testing.T) {
 				})
 			},
 		})
-		c := w.open("alice")
+		c := w.openSocket("alice")
 		c.subscribe("1", "subscription { ticks }")
 		synctest.Wait()
 		skip.Store(true)
 		for range 3 {
 			schema.hub.publish(1)
-			c.expect(tickMessage("1", -1))
+			c.expectMessage(tickMessage("1", -1))
 		}
 		skip.Store(false)
 		schema.hub.publish(9)
-		c.expect(tickMessage("1", 9))
+		c.expectMessage(tickMessage("1", 9))
 	})
 }

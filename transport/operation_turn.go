@@ -15,26 +15,26 @@ import (
 	"tidings/services"
 )
 
-// listen starts a waking subscription; its turns do the rest. The order matters. The shared operation context is acquired before
-// the resolver runs, because it contains the middleware that taps the resolver's channel. The consumer is put into the context
-// before the channel can get an event.
-func (o *operation) listen(parsed *graphql.OperationContext) {
+// startWakingSubscription starts a waking subscription; its turns do the rest. The order matters. The shared operation context is
+// acquired before the resolver runs, because it contains the middleware that taps the resolver's channel. The consumer is put into
+// the context before the channel can get an event.
+func (o *operation) startWakingSubscription(parsed *graphql.OperationContext) {
 	sockets := o.peer.sockets
-	use, held := sockets.shared.acquire(parsed)
+	use, held := sockets.sharedContexts.acquire(parsed)
 	if held {
 		o.sharedContext.Store(use)
 		if o.ended.Load() {
-			o.release() // the operation was stopped before sharedContext was set
+			o.releaseSharedContext() // the operation was stopped before sharedContext was set
 		}
 	}
-	o.ctx = sockets.cfg.Wake(o.ctx, o)
+	o.ctx = sockets.cfg.WithWakeConsumer(o.ctx, o)
 	switch {
 	// The resolver was too late, and dispatch has ended the operation.
 	case !o.dispatch(use):
 	case !o.resolverChannel.IsValid(): // the resolver refused it: next returns the error
 		o.deliverEvents()
 	default:
-		if o.write != nil {
+		if o.appendEventData != nil {
 			// No responses are asked for, so the execution can be freed. From now on cancel has only the channel to end.
 			o.cancelContext.Store(nil)
 			o.execution = nil
@@ -43,18 +43,18 @@ func (o *operation) listen(parsed *graphql.OperationContext) {
 	}
 }
 
-// WriteEvents takes the function that writes events: see services.EventRequest. It is called while the operation is dispatched.
-func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.write = write }
+// WriteEvents takes the function that writes events: see services.SubscriptionRequest. It is called while the operation is dispatched.
+func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.appendEventData = write }
 
-// tap keeps the resolver's channel, and returns eventSlot in its place, or the channel itself if the schema writes the
+// tapResolverChannel keeps the resolver's channel, and returns eventSlot in its place, or the channel itself if the schema writes the
 // events. Only the first channel is tapped: a second one would belong to a field below. eventSlot has one place, which a turn fills
 // before it calls next, so next never waits.
-func (o *operation) tap(result any) any {
+func (o *operation) tapResolverChannel(result any) any {
 	source := reflect.ValueOf(result)
 	if o.resolverChannel.IsValid() || source.Kind() != reflect.Chan || source.IsNil() {
 		return result
 	}
-	if o.resolverChannel = source; o.write != nil {
+	if o.resolverChannel = source; o.appendEventData != nil {
 		return result
 	}
 	// Each resolver has its own element type, so eventSlot is made by reflection.
@@ -67,15 +67,15 @@ func (o *operation) tap(result any) any {
 // goroutine may call it. Wake-ups are not counted: one turn takes the newest event, whatever their number.
 func (o *operation) Wake() {
 	for {
-		switch o.state.Load() {
-		case stateIdle:
-			if o.state.CompareAndSwap(stateIdle, stateRunning) {
+		switch o.subscriptionState.Load() {
+		case subscriptionIdle:
+			if o.subscriptionState.CompareAndSwap(subscriptionIdle, subscriptionRunning) {
 				o.peer.sockets.workers.submit(o)
 				return
 			}
 		// The turn may have read the channel already, so another turn must follow.
-		case stateRunning:
-			if o.state.CompareAndSwap(stateRunning, stateAgain) {
+		case subscriptionRunning:
+			if o.subscriptionState.CompareAndSwap(subscriptionRunning, subscriptionWokenAgain) {
 				return
 			}
 		// Another turn follows anyway.
@@ -88,9 +88,9 @@ func (o *operation) Wake() {
 // runTurn delivers one event, if there is one. A worker calls it. It returns false if the worker has lost its slot and must exit. An
 // operation has one turn at a time, so its messages keep their order.
 func (o *operation) runTurn() (stay bool) {
-	// The state is set before the channel is read. A wake-up that comes later leads to another turn; one that came earlier is served by
-	// this turn.
-	o.state.Store(stateRunning)
+	// The state is set before the channel is read. A wake-up that comes later leads to another turn; one that came earlier is
+	// served by this turn.
+	o.subscriptionState.Store(subscriptionRunning)
 	if o.ended.Load() {
 		return true // the state stays running, so no turn follows
 	}
@@ -102,10 +102,10 @@ func (o *operation) runTurn() (stay bool) {
 		return true
 	}
 	frame, last := messageBuffers.Get().(*[]byte), true
-	if ok && o.write != nil {
+	if ok && o.appendEventData != nil {
 		last = o.writeEvent(frame, event)
 	} else if ok {
-		last, _ = o.render(frame, event) // a turn does not try again: that would keep its worker from other operations
+		last, _ = o.renderEvent(frame, event) // a turn does not try again: that would keep its worker from other operations
 	} else {
 		// A closed channel is the orderly end: the hub drains, or the watched object is gone.
 		*frame = o.peer.sender.complete((*frame)[:0], o.id)
@@ -116,7 +116,7 @@ func (o *operation) runTurn() (stay bool) {
 	if last {
 		o.finish(*frame)
 	} else if !o.ended.Load() && o.peer.sender.send(*frame) == nil {
-		o.peer.sockets.events.Add(1)
+		o.peer.sockets.sentEventCount.Add(1)
 	}
 	// The connection has copied the frame by now, also after a failure.
 	messageBuffers.Put(frame)
@@ -128,9 +128,10 @@ func (o *operation) runTurn() (stay bool) {
 	return stay
 }
 
-// endTurn ends a turn, and submits another if a wake-up came in the meantime. The state then stays stateAgain until that turn.
+// endTurn ends a turn, and submits another if a wake-up came in the meantime. The state then stays subscriptionWokenAgain until
+// that turn.
 func (o *operation) endTurn() {
-	if !o.state.CompareAndSwap(stateRunning, stateIdle) {
+	if !o.subscriptionState.CompareAndSwap(subscriptionRunning, subscriptionIdle) {
 		o.peer.sockets.workers.submit(o)
 	}
 }
@@ -161,9 +162,9 @@ func (o *operation) writeEvent(frame *[]byte, event reflect.Value) (last bool) {
 			*frame, last = o.errorMessage(*frame, o.presentPanic(fault)), true
 		}
 	}()
-	one.data = o.write(one.data[:0], event.Interface())
+	one.data = o.appendEventData(one.data[:0], event.Interface())
 	one.response.Data = one.data
-	if response := boundResponse(ast.Subscription, &one.response, o.peer.sockets.cfg.AnswerLimit); isRequestError(response) {
+	if response := boundResponse(ast.Subscription, &one.response, o.peer.sockets.cfg.MaxAnswerBytes); isRequestError(response) {
 		*frame = o.errorMessage(*frame, response.Errors)
 		return true
 	}
@@ -176,11 +177,11 @@ func (o *operation) errorMessage(frame []byte, faults gqlerror.List) []byte {
 	return o.peer.sender.completeWithErrors(frame[:0], o.id, o.errorsWithID(faults))
 }
 
-// render makes the message of an event; last reports that the message ends the operation. An event must be rendered within the
+// renderEvent makes the message of an event; last reports that the message ends the operation. An event must be rendered within the
 // operation timeout, like a query, because a worker waits for it. forNow reports a fault that may pass, so that another try may
 // succeed. With last, the event was not ready in time, or shows nothing because an engine does not answer. Without last, a part of the
 // event is missing because an engine does not answer.
-func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow bool) {
+func (o *operation) renderEvent(frame *[]byte, event reflect.Value) (last, forNow bool) {
 	*frame = (*frame)[:0]
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -203,7 +204,7 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 		return true, true
 	}
 	if response != nil {
-		response = boundResponse(ast.Subscription, response, o.peer.sockets.cfg.AnswerLimit)
+		response = boundResponse(ast.Subscription, response, o.peer.sockets.cfg.MaxAnswerBytes)
 	}
 	switch {
 	case response == nil: // also if the client has ended the operation, and gets no message
@@ -212,23 +213,24 @@ func (o *operation) render(frame *[]byte, event reflect.Value) (last, forNow boo
 	// An event without data shows nothing, so the protocol's error message ends the operation, with the reason.
 	case isRequestError(response):
 		*frame = o.errorMessage(*frame, response.Errors)
-		return true, isUnavailable(response)
-	case showsNothing(response) && isUnavailable(response):
+		return true, hasUnavailableError(response)
+	case hasNullRootField(response) && hasUnavailableError(response):
 		*frame = o.errorMessage(*frame, response.Errors)
 		return true, true
 	default:
 		*frame = o.peer.sender.next(*frame, o.id, o.withRequestID(response))
-		return false, isUnavailable(response)
+		return false, hasUnavailableError(response)
 	}
 }
 
-// showsNothing reports whether the one field of an event is null. GraphQL makes it null if a field below it fails and cannot be null.
-func showsNothing(response *graphql.Response) bool {
+// hasNullRootField reports whether the one field of an event is null. GraphQL makes it null if a field below it fails and cannot be
+// null.
+func hasNullRootField(response *graphql.Response) bool {
 	return bytes.HasSuffix(response.Data, []byte(":null}"))
 }
 
-// isUnavailable reports whether an error of a response says that an engine did not answer.
-func isUnavailable(response *graphql.Response) bool {
+// hasUnavailableError reports whether an error of a response says that an engine did not answer.
+func hasUnavailableError(response *graphql.Response) bool {
 	return slices.ContainsFunc(response.Errors, func(fault *gqlerror.Error) bool {
 		return fault.Extensions["code"] == string(services.Unavailable)
 	})

@@ -8,18 +8,18 @@ import (
 	"tidings/services"
 )
 
-// origins decides which browser pages may call the server. Other clients send no Origin and are not concerned.
-type origins struct {
-	exact    map[string]bool // the configured origins, in lower case
-	loopback bool            // in development mode: pages of this machine may call, whatever their port
+// allowedOrigins decides which browser pages may call the server. Other clients send no Origin and are not concerned.
+type allowedOrigins struct {
+	configured     map[string]bool // the configured origins, in lower case
+	allowsLoopback bool            // in development mode: pages of this machine may call, whatever their port
 }
 
 // newOrigins reads the list of the configuration. It drops a slash at the end: people write it, and browsers never send it.
-func newOrigins(list []string, identity *Identity) origins {
-	set := origins{exact: make(map[string]bool, len(list)), loopback: identity != nil && identity.development}
+func newOrigins(list []string, identity *Identity) allowedOrigins {
+	set := allowedOrigins{configured: make(map[string]bool, len(list)), allowsLoopback: identity != nil && identity.development}
 	for _, origin := range list {
 		// In lower case, as browsers send origins: operators write them as they like.
-		set.exact[strings.ToLower(strings.TrimSuffix(origin, "/"))] = true
+		set.configured[strings.ToLower(strings.TrimSuffix(origin, "/"))] = true
 	}
 	return set
 }
@@ -36,7 +36,7 @@ func foreignPageError(r *http.Request) error {
 
 // allows reports whether the request may be served: it is not from a browser, or from a page of this host or of a configured
 // origin. Tokens are never in cookies, so this check adds to the token and does not replace it.
-func (o origins) allows(r *http.Request) bool {
+func (o allowedOrigins) allows(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		// A browser sends no Origin with a plain GET, but describes the caller in another header.
@@ -53,21 +53,21 @@ func (o origins) allows(r *http.Request) bool {
 
 // isListed reports whether the origin was configured, or is of this machine in development mode. Only listed origins get CORS
 // headers. The text of an opaque origin, null, has no host and is never of this machine.
-func (o origins) isListed(origin string) bool {
-	if o.exact[strings.ToLower(origin)] {
+func (o allowedOrigins) isListed(origin string) bool {
+	if o.configured[strings.ToLower(origin)] {
 		return true
 	}
-	if !o.loopback {
+	if !o.allowsLoopback {
 		return false
 	}
 	parsed, err := url.Parse(origin)
 	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && isLoopback(parsed.Host)
 }
 
-// writeCORSHeaders writes the CORS headers for a listed origin; a page of this host needs none. It repeats the origin instead of a star, and
-// allows no credentials: tokens are in a header, never in cookies.
-func (o origins) writeCORSHeaders(w http.ResponseWriter, r *http.Request) {
-	if len(o.exact) == 0 && !o.loopback {
+// writeCORSHeaders writes the CORS headers for a listed origin; a page of this host needs none. It repeats the origin instead of a
+// star, and allows no credentials: tokens are in a header, never in cookies.
+func (o allowedOrigins) writeCORSHeaders(w http.ResponseWriter, r *http.Request) {
+	if len(o.configured) == 0 && !o.allowsLoopback {
 		return
 	}
 	header := w.Header()
@@ -78,11 +78,11 @@ func (o origins) writeCORSHeaders(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	header.Set("Access-Control-Allow-Origin", origin)
-	header.Set("Access-Control-Expose-Headers", requestHeader+", Retry-After")
+	header.Set("Access-Control-Expose-Headers", requestIDHeader+", Retry-After")
 	if r.Method == http.MethodOptions {
-		header.Set("Access-Control-Allow-Methods", streamMethods)
+		header.Set("Access-Control-Allow-Methods", methodsWithStreams)
 		// A page may send only the headers listed here. Clients of Tidings need no other.
-		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader+", "+streamTokenHeader+", "+requestHeader)
+		header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, "+actAsHeader+", "+deviceHeader+", "+streamTokenHeader+", "+requestIDHeader)
 		// Ten minutes: a browser asks again after that, and sees a change of the list.
 		header.Set("Access-Control-Max-Age", "600")
 	}

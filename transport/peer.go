@@ -12,25 +12,26 @@ import (
 )
 
 // peer is the common part of a WebSocket and an event stream: the viewer, the operations and the end of one client's connection.
-// Its sender carries the messages. A peer ends once: shut stops its operations, and then uncount takes it out of the counts.
+// Its sender carries the messages. A peer ends once: stopAllOperations stops its operations, and then unregister takes it out of
+// the counts.
 type peer struct {
 	sockets *Sockets
 	sender  messageSender         // carries the messages to the client
 	exec    graphql.GraphExecutor // executes the operations
 	ctx     context.Context       // has the viewer once they are known; never ends, because each operation ends by itself
 
-	// The peer is counted under these two until uncount. holder is guarded by mu, because CloseUser reads it.
-	address string // the address that the client is counted under
-	holder  string // the user that the client is counted under; "" for none
+	// The peer is counted under these two until unregister. countedUserKey is guarded by mu, because CloseUser reads it.
+	address        string // the address that the client is counted under
+	countedUserKey string // the user that the client is counted under; "" for none
 
-	// mu guards the rest, holder included. It is held for moments and never while a message is written: a slow client must not delay
-	// the hub or a drain. A goroutine that needs both locks takes Sockets.mu before mu.
+	// mu guards the rest, countedUserKey included. It is held for moments and never while a message is written: a slow client must
+	// not delay the hub or a drain. A goroutine that needs both locks takes Sockets.mu before mu.
 	mu sync.Mutex
-	// closing is set by shut and never reset. No operation begins, and no message is sent, from then on.
-	closing    bool
-	expires    time.Time    // of the token; zero means never
-	nextPing   time.Time    // when a ping is due
-	operations []*operation // few: a list is smaller and faster than a map
+	// closing is set by stopAllOperations and never reset. No operation begins, and no message is sent, from then on.
+	closing      bool
+	tokenExpires time.Time    // of the token; zero means never
+	nextPing     time.Time    // when a ping is due
+	operations   []*operation // few: a list is smaller and faster than a map
 }
 
 // messageSender carries messages to a client, in the form of its protocol. socket and stream implement it. Any goroutine may call any
@@ -44,33 +45,33 @@ type messageSender interface {
 	next(to []byte, id string, response *graphql.Response) []byte
 	completeWithErrors(to []byte, id string, errors gqlerror.List) []byte
 	complete(to []byte, id string) []byte
-	// finished reports that an operation has ended and its last message was sent.
-	finished()
-	// restart asks the client to reconnect, because the server drains.
-	restart()
-	// dismiss closes the connection because its user was erased: their tokens are refused from now on.
-	dismiss()
-	// cut ends the peer without a message.
-	cut()
+	// operationEnded reports that an operation has ended and its last message was sent.
+	operationEnded()
+	// askToReconnect asks the client to reconnect, because the server drains.
+	askToReconnect()
+	// closeForErasedUser closes the connection because its user was erased: their tokens are refused from now on.
+	closeForErasedUser()
+	// abort ends the peer without a message.
+	abort()
 }
 
 // admit counts the peer for its user, or returns RATE_LIMITED. The host application has no user key and is not counted. admit is
-// called at most once, before the peer has an operation, and uncount undoes it.
+// called at most once, before the peer has an operation, and unregister undoes it.
 func (p *peer) admit(viewer services.Viewer) error {
 	if err := p.sockets.cfg.Limits.ChargeSocket(viewer); err != nil {
 		return err
 	}
 	if viewer.Key != "" {
 		if !p.sockets.perUser.enter(viewer.Key) {
-			return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one user are allowed at a time", p.sockets.cfg.PerUser)
+			return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one user are allowed at a time", p.sockets.cfg.MaxPerUser)
 		}
-		// The lock is needed, because CloseUser may read holder while the peer is being admitted.
+		// The lock is needed, because CloseUser may read countedUserKey while the peer is being admitted.
 		p.mu.Lock()
-		p.holder = viewer.Key
+		p.countedUserKey = viewer.Key
 		p.mu.Unlock()
 	}
 	p.ctx = services.WithViewer(p.ctx, viewer)
-	p.sockets.devices.arrive(viewer)
+	p.sockets.devices.addConnection(viewer)
 	return nil
 }
 
@@ -99,24 +100,24 @@ func (p *peer) beginLocked(one *operation) beginResult {
 	switch {
 	case p.closing:
 		return beginClosing
-	case p.index(one.id) >= 0:
+	case p.operationIndex(one.id) >= 0:
 		return beginDuplicateID
-	case len(p.operations) >= p.sockets.cfg.Subscriptions:
+	case len(p.operations) >= p.sockets.cfg.MaxOperations:
 		return beginAtLimit
 	}
 	p.operations = append(p.operations, one)
-	p.sockets.operations.Add(1)
+	p.sockets.operationCount.Add(1)
 	p.sockets.running.Add(1) // the peer itself is counted, so the group is not at zero
 	return beginOK
 }
 
 // operationLimitError is the error for a peer at its limit of operations.
 func (p *peer) operationLimitError() error {
-	return services.Errorf(services.Conflict, "subscribe: up to %d operations at a time are allowed on one connection", p.sockets.cfg.Subscriptions)
+	return services.Errorf(services.Conflict, "subscribe: up to %d operations at a time are allowed on one connection", p.sockets.cfg.MaxOperations)
 }
 
-// index finds an operation in the list; -1 is none. The lock is held. IDs are unique within a peer.
-func (p *peer) index(id string) int {
+// operationIndex finds an operation in the list; -1 is none. The lock is held. IDs are unique within a peer.
+func (p *peer) operationIndex(id string) int {
 	for i, one := range p.operations {
 		if one.id == id {
 			return i
@@ -125,17 +126,17 @@ func (p *peer) index(id string) int {
 	return -1
 }
 
-// removeByID removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended the operation, so
-// no last message is sent.
+// removeByID removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended the
+// operation, so no last message is sent.
 func (p *peer) removeByID(id string) *operation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := p.index(id)
+	i := p.operationIndex(id)
 	if i < 0 {
 		return nil
 	}
 	one := p.operations[i]
-	p.drop(i)
+	p.removeAt(i)
 	return one
 }
 
@@ -143,32 +144,32 @@ func (p *peer) removeByID(id string) *operation {
 func (p *peer) remove(one *operation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := p.index(one.id)
+	i := p.operationIndex(one.id)
 	if i < 0 || p.operations[i] != one { // another operation may have the ID by now
 		return false
 	}
-	p.drop(i)
+	p.removeAt(i)
 	return true
 }
 
-// drop removes an operation from the list. The order of the list means nothing. The lock is held.
-func (p *peer) drop(i int) {
+// removeAt removes an operation from the list. The order of the list means nothing. The lock is held.
+func (p *peer) removeAt(i int) {
 	last := len(p.operations) - 1
 	p.operations[i] = p.operations[last]
 	p.operations[last] = nil
 	p.operations = p.operations[:last]
-	p.sockets.operations.Add(-1)
+	p.sockets.operationCount.Add(-1)
 }
 
-// shut ends all operations and refuses new ones; true for the first caller. It stops them after it has released the lock, because
-// stop takes the lock again.
-func (p *peer) shut() bool {
+// stopAllOperations ends all operations and refuses new ones; true for the first caller. It stops them after it has released the
+// lock, because stop takes the lock again.
+func (p *peer) stopAllOperations() bool {
 	p.mu.Lock()
 	first := !p.closing
 	p.closing = true
 	stopped := p.operations
 	p.operations = nil
-	p.sockets.operations.Add(int64(-len(stopped)))
+	p.sockets.operationCount.Add(int64(-len(stopped)))
 	p.mu.Unlock()
 	for _, one := range stopped {
 		one.stop()
@@ -176,36 +177,36 @@ func (p *peer) shut() bool {
 	return first
 }
 
-// uncount uncounts the peer. It is called once, as the peer's last act. Until then the peer counts against the limit of its user.
-func (p *peer) uncount() {
-	if viewer, err := services.ViewerFrom(p.ctx); err == nil && p.sockets.devices.depart(viewer) && p.sockets.cfg.Gone != nil && !p.sockets.isDraining() {
-		p.sockets.cfg.Gone(viewer)
+// unregister uncounts the peer. It is called once, as the peer's last act. Until then the peer counts against the limit of its user.
+func (p *peer) unregister() {
+	if viewer, err := services.ViewerFrom(p.ctx); err == nil && p.sockets.devices.removeConnection(viewer) && p.sockets.cfg.DeviceGone != nil && !p.sockets.isDraining() {
+		p.sockets.cfg.DeviceGone(viewer)
 	}
 	p.sockets.remove(p)
 }
 
-// isClosing reports whether shut was called.
+// isClosing reports whether stopAllOperations was called.
 func (p *peer) isClosing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closing
 }
 
-// untilDue is the time until the next ping or the expiry of the token, whichever comes first. The lock is held. Both are times of the
-// configured clock.
-func (p *peer) untilDue() time.Duration {
+// untilPingOrExpiry is the time until the next ping or the expiry of the token, whichever comes first. The lock is held. Both are
+// times of the configured clock.
+func (p *peer) untilPingOrExpiry() time.Duration {
 	due := p.nextPing
-	if !p.expires.IsZero() && p.expires.Before(due) {
-		due = p.expires
+	if !p.tokenExpires.IsZero() && p.tokenExpires.Before(due) {
+		due = p.tokenExpires
 	}
 	return max(due.Sub(p.sockets.cfg.Clock.Now()), 0)
 }
 
-// checkDue reports whether the token has expired and whether a ping is due, and then sets the time of the next ping. The lock is held.
-// An expired token needs no ping any more.
-func (p *peer) checkDue() (expired, ping bool) {
+// checkPingAndExpiry reports whether the token has expired and whether a ping is due, and then sets the time of the next ping. The
+// lock is held. An expired token needs no ping any more.
+func (p *peer) checkPingAndExpiry() (expired, ping bool) {
 	now := p.sockets.cfg.Clock.Now()
-	expired = !p.expires.IsZero() && !now.Before(p.expires)
+	expired = !p.tokenExpires.IsZero() && !now.Before(p.tokenExpires)
 	if ping = !expired && !now.Before(p.nextPing); ping {
 		p.nextPing = now.Add(jittered(p.sockets.cfg.PingInterval))
 	}

@@ -12,17 +12,17 @@ import (
 	"tidings/services"
 )
 
-// params are the parameters of a GraphQL request. The text can be replaced by the ID of a trusted document, or by a hash in the
-// extension persistedQuery. parseParams and readURL make them, and resolve sets their text.
-type params struct {
+// requestParams are the parameters of a GraphQL request. The text can be replaced by the ID of a trusted document, or by a hash in the
+// extension persistedQuery. parseParams and readURL make them, and resolveText sets their text.
+type requestParams struct {
 	graphql.RawParams
 	documentID string // of a trusted document; "" if the request does not name one
 }
 
 // check returns an error if the request has no text and names none, or if the text has an escape that stands for no character.
-func (p *params) check() error {
+func (p *requestParams) check() error {
 	if p.Query != "" {
-		return checkQuery(p.Query)
+		return checkQueryEscapes(p.Query)
 	}
 	if _, hashed := p.Extensions[persistedExtension]; hashed || p.documentID != "" {
 		return nil
@@ -31,8 +31,8 @@ func (p *params) check() error {
 }
 
 const (
-	persistedExtension = "persistedQuery" // the extension that has a hash
-	storedOverhead     = 256              // the approximate memory of a stored text beside the text itself
+	persistedExtension      = "persistedQuery" // the extension that has a hash
+	storedTextOverheadBytes = 256              // the approximate memory of a stored text beside the text itself
 )
 
 // persistedQueries finds the texts of requests that name them: trusted documents, which are loaded at the start, and the texts that
@@ -41,37 +41,37 @@ type persistedQueries struct {
 	// trusted is nil without a manifest: its methods then find nothing.
 	trusted     *TrustedDocuments
 	trustedOnly bool  // only trusted documents are executed
-	limit       int64 // bytes of stored texts; 0 stores none
+	maxBytes    int64 // bytes of stored texts; 0 stores none
 
 	// mu guards the store, which has texts by their hashes. bytes is the sum over its entries; the list's callback subtracts an entry
 	// that leaves.
-	mu    sync.Mutex
-	bytes int64
-	byLRU *lru.LRU[textHash, string]
+	mu         sync.Mutex
+	bytes      int64
+	textByHash *lru.LRU[textHash, string]
 }
 
 // textHash is the SHA-256 of a text. It is the whole key, because nobody can make two texts of one hash.
 type textHash [sha256.Size]byte
 
-// newPersistedQueries makes the store. The list holds as many texts as would fit if all were empty, so the real bound is limit.
+// newPersistedQueries makes the store. The list holds as many texts as would fit if all were empty, so the real bound is maxBytes.
 func newPersistedQueries(cfg Config) *persistedQueries {
-	p := &persistedQueries{trusted: cfg.Trusted, trustedOnly: cfg.TrustedOnly, limit: max(0, cfg.PersistedBytes)}
-	// With trustedOnly, no text is stored, because find does not ask whether a stored text is trusted.
+	p := &persistedQueries{trusted: cfg.Trusted, trustedOnly: cfg.TrustedOnly, maxBytes: max(0, cfg.MaxPersistedQueryBytes)}
+	// With trustedOnly, no text is stored, because setTextByHash does not ask whether a stored text is trusted.
 	if p.trustedOnly {
-		p.limit = 0
+		p.maxBytes = 0
 	}
 	var err error
-	p.byLRU, err = lru.NewLRU(int(p.limit/storedOverhead)+1, func(_ textHash, text string) { p.bytes -= storedOverhead + int64(len(text)) })
+	p.textByHash, err = lru.NewLRU(int(p.maxBytes/storedTextOverheadBytes)+1, func(_ textHash, text string) { p.bytes -= storedTextOverheadBytes + int64(len(text)) })
 	if err != nil {
 		panic("transport: " + err.Error()) // only for a capacity below 1
 	}
 	return p
 }
 
-// resolve sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
+// resolveText sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
 // document is valid, because only valid texts are stored: a stranger could otherwise fill the store with garbage. The extension
-// is removed, because an operation with extensions is not shared (see sharedContexts).
-func (p *persistedQueries) resolve(request *params) (keep func(), err error) {
+// is removed, because an operation with extensions is not shared (see sharedOperationContexts).
+func (p *persistedQueries) resolveText(request *requestParams) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
 	switch {
 	case request.documentID != "" && (request.Query != "" || hashed):
@@ -91,12 +91,12 @@ func (p *persistedQueries) resolve(request *params) (keep func(), err error) {
 		}
 		// Only the hash was sent. With TrustedOnly nothing is stored, so a text that is found is trusted.
 		if request.Query == "" {
-			return nil, p.find(hash, request)
+			return nil, p.setTextByHash(hash, request)
 		}
 		if sha256.Sum256([]byte(request.Query)) != hash {
 			return nil, services.Errorf(services.Invalid, "extensions.persistedQuery.sha256Hash: is not the hash of the query beside it")
 		}
-		if p.limit > 0 && !p.trusted.has(request.Query) {
+		if p.maxBytes > 0 && !p.trusted.has(request.Query) {
 			keep = func() { p.add(hash, request.Query) }
 		}
 	}
@@ -107,9 +107,9 @@ func (p *persistedQueries) resolve(request *params) (keep func(), err error) {
 	return keep, nil
 }
 
-// find sets the request's text to the text with the hash. The errors are defined by Apollo's protocol: after
+// setTextByHash sets the request's text to the text with the hash. The errors are defined by Apollo's protocol: after
 // PersistedQueryNotSupported a client sends only texts, after PersistedQueryNotFound it sends this text with its hash.
-func (p *persistedQueries) find(hash textHash, request *params) error {
+func (p *persistedQueries) setTextByHash(hash textHash, request *requestParams) error {
 	text, known := p.trusted.byHash(hash)
 	if !known {
 		text, known = p.get(hash)
@@ -118,7 +118,7 @@ func (p *persistedQueries) find(hash textHash, request *params) error {
 	case known:
 		request.Query = text
 		return nil
-	case p.limit == 0 && p.trusted == nil:
+	case p.maxBytes == 0 && p.trusted == nil:
 		return services.Errorf(services.PersistedQueryNotSupported, "PersistedQueryNotSupported") // clients compare this message
 	default:
 		return services.Errorf(services.PersistedQueryNotFound, "PersistedQueryNotFound")
@@ -129,25 +129,25 @@ func (p *persistedQueries) find(hash textHash, request *params) error {
 func (p *persistedQueries) get(hash textHash) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.byLRU.Get(hash)
+	return p.textByHash.Get(hash)
 }
 
 // add stores a text, unless it is larger than the whole store.
 func (p *persistedQueries) add(hash textHash, text string) {
-	size := storedOverhead + int64(len(text))
+	size := storedTextOverheadBytes + int64(len(text))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if size > p.limit {
+	if size > p.maxBytes {
 		return
 	}
 	// The lookup also marks it as the most recently used, so a text that is sent again and again stays.
-	if _, known := p.byLRU.Get(hash); known {
+	if _, known := p.textByHash.Get(hash); known {
 		return
 	}
 	p.bytes += size
-	p.byLRU.Add(hash, text)
-	for p.bytes > p.limit {
-		p.byLRU.RemoveOldest()
+	p.textByHash.Add(hash, text)
+	for p.bytes > p.maxBytes {
+		p.textByHash.RemoveOldest()
 	}
 }
 

@@ -8,33 +8,33 @@ import (
 	"syscall"
 )
 
-// epoll implements readiness with Linux's epoll. Go's runtime watches the same descriptors, for goroutines that are in a read,
+// epoll implements inputPoller with Linux's epoll. Go's runtime watches the same descriptors, for goroutines that are in a read,
 // with an epoll of its own. One goroutine waits for all connections, as long as any is watched.
 type epoll struct {
-	mu      sync.Mutex
-	file    *os.File               // of the descriptor; nil while nothing is watched
-	fd      int                    // the descriptor
-	watches map[uint64]*epollWatch // by key
-	last    uint64                 // the newest key of watches; unlike a descriptor, a key is never used again
+	mu          sync.Mutex
+	file        *os.File               // of the descriptor; nil while nothing is watched
+	fd          int                    // the descriptor
+	watches     map[uint64]*epollWatch // by key
+	lastPollKey uint64                 // the newest key of watches; unlike a descriptor, a key is never used again
 }
 
 // epollWatch is a watch of an epoll.
 type epollWatch struct {
-	epoll *epoll
-	key   uint64          // what epoll reports instead of the descriptor
-	conn  syscall.RawConn // the access to the connection's descriptor
-	ready func()
-	armed atomic.Bool // ready is to be called
+	epoll   *epoll
+	pollKey uint64          // what epoll reports instead of the descriptor
+	conn    syscall.RawConn // the access to the connection's descriptor
+	ready   func()
+	armed   atomic.Bool // ready is to be called
 }
 
-// newReadiness makes an epoll without a descriptor: the first watch opens it, and the last one closes it.
-func newReadiness() readiness { return &epoll{watches: map[uint64]*epollWatch{}} }
+// newInputPoller makes an epoll without a descriptor: the first watch opens it, and the last one closes it.
+func newInputPoller() inputPoller { return &epoll{watches: map[uint64]*epollWatch{}} }
 
-// eventsAtOnce is the maximum number of connections that one call of epoll_wait reports.
-const eventsAtOnce = 256
+// maxEpollEvents is the maximum number of connections that one call of epoll_wait reports.
+const maxEpollEvents = 256
 
 // add watches a connection. It returns nil if the system refuses; the socket then waits in a goroutine, as on other systems.
-func (e *epoll) add(conn net.Conn, ready func()) watch {
+func (e *epoll) add(conn net.Conn, ready func()) inputWatch {
 	raw := rawConnOf(conn)
 	if raw == nil {
 		return nil
@@ -44,13 +44,13 @@ func (e *epoll) add(conn net.Conn, ready func()) watch {
 	if e.file == nil && !e.open() {
 		return nil
 	}
-	e.last++
-	w := &epollWatch{epoll: e, key: e.last, conn: raw, ready: ready}
-	if !w.control(e.fd, syscall.EPOLL_CTL_ADD, 0) {
-		e.closeUnused()
+	e.lastPollKey++
+	w := &epollWatch{epoll: e, pollKey: e.lastPollKey, conn: raw, ready: ready}
+	if !w.epollCtl(e.fd, syscall.EPOLL_CTL_ADD, 0) {
+		e.closeIfUnused()
 		return nil
 	}
-	e.watches[w.key] = w
+	e.watches[w.pollKey] = w
 	return w
 }
 
@@ -61,7 +61,7 @@ func (e *epoll) open() bool {
 		return false
 	}
 	e.file, e.fd = file, number
-	go e.wait(raw)
+	go e.dispatchEvents(raw)
 	return true
 }
 
@@ -82,17 +82,17 @@ func openEpoll() (file *os.File, raw syscall.RawConn, number int, err error) {
 	return file, raw, number, nil
 }
 
-// closeUnused ends the goroutine if nothing is watched. The lock is held.
-func (e *epoll) closeUnused() {
+// closeIfUnused ends the goroutine if nothing is watched. The lock is held.
+func (e *epoll) closeIfUnused() {
 	if len(e.watches) == 0 {
 		_ = e.file.Close()
 		e.file = nil
 	}
 }
 
-// wait fires watches until the descriptor is closed.
-func (e *epoll) wait(raw syscall.RawConn) {
-	events := make([]syscall.EpollEvent, eventsAtOnce)
+// dispatchEvents fires watches until the descriptor is closed.
+func (e *epoll) dispatchEvents(raw syscall.RawConn) {
+	events := make([]syscall.EpollEvent, maxEpollEvents)
 	for {
 		count := 0
 		err := raw.Read(func(descriptor uintptr) bool {
@@ -107,7 +107,7 @@ func (e *epoll) wait(raw syscall.RawConn) {
 		}
 		for _, event := range events[:count] {
 			e.mu.Lock()
-			w := e.watches[keyIn(event)]
+			w := e.watches[pollKeyOf(event)]
 			e.mu.Unlock()
 			if w != nil {
 				w.fire()
@@ -116,15 +116,15 @@ func (e *epoll) wait(raw syscall.RawConn) {
 	}
 }
 
-// keyIn is the key of a watch, from the two halves of an event's data.
-func keyIn(event syscall.EpollEvent) uint64 {
+// pollKeyOf is the key of a watch, from the two halves of an event's data.
+func pollKeyOf(event syscall.EpollEvent) uint64 {
 	return uint64(uint32(event.Pad))<<32 | uint64(uint32(event.Fd))
 }
 
-// control changes what epoll reports of the connection; false if that fails, as for a closed connection. With events, as arm
+// epollCtl changes what epoll reports of the connection; false if that fails, as for a closed connection. With events, as arm
 // passes them, epoll reports the connection once, even if the input came before.
-func (w *epollWatch) control(epoll, operation int, events uint32) bool {
-	event := syscall.EpollEvent{Events: events | syscall.EPOLLONESHOT, Fd: int32(uint32(w.key)), Pad: int32(uint32(w.key >> 32))}
+func (w *epollWatch) epollCtl(epoll, operation int, events uint32) bool {
+	event := syscall.EpollEvent{Events: events | syscall.EPOLLONESHOT, Fd: int32(uint32(w.pollKey)), Pad: int32(uint32(w.pollKey >> 32))}
 	var failed error
 	err := w.conn.Control(func(descriptor uintptr) {
 		failed = syscall.EpollCtl(epoll, operation, int(descriptor), &event)
@@ -132,11 +132,11 @@ func (w *epollWatch) control(epoll, operation int, events uint32) bool {
 	return err == nil && failed == nil
 }
 
-// arm asks for one call of ready: see watch. It sets the flag first, because the input may be reported before control returns.
+// arm asks for one call of ready: see inputWatch. It sets the flag first, because the input may be reported before epollCtl returns.
 func (w *epollWatch) arm() {
 	w.armed.Store(true)
 	// The epoll descriptor stays open while it has this watch, so its number is valid.
-	if !w.control(w.epoll.fd, syscall.EPOLL_CTL_MOD, syscall.EPOLLIN|syscall.EPOLLRDHUP) {
+	if !w.epollCtl(w.epoll.fd, syscall.EPOLL_CTL_MOD, syscall.EPOLLIN|syscall.EPOLLRDHUP) {
 		w.fire()
 	}
 }
@@ -153,6 +153,6 @@ func (w *epollWatch) fire() {
 func (w *epollWatch) stop() {
 	w.epoll.mu.Lock()
 	defer w.epoll.mu.Unlock()
-	delete(w.epoll.watches, w.key) // the kernel forgets the connection when its descriptor is closed
-	w.epoll.closeUnused()
+	delete(w.epoll.watches, w.pollKey) // the kernel forgets the connection when its descriptor is closed
+	w.epoll.closeIfUnused()
 }

@@ -36,7 +36,7 @@ func newTCPPair(t *testing.T) (ours, theirs *net.TCPConn) {
 }
 
 // watchConn watches a connection; each call of ready sends a token.
-func watchConn(t *testing.T, e *epoll, conn net.Conn) (watch, chan struct{}) {
+func watchConn(t *testing.T, e *epoll, conn net.Conn) (inputWatch, chan struct{}) {
 	t.Helper()
 	tokens := make(chan struct{}, 100)
 	w := e.add(conn, func() { tokens <- struct{}{} })
@@ -65,13 +65,13 @@ func writeText(t *testing.T, conn net.Conn, text string) {
 }
 
 // newEpoll makes an epoll without a watch.
-func newEpoll() *epoll { return newReadiness().(*epoll) }
+func newEpoll() *epoll { return newInputPoller().(*epoll) }
 
 // Input is reported once for each arm, whether it came before or after, and whether all of it was read or not.
-func TestReadinessTellsOfInputOnce(t *testing.T) {
+func TestInputPollerReportsInputOnce(t *testing.T) {
 	e := newEpoll()
 	ours, theirs := newTCPPair(t)
-	w, tokens := watchConn(t, e, &handedConn{Conn: &boundConn{Conn: ours}})
+	w, tokens := watchConn(t, e, &handedConn{Conn: &countedConn{Conn: ours}})
 	writeText(t, theirs, "a")
 	w.arm()
 	expectReady(t, tokens)
@@ -100,15 +100,15 @@ func TestReadinessTellsOfInputOnce(t *testing.T) {
 }
 
 // The end of a connection is input too, on both sides.
-func TestReadinessTellsOfTheEnd(t *testing.T) {
-	ends := map[string]func(w watch, ours, theirs *net.TCPConn){
-		"their close": func(w watch, _, theirs *net.TCPConn) { theirs.Close() },
-		"their half":  func(w watch, _, theirs *net.TCPConn) { _ = theirs.CloseWrite() },
-		"their reset": func(w watch, _, theirs *net.TCPConn) {
+func TestInputPollerReportsTheEndOfAConnection(t *testing.T) {
+	ends := map[string]func(w inputWatch, ours, theirs *net.TCPConn){
+		"their close": func(w inputWatch, _, theirs *net.TCPConn) { theirs.Close() },
+		"their half":  func(w inputWatch, _, theirs *net.TCPConn) { _ = theirs.CloseWrite() },
+		"their reset": func(w inputWatch, _, theirs *net.TCPConn) {
 			_ = theirs.SetLinger(0)
 			theirs.Close()
 		},
-		"our close and fire": func(w watch, ours, _ *net.TCPConn) {
+		"our close and fire": func(w inputWatch, ours, _ *net.TCPConn) {
 			ours.Close()
 			w.fire()
 		},
@@ -136,7 +136,7 @@ func TestReadinessTellsOfTheEnd(t *testing.T) {
 }
 
 // The goroutine and the descriptor end with the last watch, and a new watch makes them again. goleak checks the goroutine.
-func TestReadinessEndsWithItsLastWatch(t *testing.T) {
+func TestInputPollerEndsWithItsLastWatch(t *testing.T) {
 	e := newEpoll()
 	for range 3 {
 		var group sync.WaitGroup
@@ -163,7 +163,7 @@ func TestReadinessEndsWithItsLastWatch(t *testing.T) {
 
 // The number of a descriptor is used again as soon as its connection is closed. The old connection's watch is not told of the new
 // connection's input.
-func TestReadinessTakesNoConnectionForAnother(t *testing.T) {
+func TestInputPollerTakesNoConnectionForAnother(t *testing.T) {
 	e := newEpoll()
 	keep, _ := newTCPPair(t)
 	watchConn(t, e, keep) // keeps the goroutine
@@ -199,7 +199,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 	if e.file != nil {
 		t.Error("the descriptor is left")
 	}
-	if held := (&handedConn{Conn: ours, before: []byte("a")}); !holdsReadInput(held) || holdsReadInput(ours) {
+	if held := (&handedConn{Conn: ours, alreadyRead: []byte("a")}); !hasBufferedInput(held) || hasBufferedInput(ours) {
 		t.Error("input that was read before is not found")
 	}
 }
@@ -207,11 +207,11 @@ func TestWhatCannotBeWatched(t *testing.T) {
 // Sockets over TCP that wait for their clients have no goroutine, and still receive every message and the end.
 func TestWaitingSocketsHaveNoGoroutine(t *testing.T) {
 	const count = 50
-	w := newTCPWorld(t)
+	w := newTCPFixture(t)
 	before := runtime.NumGoroutine()
-	clients := make([]*client, count)
+	clients := make([]*socketClient, count)
 	for i := range clients {
-		clients[i] = w.open(fmt.Sprintf("user%d", i))
+		clients[i] = w.openSocket(fmt.Sprintf("user%d", i))
 	}
 	few := before + count + 10 // each client of the test has one goroutine
 	eventually.Holds(t, "the goroutines are those of the clients", func() bool { return runtime.NumGoroutine() <= few })
@@ -220,7 +220,7 @@ func TestWaitingSocketsHaveNoGoroutine(t *testing.T) {
 			c.send(`{"type":"ping"}`)
 		}
 		for _, c := range clients {
-			c.expect(`{"type":"pong"}`)
+			c.expectMessage(`{"type":"pong"}`)
 		}
 	}
 	if now := runtime.NumGoroutine(); now > few+count {

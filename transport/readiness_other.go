@@ -2,5 +2,5 @@
 
 package transport
 
-// newReadiness returns nil: each socket waits in a goroutine of its own.
-func newReadiness() readiness { return nil }
+// newInputPoller returns nil: each socket waits in a goroutine of its own.
+func newInputPoller() inputPoller { return nil }

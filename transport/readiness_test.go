@@ -12,17 +12,17 @@ import (
 // peekedConn is a connection in memory that can be watched: a watch reads the first bytes of the input.
 type peekedConn struct {
 	net.Conn
-	mu       sync.Mutex
-	before   []byte    // the bytes that the watch has read
-	readErr  error     // of its read
-	watching bool      // a watch is reading
-	deadline time.Time // for reads; a watch has none
+	mu           sync.Mutex
+	peekedBytes  []byte    // the bytes that the watch has read
+	readErr      error     // of its read
+	watching     bool      // a watch is reading
+	readDeadline time.Time // for reads; a watch has none
 }
 
 func (c *peekedConn) Read(to []byte) (int, error) {
 	c.mu.Lock()
-	n, err := copy(to, c.before), c.readErr
-	c.before = c.before[n:]
+	n, err := copy(to, c.peekedBytes), c.readErr
+	c.peekedBytes = c.peekedBytes[n:]
 	c.mu.Unlock()
 	if n > 0 || err != nil {
 		return n, err
@@ -33,7 +33,7 @@ func (c *peekedConn) Read(to []byte) (int, error) {
 func (c *peekedConn) SetReadDeadline(at time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deadline = at
+	c.readDeadline = at
 	if c.watching {
 		return nil
 	}
@@ -45,39 +45,39 @@ func (c *peekedConn) peek(tell func()) {
 	var first [3]byte // fewer than the head of a frame
 	n, err := c.Conn.Read(first[:])
 	c.mu.Lock()
-	c.before, c.readErr, c.watching = append(c.before, first[:n]...), err, false
-	_ = c.Conn.SetReadDeadline(c.deadline)
+	c.peekedBytes, c.readErr, c.watching = append(c.peekedBytes, first[:n]...), err, false
+	_ = c.Conn.SetReadDeadline(c.readDeadline)
 	c.mu.Unlock()
 	if !errors.Is(err, io.ErrClosedPipe) {
 		tell()
 	}
 }
 
-// peeking is a readiness of connections in memory. It counts its watches.
-type peeking struct{ watches atomic.Int64 }
+// peekingPoller is an inputPoller of connections in memory. It counts its watches.
+type peekingPoller struct{ watchCount atomic.Int64 }
 
 // peekingWatch is a watch of a peekedConn.
 type peekingWatch struct {
-	counter *peeking
+	poller  *peekingPoller
 	conn    *peekedConn
-	ready   func()
+	onReady func()
 	armed   atomic.Bool
 }
 
-func (p *peeking) add(conn net.Conn, ready func()) watch {
+func (p *peekingPoller) add(conn net.Conn, ready func()) inputWatch {
 	peeked, ok := conn.(*peekedConn)
 	if !ok {
 		return nil
 	}
-	p.watches.Add(1)
-	return &peekingWatch{counter: p, conn: peeked, ready: ready}
+	p.watchCount.Add(1)
+	return &peekingWatch{poller: p, conn: peeked, onReady: ready}
 }
 
 func (w *peekingWatch) arm() {
 	w.armed.Store(true)
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
-	if len(w.conn.before) > 0 || w.conn.readErr != nil {
+	if len(w.conn.peekedBytes) > 0 || w.conn.readErr != nil {
 		w.fire()
 		return
 	}
@@ -90,8 +90,8 @@ func (w *peekingWatch) arm() {
 
 func (w *peekingWatch) fire() {
 	if w.armed.Swap(false) {
-		go w.ready()
+		go w.onReady()
 	}
 }
 
-func (w *peekingWatch) stop() { w.counter.watches.Add(-1) }
+func (w *peekingWatch) stop() { w.poller.watchCount.Add(-1) }

@@ -15,21 +15,21 @@ const secretWord = "s3cret"
 
 // refusedRequest is a request that must be refused before execution.
 type refusedRequest struct {
-	name   string
-	do     func() answer
-	status int
-	code   services.Code
+	name       string
+	send       func() httpAnswer
+	wantStatus int
+	wantCode   services.Code
 }
 
 // refusedRequests returns requests, each with a fault that is found before execution.
 func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
-	body := func(text string) func() answer {
-		return func() answer { return ask(t, handler, http.MethodPost, "/graphql", text) }
+	body := func(text string) func() httpAnswer {
+		return func() httpAnswer { return askHandler(t, handler, http.MethodPost, "/graphql", text) }
 	}
-	hello := func(header ...string) func() answer {
-		return func() answer { return post(t, handler, "{ hello }", header...) }
+	hello := func(header ...string) func() httpAnswer {
+		return func() httpAnswer { return postQuery(t, handler, "{ hello }", header...) }
 	}
-	long := strings.Repeat("a", maxMediaHeader)
+	long := strings.Repeat("a", maxMediaHeaderBytes)
 	return []refusedRequest{
 		{"NoJSON", body(secretWord), 400, services.Invalid},
 		{"HalfJSON", body(`{"query":"` + secretWord), 400, services.Invalid},
@@ -61,32 +61,34 @@ func refusedRequests(t *testing.T, handler http.Handler) []refusedRequest {
 		{"Device", hello("Authorization", "Bearer dev:alice", "Tidings-Device", secretWord+" "+secretWord), 400, services.Invalid},
 		{"Origin", hello("Origin", "https://evil.test"), 403, services.Forbidden},
 		{"OriginNull", hello("Origin", "null"), 403, services.Forbidden},
-		{"GetFromAnotherSite", func() answer { return get(t, handler, "{ hello }", "Sec-Fetch-Site", "cross-site") }, 403, services.Forbidden},
-		{"GetFromASiblingSite", func() answer { return get(t, handler, "{ hello }", "Sec-Fetch-Site", "same-site") }, 403, services.Forbidden},
+		{"GetFromAnotherSite", func() httpAnswer { return getQuery(t, handler, "{ hello }", "Sec-Fetch-Site", "cross-site") }, 403, services.Forbidden},
+		{"GetFromASiblingSite", func() httpAnswer { return getQuery(t, handler, "{ hello }", "Sec-Fetch-Site", "same-site") }, 403, services.Forbidden},
 		{"Upgrade", hello("Upgrade", "websocket"), 400, services.Invalid},
-		{"Subscription", func() answer { return post(t, handler, "subscription { ticks }") }, 400, services.Invalid},
-		{"MutationByGet", func() answer { return get(t, handler, `mutation { set(text: "it") }`) }, 405, services.Invalid},
-		{"GetNoQuery", func() answer { return ask(t, handler, http.MethodGet, "/graphql", "") }, 400, services.Invalid},
-		{"GetVariables", func() answer { return ask(t, handler, http.MethodGet, "/graphql?query=%7Bhello%7D&variables=5", "") }, 400, services.Invalid},
-		{"GetVariablesAndMore", func() answer {
-			return ask(t, handler, http.MethodGet, "/graphql?query=%7Bhello%7D&variables=%7B%7D%5D", "")
+		{"Subscription", func() httpAnswer { return postQuery(t, handler, "subscription { ticks }") }, 400, services.Invalid},
+		{"MutationByGet", func() httpAnswer { return getQuery(t, handler, `mutation { set(text: "it") }`) }, 405, services.Invalid},
+		{"GetNoQuery", func() httpAnswer { return askHandler(t, handler, http.MethodGet, "/graphql", "") }, 400, services.Invalid},
+		{"GetVariables", func() httpAnswer {
+			return askHandler(t, handler, http.MethodGet, "/graphql?query=%7Bhello%7D&variables=5", "")
 		}, 400, services.Invalid},
-		{"GetNoUTF8", func() answer { return ask(t, handler, http.MethodGet, "/graphql?query=%ff", "") }, 400, services.Invalid},
-		{"GetBadEscape", func() answer { return ask(t, handler, http.MethodGet, "/graphql?query=%zz", "") }, 400, services.Invalid},
-		{"GetTooLong", func() answer {
-			return ask(t, handler, http.MethodGet, "/graphql?query="+strings.Repeat("a", 64<<10), "")
+		{"GetVariablesAndMore", func() httpAnswer {
+			return askHandler(t, handler, http.MethodGet, "/graphql?query=%7Bhello%7D&variables=%7B%7D%5D", "")
+		}, 400, services.Invalid},
+		{"GetNoUTF8", func() httpAnswer { return askHandler(t, handler, http.MethodGet, "/graphql?query=%ff", "") }, 400, services.Invalid},
+		{"GetBadEscape", func() httpAnswer { return askHandler(t, handler, http.MethodGet, "/graphql?query=%zz", "") }, 400, services.Invalid},
+		{"GetTooLong", func() httpAnswer {
+			return askHandler(t, handler, http.MethodGet, "/graphql?query="+strings.Repeat("a", 64<<10), "")
 		}, 414, services.Invalid},
-		{"Put", func() answer { return ask(t, handler, http.MethodPut, "/graphql", "") }, 405, services.Invalid},
-		{"Head", func() answer { return ask(t, handler, http.MethodHead, "/graphql", "") }, 405, services.Invalid},
+		{"Put", func() httpAnswer { return askHandler(t, handler, http.MethodPut, "/graphql", "") }, 405, services.Invalid},
+		{"Head", func() httpAnswer { return askHandler(t, handler, http.MethodHead, "/graphql", "") }, 405, services.Invalid},
 	}
 }
 
 func TestRequestsThatAreRefused(t *testing.T) {
-	for _, test := range refusedRequests(t, newHTTP(t, nil)) {
+	for _, test := range refusedRequests(t, newDevelopmentHandler(t, nil)) {
 		t.Run(test.name, func(t *testing.T) {
-			got := test.do()
-			if got.status != test.status || got.code() != test.code {
-				t.Errorf("%d %s, want %d with the code %s", got.status, got.body, test.status, test.code)
+			got := test.send()
+			if got.status != test.wantStatus || got.errorCode() != test.wantCode {
+				t.Errorf("%d %s, want %d with the code %s", got.status, got.body, test.wantStatus, test.wantCode)
 			}
 			if strings.Contains(got.body, secretWord) {
 				t.Errorf("repeats what was sent: %s", got.body)
@@ -105,7 +107,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 }
 
 func TestBodyLimitDependsOnTheScope(t *testing.T) {
-	handler := newHTTP(t, nil)
+	handler := newDevelopmentHandler(t, nil)
 	body := func(size int) string {
 		const frame = `{"query":"query($t:String!){hello echo(text:$t)}","variables":{"t":""}}`
 		return strings.Replace(frame, `"t":""`, `"t":"`+strings.Repeat("a", size-len(frame))+`"`, 1)
@@ -118,7 +120,7 @@ func TestBodyLimitDependsOnTheScope(t *testing.T) {
 		{"dev:alice", 64 << 10, 200}, {"dev:alice", 64<<10 + 1, 413}, {"dev:alice:admin", 64<<10 + 1, 413},
 		{"dev:host:ingest", 1 << 20, 200}, {"dev:host:ingest", 1<<20 + 1, 413},
 	} {
-		got := ask(t, handler, http.MethodPost, "/graphql", body(test.size), "Authorization", "Bearer "+test.token)
+		got := askHandler(t, handler, http.MethodPost, "/graphql", body(test.size), "Authorization", "Bearer "+test.token)
 		if got.status != test.status {
 			t.Errorf("%s with %d bytes: %d, want %d", test.token, test.size, got.status, test.status)
 		}
@@ -132,7 +134,7 @@ func TestATruncatedBody(t *testing.T) {
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/graphql", io.MultiReader(strings.NewReader(`{"query":`), brokenReader{}))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
-	newHTTP(t, nil).ServeHTTP(recorder, request)
+	newDevelopmentHandler(t, nil).ServeHTTP(recorder, request)
 	if recorder.Code != http.StatusBadRequest || strings.Contains(recorder.Body.String(), io.ErrUnexpectedEOF.Error()) {
 		t.Errorf("%d %s", recorder.Code, recorder.Body)
 	}

@@ -12,8 +12,8 @@ import (
 	"tidings/services"
 )
 
-// requestHeader is the header by which proxies and clients name a request. Answers repeat it, and errors have it as requestId.
-const requestHeader = "X-Request-Id"
+// requestIDHeader is the header by which proxies and clients name a request. Answers repeat it, and errors have it as requestId.
+const requestIDHeader = "X-Request-Id"
 
 // requestID is the ID of a request. It is generated when it is needed, because most requests have no error. The errors of one request
 // are made by many goroutines, and all must find the same ID. The zero value has no ID yet.
@@ -22,9 +22,9 @@ type requestID struct {
 	id   string
 }
 
-// setRequestIDFrom takes the ID that the client gave to the request that w answers. It is called before an ID is needed. The operation of
-// an event stream then has the ID of the request that began it.
-func (r *requestID) setRequestIDFrom(w http.ResponseWriter) { r.id = w.Header().Get(requestHeader) }
+// setRequestIDFrom takes the ID that the client gave to the request that w answers. It is called before an ID is needed. The
+// operation of an event stream then has the ID of the request that began it.
+func (r *requestID) setRequestIDFrom(w http.ResponseWriter) { r.id = w.Header().Get(requestIDHeader) }
 
 // RequestID is the id: the client's, or a random one that cannot be guessed.
 func (r *requestID) RequestID() string {
@@ -44,12 +44,12 @@ type httpRequest struct {
 }
 
 // newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer. An ID that is not a
-// valid name (see services.CheckName) is ignored, because IDs go into logs.
+// valid name (see services.CheckIdentifier) is ignored, because IDs go into logs.
 func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 	one := &httpRequest{ResponseWriter: w}
-	if given := r.Header.Get(requestHeader); given != "" && services.CheckName(given) == nil {
+	if given := r.Header.Get(requestIDHeader); given != "" && services.CheckIdentifier(given) == nil {
 		one.id = given
-		w.Header().Set(requestHeader, given)
+		w.Header().Set(requestIDHeader, given)
 	}
 	return one
 }
@@ -64,7 +64,7 @@ func withRequestID(w http.ResponseWriter, response *graphql.Response) *graphql.R
 		return response
 	}
 	id := w.(services.Request).RequestID() // the writer of a handler is an httpRequest
-	w.Header().Set(requestHeader, id)
+	w.Header().Set(requestIDHeader, id)
 	copied := *response
 	copied.Errors = errorsWithID(response.Errors, id)
 	return &copied

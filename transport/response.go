@@ -21,9 +21,9 @@ import (
 // httpError is an error with a status of its own; its code is INVALID. It is for the statuses that no code of services stands
 // for, such as 413 and 415.
 type httpError struct {
-	status  int
-	message string
-	limit   int // 0: no limit is involved
+	status        int
+	message       string
+	exceededLimit int // 0: no limit is involved
 }
 
 // Error is the message that clients are shown.
@@ -59,7 +59,7 @@ func statusOf(err error) int {
 func graphQLError(err error) *gqlerror.Error {
 	known, ok := errors.AsType[*services.Error](err)
 	if own, isOwn := errors.AsType[*httpError](err); isOwn {
-		known = &services.Error{Code: services.Invalid, Message: own.message, Limit: own.limit}
+		known = &services.Error{Code: services.Invalid, Message: own.message, Limit: own.exceededLimit}
 	} else if !ok {
 		known = &services.Error{Code: services.Internal, Message: err.Error()}
 	}
@@ -99,7 +99,7 @@ func withCodes(list gqlerror.List) gqlerror.List {
 			if copied.Extensions == nil {
 				copied.Extensions = map[string]any{}
 			}
-			known := &services.Error{Code: services.Invalid, Message: faultyVariable(fault) + fault.Message, Reason: fault.Rule}
+			known := &services.Error{Code: services.Invalid, Message: faultyVariablePrefix(fault) + fault.Message, Reason: fault.Rule}
 			maps.Copy(copied.Extensions, known.Extensions())
 			copied.Err = known
 		}
@@ -108,9 +108,9 @@ func withCodes(list gqlerror.List) gqlerror.List {
 	return coded
 }
 
-// faultyVariable returns the name of a faulty variable, with the path in its value, because the message alone has neither; "" for
-// another fault.
-func faultyVariable(fault *gqlerror.Error) string {
+// faultyVariablePrefix returns the name of a faulty variable, with the path in its value, because the message alone has neither; ""
+// for another fault.
+func faultyVariablePrefix(fault *gqlerror.Error) string {
 	if len(fault.Path) < 2 || fault.Path[0] != ast.PathName("variable") {
 		return ""
 	}
@@ -185,17 +185,17 @@ func setContentHeaders(header http.Header, media string) {
 	header.Set("X-Content-Type-Options", "nosniff")
 }
 
-// appendResponse writes a response as JSON. The common case, data without errors, is only copied. gqlgen's own encoding would check all
-// of it again, and would write data even for a request error. Errors come first, as the specification recommends for people who read
-// answers.
+// appendResponse writes a response as JSON. The common case, data without errors, is only copied. gqlgen's own encoding would check
+// all of it again, and would write data even for a request error. Errors come first, as the specification recommends for people who
+// read answers.
 func appendResponse(to []byte, response *graphql.Response) []byte {
 	to = append(to, '{')
 	if len(response.Errors) > 0 {
-		to = appendField(to, "errors", shortenErrors(response.Errors))
+		to = appendJSONMember(to, "errors", shortenErrors(response.Errors))
 	}
 	// A request error has no member data. Any other response has it, as null if there is no data.
 	if !isRequestError(response) {
-		to = appendName(to, "data")
+		to = appendJSONName(to, "data")
 		if len(response.Data) == 0 {
 			to = append(to, "null"...)
 		} else {
@@ -203,7 +203,7 @@ func appendResponse(to []byte, response *graphql.Response) []byte {
 		}
 	}
 	if len(response.Extensions) > 0 {
-		to = appendField(to, "extensions", response.Extensions)
+		to = appendJSONMember(to, "extensions", response.Extensions)
 	}
 	return append(to, '}')
 }
@@ -211,12 +211,12 @@ func appendResponse(to []byte, response *graphql.Response) []byte {
 // Errors can repeat parts of the request: values, and names that the schema does not have. They repeat only as much as
 // people need to find the place.
 const (
-	maxWord    = 100 // bytes of a word; a quotation counts as one word
-	maxMessage = 400 // bytes of a message
+	maxErrorWordBytes    = 100 // bytes of a word; a quotation counts as one word
+	maxErrorMessageBytes = 400 // bytes of a message
 )
 
-// shortenErrors returns the errors with shortened messages, which repeat no long part of a request. The list is copied only if a message
-// is cut.
+// shortenErrors returns the errors with shortened messages, which repeat no long part of a request. The list is copied only if a
+// message is cut.
 func shortenErrors(list gqlerror.List) gqlerror.List {
 	var cut gqlerror.List
 	for i, fault := range list {
@@ -239,20 +239,20 @@ func shortenErrors(list gqlerror.List) gqlerror.List {
 
 // shortenMessage cuts a message, and the long words and quotations in it. A cut never splits a character.
 func shortenMessage(message string) string {
-	if len(message) <= maxWord {
+	if len(message) <= maxErrorWordBytes {
 		return message
 	}
 	var short []byte
 	for rest := message; rest != ""; {
 		word := firstWord(rest)
 		rest = rest[len(word):]
-		if len(word) > maxWord {
-			word = strings.ToValidUTF8(word[:maxWord-len(ellipsis)], "") + ellipsis
+		if len(word) > maxErrorWordBytes {
+			word = strings.ToValidUTF8(word[:maxErrorWordBytes-len(ellipsis)], "") + ellipsis
 		}
 		short = append(short, word...)
 	}
-	if len(short) > maxMessage {
-		return strings.ToValidUTF8(string(short[:maxMessage-len(ellipsis)]), "") + ellipsis
+	if len(short) > maxErrorMessageBytes {
+		return strings.ToValidUTF8(string(short[:maxErrorMessageBytes-len(ellipsis)]), "") + ellipsis
 	}
 	return string(short)
 }
@@ -277,8 +277,8 @@ func firstWord(text string) string {
 	return text
 }
 
-// appendName appends the name of a member, after a comma unless it is the first. to ends within an object.
-func appendName(to []byte, name string) []byte {
+// appendJSONName appends the name of a member, after a comma unless it is the first. to ends within an object.
+func appendJSONName(to []byte, name string) []byte {
 	if to[len(to)-1] != '{' {
 		to = append(to, ',')
 	}
@@ -287,11 +287,11 @@ func appendName(to []byte, name string) []byte {
 	return append(to, '"', ':')
 }
 
-// appendField appends a member with any value.
-func appendField(to []byte, name string, value any) []byte {
+// appendJSONMember appends a member with any value.
+func appendJSONMember(to []byte, name string, value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil { // an extension that cannot be encoded: never the client's fault
 		text = []byte(`null`)
 	}
-	return append(appendName(to, name), text...)
+	return append(appendJSONName(to, name), text...)
 }

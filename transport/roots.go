@@ -10,9 +10,9 @@ import (
 	"tidings/services"
 )
 
-// rootFieldsExtension refuses, before execution, root fields that the executor would report as an error of the server: introspection while it
-// is switched off, and a subscription with several fields. It is an extension of the executor, because the variables of
-// directives are known only there: @skip decides which fields are left.
+// rootFieldsExtension refuses, before execution, root fields that the executor would report as an error of the server:
+// introspection while it is switched off, and a subscription with several fields. It is an extension of the executor, because the
+// variables of directives are known only there: @skip decides which fields are left.
 type rootFieldsExtension struct{ introspection bool }
 
 var _ graphql.OperationContextMutator = rootFieldsExtension{}
@@ -26,7 +26,7 @@ func (rootFieldsExtension) Validate(graphql.ExecutableSchema) error { return nil
 // MutateOperationContext checks the root fields, including those of fragments.
 func (r rootFieldsExtension) MutateOperationContext(_ context.Context, operation *graphql.OperationContext) *gqlerror.Error {
 	kind := operation.Operation.Operation
-	if kind != ast.Subscription && (r.introspection || hasPlainRoots(operation.Operation.SelectionSet)) {
+	if kind != ast.Subscription && (r.introspection || hasOnlyPlainRootFields(operation.Operation.SelectionSet)) {
 		return nil
 	}
 	satisfies := map[ast.Operation]string{ast.Query: "Query", ast.Mutation: "Mutation", ast.Subscription: "Subscription"}[kind]
@@ -43,8 +43,8 @@ func (r rootFieldsExtension) MutateOperationContext(_ context.Context, operation
 	return nil
 }
 
-// hasPlainRoots reports whether a selection has no fragments and asks for no introspection. A fragment may have any field.
-func hasPlainRoots(selected ast.SelectionSet) bool {
+// hasOnlyPlainRootFields reports whether a selection has no fragments and asks for no introspection. A fragment may have any field.
+func hasOnlyPlainRootFields(selected ast.SelectionSet) bool {
 	for _, selection := range selected {
 		field, ok := selection.(*ast.Field)
 		if !ok || field.Name == "__schema" || field.Name == "__type" {

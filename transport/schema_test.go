@@ -18,12 +18,12 @@ import (
 
 // testSchema is a small executable schema, written by hand on the functions of gqlgen that generated code calls.
 type testSchema struct {
-	hub        *testHub
-	schema     *ast.Schema
-	gate       chan struct{}                  // closed by the test to let the field lingers end
-	hello      string                         // the value of the field hello
-	extensions map[string]any                 // of each event
-	fault      atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
+	hub             *testHub
+	schema          *ast.Schema
+	lingersMayEnd   chan struct{}                  // closed by the test to let the field lingers end
+	helloValue      string                         // the value of the field hello
+	eventExtensions map[string]any                 // of each event
+	eventFault      atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
 }
 
 // testSDL is the schema that testSchema executes.
@@ -66,11 +66,11 @@ type Subscription {
 }
 scalar Pair`
 
-// testWaking are the fields of the schema that wake.
-var testWaking = []string{"ticks", "refused", "stuck", "panics", "hangs", "written"}
+// testWakingFields are the fields of the schema that wake.
+var testWakingFields = []string{"ticks", "refused", "stuck", "panics", "hangs", "written"}
 
 func newTestSchema() *testSchema {
-	return &testSchema{hub: &testHub{}, hello: "world", schema: gqlparser.MustLoadSchema(&ast.Source{Input: testSDL})}
+	return &testSchema{hub: &testHub{}, helloValue: "world", schema: gqlparser.MustLoadSchema(&ast.Source{Input: testSDL})}
 }
 
 func (s *testSchema) Schema() *ast.Schema { return s.schema }
@@ -83,7 +83,7 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	operation := graphql.GetOperationContext(ctx)
 	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Query", "Mutation", "Subscription"})
 	if operation.Operation.Operation == ast.Subscription {
-		next := s.subscribe(ctx, operation, fields[0])
+		next := s.resolveSubscription(ctx, operation, fields[0])
 		var buffer bytes.Buffer
 		return func(ctx context.Context) *graphql.Response {
 			buffer.Reset()
@@ -93,12 +93,12 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			data := next(ctx)
 			if data == nil {
 				if fields[0].Name == "lingers" {
-					<-s.gate
+					<-s.lingersMayEnd
 				}
 				return nil
 			}
 			data.MarshalGQL(&buffer)
-			for name, value := range s.extensions {
+			for name, value := range s.eventExtensions {
 				graphql.RegisterExtension(ctx, name, value)
 			}
 			return &graphql.Response{Data: buffer.Bytes()}
@@ -107,7 +107,7 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	return func(ctx context.Context) *graphql.Response {
 		out := graphql.NewFieldSet(fields)
 		for i, field := range fields {
-			out.Values[i] = s.field(ctx, operation, field)
+			out.Values[i] = s.resolveField(ctx, operation, field)
 		}
 		out.Dispatch(ctx)
 		var buffer bytes.Buffer
@@ -116,13 +116,13 @@ func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	}
 }
 
-// field resolves a field of a query or a mutation.
-func (s *testSchema) field(ctx context.Context, operation *graphql.OperationContext, field graphql.CollectedField) graphql.Marshaler {
+// resolveField resolves a field of a query or a mutation.
+func (s *testSchema) resolveField(ctx context.Context, operation *graphql.OperationContext, field graphql.CollectedField) graphql.Marshaler {
 	return graphql.ResolveField(ctx, operation, field, fieldContext, func(ctx context.Context) (any, error) {
 		arguments := field.ArgumentMap(operation.Variables)
 		switch field.Name {
 		case "hello":
-			return s.hello, nil
+			return s.helloValue, nil
 		case "who":
 			viewer, err := services.ViewerFrom(ctx)
 			return viewer.Key + "@" + viewer.Device, err
@@ -146,8 +146,8 @@ func (s *testSchema) field(ctx context.Context, operation *graphql.OperationCont
 	}, true, false)
 }
 
-// subscribe resolves a field of a subscription, and returns the function that makes the next event.
-func (s *testSchema) subscribe(
+// resolveSubscription resolves a field of a subscription, and returns the function that makes the next event.
+func (s *testSchema) resolveSubscription(
 	ctx context.Context, operation *graphql.OperationContext, field graphql.CollectedField,
 ) func(context.Context) graphql.Marshaler {
 	return graphql.ResolveFieldStream(ctx, operation, field, fieldContext, func(ctx context.Context) (any, error) {
@@ -158,7 +158,7 @@ func (s *testSchema) subscribe(
 			<-ctx.Done()
 			return nil, ctx.Err()
 		case "written":
-			services.RequestFrom(ctx).(services.EventRequest).WriteEvents(func(to []byte, event any) []byte {
+			services.RequestFrom(ctx).(services.SubscriptionRequest).WriteEvents(func(to []byte, event any) []byte {
 				value := event.(int)
 				if to = append(to, `{"written":`...); value == 13 {
 					panic("in an event")
@@ -168,7 +168,7 @@ func (s *testSchema) subscribe(
 		}
 		values, err := s.hub.watch(ctx)
 		if field.Name == "relayed" && err == nil {
-			return relayed(ctx, values), nil
+			return relayValues(ctx, values), nil
 		}
 		return values, err
 	}, nil, func(ctx context.Context, _ ast.SelectionSet, value int) graphql.Marshaler {
@@ -178,17 +178,17 @@ func (s *testSchema) subscribe(
 		case "hangs":
 			<-ctx.Done()
 		case "stalls":
-			if s.fault.Load() != nil {
+			if s.eventFault.Load() != nil {
 				<-ctx.Done()
 			}
 		case "fails":
-			if fault := s.fault.Load(); fault != nil {
+			if fault := s.eventFault.Load(); fault != nil {
 				graphql.AddError(ctx, fault)
 				return graphql.Null
 			}
 		case "loses":
 			part := strconv.Itoa(value)
-			if fault := s.fault.Load(); fault != nil {
+			if fault := s.eventFault.Load(); fault != nil {
 				graphql.AddError(ctx, fault)
 				part = "null"
 			}
@@ -198,8 +198,8 @@ func (s *testSchema) subscribe(
 	}, true, true)
 }
 
-// relayed passes values on, and closes its channel when values ends, as the resolvers' relay does.
-func relayed(ctx context.Context, values <-chan int) <-chan int {
+// relayValues passes values on, and closes its channel when values ends, as the resolvers' relay does.
+func relayValues(ctx context.Context, values <-chan int) <-chan int {
 	shown := make(chan int)
 	go func() {
 		defer close(shown)
@@ -229,24 +229,24 @@ type testHub struct {
 // testWatcher is the channel of one subscription, and whom to wake for it.
 type testWatcher struct {
 	hub      *testHub
-	channel  chan int          // what the resolver returns
-	consumer services.Consumer // nil for a subscription that does not wake
-	closed   bool              // channel is closed
+	values   chan int                 // what the resolver returns
+	consumer services.ChannelConsumer // nil for a subscription that does not wake
+	closed   bool                     // values is closed
 }
 
-// testWakeKey is the key of the consumer in a context.
-type testWakeKey struct{}
+// wakeConsumerContextKey is the key of the consumer in a context.
+type wakeConsumerContextKey struct{}
 
-// testWake is the SocketConfig.Wake of tests.
-func testWake(ctx context.Context, consumer services.Consumer) context.Context {
-	return context.WithValue(ctx, testWakeKey{}, consumer)
+// withWakeConsumer is the SocketConfig.WithWakeConsumer of tests.
+func withWakeConsumer(ctx context.Context, consumer services.ChannelConsumer) context.Context {
+	return context.WithValue(ctx, wakeConsumerContextKey{}, consumer)
 }
 
 // watch returns a channel of values, which ends with its consumer, or with ctx if there is none.
 func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
-	consumer, _ := ctx.Value(testWakeKey{}).(services.Consumer)
-	one := &testWatcher{hub: h, channel: make(chan int, 1), consumer: consumer}
-	if err := h.enter(one); err != nil {
+	consumer, _ := ctx.Value(wakeConsumerContextKey{}).(services.ChannelConsumer)
+	one := &testWatcher{hub: h, values: make(chan int, 1), consumer: consumer}
+	if err := h.register(one); err != nil {
 		return nil, err
 	}
 	if consumer == nil {
@@ -254,11 +254,11 @@ func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
 	} else {
 		consumer.OnEnd(one)
 	}
-	return one.channel, nil
+	return one.values, nil
 }
 
-// enter registers a watcher, unless watchErr is set.
-func (h *testHub) enter(one *testWatcher) error {
+// register registers a watcher, unless watchErr is set.
+func (h *testHub) register(one *testWatcher) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchErr != nil {
@@ -271,14 +271,14 @@ func (h *testHub) enter(one *testWatcher) error {
 	return nil
 }
 
-// End implements services.Ender.
+// End implements services.ChannelEnder.
 func (w *testWatcher) End() {
 	w.hub.mu.Lock()
 	delete(w.hub.watchers, w)
 	first := !w.closed
 	w.closed = true
 	if first {
-		close(w.channel)
+		close(w.values)
 	}
 	w.hub.mu.Unlock()
 	if first && w.consumer != nil {
@@ -292,18 +292,18 @@ func (h *testHub) publish(value int) {
 	defer h.mu.Unlock()
 	for one := range h.watchers {
 		select {
-		case <-one.channel:
+		case <-one.values:
 		default:
 		}
-		one.channel <- value
+		one.values <- value
 		if one.consumer != nil {
 			one.consumer.Wake()
 		}
 	}
 }
 
-// closeAll closes every channel, as the hub does when it stops.
-func (h *testHub) closeAll() {
+// endAllWatchers closes every channel, as the hub does when it stops.
+func (h *testHub) endAllWatchers() {
 	h.mu.Lock()
 	watchers := make([]*testWatcher, 0, len(h.watchers))
 	for one := range h.watchers {
@@ -315,8 +315,8 @@ func (h *testHub) closeAll() {
 	}
 }
 
-// count returns the number of watchers.
-func (h *testHub) count() int {
+// countWatchers returns the number of watchers.
+func (h *testHub) countWatchers() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.watchers)

@@ -6,10 +6,10 @@ import (
 	"tidings/services"
 )
 
-// Shape bounds the form of a document. All counts are taken after fragments are expanded, so that a fragment spread twice counts
-// twice: forty fragments that each spread the next one twice are a short text with a trillion fields. A zero field means its
+// DocumentLimits bounds the form of a document. All counts are taken after fragments are expanded, so that a fragment spread twice
+// counts twice: forty fragments that each spread the next one twice are a short text with a trillion fields. A zero field means its
 // default.
-type Shape struct {
+type DocumentLimits struct {
 	Depth      int // levels of fields of one operation; default 12
 	Fields     int // fields of a document; default 300
 	Aliases    int // fields of a document with an alias; default 30
@@ -19,22 +19,22 @@ type Shape struct {
 
 // Introspection has bounds of its own: the queries of tools have 15 levels and about 250 fields.
 const (
-	introspectionDepth  = 20  // levels
-	introspectionFields = 500 // fields of a document
-	introspectionRoots  = 2   // __schema and __type together
+	maxIntrospectionDepth      = 20  // levels
+	maxIntrospectionFields     = 500 // fields of a document
+	maxIntrospectionRootFields = 2   // __schema and __type together
 
 	// Validation compares each pair of fields that share a name in one selection set. It repeats that for each fragment around them.
 	// Without these bounds a document of 4 KB would take a second.
-	maxRepeats   = 30 // fields of one name in one selection set
-	maxFragments = 12 // levels of fragments, inline or spread
+	maxSameNameFields = 30 // fields of one name in one selection set
+	maxFragmentDepth  = 12 // levels of fragments, inline or spread
 
-	maxName = 100 // bytes of a name in a document
-	// maxCount keeps sums and products far below the largest int, and is far above every limit.
-	maxCount = 1e12 // counts stop here
+	maxNameBytes = 100 // bytes of a name in a document
+	// countCeiling keeps sums and products far below the largest int, and is far above every limit.
+	countCeiling = 1e12 // counts stop here
 )
 
 // withDefaults sets the bounds that are zero to their defaults.
-func (s Shape) withDefaults() Shape {
+func (s DocumentLimits) withDefaults() DocumentLimits {
 	for _, limit := range []struct {
 		of    *int
 		value int
@@ -46,31 +46,31 @@ func (s Shape) withDefaults() Shape {
 	return s
 }
 
-// extent is the size of a selection set with its fragments expanded. The zero value is an empty one.
-type extent struct {
-	depth, fields, aliases, directives, roots int
+// selectionSize is the size of a selection set with its fragments expanded. The zero value is an empty one.
+type selectionSize struct {
+	depth, fields, aliases, directives, rootFields int
 
-	fragments int            // levels
-	names     map[string]int // the number of fields for each key of the answer on the first level
-	repeats   int            // the largest such number on any level
+	fragmentDepth        int            // levels
+	fieldsByResponseName map[string]int // the number of fields for each key of the answer on the first level
+	mostSameNameFields   int            // the largest such number on any level
 
 	// These count introspection: the levels and the fields of __schema and __type, with everything below them, and how often __schema
 	// and __type themselves appear.
-	introspectedDepth, introspectedFields, introspectedRoots int
+	introspectedDepth, introspectedFields, introspectedRootFields int
 }
 
 // add adds the extent of a sibling to e: of two numbers of levels, or of repeats, the larger one stays, and the other numbers are
 // summed. Fields of both with one name on the first level are in one selection set, so they repeat each other.
-func (e *extent) add(other extent) {
+func (e *selectionSize) add(other selectionSize) {
 	// Levels first, then the names of the first level, then the sums.
 	e.depth, e.introspectedDepth = max(e.depth, other.depth), max(e.introspectedDepth, other.introspectedDepth)
-	e.fragments, e.repeats = max(e.fragments, other.fragments), max(e.repeats, other.repeats)
-	if e.names == nil && len(other.names) > 0 {
-		e.names = make(map[string]int, len(other.names))
+	e.fragmentDepth, e.mostSameNameFields = max(e.fragmentDepth, other.fragmentDepth), max(e.mostSameNameFields, other.mostSameNameFields)
+	if e.fieldsByResponseName == nil && len(other.fieldsByResponseName) > 0 {
+		e.fieldsByResponseName = make(map[string]int, len(other.fieldsByResponseName))
 	}
-	for name, times := range other.names {
-		times = min(e.names[name]+times, maxCount)
-		e.names[name], e.repeats = times, max(e.repeats, times)
+	for name, times := range other.fieldsByResponseName {
+		times = min(e.fieldsByResponseName[name]+times, countCeiling)
+		e.fieldsByResponseName[name], e.mostSameNameFields = times, max(e.mostSameNameFields, times)
 	}
 	for _, sum := range []struct {
 		to *int
@@ -79,26 +79,27 @@ func (e *extent) add(other extent) {
 		{&e.fields, other.fields},
 		{&e.aliases, other.aliases},
 		{&e.directives, other.directives},
-		{&e.roots, other.roots},
+		{&e.rootFields, other.rootFields},
 		{&e.introspectedFields, other.introspectedFields},
-		{&e.introspectedRoots, other.introspectedRoots},
+		{&e.introspectedRootFields, other.introspectedRootFields},
 	} {
-		*sum.to = min(*sum.to+sum.by, maxCount)
+		*sum.to = min(*sum.to+sum.by, countCeiling)
 	}
 }
 
-// shapeMeasurer measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
+// documentMeasurer measures a parsed document that is not validated: names may be unknown, and fragments may be missing or spread
 // themselves. It visits each selection once, so that its time is proportional to the length of the text. It serves one document.
-type shapeMeasurer struct {
-	fragments map[string]*ast.FragmentDefinition // by name
-	measured  map[string]extent                  // by name; a fragment that spreads itself counts as empty: validation refuses it
-	longest   int                                // bytes of the longest name
-	parts     int                                // names and values, about as many as the document has parts in memory
+type documentMeasurer struct {
+	fragments         map[string]*ast.FragmentDefinition // by name
+	fragmentSizes     map[string]selectionSize           // by name; a fragment that spreads itself counts as empty: validation refuses it
+	longestNameBytes  int                                // bytes of the longest name
+	nameAndValueCount int                                // names and values, about as many as the document has parts in memory
 }
 
-// newShapeMeasurer makes the measurer of a document. Of two fragments with one name the first counts; validation refuses the second.
-func newShapeMeasurer(doc *ast.QueryDocument) *shapeMeasurer {
-	g := &shapeMeasurer{fragments: make(map[string]*ast.FragmentDefinition, len(doc.Fragments)), measured: make(map[string]extent, len(doc.Fragments))}
+// newDocumentMeasurer makes the measurer of a document. Of two fragments with one name the first counts; validation refuses the
+// second.
+func newDocumentMeasurer(doc *ast.QueryDocument) *documentMeasurer {
+	g := &documentMeasurer{fragments: make(map[string]*ast.FragmentDefinition, len(doc.Fragments)), fragmentSizes: make(map[string]selectionSize, len(doc.Fragments))}
 	for _, fragment := range doc.Fragments {
 		if _, twice := g.fragments[fragment.Name]; !twice {
 			g.fragments[fragment.Name] = fragment
@@ -110,19 +111,19 @@ func newShapeMeasurer(doc *ast.QueryDocument) *shapeMeasurer {
 // check returns an error if a document exceeds the bounds: INVALID, with the count and the limit. It also counts the names and values
 // of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each operation, because
 // only one operation is executed. The other numbers are bounded for the whole document, because all of it is validated.
-func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
-	g := newShapeMeasurer(doc)
-	var whole extent
+func (s DocumentLimits) check(doc *ast.QueryDocument) (parts int, err error) {
+	g := newDocumentMeasurer(doc)
+	var whole selectionSize
 	deepest, roots := 0, 0
 	// Each operation is a tree of its own; only one of them will run, but all are validated.
 	for _, operation := range doc.Operations {
 		one := g.measureOperation(operation)
-		deepest, roots = max(deepest, one.depth), max(roots, one.roots)
-		one.names = nil // the roots of two operations are separate selection sets
+		deepest, roots = max(deepest, one.depth), max(roots, one.rootFields)
+		one.fieldsByResponseName = nil // the roots of two operations are separate selection sets
 		whole.add(one)
 	}
 	for _, fragment := range doc.Fragments {
-		if _, spread := g.measured[fragment.Name]; !spread { // validation would visit it, and all fragments that it spreads
+		if _, spread := g.fragmentSizes[fragment.Name]; !spread { // validation would visit it, and all fragments that it spreads
 			return 0, services.Errorf(services.Invalid, "query: the fragment %s is never used", services.Quote(fragment.Name))
 		}
 	}
@@ -135,29 +136,29 @@ func (s Shape) check(doc *ast.QueryDocument) (parts int, err error) {
 		{whole.aliases, s.Aliases, "aliases"},
 		{whole.directives, s.Directives, "directives"},
 		{roots, s.RootFields, "fields at the root"},
-		{whole.repeats, maxRepeats, "fields with the same response name"},
-		{whole.fragments, maxFragments, "levels of fragments"},
-		{whole.introspectedRoots, introspectionRoots, "introspection fields at the root"},
-		{whole.introspectedDepth, introspectionDepth, "levels of introspection fields"},
-		{whole.introspectedFields, introspectionFields, "introspection fields"},
+		{whole.mostSameNameFields, maxSameNameFields, "fields with the same response name"},
+		{whole.fragmentDepth, maxFragmentDepth, "levels of fragments"},
+		{whole.introspectedRootFields, maxIntrospectionRootFields, "introspection fields at the root"},
+		{whole.introspectedDepth, maxIntrospectionDepth, "levels of introspection fields"},
+		{whole.introspectedFields, maxIntrospectionFields, "introspection fields"},
 	} {
 		if bound.count > bound.limit {
 			return 0, services.Errorf(services.Invalid, "query: %d %s with its fragments expanded, up to %d are allowed", bound.count, bound.of, bound.limit)
 		}
 	}
-	if g.longest > maxName {
-		return 0, services.Errorf(services.Invalid, "query: a name of %d bytes, up to %d are allowed", g.longest, maxName)
+	if g.longestNameBytes > maxNameBytes {
+		return 0, services.Errorf(services.Invalid, "query: a name of %d bytes, up to %d are allowed", g.longestNameBytes, maxNameBytes)
 	}
-	return g.parts, nil
+	return g.nameAndValueCount, nil
 }
 
 // measureOperation measures one operation. Its variables have names, types, defaults and directives, all of which validation visits.
-func (g *shapeMeasurer) measureOperation(operation *ast.OperationDefinition) extent {
-	g.noteName(operation.Name)
+func (g *documentMeasurer) measureOperation(operation *ast.OperationDefinition) selectionSize {
+	g.countName(operation.Name)
 	for _, variable := range operation.VariableDefinitions {
-		g.noteName(variable.Variable)
-		g.noteName(variable.Type.Name())
-		g.noteValue(variable.DefaultValue)
+		g.countName(variable.Variable)
+		g.countName(variable.Type.Name())
+		g.countValue(variable.DefaultValue)
 	}
 	whole := g.measureSelections(operation.SelectionSet)
 	whole.add(g.measureDirectives(operation.Directives))
@@ -168,13 +169,13 @@ func (g *shapeMeasurer) measureOperation(operation *ast.OperationDefinition) ext
 }
 
 // measureSelections measures a selection set; its roots are the fields of its first level.
-func (g *shapeMeasurer) measureSelections(set ast.SelectionSet) (whole extent) {
+func (g *documentMeasurer) measureSelections(set ast.SelectionSet) (whole selectionSize) {
 	for _, selection := range set {
 		switch one := selection.(type) {
 		case *ast.Field:
 			whole.add(g.measureField(one))
 		case *ast.InlineFragment:
-			g.noteName(one.TypeCondition)
+			g.countName(one.TypeCondition)
 			whole.add(g.measureDirectives(one.Directives))
 			whole.add(addFragmentLevel(g.measureSelections(one.SelectionSet)))
 		case *ast.FragmentSpread:
@@ -187,28 +188,28 @@ func (g *shapeMeasurer) measureSelections(set ast.SelectionSet) (whole extent) {
 }
 
 // addFragmentLevel returns the extent that a fragment has where it is spread: one level of fragments more.
-func addFragmentLevel(inner extent) extent {
-	inner.fragments = min(inner.fragments+1, maxCount)
+func addFragmentLevel(inner selectionSize) selectionSize {
+	inner.fragmentDepth = min(inner.fragmentDepth+1, countCeiling)
 	return inner
 }
 
-// measureField measures a field with the fields below it. An introspection field counts as one plain field, and its own depth and fields
-// count against bounds of their own.
-func (g *shapeMeasurer) measureField(field *ast.Field) extent {
-	g.noteName(field.Name)
-	g.noteName(field.Alias)
-	g.noteArguments(field.Arguments)
+// measureField measures a field with the fields below it. An introspection field counts as one plain field, and its own depth and
+// fields count against bounds of their own.
+func (g *documentMeasurer) measureField(field *ast.Field) selectionSize {
+	g.countName(field.Name)
+	g.countName(field.Alias)
+	g.countArguments(field.Arguments)
 	whole := g.measureSelections(field.SelectionSet)
 	// The field itself adds one level and one field to those below it, and is the only root.
-	whole.depth, whole.fields, whole.roots = min(whole.depth+1, maxCount), min(whole.fields+1, maxCount), 1
-	whole.names = map[string]int{field.Alias: 1}
+	whole.depth, whole.fields, whole.rootFields = min(whole.depth+1, countCeiling), min(whole.fields+1, countCeiling), 1
+	whole.fieldsByResponseName = map[string]int{field.Alias: 1}
 	// The fields below __schema and __type do not count against the bounds of ordinary fields.
 	if field.Name == "__schema" || field.Name == "__type" {
-		whole.introspectedDepth, whole.introspectedFields, whole.introspectedRoots = max(whole.introspectedDepth, whole.depth), whole.introspectedFields+whole.fields, whole.introspectedRoots+1
+		whole.introspectedDepth, whole.introspectedFields, whole.introspectedRootFields = max(whole.introspectedDepth, whole.depth), whole.introspectedFields+whole.fields, whole.introspectedRootFields+1
 		whole.depth, whole.fields = 1, 1
 	}
 	if field.Alias != field.Name {
-		whole.aliases = min(whole.aliases+1, maxCount)
+		whole.aliases = min(whole.aliases+1, countCeiling)
 	}
 	whole.add(g.measureDirectives(field.Directives))
 	return whole
@@ -216,59 +217,59 @@ func (g *shapeMeasurer) measureField(field *ast.Field) extent {
 
 // measureFragment measures a fragment at its first spread, and remembers the result. It is entered as empty before it is measured, so
 // that measuring a fragment that spreads itself ends.
-func (g *shapeMeasurer) measureFragment(name string) extent {
-	g.noteName(name)
-	known, done := g.measured[name]
+func (g *documentMeasurer) measureFragment(name string) selectionSize {
+	g.countName(name)
+	known, done := g.fragmentSizes[name]
 	if done {
 		return known
 	}
 	definition := g.fragments[name]
 	// Validation reports the missing fragment.
 	if definition == nil {
-		return extent{}
+		return selectionSize{}
 	}
-	g.measured[name] = extent{}
-	g.noteName(definition.TypeCondition)
+	g.fragmentSizes[name] = selectionSize{}
+	g.countName(definition.TypeCondition)
 	whole := g.measureSelections(definition.SelectionSet)
 	whole.add(g.measureDirectives(definition.Directives))
-	g.measured[name] = whole
+	g.fragmentSizes[name] = whole
 	return whole
 }
 
 // measureDirectives measures the directives of one place.
-func (g *shapeMeasurer) measureDirectives(list ast.DirectiveList) extent {
+func (g *documentMeasurer) measureDirectives(list ast.DirectiveList) selectionSize {
 	for _, directive := range list {
-		g.noteName(directive.Name)
-		g.noteArguments(directive.Arguments)
+		g.countName(directive.Name)
+		g.countArguments(directive.Arguments)
 	}
-	return extent{directives: len(list)}
+	return selectionSize{directives: len(list)}
 }
 
-// noteArguments notes the names in arguments, and counts their parts.
-func (g *shapeMeasurer) noteArguments(list ast.ArgumentList) {
+// countArguments notes the names in arguments, and counts their parts.
+func (g *documentMeasurer) countArguments(list ast.ArgumentList) {
 	for _, argument := range list {
-		g.noteName(argument.Name)
-		g.noteValue(argument.Value)
+		g.countName(argument.Name)
+		g.countValue(argument.Value)
 	}
 }
 
-// noteValue notes the names in a value: the names of variables, enums and fields of objects.
-func (g *shapeMeasurer) noteValue(value *ast.Value) {
+// countValue notes the names in a value: the names of variables, enums and fields of objects.
+func (g *documentMeasurer) countValue(value *ast.Value) {
 	if value == nil {
 		return
 	}
-	g.parts++
+	g.nameAndValueCount++
 	if value.Kind == ast.Variable || value.Kind == ast.EnumValue {
-		g.noteName(value.Raw)
+		g.countName(value.Raw)
 	}
 	for _, child := range value.Children {
-		g.noteName(child.Name)
-		g.noteValue(child.Value)
+		g.countName(child.Name)
+		g.countValue(child.Value)
 	}
 }
 
-// noteName notes one name of the document, even an empty one.
-func (g *shapeMeasurer) noteName(name string) {
-	g.longest = max(g.longest, len(name))
-	g.parts++
+// countName notes one name of the document, even an empty one.
+func (g *documentMeasurer) countName(name string) {
+	g.longestNameBytes = max(g.longestNameBytes, len(name))
+	g.nameAndValueCount++
 }

@@ -21,18 +21,18 @@ import (
 // newRealSchemaHandler makes a handler with the real schema and no resolvers.
 func newRealSchemaHandler(t *testing.T, introspection bool) http.Handler {
 	t.Helper()
-	return newHTTP(t, func(cfg *Config) {
+	return newDevelopmentHandler(t, func(cfg *Config) {
 		cfg.Schema, cfg.Introspection = graph.NewExecutableSchema(graph.Config{}), introspection
 	})
 }
 
-// repeated returns the parts that numbered returns, joined into one text.
-func repeated(n int, part string) string {
-	return strings.Join(numbered(n, part), "")
+// joinedNumberedCopies returns the parts that numbered returns, joined into one text.
+func joinedNumberedCopies(n int, part string) string {
+	return strings.Join(numberedCopies(n, part), "")
 }
 
-// numbered returns n copies of a part, each with its number in place of %d.
-func numbered(n int, part string) []string {
+// numberedCopies returns n copies of a part, each with its number in place of %d.
+func numberedCopies(n int, part string) []string {
 	parts := make([]string, n)
 	for i := range parts {
 		parts[i] = strings.ReplaceAll(part, "%d", strconv.Itoa(i))
@@ -60,39 +60,39 @@ func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
 		"depth through fragments": {func(n int) string {
 			return "{...A} fragment A on Query{a{...B}} fragment B on Query" + strings.Repeat("{a", n-1) + strings.Repeat("}", n-1)
 		}, 12},
-		"fields":            {func(n int) string { return "{a{" + repeated(9, "b ") + "} " + wide(n-10) + "}" }, 300},
-		"fields of a whole": {func(n int) string { return "query A{a} query B{" + wide(n-1) + "}" }, 300},
+		"fields":            {func(n int) string { return "{a{" + joinedNumberedCopies(9, "b ") + "} " + wideSelection(n-10) + "}" }, 300},
+		"fields of a whole": {func(n int) string { return "query A{a} query B{" + wideSelection(n-1) + "}" }, 300},
 		"fields in a fragment spread twice": {func(n int) string {
-			return "{a{...F} b{...F}} fragment F on Query{" + wide((n-2)/2) + "}" + repeated(n%2, " query C{c}")
+			return "{a{...F} b{...F}} fragment F on Query{" + wideSelection((n-2)/2) + "}" + joinedNumberedCopies(n%2, " query C{c}")
 		}, 300},
-		"aliases":    {func(n int) string { return "{a{" + repeated(n, "a%d:b ") + "}}" }, 30},
-		"directives": {func(n int) string { return "query @a{a{" + repeated(n-1, "b%d @c ") + "}}" }, 30},
-		"roots":      {func(n int) string { return "{" + repeated(n, "a%d ") + "}" }, 10},
+		"aliases":    {func(n int) string { return "{a{" + joinedNumberedCopies(n, "a%d:b ") + "}}" }, 30},
+		"directives": {func(n int) string { return "query @a{a{" + joinedNumberedCopies(n-1, "b%d @c ") + "}}" }, 30},
+		"roots":      {func(n int) string { return "{" + joinedNumberedCopies(n, "a%d ") + "}" }, 10},
 		"mutations": {func(n int) string {
-			return "mutation{...F " + repeated(n-5, "a%d ") + "} fragment F on Mutation{" + repeated(5, "b%d ") + "}"
+			return "mutation{...F " + joinedNumberedCopies(n-5, "a%d ") + "} fragment F on Mutation{" + joinedNumberedCopies(5, "b%d ") + "}"
 		}, 10},
-		"repeats": {func(n int) string { return "{a{" + repeated(n, "b ") + "}}" }, 30},
+		"repeats": {func(n int) string { return "{a{" + joinedNumberedCopies(n, "b ") + "}}" }, 30},
 		"repeats in fragments": {func(n int) string {
-			return "{a{...F ...{" + repeated(n-5, "b ") + "}}} fragment F on Query{" + repeated(5, "b ") + "}"
+			return "{a{...F ...{" + joinedNumberedCopies(n-5, "b ") + "}}} fragment F on Query{" + joinedNumberedCopies(5, "b ") + "}"
 		}, 30},
 		"fragments": {func(n int) string { return "{a" + strings.Repeat("{...", n) + "{b}" + strings.Repeat("}", n) + "}" }, 12},
 		"names":     {func(n int) string { return "{a(b:{" + strings.Repeat("c", n) + ":D})}" }, 100},
-		"asked":     {func(n int) string { return "{" + repeated(n, "__schema ") + "}" }, 2},
+		"asked":     {func(n int) string { return "{" + joinedNumberedCopies(n, "__schema ") + "}" }, 2},
 		"asked deep": {func(n int) string {
 			return "{__schema" + strings.Repeat("{a", n-1) + strings.Repeat("}", n-1) + "}"
 		}, 20},
-		"asked wide": {func(n int) string { return "{__schema{" + wide(n-1) + "}}" }, 500},
+		"asked wide": {func(n int) string { return "{__schema{" + wideSelection(n-1) + "}}" }, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			doc, err := parser.ParseQuery(&ast.Source{Input: bound.document(bound.limit)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := (Shape{}).withDefaults().check(doc); err != nil {
+			if _, err := (DocumentLimits{}).withDefaults().check(doc); err != nil {
 				t.Errorf("at the limit: %v", err)
 			}
-			got := post(t, handler, bound.document(bound.limit+1))
-			if len(got.parsed.Errors) != 1 || got.code() != services.Invalid {
+			got := postQuery(t, handler, bound.document(bound.limit+1))
+			if len(got.parsed.Errors) != 1 || got.errorCode() != services.Invalid {
 				t.Fatalf("beyond the limit: %.300s", got.body)
 			}
 			words := strings.FieldsFunc(got.parsed.Errors[0].Message, func(r rune) bool { return r < '0' || r > '9' })
@@ -103,8 +103,8 @@ func TestDocumentsBeyondTheirShapeAreRefused(t *testing.T) {
 	}
 }
 
-// wide is the field w with n-1 different fields in it: n fields in all.
-func wide(n int) string { return "w{" + repeated(n-1, "x%d ") + "}" }
+// wideSelection is the field w with n-1 different fields in it: n fields in all.
+func wideSelection(n int) string { return "w{" + joinedNumberedCopies(n-1, "x%d ") + "}" }
 
 // Each fragment is measured once, however often it is spread: the work grows with the text only.
 func TestFragmentsAreMeasuredOnce(t *testing.T) {
@@ -113,19 +113,19 @@ func TestFragmentsAreMeasuredOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newShapeMeasurer(doc)
-	if got := g.measureOperation(doc.Operations[0]); got.fields != maxCount || got.repeats != maxCount {
+	g := newDocumentMeasurer(doc)
+	if got := g.measureOperation(doc.Operations[0]); got.fields != countCeiling || got.mostSameNameFields != countCeiling {
 		t.Errorf("2^60 fields are %+v", got)
 	}
-	if g.parts > len(text) {
-		t.Errorf("%d names were looked at in %d bytes", g.parts, len(text))
+	if g.nameAndValueCount > len(text) {
+		t.Errorf("%d names were looked at in %d bytes", g.nameAndValueCount, len(text))
 	}
 	handler := newRealSchemaHandler(t, false)
 	for name, text := range map[string]string{
 		"used": text, "unused": "{__typename}" + doublingFragments(60), "missing": "{...F}",
 		"circle": "{...A} fragment A on Query{...B ...B} fragment B on Query{...A ...A}",
 	} {
-		if got := post(t, handler, text); got.code() != services.Invalid || len(got.parsed.Errors) > 2 {
+		if got := postQuery(t, handler, text); got.errorCode() != services.Invalid || len(got.parsed.Errors) > 2 {
 			t.Errorf("%s: %.300s", name, got.body)
 		}
 	}
@@ -135,12 +135,12 @@ func TestValidationStopsAtTheTenthError(t *testing.T) {
 	for _, introspection := range []bool{false, true} {
 		handler := newRealSchemaHandler(t, introspection)
 		for name, text := range map[string]string{
-			"unknown fields":    "{viewer{" + repeated(290, "f%d ") + "}}",
-			"unknown arguments": "{viewer{" + repeated(25, "homeFeed(a%d:1,b:2){lastId} ") + "}}",
-			"conflicts":         "{viewer{" + repeated(30, "homeFeed(first:%d){lastId} ") + "}}",
-			"variables":         "query(" + repeated(240, "$a%d:Int ") + "){__typename}",
+			"unknown fields":    "{viewer{" + joinedNumberedCopies(290, "f%d ") + "}}",
+			"unknown arguments": "{viewer{" + joinedNumberedCopies(25, "homeFeed(a%d:1,b:2){lastId} ") + "}}",
+			"conflicts":         "{viewer{" + joinedNumberedCopies(30, "homeFeed(first:%d){lastId} ") + "}}",
+			"variables":         "query(" + joinedNumberedCopies(240, "$a%d:Int ") + "){__typename}",
 		} {
-			if got := post(t, handler, text); len(got.parsed.Errors) != maxErrors || got.code() != services.Invalid {
+			if got := postQuery(t, handler, text); len(got.parsed.Errors) != maxDocumentErrors || got.errorCode() != services.Invalid {
 				t.Errorf("%s: %d errors in %d bytes", name, len(got.parsed.Errors), len(got.body))
 			}
 		}
@@ -175,7 +175,7 @@ func drawDocument(t *rapid.T) string {
 		if rapid.IntRange(0, 19).Draw(t, "directed") == 0 {
 			part += "@" + names.Draw(t, "directive")
 		}
-		if depth == 0 || isLeaf(part) {
+		if depth == 0 || isLeafField(part) {
 			return part + " "
 		}
 		return part + "{" + strings.Repeat(selection(depth-1), rapid.SampledFrom([]int{1, 1, 1, 2, 40}).Draw(t, "times")) + "} "
@@ -187,21 +187,21 @@ func drawDocument(t *rapid.T) string {
 	return text
 }
 
-// isLeaf reports whether a drawn field is one that has no selection in the schema.
-func isLeaf(part string) bool {
+// isLeafField reports whether a drawn field is one that has no selection in the schema.
+func isLeafField(part string) bool {
 	return strings.HasSuffix(part, "value") || strings.HasSuffix(part, "id")
 }
 
 // Any document gets at most ten errors, each short, and none with more than 100 bytes of the request.
 func TestRefusalsAreShort(t *testing.T) {
 	handlers := []http.Handler{newRealSchemaHandler(t, false), newRealSchemaHandler(t, true)}
-	check := func(t interface{ Fatalf(string, ...any) }, text string, got answer) {
-		if got.code() == "" || len(got.parsed.Errors) > maxErrors || len(got.body) > maxErrors*1000 {
+	check := func(t interface{ Fatalf(string, ...any) }, text string, got httpAnswer) {
+		if got.errorCode() == "" || len(got.parsed.Errors) > maxDocumentErrors || len(got.body) > maxDocumentErrors*1000 {
 			t.Fatalf("%.200s: %d errors in %d bytes: %.500s", text, len(got.parsed.Errors), len(got.body), got.body)
 		}
 		for _, fault := range got.parsed.Errors {
-			for from := 0; from+maxWord < len(fault.Message); from++ {
-				if strings.Contains(text, fault.Message[from:from+maxWord+1]) {
+			for from := 0; from+maxErrorWordBytes < len(fault.Message); from++ {
+				if strings.Contains(text, fault.Message[from:from+maxErrorWordBytes+1]) {
 					t.Fatalf("%.200s: repeated in %s", text, fault.Message)
 				}
 			}
@@ -214,13 +214,13 @@ func TestRefusalsAreShort(t *testing.T) {
 		"{node(id:[" + strings.Repeat(`"a b" `, 300) + "]){id}}", "{...{" + long + ":viewer}}", "{viewer{" + strings.Repeat("badges{", 9) + "a" + strings.Repeat("}", 9) + "}}",
 	} {
 		for _, handler := range handlers {
-			check(t, text, post(t, handler, text))
+			check(t, text, postQuery(t, handler, text))
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		text := drawDocument(rt)
 		for _, handler := range handlers {
-			if got := post(t, handler, text); strings.HasPrefix(got.body, `{"errors"`) && !strings.Contains(got.body, `"data"`) {
+			if got := postQuery(t, handler, text); strings.HasPrefix(got.body, `{"errors"`) && !strings.Contains(got.body, `"data"`) {
 				check(rt, text, got)
 			}
 		}
@@ -235,7 +235,7 @@ func TestErrorsOfVariablesAreShort(t *testing.T) {
 		"another name": map[string]any{"n": map[string]any{strings.Repeat("b", 60_000): 1}},
 	} {
 		body := must(json.Marshal(map[string]any{"query": "query($n:Int){viewer{homeFeed(first:$n){lastId}}}", "variables": variables}))
-		if got := ask(t, handler, http.MethodPost, "/graphql", string(body)); got.code() != services.Invalid || len(got.body) > 600 {
+		if got := askHandler(t, handler, http.MethodPost, "/graphql", string(body)); got.errorCode() != services.Invalid || len(got.body) > 600 {
 			t.Errorf("%s: %.700s", name, got.body)
 		}
 	}
@@ -244,11 +244,11 @@ func TestErrorsOfVariablesAreShort(t *testing.T) {
 // GraphiQL and code generators can introspect the schema, although their query is deeper than other queries may be.
 func TestToolsCanAskForTheSchema(t *testing.T) {
 	text := string(must(os.ReadFile("testdata/introspection.graphql")))
-	got := post(t, newRealSchemaHandler(t, true), text)
-	if got.code() != "" || !strings.Contains(got.body, `"name":"BadgeCount"`) {
+	got := postQuery(t, newRealSchemaHandler(t, true), text)
+	if got.errorCode() != "" || !strings.Contains(got.body, `"name":"BadgeCount"`) {
 		t.Errorf("in development mode: %.500s", got.body)
 	}
-	if got := post(t, newRealSchemaHandler(t, false), text); got.code() != services.Forbidden {
+	if got := postQuery(t, newRealSchemaHandler(t, false), text); got.errorCode() != services.Forbidden {
 		t.Errorf("in production: %.500s", got.body)
 	}
 }
@@ -258,7 +258,7 @@ func TestReadyMadeOperationsHaveAnAllowedShape(t *testing.T) {
 	if len(names) < 30 {
 		t.Fatalf("%d operations", len(names))
 	}
-	documents := newDocuments(Config{Schema: graph.NewExecutableSchema(graph.Config{})}.withDefaults())
+	documents := newDocumentPreparer(Config{Schema: graph.NewExecutableSchema(graph.Config{})}.withDefaults())
 	for _, name := range names {
 		text := string(must(os.ReadFile(name)))
 		if doc, faults := documents.prepare(text); doc == nil {
@@ -274,11 +274,11 @@ func TestDeferIsUnknown(t *testing.T) {
 		"{viewer{...@defer{badges{version}}}}", "{viewer{...F@defer(if:false)}} fragment F on Viewer{user{id}}",
 		"subscription{badgesChanged{version ...@defer(label:\"l\"){total{value}}}}",
 	} {
-		if got := post(t, newRealSchemaHandler(t, false), text); got.code() != services.Invalid || !strings.Contains(got.body, `Unknown directive \"@defer\"`) {
+		if got := postQuery(t, newRealSchemaHandler(t, false), text); got.errorCode() != services.Invalid || !strings.Contains(got.body, `Unknown directive \"@defer\"`) {
 			t.Errorf("%s: %.300s", text, got.body)
 		}
 	}
-	got := post(t, newRealSchemaHandler(t, true), "{__schema{directives{name}}}")
+	got := postQuery(t, newRealSchemaHandler(t, true), "{__schema{directives{name}}}")
 	if want := `{"data":{"__schema":{"directives":[{"name":"deprecated"},{"name":"include"},{"name":"oneOf"},{"name":"skip"},{"name":"specifiedBy"}]}}}`; got.body != want {
 		t.Errorf("the directives are %s", got.body)
 	}

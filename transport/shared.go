@@ -11,62 +11,62 @@ import (
 	"tidings/services"
 )
 
-// sharedContexts lets all subscriptions with the same document and no variables use one operation context of gqlgen. The context is most
-// of the memory of a subscription, because it remembers the collected fields of every part of the document. It holds nothing of a
-// viewer: the viewer is in the context.Context. An entry lives as long as it has users.
-type sharedContexts struct {
+// sharedOperationContexts lets all subscriptions with the same document and no variables use one operation context of gqlgen. The
+// context is most of the memory of a subscription, because it remembers the collected fields of every part of the document. It
+// holds nothing of a viewer: the viewer is in the context.Context. An entry lives as long as it has users.
+type sharedOperationContexts struct {
 	mu sync.Mutex
 	// entries have the address of the operation as key: the document cache returns the same document for the same text. If it has
 	// dropped a document and prepared it again, there are two entries for a while, which costs only memory.
-	entries map[*ast.OperationDefinition]*sharedEntry
+	entries map[*ast.OperationDefinition]*sharedOperationContext
 }
 
-// sharedEntry is one shared operation context. It is removed with its last user, or it would keep its document alive.
-type sharedEntry struct {
-	parsed *graphql.OperationContext
-	users  int // the number of subscriptions that use it
+// sharedOperationContext is one shared operation context. It is removed with its last user, or it would keep its document alive.
+type sharedOperationContext struct {
+	operationContext  *graphql.OperationContext
+	subscriptionCount int // the number of subscriptions that use it
 }
 
 // acquire returns the operation context to execute with, and whether it must be released. The parsed operation has passed
 // all checks before a shared one replaces it. Variables, extensions and headers are the caller's own, so an operation with any of
 // them is not shared.
-func (s *sharedContexts) acquire(parsed *graphql.OperationContext) (use *graphql.OperationContext, release bool) {
+func (s *sharedOperationContexts) acquire(parsed *graphql.OperationContext) (use *graphql.OperationContext, release bool) {
 	if len(parsed.Variables) > 0 || len(parsed.Extensions) > 0 || len(parsed.Headers) > 0 {
-		tapChannels(parsed)
+		tapResolverChannels(parsed)
 		return parsed, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.entries[parsed.Operation]
 	if entry == nil {
-		tapChannels(parsed)
+		tapResolverChannels(parsed)
 		// The document keeps the text that it was parsed from; the shared context uses that text and keeps no second copy.
 		parsed.RawQuery = parsed.Operation.Position.Src.Input
-		entry = &sharedEntry{parsed: parsed}
+		entry = &sharedOperationContext{operationContext: parsed}
 		if s.entries == nil {
-			s.entries = make(map[*ast.OperationDefinition]*sharedEntry)
+			s.entries = make(map[*ast.OperationDefinition]*sharedOperationContext)
 		}
 		s.entries[parsed.Operation] = entry
 	}
-	entry.users++
-	return entry.parsed, true
+	entry.subscriptionCount++
+	return entry.operationContext, true
 }
 
 // release reports that one user of the result of acquire is gone. It is called once for each acquire that returned true.
-func (s *sharedContexts) release(use *graphql.OperationContext) {
+func (s *sharedOperationContexts) release(use *graphql.OperationContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The entry exists, because the caller is one of its users.
 	entry := s.entries[use.Operation]
-	if entry.users--; entry.users == 0 {
+	if entry.subscriptionCount--; entry.subscriptionCount == 0 {
 		delete(s.entries, use.Operation)
 	}
 }
 
-// tapChannels adds middleware that makes the operation tap the channel which the resolver of its first field returns. The results
-// of all later fields pass through the middleware too, so it checks the kind of a result before anything else. It finds the
+// tapResolverChannels adds middleware that makes the operation tap the channel which the resolver of its first field returns. The
+// results of all later fields pass through the middleware too, so it checks the kind of a result before anything else. It finds the
 // operation in the context, because many operations share the middleware.
-func tapChannels(parsed *graphql.OperationContext) {
+func tapResolverChannels(parsed *graphql.OperationContext) {
 	resolve := parsed.ResolverMiddleware
 	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
 		result, err := resolve(ctx, next)
@@ -74,7 +74,7 @@ func tapChannels(parsed *graphql.OperationContext) {
 			return result, err
 		}
 		if one, ok := services.RequestFrom(ctx).(*operation); ok {
-			result = one.tap(result)
+			result = one.tapResolverChannel(result)
 		}
 		return result, nil
 	}

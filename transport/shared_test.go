@@ -12,27 +12,27 @@ import (
 	"tidings/services"
 )
 
-// users returns the number of users of each shared entry, in no order.
-func (s *sharedContexts) users() []int {
+// subscriptionCounts returns the number of users of each shared entry, in no order.
+func (s *sharedOperationContexts) subscriptionCounts() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var users []int
 	for _, entry := range s.entries {
-		users = append(users, entry.users)
+		users = append(users, entry.subscriptionCount)
 	}
 	return users
 }
 
 func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		expect := func(what string, want ...int) {
 			t.Helper()
 			synctest.Wait()
-			if got := w.sockets.shared.users(); fmt.Sprint(got) != fmt.Sprint(want) {
+			if got := w.sockets.sharedContexts.subscriptionCounts(); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: users %v, want %v", what, got, want)
 			}
 		}
-		alice, bob := w.open("alice"), w.open("bob")
+		alice, bob := w.openSocket("alice"), w.openSocket("bob")
 		alice.subscribe("1", "subscription { ticks }")
 		expect("the first", 1) // also waits, so that the text is parsed only once
 		alice.subscribe("2", "subscription { ticks }")
@@ -42,24 +42,24 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 		bob.send(`{"type":"subscribe","id":"e","payload":{"query":"subscription { ticks }","extensions":{"a":1}}}`)
 		expect("variables and extensions are one's own", 3)
 		w.schema.hub.publish(1)
-		alice.next()
-		alice.next()
+		alice.nextMessage()
+		alice.nextMessage()
 		for range 3 {
-			bob.next()
+			bob.nextMessage()
 		}
 		alice.send(`{"type":"complete","id":"2"}`)
 		expect("after complete", 2)
 		bob.conn.Close()
 		expect("after the end of a socket", 1)
 		alice.subscribe("r", "subscription { refused }")
-		alice.next()
+		alice.nextMessage()
 		expect("after one that was refused", 1)
 		alice.subscribe("s", "subscription { stuck }")
 		synctest.Wait()
 		alice.send(`{"type":"complete","id":"s"}`)
 		expect("after one that never started", 1)
-		w.schema.hub.closeAll()
-		alice.expect(`{"type":"complete","id":"1"}`)
+		w.schema.hub.endAllWatchers()
+		alice.expectMessage(`{"type":"complete","id":"1"}`)
 		expect("after the end of all")
 	})
 }
@@ -67,24 +67,24 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 // TestAStoppedOperationReleasesItsContext tests the race between complete and the start of an operation: the operation must not
 // stay counted as a user of its shared context.
 func TestAStoppedOperationReleasesItsContext(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		for range 10 {
 			c.subscribe("1", "subscription { ticks }")
 			c.send(`{"type":"complete","id":"1"}`)
 		}
 		synctest.Wait()
-		if got := w.sockets.shared.users(); len(got) != 0 {
+		if got := w.sockets.sharedContexts.subscriptionCounts(); len(got) != 0 {
 			t.Errorf("users %v are left", got)
 		}
 	})
 }
 
 func TestSharedContextsHoldNoViewer(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		w.server.Handler = Handler(Config{
 			Schema: w.schema, Identity: w.identity, Sockets: w.sockets,
-			Around: func(server *handler.Server) {
+			AddMiddleware: func(server *handler.Server) {
 				server.AroundResponses(func(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 					response := next(ctx)
 					if viewer, err := services.ViewerFrom(ctx); err == nil && response != nil {
@@ -95,19 +95,19 @@ func TestSharedContextsHoldNoViewer(t *testing.T) {
 			},
 		})
 		names := []string{"alice", "bob", "carol"}
-		clients := make([]*client, len(names))
+		clients := make([]*socketClient, len(names))
 		for i, name := range names {
-			clients[i] = w.open(name)
+			clients[i] = w.openSocket(name)
 			clients[i].subscribe("1", "subscription { ticks }")
 		}
 		synctest.Wait()
-		if got := w.sockets.shared.users(); len(got) != 1 || got[0] != len(names) {
+		if got := w.sockets.sharedContexts.subscriptionCounts(); len(got) != 1 || got[0] != len(names) {
 			t.Fatalf("they do not share: %v", got)
 		}
 		for value := range 3 {
 			w.schema.hub.publish(value)
 			for i, name := range names {
-				clients[i].expect(fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"ticks":%d},"extensions":{"viewer":"%s"}}}`, value, name))
+				clients[i].expectMessage(fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"ticks":%d},"extensions":{"viewer":"%s"}}}`, value, name))
 			}
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// lingerBytes is the most that is discarded of what a client sends after a frame that was refused.
-const lingerBytes = 4 << 20
+// maxDiscardedBytes is the most that is discarded of what a client sends after a frame that was refused.
+const maxDiscardedBytes = 4 << 20
 
 // refuse tells the client what was wrong with a frame, and returns the error. What the client goes on sending cannot be read as
 // frames any more. It is discarded until the client closes the connection, because closing a connection with unread input would
@@ -18,30 +18,30 @@ func (s *socket) refuse(err error) error {
 	code := websocket.CloseProtocolError
 	var fault protocolError
 	switch {
-	case errors.Is(err, errTooBig):
+	case errors.Is(err, errMessageTooLong):
 		code = websocket.CloseMessageTooBig
 	case !errors.As(err, &fault):
 		return err // of the connection
 	}
-	s.closeAndDiscard(code, err.Error())
+	s.closeAndDiscardInput(code, err.Error())
 	return err
 }
 
-// closeAndDiscard closes the socket, and discards what the client sends until it closes the connection.
-func (s *socket) closeAndDiscard(code int, reason string) {
+// closeAndDiscardInput closes the socket, and discards what the client sends until it closes the connection.
+func (s *socket) closeAndDiscardInput(code int, reason string) {
 	s.close(code, reason)
-	if half, ok := s.wire.conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // so a client that waits for the end of the connection need not wait for lingerTime
+	if half, ok := s.frameWriter.conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // so a client that waits for the end of the connection need not wait for closeAnswerTimeout
 	}
-	_ = s.wire.conn.SetReadDeadline(deadlineAfter(lingerTime))
-	_, _ = io.CopyN(io.Discard, s.wire.conn, lingerBytes)
+	_ = s.frameWriter.conn.SetReadDeadline(deadlineAfter(closeAnswerTimeout))
+	_, _ = io.CopyN(io.Discard, s.frameWriter.conn, maxDiscardedBytes)
 }
 
 // errPanicked ends a socket after a panic.
 var errPanicked = errors.New("a panic while the socket read")
 
-// recoverPanic turns a panic while the socket reads into an error, and closes the socket. No HTTP server is around its goroutine, so without
-// a recovery the panic would end the process with all other sockets.
+// recoverPanic turns a panic while the socket reads into an error, and closes the socket. No HTTP server is around its goroutine,
+// so without a recovery the panic would end the process with all other sockets.
 func (s *socket) recoverPanic(err *error) {
 	fault := recover()
 	if fault == nil {
@@ -49,7 +49,7 @@ func (s *socket) recoverPanic(err *error) {
 	}
 	*err = errPanicked
 	s.sockets.cfg.Log.Error("a socket panicked", "cause", fault, "stack", string(debug.Stack()))
-	s.closeAndDiscard(websocket.CloseInternalServerErr, "an error on our side")
+	s.closeAndDiscardInput(websocket.CloseInternalServerErr, "an error on our side")
 }
 
 // answerClose answers the client's close frame, and returns the error that ends the socket.
@@ -58,6 +58,6 @@ func (s *socket) answerClose(payload []byte) error {
 	if err != nil {
 		return s.refuse(err)
 	}
-	_ = s.wire.close(code, "")
+	_ = s.frameWriter.close(code, "")
 	return errClientClosed
 }

@@ -19,7 +19,7 @@ import (
 
 // On TCP, a client that is still sending when its message is refused finds the reason: no reset discards it.
 func TestARefusedClientReadsTheReason(t *testing.T) {
-	w := newTCPWorld(t)
+	w := newTCPFixture(t)
 	const pieces, piece = 64, 4 << 10
 	tooLong := binary.BigEndian.AppendUint64([]byte{0x81, 0xff}, pieces*piece)
 	for name, test := range map[string]struct {
@@ -31,7 +31,7 @@ func TestARefusedClientReadsTheReason(t *testing.T) {
 		"without mask": {[]byte{0x81, 0x05}, websocket.CloseProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := w.dial(http.Header{}, protocol)
+			conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,8 +56,8 @@ func TestARefusedClientReadsTheReason(t *testing.T) {
 
 // A client that goes on sending after a refusal is cut off: what is discarded for it is bounded.
 func TestARefusedClientCannotSendForEver(t *testing.T) {
-	w := newTCPWorld(t)
-	conn, err := w.dial(http.Header{}, protocol)
+	w := newTCPFixture(t)
+	conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func TestARefusedClientCannotSendForEver(t *testing.T) {
 
 // A client that does not close a connection whose frame was refused is cut off.
 func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		conn, err := w.dial(http.Header{}, protocol)
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
 		if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseProtocolError) {
 			t.Errorf("the client reads %v", err)
 		}
-		passTime(lingerTime - time.Millisecond)
+		passTime(closeAnswerTimeout - time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 1 {
 			t.Errorf("%d sockets while it may still close the connection", open)
@@ -106,23 +106,23 @@ func TestARefusedClientThatStaysIsCutOff(t *testing.T) {
 
 // A panic while a socket reads closes that socket and gives its counts back. The others go on, and the log has the stack.
 func TestASocketSurvivesAPanicOfAnother(t *testing.T) {
-	limits, log := &fakeLimits{}, &lockedText{}
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.Limits, cfg.Log = limits, slog.New(slog.NewTextHandler(log, nil)) }, func(w *world) {
-		limits.panics.Store(false)
-		alice := w.open("alice")
+	limits, log := &fakeLimits{}, &lockedBuffer{}
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.Limits, cfg.Log = limits, slog.New(slog.NewTextHandler(log, nil)) }, func(w *socketFixture) {
+		limits.panicsOnCharge.Store(false)
+		alice := w.openSocket("alice")
 		alice.subscribe("1", "subscription { ticks }")
 		synctest.Wait()
-		limits.panics.Store(true)
+		limits.panicsOnCharge.Store(true)
 		bob := w.connect()
 		bob.send(`{"type":"connection_init","payload":{"authorization":"Bearer dev:bob"}}`)
 		bob.expectClose(websocket.CloseInternalServerErr)
 		synctest.Wait()
-		limits.panics.Store(false)
-		if stats := w.sockets.Stats(); stats.Open != 1 || len(w.sockets.perUser.open) != 1 {
-			t.Errorf("%d sockets, of %v: want alice's", stats.Open, w.sockets.perUser.open)
+		limits.panicsOnCharge.Store(false)
+		if stats := w.sockets.Stats(); stats.Open != 1 || len(w.sockets.perUser.openByHolder) != 1 {
+			t.Errorf("%d sockets, of %v: want alice's", stats.Open, w.sockets.perUser.openByHolder)
 		}
 		w.schema.hub.publish(1)
-		alice.expect(tickMessage("1", 1))
+		alice.expectMessage(tickMessage("1", 1))
 		if text := log.String(); !strings.Contains(text, "in the limits") || !strings.Contains(text, "fakeLimits).ChargeSocket") {
 			t.Errorf("the log has no stack: %s", text)
 		}
@@ -134,8 +134,8 @@ func TestSocketFrameRate(t *testing.T) {
 	const begins, goesOn, pong = websocket.TextMessage, 0, 0x80 | websocket.PongMessage
 	for name, frames := range map[string][2]byte{"pongs": {pong, pong}, "parts of a message": {begins, goesOn}} {
 		t.Run(name, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
-				c := w.open("alice")
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+				c := w.openSocket("alice")
 				send := func(first byte, count int) {
 					t.Helper()
 					if _, err := c.conn.NetConn().Write(bytes.Repeat(clientFrame(first, [4]byte{}, nil), count)); err != nil {
@@ -149,7 +149,7 @@ func TestSocketFrameRate(t *testing.T) {
 				send(frames[1], 20*framesPerMessage)
 				c.expectNothing()
 				send(frames[1], 1)
-				c.expectClose(closeTooMany)
+				c.expectClose(closeTooManyRequests)
 			})
 		})
 	}

@@ -9,8 +9,8 @@ import (
 // A message that comes in parts must be complete within its time, even if pings come between the parts. Pings between
 // messages keep a socket open.
 func TestAnUnfinishedMessageIsCutOff(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		idle, c := w.open("bob"), w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		idle, c := w.openSocket("bob"), w.openSocket("alice")
 		ping, first, more := []byte{0x89, 0x80, 0, 0, 0, 0}, []byte{0x01, 0x81, 0, 0, 0, 0, '{'}, []byte{0x00, 0x81, 0, 0, 0, 0, ' '}
 		begun := time.Now()
 		if _, err := c.conn.NetConn().Write(first); err != nil {
@@ -33,6 +33,6 @@ func TestAnUnfinishedMessageIsCutOff(t *testing.T) {
 		}
 		passTime(2 * time.Minute)
 		idle.send(`{"type":"ping"}`)
-		idle.expect(`{"type":"pong"}`)
+		idle.expectMessage(`{"type":"pong"}`)
 	})
 }

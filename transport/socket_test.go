@@ -10,8 +10,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// ack is the message that acknowledges connection_init.
-const ack = `{"type":"connection_ack"}`
+// connectionAck is the message that acknowledges connection_init.
+const connectionAck = `{"type":"connection_ack"}`
 
 func TestSocketClosesWithTheCodeOfTheProtocol(t *testing.T) {
 	initialise := `{"type":"connection_init"}`
@@ -49,7 +49,7 @@ func TestSocketClosesWithTheCodeOfTheProtocol(t *testing.T) {
 		{"TooLong", []string{initialise, `{"type":"ping","payload":{"a":"` + strings.Repeat("a", 64<<10) + `"}}`}, 1009},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 				c := w.connect()
 				for _, text := range test.send {
 					c.send(text)
@@ -66,7 +66,7 @@ func TestSocketClosesWithTheCodeOfTheProtocol(t *testing.T) {
 func TestSocketWithoutTheSubprotocolIsClosed(t *testing.T) {
 	for name, protocols := range map[string][]string{"None": nil, "Legacy": {"graphql-ws"}} {
 		t.Run(name, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 				c := w.connectWith(http.Header{}, protocols...)
 				c.expectClose(4406)
 				if got := c.conn.Subprotocol(); got != "" {
@@ -78,7 +78,7 @@ func TestSocketWithoutTheSubprotocolIsClosed(t *testing.T) {
 }
 
 func TestSocketBinaryMessageIsBad(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.connect()
 		if err := c.conn.WriteMessage(websocket.BinaryMessage, []byte(`{"type":"connection_init"}`)); err != nil {
 			t.Fatal(err)
@@ -88,22 +88,22 @@ func TestSocketBinaryMessageIsBad(t *testing.T) {
 }
 
 func TestSocketInitTimeout(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.connect()
 		passTime(3*time.Second - time.Millisecond)
 		c.expectNothing()
 		c.expectClose(4408)
 	})
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice") // an initialised socket is not closed
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice") // an initialised socket is not closed
 		passTime(10 * time.Second)
 		c.expectNothing()
 	})
 }
 
 func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		conn, err := w.dial(http.Header{}, protocol)
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 		if err := conn.WriteMessage(websocket.TextMessage, []byte("more nonsense")); err != nil {
 			t.Fatal(err) // the server reads this message and discards it
 		}
-		passTime(lingerTime - time.Millisecond)
+		passTime(closeAnswerTimeout - time.Millisecond)
 		synctest.Wait()
 		if open := w.sockets.Stats().Open; open != 1 {
 			t.Errorf("%d sockets while it may still answer", open)
@@ -134,9 +134,9 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 // A tick that comes while the close frame is being written does not cut the client off, because the client has not read the
 // reason yet.
 func TestATickDuringACloseCutsNobodyOff(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		w.open("alice")
-		for one := range w.sockets.open {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		w.openSocket("alice")
+		for one := range w.sockets.openPeers {
 			closing := one.sender.(*socket)
 			mark := func(on bool) {
 				closing.mu.Lock()
@@ -144,7 +144,7 @@ func TestATickDuringACloseCutsNobodyOff(t *testing.T) {
 				closing.mu.Unlock()
 			}
 			mark(true)
-			closing.tick()
+			closing.handleTimer()
 			synctest.Wait()
 			mark(false)
 		}
@@ -161,7 +161,7 @@ func TestCloseReasonsRepeatNoClientText(t *testing.T) {
 		`{"type":"connection_init","payload":{"authorization":"` + secret + `"}}`,
 		`{"type":"connection_init","payload":{"authorization":"dev:` + secret + `:root"}}`,
 	} {
-		runInWorlds(t, nil, func(w *world) {
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 			c := w.connect()
 			c.send(text)
 			select {
@@ -177,12 +177,12 @@ func TestCloseReasonsRepeatNoClientText(t *testing.T) {
 }
 
 func TestSocketIdentity(t *testing.T) {
-	who := func(c *client, want string) {
+	who := func(c *socketClient, want string) {
 		c.Helper()
-		c.expect(ack)
+		c.expectMessage(connectionAck)
 		c.subscribe("1", "{ who }")
-		c.expect(`{"type":"next","id":"1","payload":{"data":{"who":"` + want + `"}}}`)
-		c.expect(`{"type":"complete","id":"1"}`)
+		c.expectMessage(`{"type":"next","id":"1","payload":{"data":{"who":"` + want + `"}}}`)
+		c.expectMessage(`{"type":"complete","id":"1"}`)
 	}
 	header := func(pairs ...string) http.Header {
 		header := http.Header{}
@@ -206,32 +206,32 @@ func TestSocketIdentity(t *testing.T) {
 		{"NoPayload", header("Authorization", "Bearer dev:alice"), `null`, "alice@"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
-				c := w.connectWith(test.upgrade, protocol)
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+				c := w.connectWith(test.upgrade, webSocketSubprotocol)
 				c.send(`{"type":"connection_init","payload":` + test.payload + `}`)
 				who(c, test.want)
 			})
 		})
 	}
 	t.Run("NoTokenGoesOnWithoutViewer", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
-			c := w.open("")
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+			c := w.openSocket("")
 			c.subscribe("1", "{ who }")
-			if got := c.next(); !strings.Contains(got, "a token is needed") {
+			if got := c.nextMessage(); !strings.Contains(got, "a token is needed") {
 				t.Errorf("got %s", got)
 			}
 		})
 	})
 	t.Run("ActAsWithoutIngest", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
-			c := w.connectWith(header("Tidings-Act-As", "carol"), protocol)
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+			c := w.connectWith(header("Tidings-Act-As", "carol"), webSocketSubprotocol)
 			c.send(`{"type":"connection_init","payload":{"authorization":"dev:alice"}}`)
 			c.expectClose(4403)
 		})
 	})
 	t.Run("BadHeader", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
-			c := w.connectWith(header("Authorization", "Basic YTpi"), protocol)
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+			c := w.connectWith(header("Authorization", "Basic YTpi"), webSocketSubprotocol)
 			c.send(`{"type":"connection_init"}`)
 			c.expectClose(4403)
 		})
@@ -240,40 +240,40 @@ func TestSocketIdentity(t *testing.T) {
 
 func TestSocketTokenExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		identity, err := NewIdentity(t.Context(), IdentityConfig{HMACSecret: testSecret})
+		identity, err := NewIdentity(t.Context(), IdentityConfig{HMACSecret: testHMACSecret})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld(t, func(cfg *SocketConfig) { cfg.Identity = identity })
-		defer w.shut()
+		w := newSocketFixture(t, func(cfg *SocketConfig) { cfg.Identity = identity })
+		defer w.shutDownAndCheckLeaks()
 		start := time.Now()
 		c := w.connect()
-		c.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
-		c.expect(ack)
+		c.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testHMACSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
+		c.expectMessage(connectionAck)
 		c.subscribe("1", "subscription { ticks }")
 		passTime(80 * time.Second) // pings were answered, and the leeway is not over
 		w.schema.hub.publish(1)
-		c.expect(`{"type":"next","id":"1","payload":{"data":{"ticks":1}}}`)
+		c.expectMessage(`{"type":"next","id":"1","payload":{"data":{"ticks":1}}}`)
 		closing := c.expectClose(4403)
 		if !strings.Contains(closing.Text, "expired") {
 			t.Errorf("reason %q", closing.Text)
 		}
-		if lived := time.Since(start); lived != time.Minute+leeway {
+		if lived := time.Since(start); lived != time.Minute+tokenLeeway {
 			t.Errorf("closed after %v, want the end of the token and the leeway", lived)
 		}
 		again := w.connect()
-		again.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
+		again.send(`{"type":"connection_init","payload":{"authorization":"` + signHMAC(t, testHMACSecret, claimsOf("alice", start.Add(time.Minute))) + `"}}`)
 		again.expectClose(4403)
 	})
 }
 
 func TestSocketPingOfTheProtocol(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.connect()
 		c.send(`{"type":"ping"}`) // allowed before connection_init
-		c.expect(`{"type":"pong"}`)
+		c.expectMessage(`{"type":"pong"}`)
 		c.send(`{"type":"ping","payload":{"n":12345678901234567890}}`)
-		c.expect(`{"type":"pong","payload":{"n":12345678901234567890}}`)
+		c.expectMessage(`{"type":"pong","payload":{"n":12345678901234567890}}`)
 		c.send(`{"type":"pong","payload":null}`)
 		c.expectNothing()
 	})
@@ -281,7 +281,7 @@ func TestSocketPingOfTheProtocol(t *testing.T) {
 
 func TestSocketPingsDetectDeadClients(t *testing.T) {
 	t.Run("Answered", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 			var pings []time.Time
 			c := w.connect()
 			answer := c.conn.PingHandler()
@@ -290,7 +290,7 @@ func TestSocketPingsDetectDeadClients(t *testing.T) {
 				return answer(payload)
 			})
 			c.send(`{"type":"connection_init"}`)
-			c.expect(ack)
+			c.expectMessage(connectionAck)
 			passTime(5 * time.Minute)
 			c.expectNothing()
 			if len(pings) < 10 || len(pings) > 14 {
@@ -310,11 +310,11 @@ func TestSocketPingsDetectDeadClients(t *testing.T) {
 		})
 	})
 	t.Run("NotAnswered", func(t *testing.T) {
-		runInWorlds(t, nil, func(w *world) {
+		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 			c := w.connect()
 			c.conn.SetPingHandler(func(string) error { return nil })
 			c.send(`{"type":"connection_init"}`)
-			c.expect(ack)
+			c.expectMessage(connectionAck)
 			start := time.Now()
 			c.expectClose(websocket.CloseAbnormalClosure)
 			if waited := time.Since(start); waited != 53*time.Second {
@@ -325,7 +325,7 @@ func TestSocketPingsDetectDeadClients(t *testing.T) {
 }
 
 func TestSocketPingFrameIsAnswered(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.connect()
 		pongs := make(chan string, 1)
 		c.conn.SetPongHandler(func(payload string) error {
@@ -342,17 +342,17 @@ func TestSocketPingFrameIsAnswered(t *testing.T) {
 }
 
 func TestSocketMessageRate(t *testing.T) {
-	for name, ping := range map[string]func(c *client){
-		"Messages": func(c *client) { c.send(`{"type":"pong"}`) },
-		"Frames": func(c *client) {
+	for name, ping := range map[string]func(c *socketClient){
+		"Messages": func(c *socketClient) { c.send(`{"type":"pong"}`) },
+		"Frames": func(c *socketClient) {
 			if err := c.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(time.Second)); err != nil {
 				c.Fatal(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runInWorlds(t, nil, func(w *world) {
-				c := w.open("alice")
+			runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+				c := w.openSocket("alice")
 				for range 39 { // 20 operations and 20 messages at once; connection_init was the first message
 					ping(c)
 				}
@@ -370,8 +370,8 @@ func TestSocketMessageRate(t *testing.T) {
 }
 
 func TestSocketLimitOfOperations(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		for i := range 20 {
 			c.subscribe(string(rune('a'+i)), "subscription { ticks }")
 		}
@@ -380,12 +380,12 @@ func TestSocketLimitOfOperations(t *testing.T) {
 			t.Fatalf("%d operations", n)
 		}
 		c.subscribe("more", "subscription { ticks }")
-		got := c.next()
+		got := c.nextMessage()
 		if !strings.HasPrefix(got, `{"type":"error","id":"more","payload":[`) || !strings.Contains(got, `"CONFLICT"`) {
 			t.Errorf("got %s", got)
 		}
 		c.send(`{"type":"complete","id":"a"}`)
 		c.subscribe("more", "{ hello }")
-		c.expect(`{"type":"next","id":"more","payload":{"data":{"hello":"world"}}}`)
+		c.expectMessage(`{"type":"next","id":"more","payload":{"data":{"hello":"world"}}}`)
 	})
 }

@@ -24,16 +24,17 @@ import (
 // event streams too, where they have a meaning.
 type SocketConfig struct {
 	Identity *Identity
-	// Wake and Waking belong together. A subscription to a field in Waking gets its context from Wake, and is read only when it
-	// is woken, so that it costs no goroutine. The resolver of such a field must return the channel that the consumer is woken
-	// for. The consumer ends that channel; the end of a context must not end it. Subscriptions to other fields, and all of them
-	// if Wake is nil, cost a goroutine each.
-	Wake   WakeFunc
-	Waking []string // the names of the fields
+	// WithWakeConsumer and WakingFields belong together. A subscription to a field in WakingFields gets its context from
+	// WithWakeConsumer, and is read only when it is woken, so that it costs no goroutine. The resolver of such a field must return
+	// the channel that the consumer is woken for. The consumer ends that channel; the end of a context must not end it.
+	// Subscriptions to other fields, and all of them if WithWakeConsumer is nil, cost a goroutine each.
+	WithWakeConsumer WithWakeConsumerFunc
+	WakingFields     []string // the names of the fields
 
-	// Gone is called when the last socket or event stream of a device with a name has ended. The last goroutine of that socket or
-	// stream calls it. It is not called while draining, because the client is about to reconnect to another node, or if it is nil.
-	Gone func(viewer services.Viewer)
+	// DeviceGone is called when the last socket or event stream of a device with a name has ended. The last goroutine of that
+	// socket or stream calls it. It is not called while draining, because the client is about to reconnect to another node, or if
+	// it is nil.
+	DeviceGone func(viewer services.Viewer)
 
 	// Ready reports whether sockets and event streams are accepted: not before the server has loaded the data that it serves from
 	// memory. nil: always.
@@ -45,10 +46,10 @@ type SocketConfig struct {
 	Limits  Limits
 	Proxies []netip.Prefix
 
-	// A user has several devices and tabs; one user with thousands of sockets is a mistake or an attack. PerAddress also bounds
+	// A user has several devices and tabs; one user with thousands of sockets is a mistake or an attack. MaxPerAddress also bounds
 	// clients without a token.
-	PerUser    int // sockets and event streams of one user at a time on this node; 0 bounds nothing
-	PerAddress int // sockets and event streams of one address at a time on this node; 0 bounds nothing
+	MaxPerUser    int // sockets and event streams of one user at a time on this node; 0 bounds nothing
+	MaxPerAddress int // sockets and event streams of one address at a time on this node; 0 bounds nothing
 
 	// Each of these bounds the time or the memory that one client can take.
 	InitTimeout       time.Duration // the time for connection_init to arrive; default 3 s
@@ -56,10 +57,10 @@ type SocketConfig struct {
 	WriteTimeout      time.Duration // the time for the client to take a frame; default 10 s
 	MessageTimeout    time.Duration // the time for a message to be complete once it has begun; default 10 s
 	PingInterval      time.Duration // between two pings, give or take a tenth; default 25 s
-	MessageLimit      int64         // bytes of a message; default 64 KB
-	AnswerLimit       int           // bytes of an answer or an event; default 4 MB
-	Backlog           int64         // bytes of answers that may wait to be taken before clients get a shorter deadline; default 128 MB
-	Subscriptions     int           // operations at a time on one socket or event stream; default 20
+	MaxMessageBytes   int64         // bytes of a message; default 64 KB
+	MaxAnswerBytes    int           // bytes of an answer or an event; default 4 MB
+	MaxBacklogBytes   int64         // bytes of answers that may wait to be taken before clients get a shorter deadline; default 128 MB
+	MaxOperations     int           // operations at a time on one socket or event stream; default 20
 	MessagesPerSecond int           // from one socket, on average; default 20
 
 	Clock services.Clock // default the machine's
@@ -73,10 +74,10 @@ func (c SocketConfig) withDefaults() SocketConfig {
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.MessageTimeout = cmp.Or(c.MessageTimeout, 10*time.Second)
 	c.PingInterval = cmp.Or(c.PingInterval, 25*time.Second)
-	c.MessageLimit = cmp.Or(c.MessageLimit, 64<<10)
-	c.AnswerLimit = cmp.Or(c.AnswerLimit, answerLimit)
-	c.Backlog = cmp.Or(c.Backlog, backlogLimit)
-	c.Subscriptions = cmp.Or(c.Subscriptions, 20)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 64<<10)
+	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, defaultMaxAnswerBytes)
+	c.MaxBacklogBytes = cmp.Or(c.MaxBacklogBytes, backlogLimit)
+	c.MaxOperations = cmp.Or(c.MaxOperations, 20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 20)
 	c.Clock = cmp.Or[services.Clock](c.Clock, services.SystemClock{})
 	c.Log = cmp.Or(c.Log, slog.Default())
@@ -85,64 +86,64 @@ func (c SocketConfig) withDefaults() SocketConfig {
 }
 
 const (
-	protocol = "graphql-transport-ws" // the subprotocol of every socket
+	webSocketSubprotocol = "graphql-transport-ws" // the subprotocol of every socket
 
 	// Sockets are closed in groups this far apart: clients come back evenly, and one goroutine with one ticker closes all.
-	drainStep = 10 * time.Millisecond
+	drainTickInterval = 10 * time.Millisecond
 
-	// drainGap is the longest time between the ends of two sockets. It keeps the drain of a few clients short: so few harm nobody when
-	// they return together.
-	drainGap = 200 * time.Millisecond
+	// maxDrainGap is the longest time between the ends of two sockets. It keeps the drain of a few clients short: so few harm
+	// nobody when they return together.
+	maxDrainGap = 200 * time.Millisecond
 )
 
 // Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets: both
 // have the same limits, hub and workers. On Linux, all sockets that wait have one goroutine together, which ends with the last waiting
-// socket: see readiness. Sockets is safe for concurrent use.
+// socket: see inputPoller. Sockets is safe for concurrent use.
 type Sockets struct {
 	cfg SocketConfig
 	// Handler sets documents, before anything is served.
-	documents *documents      // of the handler
-	waking    map[string]bool // the names of cfg.Waking; none without cfg.Wake
-	origins   origins
-	upgrader  websocket.Upgrader
-	workers   workers        // run the turns of waking subscriptions
-	readiness readiness      // nil: sockets wait in goroutines of their own
-	backlog   backlog        // shared with the handler
-	shared    sharedContexts // the operation contexts that subscriptions share
-	devices   devices        // counts the connections of each device
+	documents      *documentPreparer // of the handler
+	wakingFields   map[string]bool   // the names of cfg.WakingFields; none without cfg.WithWakeConsumer
+	origins        allowedOrigins
+	upgrader       websocket.Upgrader
+	workers        workers                 // run the turns of waking subscriptions
+	inputPoller    inputPoller             // nil: sockets wait in goroutines of their own
+	backlog        answerBacklog           // shared with the handler
+	sharedContexts sharedOperationContexts // the operation contexts that subscriptions share
+	devices        connectedDevices        // counts the connections of each device
 
 	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, and in perUser by
 	// peer.admit. remove undoes both.
-	addresses  addresses
-	perUser    occupancy // peers of each user
-	perAddress occupancy // peers of each address
+	trustedProxies trustedProxies
+	perUser        concurrencyLimiter // peers of each user
+	perAddress     concurrencyLimiter // peers of each address
 
-	base context.Context // the parent context of every event stream: without end and without a viewer
+	streamBaseContext context.Context // the parent context of every event stream: without end and without a viewer
 
-	// mu guards open, reserved and draining. draining is never reset.
-	mu       sync.Mutex
-	open     map[*peer]struct{}
-	reserved map[string]*stream // event streams of the single connection mode, by token
-	draining bool               // Drain was called
+	// mu guards openPeers, reservedStreams and draining. draining is never reset.
+	mu              sync.Mutex
+	openPeers       map[*peer]struct{}
+	reservedStreams map[string]*stream // event streams of the single connection mode, by token
+	draining        bool               // Drain was called
 	// running counts peers, and operations that are starting or run in goroutines of their own. Drain returns when it is at zero.
 	// running is raised under mu for a peer, and for an operation while its peer is counted.
 	running sync.WaitGroup
 
 	// Counters for SocketStats. They are read one by one, so together they may be a moment apart.
-	operations, streaming         atomic.Int64
-	opened, refused, events, slow atomic.Uint64
+	operationCount, streamCount                                atomic.Int64
+	openedCount, refusedCount, sentEventCount, slowClientCount atomic.Uint64
 }
 
 // SocketStats are the counters of sockets and event streams: current numbers, and sums since the start. /metrics shows all but
-// Operations: Open and Streams are the load, Slow and Refused count clients in trouble.
+// Operations: Open and Streams are the load, SlowClients and Refused count clients in trouble.
 type SocketStats struct {
-	Open       int    // sockets now
-	Streams    int    // event streams now, reserved ones included
-	Operations int    // subscriptions, queries and mutations under way now
-	Opened     uint64 // sockets and event streams ever
-	Refused    uint64 // upgrades and event streams refused
-	Events     uint64 // next messages written
-	Slow       uint64 // sockets and event streams cut off because they were not read in time
+	Open        int    // sockets now
+	Streams     int    // event streams now, reserved ones included
+	Operations  int    // subscriptions, queries and mutations under way now
+	Opened      uint64 // sockets and event streams ever
+	Refused     uint64 // upgrades and event streams refused
+	Events      uint64 // next messages written
+	SlowClients uint64 // sockets and event streams cut off because they were not read in time
 }
 
 // NewSockets makes the transport for Config.Sockets. It starts nothing. There are several workers for each processor, because a
@@ -150,11 +151,11 @@ type SocketStats struct {
 func NewSockets(cfg SocketConfig) *Sockets {
 	cfg = cfg.withDefaults()
 	sockets := &Sockets{
-		cfg: cfg, backlog: backlog{limit: cfg.Backlog}, waking: make(map[string]bool), origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies},
-		perUser: occupancy{limit: cfg.PerUser}, perAddress: occupancy{limit: cfg.PerAddress},
-		open: make(map[*peer]struct{}), reserved: make(map[string]*stream), base: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))}, readiness: newReadiness(),
+		cfg: cfg, backlog: answerBacklog{limitBytes: cfg.MaxBacklogBytes}, wakingFields: make(map[string]bool), origins: newOrigins(cfg.Origins, cfg.Identity), trustedProxies: trustedProxies{cfg.Proxies},
+		perUser: concurrencyLimiter{limit: cfg.MaxPerUser}, perAddress: concurrencyLimiter{limit: cfg.MaxPerAddress},
+		openPeers: make(map[*peer]struct{}), reservedStreams: make(map[string]*stream), streamBaseContext: context.Background(), workers: workers{limit: max(16, 4*runtime.GOMAXPROCS(0))}, inputPoller: newInputPoller(),
 		upgrader: websocket.Upgrader{
-			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{protocol},
+			HandshakeTimeout: cfg.WriteTimeout, Subprotocols: []string{webSocketSubprotocol},
 			CheckOrigin: func(*http.Request) bool { return true }, // checked before
 			Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
 				w.Header().Set("Sec-WebSocket-Version", "13")
@@ -162,10 +163,10 @@ func NewSockets(cfg SocketConfig) *Sockets {
 			},
 		},
 	}
-	// Without Wake no turn would be queued, so every field streams.
-	if cfg.Wake != nil {
-		for _, field := range cfg.Waking {
-			sockets.waking[field] = true
+	// Without WithWakeConsumer no turn would be queued, so every field streams.
+	if cfg.WithWakeConsumer != nil {
+		for _, field := range cfg.WakingFields {
+			sockets.wakingFields[field] = true
 		}
 	}
 	return sockets
@@ -184,25 +185,25 @@ func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Up
 func (s *Sockets) Do(writer http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	w := newRequest(writer, r)
 	if !s.origins.allows(r) {
-		s.refused.Add(1)
+		s.refusedCount.Add(1)
 		writeFault(w, http.StatusForbidden, foreignPageError(r))
 		return
 	}
 	if closed := s.refusalReason(); closed != "" {
-		s.refused.Add(1)
+		s.refusedCount.Add(1)
 		writeFault(w, http.StatusServiceUnavailable, goingAwayError(closed))
 		return
 	}
-	address := s.addresses.clientAddress(r)
+	address := s.trustedProxies.clientAddress(r)
 	if err := s.admit(address); err != nil {
-		s.refused.Add(1)
+		s.refusedCount.Add(1)
 		writeFault(w, statusOf(err), err)
 		return
 	}
 	conn, err := s.upgrader.Upgrade(hijacker{w}, r, nil)
 	if err != nil {
 		s.perAddress.leave(address)
-		s.refused.Add(1) // the upgrader has answered, if it could
+		s.refusedCount.Add(1) // the upgrader has answered, if it could
 		return
 	}
 	newSocket(s, conn.NetConn(), exec, r.Header, address).start(conn.Subprotocol())
@@ -229,7 +230,7 @@ func goingAwayError(closed string) error {
 
 // addressLimitError is the error for a connection of an address at its limit.
 func (s *Sockets) addressLimitError() error {
-	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.PerAddress)
+	return services.Errorf(services.RateLimited, "connections: up to %d sockets and event streams of one address are allowed at a time", s.cfg.MaxPerAddress)
 }
 
 // admit counts a socket for its address, or returns RATE_LIMITED. Its count is given back by remove, or by Do after a failed
@@ -255,11 +256,11 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Stats returns the counters of sockets and event streams.
 func (s *Sockets) Stats() SocketStats {
 	s.mu.Lock()
-	open, streams := len(s.open), int(s.streaming.Load()) // a stream is counted in streaming shortly before it is in open
+	open, streams := len(s.openPeers), int(s.streamCount.Load()) // a stream is counted in streamCount shortly before it is in openPeers
 	s.mu.Unlock()
 	return SocketStats{
-		Open: max(open-streams, 0), Streams: streams, Operations: int(s.operations.Load()), Opened: s.opened.Load(),
-		Refused: s.refused.Load(), Events: s.events.Load(), Slow: s.slow.Load(),
+		Open: max(open-streams, 0), Streams: streams, Operations: int(s.operationCount.Load()), Opened: s.openedCount.Load(),
+		Refused: s.refusedCount.Load(), Events: s.sentEventCount.Load(), SlowClients: s.slowClientCount.Load(),
 	}
 }
 
@@ -268,20 +269,20 @@ func (s *Sockets) Stats() SocketStats {
 func (s *Sockets) add(one *peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opened.Add(1)
+	s.openedCount.Add(1)
 	s.running.Add(1)
-	s.open[one] = struct{}{}
+	s.openPeers[one] = struct{}{}
 	return !s.draining
 }
 
 // remove uncounts a peer. It is the peer's last act, so that a drain that was waiting for the peer finds nothing open.
 func (s *Sockets) remove(one *peer) {
 	s.mu.Lock()
-	delete(s.open, one)
+	delete(s.openPeers, one)
 	s.mu.Unlock()
 	s.perAddress.leave(one.address)
-	if one.holder != "" {
-		s.perUser.leave(one.holder)
+	if one.countedUserKey != "" {
+		s.perUser.leave(one.countedUserKey)
 	}
 	s.running.Done()
 }

@@ -6,24 +6,24 @@ import (
 )
 
 // Drain refuses new connections with 503, closes every socket with 1012 and ends every event stream. It spreads the closing over
-// the given time so that the clients do not reconnect all at once; a few clients take at most drainGap each. It returns when all are
-// gone; when ctx ends first, the rest are cut off. Draining twice is the same as once. A peer that comes after the list was made is
-// closed because add returns false.
+// the given time so that the clients do not reconnect all at once; a few clients take at most maxDrainGap each. It returns when all
+// are gone; when ctx ends first, the rest are cut off. Draining twice is the same as once. A peer that comes after the list was
+// made is closed because add returns false.
 func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	// draining is set and the list is made under one lock, so that each peer is in the list or sees that it came too late.
 	s.mu.Lock()
 	s.draining = true
-	peers := make([]messageSender, 0, len(s.open))
-	for one := range s.open {
+	peers := make([]messageSender, 0, len(s.openPeers))
+	for one := range s.openPeers {
 		peers = append(peers, one.sender)
 	}
 	s.mu.Unlock()
 
-	spread = min(spread, time.Duration(len(peers))*drainGap)
-	ticker := time.NewTicker(drainStep)
+	spread = min(spread, time.Duration(len(peers))*maxDrainGap)
+	ticker := time.NewTicker(drainTickInterval)
 	defer ticker.Stop()
 	began := time.Now()
-	closeSpread(ctx, peers, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
+	askToReconnectGradually(ctx, peers, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
 	// running counts peers, and operations that are still starting: after this no goroutine of a client touches the hub.
 	gone := make(chan struct{})
 	go func() {
@@ -34,7 +34,7 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	case <-gone:
 	case <-ctx.Done():
 		for _, one := range peers {
-			one.cut()
+			one.abort()
 		}
 	}
 }
@@ -44,31 +44,31 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 func (s *Sockets) CloseUser(key string) (closed int) {
 	s.mu.Lock()
 	var peers []messageSender
-	for one := range s.open {
+	for one := range s.openPeers {
 		one.mu.Lock()
-		if one.holder == key {
+		if one.countedUserKey == key {
 			peers = append(peers, one.sender)
 		}
 		one.mu.Unlock()
 	}
 	s.mu.Unlock()
 	for _, one := range peers {
-		go one.dismiss() // may wait for a slow reader
+		go one.closeForErasedUser() // may wait for a slow reader
 	}
 	return len(peers)
 }
 
-// closeSpread asks peers to reconnect, a part of them at each tick. passed returns the part of the whole time that has passed, and
-// the same part of the peers is due. Ticks are not counted, because a busy machine loses some. If ctx ends, the rest are closed at
-// once. closeSpread waits for no peer.
-func closeSpread(ctx context.Context, peers []messageSender, ticks <-chan time.Time, passed func() float64) {
+// askToReconnectGradually asks peers to reconnect, a part of them at each tick. passed returns the part of the whole time that has
+// passed, and the same part of the peers is due. Ticks are not counted, because a busy machine loses some. If ctx ends, the rest
+// are closed at once. askToReconnectGradually waits for no peer.
+func askToReconnectGradually(ctx context.Context, peers []messageSender, ticks <-chan time.Time, passed func() float64) {
 	for from := 0; from < len(peers); {
 		to := len(peers)
 		if part := passed(); part < 1 && ctx.Err() == nil {
 			to = max(from, int(float64(len(peers))*part))
 		}
 		for _, one := range peers[from:to] {
-			go one.restart() // may wait for a slow reader
+			go one.askToReconnect() // may wait for a slow reader
 		}
 		if from = to; from == len(peers) {
 			return

@@ -9,7 +9,7 @@ import (
 )
 
 func TestUpgradeRefused(t *testing.T) {
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.Origins = []string{"https://app.example.com"} }, func(w *world) {
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.Origins = []string{"https://app.example.com"} }, func(w *socketFixture) {
 		for _, test := range []struct {
 			origin string
 			status int
@@ -21,10 +21,10 @@ func TestUpgradeRefused(t *testing.T) {
 			if test.origin != "" {
 				header.Set("Origin", test.origin)
 			}
-			conn, err := w.dial(header, protocol)
+			conn, err := w.dial(header, webSocketSubprotocol)
 			status := http.StatusSwitchingProtocols
 			if err != nil {
-				status = err.(*refusal).status
+				status = err.(*upgradeRefusal).status
 			} else {
 				conn.Close()
 			}
@@ -40,7 +40,7 @@ func TestUpgradeRefused(t *testing.T) {
 }
 
 func TestABadUpgradeIsRefused(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		http1 := &http.Client{Transport: &http.Transport{DialContext: w.listener.dial, DisableKeepAlives: true}}
 		request, err := http.NewRequest(http.MethodGet, "http://tidings.test/graphql", nil)
 		if err != nil {
@@ -61,11 +61,11 @@ func TestABadUpgradeIsRefused(t *testing.T) {
 }
 
 func TestDrainSpreadsTheCloses(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		const sockets = 40
-		clients := make([]*client, sockets)
+		clients := make([]*socketClient, sockets)
 		for i := range clients {
-			clients[i] = w.open("alice")
+			clients[i] = w.openSocket("alice")
 			clients[i].subscribe("1", "subscription { ticks }")
 		}
 		synctest.Wait()
@@ -80,10 +80,10 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 		if n := w.sockets.Stats().Open; n < 18 || n > 22 {
 			t.Errorf("half way %d of %d sockets are open", n, sockets)
 		}
-		if _, err := w.dial(http.Header{}, protocol); err == nil || err.(*refusal).status != http.StatusServiceUnavailable {
+		if _, err := w.dial(http.Header{}, webSocketSubprotocol); err == nil || err.(*upgradeRefusal).status != http.StatusServiceUnavailable {
 			t.Errorf("an upgrade while draining: %v", err)
 		}
-		w.schema.hub.closeAll() // the hub closes too: clients must not be told that their subscriptions completed
+		w.schema.hub.endAllWatchers() // the hub closes too: clients must not be told that their subscriptions completed
 		<-drained
 		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
 			t.Errorf("drained in %v, want 4 s", took)
@@ -99,12 +99,12 @@ func TestDrainSpreadsTheCloses(t *testing.T) {
 
 // A drain of few sockets does not take the whole time that is given for it, because few clients may return at once.
 func TestADrainOfFewSocketsIsShort(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		clients := []*client{w.open("alice"), w.open("bob")}
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		clients := []*socketClient{w.openSocket("alice"), w.openSocket("bob")}
 		start := time.Now()
 		w.sockets.Drain(w.Context(), 10*time.Second)
-		if took := time.Since(start); took > 2*drainGap {
-			t.Errorf("drained in %v, want %v at most", took, 2*drainGap)
+		if took := time.Since(start); took > 2*maxDrainGap {
+			t.Errorf("drained in %v, want %v at most", took, 2*maxDrainGap)
 		}
 		for _, c := range clients {
 			c.expectClose(1012)
@@ -113,13 +113,13 @@ func TestADrainOfFewSocketsIsShort(t *testing.T) {
 }
 
 func TestDrainCutsOffClientsThatStay(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		conn, err := w.dial(http.Header{}, protocol) // and never reads
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		conn, err := w.dial(http.Header{}, webSocketSubprotocol) // and never reads
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		w.open("alice")
+		w.openSocket("alice")
 		start := time.Now()
 		w.sockets.Drain(w.Context(), time.Second)
 		if took := time.Since(start); took > 5*time.Second {
@@ -129,8 +129,8 @@ func TestDrainCutsOffClientsThatStay(t *testing.T) {
 }
 
 func TestAHubThatRefusesWhileDrainingEndsNoSubscription(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		c := w.open("alice")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		c := w.openSocket("alice")
 		w.schema.hub.mu.Lock()
 		w.schema.hub.watchErr = errors.New("going away")
 		w.schema.hub.mu.Unlock()
@@ -138,8 +138,8 @@ func TestAHubThatRefusesWhileDrainingEndsNoSubscription(t *testing.T) {
 		synctest.Wait()
 		c.subscribe("1", "subscription { ticks }")
 		c.subscribe("2", "{ hello }") // operations under way are finished, because a client would repeat a mutation
-		c.expect(`{"type":"next","id":"2","payload":{"data":{"hello":"world"}}}`)
-		c.expect(`{"type":"complete","id":"2"}`)
+		c.expectMessage(`{"type":"next","id":"2","payload":{"data":{"hello":"world"}}}`)
+		c.expectMessage(`{"type":"complete","id":"2"}`)
 		c.expectClose(1012)
 		if len(c.received) > 0 {
 			t.Errorf("got %s", <-c.received)

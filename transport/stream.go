@@ -17,30 +17,30 @@ import (
 const (
 	typeEvents = "text/event-stream" // the media type of event streams
 
-	reservationTimeout = 10 * time.Second // the time to use a reservation
+	streamReservationTimeout = 10 * time.Second // the time to use a reservation
 
-	// A drained client reconnects after retryLeast plus up to retrySpread: a proxy needs a moment to turn to another node, and
-	// clients that were drained together must not arrive together.
-	retryLeast  = time.Second
-	retrySpread = 2 * time.Second // the most that is added to retryLeast
+	// A drained client reconnects after minReconnectDelay plus up to maxReconnectJitter: a proxy needs a moment to turn to another
+	// node, and clients that were drained together must not arrive together.
+	minReconnectDelay  = time.Second
+	maxReconnectJitter = 2 * time.Second // the most that is added to minReconnectDelay
 )
 
-// keepAlive is a comment of SSE: clients drop it, and proxies see that the connection is used.
-var keepAlive = []byte(":\n\n")
+// keepAliveComment is a comment of SSE: clients drop it, and proxies see that the connection is used.
+var keepAliveComment = []byte(":\n\n")
 
 // stream is a peer's event stream, in either mode of the GraphQL over SSE protocol. With distinct connections, each operation has a
-// stream of its own. With a single connection, a client reserves one stream, and its further requests name the reservation by a token.
-// The goroutine of the stream's request waits; other goroutines write while they hold the lock writeMu. A reserved stream has no request
-// at first: its messages wait for one.
+// stream of its own. With a single connection, a client reserves one stream, and its further requests name the reservation by a
+// token. The goroutine of the stream's request waits; other goroutines write while they hold the lock writeMu. A reserved stream
+// has no request at first: its messages wait for one.
 //
 // A response may be written only until its handler returns. So serve returns last: after ended is closed, and while it holds the lock
 // writeMu, so that no writer is left.
 type stream struct {
 	peer
-	token string // of the reservation; "" with distinct connections
+	reservationToken string // of the reservation; "" with distinct connections
 
-	// writeMu is held for one message, so that two never mix. It may be held for as long as a slow client takes. A goroutine that needs
-	// both locks takes writeMu before mu.
+	// writeMu is held for one message, so that two never mix. It may be held for as long as a slow client takes. A goroutine that
+	// needs both locks takes writeMu before mu.
 	writeMu sync.Mutex
 
 	// Channels and not flags, because writers and serve wait for them. Each is closed once.
@@ -50,15 +50,15 @@ type stream struct {
 	response http.ResponseWriter      // like control, set before connected is closed
 	control  *http.ResponseController // of response
 
-	timer *time.Timer // ends a reservation; nil with distinct connections
+	reservationTimer *time.Timer // ends a reservation; nil with distinct connections
 
-	// mu guards these. claimed means that a request or the end of the reservation has claimed the stream, and must call leave.
+	// mu guards these. claimed means that a request or the end of the reservation has claimed the stream, and must call releaseStream.
 	claimed         bool // claim has succeeded
 	requestReturned bool // response and control must not be used any more
 }
 
-// errEnded is the error of a writer after the end. No client sees it, because the operation of the writer ends with the stream.
-var errEnded = errors.New("the event stream has ended")
+// errStreamEnded is the error of a writer after the end. No client sees it, because the operation of the writer ends with the stream.
+var errStreamEnded = errors.New("the event stream has ended")
 
 // connect sends the stream in the response of a request; false if the stream already has a response or has ended. After true, the
 // caller must call serve.
@@ -81,13 +81,13 @@ func (s *stream) attach(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 	s.response, s.control = w, http.NewResponseController(w)
 	s.writeMu.Lock()
-	_ = s.writeText(keepAlive, s.sockets.cfg.WriteTimeout) // some browsers report an open stream only after its first bytes
+	_ = s.writeText(keepAliveComment, s.sockets.cfg.WriteTimeout) // some browsers report an open stream only after its first bytes
 	s.writeMu.Unlock()
 	close(s.connected)
 }
 
 // claim takes the stream, for a request or at its end; false if it is already claimed, or is closing when a request comes. The
-// goroutine that takes it calls leave, so leave is called once: by serve, or by close if no request came.
+// goroutine that takes it calls releaseStream, so it is called once: by serve, or by close if no request came.
 func (s *stream) claim(request bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +109,8 @@ func (s *stream) claimLocked(request bool) bool {
 	}
 	s.claimed = true
 	// A reservation need not end by its timer any more: serve sends pings and checks the expiry of the token from now on.
-	if s.timer != nil {
-		s.timer.Stop()
+	if s.reservationTimer != nil {
+		s.reservationTimer.Stop()
 	}
 	s.nextPing = s.sockets.cfg.Clock.Now().Add(jittered(s.sockets.cfg.PingInterval))
 	return true
@@ -119,7 +119,7 @@ func (s *stream) claimLocked(request bool) bool {
 // serve waits until the stream or its request ends, and keeps the connection alive until then. ctx is the request's context, which
 // ends when the client goes away.
 func (s *stream) serve(ctx context.Context) {
-	defer s.leave()
+	defer s.releaseStream()
 	// The timer fires at once, and the first round sets it: the times of expiry and ping are read under the lock.
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -137,41 +137,41 @@ func (s *stream) serve(ctx context.Context) {
 			return
 		case <-timer.C:
 			s.mu.Lock()
-			expired, ping := s.checkDue()
-			timer.Reset(s.untilDue())
+			expired, ping := s.checkPingAndExpiry()
+			timer.Reset(s.untilPingOrExpiry())
 			s.mu.Unlock()
 			// The client reconnects by itself, and its next request is refused because of its token.
 			if expired {
 				s.close(retryField())
 				<-s.ended
 			} else if ping && s.writeMu.TryLock() { // a message that is being written serves the same purpose
-				_ = s.writeText(keepAlive, s.sockets.cfg.WriteTimeout)
+				_ = s.writeText(keepAliveComment, s.sockets.cfg.WriteTimeout)
 				s.writeMu.Unlock()
 			}
 		}
 	}
 }
 
-// send writes one message, for the interface messageSender. If the stream is reserved and its GET request has not come yet, send waits for
-// the request, at most until the reservation ends.
+// send writes one message, for the interface messageSender. If the stream is reserved and its GET request has not come yet, send
+// waits for the request, at most until the reservation ends.
 func (s *stream) send(text []byte) error {
-	s.sockets.backlog.enter(len(text))
-	defer s.sockets.backlog.leave(len(text))
+	s.sockets.backlog.addAnswerBytes(len(text))
+	defer s.sockets.backlog.removeAnswerBytes(len(text))
 	select {
 	case <-s.connected:
 	case <-s.ended:
-		return errEnded
+		return errStreamEnded
 	}
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	if s.isClosing() {
-		return errEnded
+		return errStreamEnded
 	}
 	return s.writeText(text, s.sockets.backlog.writeTimeout(len(text), s.sockets.cfg.WriteTimeout))
 }
 
-// writeText writes, and ends the stream if that fails. writeMu is held, and the request has not returned. writeText flushes, because the
-// end of an event would otherwise stay in the server's buffer.
+// writeText writes, and ends the stream if that fails. writeMu is held, and the request has not returned. writeText flushes,
+// because the end of an event would otherwise stay in the server's buffer.
 func (s *stream) writeText(text []byte, within time.Duration) error {
 	_ = s.control.SetWriteDeadline(deadlineAfter(within)) // not every writer supports deadlines
 	_, err := s.response.Write(text)
@@ -180,9 +180,9 @@ func (s *stream) writeText(text []byte, within time.Duration) error {
 	}
 	if err != nil {
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-			s.sockets.slow.Add(1)
+			s.sockets.slowClientCount.Add(1)
 		}
-		s.cut()
+		s.abort()
 	}
 	return err
 }
@@ -190,18 +190,18 @@ func (s *stream) writeText(text []byte, within time.Duration) error {
 // close ends the stream, once, after a last message if that is not nil. The message has a second, because a drain may wait for
 // the end. Closing ended lets serve return.
 func (s *stream) close(last []byte) {
-	if !s.shut() {
+	if !s.stopAllOperations() {
 		return
 	}
 	if last != nil && s.isConnected() {
 		s.writeMu.Lock()
-		_ = s.writeText(last, controlTime)
+		_ = s.writeText(last, controlFrameTimeout)
 		s.writeMu.Unlock()
 	}
 	close(s.ended)
 	// No request has claimed the stream, so it is released here.
 	if s.claim(false) {
-		s.leave()
+		s.releaseStream()
 	}
 }
 
@@ -215,28 +215,29 @@ func (s *stream) isConnected() bool {
 	}
 }
 
-// leave releases everything of a stream. It is called once, by the goroutine that has claimed the stream.
-func (s *stream) leave() {
+// releaseStream releases everything of a stream. It is called once, by the goroutine that has claimed the stream.
+func (s *stream) releaseStream() {
 	s.sockets.forget(s)
-	s.uncount()
+	s.unregister()
 }
 
-// finished ends a stream that had one operation only. A reserved stream stays for other operations.
-func (s *stream) finished() {
-	if s.token == "" {
+// operationEnded ends a stream that had one operation only. A reserved stream stays for other operations.
+func (s *stream) operationEnded() {
+	if s.reservationToken == "" {
 		s.close(nil)
 	}
 }
 
-// restart tells the client when to connect again, and closes the stream.
-func (s *stream) restart() { s.close(retryField()) }
+// askToReconnect tells the client when to connect again, and closes the stream.
+func (s *stream) askToReconnect() { s.close(retryField()) }
 
-// dismiss closes the stream as restart does: the client reconnects, and its request is refused because the user is gone.
-func (s *stream) dismiss() { s.restart() }
+// closeForErasedUser closes the stream as askToReconnect does: the client reconnects, and its request is refused because the user
+// is gone.
+func (s *stream) closeForErasedUser() { s.askToReconnect() }
 
-// cut ends the stream, and a write in progress: a deadline in the past makes it fail. requestReturned is read under the lock,
+// abort ends the stream, and a write in progress: a deadline in the past makes it fail. requestReturned is read under the lock,
 // because the control of a request that has returned must not be used.
-func (s *stream) cut() {
+func (s *stream) abort() {
 	s.close(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +248,7 @@ func (s *stream) cut() {
 
 // retryField is the field that tells a browser when to reconnect.
 func retryField() []byte {
-	after := retryLeast + rand.N(retrySpread)
+	after := minReconnectDelay + rand.N(maxReconnectJitter)
 	return append(strconv.AppendInt([]byte("retry: "), after.Milliseconds(), 10), "\n\n"...)
 }
 
@@ -255,10 +256,10 @@ func retryField() []byte {
 func (s *stream) next(to []byte, id string, response *graphql.Response) []byte {
 	to = append(to, "event: next\ndata: "...)
 	from := len(to)
-	if s.token == "" {
+	if s.reservationToken == "" {
 		to = appendResponse(to, response)
 	} else {
-		to = appendText(append(to, `{"id":`...), id)
+		to = appendJSONString(append(to, `{"id":`...), id)
 		to = append(appendResponse(append(to, `,"payload":`...), response), '}')
 	}
 	joinLines(to[from:])
@@ -274,14 +275,14 @@ func (s *stream) completeWithErrors(to []byte, id string, list gqlerror.List) []
 // complete appends the event that ends an operation. It always has a data field, because browsers drop events without one.
 func (s *stream) complete(to []byte, id string) []byte {
 	to = append(to, "event: complete\ndata: "...)
-	if s.token != "" {
-		to = append(appendText(append(to, `{"id":`...), id), '}')
+	if s.reservationToken != "" {
+		to = append(appendJSONString(append(to, `{"id":`...), id), '}')
 	}
 	return append(to, "\n\n"...)
 }
 
-// joinLines replaces the line breaks in a JSON text by spaces, because a line break would end the data of an event. JSON has line breaks
-// only between its tokens.
+// joinLines replaces the line breaks in a JSON text by spaces, because a line break would end the data of an event. JSON has line
+// breaks only between its tokens.
 func joinLines(text []byte) {
 	for i, char := range text {
 		if char == '\n' || char == '\r' {

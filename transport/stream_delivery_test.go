@@ -13,8 +13,8 @@ import (
 	"tidings/services"
 )
 
-// openUnread opens an event stream for one operation. The client reads only when the test says so.
-func (w *world) openUnread() (net.Conn, *bufio.Reader) {
+// openUnreadStream opens an event stream for one operation. The client reads only when the test says so.
+func (w *socketFixture) openUnreadStream() (net.Conn, *bufio.Reader) {
 	w.Helper()
 	conn, err := w.listener.dial(w.Context(), "", "")
 	if err != nil {
@@ -40,8 +40,8 @@ func (w *world) openUnread() (net.Conn, *bufio.Reader) {
 
 // While a reader of events is blocked, many events come: only the one that is being written and the last one arrive.
 func TestASlowEventStreamGetsTheLatest(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		conn, reader := w.openUnread()
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		conn, reader := w.openUnreadStream()
 		defer conn.Close()
 		synctest.Wait()
 		for value := 1; value <= 100; value++ {
@@ -65,18 +65,18 @@ func TestASlowEventStreamGetsTheLatest(t *testing.T) {
 }
 
 func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		const slow = 100 // more than there are workers
 		for range slow {
-			conn, _ := w.openUnread()
+			conn, _ := w.openUnreadStream()
 			defer conn.Close()
 		}
-		e := w.openDistinct("alice", "subscription { ticks }")
+		e := w.openOperationStream("alice", "subscription { ticks }")
 		synctest.Wait()
 		start := time.Now()
 		for value := range 5 {
 			w.schema.hub.publish(value)
-			e.expect(nextEvent(`{"data":{"ticks":` + string(rune('0'+value)) + `}}`))
+			e.expectEvent(nextEventText(`{"data":{"ticks":` + string(rune('0'+value)) + `}}`))
 		}
 		if held := time.Since(start); held != 0 {
 			t.Errorf("others were held up for %v", held)
@@ -88,27 +88,27 @@ func TestASlowEventStreamIsCutOffAndDelaysNoOther(t *testing.T) {
 		}
 		passTime(2 * time.Millisecond)
 		synctest.Wait()
-		if stats := w.sockets.Stats(); stats.Streams != 1 || stats.Slow != slow {
+		if stats := w.sockets.Stats(); stats.Streams != 1 || stats.SlowClients != slow {
 			t.Errorf("after the write deadline: %+v", stats)
 		}
 		w.schema.hub.publish(9)
-		e.expect(nextEvent(`{"data":{"ticks":9}}`))
+		e.expectEvent(nextEventText(`{"data":{"ticks":9}}`))
 	})
 }
 
 // In a drain each client is told its own time to reconnect, so that they do not return all at once. No subscription is reported as
 // complete.
 func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		streams := make([]*streamClient, 20)
 		for i := range streams {
 			if i%2 == 0 {
-				streams[i] = w.openDistinct("alice", "subscription { ticks }")
+				streams[i] = w.openOperationStream("alice", "subscription { ticks }")
 			} else {
-				streams[i] = w.openReserved(w.reserve("alice"))
+				streams[i] = w.openReservedStream(w.reserveStream("alice"))
 			}
 		}
-		w.reserve("alice") // a reservation that no request uses
+		w.reserveStream("alice") // a reservation that no request uses
 		synctest.Wait()
 		start := time.Now()
 		drained := make(chan struct{})
@@ -128,7 +128,7 @@ func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 			}
 			response.Body.Close()
 		}
-		w.schema.hub.closeAll() // the hub closes too: that must not complete a subscription
+		w.schema.hub.endAllWatchers() // the hub closes too: that must not complete a subscription
 		<-drained
 		if took := time.Since(start); took < 3900*time.Millisecond || took > 4100*time.Millisecond {
 			t.Errorf("drained in %v, want 4 s", took)
@@ -140,7 +140,7 @@ func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 				t.Fatalf("the last words of a stream: %q", last)
 			}
 			wait, err := time.ParseDuration(strings.TrimPrefix(last[0], "retry: ") + "ms")
-			if err != nil || wait < retryLeast || wait > retryLeast+retrySpread {
+			if err != nil || wait < minReconnectDelay || wait > minReconnectDelay+maxReconnectJitter {
 				t.Errorf("%s: %v", last[0], err)
 			}
 			waits[last[0]] = true
@@ -152,32 +152,32 @@ func TestDrainEndsEventStreamsWithARetryTime(t *testing.T) {
 }
 
 func TestAnEventStreamIsKeptAlive(t *testing.T) {
-	runInWorlds(t, nil, func(w *world) {
-		e := w.openDistinct("alice", "subscription { ticks }")
+	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
+		e := w.openOperationStream("alice", "subscription { ticks }")
 		for range 5 {
 			start := time.Now()
-			e.expect(":")
+			e.expectEvent(":")
 			if waited := time.Since(start); waited < 22*time.Second || waited > 28*time.Second {
 				t.Errorf("a comment after %v", waited)
 			}
 		}
 		synctest.Wait()
 		w.schema.hub.publish(1)
-		e.expect(nextEvent(`{"data":{"ticks":1}}`))
+		e.expectEvent(nextEventText(`{"data":{"ticks":1}}`))
 	})
 }
 
 // A stream ends when its token expires, at the latest.
 func TestAnEventStreamEndsWithItsToken(t *testing.T) {
-	runInWorlds(t, func(cfg *SocketConfig) {
-		cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testSecret})
-	}, func(w *world) {
-		bearer := "Bearer " + signHMAC(t, testSecret, claimsOf("alice", time.Now().Add(time.Minute)))
-		e := w.listen(w.sendHTTP(http.MethodPost, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents, "Authorization", bearer))
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) {
+		cfg.Identity = newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret})
+	}, func(w *socketFixture) {
+		bearer := "Bearer " + signHMAC(t, testHMACSecret, claimsOf("alice", time.Now().Add(time.Minute)))
+		e := w.readEventStream(w.sendHTTP(http.MethodPost, "", `{"query":"subscription { ticks }"}`, "Accept", typeEvents, "Authorization", bearer))
 		start := time.Now()
 		passTime(time.Minute)
 		last := e.waitEnd()
-		if lived := time.Since(start); lived != time.Minute+leeway {
+		if lived := time.Since(start); lived != time.Minute+tokenLeeway {
 			t.Errorf("lived for %v, want the token's life and the leeway", lived)
 		}
 		if len(last) == 0 || !strings.HasPrefix(last[len(last)-1], "retry: ") {
@@ -186,12 +186,12 @@ func TestAnEventStreamEndsWithItsToken(t *testing.T) {
 	})
 }
 
-// Gone is called when the last event stream of a device has ended, and not before.
-func TestGoneIsCalledAfterADevicesLastEventStream(t *testing.T) {
+// DeviceGone is called when the last event stream of a device has ended, and not before.
+func TestDeviceGoneIsCalledAfterTheLastEventStream(t *testing.T) {
 	gone := make(chan services.Viewer, 10)
-	runInWorlds(t, func(cfg *SocketConfig) { cfg.Gone = func(viewer services.Viewer) { gone <- viewer } }, func(w *world) {
+	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.DeviceGone = func(viewer services.Viewer) { gone <- viewer } }, func(w *socketFixture) {
 		open := func() *streamClient {
-			return w.listen(w.sendHTTP(http.MethodPost, "", `{"query":"subscription { ticks }"}`,
+			return w.readEventStream(w.sendHTTP(http.MethodPost, "", `{"query":"subscription { ticks }"}`,
 				"Accept", typeEvents, "Authorization", "Bearer dev:alice", "Tidings-Device", "phone"))
 		}
 		first, second := open(), open()

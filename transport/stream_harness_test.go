@@ -20,7 +20,7 @@ type streamClient struct {
 }
 
 // sendHTTP sends one request over the network of the world. A header is given by name and value.
-func (w *world) sendHTTP(method, target, body string, header ...string) *http.Response {
+func (w *socketFixture) sendHTTP(method, target, body string, header ...string) *http.Response {
 	w.Helper()
 	request, err := http.NewRequestWithContext(w.Context(), method, "http://tidings.test/graphql"+target, strings.NewReader(body))
 	if err != nil {
@@ -40,8 +40,8 @@ func (w *world) sendHTTP(method, target, body string, header ...string) *http.Re
 	return response
 }
 
-// status sends one request and reads its whole answer.
-func (w *world) status(method, target, body string, header ...string) (int, string) {
+// statusAndBody sends one request and reads its whole answer.
+func (w *socketFixture) statusAndBody(method, target, body string, header ...string) (int, string) {
 	w.Helper()
 	response := w.sendHTTP(method, target, body, header...)
 	defer response.Body.Close()
@@ -52,8 +52,8 @@ func (w *world) status(method, target, body string, header ...string) (int, stri
 	return response.StatusCode, string(text)
 }
 
-// listen reads a response as an event stream.
-func (w *world) listen(response *http.Response) *streamClient {
+// readEventStream reads a response as an event stream.
+func (w *socketFixture) readEventStream(response *http.Response) *streamClient {
 	w.Helper()
 	if kind := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || kind != "text/event-stream; charset=utf-8" {
 		text, _ := io.ReadAll(response.Body)
@@ -74,41 +74,41 @@ func (w *world) listen(response *http.Response) *streamClient {
 			event = nil
 		}
 	}()
-	e.expect(":")
+	e.expectEvent(":")
 	return e
 }
 
-// openDistinct opens an event stream for one operation.
-func (w *world) openDistinct(key, query string) *streamClient {
+// openOperationStream opens an event stream for one operation.
+func (w *socketFixture) openOperationStream(key, query string) *streamClient {
 	w.Helper()
-	return w.listen(w.sendHTTP(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:"+key))
+	return w.readEventStream(w.sendHTTP(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:"+key))
 }
 
-// reserve reserves a stream and returns its token.
-func (w *world) reserve(key string) string {
+// reserveStream reserves a stream and returns its token.
+func (w *socketFixture) reserveStream(key string) string {
 	w.Helper()
-	status, token := w.status(http.MethodPut, "", "", "Authorization", "Bearer dev:"+key)
+	status, token := w.statusAndBody(http.MethodPut, "", "", "Authorization", "Bearer dev:"+key)
 	if status != http.StatusCreated || len(token) < 20 {
 		w.Fatalf("%d %s", status, token)
 	}
 	return token
 }
 
-// openReserved opens the stream of a reservation as a browser's EventSource does, without a header of its own.
-func (w *world) openReserved(token string) *streamClient {
+// openReservedStream opens the stream of a reservation as a browser's EventSource does, without a header of its own.
+func (w *socketFixture) openReservedStream(token string) *streamClient {
 	w.Helper()
-	return w.listen(w.sendHTTP(http.MethodGet, "?token="+url.QueryEscape(token), "", "Accept", typeEvents))
+	return w.readEventStream(w.sendHTTP(http.MethodGet, "?token="+url.QueryEscape(token), "", "Accept", typeEvents))
 }
 
 // postOperation asks for an operation on a stream.
-func (w *world) postOperation(key, token, id, query string) (int, string) {
+func (w *socketFixture) postOperation(key, token, id, query string) (int, string) {
 	w.Helper()
-	return w.status(http.MethodPost, "", `{"query":"`+query+`","extensions":{"operationId":"`+id+`"}}`,
+	return w.statusAndBody(http.MethodPost, "", `{"query":"`+query+`","extensions":{"operationId":"`+id+`"}}`,
 		"Authorization", "Bearer dev:"+key, streamTokenHeader, token)
 }
 
-// expect fails the test unless the next event is want.
-func (e *streamClient) expect(want string) {
+// expectEvent fails the test unless the next event is want.
+func (e *streamClient) expectEvent(want string) {
 	e.Helper()
 	select {
 	case got := <-e.received:
@@ -119,7 +119,7 @@ func (e *streamClient) expect(want string) {
 		if len(e.received) == 0 {
 			e.Fatalf("the stream has ended, want %s", want)
 		}
-		e.expect(want)
+		e.expectEvent(want)
 	case <-time.After(time.Minute):
 		e.Fatalf("no event within a minute, want %s", want)
 	}
@@ -152,8 +152,8 @@ func (e *streamClient) waitEnd() (last []string) {
 	return last
 }
 
-// nextEvent returns the text of an event with a response.
-func nextEvent(data string) string { return "event: next\ndata: " + data }
+// nextEventText returns the text of an event with a response.
+func nextEventText(data string) string { return "event: next\ndata: " + data }
 
-// completeEvent is the text of the event that ends an operation.
-const completeEvent = "event: complete\ndata: "
+// completeEventText is the text of the event that ends an operation.
+const completeEventText = "event: complete\ndata: "

@@ -32,7 +32,7 @@ func streamToken(r *http.Request) string {
 func (s *Sockets) openStream(who caller, exec graphql.GraphExecutor, token string) (*stream, error) {
 	one, err := s.admitStream(who, exec, token)
 	if err != nil {
-		s.refused.Add(1)
+		s.refusedCount.Add(1)
 	}
 	return one, err
 }
@@ -47,8 +47,8 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 		return nil, s.addressLimitError()
 	}
 	one := &stream{
-		peer:  peer{sockets: s, exec: exec, address: who.address, ctx: s.base, expires: who.expires},
-		token: token, connected: make(chan struct{}), ended: make(chan struct{}),
+		peer:             peer{sockets: s, exec: exec, address: who.address, ctx: s.streamBaseContext, tokenExpires: who.tokenExpires},
+		reservationToken: token, connected: make(chan struct{}), ended: make(chan struct{}),
 	}
 	one.sender = one
 	if viewer, err := services.ViewerFrom(who.ctx); err == nil {
@@ -57,12 +57,12 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 			return nil, err
 		}
 	}
-	s.streaming.Add(1)
+	s.streamCount.Add(1)
 	// The timer is set before anybody can find the stream, because claim stops it.
 	if token != "" {
-		one.timer = time.AfterFunc(reservationTimeout, func() { one.close(nil) })
+		one.reservationTimer = time.AfterFunc(streamReservationTimeout, func() { one.close(nil) })
 		s.mu.Lock()
-		s.reserved[token] = one
+		s.reservedStreams[token] = one
 		s.mu.Unlock()
 	}
 	// A drain has begun since refusalReason was called. close releases the stream like any other.
@@ -76,25 +76,25 @@ func (s *Sockets) admitStream(who caller, exec graphql.GraphExecutor, token stri
 // forget uncounts a stream and removes its reservation. The token of a stream with distinct connections is "", which is never in
 // the map.
 func (s *Sockets) forget(one *stream) {
-	s.streaming.Add(-1)
+	s.streamCount.Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.reserved, one.token)
+	delete(s.reservedStreams, one.reservationToken)
 }
 
-// reserve answers a PUT with the token of a new reservation. The token is a secret: its holder can read the stream.
-func (q *queries) reserve(w http.ResponseWriter, who caller, exec graphql.GraphExecutor) {
+// reserveStream answers a PUT with the token of a new reservation. The token is a secret: its holder can read the stream.
+func (q *httpTransport) reserveStream(w http.ResponseWriter, who caller, exec graphql.GraphExecutor) {
 	one, err := q.sockets.openStream(who, exec, rand.Text())
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
 	}
-	write(w, http.StatusCreated, "text/plain", []byte(one.token))
+	write(w, http.StatusCreated, "text/plain", []byte(one.reservationToken))
 }
 
 // subscribe answers a subscription with an event stream of its own. It returns when the stream has ended, because the response ends
 // with its handler.
-func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext, price int) {
+func (q *httpTransport) subscribe(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, parsed *graphql.OperationContext, price int) {
 	stream, err := q.sockets.openStream(who, exec, "")
 	if err != nil {
 		writeFault(w, statusOf(err), err)
@@ -118,8 +118,8 @@ func (q *queries) subscribe(w http.ResponseWriter, r *http.Request, exec graphql
 
 // serveReservation answers a request that names a reservation: it connects the stream, executes an operation on it, or stops one. The
 // method and the media type decide which.
-func (q *queries) serveReservation(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, accepted, token string) {
-	stream, err := q.sockets.find(token, who, accepted == typeEvents)
+func (q *httpTransport) serveReservation(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, accepted, token string) {
+	stream, err := q.sockets.findReservedStream(token, who, accepted == typeEvents)
 	switch {
 	case err != nil:
 		writeFault(w, statusOf(err), err)
@@ -148,12 +148,12 @@ func (q *queries) serveReservation(w http.ResponseWriter, r *http.Request, exec 
 	}
 }
 
-// find returns a reserved stream to its owner. A browser's EventSource cannot send headers, so a request that only connects the
-// stream needs no Authorization: the reservation's token identifies the viewer. With Authorization, the user and the scopes must
-// equal the reservation's user and scopes. The user's token may differ, because tokens are renewed.
-func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) {
+// findReservedStream returns a reserved stream to its owner. A browser's EventSource cannot send headers, so a request that only
+// connects the stream needs no Authorization: the reservation's token identifies the viewer. With Authorization, the user and the
+// scopes must equal the reservation's user and scopes. The user's token may differ, because tokens are renewed.
+func (s *Sockets) findReservedStream(token string, who caller, fulfils bool) (*stream, error) {
 	s.mu.Lock()
-	one := s.reserved[token]
+	one := s.reservedStreams[token]
 	s.mu.Unlock()
 	if one == nil {
 		return nil, services.Errorf(services.NotFound, "token: no event stream is reserved for it, or its reservation has ended: reserve one by PUT")
@@ -172,8 +172,8 @@ func (s *Sockets) find(token string, who caller, fulfils bool) (*stream, error) 
 
 // executeOnStream executes an operation on a stream. The answer 202 means that the results arrive on the stream. A refusal is answered
 // here, with a status, and nothing is sent on the stream.
-func (q *queries) executeOnStream(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
-	request, err := q.read(w, r, who.limit)
+func (q *httpTransport) executeOnStream(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, who caller, stream *stream) {
+	request, err := q.read(w, r, who.maxBodyBytes)
 	if err != nil {
 		writeFault(w, statusOf(err), err)
 		return
@@ -201,7 +201,7 @@ func (q *queries) executeOnStream(w http.ResponseWriter, r *http.Request, exec g
 		return
 	}
 	if parsed.Operation.Operation == ast.Mutation && r.Method == http.MethodGet {
-		refuseMutation(w)
+		refuseMutationByGET(w)
 		return
 	}
 	// The address was charged when the request came.
@@ -229,15 +229,15 @@ func (q *queries) executeOnStream(w http.ResponseWriter, r *http.Request, exec g
 
 // checkOperationID checks the id of an operation on a stream. The client chooses it, as on a socket.
 func checkOperationID(id string) (string, error) {
-	if id == "" || len(id) > maxID {
-		return "", services.Errorf(services.Invalid, "operationId: 1 to %d bytes are needed", maxID)
+	if id == "" || len(id) > maxOperationIDBytes {
+		return "", services.Errorf(services.Invalid, "operationId: 1 to %d bytes are needed", maxOperationIDBytes)
 	}
 	return id, nil
 }
 
-// writeEvents answers an operation that is not a subscription with an event stream that ends at once, for clients that accept
+// writeAsEventStream answers an operation that is not a subscription with an event stream that ends at once, for clients that accept
 // nothing else. A stream without a token writes the form of distinct connections.
-func writeEvents(w http.ResponseWriter, response *graphql.Response) {
+func writeAsEventStream(w http.ResponseWriter, response *graphql.Response) {
 	var one stream
 	body := one.complete(one.next(nil, "", withRequestID(w, response)), "")
 	write(w, http.StatusOK, typeEvents, body)

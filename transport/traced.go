@@ -11,10 +11,10 @@ import (
 	"tidings/services/trace"
 )
 
-// Trace records a span for each operation: its name and kind, and neither its text nor its variables. The span of a subscription
-// ends when the subscription has started; its events belong to the traces of their causes. A response with errors fails the span,
-// with the code of its first error, as the client sees it.
-func Trace(server *handler.Server) {
+// TraceOperations records a span for each operation: its name and kind, and neither its text nor its variables. The span of a
+// subscription ends when the subscription has started; its events belong to the traces of their causes. A response with errors
+// fails the span, with the code of its first error, as the client sees it.
+func TraceOperations(server *handler.Server) {
 	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 		running := graphql.GetOperationContext(ctx).Operation
 		ctx, span := trace.StartOperation(ctx, string(running.Operation), running.Name)

@@ -13,8 +13,8 @@
 // with 503.
 //
 // The path of a request: ConnectionLimit bounds the connections of its address. Front reads it, answers it if it is plain, and
-// hands every other connection to the HTTP server. There Handler chooses between Sockets (an upgrade) and queries (anything
-// else). queries checks the method, the origin, the address, the token and the body, in this order: the cheapest check that can
+// hands every other connection to the HTTP server. There Handler chooses between Sockets (an upgrade) and httpTransport (anything
+// else). httpTransport checks the method, the origin, the address, the token and the body, in this order: the cheapest check that can
 // refuse comes first. createOperation then finds or prepares the document, reads its variables and computes its price, Limits
 // charges it, and gqlgen's executor runs the resolvers.
 //
@@ -40,7 +40,7 @@ import (
 
 // Config configures /graphql. Schema and Identity are required; for everything else, zero means the default.
 type Config struct {
-	// Schema may be a QuickSchema too; the Front then answers some operations without the executor.
+	// Schema may be a HotSchema too; the Front then answers some operations without the executor.
 	Schema graphql.ExecutableSchema
 	// Identity finds the viewer of each token.
 	Identity *Identity
@@ -51,10 +51,10 @@ type Config struct {
 	ErrorPresenter graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil means gqlgen's own function.
 	Recover graphql.RecoverFunc
-	// Around adds middleware around operations and responses (loaders, metrics); nil adds none. An answer that a Front makes by a
-	// QuickSchema does not pass through it, and an event that a schema writes does not pass through the middleware of responses:
-	// see services.EventRequest.
-	Around func(*handler.Server)
+	// AddMiddleware adds middleware around operations and responses (loaders, metrics); nil adds none. An answer that a Front makes
+	// by a HotSchema does not pass through it, and an event that a schema writes does not pass through the middleware of
+	// responses: see services.SubscriptionRequest.
+	AddMiddleware func(*handler.Server)
 
 	// Introspection permits introspection, and suggestions of names in errors, which reveal the schema name by name. Default off.
 	Introspection bool
@@ -71,35 +71,35 @@ type Config struct {
 	// Each bound below is checked before the work that it bounds: the body before it is parsed, the document's tokens before
 	// validation, the cost before execution. Requests with the scope ingest may have longer bodies, because events come in
 	// batches of up to 500.
-	OperationTimeout time.Duration // the time for a query or a mutation; default 5 s
-	BodyLimit        int64         // bytes of a body, and of a URL's query; default 64 KB
-	IngestBodyLimit  int64         // bytes of a body with the scope ingest; default 1 MB
-	QueryTokens      int           // tokens of a GraphQL document; default 1,000
-	Shape            Shape         // the form of a GraphQL document
+	OperationTimeout time.Duration  // the time for a query or a mutation; default 5 s
+	BodyLimit        int64          // bytes of a body, and of a URL's query; default 64 KB
+	IngestBodyLimit  int64          // bytes of a body with the scope ingest; default 1 MB
+	MaxQueryTokens   int            // tokens of a GraphQL document; default 1,000
+	DocumentLimits   DocumentLimits // the form of a GraphQL document
 
-	QueryCost    int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
-	Weights      map[string]int // the costs of fields that cost more than others, by Type.field
-	MaxPageSizes map[string]int // the most items of a page where it is not 100, by Type.field
-	ListLengths  map[string]int // the most items of lists without an argument for their length, by Type.field; default 10 each
+	MaxQueryCost   int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
+	FieldWeights   map[string]int // the costs of fields that cost more than others, by Type.field
+	MaxPageSizes   map[string]int // the most items of a page where it is not 100, by Type.field
+	MaxListLengths map[string]int // the most items of lists without an argument for their length, by Type.field; default 10 each
 	// The memory for documents has two bounds, because the length of a text says little about the memory of the parsed document.
-	QueryCache      int   // documents kept parsed and validated; default 1,000
-	QueryCacheBytes int64 // bytes of these documents, roughly; default 32 MB
-	AnswerLimit     int   // bytes of an answer; default 4 MB
+	MaxCachedQueries int   // documents kept parsed and validated; default 1,000
+	QueryCacheBytes  int64 // bytes of these documents, roughly; default 32 MB
+	MaxAnswerBytes   int   // bytes of an answer; default 4 MB
 
 	// Trusted are the documents that requests may name by an ID; nil: none. With TrustedOnly only these are executed.
 	Trusted     *TrustedDocuments
 	TrustedOnly bool // no other document is executed
-	// PersistedBytes bounds the memory of automatic persisted queries; 0 accepts no hashes except those of trusted documents.
-	PersistedBytes int64
+	// MaxPersistedQueryBytes bounds the memory of automatic persisted queries; 0 accepts no hashes except those of trusted documents.
+	MaxPersistedQueryBytes int64
 
 	WriteTimeout time.Duration // the time for a client to read an answer; default 30 s
 
 	Log *slog.Logger // default slog.Default()
 }
 
-// answerLimit bounds the memory that one request can take, whatever its computed cost: unlike the cost, it does not depend on
-// weights, which may be wrong.
-const answerLimit = 4 << 20 // bytes
+// defaultMaxAnswerBytes bounds the memory that one request can take, whatever its computed cost: unlike the cost, it does not
+// depend on weights, which may be wrong.
+const defaultMaxAnswerBytes = 4 << 20 // bytes
 
 // withDefaults sets the fields that are zero to their defaults. The program passes its settings, which have the same defaults;
 // these are for tests and for programs that embed the package.
@@ -107,12 +107,12 @@ func (c Config) withDefaults() Config {
 	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
 	c.BodyLimit = cmp.Or(c.BodyLimit, 64<<10)
 	c.IngestBodyLimit = cmp.Or(c.IngestBodyLimit, 1<<20)
-	c.QueryTokens = cmp.Or(c.QueryTokens, 1000)
-	c.Shape = c.Shape.withDefaults()
-	c.QueryCost = cmp.Or(c.QueryCost, 30_000)
-	c.QueryCache = cmp.Or(c.QueryCache, 1000)
+	c.MaxQueryTokens = cmp.Or(c.MaxQueryTokens, 1000)
+	c.DocumentLimits = c.DocumentLimits.withDefaults()
+	c.MaxQueryCost = cmp.Or(c.MaxQueryCost, 30_000)
+	c.MaxCachedQueries = cmp.Or(c.MaxCachedQueries, 1000)
 	c.QueryCacheBytes = cmp.Or(c.QueryCacheBytes, 32<<20)
-	c.AnswerLimit = cmp.Or(c.AnswerLimit, answerLimit)
+	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, defaultMaxAnswerBytes)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.Log = cmp.Or(c.Log, slog.Default())
 	c.Limits = cmp.Or[Limits](c.Limits, noLimits{})
@@ -122,11 +122,11 @@ func (c Config) withDefaults() Config {
 // Handler serves GraphQL: queries and mutations by POST, queries by GET, everything by WebSocket and, as event streams, by
 // both modes of the GraphQL over SSE protocol. It answers OPTIONS, and any other method with 405. It does not look at the path.
 //
-// The transports are asked in the order in which they are added: Sockets takes upgrades, queries everything that is left.
+// The transports are asked in the order in which they are added: Sockets takes upgrades, httpTransport everything that is left.
 func Handler(cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
-	documents := newDocuments(cfg)
-	cfg.Trusted.check(cfg, documents)
+	documents := newDocumentPreparer(cfg)
+	cfg.Trusted.logRefused(cfg, documents)
 	server := handler.New(cfg.Schema)
 	// createOperation has prepared the document already; the executor finds it by its context and parses nothing.
 	server.SetQueryCache(contextDocumentCache{})
@@ -140,8 +140,8 @@ func Handler(cfg Config) http.Handler {
 		server.Use(extension.Introspection{})
 	}
 	server.Use(rootFieldsExtension{cfg.Introspection})
-	if cfg.Around != nil {
-		cfg.Around(server)
+	if cfg.AddMiddleware != nil {
+		cfg.AddMiddleware(server)
 	}
 	// Sockets exist before their handler, because the hub and the drain need them. They learn here which documents to use.
 	if cfg.Sockets != nil {
@@ -149,11 +149,11 @@ func Handler(cfg Config) http.Handler {
 		server.AddTransport(cfg.Sockets)
 	}
 	// One backlog for all protocols: an answer that waits to be read takes the same memory in each.
-	answers := &backlog{limit: backlogLimit}
+	answers := &answerBacklog{limitBytes: backlogLimit}
 	if cfg.Sockets != nil {
 		answers = &cfg.Sockets.backlog
 	}
-	served := &queries{cfg: cfg, backlog: answers, documents: documents, origins: newOrigins(cfg.Origins, cfg.Identity), addresses: addresses{cfg.Proxies}, sockets: cfg.Sockets}
+	served := &httpTransport{cfg: cfg, backlog: answers, documents: documents, origins: newOrigins(cfg.Origins, cfg.Identity), trustedProxies: trustedProxies{cfg.Proxies}, sockets: cfg.Sockets}
 	server.AddTransport(served)
 	return &endpoint{server, served}
 }
@@ -162,8 +162,8 @@ func Handler(cfg Config) http.Handler {
 // other handler is opaque to the Front, which then serves nothing itself.
 type endpoint struct {
 	*handler.Server
-	queries *queries // the last of its transports
+	httpTransport *httpTransport // the last of its transports
 }
 
-// WakeFunc adds to a resolver's context the consumer of the channel that the resolver returns. push.WithWake is one.
-type WakeFunc func(ctx context.Context, consumer services.Consumer) context.Context
+// WithWakeConsumerFunc adds to a resolver's context the consumer of the channel that the resolver returns. push.WithConsumer is one.
+type WithWakeConsumerFunc func(ctx context.Context, consumer services.ChannelConsumer) context.Context

@@ -85,9 +85,9 @@ func (t *TrustedDocuments) has(text string) bool {
 	return known
 }
 
-// check logs the documents of the manifest that the server would refuse, because of the schema or a limit. This is a warning and no
-// error, because the manifest may have documents of older clients too. check also puts the good documents into the cache.
-func (t *TrustedDocuments) check(cfg Config, documents *documents) {
+// logRefused logs the documents of the manifest that the server would refuse, because of the schema or a limit. This is a warning
+// and no error, because the manifest may have documents of older clients too. logRefused also puts the good documents into the cache.
+func (t *TrustedDocuments) logRefused(cfg Config, documents *documentPreparer) {
 	if t == nil {
 		return
 	}

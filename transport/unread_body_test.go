@@ -16,15 +16,15 @@ import (
 // of its kind has a body or not. No shutdown waits for it.
 func TestAnUnreadBodyEndsAtTheReadTimeout(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{Development: true})
-	sockets := NewSockets(SocketConfig{Identity: identity, Wake: testWake, Waking: testWaking, Log: quietLog})
-	schema := &quickSchema{testSchema: newTestSchema()}
-	handler := newHTTP(t, func(cfg *Config) { cfg.Schema, cfg.Identity, cfg.Sockets = schema, identity, sockets })
+	sockets := NewSockets(SocketConfig{Identity: identity, WithWakeConsumer: withWakeConsumer, WakingFields: testWakingFields, Log: discardLog})
+	schema := &hotTestSchema{testSchema: newTestSchema()}
+	handler := newDevelopmentHandler(t, func(cfg *Config) { cfg.Schema, cfg.Identity, cfg.Sockets = schema, identity, sockets })
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 200 * time.Millisecond, ReadTimeout: 200 * time.Millisecond, WriteTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(quietLog.Handler(), slog.LevelError),
+		ErrorLog: slog.NewLogLogger(discardLog.Handler(), slog.LevelError),
 	}
 	front := NewFront(handler, server, false)
-	at := serveOn(t, front.Serve, front.Close)
+	at := serveUntilTestEnds(t, front.Serve, front.Close)
 
 	reserve := func() string {
 		request := must(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+at+frontPath, http.NoBody))
@@ -67,11 +67,11 @@ func TestAnUnreadBodyEndsAtTheReadTimeout(t *testing.T) {
 		{"Head", "HEAD /graphql", "405", []string{one}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			text := unfinished(test.start, test.lines)
+			text := unfinishedRequest(test.start, test.lines)
 			if before, after, found := strings.Cut(text, reserved); found {
 				text = before + reserve() + after
 			}
-			status, err := sendAndRead(at, text)
+			status, err := sendAndReadStatus(at, text)
 			if !strings.HasPrefix(status, test.status) || err != nil {
 				t.Errorf("the answer is %q and ends with %v, want %s and the end of the connection", status, err, test.status)
 			}
@@ -85,10 +85,10 @@ func TestAnUnreadBodyEndsAtTheReadTimeout(t *testing.T) {
 	}
 }
 
-// unfinished returns the text of a request that begins with start and these header lines. It adds a token if the lines have no
+// unfinishedRequest returns the text of a request that begins with start and these header lines. It adds a token if the lines have no
 // Authorization. If the last line has no blank line, which ends the head, it adds one. A body that the lines announce does not follow,
 // or only in part.
-func unfinished(start string, lines []string) string {
+func unfinishedRequest(start string, lines []string) string {
 	text := start + " HTTP/1.1\r\nHost: 127.0.0.1\r\n" + strings.Join(lines, "\r\n")
 	if !strings.Contains(text, "Authorization") {
 		text = strings.Replace(text, "Host:", "Authorization: Bearer dev:alice\r\nHost:", 1)
@@ -99,8 +99,8 @@ func unfinished(start string, lines []string) string {
 	return text
 }
 
-// sendAndRead sends a text and returns the status of the answer, and an error if the connection has not ended 10 s later.
-func sendAndRead(at, text string) (status string, err error) {
+// sendAndReadStatus sends a text and returns the status of the answer, and an error if the connection has not ended 10 s later.
+func sendAndReadStatus(at, text string) (status string, err error) {
 	conn, err := net.Dial("tcp", at)
 	if err != nil {
 		return "", err

@@ -13,14 +13,14 @@ import (
 	"tidings/services"
 )
 
-// createOperation prepares the document and reads the variables. It checks variables strictly by the specification, where the executor
-// would accept a string for a number or a number for a string. It replaces the executor's message if that names another value than the
-// client's. It refuses an operation that is too expensive, and returns the cost of any other. HTTP, sockets and event streams all begin
-// an operation by it. With faults, the operation has only what the presentation of the error needs.
+// createOperation prepares the document and reads the variables. It checks variables strictly by the specification, where the
+// executor would accept a string for a number or a number for a string. It replaces the executor's message if that names another
+// value than the client's. It refuses an operation that is too expensive, and returns the cost of any other. HTTP, sockets and
+// event streams all begin an operation by it. With faults, the operation has only what the presentation of the error needs.
 func createOperation(
-	ctx context.Context, exec graphql.GraphExecutor, documents *documents, request *params,
+	ctx context.Context, exec graphql.GraphExecutor, documents *documentPreparer, request *requestParams,
 ) (operation *graphql.OperationContext, price int, faults gqlerror.List) {
-	keep, err := documents.persisted.resolve(request)
+	keep, err := documents.persisted.resolveText(request)
 	if err != nil {
 		return &graphql.OperationContext{OperationName: request.OperationName}, 0, asList(err)
 	}
@@ -33,17 +33,17 @@ func createOperation(
 		keep()
 	}
 	// CreateOperationContext itself evaluates the conditions of directives, so nulls are refused before it is called.
-	if fault := doc.wrongNull(request); fault != nil {
+	if fault := doc.nullVariableError(request); fault != nil {
 		return &graphql.OperationContext{RawQuery: request.Query, OperationName: request.OperationName}, 0, gqlerror.List{fault}
 	}
-	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedKey{}, doc.QueryDocument), &request.RawParams)
+	operation, faults = exec.CreateOperationContext(context.WithValue(ctx, preparedDocumentKey{}, doc.QueryDocument), &request.RawParams)
 	// The executor's own message would not say which operations there are to choose from.
 	if operation.Operation == nil {
 		return operation, 0, gqlerror.List{operationNameError(doc.QueryDocument, request.OperationName)}
 	}
 	// The client's own values are checked even if the executor has found a fault, because the executor's message may show a
 	// converted value.
-	if fault := documents.wrongVariable(operation.Operation, request); fault != nil {
+	if fault := documents.wrongVariableError(operation.Operation, request); fault != nil {
 		return operation, 0, gqlerror.List{fault}
 	}
 	if len(faults) > 0 {
@@ -57,27 +57,27 @@ func createOperation(
 	return operation, price, nil
 }
 
-// readVariables returns the variables of a request as the executor reads them, with the defaults. ok is false if anything is wrong with
-// them: the executor reports what.
-func (d *documents) readVariables(doc *document, operation *ast.OperationDefinition, request *params) (variables map[string]any, ok bool) {
+// readVariables returns the variables of a request as the executor reads them, with the defaults. ok is false if anything is wrong
+// with them: the executor reports what.
+func (d *documentPreparer) readVariables(doc *queryDocument, operation *ast.OperationDefinition, request *requestParams) (variables map[string]any, ok bool) {
 	// The executor would panic for a value that no check has foreseen, and the HTTP server would recover.
 	defer func() {
 		if recover() != nil {
 			ok = false
 		}
 	}()
-	if doc.wrongNull(request) != nil || d.wrongVariable(operation, request) != nil {
+	if doc.nullVariableError(request) != nil || d.wrongVariableError(operation, request) != nil {
 		return nil, false
 	}
 	variables, err := validator.VariableValues(d.schema, operation, request.Variables)
 	return variables, err == nil
 }
 
-// wrongVariable returns the error for the first variable of an operation with a value of the wrong kind; nil if there is none.
-func (d *documents) wrongVariable(operation *ast.OperationDefinition, request *params) *gqlerror.Error {
+// wrongVariableError returns the error for the first variable of an operation with a value of the wrong kind; nil if there is none.
+func (d *documentPreparer) wrongVariableError(operation *ast.OperationDefinition, request *requestParams) *gqlerror.Error {
 	for _, variable := range operation.VariableDefinitions {
 		value, given := request.Variables[variable.Variable]
-		if fault := wrongValue(d.schema, variable.Type, value, variablePath(variable.Variable)); given && fault != nil {
+		if fault := wrongValueError(d.schema, variable.Type, value, variablePath(variable.Variable)); given && fault != nil {
 			return fault
 		}
 	}
@@ -93,20 +93,20 @@ func operationNameError(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	return graphQLError(err)
 }
 
-// wrongValue returns an error for a variable with a value of the wrong kind. It leaves to the executor what the executor reports
+// wrongValueError returns an error for a variable with a value of the wrong kind. It leaves to the executor what the executor reports
 // correctly, and then returns nil: a null that is not allowed, an unknown member of an input, or a value that a scalar's own function
 // refuses. place is the value's path, for the error.
-func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *gqlerror.Error {
+func wrongValueError(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *gqlerror.Error {
 	if value == nil {
 		return nil
 	}
 	if kind.Elem != nil {
 		list, ok := value.([]any)
 		if !ok { // a single value counts as a list of one
-			return wrongValue(schema, kind.Elem, value, place)
+			return wrongValueError(schema, kind.Elem, value, place)
 		}
 		for i, element := range list {
-			if fault := wrongValue(schema, kind.Elem, element, append(place[:len(place):len(place)], ast.PathIndex(i))); fault != nil {
+			if fault := wrongValueError(schema, kind.Elem, element, append(place[:len(place):len(place)], ast.PathIndex(i))); fault != nil {
 				return fault
 			}
 		}
@@ -125,13 +125,13 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 			if value == nil { // building paths for many absent fields would be most of the work
 				continue
 			}
-			if fault := wrongValue(schema, field.Type, value, append(place[:len(place):len(place)], ast.PathName(field.Name))); fault != nil {
+			if fault := wrongValueError(schema, field.Type, value, append(place[:len(place):len(place)], ast.PathName(field.Name))); fault != nil {
 				return fault
 			}
 		}
 		return nil
 	}
-	if need := describeNeeded(definition, value); need != "" {
+	if need := describeNeededValue(definition, value); need != "" {
 		got := describeValue(value)
 		if text, is := value.(string); is && definition.Name == "Time" {
 			got = services.Quote(text) // the kind is right, so the text itself is wrong
@@ -141,9 +141,9 @@ func wrongValue(schema *ast.Schema, kind *ast.Type, value any, place ast.Path) *
 	return nil
 }
 
-// describeNeeded describes the value that a scalar or an enum needs; "" if the given value may be right. It lists the scalars of the schema;
-// any other scalar is left to its own function.
-func describeNeeded(definition *ast.Definition, value any) string {
+// describeNeededValue describes the value that a scalar or an enum needs; "" if the given value may be right. It lists the scalars
+// of the schema; any other scalar is left to its own function.
+func describeNeededValue(definition *ast.Definition, value any) string {
 	number, isNumber := value.(json.Number)
 	text, isText := value.(string)
 	switch {

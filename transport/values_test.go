@@ -32,7 +32,7 @@ func FuzzWrongValue(f *testing.F) {
 			return
 		}
 		for _, kind := range []*ast.Type{ast.NamedType("In", nil), ast.NonNullListType(ast.NamedType("In", nil), nil), ast.NamedType("Unknown", nil)} {
-			fault := wrongValue(schema, kind, value, ast.Path{ast.PathName("variable"), ast.PathName("v")})
+			fault := wrongValueError(schema, kind, value, ast.Path{ast.PathName("variable"), ast.PathName("v")})
 			if fault == nil {
 				continue
 			}
@@ -66,7 +66,7 @@ func TestWrongValue(t *testing.T) {
 			t.Fatal(err)
 		}
 		place := ""
-		if fault := wrongValue(schema, ast.NamedType("In", nil), value, ast.Path{ast.PathName("variable"), ast.PathName("v")}); fault != nil {
+		if fault := wrongValueError(schema, ast.NamedType("In", nil), value, ast.Path{ast.PathName("variable"), ast.PathName("v")}); fault != nil {
 			place = fault.Path.String()
 		}
 		if place != want {

@@ -13,30 +13,31 @@ type workers struct {
 	limit int // a new worker starts while fewer than this run; one that has written goes on while fewer than twice this run
 
 	mu sync.Mutex
-	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most, which its
-	// state ensures. Both are nil when it is empty.
-	first   *operation // waiting, linked through operation.nextQueued
-	last    *operation // the end of the list
-	running int        // workers that hold a slot: not waiting for a client
+	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most,
+	// which its state ensures. Both are nil when it is empty.
+	firstQueued *operation // waiting, linked through operation.nextQueued
+	lastQueued  *operation // the end of the list
+	running     int        // workers that hold a slot: not waiting for a client
 }
 
 // submit queues an operation's turn. The caller ensures that the operation is not queued twice, by its state. Turns are served in
 // the order in which they came.
 func (w *workers) submit(one *operation) {
 	w.mu.Lock()
-	if w.last == nil {
-		w.first = one
+	if w.lastQueued == nil {
+		w.firstQueued = one
 	} else {
-		w.last.nextQueued = one
+		w.lastQueued.nextQueued = one
 	}
-	w.last = one
-	w.spawn()
+	w.lastQueued = one
+	w.startWorkerIfNeeded()
 	w.mu.Unlock()
 }
 
-// spawn starts a worker if one is wanted. The lock is held. One at a time is enough: each submit and each freeSlot asks again.
-func (w *workers) spawn() {
-	if w.first != nil && w.running < w.limit {
+// startWorkerIfNeeded starts a worker if one is wanted. The lock is held. One at a time is enough: each submit and each freeSlot
+// asks again.
+func (w *workers) startWorkerIfNeeded() {
+	if w.firstQueued != nil && w.running < w.limit {
 		w.running++
 		// The slot is counted before the goroutine runs, so that submits in between start no worker too many.
 		go w.work()
@@ -47,14 +48,14 @@ func (w *workers) spawn() {
 func (w *workers) work() {
 	for {
 		w.mu.Lock()
-		one := w.first
+		one := w.firstQueued
 		if one == nil {
 			w.running--
 			w.mu.Unlock()
 			return
 		}
-		if w.first, one.nextQueued = one.nextQueued, nil; w.first == nil {
-			w.last = nil
+		if w.firstQueued, one.nextQueued = one.nextQueued, nil; w.firstQueued == nil {
+			w.lastQueued = nil
 		}
 		w.mu.Unlock()
 		if !one.runTurn() {
@@ -67,7 +68,7 @@ func (w *workers) work() {
 func (w *workers) freeSlot() {
 	w.mu.Lock()
 	w.running--
-	w.spawn()
+	w.startWorkerIfNeeded()
 	w.mu.Unlock()
 }
 

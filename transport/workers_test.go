@@ -20,8 +20,8 @@ func newIdleOperation(sockets *Sockets, next graphql.ResponseHandler) (*operatio
 	silent.sender = silent
 	one := newOperation(&silent.peer, "1")
 	one.next = next
-	one.state.Store(stateIdle)
-	one.tap((<-chan int)(channel))
+	one.subscriptionState.Store(subscriptionIdle)
+	one.tapResolverChannel((<-chan int)(channel))
 	return one, channel
 }
 
@@ -51,8 +51,8 @@ func TestWorkersRunABoundedNumberOfTurns(t *testing.T) {
 		if turns.Load() != 20 || most.Load() != 3 {
 			t.Errorf("%d turns, at most %d at a time", turns.Load(), most.Load())
 		}
-		if workers := &sockets.workers; workers.running != 0 || workers.first != nil || workers.last != nil {
-			t.Errorf("left: %d running, %v waiting", workers.running, workers.first)
+		if workers := &sockets.workers; workers.running != 0 || workers.firstQueued != nil || workers.lastQueued != nil {
+			t.Errorf("left: %d running, %v waiting", workers.running, workers.firstQueued)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestWorkersOfFastClientsAreKept(t *testing.T) {
 	}
 	for range 1000 {
 		w.mu.Lock()
-		w.first = new(operation) // work is waiting
+		w.firstQueued = new(operation) // work is waiting
 		w.mu.Unlock()
 		w.freeSlot()
 		if !w.takeSlot() {
@@ -125,7 +125,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				channel <- value
 				one.Wake()
 			}
-			eventually.Holds(t, "every value is rendered", func() bool { return rendered.Load() == values && one.state.Load() == stateIdle })
+			eventually.Holds(t, "every value is rendered", func() bool { return rendered.Load() == values && one.subscriptionState.Load() == subscriptionIdle })
 		})
 	}
 	all.Wait()
@@ -135,16 +135,16 @@ func TestTapIgnoresResultsThatAreNoChannel(t *testing.T) {
 	one := &operation{execution: &execution{}}
 	var none <-chan int
 	for _, result := range []any{nil, 5, none} {
-		if got := one.tap(result); !reflect.DeepEqual(got, result) || one.resolverChannel.IsValid() {
+		if got := one.tapResolverChannel(result); !reflect.DeepEqual(got, result) || one.resolverChannel.IsValid() {
 			t.Errorf("%v became %v", result, got)
 		}
 	}
 	channel := make(chan int, 1)
-	got, ok := one.tap((<-chan int)(channel)).(<-chan int)
+	got, ok := one.tapResolverChannel((<-chan int)(channel)).(<-chan int)
 	if !ok || got == (<-chan int)(channel) {
 		t.Errorf("the channel was not replaced by one of its own type: %T", got)
 	}
-	if again := one.tap((<-chan int)(channel)); again != any((<-chan int)(channel)) {
+	if again := one.tapResolverChannel((<-chan int)(channel)); again != any((<-chan int)(channel)) {
 		t.Error("a second channel was taken too")
 	}
 }

@@ -133,7 +133,7 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	// A 304 needs both headers too.
 	header.Set("ETag", etag)
 	header.Add("Vary", "Accept-Encoding")
-	if matches(r.Header.Values("If-None-Match"), etag) {
+	if matchesETag(r.Header.Values("If-None-Match"), etag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -157,9 +157,9 @@ func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// matches compares tags as If-None-Match requires: a weak tag equals a strong one. The tags of this server are strong.
-func matches(values []string, etag string) bool {
-	return slices.ContainsFunc(services.ListItems(values), func(tag string) bool {
+// matchesETag compares tags as If-None-Match requires: a weak tag equals a strong one. The tags of this server are strong.
+func matchesETag(values []string, etag string) bool {
+	return slices.ContainsFunc(services.SplitListHeader(values), func(tag string) bool {
 		return tag == "*" || strings.TrimPrefix(tag, "W/") == etag
 	})
 }

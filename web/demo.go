@@ -27,9 +27,9 @@ type DemoConfig struct {
 	Version string
 }
 
-// demoPolicy allows the demo page its own files and its own server, and pictures that it draws itself. So no text of a user can
-// become a script or send anything elsewhere.
-var demoPolicy = strings.Join([]string{
+// demoContentSecurityPolicy allows the demo page its own files and its own server, and pictures that it draws itself. So no text of
+// a user can become a script or send anything elsewhere.
+var demoContentSecurityPolicy = strings.Join([]string{
 	"default-src 'none'",
 	"script-src 'self'",
 	"style-src 'self'",
@@ -54,6 +54,6 @@ func Demo(cfg DemoConfig) http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		servePage(w, r, page, demoPolicy)
+		servePage(w, r, page, demoContentSecurityPolicy)
 	})
 }

@@ -8,8 +8,8 @@ import (
 
 func TestTheDemoPageKnowsItsMode(t *testing.T) {
 	for _, mode := range []DemoMode{Production, Development, DemoWorld} {
-		page := get(t, Demo(DemoConfig{Mode: mode, Version: "v1.2.3"}), http.MethodGet, "/")
-		text := string(body(t, page))
+		page := sendRequest(t, Demo(DemoConfig{Mode: mode, Version: "v1.2.3"}), http.MethodGet, "/")
+		text := string(readBody(t, page))
 		if !strings.Contains(text, `data-mode="`+string(mode)+`"`) || !strings.Contains(text, `data-version="v1.2.3"`) || !strings.Contains(text, `data-endpoint="/graphql"`) {
 			t.Errorf("the page of the mode %s is %s", mode, text)
 		}
@@ -23,7 +23,7 @@ func TestTheDemoPageKnowsItsMode(t *testing.T) {
 }
 
 func TestTheDemoPageMayAskOnlyItsOwnServer(t *testing.T) {
-	policy := get(t, Demo(DemoConfig{Mode: DemoWorld}), http.MethodGet, "/").Header.Get("Content-Security-Policy")
+	policy := sendRequest(t, Demo(DemoConfig{Mode: DemoWorld}), http.MethodGet, "/").Header.Get("Content-Security-Policy")
 	for _, source := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} {
 		if !strings.Contains(policy, source) {
 			t.Errorf("the policy %q lacks %s", policy, source)
@@ -33,11 +33,11 @@ func TestTheDemoPageMayAskOnlyItsOwnServer(t *testing.T) {
 		t.Errorf("the policy is too wide: %q", policy)
 	}
 	for path, status := range map[string]int{"/": http.StatusOK, "/other": http.StatusNotFound, "/index.html": http.StatusNotFound} {
-		if got := get(t, Demo(DemoConfig{}), http.MethodGet, path).StatusCode; got != status {
+		if got := sendRequest(t, Demo(DemoConfig{}), http.MethodGet, path).StatusCode; got != status {
 			t.Errorf("%s answers %d, want %d", path, got, status)
 		}
 	}
-	if got := get(t, Demo(DemoConfig{}), http.MethodPost, "/").StatusCode; got != http.StatusMethodNotAllowed {
+	if got := sendRequest(t, Demo(DemoConfig{}), http.MethodPost, "/").StatusCode; got != http.StatusMethodNotAllowed {
 		t.Errorf("POST answers %d", got)
 	}
 }

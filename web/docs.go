@@ -15,9 +15,9 @@ import (
 // that links between pages are relative as in their files.
 const docsPath = "/docs/"
 
-// docsPolicy allows the books their style and their pictures. They have no scripts. The texts of the books are trusted, and
-// the policy protects the reader even if a text is wrong.
-const docsPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// docsContentSecurityPolicy allows the books their style and their pictures. They have no scripts. The texts of the books are
+// trusted, and the policy protects the reader even if a text is wrong.
+const docsContentSecurityPolicy = "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // docsWords are the words of the template, such as the name of a link, by the language of a page.
 var docsWords = map[string]struct{ Pages, Skip, Demo, Previous, Next, Contents string }{
@@ -64,7 +64,7 @@ func Docs(version string) http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		servePage(w, r, file, docsPolicy)
+		servePage(w, r, file, docsContentSecurityPolicy)
 	})
 }
 
@@ -99,8 +99,8 @@ func docsViews(version string) (views []docsView) {
 		view := docsView{Page: pages[i], Words: docsWords[pages[i].Language], Version: version}
 		var listed []*docs.Page
 		// All groups, in the order of the books, including a group that has no page in this language.
-		view.Groups = make([]docsGroup, len(docs.Groups))
-		for g, group := range docs.Groups {
+		view.Groups = make([]docsGroup, len(docs.PageGroups))
+		for g, group := range docs.PageGroups {
 			if view.Groups[g].Title = group.Title; view.Language == "zh" {
 				view.Groups[g].Title = group.Chinese
 			}

@@ -14,20 +14,20 @@ func TestDocsAreServed(t *testing.T) {
 		"/docs/schema":   "text/html; charset=utf-8",
 		"/docs/demo.png": "image/png",
 	} {
-		response := get(t, handler, http.MethodGet, path)
-		if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != want || response.Header.Get("Content-Security-Policy") != docsPolicy {
+		response := sendRequest(t, handler, http.MethodGet, path)
+		if got := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || got != want || response.Header.Get("Content-Security-Policy") != docsContentSecurityPolicy {
 			t.Errorf("%s: %d, %s, %v", path, response.StatusCode, got, response.Header)
 		}
 	}
 	for _, path := range []string{"/docs/README", "/docs/schema.md", "/docs/docs.go", "/docs/no", "/docs//"} {
-		if response := get(t, handler, http.MethodGet, path); response.StatusCode != http.StatusNotFound {
+		if response := sendRequest(t, handler, http.MethodGet, path); response.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, response.StatusCode)
 		}
 	}
-	if response := get(t, handler, http.MethodGet, "/docs"); response.Header.Get("Location") != "/docs/" {
+	if response := sendRequest(t, handler, http.MethodGet, "/docs"); response.Header.Get("Location") != "/docs/" {
 		t.Errorf("/docs: %d, %v", response.StatusCode, response.Header)
 	}
-	if response := get(t, handler, http.MethodPost, "/docs/"); response.StatusCode != http.StatusMethodNotAllowed {
+	if response := sendRequest(t, handler, http.MethodPost, "/docs/"); response.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", response.StatusCode)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// operation is one ready-made operation: a line of GraphiQL's menu and, once opened, a tab, titled by the operation's name.
+// menuOperation is one ready-made operation: a line of GraphiQL's menu and, once opened, a tab, titled by the operation's name.
 // Tests execute every operation. The page's script makes the menu and the tabs from the operations, which it reads by the
 // JSON names below.
-type operation struct {
+type menuOperation struct {
 	Slug      string `json:"slug"`                // the name of the file without its number, as my-badges
 	Group     string `json:"group"`               // the capability it shows, under which the menu lists it
 	Query     string `json:"query"`               // the text of the operation
@@ -22,16 +22,16 @@ type operation struct {
 // readOperations reads operations/*.graphql in the order of their names, which begin with a number, each with its variables
 // from the .json of the same name, if there is one. operations/groups.json lists the slugs of each group. With a mistake in a
 // file no handler starts, so tests find it before a release.
-func readOperations(files fs.FS) ([]operation, error) {
+func readOperations(files fs.FS) ([]menuOperation, error) {
 	names, err := fs.Glob(files, "operations/*.graphql")
 	if err != nil {
 		return nil, err
 	}
-	groups, err := readGroups(files)
+	groups, err := readOperationGroups(files)
 	if err != nil {
 		return nil, err
 	}
-	operations := make([]operation, 0, len(names))
+	operations := make([]menuOperation, 0, len(names))
 	for _, name := range names {
 		// The number orders the menu. Links and groups use the slug.
 		_, slug, _ := strings.Cut(strings.TrimSuffix(path.Base(name), path.Ext(name)), "-")
@@ -52,7 +52,7 @@ func readOperations(files fs.FS) ([]operation, error) {
 		if len(variables) > 0 && !json.Valid(variables) {
 			return nil, fmt.Errorf("the variables of %s are not JSON", name)
 		}
-		operations = append(operations, operation{
+		operations = append(operations, menuOperation{
 			Slug:      slug,
 			Group:     groups[slug],
 			Query:     strings.TrimSpace(string(query)),
@@ -62,8 +62,8 @@ func readOperations(files fs.FS) ([]operation, error) {
 	return operations, nil
 }
 
-// readGroups returns the group of each slug; nil without the file. The page decides the order of the groups in the menu.
-func readGroups(files fs.FS) (map[string]string, error) {
+// readOperationGroups returns the group of each slug; nil without the file. The page decides the order of the groups in the menu.
+func readOperationGroups(files fs.FS) (map[string]string, error) {
 	text, err := fs.ReadFile(files, "operations/groups.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// maxTokens is the most tokens that the server accepts in one query by default.
-const maxTokens = 1000
+// maxQueryTokens is the most tokens that the server accepts in one query by default.
+const maxQueryTokens = 1000
 
 // loadSchema reads the schema of the server.
 func loadSchema(t *testing.T) *ast.Schema {
@@ -43,8 +43,8 @@ func loadSchema(t *testing.T) *ast.Schema {
 	return schema
 }
 
-// checkOperation returns an operation's name, and an error if the operation would not run unchanged in a tab of its own.
-func checkOperation(schema *ast.Schema, op operation) (string, error) {
+// checkedOperationName returns an operation's name, and an error if the operation would not run unchanged in a tab of its own.
+func checkedOperationName(schema *ast.Schema, op menuOperation) (string, error) {
 	document, errs := gqlparser.LoadQueryWithRules(schema, op.Query, nil)
 	if len(errs) > 0 {
 		return "", fmt.Errorf("it is not valid: %w", errs)
@@ -70,36 +70,36 @@ func checkOperation(schema *ast.Schema, op operation) (string, error) {
 	if _, err := validator.VariableValues(schema, only, variables); err != nil {
 		return "", fmt.Errorf("its variables do not fit: %w", err)
 	}
-	if err := checkIDs(schema, only.SelectionSet); err != nil {
+	if err := checkIDsAreSelected(schema, only.SelectionSet); err != nil {
 		return "", err
 	}
-	if tokens := countTokens(op.Query); tokens > maxTokens {
-		return "", fmt.Errorf("it has %d tokens, and the server takes %d", tokens, maxTokens)
+	if tokens := countTokens(op.Query); tokens > maxQueryTokens {
+		return "", fmt.Errorf("it has %d tokens, and the server takes %d", tokens, maxQueryTokens)
 	}
 	return only.Name, nil
 }
 
-// checkIDs returns an error for an object that is selected without its id: a normalizing cache could not merge it with the fields
-// that it already has of the object.
-func checkIDs(schema *ast.Schema, selections ast.SelectionSet) error {
+// checkIDsAreSelected returns an error for an object that is selected without its id: a normalizing cache could not merge it with
+// the fields that it already has of the object.
+func checkIDsAreSelected(schema *ast.Schema, selections ast.SelectionSet) error {
 	for _, selection := range selections {
 		field, ok := selection.(*ast.Field)
 		if !ok || len(field.SelectionSet) == 0 {
 			continue
 		}
 		object := schema.Types[field.Definition.Type.Name()]
-		if object.Fields.ForName("id") != nil && !slices.ContainsFunc(field.SelectionSet, isID) {
+		if object.Fields.ForName("id") != nil && !slices.ContainsFunc(field.SelectionSet, isIDField) {
 			return fmt.Errorf("%s selects a %s without its id", field.Name, object.Name)
 		}
-		if err := checkIDs(schema, field.SelectionSet); err != nil {
+		if err := checkIDsAreSelected(schema, field.SelectionSet); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isID reports whether a selection is the field id under its own name.
-func isID(selection ast.Selection) bool {
+// isIDField reports whether a selection is the field id under its own name.
+func isIDField(selection ast.Selection) bool {
 	field, ok := selection.(*ast.Field)
 	return ok && field.Name == "id" && field.Alias == "id"
 }
@@ -123,7 +123,7 @@ func TestReadyMadeOperations(t *testing.T) {
 	}
 	var names []string
 	for _, op := range operations {
-		name, err := checkOperation(schema, op)
+		name, err := checkedOperationName(schema, op)
 		if err != nil {
 			t.Errorf("%v\n%s", err, op.Query)
 		}
@@ -135,7 +135,7 @@ func TestReadyMadeOperations(t *testing.T) {
 	// The first operations are for a first tour of the badges; each later one shows one part of the API.
 	tour := []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like", "MarkSeen", "Ingest"}
 	// Every operation that groups.json names exists.
-	groups, err := readGroups(files)
+	groups, err := readOperationGroups(files)
 	if err != nil || len(groups) != len(operations) {
 		t.Errorf("groups.json has %d operations, and %d are there: %v", len(groups), len(operations), err)
 	}
@@ -177,26 +177,26 @@ func TestPushedBadgesHaveTheFieldsOfTheQuery(t *testing.T) {
 func TestCheckOperationFindsFaults(t *testing.T) {
 	schema := loadSchema(t)
 	for name, test := range map[string]struct {
-		op   operation
+		op   menuOperation
 		want string
 	}{
-		"a syntax error":         {operation{Query: "query A {"}, "not valid"},
-		"no id":                  {operation{Query: "query A { viewer { id user { name } } }"}, "user selects a User without its id"},
-		"an id by another name":  {operation{Query: "query A { viewer { id user { it: id } } }"}, "user selects a User without its id"},
-		"an unknown field":       {operation{Query: "query A { nobody }"}, "not valid"},
-		"a field without fields": {operation{Query: "query A { viewer }"}, "not valid"},
-		"an unused variable":     {operation{Query: "query A($a: ID) { __typename }"}, "not valid"},
-		"no name":                {operation{Query: "{ __typename }"}, "holds 1 operations"},
-		"two operations":         {operation{Query: "query A { __typename } query B { __typename }"}, "holds 2 operations"},
-		"a fragment":             {operation{Query: "query A { ...B } fragment B on Query { __typename }"}, "holds a fragment"},
-		"a missing variable":     {operation{Query: "query A($id: ID!) { node(id: $id) { id } }"}, "do not fit"},
-		"a wrong variable":       {operation{Query: "query A($id: ID!) { node(id: $id) { id } }", Variables: `{"id": {}}`}, "do not fit"},
-		"a variable too many":    {operation{Query: "query A { __typename }", Variables: `{"id": "user:a"}`}, "does not declare"},
-		"variables in a list":    {operation{Query: "query A { __typename }", Variables: `[]`}, "no object"},
-		"too long":               {operation{Query: "query A { " + strings.Repeat("__typename ", maxTokens) + "}"}, "tokens"},
+		"a syntax error":         {menuOperation{Query: "query A {"}, "not valid"},
+		"no id":                  {menuOperation{Query: "query A { viewer { id user { name } } }"}, "user selects a User without its id"},
+		"an id by another name":  {menuOperation{Query: "query A { viewer { id user { it: id } } }"}, "user selects a User without its id"},
+		"an unknown field":       {menuOperation{Query: "query A { nobody }"}, "not valid"},
+		"a field without fields": {menuOperation{Query: "query A { viewer }"}, "not valid"},
+		"an unused variable":     {menuOperation{Query: "query A($a: ID) { __typename }"}, "not valid"},
+		"no name":                {menuOperation{Query: "{ __typename }"}, "holds 1 operations"},
+		"two operations":         {menuOperation{Query: "query A { __typename } query B { __typename }"}, "holds 2 operations"},
+		"a fragment":             {menuOperation{Query: "query A { ...B } fragment B on Query { __typename }"}, "holds a fragment"},
+		"a missing variable":     {menuOperation{Query: "query A($id: ID!) { node(id: $id) { id } }"}, "do not fit"},
+		"a wrong variable":       {menuOperation{Query: "query A($id: ID!) { node(id: $id) { id } }", Variables: `{"id": {}}`}, "do not fit"},
+		"a variable too many":    {menuOperation{Query: "query A { __typename }", Variables: `{"id": "user:a"}`}, "does not declare"},
+		"variables in a list":    {menuOperation{Query: "query A { __typename }", Variables: `[]`}, "no object"},
+		"too long":               {menuOperation{Query: "query A { " + strings.Repeat("__typename ", maxQueryTokens) + "}"}, "tokens"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := checkOperation(schema, test.op); err == nil || !strings.Contains(err.Error(), test.want) {
+			if got, err := checkedOperationName(schema, test.op); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("name %q, error %v; want an error with %q", got, err, test.want)
 			}
 		})
@@ -215,7 +215,7 @@ func TestReadOperations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []operation{
+		want := []menuOperation{
 			{Slug: "a", Group: "Letters", Query: "query A { a }"},
 			{Slug: "b", Group: "Letters", Query: "query B { b }", Variables: `{"b": 1}`},
 		}

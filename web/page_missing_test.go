@@ -18,14 +18,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// startMissingProxy starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
-func startMissingProxy(t *testing.T, server *stub, suffix string) (origin string, mend func()) {
+// startProxyWithMissingFile starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
+func startProxyWithMissingFile(t *testing.T, server *stubServer, suffix string) (origin string, mend func()) {
 	t.Helper()
-	return startBreakingProxy(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
+	return startProxyWithBrokenFiles(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
 }
 
-// startBreakingProxy starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of the suffixes.
-func startBreakingProxy(t *testing.T, server *stub, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
+// startProxyWithBrokenFiles starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of
+// the suffixes.
+func startProxyWithBrokenFiles(t *testing.T, server *stubServer, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
 	t.Helper()
 	target, err := url.Parse(server.origin)
 	if err != nil {
@@ -55,12 +56,12 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 		"/operations.json":         "The ready-made operations did not arrive: the server answered 410",
 	} {
 		t.Run(file, func(t *testing.T) {
-			server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
-			origin, mend := startMissingProxy(t, server, file)
-			tab := browsertest.New(t)
+			server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})
+			origin, mend := startProxyWithMissingFile(t, server, file)
+			tab := browsertest.NewProfileTab(t)
 			browsertest.Navigate(tab, t, origin+"/graphiql")
 			browsertest.WaitFor(tab, t, "the page says what is missing", `[...document.querySelectorAll('.notice')].some((one) => one.innerText.includes(`+"`"+words+"`"+`))`)
-			if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
+			if found := browsertest.SeriousAccessibilityFaults(tab, t); len(found) > 0 {
 				t.Errorf("axe finds %s", strings.Join(found, "\n"))
 			}
 			mend()
@@ -80,16 +81,16 @@ func TestPageNamesWhatIsMissing(t *testing.T) {
 // GraphQL. The page says so, and starts by itself once the server is back.
 func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 	t.Parallel()
-	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})
 	hangUp := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 	for _, width := range []int64{1280, 390} {
-		origin, mend := startBreakingProxy(t, server, hangUp, "/operations.json", "/readyz", "/graphql")
-		tab := browsertest.New(t)
-		browsertest.SetSize(tab, t, width, 844)
+		origin, mend := startProxyWithBrokenFiles(t, server, hangUp, "/operations.json", "/readyz", "/graphql")
+		tab := browsertest.NewProfileTab(t)
+		browsertest.SetPageSize(tab, t, width, 844)
 		browsertest.Navigate(tab, t, origin+"/graphiql")
 		browsertest.WaitFor(tab, t, "the page says what it waits for", `document.querySelector('.loading')?.innerText.includes('The server does not answer. GraphiQL starts when it is back.')`)
 		browsertest.WaitNotice(tab, t, "gone", "does not answer, since")
-		if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
+		if found := browsertest.SeriousAccessibilityFaults(tab, t); len(found) > 0 {
 			t.Errorf("axe finds %s", strings.Join(found, "\n"))
 		}
 		mend()
@@ -98,16 +99,16 @@ func TestPageWhoseServerGoesWhileItLoads(t *testing.T) {
 		browsertest.OpenOperation(tab, t, "WhyMyBadge")
 		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "WhyMyBadge"`)
-		checkQuiet(t, tab, origin, "ERR_EMPTY_RESPONSE")
+		checkNoErrorsOrForeignRequests(t, tab, origin, "ERR_EMPTY_RESPONSE")
 	}
 }
 
 // Without its own script the page says that it needs JavaScript, and shows a command that works without it.
 func TestPageWithoutItsScript(t *testing.T) {
 	t.Parallel()
-	server := newStub(t, GraphiQLConfig{Development: true})
-	origin, _ := startMissingProxy(t, server, "/graphiql-page.js")
-	blind := browsertest.New(t)
+	server := newStubServer(t, GraphiQLConfig{Development: true})
+	origin, _ := startProxyWithMissingFile(t, server, "/graphiql-page.js")
+	blind := browsertest.NewProfileTab(t)
 	browsertest.PermitScripts(blind, t, false)
 	for name, tab := range map[string]context.Context{origin: browsertest.NewTab(blind, t), server.origin: blind} {
 		browsertest.Navigate(tab, t, name+"/graphiql")
@@ -117,7 +118,7 @@ func TestPageWithoutItsScript(t *testing.T) {
 		if !strings.Contains(text, "needs JavaScript") || !strings.Contains(text, "Bearer dev:alice") {
 			t.Errorf("the page says %s", text)
 		}
-		if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
+		if found := browsertest.SeriousAccessibilityFaults(tab, t); len(found) > 0 {
 			t.Errorf("axe finds %s", strings.Join(found, "\n"))
 		}
 	}
@@ -125,12 +126,12 @@ func TestPageWithoutItsScript(t *testing.T) {
 
 func TestPageWithoutStorage(t *testing.T) {
 	t.Parallel()
-	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
-	tab := browsertest.New(t)
+	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})
+	tab := browsertest.NewProfileTab(t)
 	browsertest.InjectScript(tab, t, `for (const name of ['localStorage', 'sessionStorage']) {
 		Object.defineProperty(window, name, {get() { throw new DOMException('Access is denied', 'SecurityError'); }});
 	}`)
-	browsertest.Open(tab, t, server.origin, "bob")
+	browsertest.OpenGraphiQL(tab, t, server.origin, "bob")
 	browsertest.WaitNotice(tab, t, "storage", "keeps nothing")
 	browsertest.WaitSchema(tab, t)
 	browsertest.SelectTab(tab, t, "Publish")
@@ -138,14 +139,15 @@ func TestPageWithoutStorage(t *testing.T) {
 	browsertest.WaitResponse(tab, t, `"authorization": "Bearer dev:bob"`)
 	browsertest.SelectTab(tab, t, "WatchMyBadges")
 	browsertest.RunOperation(tab, t)
-	browsertest.WaitEvent(tab, t, "WatchMyBadges", "Bearer dev:bob")
-	checkQuiet(t, tab, server.origin)
+	browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "Bearer dev:bob")
+	checkNoErrorsOrForeignRequests(t, tab, server.origin)
 }
 
-func TestLinks(t *testing.T) { runOnEachScreen(t, checkLinks) }
+func TestLinks(t *testing.T) { runAtEachPageSize(t, checkLinksToOperations) }
 
-// checkLinks opens addresses that lead to an operation, to somebody or to nothing, and an address that the page made itself.
-func checkLinks(t *testing.T, server *stub, tab context.Context) {
+// checkLinksToOperations opens addresses that lead to an operation, to somebody or to nothing, and an address that the page made
+// itself.
+func checkLinksToOperations(t *testing.T, server *stubServer, tab context.Context) {
 	visit := func(query string) {
 		t.Helper()
 		browsertest.Navigate(tab, t, server.origin+"/graphiql?"+query)
@@ -164,7 +166,7 @@ func checkLinks(t *testing.T, server *stub, tab context.Context) {
 		}
 		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"authorization": "Bearer dev:carol"`)
-		if diff := cmp.Diff(map[string]any{"id": "user:carol"}, server.last(t).variables); diff != "" {
+		if diff := cmp.Diff(map[string]any{"id": "user:carol"}, server.lastOperation(t).variables); diff != "" {
 			t.Errorf("the variables differ (-want +got):\n%s", diff)
 		}
 	})
@@ -197,14 +199,14 @@ func checkLinks(t *testing.T, server *stub, tab context.Context) {
 			t.Errorf("the link leads to %s as %s", tabs[0], browsertest.CurrentPerson(other, t))
 		}
 	})
-	checkQuiet(t, tab, server.origin)
+	checkNoErrorsOrForeignRequests(t, tab, server.origin)
 }
 
 // TestKeysAlone checks that a person can find an operation, write, run, watch and stop it with the keyboard alone.
-func TestKeysAlone(t *testing.T) { runOnEachScreen(t, checkKeysAlone) }
+func TestKeysAlone(t *testing.T) { runAtEachPageSize(t, checkKeyboardOnlyUse) }
 
-// checkKeysAlone is TestKeysAlone for one size of the page.
-func checkKeysAlone(t *testing.T, server *stub, tab context.Context) {
+// checkKeyboardOnlyUse is TestKeysAlone for one size of the page.
+func checkKeyboardOnlyUse(t *testing.T, server *stubServer, tab context.Context) {
 	reach := func(what, selector string) {
 		t.Helper()
 		for range 60 {
@@ -225,27 +227,27 @@ func checkKeysAlone(t *testing.T, server *stub, tab context.Context) {
 	browsertest.OpenOperation(tab, t, "WatchMyHomeFeed")
 	browsertest.WaitFor(tab, t, "the editor has the focus", `document.activeElement.closest('.graphiql-query-editor')`)
 	browsertest.RunOperationWithKeys(tab, t)
-	browsertest.WaitEvent(tab, t, "WatchMyHomeFeed", "as it is")
+	browsertest.WaitSubscriptionEvent(tab, t, "WatchMyHomeFeed", "as it is")
 	reach("the variables", `.graphiql-editor-tool textarea`) // the Tab key leaves the editor of the query
 	reach("the response", `.result-window textarea`)
 	reach("the button that stops the watch", `[aria-label="Stop WatchMyHomeFeed"]`)
 	browsertest.PressKey(tab, t, kb.Enter)
-	browsertest.WaitWatch(tab, t, "WatchMyHomeFeed", "stopped")
-	checkQuiet(t, tab, server.origin)
+	browsertest.WaitSubscriptionState(tab, t, "WatchMyHomeFeed", "stopped")
+	checkNoErrorsOrForeignRequests(t, tab, server.origin)
 }
 
 func TestPageOnAPhone(t *testing.T) {
 	t.Parallel()
-	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})
 	for _, dark := range []bool{false, true} {
-		tab := browsertest.New(t)
-		browsertest.SetDark(tab, t, dark)
-		browsertest.SetSize(tab, t, 390, 844)
-		browsertest.Open(tab, t, server.origin, "alice")
+		tab := browsertest.NewProfileTab(t)
+		browsertest.SetDarkTheme(tab, t, dark)
+		browsertest.SetPageSize(tab, t, 390, 844)
+		browsertest.OpenGraphiQL(tab, t, server.origin, "alice")
 		browsertest.WaitSchema(tab, t)
 		clean := func(what string) {
 			t.Helper()
-			if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
+			if found := browsertest.SeriousAccessibilityFaults(tab, t); len(found) > 0 {
 				t.Errorf("%s: axe finds %s", what, strings.Join(found, "\n"))
 			}
 			if width := browsertest.Evaluate[int](tab, t, `document.documentElement.scrollWidth`); width > 390 {
@@ -259,7 +261,7 @@ func TestPageOnAPhone(t *testing.T) {
 		browsertest.WaitFor(tab, t, "the response is seen", `document.querySelector('.graphiql-response').getBoundingClientRect().bottom <= innerHeight + 1`)
 		browsertest.OpenOperation(tab, t, "WatchMyBadges")
 		browsertest.RunOperation(tab, t)
-		browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is")
+		browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "as it is")
 		clean("with a watch")
 		browsertest.PressKey(tab, t, "o", chromedp.ModifierAlt)
 		browsertest.WaitFor(tab, t, "the menu is open", `document.querySelector('#menu').open`)
@@ -268,6 +270,6 @@ func TestPageOnAPhone(t *testing.T) {
 		browsertest.Click(tab, t, `[aria-label="Show Documentation Explorer"]`)
 		browsertest.WaitFor(tab, t, "the docs are there", `document.querySelector('.graphiql-doc-explorer')`)
 		clean("with the docs")
-		checkQuiet(t, tab, server.origin)
+		checkNoErrorsOrForeignRequests(t, tab, server.origin)
 	}
 }

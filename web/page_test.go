@@ -12,56 +12,57 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// secret is a token that a test puts into the page, which must store it nowhere.
-const secret = "eyJhbGciOiJIUzI1NiJ9.a-real-token"
+// secretToken is a token that a test puts into the page, which must store it nowhere.
+const secretToken = "eyJhbGciOiJIUzI1NiJ9.a-real-token"
 
-// tabsAtFirst are the tabs that a new visitor gets: the first operations.
-var tabsAtFirst = []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like"}
+// initialTabs are the tabs that a new visitor gets: the first operations.
+var initialTabs = []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like"}
 
-// screen is the size of a page.
-type screen struct{ width, height int64 }
+// pageSize is the size of a page.
+type pageSize struct{ width, height int64 }
 
 var (
-	laptop = screen{1280, 800}
-	phone  = screen{390, 844}
+	laptopSize = pageSize{1280, 800}
+	phoneSize  = pageSize{390, 844}
 )
 
-// open opens the page of a stub in development mode that answers introspection, in a fresh browser profile.
-func open(t *testing.T) (*stub, context.Context) {
+// openPage opens the page of a stub in development mode that answers introspection, in a fresh browser profile.
+func openPage(t *testing.T) (*stubServer, context.Context) {
 	t.Helper()
-	return openOn(t, laptop)
+	return openPageAtSize(t, laptopSize)
 }
 
-// runOnEachScreen runs a test of the page on a laptop and on a phone.
-func runOnEachScreen(t *testing.T, test func(t *testing.T, server *stub, tab context.Context)) {
+// runAtEachPageSize runs a test of the page on a laptop and on a phone.
+func runAtEachPageSize(t *testing.T, test func(t *testing.T, server *stubServer, tab context.Context)) {
 	t.Parallel()
-	for name, size := range map[string]screen{"laptop": laptop, "phone": phone} {
+	for name, size := range map[string]pageSize{"laptop": laptopSize, "phone": phoneSize} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, tab := openOn(t, size)
+			server, tab := openPageAtSize(t, size)
 			test(t, server, tab)
 		})
 	}
 }
 
-// openOn is open for a page of a size.
-func openOn(t *testing.T, size screen) (*stub, context.Context) {
+// openPageAtSize is openPage for a page of a size.
+func openPageAtSize(t *testing.T, size pageSize) (*stubServer, context.Context) {
 	t.Helper()
-	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
-	tab := browsertest.New(t)
-	browsertest.SetSize(tab, t, size.width, size.height)
-	browsertest.Open(tab, t, server.origin, "")
+	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
+	tab := browsertest.NewProfileTab(t)
+	browsertest.SetPageSize(tab, t, size.width, size.height)
+	browsertest.OpenGraphiQL(tab, t, server.origin, "")
 	browsertest.WaitSchema(tab, t)
 	return server, tab
 }
 
-// checkQuiet checks that a page requested nothing from another origin, and that each of its complaints contains a permitted text.
-func checkQuiet(t *testing.T, tab context.Context, origin string, permitted ...string) {
+// checkNoErrorsOrForeignRequests checks that a page requested nothing from another origin, and that each of its errors contains
+// a permitted text.
+func checkNoErrorsOrForeignRequests(t *testing.T, tab context.Context, origin string, permitted ...string) {
 	t.Helper()
 	if foreign := browsertest.ForeignAddresses(tab, origin); len(foreign) > 0 {
 		t.Errorf("the page asked elsewhere: %q", foreign)
 	}
-	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool {
+	complaints := slices.DeleteFunc(browsertest.PageErrors(tab), func(one string) bool {
 		return slices.ContainsFunc(permitted, func(text string) bool { return strings.Contains(one, text) })
 	})
 	if len(complaints) > 0 {
@@ -71,9 +72,9 @@ func checkQuiet(t *testing.T, tab context.Context, origin string, permitted ...s
 
 func TestPageInTheBrowser(t *testing.T) {
 	t.Parallel()
-	server, tab := open(t)
+	server, tab := openPage(t)
 	t.Run("six tabs to begin with", func(t *testing.T) {
-		if diff := cmp.Diff(tabsAtFirst, browsertest.TabTitles(tab, t)); diff != "" {
+		if diff := cmp.Diff(initialTabs, browsertest.TabTitles(tab, t)); diff != "" {
 			t.Errorf("the tabs differ (-want +got):\n%s", diff)
 		}
 	})
@@ -83,22 +84,22 @@ func TestPageInTheBrowser(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, op := range operations {
-			name, err := checkOperation(loadSchema(t), op)
+			name, err := checkedOperationName(loadSchema(t), op)
 			if err != nil {
 				t.Fatal(err)
 			}
 			browsertest.OpenOperation(tab, t, name)
-			if got := browsertest.Query(tab, t); got != op.Query {
+			if got := browsertest.QueryText(tab, t); got != op.Query {
 				t.Errorf("%s is in the editor as %q", name, got)
 			}
 			browsertest.RunOperation(tab, t)
 			if strings.Contains(op.Query, "\nsubscription ") {
-				browsertest.WaitEvent(tab, t, name, "as it is")
-				browsertest.PressWatchButton(tab, t, name, "Close")
+				browsertest.WaitSubscriptionEvent(tab, t, name, "as it is")
+				browsertest.PressSubscriptionButton(tab, t, name, "Close")
 				continue
 			}
 			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
-			wantArrived(t, server.last(t), name)
+			wantOperationArrived(t, server.lastOperation(t), name)
 		}
 		if got := browsertest.TabTitles(tab, t); len(got) != len(operations) {
 			t.Errorf("%d operations are in %d tabs: %q", len(operations), len(got), got)
@@ -110,7 +111,7 @@ func TestPageInTheBrowser(t *testing.T) {
 		browsertest.RunOperationWithKeys(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "Publish"`)
 		want := map[string]any{"input": map[string]any{"body": "by the keys"}}
-		if diff := cmp.Diff(want, server.last(t).variables); diff != "" {
+		if diff := cmp.Diff(want, server.lastOperation(t).variables); diff != "" {
 			t.Errorf("the variables differ (-want +got):\n%s", diff)
 		}
 		browsertest.WaitFor(tab, t, "the page says who asked", `document.querySelector('.answered').innerText.startsWith('as alice · ')`)
@@ -131,11 +132,12 @@ func TestPageInTheBrowser(t *testing.T) {
 			t.Errorf("%s %s answered %d %s", request.Method, request.URL, request.Status, request.Error)
 		}
 	}
-	checkQuiet(t, tab, server.origin, "status of 422") // the answer to the operation that the schema forbids
+	checkNoErrorsOrForeignRequests(t, tab, server.origin, "status of 422") // the answer to the operation that the schema forbids
 }
 
-// wantArrived checks that a ready-made operation arrived with alice's token. Of three operations it also checks the variables.
-func wantArrived(t *testing.T, got request, name string) {
+// wantOperationArrived checks that a ready-made operation arrived with alice's token. Of three operations it also checks the
+// variables.
+func wantOperationArrived(t *testing.T, got receivedOperation, name string) {
 	t.Helper()
 	at := func(field string) time.Time {
 		input, _ := got.variables["input"].(map[string]any)
@@ -145,7 +147,7 @@ func wantArrived(t *testing.T, got request, name string) {
 	}
 	now := time.Now()
 	switch {
-	case got.operation != name || got.authorization != "Bearer dev:alice":
+	case got.operationName != name || got.authorization != "Bearer dev:alice":
 		t.Errorf("%s arrived as %+v", name, got)
 	case name == "Ingest" && got.variables["events"] == nil:
 		t.Error("Ingest arrived without its events: the variables of the tab were not sent")
@@ -156,15 +158,15 @@ func wantArrived(t *testing.T, got request, name string) {
 	}
 }
 
-// A ready-made operation works on any day: its times are counted from the day of the browser. The browser's clock stands still, so that
-// a slow machine does not come to the next day.
+// A ready-made operation works on any day: its times are counted from the day of the browser. The browser's clock stands still, so
+// that a slow machine does not come to the next day.
 func TestOperationsWorkOnAnyDay(t *testing.T) {
-	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
+	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})
 	for today, want := range map[string]struct{ show, item string }{
 		"2028-01-31T23:59:30Z": {"2028-03-01T20:00:00Z", "2028-01-31T23:58"},
 		"2031-12-31T00:00:05Z": {"2032-01-30T20:00:00Z", "2031-12-30T23:59"},
 	} {
-		tab := browsertest.New(t)
+		tab := browsertest.NewProfileTab(t)
 		browsertest.InjectScript(tab, t, `{
 			const now = Date.parse('`+today+`'), Real = Date;
 			globalThis.Date = class extends Real {
@@ -172,17 +174,17 @@ func TestOperationsWorkOnAnyDay(t *testing.T) {
 				static now() { return now; }
 			};
 		}`)
-		browsertest.Open(tab, t, server.origin, "alice")
+		browsertest.OpenGraphiQL(tab, t, server.origin, "alice")
 		for name, time := range map[string][2]string{"ScheduleAShow": {"plannedAt", want.show}, "AddViewItem": {"at", want.item}} {
 			browsertest.OpenOperation(tab, t, name)
 			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
-			input, _ := server.last(t).variables["input"].(map[string]any)
+			input, _ := server.lastOperation(t).variables["input"].(map[string]any)
 			if got, _ := input[time[0]].(string); !strings.HasPrefix(strings.Replace(got, ".000Z", "Z", 1), time[1]) {
 				t.Errorf("on %s %s arrived with %s %q, want %s", today, name, time[0], got, time[1])
 			}
 		}
-		checkQuiet(t, tab, server.origin)
+		checkNoErrorsOrForeignRequests(t, tab, server.origin)
 	}
 }
 
@@ -190,8 +192,8 @@ func TestOperationsWorkOnAnyDay(t *testing.T) {
 // tab, and the edit stays in the tab in which it was made.
 func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 	t.Parallel()
-	server := newStub(t, GraphiQLConfig{Development: true, Introspection: true})
-	tab := browsertest.New(t)
+	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})
+	tab := browsertest.NewProfileTab(t)
 	// The script runs afterTimer once, directly after a timer of 100 ms, which GraphiQL uses to store an edit.
 	browsertest.InjectScript(tab, t, `{
 		const later = globalThis.setTimeout;
@@ -203,18 +205,18 @@ func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 			afterTimer();
 		}, delay, ...rest);
 	}`)
-	browsertest.Open(tab, t, server.origin, "alice")
+	browsertest.OpenGraphiQL(tab, t, server.origin, "alice")
 	before := browsertest.TabTitles(tab, t)[0]
 	for _, name := range []string{"ScheduleAShow", "WhyMyBadge", "AddViewItem", "Ingest"} {
 		browsertest.SelectTab(tab, t, before)
 		before = "Before" + name
 		edit := "query " + before + " { viewer { id } }"
-		browsertest.OpenOperationAfter(tab, t, name, `(open) => { globalThis.afterTimer = open; document.querySelector('.graphiql-query-editor .CodeMirror').CodeMirror.setValue('`+edit+`'); }`)
+		browsertest.OpenOperationFromScript(tab, t, name, `(open) => { globalThis.afterTimer = open; document.querySelector('.graphiql-query-editor .CodeMirror').CodeMirror.setValue('`+edit+`'); }`)
 		browsertest.RunOperation(tab, t)
 		browsertest.WaitResponse(tab, t, `"what": "`+name+`"`)
-		wantArrived(t, server.last(t), name)
+		wantOperationArrived(t, server.lastOperation(t), name)
 		browsertest.SelectTab(tab, t, before)
-		if got := browsertest.Query(tab, t); got != edit {
+		if got := browsertest.QueryText(tab, t); got != edit {
 			t.Errorf("the edit before %s is %q", name, got)
 		}
 	}
@@ -222,7 +224,7 @@ func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 
 func TestPersonInTheBrowser(t *testing.T) {
 	t.Parallel()
-	server, first := open(t)
+	server, first := openPage(t)
 	runs := func(t *testing.T, tab context.Context, authorization string) {
 		t.Helper()
 		browsertest.RunOperation(tab, t)
@@ -264,20 +266,20 @@ func TestPersonInTheBrowser(t *testing.T) {
 		}
 	})
 	t.Run("the Headers editor wins", func(t *testing.T) {
-		browsertest.SetHeaders(first, t, `{"Authorization": "Bearer `+secret+`"}`)
-		runs(t, first, "Bearer "+secret)
+		browsertest.SetHeaders(first, t, `{"Authorization": "Bearer `+secretToken+`"}`)
+		runs(t, first, "Bearer "+secretToken)
 		browsertest.SetHeaders(first, t, "")
 		runs(t, first, "Bearer dev:dave:admin,ingest")
 	})
 	t.Run("another tab is another person", func(t *testing.T) {
 		second := browsertest.NewTab(first, t)
-		browsertest.Open(second, t, server.origin, "erin")
+		browsertest.OpenGraphiQL(second, t, server.origin, "erin")
 		browsertest.SelectTab(second, t, "Publish")
 		runs(t, second, "Bearer dev:erin")
 		runs(t, first, "Bearer dev:dave:admin,ingest")
 	})
 	t.Run("a reload keeps the person and the address is clean", func(t *testing.T) {
-		browsertest.Open(first, t, server.origin, "erin")
+		browsertest.OpenGraphiQL(first, t, server.origin, "erin")
 		browsertest.ChoosePerson(first, t, "bob")
 		browsertest.Reload(first, t)
 		if who := browsertest.CurrentPerson(first, t); who != "bob" {
@@ -288,7 +290,7 @@ func TestPersonInTheBrowser(t *testing.T) {
 		}
 	})
 	t.Run("an address that names nobody is passed over", func(t *testing.T) {
-		browsertest.Open(first, t, server.origin, "\u200b")
+		browsertest.OpenGraphiQL(first, t, server.origin, "\u200b")
 		if who := browsertest.CurrentPerson(first, t); who != "bob" {
 			t.Errorf("the address made %q", who)
 		}
@@ -297,12 +299,12 @@ func TestPersonInTheBrowser(t *testing.T) {
 
 func TestPageFollowsTheTheme(t *testing.T) {
 	t.Parallel()
-	server := newStub(t, GraphiQLConfig{Development: true})
-	tab := browsertest.New(t)
-	browsertest.Open(tab, t, server.origin, "alice")
+	server := newStubServer(t, GraphiQLConfig{Development: true})
+	tab := browsertest.NewProfileTab(t)
+	browsertest.OpenGraphiQL(tab, t, server.origin, "alice")
 	colours := map[bool][2]string{}
 	for _, dark := range []bool{false, true} {
-		browsertest.SetDark(tab, t, dark)
+		browsertest.SetDarkTheme(tab, t, dark)
 		colours[dark] = [2]string{
 			browsertest.Evaluate[string](tab, t, `getComputedStyle(document.querySelector('.bar')).backgroundColor`),
 			browsertest.Evaluate[string](tab, t, `getComputedStyle(document.querySelector('.graphiql-container')).backgroundColor`),

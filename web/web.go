@@ -5,9 +5,9 @@
 // hash, so the file may be cached for ever; a page itself is requested again each time. In development mode the pages offer "dev:"
 // tokens. Elsewhere the visitor enters a token, which stays in the browser tab: it is sent to this server and nowhere else.
 //
-// The embedded files are read once: those of GraphiQL and the demo page when the first of these handlers is made, the books at the first
-// request for them. A file that cannot be read is a fault of the build, so GraphiQL and Demo panic, and so does each request for the
-// books. A request for a file that does not exist gets 404.
+// The embedded files are read once: those of GraphiQL and the demo page when the first of these handlers is made, the books at the
+// first request for them. A file that cannot be read is a fault of the build, so GraphiQL and Demo panic, and so does each request
+// for the books. A request for a file that does not exist gets 404.
 package web
 
 import (
@@ -37,8 +37,8 @@ type GraphiQLConfig struct {
 
 // The addresses that GraphiQL's handler serves.
 const (
-	pagePath   = "/graphiql"
-	assetsPath = pagePath + "/assets/"
+	graphiqlPath = "/graphiql"
+	assetsPath   = graphiqlPath + "/assets/"
 )
 
 //go:embed assets operations
@@ -83,10 +83,10 @@ func GraphiQL(cfg GraphiQLConfig) http.Handler {
 	}
 	return readOnly(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == pagePath:
+		case r.URL.Path == graphiqlPath:
 			servePage(w, r, page, contentSecurityPolicy)
-		case r.URL.Path == pagePath+"/":
-			http.Redirect(w, r, pagePath+querySuffix(r), http.StatusMovedPermanently)
+		case r.URL.Path == graphiqlPath+"/":
+			http.Redirect(w, r, graphiqlPath+querySuffix(r), http.StatusMovedPermanently)
 		case byPath[r.URL.Path] != nil:
 			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 			byPath[r.URL.Path].serve(w, r)

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// wantPolicy is the content security policy of the GraphiQL page.
-	wantPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+	// wantSecurityPolicy is the content security policy of the GraphiQL page.
+	wantSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 		"font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	// wantForEver is the Cache-Control of a file whose address has its hash.
-	wantForEver = "public, max-age=31536000, immutable"
+	// wantImmutableCaching is the Cache-Control of a file whose address has its hash.
+	wantImmutableCaching = "public, max-age=31536000, immutable"
 )
 
-// get sends a request to a handler; headers are pairs of a name and a value.
-func get(t *testing.T, handler http.Handler, method, path string, headers ...string) *http.Response {
+// sendRequest sends a request to a handler; headers are pairs of a name and a value.
+func sendRequest(t *testing.T, handler http.Handler, method, path string, headers ...string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequest(method, path, nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -40,8 +40,8 @@ func get(t *testing.T, handler http.Handler, method, path string, headers ...str
 	return w.Result()
 }
 
-// body returns the whole body of a response.
-func body(t *testing.T, response *http.Response) []byte {
+// readBody returns the whole body of a response.
+func readBody(t *testing.T, response *http.Response) []byte {
 	t.Helper()
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -52,15 +52,15 @@ func body(t *testing.T, response *http.Response) []byte {
 
 func TestPage(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
-	response := get(t, handler, http.MethodGet, "/graphiql?as=bob")
-	page := string(body(t, response))
+	response := sendRequest(t, handler, http.MethodGet, "/graphiql?as=bob")
+	page := string(readBody(t, response))
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("the page answers %d", response.StatusCode)
 	}
 	for name, want := range map[string]string{
 		"Cache-Control":           "no-cache",
 		"Content-Length":          strconv.Itoa(len(page)),
-		"Content-Security-Policy": wantPolicy,
+		"Content-Security-Policy": wantSecurityPolicy,
 		"Content-Type":            "text/html; charset=utf-8",
 		"Referrer-Policy":         "no-referrer",
 		"Vary":                    "Accept-Encoding",
@@ -85,15 +85,15 @@ func TestPage(t *testing.T) {
 		t.Errorf("the page names %d files, want 9: %q", len(addresses), addresses)
 	}
 	for _, address := range addresses {
-		got := get(t, handler, http.MethodGet, address[1])
-		if got.StatusCode != http.StatusOK || got.Header.Get("Cache-Control") != wantForEver {
+		got := sendRequest(t, handler, http.MethodGet, address[1])
+		if got.StatusCode != http.StatusOK || got.Header.Get("Cache-Control") != wantImmutableCaching {
 			t.Errorf("%s answers %d, %q", address[1], got.StatusCode, got.Header.Get("Cache-Control"))
 		}
 	}
 }
 
 func TestPageOfProductionOffersNobody(t *testing.T) {
-	page := string(body(t, get(t, GraphiQL(GraphiQLConfig{}), http.MethodGet, "/graphiql")))
+	page := string(readBody(t, sendRequest(t, GraphiQL(GraphiQLConfig{}), http.MethodGet, "/graphiql")))
 	for _, absent := range []string{"development", "alice", "dev:", `introspection="true"`} {
 		if strings.Contains(page, absent) {
 			t.Errorf("the page of production mode holds %q", absent)
@@ -103,7 +103,7 @@ func TestPageOfProductionOffersNobody(t *testing.T) {
 
 func TestPageEscapesItsConfiguration(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{Endpoint: `/q"><script>`, Version: `"><script>`})
-	page := string(body(t, get(t, handler, http.MethodGet, "/graphiql")))
+	page := string(readBody(t, sendRequest(t, handler, http.MethodGet, "/graphiql")))
 	if strings.Contains(page, "<script>") {
 		t.Errorf("the configuration became markup:\n%s", page)
 	}
@@ -125,25 +125,25 @@ func TestAssets(t *testing.T) {
 			if asset == nil {
 				t.Fatal("it is not embedded")
 			}
-			plain := get(t, handler, http.MethodGet, asset.path())
-			content := body(t, plain)
+			plain := sendRequest(t, handler, http.MethodGet, asset.path())
+			content := readBody(t, plain)
 			digest := sha256.Sum256(content)
 			if hash := hex.EncodeToString(digest[:]); !strings.HasPrefix(hash, asset.hash) || !strings.Contains(asset.path(), asset.hash) {
 				t.Errorf("the address %s does not hold the hash %s of the content", asset.path(), hash)
 			}
-			packed := get(t, handler, http.MethodGet, asset.path(), "Accept-Encoding", "gzip, deflate, br")
+			packed := sendRequest(t, handler, http.MethodGet, asset.path(), "Accept-Encoding", "gzip, deflate, br")
 			if packed.Header.Get("Content-Encoding") != "gzip" || plain.Header.Get("Content-Encoding") != "" {
 				t.Errorf("encoded as %q for a browser and %q for one who did not ask",
 					packed.Header.Get("Content-Encoding"), plain.Header.Get("Content-Encoding"))
 			}
-			checkBoth(t, plain, content, packed, body(t, packed))
-			checkConditional(t, handler, asset.path(), plain.Header.Get("ETag"), packed.Header.Get("ETag"))
+			checkPlainAndCompressedAsset(t, plain, content, packed, readBody(t, packed))
+			checkConditionalRequests(t, handler, asset.path(), plain.Header.Get("ETag"), packed.Header.Get("ETag"))
 		})
 	}
 }
 
-// checkBoth compares the plain and the compressed form of an asset.
-func checkBoth(t *testing.T, plain *http.Response, content []byte, packed *http.Response, compressed []byte) {
+// checkPlainAndCompressedAsset compares the plain and the compressed form of an asset.
+func checkPlainAndCompressedAsset(t *testing.T, plain *http.Response, content []byte, packed *http.Response, compressed []byte) {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
@@ -166,14 +166,14 @@ func checkBoth(t *testing.T, plain *http.Response, content []byte, packed *http.
 		if got := response.Header.Get("Vary"); got != "Accept-Encoding" {
 			t.Errorf("Vary is %q", got)
 		}
-		if got := response.Header.Get("Cache-Control"); got != wantForEver {
+		if got := response.Header.Get("Cache-Control"); got != wantImmutableCaching {
 			t.Errorf("Cache-Control is %q", got)
 		}
 	}
 }
 
-// checkConditional checks which tags of an If-None-Match lead to 304, and that a HEAD has no body.
-func checkConditional(t *testing.T, handler http.Handler, path, plainTag, packedTag string) {
+// checkConditionalRequests checks which tags of an If-None-Match lead to 304, and that a HEAD has no body.
+func checkConditionalRequests(t *testing.T, handler http.Handler, path, plainTag, packedTag string) {
 	t.Helper()
 	for _, test := range []struct {
 		encoding, condition string
@@ -187,16 +187,16 @@ func checkConditional(t *testing.T, handler http.Handler, path, plainTag, packed
 		{"gzip", plainTag, http.StatusOK},
 		{"gzip", `"old"`, http.StatusOK},
 	} {
-		got := get(t, handler, http.MethodGet, path, "Accept-Encoding", test.encoding, "If-None-Match", test.condition)
+		got := sendRequest(t, handler, http.MethodGet, path, "Accept-Encoding", test.encoding, "If-None-Match", test.condition)
 		if got.StatusCode != test.want {
 			t.Errorf("If-None-Match %s with %s answers %d, want %d", test.condition, test.encoding, got.StatusCode, test.want)
 		}
-		if sent := len(body(t, got)); test.want == http.StatusNotModified && sent > 0 {
+		if sent := len(readBody(t, got)); test.want == http.StatusNotModified && sent > 0 {
 			t.Errorf("304 came with %d bytes", sent)
 		}
 	}
-	head := get(t, handler, http.MethodHead, path)
-	if sent := len(body(t, head)); sent > 0 || head.Header.Get("ETag") != plainTag || head.StatusCode != http.StatusOK {
+	head := sendRequest(t, handler, http.MethodHead, path)
+	if sent := len(readBody(t, head)); sent > 0 || head.Header.Get("ETag") != plainTag || head.StatusCode != http.StatusOK {
 		t.Errorf("HEAD answers %d with %d bytes and the tag %s", head.StatusCode, sent, head.Header.Get("ETag"))
 	}
 }
@@ -221,7 +221,7 @@ func TestAddresses(t *testing.T) {
 		{http.MethodPost, "/graphiql", http.StatusMethodNotAllowed},
 		{http.MethodDelete, known, http.StatusMethodNotAllowed},
 	} {
-		response := get(t, handler, test.method, test.path)
+		response := sendRequest(t, handler, test.method, test.path)
 		if response.StatusCode != test.want {
 			t.Errorf("%s %s answers %d, want %d", test.method, test.path, response.StatusCode, test.want)
 		}
@@ -229,7 +229,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s %s allows %q", test.method, test.path, allow)
 		}
 	}
-	moved := get(t, handler, http.MethodGet, "/graphiql/?as=bob")
+	moved := sendRequest(t, handler, http.MethodGet, "/graphiql/?as=bob")
 	if got := moved.Header.Get("Location"); got != "/graphiql?as=bob" {
 		t.Errorf("/graphiql/?as=bob leads to %q", got)
 	}
@@ -242,7 +242,7 @@ func TestLoadAssetsNamesWhatItCannotRead(t *testing.T) {
 	}{
 		"an unknown type":   {fstest.MapFS{"assets/a.wasm": {}}, `a.wasm: no content type is known for ".wasm"`},
 		"no gzip":           {fstest.MapFS{"assets/vendor/a.js.gz": {Data: []byte("a file that is not compressed")}}, "read a.js: gzip: invalid header"},
-		"a broken gzip":     {fstest.MapFS{"assets/a.js.gz": {Data: brokenGzip(t)}}, "read a.js: unexpected EOF"},
+		"a broken gzip":     {fstest.MapFS{"assets/a.js.gz": {Data: truncatedGzip(t)}}, "read a.js: unexpected EOF"},
 		"no assets":         {fstest.MapFS{}, "assets"},
 		"broken operations": {fstest.MapFS{"assets/a.js": {}, "operations/1.graphql": {}, "operations/1.json": {Data: []byte("{")}}, "operations/1.graphql"},
 	} {
@@ -254,8 +254,8 @@ func TestLoadAssetsNamesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// brokenGzip returns a compressed file without its end.
-func brokenGzip(t *testing.T) []byte {
+// truncatedGzip returns a compressed file without its end.
+func truncatedGzip(t *testing.T) []byte {
 	t.Helper()
 	whole, err := newAsset("a.js", []byte(strings.Repeat("some text ", 100)))
 	if err != nil {
@@ -273,7 +273,7 @@ func TestNewPageRefusesAFileThatIsNotThere(t *testing.T) {
 func TestVendoredFiles(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
 	content := func(name string) string {
-		return string(body(t, get(t, handler, http.MethodGet, embeddedAssets()[name].path())))
+		return string(readBody(t, sendRequest(t, handler, http.MethodGet, embeddedAssets()[name].path())))
 	}
 	for _, name := range []string{"graphiql.min.js", "graphiql.min.css", "react.production.min.js", "react-dom.production.min.js"} {
 		if strings.Contains(content(name), "sourceMappingURL") {
@@ -296,12 +296,12 @@ func TestVendoredFiles(t *testing.T) {
 
 func TestPackagesArePinned(t *testing.T) {
 	for _, folder := range []string{".", "demo"} {
-		checkPinned(t, folder)
+		checkPackagesPinned(t, folder)
 	}
 }
 
-// checkPinned checks that a folder's packages are locked at the versions of its package.json, each with its digest.
-func checkPinned(t *testing.T, folder string) {
+// checkPackagesPinned checks that a folder's packages are locked at the versions of its package.json, each with its digest.
+func checkPackagesPinned(t *testing.T, folder string) {
 	t.Helper()
 	type packages struct{ Dependencies, DevDependencies map[string]string }
 	var wanted packages

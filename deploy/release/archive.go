@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// entry is a file of an archive.
-type entry struct {
-	name string
-	mode os.FileMode
-	text []byte // its content
+// archiveEntry is a file of an archive.
+type archiveEntry struct {
+	name    string
+	mode    os.FileMode
+	content []byte // its content
 }
 
 // makeTar returns a compressed tar file of entries. It contains no user's name, and no time except at.
-func makeTar(entries []entry, at time.Time) ([]byte, error) {
+func makeTar(entries []archiveEntry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
 	// The header of gzip has a name and a time only if they are set, and they are not.
 	compressed, err := gzip.NewWriterLevel(&file, gzip.BestCompression)
@@ -28,11 +28,11 @@ func makeTar(entries []entry, at time.Time) ([]byte, error) {
 	// The caller has sorted the entries by name.
 	for _, one := range entries {
 		// USTAR has no fields for times in fractions or for users' names; owner and group are 0.
-		header := &tar.Header{Name: one.name, Mode: int64(one.mode), Size: int64(len(one.text)), ModTime: at, Format: tar.FormatUSTAR}
+		header := &tar.Header{Name: one.name, Mode: int64(one.mode), Size: int64(len(one.content)), ModTime: at, Format: tar.FormatUSTAR}
 		if err := archive.WriteHeader(header); err != nil {
 			return nil, err
 		}
-		if _, err := archive.Write(one.text); err != nil {
+		if _, err := archive.Write(one.content); err != nil {
 			return nil, err
 		}
 	}
@@ -45,7 +45,7 @@ func makeTar(entries []entry, at time.Time) ([]byte, error) {
 }
 
 // makeZip returns a ZIP file of entries, with no time except at.
-func makeZip(entries []entry, at time.Time) ([]byte, error) {
+func makeZip(entries []archiveEntry, at time.Time) ([]byte, error) {
 	var file bytes.Buffer
 	archive := zip.NewWriter(&file)
 	for _, one := range entries {
@@ -56,7 +56,7 @@ func makeZip(entries []entry, at time.Time) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := writer.Write(one.text); err != nil {
+		if _, err := writer.Write(one.content); err != nil {
 			return nil, err
 		}
 	}

@@ -34,16 +34,16 @@ type target struct{ system, processor string }
 
 func (t target) String() string { return t.system + "/" + t.processor }
 
-// program returns the file name of the program on this system.
-func (t target) program() string {
+// programName returns the file name of the program on this system.
+func (t target) programName() string {
 	if t.system == "windows" {
 		return "tidings.exe"
 	}
 	return "tidings"
 }
 
-// files returns the files that an archive has beside the program: name in the archive -> path in the repository.
-func (t target) files() map[string]string {
+// sourcePathByName returns the files that an archive has beside the program: name in the archive -> path in the repository.
+func (t target) sourcePathByName() map[string]string {
 	files := map[string]string{"LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md"}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		files["completion/tidings."+shell] = "services/command/completion/tidings." + shell
@@ -69,8 +69,8 @@ func main() {
 	}
 }
 
-// versions matches a text that can be a version and a part of a file's name.
-var versions = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
+// versionPattern matches a text that can be a version and a part of a file's name.
+var versionPattern = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}$`)
 
 // release builds the archives and their checksums.
 func release(ctx context.Context, version, out, only string) error {
@@ -80,7 +80,7 @@ func release(ctx context.Context, version, out, only string) error {
 	if err != nil {
 		return err
 	}
-	if version = cmp.Or(version, described); !versions.MatchString(version) {
+	if version = cmp.Or(version, described); !versionPattern.MatchString(version) {
 		return fmt.Errorf("%q is not a version: letters, digits, '.', '+', '_' and '-' are allowed", version)
 	}
 	// The time of the commit is the time of all files: the time of the build would make other bytes each time.
@@ -130,9 +130,9 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 		return "", nil, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	program := filepath.Join(folder, t.program())
+	program := filepath.Join(folder, t.programName())
 	// -buildvcs=false: Go's own record of the commit depends on how the repository was checked out.
-	stamps := "-s -w -X tidings/services/node.stamped=" + version + " -X tidings/services/node.commit=" + commit
+	stamps := "-s -w -X tidings/services/node.releaseVersion=" + version + " -X tidings/services/node.commit=" + commit
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamps, "-o", program, ".")
 	// Without cgo the program is static, so it runs in an image without a C library. GOFLAGS is empty, because flags from the
 	// environment could change the bytes.
@@ -141,17 +141,17 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 		return "", nil, fmt.Errorf("go build: %w\n%s", err, text)
 	}
 	root := fmt.Sprintf("tidings-%s-%s-%s", version, t.system, t.processor)
-	entries := []entry{}
-	if entries, err = appendFile(entries, root+"/"+t.program(), program, 0o755); err != nil {
+	entries := []archiveEntry{}
+	if entries, err = appendFile(entries, root+"/"+t.programName(), program, 0o755); err != nil {
 		return "", nil, err
 	}
-	for inside, path := range t.files() {
+	for inside, path := range t.sourcePathByName() {
 		if entries, err = appendFile(entries, root+"/"+inside, path, 0o644); err != nil {
 			return "", nil, err
 		}
 	}
-	// files returns a map, whose order is random, and an archive must have one order.
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	// sourcePathByName returns a map, whose order is random, and an archive must have one order.
+	slices.SortFunc(entries, func(a, b archiveEntry) int { return strings.Compare(a.name, b.name) })
 	if t.system == "windows" {
 		archive, err = makeZip(entries, at)
 		// Windows opens ZIP files by itself.
@@ -162,13 +162,13 @@ func (t target) build(ctx context.Context, version, commit string, at time.Time)
 }
 
 // appendFile appends a file from disk under its name in the archive.
-func appendFile(entries []entry, name, path string, mode os.FileMode) ([]entry, error) {
+func appendFile(entries []archiveEntry, name, path string, mode os.FileMode) ([]archiveEntry, error) {
 	text, err := os.ReadFile(path)
-	return append(entries, entry{name, mode, text}), err
+	return append(entries, archiveEntry{name, mode, text}), err
 }
 
-// runProgram runs a program and returns what it wrote to stdout, without white space at the ends. If the program fails, the error has what
-// it wrote to stderr.
+// runProgram runs a program and returns what it wrote to stdout, without white space at the ends. If the program fails, the error
+// has what it wrote to stderr.
 func runProgram(ctx context.Context, name string, args ...string) (string, error) {
 	text, err := exec.CommandContext(ctx, name, args...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {

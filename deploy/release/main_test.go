@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-var entries = []entry{{"t/LICENSE", 0o644, []byte("free")}, {"t/tidings", 0o755, bytes.Repeat([]byte("program"), 10_000)}}
+var entries = []archiveEntry{{"t/LICENSE", 0o644, []byte("free")}, {"t/tidings", 0o755, bytes.Repeat([]byte("program"), 10_000)}}
 
 // The same files with the same time make the same bytes each time they are packed.
 func TestArchivesAreReproducible(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0).UTC()
-	for name, pack := range map[string]func([]entry, time.Time) ([]byte, error){"tar": makeTar, "zip": makeZip} {
+	for name, pack := range map[string]func([]archiveEntry, time.Time) ([]byte, error){"tar": makeTar, "zip": makeZip} {
 		first, err := pack(entries, at)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func TestArchivesHoldTheirFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(archive)
-		if err != nil || header.Name != want.name || os.FileMode(header.Mode) != want.mode || !header.ModTime.Equal(at) || header.Uname != "" || !bytes.Equal(text, want.text) {
+		if err != nil || header.Name != want.name || os.FileMode(header.Mode) != want.mode || !header.ModTime.Equal(at) || header.Uname != "" || !bytes.Equal(text, want.content) {
 			t.Errorf("tar: %+v, %v", header, err)
 		}
 	}
@@ -67,7 +67,7 @@ func TestArchivesHoldTheirFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := io.ReadAll(file)
-		if err != nil || !bytes.Equal(text, want.text) || opened.File[i].Mode() != want.mode {
+		if err != nil || !bytes.Equal(text, want.content) || opened.File[i].Mode() != want.mode {
 			t.Errorf("zip: %s, %v, %v", want.name, opened.File[i].Mode(), err)
 		}
 	}
@@ -88,12 +88,12 @@ func TestAReleaseIsForTheUsualSystems(t *testing.T) {
 func TestTheFilesOfAReleaseExist(t *testing.T) {
 	t.Chdir("../..")
 	for _, one := range targets {
-		for inside, path := range one.files() {
+		for inside, path := range one.sourcePathByName() {
 			if text, err := os.ReadFile(path); err != nil || len(text) == 0 {
 				t.Errorf("%s: %s: %v", one, inside, err)
 			}
 		}
-		if _, unit := one.files()["tidings.service"]; unit != (one.system == "linux") {
+		if _, unit := one.sourcePathByName()["tidings.service"]; unit != (one.system == "linux") {
 			t.Errorf("%s: the systemd unit: %t", one, unit)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func main() {
 	cfg, err := config.LoadConfigFromDefaultLocations()
 	if err == nil {
-		err = api.Generate(cfg, api.AddPlugin(compilers{}))
+		err = api.Generate(cfg, api.AddPlugin(compilersPlugin{}))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
@@ -27,18 +27,18 @@ func main() {
 	}
 }
 
-// compilers is the plugin that writes the compilers.
-type compilers struct{}
+// compilersPlugin is the plugin that writes the compilers.
+type compilersPlugin struct{}
 
 // Name returns the name of the plugin for errors.
-func (compilers) Name() string { return "compilers" }
+func (compilersPlugin) Name() string { return "compilers" }
 
 //go:embed compiled.gotpl
 var compiledTemplate string
 
-// GenerateCode writes the compilers of all types that an answer can have, but not those of introspection. Queries and mutations have no
-// Go type: their fields get a value of type root. Subscriptions are not compiled.
-func (compilers) GenerateCode(data *codegen.Data) error {
+// GenerateCode writes the compilers of all types that an answer can have, but not those of introspection. Queries and mutations
+// have no Go type: their fields get a value of type root. Subscriptions are not compiled.
+func (compilersPlugin) GenerateCode(data *codegen.Data) error {
 	var objects []object
 	for _, one := range data.Objects {
 		if !one.Stream && !strings.HasPrefix(one.Name, "__") {
@@ -75,33 +75,33 @@ func (o object) Compilable() (fields []field) {
 // field is a field of an object.
 type field struct {
 	*codegen.Field
-	of object
+	owner object
 }
 
-// Compiler is the Go expression that compiles the field. A field that is plain Go is read and appended, and nodes are read from the edges of
-// their connection. The result of a resolver is compiled if it is an object or a list of objects. All other fields are called: the
-// executor's own method answers them.
+// Compiler is the Go expression that compiles the field. A field that is plain Go is read and appended, and nodes are read from the
+// edges of their connection. The result of a resolver is compiled if it is an object or a list of objects. All other fields are
+// called: the executor's own method answers them.
 func (f field) Compiler() string {
 	if f.IsResolver && !f.HasDirectives() && !f.IsBatch() {
-		if code := f.nodes(); code != "" {
+		if code := f.nodesExpr(); code != "" {
 			return code
 		}
-		if code := f.resolved(); code != "" {
+		if code := f.resolvedExpr(); code != "" {
 			return code
 		}
 	}
 	if f.isPlain() {
-		if code := f.plain(); code != "" {
+		if code := f.plainExpr(); code != "" {
 			return code
 		}
 	}
-	return f.called()
+	return f.calledExpr()
 }
 
 // isPlain reports whether the field is a field of the Go struct, or a method that cannot fail.
 func (f field) isPlain() bool {
 	switch {
-	case f.of.Root || f.IsResolver || f.HasDirectives() || f.HasHaser || len(f.Args) > 0:
+	case f.owner.Root || f.IsResolver || f.HasDirectives() || f.HasHaser || len(f.Args) > 0:
 		return false
 	case f.IsVariable():
 		return true
@@ -109,42 +109,42 @@ func (f field) isPlain() bool {
 	return f.IsMethod() && f.NoErr && !f.VOkFunc && !f.MethodHasContext
 }
 
-// value is the Go expression of a plain field.
-func (f field) value() string {
+// valueExpr is the Go expression of a plain field.
+func (f field) valueExpr() string {
 	if f.IsMethod() {
 		return "v." + f.GoFieldName + "()"
 	}
 	return "v." + f.GoFieldName
 }
 
-// called is the compiler of a field that the executor's method answers.
-func (f field) called() string {
-	method := fmt.Sprintf("(*executionContext)._%s_%s", f.of.Name, f.Name)
-	if f.of.Root { // the methods of queries and mutations take no value
+// calledExpr is the compiler of a field that the executor's method answers.
+func (f field) calledExpr() string {
+	method := fmt.Sprintf("(*executionContext)._%s_%s", f.owner.Name, f.Name)
+	if f.owner.Root { // the methods of queries and mutations take no value
 		method = "ofRoot(" + method + ")"
 	}
 	return fmt.Sprintf("called(field, %t, %s)", f.TypeReference.GQL.NonNull, method)
 }
 
-// nodes is the compiler of the field nodes of a connection, which has the nodes of the edges; "" for any other field.
-func (f field) nodes() string {
-	edges := f.of.Object.Definition.Fields.ForName("edges")
-	if f.Name != "nodes" || edges == nil || !strings.HasSuffix(f.of.Name, "Connection") {
+// nodesExpr is the compiler of the field nodes of a connection, which has the nodes of the edges; "" for any other field.
+func (f field) nodesExpr() string {
+	edges := f.owner.Object.Definition.Fields.ForName("edges")
+	if f.Name != "nodes" || edges == nil || !strings.HasSuffix(f.owner.Name, "Connection") {
 		return ""
 	}
 	node := templates.CurrentImports.LookupType(f.TypeReference.Elem().GO)
-	for _, one := range f.of.Object.Fields {
+	for _, one := range f.owner.Object.Fields {
 		if one.Name == "edges" && one.IsVariable() && one.TypeReference.IsSlice() {
 			edge := templates.CurrentImports.LookupType(one.TypeReference.Elem().GO)
 			return fmt.Sprintf("nodesField(field, compile%s(known, field.SelectionSet), func(v *%s) []%s { return v.%s }, func(edge *%s) *%s { return &edge.Node })",
-				f.TypeReference.Definition.Name, f.of.GoType(), edge, one.GoFieldName, edge, node)
+				f.TypeReference.Definition.Name, f.owner.GoType(), edge, one.GoFieldName, edge, node)
 		}
 	}
 	return ""
 }
 
-// resolved is the compiler of a field whose resolver returns an object or a list of objects; "" for any other.
-func (f field) resolved() string {
+// resolvedExpr is the compiler of a field whose resolver returns an object or a list of objects; "" for any other.
+func (f field) resolvedExpr() string {
 	ref, kind := f.TypeReference, ""
 	var of *config.TypeReference
 	switch {
@@ -159,71 +159,71 @@ func (f field) resolved() string {
 	}
 	// ShortInvocation names the object obj, and takes the arguments from the context fc of the field.
 	object, arguments := "obj", ""
-	if f.of.Root {
+	if f.owner.Root {
 		object = "_"
 	}
 	if len(f.Args) > 0 {
 		arguments = "fc := graphql.GetFieldContext(ctx)\n"
 	}
 	return fmt.Sprintf("%s(field, %s, compile%s(known, field.SelectionSet), %s, func(ctx context.Context, ec *executionContext, %s *%s) (%s, error) {\n%sreturn %s\n})",
-		kind, nulls(ref), of.Definition.Name, "(*executionContext)."+f.FieldContextFunc(), object, f.of.GoType(), templates.CurrentImports.LookupType(ref.GO), arguments, "ec.Resolvers."+f.ShortInvocation())
+		kind, nonNullExpr(ref), of.Definition.Name, "(*executionContext)."+f.FieldContextFunc(), object, f.owner.GoType(), templates.CurrentImports.LookupType(ref.GO), arguments, "ec.Resolvers."+f.ShortInvocation())
 }
 
-// nulls is the Go expression that says whether a value must not be null; of a list, whether the list and its items must not.
-func nulls(ref *config.TypeReference) string {
+// nonNullExpr is the Go expression that says whether a value must not be null; of a list, whether the list and its items must not.
+func nonNullExpr(ref *config.TypeReference) string {
 	if ref.IsSlice() {
 		return fmt.Sprintf("listNulls{%t, %t}", ref.GQL.NonNull, ref.GQL.Elem.NonNull)
 	}
 	return fmt.Sprint(ref.GQL.NonNull)
 }
 
-// plain is the compiler of a plain field; "" if its Go type has no plain form.
-func (f field) plain() string {
-	ref, goType := f.TypeReference, f.of.GoType()
+// plainExpr is the compiler of a plain field; "" if its Go type has no plain form.
+func (f field) plainExpr() string {
+	ref, goType := f.TypeReference, f.owner.GoType()
 	leaf := func(body string) string {
 		return fmt.Sprintf("leaf(func(to []byte, v *%s) []byte { %s })", goType, body)
 	}
 	if ref.Definition.Kind == ast.Object {
-		return f.plainObject()
+		return f.plainObjectExpr()
 	}
 	switch {
 	case ref.IsPtr():
 		// A null in place of a value that cannot be null is an error, which the executor makes.
-		if text := appended(ref.Elem(), "*p"); text != "" && !ref.GQL.NonNull {
-			return leaf(fmt.Sprintf("if p := %s; p != nil { return %s }\nreturn append(to, null...)", f.value(), text))
+		if text := appendExpr(ref.Elem(), "*p"); text != "" && !ref.GQL.NonNull {
+			return leaf(fmt.Sprintf("if p := %s; p != nil { return %s }\nreturn append(to, null...)", f.valueExpr(), text))
 		}
 	case ref.IsSlice():
-		if text := appended(ref.Elem(), "item"); text != "" {
+		if text := appendExpr(ref.Elem(), "item"); text != "" {
 			return leaf(fmt.Sprintf("return appendList(to, %s, %t, func(to []byte, item %s) []byte { return %s })",
-				f.value(), ref.GQL.NonNull, templates.CurrentImports.LookupType(ref.Elem().GO), text))
+				f.valueExpr(), ref.GQL.NonNull, templates.CurrentImports.LookupType(ref.Elem().GO), text))
 		}
 	default:
-		if text := appended(ref, f.value()); text != "" {
+		if text := appendExpr(ref, f.valueExpr()); text != "" {
 			return leaf("return " + text)
 		}
 	}
 	return ""
 }
 
-// plainObject is the compiler of a plain field whose type has fields of its own; "" if the Go type is neither a struct, a pointer to one,
-// nor a slice of structs.
-func (f field) plainObject() string {
-	ref, goType := f.TypeReference, f.of.GoType()
+// plainObjectExpr is the compiler of a plain field whose type has fields of its own; "" if the Go type is neither a struct, a
+// pointer to one, nor a slice of structs.
+func (f field) plainObjectExpr() string {
+	ref, goType := f.TypeReference, f.owner.GoType()
 	compiled := fmt.Sprintf("compile%s(known, field.SelectionSet)", ref.Definition.Name)
 	look := func(t *config.TypeReference) string { return templates.CurrentImports.LookupType(t.GO) }
 	switch {
 	case ref.IsPtr() && ref.Elem().IsStruct() && !ref.GQL.NonNull:
-		return fmt.Sprintf("objectField(field, false, %s, func(v *%s) *%s { return %s })", compiled, goType, look(ref.Elem()), f.value())
+		return fmt.Sprintf("objectField(field, false, %s, func(v *%s) *%s { return %s })", compiled, goType, look(ref.Elem()), f.valueExpr())
 	case ref.IsSlice() && ref.Elem().IsStruct():
-		return fmt.Sprintf("listField(field, %s, %s, func(v *%s) []%s { return %s })", nulls(ref), compiled, goType, look(ref.Elem()), f.value())
+		return fmt.Sprintf("listField(field, %s, %s, func(v *%s) []%s { return %s })", nonNullExpr(ref), compiled, goType, look(ref.Elem()), f.valueExpr())
 	case ref.IsStruct() && f.IsVariable():
-		return fmt.Sprintf("objectField(field, %s, %s, func(v *%s) *%s { return &%s })", nulls(ref), compiled, goType, look(ref), f.value())
+		return fmt.Sprintf("objectField(field, %s, %s, func(v *%s) *%s { return &%s })", nonNullExpr(ref), compiled, goType, look(ref), f.valueExpr())
 	}
 	return ""
 }
 
-// appended is the Go expression that appends a value of a type without fields; "" for a type whose form is not known here.
-func appended(ref *config.TypeReference, value string) string {
+// appendExpr is the Go expression that appends a value of a type without fields; "" for a type whose form is not known here.
+func appendExpr(ref *config.TypeReference, value string) string {
 	if ref.Definition.Kind == ast.Enum {
 		// The Go types of enums are strings that are printed as they are.
 		if basic := ref.GO.Underlying().String(); basic != "string" || ref.HasEnumValues() || ref.IsPtr() {

@@ -18,20 +18,20 @@ import (
 	"tidings/services/sql"
 )
 
-// keepFor is how long an act is kept: a yearly review finds the acts of the whole year before it, with a month to spare.
-const keepFor = 400 * 24 * time.Hour
+// actRetention is how long an act is kept: a yearly review finds the acts of the whole year before it, with a month to spare.
+const actRetention = 400 * 24 * time.Hour
 
 const (
-	endTimeout      = 2 * time.Second // for writing the outcome, even if the caller is gone
-	maxDropsPerTurn = 10_000          // acts that one turn of the projector's janitor drops at most
-	maxDetails      = 200             // characters of Details
-	maxTarget       = 2000            // characters of Target: longer than any ID
+	outcomeTimeout        = 2 * time.Second // for writing the outcome, even if the caller is gone
+	maxActsDroppedPerTurn = 10_000          // acts that one turn of the projector's janitor drops at most
+	maxDetailsCharacters  = 200             // characters of Details
+	maxTargetCharacters   = 2000            // characters of Target: longer than any ID
 )
 
 // These are the outcomes that are not codes of errors.
 const (
-	Started = "STARTED" // the work has begun, and nothing more is known
-	Done    = "DONE"    // the work succeeded
+	OutcomeStarted = "STARTED" // the work has begun, and nothing more is known
+	OutcomeDone    = "DONE"    // the work succeeded
 )
 
 // Act is one act.
@@ -41,11 +41,11 @@ type Act struct {
 	Action  string          // the name of the mutation, or of an act of the console or the command line
 	Target  string          // a global ID, or the name of a webhook; "" means the installation
 	Details string          // the values that were set; never a secret
-	Outcome string          // Started, Done or the code of an error
+	Outcome string          // OutcomeStarted, OutcomeDone or the code of an error
 
-	// Made returns the ID of the object that the work made. If the act has no target, that ID becomes the target. Made is called
-	// when the work is done. nil: the work makes no object.
-	Made func() string
+	// MadeID returns the ID of the object that the work made. If the act has no target, that ID becomes the target. MadeID is
+	// called when the work is done. nil: the work makes no object.
+	MadeID func() string
 }
 
 // Config has the dependencies of a Service. IDs and DB are required.
@@ -70,7 +70,7 @@ func New(cfg Config) *Service {
 		s.log = slog.Default()
 	}
 	if cfg.Projector != nil {
-		cfg.Projector.RegisterExpiringRows("acts", s.forgetOld)
+		cfg.Projector.RegisterExpiringRows("acts", s.dropOldActs)
 	}
 	return s
 }
@@ -78,10 +78,10 @@ func New(cfg Config) *Service {
 // Do does the work of an act and records the act. work gets a context whose writes record the outcome in their own transactions.
 // The error is the error of work, or says that the act could not be written; then work was not called.
 func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context) error) error {
-	act.ID, act.Target, act.Details = s.ids.Next(), cleanText(act.Target, maxTarget), cleanText(act.Details, maxDetails)
+	act.ID, act.Target, act.Details = s.ids.Next(), cleanText(act.Target, maxTargetCharacters), cleanText(act.Details, maxDetailsCharacters)
 	// This transaction is committed before the work: if the node dies during the work, the act stays STARTED.
 	err := s.db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Run(ctx, insertAct, act.ID, act.Actor, act.Action, act.Target, act.Details, Started)
+		_, err := tx.Run(ctx, insertAct, act.ID, act.Actor, act.Action, act.Target, act.Details, OutcomeStarted)
 		return err
 	})
 	if err != nil {
@@ -89,10 +89,10 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 	}
 	// Each write of the work writes the outcome in its own transaction: both are committed, or neither.
 	within, beside := sql.WithAddedWrite(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return act.end(ctx, tx, Done)
+		return act.writeOutcome(ctx, tx, OutcomeDone)
 	})
 	err = work(within)
-	outcome := Done
+	outcome := OutcomeDone
 	if err != nil {
 		// Only the code is recorded: a message may contain a user's text.
 		outcome = string(services.CodeOf(err))
@@ -100,25 +100,25 @@ func (s *Service) Do(ctx context.Context, act Act, work func(ctx context.Context
 		return nil
 	}
 	// The outcome is written even if the caller is gone.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 	defer cancel()
-	left := s.db.Write(ending, func(tx *sql.Tx) error { return act.end(ending, tx, outcome) })
+	left := s.db.Write(ending, func(tx *sql.Tx) error { return act.writeOutcome(ending, tx, outcome) })
 	if left != nil {
 		s.log.Warn("the outcome of an operator's act was not written: it stays STARTED", "act", act.ID, "action", act.Action, "outcome", outcome, "error", left)
 	}
 	return err
 }
 
-// end writes the outcome of an act. If the target is a user who does not exist, it removes the name: the user may have been
+// writeOutcome writes the outcome of an act. If the target is a user who does not exist, it removes the name: the user may have been
 // erased.
-func (a Act) end(ctx context.Context, tx *sql.Tx, outcome string) error {
+func (a Act) writeOutcome(ctx context.Context, tx *sql.Tx, outcome string) error {
 	if outcome == string(services.NotFound) && strings.HasPrefix(a.Target, services.UserType+":") {
-		_, err := tx.Run(ctx, setNobody, a.ID, outcome)
+		_, err := tx.Run(ctx, setOutcomeWithoutTarget, a.ID, outcome)
 		return err
 	}
 	target := ""
-	if a.Target == "" && a.Made != nil && outcome == Done {
-		target = a.Made()
+	if a.Target == "" && a.MadeID != nil && outcome == OutcomeDone {
+		target = a.MadeID()
 	}
 	_, err := tx.Run(ctx, setOutcome, a.ID, outcome, target)
 	return err
@@ -135,10 +135,10 @@ func (s *Service) List(ctx context.Context, before services.PostID, limit int) (
 	return list, err
 }
 
-// forgetOld drops acts that are older than keepFor.
-func (s *Service) forgetOld(ctx context.Context) (dropped int, err error) {
+// dropOldActs drops acts that are older than actRetention.
+func (s *Service) dropOldActs(ctx context.Context) (dropped int, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
-		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-keepFor)), maxDropsPerTurn)
+		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-actRetention)), maxActsDroppedPerTurn)
 		return err
 	})
 	return dropped, err

@@ -19,21 +19,21 @@ var insertUser = sql.NewStatement("insert a user of the test of acts", `INSERT I
 
 // testService is a database with the service of acts.
 type testService struct {
-	*peopletest.Bundle
+	*peopletest.TestStore
 	*Service
 }
 
 // eachEngine runs a test on both SQL engines.
 func eachEngine(t *testing.T, test func(k testService)) {
 	t.Helper()
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		ids := services.NewIDClock(b.Clock, 1)
 		test(testService{b, New(Config{DB: b.DB, IDs: ids, Log: slog.New(slog.DiscardHandler)})})
 	})
 }
 
-// writeUsers runs one function for each error: the function inserts a user and returns that error.
-func (k testService) writeUsers(ctx context.Context, errs ...error) []error {
+// insertUsersReturningErrors runs one function for each error: the function inserts a user and returns that error.
+func (k testService) insertUsersReturningErrors(ctx context.Context, errs ...error) []error {
 	var fns []func(*sql.Tx) error
 	for i, end := range errs {
 		fns = append(fns, func(tx *sql.Tx) error {
@@ -56,8 +56,8 @@ func (k testService) list() []Act {
 	return list
 }
 
-// last returns the newest act, without its ID.
-func (k testService) last() Act {
+// newestAct returns the newest act, without its ID.
+func (k testService) newestAct() Act {
 	k.T.Helper()
 	list := k.list()
 	if len(list) == 0 {
@@ -73,17 +73,17 @@ func (k testService) last() Act {
 // wantNewest checks the newest act.
 func (k testService) wantNewest(want Act) {
 	k.T.Helper()
-	if got := k.last(); got.Actor != want.Actor || got.Action != want.Action || got.Target != want.Target || got.Details != want.Details || got.Outcome != want.Outcome {
+	if got := k.newestAct(); got.Actor != want.Actor || got.Action != want.Action || got.Target != want.Target || got.Details != want.Details || got.Outcome != want.Outcome {
 		k.T.Errorf("kept %+v, want %+v", got, want)
 	}
 }
 
-// pin is the act of most tests.
-var pin = Act{Actor: "ann", Action: "pinAuthorMode", Target: "user:bob", Details: "HUGE"}
+// pinAct is the act of most tests.
+var pinAct = Act{Actor: "ann", Action: "pinAuthorMode", Target: "user:bob", Details: "HUGE"}
 
-// pinWithOutcome is pin as it is kept with an outcome.
-func pinWithOutcome(outcome string) Act {
-	act := pin
+// pinActWithOutcome is pinAct as it is kept with an outcome.
+func pinActWithOutcome(outcome string) Act {
+	act := pinAct
 	act.Outcome = outcome
 	return act
 }
@@ -96,22 +96,22 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 			errs         []error
 			during, then string
 		}{
-			{"committed", []error{nil}, Done, Done},
-			{"rolled back", []error{services.Errorf(services.Conflict, "no")}, Started, "CONFLICT"},
-			{"a part committed", []error{nil, services.Errorf(services.Forbidden, "no")}, Done, "FORBIDDEN"},
-			{"an error of the program", []error{errors.New("no")}, Started, "INTERNAL"},
-			{"no transaction", nil, Started, Done},
+			{"committed", []error{nil}, OutcomeDone, OutcomeDone},
+			{"rolled back", []error{services.Errorf(services.Conflict, "no")}, OutcomeStarted, "CONFLICT"},
+			{"a part committed", []error{nil, services.Errorf(services.Forbidden, "no")}, OutcomeDone, "FORBIDDEN"},
+			{"an error of the program", []error{errors.New("no")}, OutcomeStarted, "INTERNAL"},
+			{"no transaction", nil, OutcomeStarted, OutcomeDone},
 		} {
-			err := k.Do(k.Ctx, pin, func(ctx context.Context) error {
-				k.wantNewest(pinWithOutcome(Started))
-				err := errors.Join(k.writeUsers(ctx, c.errs...)...)
-				k.wantNewest(pinWithOutcome(c.during))
+			err := k.Do(k.Ctx, pinAct, func(ctx context.Context) error {
+				k.wantNewest(pinActWithOutcome(OutcomeStarted))
+				err := errors.Join(k.insertUsersReturningErrors(ctx, c.errs...)...)
+				k.wantNewest(pinActWithOutcome(c.during))
 				return err
 			})
-			if (err == nil) != (c.then == Done) {
+			if (err == nil) != (c.then == OutcomeDone) {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			k.wantNewest(pinWithOutcome(c.then))
+			k.wantNewest(pinActWithOutcome(c.then))
 			k.MustWrite(func(tx *sql.Tx) error {
 				_, err := tx.Run(k.Ctx, sql.AdHoc("test", "DELETE FROM users WHERE number >= 1000"))
 				return err
@@ -124,14 +124,14 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 func TestTheOutcomeIsWrittenForACallerWhoIsGone(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		ctx, leave := context.WithCancel(k.Ctx)
-		err := k.Do(ctx, pin, func(context.Context) error {
+		err := k.Do(ctx, pinAct, func(context.Context) error {
 			leave()
 			return services.Errorf(services.Unavailable, "gone")
 		})
 		if services.CodeOf(err) != services.Unavailable {
 			t.Error(err)
 		}
-		k.wantNewest(pinWithOutcome("UNAVAILABLE"))
+		k.wantNewest(pinActWithOutcome("UNAVAILABLE"))
 	})
 }
 
@@ -141,7 +141,7 @@ func TestAnActThatCannotBeKeptIsNotDone(t *testing.T) {
 		if err := k.Close(); err != nil {
 			t.Fatal(err)
 		}
-		err := k.Do(k.Ctx, pin, func(context.Context) error {
+		err := k.Do(k.Ctx, pinAct, func(context.Context) error {
 			t.Error("the work was done")
 			return nil
 		})
@@ -156,20 +156,20 @@ func TestAnyTextCanBeKept(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		for text, want := range map[string]string{
 			"a\x00b": "a\uFFFDb", "a\xffb": "a\uFFFDb", "日本": "日本", "'; DROP TABLE acts; --": "'; DROP TABLE acts; --",
-			strings.Repeat("日", maxDetails): strings.Repeat("日", maxDetails), strings.Repeat("日", maxDetails+1): strings.Repeat("日", maxDetails-1) + "…",
+			strings.Repeat("日", maxDetailsCharacters): strings.Repeat("日", maxDetailsCharacters), strings.Repeat("日", maxDetailsCharacters+1): strings.Repeat("日", maxDetailsCharacters-1) + "…",
 		} {
-			act := pin
+			act := pinAct
 			act.Details = text
 			if err := k.Do(k.Ctx, act, func(context.Context) error { return nil }); err != nil {
 				t.Error(err)
 			}
-			act.Details, act.Outcome = want, Done
+			act.Details, act.Outcome = want, OutcomeDone
 			k.wantNewest(act)
 		}
-		act := pin
-		act.Target = strings.Repeat("x\x00", maxTarget)
-		if err := k.Do(k.Ctx, act, func(context.Context) error { return nil }); err != nil || len([]rune(k.last().Target)) != maxTarget {
-			t.Errorf("%v, a target of %d characters", err, len([]rune(k.last().Target)))
+		act := pinAct
+		act.Target = strings.Repeat("x\x00", maxTargetCharacters)
+		if err := k.Do(k.Ctx, act, func(context.Context) error { return nil }); err != nil || len([]rune(k.newestAct().Target)) != maxTargetCharacters {
+			t.Errorf("%v, a target of %d characters", err, len([]rune(k.newestAct().Target)))
 		}
 	})
 }
@@ -182,10 +182,10 @@ func TestAnObjectThatAnActMakesIsItsTarget(t *testing.T) {
 			target, want string
 			err          error
 		}{{"", made, nil}, {"announcement:0", "announcement:0", nil}, {"", "", services.Errorf(services.Invalid, "no")}} {
-			act := pin
-			act.Target, act.Made = c.target, func() string { return made }
-			_ = k.Do(k.Ctx, act, func(ctx context.Context) error { return errors.Join(k.writeUsers(ctx, c.err)...) }) // the third fails
-			if got := k.last().Target; got != c.want {
+			act := pinAct
+			act.Target, act.MadeID = c.target, func() string { return made }
+			_ = k.Do(k.Ctx, act, func(ctx context.Context) error { return errors.Join(k.insertUsersReturningErrors(ctx, c.err)...) }) // the third fails
+			if got := k.newestAct().Target; got != c.want {
 				t.Errorf("target %q, want %q", got, c.want)
 			}
 			k.MustWrite(func(tx *sql.Tx) error {
@@ -221,7 +221,7 @@ func TestListOfActs(t *testing.T) {
 	})
 }
 
-// An act is kept for keepFor and no longer.
+// An act is kept for actRetention and no longer.
 func TestOldActsAreDropped(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		for _, action := range []string{"old", "young"} {
@@ -230,12 +230,12 @@ func TestOldActsAreDropped(t *testing.T) {
 			}
 			k.Clock.Advance(time.Hour)
 		}
-		k.Clock.Advance(keepFor - 2*time.Hour)
-		if dropped, err := k.forgetOld(k.Ctx); err != nil || dropped != 0 {
+		k.Clock.Advance(actRetention - 2*time.Hour)
+		if dropped, err := k.dropOldActs(k.Ctx); err != nil || dropped != 0 {
 			t.Errorf("dropped %d, %v, before the time", dropped, err)
 		}
 		k.Clock.Advance(time.Minute)
-		if dropped, err := k.forgetOld(k.Ctx); err != nil || dropped != 1 {
+		if dropped, err := k.dropOldActs(k.Ctx); err != nil || dropped != 1 {
 			t.Errorf("dropped %d, %v", dropped, err)
 		}
 		if list := k.list(); len(list) != 1 || list[0].Action != "young" {
@@ -253,21 +253,21 @@ func TestAnActOnNobodyHasNoName(t *testing.T) {
 			target, want string
 			err          error
 		}{{"user:bob", "", missing}, {"post:1", "post:1", missing}, {"user:bob", "user:bob", services.Errorf(services.Forbidden, "no")}, {"user:bob", "user:bob", nil}} {
-			act := pin
+			act := pinAct
 			act.Target = c.target
 			_ = k.Do(k.Ctx, act, func(context.Context) error { return c.err })
-			if got := k.last(); got.Target != c.want || (got.Details == "") != (c.want == "") {
+			if got := k.newestAct(); got.Target != c.want || (got.Details == "") != (c.want == "") {
 				t.Errorf("%s, %v: kept %+v", c.target, c.err, got)
 			}
 		}
-		_ = k.Do(k.Ctx, pin, func(context.Context) error {
+		_ = k.Do(k.Ctx, pinAct, func(context.Context) error {
 			k.MustWrite(func(tx *sql.Tx) error {
-				_, err := ForgetTarget(k.Ctx, tx, pin.Target)
+				_, err := ForgetTarget(k.Ctx, tx, pinAct.Target)
 				return err
 			})
 			return nil
 		})
-		if got := k.last(); got.Target != "" || got.Outcome != Done {
+		if got := k.newestAct(); got.Target != "" || got.Outcome != OutcomeDone {
 			t.Errorf("kept %+v of an act whose user was erased", got)
 		}
 	})
@@ -301,7 +301,7 @@ func TestTheLogDoesNotNameTheTarget(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		var said bytes.Buffer
 		s := New(Config{DB: k.DB, IDs: services.NewIDClock(k.Clock, 1), Log: slog.New(slog.NewTextHandler(&said, nil))})
-		err := s.Do(k.Ctx, pin, func(ctx context.Context) error {
+		err := s.Do(k.Ctx, pinAct, func(ctx context.Context) error {
 			k.MustWrite(func(tx *sql.Tx) error {
 				_, err := tx.Run(k.Ctx, sql.AdHoc("test", "ALTER TABLE acts RENAME TO acts_away"))
 				return err

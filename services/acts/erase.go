@@ -14,29 +14,30 @@ var (
 	// The acts have IDs above $2, up to $3.
 	eraseActor = sql.NewStatement("forget who acted", `UPDATE acts SET actor = '' WHERE id > $2 AND id <= $3 AND actor = $1`)
 
-	// boundOfActs finds the end of the next range of IDs, and whether that range is the last.
-	boundOfActs = erase.PartEndFinder("acts", "id")
+	// actsPartEnd finds the end of the next range of IDs, and whether that range is the last.
+	actsPartEnd = erase.ScanPartEndFinder("acts", "id")
 )
 
-// EraseSteps are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. While the
-// erasure runs, an operator may ask about its progress. This question is an act too, and names the user: Unname removes the name.
+// EraseSteps are the steps that remove a user from the acts of operators: the acts stay, without the user as actor or target. While
+// the erasure runs, an operator may ask about its progress. This question is an act too, and names the user: RemoveUserKey removes
+// the name.
 var EraseSteps = []erase.Step{
-	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
+	{Name: "acts.actor", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
 		// Acts have no index by actor: each step walks a range of IDs.
-		end, last, err := boundOfActs(ctx, tx, at.After)
+		end, last, err := actsPartEnd(ctx, tx, at.ResumeAfter)
 		if err == nil {
-			_, err = tx.Run(ctx, eraseActor, at.Key, at.After, end)
+			_, err = tx.Run(ctx, eraseActor, at.UserKey, at.ResumeAfter, end)
 		}
-		return erase.Result{After: end, More: !last}, err
+		return erase.StepResult{ResumeAfter: end, More: !last}, err
 	}},
-	{Name: "acts.target", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
-		_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, at.Key))
-		return erase.Result{}, err
+	{Name: "acts.target", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
+		_, err := ForgetTarget(ctx, tx, services.GlobalID(services.UserType, at.UserKey))
+		return erase.StepResult{}, err
 	}},
 }
 
-// Unname removes the key of a user from the acts since a time, at the end of an erasure: see erase.Unname.
-func Unname(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
+// RemoveUserKey removes the key of a user from the acts since a time, at the end of an erasure: see erase.KeyRemover.
+func RemoveUserKey(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
 	if _, err := tx.Run(ctx, eraseActor, key, services.PostIDAt(since), math.MaxInt64); err != nil {
 		return err
 	}

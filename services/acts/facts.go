@@ -9,7 +9,7 @@ var (
 	setOutcome = sql.NewStatement("end an act", `UPDATE acts SET outcome = $2, target = CASE WHEN CAST($3 AS TEXT) = '' THEN target ELSE $3 END WHERE id = $1`)
 
 	// For an act whose target is a user who does not exist.
-	setNobody = sql.NewStatement("end an act on nobody", `UPDATE acts SET outcome = $2, target = '', details = '' WHERE id = $1`)
+	setOutcomeWithoutTarget = sql.NewStatement("end an act on nobody", `UPDATE acts SET outcome = $2, target = '', details = '' WHERE id = $1`)
 
 	listActs = sql.NewStatement("list acts", `SELECT id, actor, action, target, details, outcome FROM acts WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 

@@ -60,15 +60,15 @@ func New(cfg Config) *Service {
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	cfg.Projector.AddRegisters("announcements and dots", s.registers, s.auditRegisters)
-	cfg.Projector.OnVisit(s.arrive)
-	cfg.Projector.RegisterExpiringRows("positions of dormant users", (&dormantPositions{service: s}).forget)
+	cfg.Projector.OnVisit(s.initPosition)
+	cfg.Projector.RegisterExpiringRows("positions of dormant users", (&dormantPositionRemover{service: s}).forget)
 	return s
 }
 
-// sharedCommand is a host application's command that changes state that all users share. change receives the stamp of the change, and
-// returns the ID of the announcement, "" for a dot, and the key of the log entry, which names what has changed. The host's next
-// read on this node shows the change, since AfterApply loads it.
-func (s *Service) sharedCommand(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
+// sharedStateCommand is a host application's command that changes state that all users share. change receives the stamp of the
+// change, and returns the ID of the announcement, "" for a dot, and the key of the log entry, which names what has changed. The
+// host's next read on this node shows the change, since AfterApply loads it.
+func (s *Service) sharedStateCommand(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{
 		Name: name,
@@ -91,9 +91,9 @@ func (s *Service) sharedCommand(name string, change func(ctx context.Context, tx
 	}
 }
 
-// ownCommand is a command that changes one user's state, and queues the job that projects it into their document. It takes no
+// ownStateCommand is a command that changes one user's state, and queues the job that projects it into their document. It takes no
 // stamp: other users do not see the change, and many users mark at once.
-func (s *Service) ownCommand(name string, user services.UserID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
+func (s *Service) ownStateCommand(name string, user services.UserID, change func(ctx context.Context, tx *sql.Tx) error) *jobs.Command {
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {

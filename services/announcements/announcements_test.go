@@ -33,11 +33,11 @@ func newNode(w *fanouttest.World) node {
 // eachEnginePair runs a test on both engine pairs.
 func eachEnginePair(t *testing.T, test func(t *testing.T, n node)) {
 	t.Helper()
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
 }
 
-// do commits a command that must succeed, and returns the ID that it made.
-func (n node) do(cmd *jobs.Command, err error) services.PostID {
+// commit commits a command that must succeed, and returns the ID that it made.
+func (n node) commit(cmd *jobs.Command, err error) services.PostID {
 	n.TB.Helper()
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
@@ -70,7 +70,7 @@ func (n node) publish(title string, change ...func(*Draft)) services.PostID {
 	for _, with := range change {
 		with(&draft)
 	}
-	return n.do(n.Publish(draft))
+	return n.commit(n.Publish(draft))
 }
 
 // unread are the titles of the announcements that a user has not read, the newest first.
@@ -101,7 +101,7 @@ func (n node) litDots(user services.UserID) (names []string) {
 	n.Must(err)
 	documents, err := n.World.Redis.Documents(n.TB.Context(), []services.UserID{user})
 	n.Must(err)
-	for _, dot := range at.shared.dotsFor(at.own, at.segments, documents[0].DotsSeen) {
+	for _, dot := range at.shared.dotsFor(at.userState, at.segments, documents[0].DismissedUpToByDot) {
 		if dot.Lit {
 			names = append(names, dot.Name)
 		}
@@ -140,14 +140,14 @@ func TestTheStartIsIdempotent(t *testing.T) {
 		twice, off, gone := n.publish("twice", at), n.publish("put off", at), n.publish("withdrawn", at)
 		n.publish("over", at, func(d *Draft) { d.EndsAt = soon.Add(time.Minute) })
 		later := soon.Add(time.Hour)
-		n.do(n.Edit(off, Edit{StartsAt: &later}))
-		n.do(n.Withdraw(gone), nil)
+		n.commit(n.Edit(off, Edit{StartsAt: &later}))
+		n.commit(n.Withdraw(gone), nil)
 		n.World.Clock.Advance(2 * time.Minute)
 		n.RunDueJobs(n.World.Fanout)
 		n.wantUnread(user, "after the start", "twice")
 		before, err := n.Announcement(t.Context(), twice)
 		n.Must(err)
-		n.do(n.MarkRead(user, UpTo{}), nil)
+		n.commit(n.MarkRead(user, ReadUpTo{}), nil)
 		for _, id := range []services.PostID{twice, gone, off, 99} {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				return jobs.Enqueue(ctx, tx, StartJob(Announcement{ID: id, StartsAt: soon}))
@@ -171,26 +171,26 @@ func TestEditing(t *testing.T) {
 		n.publish("second")
 		n.wantUnread(user, "for others", "second")
 		title := "better"
-		n.do(n.Edit(id, Edit{Title: &title, ForEveryone: true}))
+		n.commit(n.Edit(id, Edit{Title: &title, ForEveryone: true}))
 		n.wantUnread(user, "for everyone, in its place", "second", "better")
-		n.do(n.MarkRead(user, UpTo{}), nil)
+		n.commit(n.MarkRead(user, ReadUpTo{}), nil)
 		content := "more"
-		n.do(n.Edit(id, Edit{Content: &content}))
+		n.commit(n.Edit(id, Edit{Content: &content}))
 		n.wantUnread(user, "an edit leaves what was read")
-		n.do(n.Edit(id, Edit{ShowAgain: true}))
+		n.commit(n.Edit(id, Edit{ShowAgain: true}))
 		n.wantUnread(user, "shown again", "better")
-		n.do(n.MarkRead(user, UpTo{Announcement: id}), nil)
+		n.commit(n.MarkRead(user, ReadUpTo{Announcement: id}), nil)
 		n.wantUnread(user, "read again")
 		n.World.Clock.Advance(time.Hour)
 		cmd, err := n.Edit(id, Edit{ShowAgain: true})
 		n.wantRefused(services.Conflict, cmd, err)
-		n.do(n.Edit(id, Edit{ShowAgain: true, NoEnd: true}))
+		n.commit(n.Edit(id, Edit{ShowAgain: true, NoEnd: true}))
 		n.wantUnread(user, "shown once more, without an end", "better")
 		past := n.World.Clock.Now().Add(-time.Second)
-		n.do(n.Edit(id, Edit{EndsAt: &past}))
+		n.commit(n.Edit(id, Edit{EndsAt: &past}))
 		n.wantUnread(user, "ended by hand")
 		future := n.World.Clock.Now().Add(time.Hour)
-		n.do(n.Edit(id, Edit{NoEnd: true, StartsAt: &future, ShowAgain: true}))
+		n.commit(n.Edit(id, Edit{NoEnd: true, StartsAt: &future, ShowAgain: true}))
 		n.wantUnread(user, "to be shown again later")
 		n.World.Clock.Advance(time.Hour)
 		n.RunDueJobs(n.World.Fanout)
@@ -207,18 +207,18 @@ func TestARepeatedPublishPublishesOnce(t *testing.T) {
 		user := n.MakeUsers(1)[0]
 		var ids []services.PostID
 		for range 2 {
-			cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
-			cmd.Key, cmd.Input = "key", "once"
-			ids = append(ids, n.do(cmd, err))
+			cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.StartTime.Add(time.Minute)})
+			cmd.IdempotencyKey, cmd.Input = "key", "once"
+			ids = append(ids, n.commit(cmd, err))
 		}
 		if ids[0] != ids[1] {
 			t.Errorf("the ids are %s", ids)
 		}
 		n.wantUnread(user, "after both", "once")
 		n.World.Clock.Advance(time.Hour) // the announcement has ended since, and the answer is the same
-		cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.Start.Add(time.Minute)})
-		cmd.Key, cmd.Input = "key", "once"
-		if id := n.do(cmd, err); id != ids[0] {
+		cmd, err := n.Publish(Draft{Title: "once", EndsAt: fanouttest.StartTime.Add(time.Minute)})
+		cmd.IdempotencyKey, cmd.Input = "key", "once"
+		if id := n.commit(cmd, err); id != ids[0] {
 			t.Errorf("the id is %s", id)
 		}
 	})
@@ -230,7 +230,7 @@ func TestAUserBackAfter30DaysIsNew(t *testing.T) {
 		users := n.MakeUsers(3)
 		reads, marks, swept := users[0], users[1], users[2]
 		first := n.publish("first")
-		n.do(n.RaiseDot("shop", nil))
+		n.commit(n.RaiseDot("shop", nil))
 		for _, user := range users {
 			n.wantUnread(user, "at first", "first")
 		}
@@ -240,7 +240,7 @@ func TestAUserBackAfter30DaysIsNew(t *testing.T) {
 		if lit := n.litDots(reads); len(lit) > 0 {
 			t.Errorf("lit are %v", lit)
 		}
-		n.do(n.MarkRead(marks, UpTo{Announcement: first}), nil)
+		n.commit(n.MarkRead(marks, ReadUpTo{Announcement: first}), nil)
 		n.publish("after the mark")
 		n.wantUnread(marks, "after a mark", "after the mark")
 		if _, err := n.World.Projector.Janitor().RunOnce(t.Context()); err != nil {
@@ -268,9 +268,9 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 		all := map[string]string{}
 		for _, user := range users {
 			key := fmt.Sprintf("{u%d}:b", user)
-			all[key] = fmt.Sprint(n.Server.Do("HGETALL", key))
+			all[key] = fmt.Sprint(n.RedisServer.Do("HGETALL", key))
 		}
-		all["number of keys"] = fmt.Sprint(n.Server.Do("DBSIZE"))
+		all["number of keys"] = fmt.Sprint(n.RedisServer.Do("DBSIZE"))
 		return all
 	}
 	before := keys()
@@ -318,25 +318,25 @@ func TestASharedChangeWritesNothingPerUser(t *testing.T) {
 func TestMarksHoldWithoutRedis(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}))
 	users := n.MakeUsers(2)
-	stranger := n.MakeStrangers(1)[0]
+	stranger := n.MakeNeverSeenUsers(1)[0]
 	n.publish("one")
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	two := n.publish("two")
 	n.wantUnread(users[0], "without Redis", "two", "one")
 	n.wantUnread(stranger, "somebody new, without Redis")
-	if cmd := n.MarkRead(users[0], UpTo{}); n.World.Fanout.Commit(t.Context(), cmd)[0] != nil || !cmd.ViewsStale() {
+	if cmd := n.MarkRead(users[0], ReadUpTo{}); n.World.Fanout.Commit(t.Context(), cmd)[0] != nil || !cmd.ViewsStale() {
 		t.Error("the mark failed, or its view was written into nothing")
 	}
 	n.publish("three")
 	n.wantUnread(users[0], "after the mark", "three")
 	n.wantUnread(stranger, "new since before it", "three")
-	n.Server.Start()
+	n.RedisServer.Start()
 	awaitRedis(t, n)
 	n.RunAllJobs(n.World.Fanout)
 	n.wantUnread(users[0], "with an empty Redis", "three")
 	n.wantUnread(users[1], "with an empty Redis", "three", "two", "one")
 	n.wantUnread(stranger, "with an empty Redis", "three")
-	n.do(n.MarkRead(users[1], UpTo{Announcement: two}), nil)
+	n.commit(n.MarkRead(users[1], ReadUpTo{Announcement: two}), nil)
 	n.wantUnread(users[1], "after the mark", "three")
 }
 
@@ -364,9 +364,9 @@ func TestTwoNodesShowTheSame(t *testing.T) {
 		there := newNode(other)
 		user := here.MakeUsers(1)[0]
 		here.publish("news")
-		here.do(here.RaiseDot("shop", nil))
+		here.commit(here.RaiseDot("shop", nil))
 		notified := 0
-		other.Caches.Changelog.OnShared(func() { notified++ })
+		other.Caches.Changelog.OnSharedChange(func() { notified++ })
 		if _, err := other.Caches.Changelog.RunOnce(t.Context()); err != nil || notified != 1 {
 			t.Fatalf("notified %d times, %v", notified, err)
 		}
@@ -374,13 +374,13 @@ func TestTwoNodesShowTheSame(t *testing.T) {
 		if lit := there.litDots(user); !slices.Equal(lit, []string{"shop"}) {
 			t.Errorf("lit are %v", lit)
 		}
-		there.do(there.MarkRead(user, UpTo{}), nil)
-		there.do(there.ClearDot(user, "shop"))
+		there.commit(there.MarkRead(user, ReadUpTo{}), nil)
+		there.commit(there.ClearDot(user, "shop"))
 		here.wantUnread(user, "after the mark on the other node")
 		if lit := here.litDots(user); len(lit) > 0 {
 			t.Errorf("lit are %v", lit)
 		}
-		here.do(here.RaiseDot("shop", nil))
+		here.commit(here.RaiseDot("shop", nil))
 		if _, err := other.Caches.Changelog.RunOnce(t.Context()); err != nil || notified != 2 || len(there.litDots(user)) != 1 {
 			t.Errorf("notified %d times of the raise, %v", notified, err)
 		}

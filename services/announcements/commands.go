@@ -24,7 +24,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTexts(&draft.Title, &draft.Content); err != nil {
 		return nil, err
 	}
-	if err := checkTarget(draft.Segments); err != nil {
+	if err := checkTargetSegments(draft.Segments); err != nil {
 		return nil, err
 	}
 	// Ends are whole milliseconds, and so even numbers of microseconds: see raiseClock.
@@ -32,12 +32,12 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
 		return nil, err
 	}
-	return s.sharedCommand("publishAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
-		id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+	return s.sharedStateCommand("publishAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+		id, err := tx.NewIDInTable(ctx, s.ids, newestOfMillisecond)
 		if err != nil {
 			return "", "", err
 		}
-		now := tx.HappenedAt()
+		now := tx.EventTime()
 		a := Announcement{
 			ID: id, Title: draft.Title, Content: draft.Content, CreatedAt: now, UpdatedAt: now,
 			StartsAt: draft.StartsAt, EndsAt: draft.EndsAt,
@@ -50,12 +50,12 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 			return "", "", err
 		}
 		// New segments get their bits in this transaction, and none if it fails.
-		if a.Segments, err = ensureTarget(ctx, tx, draft.Segments); err != nil {
+		if a.Segments, err = ensureTargetSegments(ctx, tx, draft.Segments); err != nil {
 			return "", "", err
 		}
 		// The start is compared with tx.Now, not with the event's time: an announcement that has started by now needs no job.
 		if !a.StartsAt.After(tx.Now) {
-			if a.Position, err = position(ctx, tx, a, stamp); err != nil {
+			if a.Position, err = listPosition(ctx, tx, a, stamp); err != nil {
 				return "", "", err
 			}
 		} else if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
@@ -64,7 +64,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 		if err := insert(ctx, tx, a); err != nil {
 			return "", "", err
 		}
-		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, maxListed)
+		return a.GlobalID(), a.GlobalID(), trimList(ctx, tx, maxListedAnnouncements)
 	}), nil
 }
 
@@ -85,10 +85,10 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 	if err := checkTexts(edit.Title, edit.Content); err != nil {
 		return nil, err
 	}
-	if err := checkTarget(edit.Segments); err != nil {
+	if err := checkTargetSegments(edit.Segments); err != nil {
 		return nil, err
 	}
-	return s.sharedCommand("editAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+	return s.sharedStateCommand("editAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
 		// The stamp is taken already, so the locks are in the order of all changes: the clock, then the row.
 		a, err := lock(ctx, tx, id)
 		if err != nil {
@@ -101,7 +101,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 			return "", "", err
 		}
 		// A job of the former start may still wait. It reads the row when it runs, so two jobs do no harm.
-		if a.Position == 0 && !a.overAt(tx.Now) {
+		if a.Position == 0 && !a.isOverAt(tx.Now) {
 			if err := jobs.Enqueue(ctx, tx, StartJob(a)); err != nil {
 				return "", "", err
 			}
@@ -109,7 +109,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 		if err := update(ctx, tx, a); err != nil {
 			return "", "", err
 		}
-		return a.GlobalID(), a.GlobalID(), trim(ctx, tx, maxListed)
+		return a.GlobalID(), a.GlobalID(), trimList(ctx, tx, maxListedAnnouncements)
 	}), nil
 }
 
@@ -124,7 +124,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 		a.Content = *edit.Content
 	}
 	if edit.Segments != nil || edit.ForEveryone {
-		if a.Segments, err = ensureTarget(ctx, tx, edit.Segments); err != nil {
+		if a.Segments, err = ensureTargetSegments(ctx, tx, edit.Segments); err != nil {
 			return err
 		}
 	}
@@ -148,8 +148,8 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 			return err
 		}
 	}
-	now := tx.HappenedAt()
-	if edit.ShowAgain && a.overAt(now) {
+	now := tx.EventTime()
+	if edit.ShowAgain && a.isOverAt(now) {
 		return services.Errorf(services.Conflict, "showAgain: %s ended at %s; set a later endsAt as well", a.GlobalID(), timeText(a.EndsAt))
 	}
 	switch {
@@ -157,8 +157,8 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 	case started && !edit.ShowAgain:
 	case a.StartsAt.After(tx.Now):
 		a.Position = 0 // it enters the list when it starts
-	case !a.overAt(now):
-		if a.Position, err = position(ctx, tx, *a, stamp); err != nil {
+	case !a.isOverAt(now):
+		if a.Position, err = listPosition(ctx, tx, *a, stamp); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (edit Edit) apply(ctx context.Context, tx *sql.Tx, a *Announcement, stamp u
 // Withdraw is the command by which the host application takes an announcement out of everybody's list and count, also one
 // that has not started. NOT_FOUND if there is none. Withdrawing again changes nothing.
 func (s *Service) Withdraw(id services.PostID) *jobs.Command {
-	return s.sharedCommand("withdrawAnnouncement", func(ctx context.Context, tx *sql.Tx, _ uint64) (string, string, error) {
+	return s.sharedStateCommand("withdrawAnnouncement", func(ctx context.Context, tx *sql.Tx, _ uint64) (string, string, error) {
 		a, err := lock(ctx, tx, id)
 		if err != nil {
 			return "", "", err
@@ -186,17 +186,17 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 // checkTexts checks the texts that are given; nil is not given.
 func checkTexts(title, content *string) error {
 	if title != nil {
-		if err := services.CheckFilled("title", *title, maxTitle); err != nil {
+		if err := services.CheckFilled("title", *title, maxTitleCharacters); err != nil {
 			return err
 		}
 	}
 	if content == nil {
 		return nil
 	}
-	if len(*content) > maxContent {
-		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", maxContent, len(*content))
+	if len(*content) > maxContentBytes {
+		return services.Errorf(services.Invalid, "content: up to %d bytes are allowed, got %d", maxContentBytes, len(*content))
 	}
-	return services.CheckText("content", *content, 0, maxContent)
+	return services.CheckText("content", *content, 0, maxContentBytes)
 }
 
 // checkTimes checks that an end is after its start; both may be left out.
@@ -209,7 +209,7 @@ func checkTimes(starts, ends time.Time) error {
 
 // checkEnd refuses an announcement that would be over before anybody sees it.
 func checkEnd(a Announcement, now time.Time) error {
-	if a.overAt(now) {
+	if a.isOverAt(now) {
 		return services.Errorf(services.Invalid, "endsAt: %s is in the past; it is now %s", timeText(a.EndsAt), timeText(now))
 	}
 	return nil

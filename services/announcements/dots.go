@@ -9,16 +9,16 @@ import (
 	"tidings/services/sql"
 )
 
-// ensureTarget returns the set of users that the named segments reach: everyone if none are named. A new segment gets a bit.
-func ensureTarget(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error) {
+// ensureTargetSegments returns the set of users that the named segments reach: everyone if none are named. A new segment gets a bit.
+func ensureTargetSegments(ctx context.Context, tx *sql.Tx, segments []string) (Segments, error) {
 	if segments == nil {
 		return 0, nil
 	}
 	return ensureSegments(ctx, tx, segments)
 }
 
-// checkTarget checks the names of a target. nil is everyone; an empty list would address no one, which is a mistake.
-func checkTarget(segments []string) error {
+// checkTargetSegments checks the names of a target. nil is everyone; an empty list would address no one, which is a mistake.
+func checkTargetSegments(segments []string) error {
 	if segments != nil && len(segments) == 0 {
 		return services.Errorf(services.Invalid, "segments: name at least one, or leave it out for everyone")
 	}
@@ -41,17 +41,17 @@ func (s *Service) RaiseDot(name string, segments []string) (*jobs.Command, error
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	if err := checkTarget(segments); err != nil {
+	if err := checkTargetSegments(segments); err != nil {
 		return nil, err
 	}
-	return s.sharedCommand("raiseDot", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
+	return s.sharedStateCommand("raiseDot", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
 		// The segments that the application names for the first time get their bits.
-		bits, err := ensureTarget(ctx, tx, segments)
+		bits, err := ensureTargetSegments(ctx, tx, segments)
 		if err != nil {
 			return "", "", err
 		}
 		// A dot has no ID: its name is the key of the log entry.
-		return "", name, raiseDot(ctx, tx, name, bits, stampOf(tx, stamp))
+		return "", name, raiseDot(ctx, tx, name, bits, eventStamp(tx, stamp))
 	}), nil
 }
 
@@ -61,9 +61,9 @@ func (s *Service) ClearDot(user services.UserID, name string) (*jobs.Command, er
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	return s.ownCommand("clearDot", user, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownStateCommand("clearDot", user, func(ctx context.Context, tx *sql.Tx) error {
 		_, changed, err := clearDot(ctx, tx, user, name)
-		return orUnchanged(changed, err)
+		return unchangedUnless(changed, err)
 	}), nil
 }
 
@@ -75,18 +75,18 @@ func (s *Service) SetSegments(user services.UserID, segments []string) (*jobs.Co
 	}
 	// The names are sorted and unique, so that new segments get their bits in an order that does not depend on the caller's.
 	segments = slices.Compact(slices.Sorted(slices.Values(segments)))
-	return s.ownCommand("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownStateCommand("setSegments", user, func(ctx context.Context, tx *sql.Tx) error {
 		bits, err := ensureSegments(ctx, tx, segments)
 		if err != nil {
 			return err
 		}
 		_, changed, err := setSegments(ctx, tx, user, bits)
-		return orUnchanged(changed, err)
+		return unchangedUnless(changed, err)
 	}), nil
 }
 
-// orUnchanged returns the error of a command: ErrUnchanged if the state was already as requested.
-func orUnchanged(changed bool, err error) error {
+// unchangedUnless returns the error of a command: ErrUnchanged if the state was already as requested.
+func unchangedUnless(changed bool, err error) error {
 	if err == nil && !changed {
 		return jobs.ErrUnchanged
 	}

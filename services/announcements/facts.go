@@ -10,19 +10,20 @@ import (
 	"tidings/services/sql"
 )
 
-// never is stored as the end of an announcement that has no end.
-const never = math.MaxInt64
+// neverEnds is stored as the end of an announcement that has no end.
+const neverEnds = math.MaxInt64
 
-// LogKind is the kind of log entry for announcements and dots. Both share one kind, and so one order: a node never shows a
+// ChangelogKind is the kind of log entry for announcements and dots. Both share one kind, and so one order: a node never shows a
 // later change of one without the earlier changes of the other. The key is the global id of the announcement, or the name of
 // the dot.
-const LogKind = "notice"
+const ChangelogKind = "notice"
 
-// announcementColumns begins a statement whose rows scan reads.
+// announcementColumns begins a statement whose rows scanAnnouncements reads.
 const announcementColumns = `SELECT id, title, content, segments, created_at, updated_at, starts_at, ends_at, position, withdrawn FROM announcements `
 
-// inList selects the announcements that have a position in the list. It repeats the condition of the index announcements_listed.
-const inList = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM counters WHERE name = 'announcement_floor')`
+// listedCondition selects the announcements that have a position in the list. It repeats the condition of the index
+// announcements_listed.
+const listedCondition = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM counters WHERE name = 'announcement_floor')`
 
 var (
 	// A stamp is odd. An announcement ends at a whole millisecond, which is an even number of microseconds, so no version can
@@ -31,7 +32,7 @@ var (
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
 	// newestOfMillisecond finds the greatest ID of a millisecond, so that an announcement of a past time gets a free one.
-	newestOfMillisecond = sql.NewestOfMillisecond("announcements")
+	newestOfMillisecond = sql.NewestIDOfMillisecond("announcements")
 
 	// Few announcements have positions near one moment, so this reads few rows.
 	positionsFrom = sql.NewStatement("positions of announcements from a moment", `SELECT position FROM announcements
@@ -53,18 +54,18 @@ var (
 	// One walk along the newest announcements that are not over finds the first one after the newest $2. Its position becomes the
 	// floor: announcements at or below the floor are out of the list for good, and their rows do not change.
 	trimAnnouncements = sql.NewStatement("trim the list of announcements", `UPDATE counters SET value = beyond.position
-		FROM (SELECT position FROM announcements WHERE `+inList+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
+		FROM (SELECT position FROM announcements WHERE `+listedCondition+` AND ends_at > $1 ORDER BY position DESC LIMIT 1 OFFSET $2) AS beyond
 		WHERE name = 'announcement_floor'`)
 
 	// One statement reads one snapshot: the stamp and the version belong to exactly the list and dots beside them.
 	readShared = sql.NewStatement("announcements and dots of all users", `
 SELECT 0 AS kind, '' AS name, (SELECT value FROM counters WHERE name = 'notices') AS a,
 	(SELECT count(*) FROM announcements WHERE position > 0 AND ends_at <= $1) AS b,
-	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0) AS c, 0 AS d, 0 AS e
+	COALESCE((SELECT head FROM log_heads WHERE kind = '`+ChangelogKind+`'), 0) AS c, 0 AS d, 0 AS e
 UNION ALL
-SELECT 1, '', id, position, segments, ends_at, updated_at FROM announcements WHERE `+inList+` AND ends_at > $1
+SELECT 1, '', id, position, segments, ends_at, updated_at FROM announcements WHERE `+listedCondition+` AND ends_at > $1
 UNION ALL
-SELECT 2, '', 0, ends_at, 0, 0, 0 FROM announcements WHERE position > 0 AND ends_at > $1 AND ends_at < $2 AND NOT (`+inList+`)
+SELECT 2, '', 0, ends_at, 0, 0, 0 FROM announcements WHERE position > 0 AND ends_at > $1 AND ends_at < $2 AND NOT (`+listedCondition+`)
 UNION ALL
 SELECT 3, dot, segment, raised_at, 0, 0, 0 FROM dot_raises
 ORDER BY kind, name, b DESC`)
@@ -95,16 +96,16 @@ func update(ctx context.Context, tx *sql.Tx, a Announcement) error {
 	return err
 }
 
-// trim removes the announcements beyond the newest keep from the list for good. Those that are over or withdrawn do not count
+// trimList removes the announcements beyond the newest keep from the list for good. Those that are over or withdrawn do not count
 // among the newest. The caller holds the announcements' clock.
-func trim(ctx context.Context, tx *sql.Tx, keep int) error {
+func trimList(ctx context.Context, tx *sql.Tx, keep int) error {
 	_, err := tx.Run(ctx, trimAnnouncements, tx.Now, keep)
 	return err
 }
 
 // lock reads an announcement and locks it until this transaction ends. NOT_FOUND if there is none.
 func lock(ctx context.Context, tx *sql.Tx, id services.PostID) (Announcement, error) {
-	found, err := scan(ctx, tx.Runner, lockAnnouncement, id)
+	found, err := scanAnnouncements(ctx, tx.Runner, lockAnnouncement, id)
 	if err != nil {
 		return Announcement{}, err
 	}
@@ -123,19 +124,19 @@ func lastStamp(ctx context.Context, tx *sql.Tx) (stamp uint64, err error) {
 
 // Read reads announcements by ID, in any state. An unknown ID is absent.
 func Read(ctx context.Context, r sql.Runner, ids []services.PostID) (map[services.PostID]Announcement, error) {
-	return scan(ctx, r, announcementsByID, ids)
+	return scanAnnouncements(ctx, r, announcementsByID, ids)
 }
 
 // logChange logs a change of state that all users share, for the nodes. It is the last step of its transaction, whose first step
 // took a stamp of the announcements' clock. key names the changed announcement or dot. The entry has no payload: nodes read the
 // whole list, which is one statement and at most 1,000 announcements.
 func logChange(ctx context.Context, tx *sql.Tx, key string) error {
-	_, err := changelog.AppendLog(ctx, tx, LogKind, key, nil)
+	_, err := changelog.AppendLog(ctx, tx, ChangelogKind, key, nil)
 	return err
 }
 
-// scan runs a statement that selects announcementColumns.
-func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.PostID]Announcement, error) {
+// scanAnnouncements runs a statement that selects announcementColumns.
+func scanAnnouncements(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[services.PostID]Announcement, error) {
 	found := make(map[services.PostID]Announcement)
 	err := r.Each(ctx, st, []any{which}, func(row func(...any) error) error {
 		var a Announcement
@@ -151,10 +152,10 @@ func scan(ctx context.Context, r sql.Runner, st sql.Statement, which any) (map[s
 
 // Facts are the facts that all users share: the list of announcements and the dots.
 type Facts struct {
-	At         time.Time // when they were read
-	Stamp      uint64    // the stamp of the last change
-	Version    uint64    // the version of the log at the last change
-	EndedCount uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
+	ReadAt          time.Time // when they were read
+	LastChangeStamp uint64    // the stamp of the last change
+	LogVersion      uint64    // the version of the log at the last change
+	EndedCount      uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
 	// Announcements are the entries of the list that are not over, the newest first, without their texts and their times of creation
 	// and start.
 	Announcements []Announcement
@@ -166,8 +167,8 @@ type Facts struct {
 // readFacts reads the facts that all users share in one snapshot, without announcements that are over.
 func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 	// The time is taken before the statement runs: an announcement that ends in between is in the list, and Memory.makeState omits it.
-	facts := Facts{At: db.Now()}
-	err := db.Each(ctx, readShared, []any{facts.At, int64(never)}, func(row func(...any) error) error {
+	facts := Facts{ReadAt: db.Now()}
+	err := db.Each(ctx, readShared, []any{facts.ReadAt, int64(neverEnds)}, func(row func(...any) error) error {
 		var kind, a, b, c, d, e int64
 		var name string
 		if err := row(&kind, &name, &a, &b, &c, &d, &e); err != nil {
@@ -176,7 +177,7 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 		switch kind {
 		// The kinds are the parts of readShared. Each has its own meaning of the columns.
 		case 0:
-			facts.Stamp, facts.EndedCount, facts.Version = uint64(a), uint64(b), uint64(c)
+			facts.LastChangeStamp, facts.EndedCount, facts.LogVersion = uint64(a), uint64(b), uint64(c)
 		case 1:
 			facts.Announcements = append(facts.Announcements, Announcement{
 				ID: services.PostID(a), Position: uint64(b), Segments: Segments(c), EndsAt: endTime(d), UpdatedAt: sql.FromMicros(e),
@@ -189,24 +190,24 @@ func readFacts(ctx context.Context, db *sql.DB) (Facts, error) {
 				facts.Dots = append(facts.Dots, Dot{Name: name})
 			}
 			dot := &facts.Dots[len(facts.Dots)-1]
-			dot.Raises = append(dot.Raises, Raise{Target: targetOf(a), At: uint64(b)})
+			dot.Raises = append(dot.Raises, DotRaise{Target: targetOf(a), Stamp: uint64(b)})
 		}
 		return nil
 	})
 	return facts, err
 }
 
-// endMicros is an end as stored in SQL. never sorts after every end, so "not over" is one comparison, in the index's order.
+// endMicros is an end as stored in SQL. neverEnds sorts after every end, so "not over" is one comparison, in the index's order.
 func endMicros(end time.Time) int64 {
 	if end.IsZero() {
-		return never
+		return neverEnds
 	}
 	return sql.Micros(end)
 }
 
 // endTime is the reverse of endMicros.
 func endTime(us int64) time.Time {
-	if us == never {
+	if us == neverEnds {
 		return time.Time{}
 	}
 	return sql.FromMicros(us)

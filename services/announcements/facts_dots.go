@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// everyone is the value of the column segment if a dot is raised for all users.
-const everyone = -1
+// everyoneSegment is the value of the column segment if a dot is raised for all users.
+const everyoneSegment = -1
 
 var (
 	// countDots returns how many dots there are, and whether $1 is among them.
@@ -23,14 +23,14 @@ var (
 
 	// The statement itself reads the clock's present value: a raise that is committed later has a later stamp and lights the dot
 	// again.
-	clearRaised = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
+	clearDotNow = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), value FROM counters
 		WHERE name = 'notices' AND EXISTS (SELECT 1 FROM dot_raises WHERE dot = CAST($2 AS TEXT))
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
 
 	// For a clear at a past time, whose stamp is $3.
-	clearUntil = sql.NewStatement("clear a dot as it was", `INSERT INTO user_dots AS d (user_number, dot, seen) VALUES ($1, $2, $3)
+	clearDotUntil = sql.NewStatement("clear a dot as it was", `INSERT INTO user_dots AS d (user_number, dot, seen) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
 
@@ -62,13 +62,13 @@ func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, sta
 	if known == 0 && dots >= maxDots {
 		return services.Errorf(services.Conflict, "name: %s would be dot %d, up to %d are allowed", services.Quote(name), dots+1, maxDots)
 	}
-	var raised sql.Rows
+	var raised sql.RowsParameter
 	// Each segment has its own row, so that a later raise for one segment changes only the row of that segment.
 	for rest := uint64(target); rest != 0; rest &= rest - 1 {
 		raised = append(raised, []any{name, bits.TrailingZeros64(rest), stamp})
 	}
 	if target == 0 {
-		raised = sql.Rows{{name, everyone, stamp}}
+		raised = sql.RowsParameter{{name, everyoneSegment, stamp}}
 	}
 	_, err := tx.Run(ctx, raiseDots, raised)
 	return err
@@ -76,7 +76,7 @@ func raiseDot(ctx context.Context, tx *sql.Tx, name string, target Segments, sta
 
 // targetOf is the target of a row of dot_raises.
 func targetOf(segment int64) Segments {
-	if segment == everyone {
+	if segment == everyoneSegment {
 		return 0
 	}
 	return 1 << segment
@@ -94,12 +94,12 @@ func clearDot(ctx context.Context, tx *sql.Tx, user services.UserID, name string
 		return 0, false, services.Errorf(services.NotFound, "name: there is no dot %s", services.Quote(name))
 	}
 	// A clear at a past time covers the raises up to that time, and leaves later ones.
-	if at := tx.Dated(); at != 0 {
+	if at := tx.EventMoment(); at != 0 {
 		until := int64(pastStamp(at))
-		_, err = tx.One(ctx, clearUntil, []any{user, name, until}, &seen)
+		_, err = tx.One(ctx, clearDotUntil, []any{user, name, until}, &seen)
 		return seen, raised.Int64 > max(cleared, from) && until > cleared, err
 	}
-	_, err = tx.One(ctx, clearRaised, []any{user, name}, &seen)
+	_, err = tx.One(ctx, clearDotNow, []any{user, name}, &seen)
 	return seen, raised.Int64 > max(cleared, from), err
 }
 

@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// raise raises a dot now, and returns the stamp.
-func (b *bundle) raise(name string, target Segments) (stamp uint64) {
+// raiseDotNow raises a dot now, and returns the stamp.
+func (b *testStore) raiseDotNow(name string, target Segments) (stamp uint64) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		if stamp, err = nextStamp(b.Ctx, tx); err != nil {
@@ -26,41 +26,41 @@ func (b *bundle) raise(name string, target Segments) (stamp uint64) {
 	return stamp
 }
 
-// clear clears a dot for a user now, and returns the stamp up to which it is cleared.
-func (b *bundle) clear(user services.UserID, name string) (seen uint64) {
+// clearUserDot clears a dot for a user now, and returns the stamp up to which it is cleared.
+func (b *testStore) clearUserDot(user services.UserID, name string) (seen uint64) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) { seen, _, err = clearDot(b.Ctx, tx, user, name); return err })
 	return seen
 }
 
-// segments returns the bits of segments; new names get bits.
-func (b *bundle) segments(names ...string) (bits Segments) {
+// ensureSegmentBits returns the bits of segments; new names get bits.
+func (b *testStore) ensureSegmentBits(names ...string) (bits Segments) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) { bits, err = ensureSegments(b.Ctx, tx, names); return err })
 	return bits
 }
 
 func TestDotsAreRaisedAndCleared(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.raise("shop", 0)
-		some := b.raise("shop", 1|1<<5|1<<63)
-		all := b.raise("shop", 0)
-		last := b.raise("shop", 1<<5)
-		other := b.raise("a.b-c_1", 0)
-		raise := func(target Segments, at uint64) Raise {
-			return Raise{Target: target, At: at}
+	eachStore(t, func(b *testStore) {
+		b.raiseDotNow("shop", 0)
+		some := b.raiseDotNow("shop", 1|1<<5|1<<63)
+		all := b.raiseDotNow("shop", 0)
+		last := b.raiseDotNow("shop", 1<<5)
+		other := b.raiseDotNow("a.b-c_1", 0)
+		raise := func(target Segments, at uint64) DotRaise {
+			return DotRaise{Target: target, Stamp: at}
 		}
-		dots := b.shared().Dots
-		slices.SortFunc(dots[1].Raises, func(x, y Raise) int { return cmp.Compare(x.Target, y.Target) })
+		dots := b.sharedFacts().Dots
+		slices.SortFunc(dots[1].Raises, func(x, y DotRaise) int { return cmp.Compare(x.Target, y.Target) })
 		sqltest.Equal(b.T, dots, []Dot{
-			{Name: "a.b-c_1", Raises: []Raise{raise(0, other)}},
-			{Name: "shop", Raises: []Raise{raise(0, all), raise(1, some), raise(1<<5, last), raise(1<<63, some)}},
+			{Name: "a.b-c_1", Raises: []DotRaise{raise(0, other)}},
+			{Name: "shop", Raises: []DotRaise{raise(0, all), raise(1, some), raise(1<<5, last), raise(1<<63, some)}},
 		})
-		sqltest.Equal(b.T, b.clear(7, "shop"), other) // the end of the announcements' clock, even if another dot was raised last
-		sqltest.Equal(b.T, b.clear(7, "shop"), other)
-		again := b.raise("shop", 1)
-		sqltest.Equal(b.T, b.clear(7, "shop"), again)
-		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).Dots, map[string]uint64{"shop": again})
+		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), other) // the end of the clock, even if another dot was raised last
+		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), other)
+		again := b.raiseDotNow("shop", 1)
+		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), again)
+		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T).DismissedUpToByDot, map[string]uint64{"shop": again})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, _, err := clearDot(b.Ctx, tx, 7, "nope"); return err })
 		sqltest.WantCode(b.T, err, services.NotFound)
 	})
@@ -68,50 +68,50 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 
 // A clear changes something if the dot was raised after the last clear and after the user's first visit.
 func TestAClearOfADarkDotChangesNothing(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		cleared := func(user services.UserID) (changed bool) {
 			b.write(func(tx *sql.Tx) (err error) { _, changed, err = clearDot(b.Ctx, tx, user, "shop"); return err })
 			return changed
 		}
-		b.raise("shop", 0)
+		b.raiseDotNow("shop", 0)
 		sqltest.Equal(b.T, cleared(7), true)
 		sqltest.Equal(b.T, cleared(7), false)
-		b.raise("other", 0)
+		b.raiseDotNow("other", 0)
 		sqltest.Equal(b.T, cleared(7), false)
-		b.raise("shop", 1<<5) // for a segment that the user may join later
+		b.raiseDotNow("shop", 1<<5) // for a segment that the user may join later
 		sqltest.Equal(b.T, cleared(7), true)
 		sqltest.Equal(b.T, cleared(7), false)
 		b.recordVisit(8)
 		sqltest.Equal(b.T, cleared(8), false)
-		b.raise("shop", 0)
+		b.raiseDotNow("shop", 0)
 		sqltest.Equal(b.T, cleared(8), true)
 	})
 }
 
 func TestDotsAreBounded(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for n := range maxDots {
-			b.raise(fmt.Sprint("dot", n), 3)
+			b.raiseDotNow(fmt.Sprint("dot", n), 3)
 		}
-		b.raise("dot7", 0) // an existing dot may be raised
+		b.raiseDotNow("dot7", 0) // an existing dot may be raised
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error {
 			stamp, err := nextStamp(b.Ctx, tx)
 			return errors.Join(err, raiseDot(b.Ctx, tx, "another", 0, stamp))
 		})
 		sqltest.WantCode(b.T, err, services.Conflict)
-		sqltest.Equal(b.T, len(b.shared().Dots), maxDots)
+		sqltest.Equal(b.T, len(b.sharedFacts().Dots), maxDots)
 	})
 }
 
 func TestSegmentsGetABitEach(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		sqltest.Equal(b.T, b.segments(), Segments(0))
-		sqltest.Equal(b.T, b.segments("beta"), Segments(1))
-		sqltest.Equal(b.T, b.segments("beta", "staff", "beta"), Segments(3))
+	eachStore(t, func(b *testStore) {
+		sqltest.Equal(b.T, b.ensureSegmentBits(), Segments(0))
+		sqltest.Equal(b.T, b.ensureSegmentBits("beta"), Segments(1))
+		sqltest.Equal(b.T, b.ensureSegmentBits("beta", "staff", "beta"), Segments(3))
 		for n := 2; n < maxSegments; n++ {
-			sqltest.Equal(b.T, b.segments(fmt.Sprint("s", n)), Segments(1)<<n)
+			sqltest.Equal(b.T, b.ensureSegmentBits(fmt.Sprint("s", n)), Segments(1)<<n)
 		}
-		sqltest.Equal(b.T, b.segments("beta", "s63"), Segments(1|1<<63))
+		sqltest.Equal(b.T, b.ensureSegmentBits("beta", "s63"), Segments(1|1<<63))
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := ensureSegments(b.Ctx, tx, []string{"beta", "one more"}); return err })
 		sqltest.WantCode(b.T, err, services.Conflict)
 		sqltest.Equal(b.T, err.Error(), `segments: "one more" would be segment 65, up to 64 are allowed`)
@@ -120,7 +120,7 @@ func TestSegmentsGetABitEach(t *testing.T) {
 
 // Concurrent callers that name new segments give each name one bit, and no bit twice.
 func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var all sync.WaitGroup
 		got := make([]Segments, 8)
 		for n := range got {
@@ -135,7 +135,7 @@ func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
 			})
 		}
 		all.Wait()
-		shared, sum := b.segments("shared"), Segments(0)
+		shared, sum := b.ensureSegmentBits("shared"), Segments(0)
 		for _, bits := range got {
 			if bits&shared == 0 || sum&bits&^shared != 0 {
 				b.T.Fatalf("the bits are %b", got)
@@ -147,11 +147,11 @@ func TestSegmentsNamedAtOnceGetABitEach(t *testing.T) {
 }
 
 func TestTheVersionOfSegmentsRisesWithTheirChange(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var changed bool
 		set := func(bits Segments) (version uint64) {
 			b.write(func(tx *sql.Tx) (err error) { version, changed, err = setSegments(b.Ctx, tx, 7, bits); return err })
-			sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T), UserState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, Dots: map[string]uint64{}})
+			sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, 7))(b.T), UserState{Segments: services.SegmentState{Version: version, Bits: uint64(bits)}, DismissedUpToByDot: map[string]uint64{}})
 			return version
 		}
 		first := set(1<<63 | 1)

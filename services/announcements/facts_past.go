@@ -16,15 +16,15 @@ import (
 func pastStamp(moment services.PostID) uint64 {
 	// A millisecond has 500 odd microseconds: beyond them, events of one millisecond share the last stamp.
 	const last = 499
-	return uint64(moment.Time().UnixMicro() + 2*min(moment.Sequence(), last) + 1)
+	return uint64(moment.Time().UnixMicro() + 2*min(moment.SequenceInMillisecond(), last) + 1)
 }
 
-// stampOf is the stamp of an event: the stamp of its past time, or the clock's if it happens now.
-func stampOf(tx *sql.Tx, stamp uint64) uint64 {
-	if tx.Dated() == 0 {
+// eventStamp is the stamp of an event: the stamp of its past time, or the clock's if it happens now.
+func eventStamp(tx *sql.Tx, stamp uint64) uint64 {
+	if tx.EventMoment() == 0 {
 		return stamp
 	}
-	return pastStamp(tx.Dated())
+	return pastStamp(tx.EventMoment())
 }
 
 // freePosition is the first position at or after a stamp that no announcement has.
@@ -42,15 +42,15 @@ func freePosition(ctx context.Context, tx *sql.Tx, stamp uint64) (uint64, error)
 	return stamp, err
 }
 
-// position is the position in the list of an announcement that has started: the stamp of the change. For an event of a past time
+// listPosition is the position in the list of an announcement that has started: the stamp of the change. For an event of a past time
 // it is the stamp of the event or of the announcement's start, whichever is later, or the next free one.
-func position(ctx context.Context, tx *sql.Tx, a Announcement, stamp uint64) (uint64, error) {
-	if tx.Dated() == 0 {
+func listPosition(ctx context.Context, tx *sql.Tx, a Announcement, stamp uint64) (uint64, error) {
+	if tx.EventMoment() == 0 {
 		return stamp, nil
 	}
-	at := pastStamp(tx.Dated())
+	at := pastStamp(tx.EventMoment())
 	// The list is in the order in which announcements came into it, so a later start decides.
-	if start := uint64(sql.Micros(a.StartsAt)); a.StartsAt.After(tx.HappenedAt()) {
+	if start := uint64(sql.Micros(a.StartsAt)); a.StartsAt.After(tx.EventTime()) {
 		at = start | 1
 	}
 	return freePosition(ctx, tx, at)

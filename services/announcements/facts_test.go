@@ -13,17 +13,17 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// bundle is a store with helpers for tests of the facts.
-type bundle struct{ *peopletest.Bundle }
+// testStore is a store with helpers for tests of the facts.
+type testStore struct{ *peopletest.TestStore }
 
 // eachStore runs a test on both engines, each time on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *bundle)) {
+func eachStore(t *testing.T, test func(b *testStore)) {
 	t.Helper()
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
 }
 
 // write runs one transaction that must succeed.
-func (b *bundle) write(fn func(tx *sql.Tx) error) {
+func (b *testStore) write(fn func(tx *sql.Tx) error) {
 	b.T.Helper()
 	if err := b.DB.Write(b.Ctx, fn); err != nil {
 		b.T.Fatal(err)
@@ -31,13 +31,13 @@ func (b *bundle) write(fn func(tx *sql.Tx) error) {
 }
 
 // newAnnouncement makes an announcement that starts now, and stores nothing.
-func (b *bundle) newAnnouncement(id services.PostID) Announcement {
+func (b *testStore) newAnnouncement(id services.PostID) Announcement {
 	now := b.Clock.Now()
 	return Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
 }
 
 // announce adds an announcement to the list now.
-func (b *bundle) announce(id services.PostID, change ...func(*Announcement)) (a Announcement) {
+func (b *testStore) announce(id services.PostID, change ...func(*Announcement)) (a Announcement) {
 	b.T.Helper()
 	a = b.newAnnouncement(id)
 	for _, with := range change {
@@ -47,28 +47,28 @@ func (b *bundle) announce(id services.PostID, change ...func(*Announcement)) (a 
 		if a.Position, err = nextStamp(b.Ctx, tx); err != nil {
 			return err
 		}
-		return errors.Join(insert(b.Ctx, tx, a), trim(b.Ctx, tx, 3))
+		return errors.Join(insert(b.Ctx, tx, a), trimList(b.Ctx, tx, 3))
 	})
 	return a
 }
 
-// shared reads the facts that all users share.
-func (b *bundle) shared() Facts {
+// sharedFacts reads the facts that all users share.
+func (b *testStore) sharedFacts() Facts {
 	b.T.Helper()
 	return sqltest.Must(readFacts(b.Ctx, b.DB))(b.T)
 }
 
-// positions returns the positions of the listed announcements, in the order of the list.
-func (b *bundle) positions() (list []uint64) {
+// announcementPositions returns the positions of the listed announcements, in the order of the list.
+func (b *testStore) announcementPositions() (list []uint64) {
 	b.T.Helper()
-	for _, a := range b.shared().Announcements {
+	for _, a := range b.sharedFacts().Announcements {
 		list = append(list, a.Position)
 	}
 	return list
 }
 
 func TestStampsAlwaysRise(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		next := func() (stamp uint64) {
 			b.T.Helper()
 			b.write(func(tx *sql.Tx) (err error) { stamp, err = nextStamp(b.Ctx, tx); return err })
@@ -80,13 +80,13 @@ func TestStampsAlwaysRise(t *testing.T) {
 		sqltest.Equal(b.T, next(), now+4)
 		b.Clock.Advance(2 * time.Hour)
 		sqltest.Equal(b.T, next(), uint64(b.Clock.Now().UnixMicro()))
-		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: uint64(b.Clock.Now().UnixMicro())})
+		sqltest.Equal(b.T, b.sharedFacts(), Facts{ReadAt: b.Clock.Now(), LastChangeStamp: uint64(b.Clock.Now().UnixMicro())})
 	})
 }
 
 // Stamps are committed in their order: a reader who has read up to a stamp never finds a smaller stamp later.
 func TestStampsAppearInTheirOrder(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const writers, raises = 6, 20
 		var all sync.WaitGroup
 		for range writers {
@@ -111,20 +111,20 @@ func TestStampsAppearInTheirOrder(t *testing.T) {
 				busy = false
 			default:
 			}
-			n := b.shared()
-			if n.Stamp < last {
-				b.T.Fatalf("after the stamp %d comes %d", last, n.Stamp)
+			n := b.sharedFacts()
+			if n.LastChangeStamp < last {
+				b.T.Fatalf("after the stamp %d comes %d", last, n.LastChangeStamp)
 			}
-			if last = n.Stamp; len(n.Dots) > 0 && n.Dots[0].Raises[0].At != n.Stamp {
-				b.T.Fatalf("the stamp %d is not that of the dot beside it: %+v", n.Stamp, n.Dots)
+			if last = n.LastChangeStamp; len(n.Dots) > 0 && n.Dots[0].Raises[0].Stamp != n.LastChangeStamp {
+				b.T.Fatalf("the stamp %d is not that of the dot beside it: %+v", n.LastChangeStamp, n.Dots)
 			}
 		}
-		sqltest.Equal(b.T, b.shared().Stamp, uint64(b.Clock.Now().UnixMicro())+2*(writers*raises-1))
+		sqltest.Equal(b.T, b.sharedFacts().LastChangeStamp, uint64(b.Clock.Now().UnixMicro())+2*(writers*raises-1))
 	})
 }
 
 func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		first := b.announce(1)
 		second := b.announce(2, func(a *Announcement) {
 			a.EndsAt, a.Segments = b.Clock.Now().Add(time.Hour), 1<<63|1
@@ -139,7 +139,7 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 		short := func(a Announcement) Announcement {
 			return Announcement{ID: a.ID, Position: a.Position, Segments: a.Segments, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt}
 		}
-		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, Announcements: []Announcement{short(second), short(first)}})
+		sqltest.Equal(b.T, b.sharedFacts(), Facts{ReadAt: b.Clock.Now(), LastChangeStamp: second.Position, Announcements: []Announcement{short(second), short(first)}})
 
 		b.write(func(tx *sql.Tx) error {
 			a, err := lock(b.Ctx, tx, 1)
@@ -150,21 +150,21 @@ func TestAnnouncementsAreListedWithTheirPositions(t *testing.T) {
 			return errors.Join(err, update(b.Ctx, tx, a))
 		})
 		sqltest.Equal(b.T, sqltest.Must(Read(b.Ctx, b.Runner, []services.PostID{1}))(b.T), map[services.PostID]Announcement{1: first})
-		sqltest.Equal(b.T, b.positions(), []uint64{second.Position})
+		sqltest.Equal(b.T, b.announcementPositions(), []uint64{second.Position})
 		err := b.DB.Write(b.Ctx, func(tx *sql.Tx) error { _, err := lock(b.Ctx, tx, 4); return err })
 		sqltest.WantCode(b.T, err, services.NotFound)
 
 		b.Clock.Advance(time.Hour - 1000)
-		sqltest.Equal(b.T, b.positions(), []uint64{second.Position})
+		sqltest.Equal(b.T, b.announcementPositions(), []uint64{second.Position})
 		b.Clock.Advance(1000)
-		sqltest.Equal(b.T, b.shared(), Facts{At: b.Clock.Now(), Stamp: second.Position, EndedCount: 2})
+		sqltest.Equal(b.T, b.sharedFacts(), Facts{ReadAt: b.Clock.Now(), LastChangeStamp: second.Position, EndedCount: 2})
 	})
 }
 
-// Every announcement that was ever in the list counts as ended when its end has passed. This includes announcements that were withdrawn
-// or trimmed: their future ends are listed.
+// Every announcement that was ever in the list counts as ended when its end has passed. This includes announcements that were
+// withdrawn or trimmed: their future ends are listed.
 func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		ends := func(after time.Duration) func(*Announcement) {
 			return func(a *Announcement) { a.EndsAt = b.Clock.Now().Add(after) }
 		}
@@ -172,29 +172,29 @@ func TestEndsOfAnnouncementsAreCounted(t *testing.T) {
 		for id := range services.PostID(3) {
 			b.announce(id+2, ends(time.Minute))
 		}
-		b.write(func(tx *sql.Tx) error { return trim(b.Ctx, tx, 2) }) // 1 and 2 leave the list
+		b.write(func(tx *sql.Tx) error { return trimList(b.Ctx, tx, 2) }) // 1 and 2 leave the list
 		withdrawn.Withdrawn = true
 		waiting := b.newAnnouncement(9)
 		waiting.StartsAt, waiting.EndsAt = b.Clock.Now().Add(time.Second), b.Clock.Now().Add(time.Minute)
 		b.write(func(tx *sql.Tx) error {
-			_, err := changelog.AppendLog(b.Ctx, tx, LogKind, "withdrawn", nil)
+			_, err := changelog.AppendLog(b.Ctx, tx, ChangelogKind, "withdrawn", nil)
 			return errors.Join(err, update(b.Ctx, tx, withdrawn), insert(b.Ctx, tx, waiting))
 		})
-		hidden := b.shared()
-		sqltest.Equal(b.T, hidden.Version, uint64(1))
+		hidden := b.sharedFacts()
+		sqltest.Equal(b.T, hidden.LogVersion, uint64(1))
 		sqltest.Equal(b.T, []int{int(hidden.EndedCount), len(hidden.Announcements), len(hidden.UnlistedEnds)}, []int{0, 2, 2})
 		b.Clock.Advance(time.Minute)
-		over := b.shared()
+		over := b.sharedFacts()
 		sqltest.Equal(b.T, []int{int(over.EndedCount), len(over.Announcements), len(over.UnlistedEnds)}, []int{3, 0, 1})
 		b.Clock.Advance(time.Hour)
-		sqltest.Equal(b.T, []int{int(b.shared().EndedCount), len(b.shared().UnlistedEnds)}, []int{4, 0})
+		sqltest.Equal(b.T, []int{int(b.sharedFacts().EndedCount), len(b.sharedFacts().UnlistedEnds)}, []int{4, 0})
 	})
 }
 
 // The list keeps the newest announcements that are not over. An announcement that has left the list never returns, even when
 // newer ones end or are withdrawn.
 func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var list []Announcement
 		for id := services.PostID(1); id <= 4; id++ {
 			list = append(list, b.announce(id, func(a *Announcement) {
@@ -203,15 +203,15 @@ func TestTheListOfAnnouncementsIsBounded(t *testing.T) {
 				}
 			}))
 		}
-		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position, list[1].Position})
+		sqltest.Equal(b.T, b.announcementPositions(), []uint64{list[3].Position, list[2].Position, list[1].Position})
 		b.Clock.Advance(time.Hour)
-		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
+		sqltest.Equal(b.T, b.announcementPositions(), []uint64{list[3].Position, list[2].Position})
 		fifth := b.announce(5) // the third that is not over, so none has to leave the list
-		sqltest.Equal(b.T, b.positions(), []uint64{fifth.Position, list[3].Position, list[2].Position})
+		sqltest.Equal(b.T, b.announcementPositions(), []uint64{fifth.Position, list[3].Position, list[2].Position})
 		b.write(func(tx *sql.Tx) error {
 			fifth.Withdrawn = true
 			return update(b.Ctx, tx, fifth)
 		})
-		sqltest.Equal(b.T, b.positions(), []uint64{list[3].Position, list[2].Position})
+		sqltest.Equal(b.T, b.announcementPositions(), []uint64{list[3].Position, list[2].Position})
 	})
 }

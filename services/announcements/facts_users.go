@@ -11,9 +11,9 @@ import (
 // UserState is a user's state in announcements and dots.
 type UserState struct {
 	services.AnnouncementState
-	Segments services.SegmentState
-	Dots     map[string]uint64 // name -> the stamp up to which the user has cleared it
-	SeenAt   time.Time         // the user's last visit; zero: never
+	Segments           services.SegmentState
+	DismissedUpToByDot map[string]uint64 // name -> the stamp up to which the user has cleared it
+	SeenAt             time.Time         // the user's last visit; zero: never
 }
 
 // IsNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked anything
@@ -36,7 +36,7 @@ var (
 	// dots_from replaces the deleted rows: everything raised before the return counts as dismissed.
 	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
-	presentEnd = sql.NewStatement("the present end of the announcements", `SELECT value FROM counters WHERE name = 'notices'`)
+	currentListEnd = sql.NewStatement("the present end of the announcements", `SELECT value FROM counters WHERE name = 'notices'`)
 
 	// An upsert locks the row, whether it exists or not.
 	insertPosition = sql.NewStatement("enter a user's announcement position", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
@@ -72,8 +72,8 @@ UNION ALL SELECT user_number, 3, dot, seen, 0, 0 FROM user_dots WHERE {user user
 	dropPositions = sql.NewStatement("drop announcement positions of dormant users", `DELETE FROM user_notices WHERE {in user_number $1 BIGINT} AND ver < $2 RETURNING user_number`)
 )
 
-// ensurePosition gives a user without a position the present end of the list. A user who has neither been seen nor marked anything since
-// dormantBefore counts as new: call it before the visit is recorded.
+// ensurePosition gives a user without a position the present end of the list. A user who has neither been seen nor marked anything
+// since dormantBefore counts as new: call it before the visit is recorded.
 func ensurePosition(ctx context.Context, tx *sql.Tx, user services.UserID, dormantBefore time.Time) error {
 	reset, err := tx.Run(ctx, resetDormant, user, tx.Now, dormantBefore)
 	if err != nil {
@@ -88,15 +88,16 @@ func ensurePosition(ctx context.Context, tx *sql.Tx, user services.UserID, dorma
 	return err
 }
 
-// raiseRead moves a user's position in the list forward, never back. A user without a position gets the present end of
+// raiseReadPosition moves a user's position in the list forward, never back. A user without a position gets the present end of
 // the list.
-func raiseRead(ctx context.Context, tx *sql.Tx, user services.UserID, position uint64) error {
+func raiseReadPosition(ctx context.Context, tx *sql.Tx, user services.UserID, position uint64) error {
 	_, err := tx.Run(ctx, raisePosition, user, tx.Now, int64(position))
 	return err
 }
 
-// raiseReadAt is raiseRead for a mark of a past time. entered is the position of a user who has none: the stamp of that time.
-func raiseReadAt(ctx context.Context, tx *sql.Tx, user services.UserID, entered, position uint64) error {
+// raisePastReadPosition is raiseReadPosition for a mark of a past time. entered is the position of a user who has none: the stamp
+// of that time.
+func raisePastReadPosition(ctx context.Context, tx *sql.Tx, user services.UserID, entered, position uint64) error {
 	_, err := tx.Run(ctx, raisePastPosition, user, tx.Now, int64(position), int64(entered))
 	return err
 }
@@ -111,9 +112,9 @@ func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserStat
 func readUsers(ctx context.Context, r sql.Runner, users []services.UserID) (map[services.UserID]*UserState, error) {
 	states := make(map[services.UserID]*UserState, len(users))
 	for _, user := range users {
-		states[user] = &UserState{Dots: map[string]uint64{}}
+		states[user] = &UserState{DismissedUpToByDot: map[string]uint64{}}
 	}
-	st, of := userStates.Of(users)
+	st, of := userStates.ForUsers(users)
 	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
 		var user services.UserID
 		var kind, a, b, c int64
@@ -125,23 +126,23 @@ func readUsers(ctx context.Context, r sql.Runner, users []services.UserID) (map[
 		switch kind {
 		// The kinds are the parts of userStates; the columns a, b and c mean what the part says.
 		case 0:
-			state.Version, state.Position, state.DotsFrom = uint64(a), uint64(b), uint64(c)
+			state.Version, state.Position, state.DotsDismissedUpTo = uint64(a), uint64(b), uint64(c)
 		case 1:
 			state.Segments = services.SegmentState{Version: uint64(a), Bits: uint64(b)}
 		case 2:
 			state.SeenAt = sql.FromMicros(a)
 		default:
-			state.Dots[dot] = uint64(a)
+			state.DismissedUpToByDot[dot] = uint64(a)
 		}
 		return nil
 	})
 	return states, err
 }
 
-// dropDormant deletes the positions of users who were not seen since a time, among the first limit users with IDs greater than
-// after. It returns the last user ID that it read, 0 when there is no further one, and how many it deleted. The users' segments,
-// which the host application set, stay.
-func dropDormant(ctx context.Context, db *sql.DB, before time.Time, after services.UserID, limit int) (last services.UserID, dropped int, err error) {
+// dropDormantPositions deletes the positions of users who were not seen since a time, among the first limit users with IDs greater
+// than after. It returns the last user ID that it read, 0 when there is no further one, and how many it deleted. The users'
+// segments, which the host application set, stay.
+func dropDormantPositions(ctx context.Context, db *sql.DB, before time.Time, after services.UserID, limit int) (last services.UserID, dropped int, err error) {
 	looked := 0
 	var dormant []services.UserID
 	err = db.Each(ctx, positionsAfter, []any{after, limit}, func(scan func(...any) error) error {

@@ -18,7 +18,7 @@ import (
 const dormancy = 30 * 24 * time.Hour
 
 // recordVisit visits as a user: it enters their position, and then records the visit.
-func (b *bundle) recordVisit(user services.UserID) (n UserState) {
+func (b *testStore) recordVisit(user services.UserID) (n UserState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		if err = ensurePosition(b.Ctx, tx, user, b.Clock.Now().Add(-dormancy)); err != nil {
@@ -33,8 +33,8 @@ func (b *bundle) recordVisit(user services.UserID) (n UserState) {
 	return n
 }
 
-// stateWithoutVisit is a user's state, without the time of their last visit.
-func (b *bundle) stateWithoutVisit(user services.UserID) UserState {
+// stateWithoutVisitTime is a user's state, without the time of their last visit.
+func (b *testStore) stateWithoutVisitTime(user services.UserID) UserState {
 	b.T.Helper()
 	n := sqltest.Must(ReadUser(b.Ctx, b.Runner, user))(b.T)
 	n.SeenAt = time.Time{}
@@ -43,14 +43,14 @@ func (b *bundle) stateWithoutVisit(user services.UserID) UserState {
 
 // announcementState makes a user's state in the announcements.
 func announcementState(version, position, dotsFrom uint64) services.AnnouncementState {
-	return services.AnnouncementState{Version: version, Position: position, DotsFrom: dotsFrom}
+	return services.AnnouncementState{Version: version, Position: position, DotsDismissedUpTo: dotsFrom}
 }
 
-// markAnnouncements marks the list read up to a position, and returns the user's state.
-func (b *bundle) markAnnouncements(user services.UserID, position uint64) (n UserState) {
+// markAnnouncementsRead marks the list read up to a position, and returns the user's state.
+func (b *testStore) markAnnouncementsRead(user services.UserID, position uint64) (n UserState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
-		if err = raiseRead(b.Ctx, tx, user, position); err == nil {
+		if err = raiseReadPosition(b.Ctx, tx, user, position); err == nil {
 			n, err = ReadUser(b.Ctx, tx.Runner, user)
 		}
 		return err
@@ -59,45 +59,45 @@ func (b *bundle) markAnnouncements(user services.UserID, position uint64) (n Use
 }
 
 func TestNewUsersStartAtTheEnd(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		user := b.MakeUsers("alice")[0]
 		version := uint64(b.Clock.Now().UnixMicro())
-		sqltest.Equal(b.T, b.stateWithoutVisit(user), UserState{Dots: map[string]uint64{}})
-		stamp := b.raise("shop", 0)
-		want := UserState{AnnouncementState: announcementState(version, stamp, stamp), Dots: map[string]uint64{}}
+		sqltest.Equal(b.T, b.stateWithoutVisitTime(user), UserState{DismissedUpToByDot: map[string]uint64{}})
+		stamp := b.raiseDotNow("shop", 0)
+		want := UserState{AnnouncementState: announcementState(version, stamp, stamp), DismissedUpToByDot: map[string]uint64{}}
 		sqltest.Equal(b.T, b.recordVisit(user), want)
-		b.raise("shop", 0)
+		b.raiseDotNow("shop", 0)
 		sqltest.Equal(b.T, b.recordVisit(user), want) // again changes nothing
-		sqltest.Equal(b.T, b.stateWithoutVisit(user), want)
+		sqltest.Equal(b.T, b.stateWithoutVisitTime(user), want)
 		b.write(func(tx *sql.Tx) error { _, _, err := setSegments(b.Ctx, tx, user, 6); return err })
-		cleared := b.clear(user, "shop")
-		want.Segments, want.Dots["shop"] = services.SegmentState{Version: version, Bits: 6}, cleared
+		cleared := b.clearUserDot(user, "shop")
+		want.Segments, want.DismissedUpToByDot["shop"] = services.SegmentState{Version: version, Bits: 6}, cleared
 		sqltest.Equal(b.T, b.recordVisit(user), want)
 	})
 }
 
 func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		user := b.MakeUsers("alice")[0]
 		first := b.announce(1).Position
-		sqltest.Equal(b.T, b.markAnnouncements(user, first-1).Position, first) // new: the present end
+		sqltest.Equal(b.T, b.markAnnouncementsRead(user, first-1).Position, first) // new: the present end
 		second, third := b.announce(2).Position, b.announce(3).Position
 		version := b.recordVisit(user).Version
-		sqltest.Equal(b.T, b.markAnnouncements(user, third).Position, third)
-		late := b.markAnnouncements(user, second)
-		sqltest.Equal(b.T, []uint64{late.Position, late.Version, late.DotsFrom}, []uint64{third, version + 1, first})
+		sqltest.Equal(b.T, b.markAnnouncementsRead(user, third).Position, third)
+		late := b.markAnnouncementsRead(user, second)
+		sqltest.Equal(b.T, []uint64{late.Position, late.Version, late.DotsDismissedUpTo}, []uint64{third, version + 1, first})
 	})
 }
 
 // A user who was away for 30 days counts as new, whether or not the janitor has run.
 func TestDormantPositionsAreDropped(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for _, swept := range []bool{false, true} {
 			users := b.MakeUsers(fmt.Sprint("away", swept), fmt.Sprint("here", swept))
 			away, here := users[0], users[1]
-			b.raise("shop", 0)
+			b.raiseDotNow("shop", 0)
 			b.recordVisit(away)
-			b.clear(away, "shop")
+			b.clearUserDot(away, "shop")
 			b.write(func(tx *sql.Tx) error { _, _, err := setSegments(b.Ctx, tx, away, 1); return err })
 			old := b.recordVisit(away)
 			b.recordVisit(here)
@@ -107,29 +107,29 @@ func TestDormantPositionsAreDropped(t *testing.T) {
 			b.Clock.Advance(time.Hour)
 			b.recordVisit(here)
 			b.Clock.Advance(dormancy)
-			stamp := b.raise("shop", 0)
+			stamp := b.raiseDotNow("shop", 0)
 			b.recordVisit(here)
 			if swept {
-				b.sweep(1)
-				sqltest.Equal(b.T, b.stateWithoutVisit(away), UserState{Segments: old.Segments, Dots: map[string]uint64{}})
+				b.dropAllDormantPositions(1)
+				sqltest.Equal(b.T, b.stateWithoutVisitTime(away), UserState{Segments: old.Segments, DismissedUpToByDot: map[string]uint64{}})
 			}
 			back := b.recordVisit(away)
 			if back.Version <= old.Version {
 				b.T.Fatalf("the version went from %d to %d", old.Version, back.Version)
 			}
-			sqltest.Equal(b.T, back, UserState{AnnouncementState: announcementState(back.Version, stamp, stamp), Segments: old.Segments, Dots: map[string]uint64{}})
+			sqltest.Equal(b.T, back, UserState{AnnouncementState: announcementState(back.Version, stamp, stamp), Segments: old.Segments, DismissedUpToByDot: map[string]uint64{}})
 			sqltest.Equal(b.T, b.recordVisit(here).Position < stamp, true)
 		}
 	})
 }
 
-// sweep runs a whole round of the janitor's steps and returns how many positions it deleted.
-func (b *bundle) sweep(limit int) (dropped int) {
+// dropAllDormantPositions runs a whole round of the janitor's steps and returns how many positions it deleted.
+func (b *testStore) dropAllDormantPositions(limit int) (dropped int) {
 	b.T.Helper()
 	for last, first := services.UserID(0), true; first || last > 0; first = false {
 		var n int
 		var err error
-		if last, n, err = dropDormant(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), last, limit); err != nil {
+		if last, n, err = dropDormantPositions(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), last, limit); err != nil {
 			b.T.Fatal(err)
 		}
 		dropped += n
@@ -138,43 +138,43 @@ func (b *bundle) sweep(limit int) (dropped int) {
 }
 
 func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for n := range 7 {
 			b.recordVisit(b.MakeUsers(fmt.Sprint("user", n))[0])
 		}
 		b.Clock.Advance(dormancy + time.Second)
 		b.recordVisit(b.MakeUsers("user3")[0])
-		last, dropped, err := dropDormant(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), 0, 3)
+		last, dropped, err := dropDormantPositions(b.Ctx, b.DB, b.Clock.Now().Add(-dormancy), 0, 3)
 		sqltest.Equal(b.T, []any{last, dropped, err}, []any{b.MakeUsers("user2")[0], 3, error(nil)})
-		sqltest.Equal(b.T, b.sweep(2), 3)
-		sqltest.Equal(b.T, b.sweep(2), 0)
+		sqltest.Equal(b.T, b.dropAllDormantPositions(2), 3)
+		sqltest.Equal(b.T, b.dropAllDormantPositions(2), 0)
 		sqltest.Equal(b.T, sqltest.Must(ReadUser(b.Ctx, b.Runner, b.MakeUsers("user3")[0]))(b.T).Version > 0, true)
 	})
 }
 
 // A user returns on two devices while the janitor runs: they have one position, which the janitor leaves alone.
 func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var users []services.UserID
 		for n := range 20 {
 			users = append(users, b.MakeUsers(fmt.Sprint("user", n))[0])
 			b.recordVisit(users[n])
 		}
 		b.Clock.Advance(dormancy + time.Second)
-		stamp := b.raise("shop", 0)
+		stamp := b.raiseDotNow("shop", 0)
 		var all sync.WaitGroup
-		all.Go(func() { b.sweep(3) })
+		all.Go(func() { b.dropAllDormantPositions(3) })
 		for _, user := range users {
 			for range 2 {
 				all.Go(func() {
-					if n := b.recordVisit(user); n.Position != stamp || n.DotsFrom != stamp {
+					if n := b.recordVisit(user); n.Position != stamp || n.DotsDismissedUpTo != stamp {
 						b.T.Errorf("user %d is at %+v, want %d", user, n, stamp)
 					}
 				})
 			}
 		}
 		all.Wait()
-		b.raise("shop", 0)
+		b.raiseDotNow("shop", 0)
 		for _, user := range users {
 			sqltest.Equal(b.T, b.recordVisit(user).Position, stamp)
 		}
@@ -184,20 +184,22 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 // TestUserStateAgainstModel runs visits, marks, clears, absences and janitor rounds at random, and compares the user's state with a
 // model.
 func TestUserStateAgainstModel(t *testing.T) {
-	histories.Reduce(t, 3)
-	eachStore(t, func(b *bundle) {
+	histories.ReduceRapidChecks(t, 3)
+	eachStore(t, func(b *testStore) {
 		history := 0
 		rapid.Check(b.T, func(t *rapid.T) {
 			history++
 			user := b.MakeUsers(fmt.Sprint("user", history))[0]
-			stamp := b.raise("shop", 0)
+			stamp := b.raiseDotNow("shop", 0)
 			var model UserState
 			var seen, changed time.Time // changed: when the row was made, or a mark moved the position
 			away := func() bool {
 				since := b.Clock.Now().Add(-dormancy)
 				return model.Version > 0 && seen.Before(since) && changed.Before(since)
 			}
-			forget := func() { model.AnnouncementState, model.Dots = announcementState(0, 0, 0), map[string]uint64{} }
+			forget := func() {
+				model.AnnouncementState, model.DismissedUpToByDot = announcementState(0, 0, 0), map[string]uint64{}
+			}
 			visit := func() {
 				if model.Version == 0 {
 					model.AnnouncementState = announcementState(1, stamp, stamp)
@@ -208,7 +210,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 7), 1, 30).Draw(t, "steps") {
 				switch step {
 				case 0, 1:
-					stamp = b.raise("shop", 0)
+					stamp = b.raiseDotNow("shop", 0)
 				case 2:
 					sqltest.Equal(t, sqltest.Must(ReadUser(b.Ctx, b.Runner, user))(t).IsNew(b.Clock.Now().Add(-dormancy)), away() || model.Version == 0)
 					if away() {
@@ -223,19 +225,19 @@ func TestUserStateAgainstModel(t *testing.T) {
 					if upTo > model.Position {
 						model.Position, changed = upTo, b.Clock.Now()
 					}
-					b.markAnnouncements(user, upTo)
+					b.markAnnouncementsRead(user, upTo)
 				case 4:
-					model.Dots["shop"] = stamp
-					sqltest.Equal(t, b.clear(user, "shop"), stamp)
+					model.DismissedUpToByDot["shop"] = stamp
+					sqltest.Equal(t, b.clearUserDot(user, "shop"), stamp)
 				case 5:
 					b.Clock.Advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "days")) * 24 * time.Hour)
 				case 6:
-					b.sweep(1000)
+					b.dropAllDormantPositions(1000)
 					if away() {
 						forget()
 					}
 				}
-				got := b.stateWithoutVisit(user)
+				got := b.stateWithoutVisitTime(user)
 				got.Version = min(got.Version, 1)
 				sqltest.Equal(t, got, model)
 			}

@@ -12,15 +12,15 @@ import (
 
 // The kinds of jobs. Their names are in the database.
 const (
-	kindStart = "announcement.start" // key: announcement ID; gives the announcement its position when it starts
-	kindUser  = "notices"            // key: user ID; projects the user's changed position, segments or dots
+	kindStart       = "announcement.start" // key: announcement ID; gives the announcement its position when it starts
+	kindProjectUser = "notices"            // key: user ID; projects the user's changed position, segments or dots
 )
 
 // kinds are the jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: kindStart, Class: jobs.Short, Each: jobs.PostWork(s.runStart), Changes: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
-		{Name: kindUser, Class: jobs.Short, Each: jobs.UserWork(s.project), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceAnnouncements)},
+		{Name: kindStart, Class: jobs.ShortClass, Each: jobs.PostWork(s.runStart), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceAnnouncements)},
+		{Name: kindProjectUser, Class: jobs.ShortClass, Each: jobs.UserWork(s.project), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceAnnouncements)},
 	}
 }
 
@@ -32,13 +32,13 @@ func StartJob(a Announcement) jobs.NewJob {
 }
 
 // UserJob returns the job that projects a user's position in the announcements, segments and dots into their document.
-func UserJob(user services.UserID) jobs.NewJob { return jobs.UserJob(kindUser, user) }
+func UserJob(user services.UserID) jobs.NewJob { return jobs.UserJob(kindProjectUser, user) }
 
 // runStart starts an announcement whose time has come, and shows it on this node at once. The other nodes read it from the log.
 func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	started := false
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		started, err = start(ctx, tx, id)
+		started, err = startIfDue(ctx, tx, id)
 		return err
 	})
 	if err != nil || !started {
@@ -47,16 +47,16 @@ func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) 
 	return s.Memory.Refresh(ctx)
 }
 
-// start gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement
+// startIfDue gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement
 // may have changed since the job was queued.
-func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
+func startIfDue(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
 	// This read takes no lock of the clock: most jobs that are late or repeated end here, and then nobody waits for them.
 	found, err := Read(ctx, tx.Runner, []services.PostID{id})
 	if err != nil {
 		return false, err
 	}
 	switch a, known := found[id]; {
-	case !known || !a.waits(tx.Now):
+	case !known || !a.waitsToStart(tx.Now):
 		return false, nil
 	case a.StartsAt.After(tx.Now): // postponed, or the clock of another node is ahead of this one's
 		return false, jobs.Enqueue(ctx, tx, StartJob(a))
@@ -70,14 +70,14 @@ func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, e
 	if err != nil {
 		return false, err
 	}
-	if !a.waits(tx.Now) || a.StartsAt.After(tx.Now) {
+	if !a.waitsToStart(tx.Now) || a.StartsAt.After(tx.Now) {
 		return false, nil // it was changed between the two reads; that change has queued a job of its own
 	}
 	a.Position = stamp
 	if err := update(ctx, tx, a); err != nil {
 		return false, err
 	}
-	if err := trim(ctx, tx, maxListed); err != nil {
+	if err := trimList(ctx, tx, maxListedAnnouncements); err != nil {
 		return false, err
 	}
 	return true, logChange(ctx, tx, a.GlobalID())
@@ -85,7 +85,7 @@ func start(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, e
 
 // project projects a user's position in the announcements, their segments and their dots into their document.
 func (s *Service) project(ctx context.Context, user services.UserID) error {
-	return s.projector.Project(ctx, user, s.registers)
+	return s.projector.ProjectRegisters(ctx, user, s.registers)
 }
 
 // registers are a user's versioned fields according to the facts.
@@ -101,7 +101,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 	if state.Segments.Version > 0 {
 		registers = append(registers, rdb.SegmentRegister(state.Segments))
 	}
-	for dot, seen := range state.Dots {
+	for dot, seen := range state.DismissedUpToByDot {
 		registers = append(registers, rdb.DotRegister(dot, seen))
 	}
 	return registers, nil
@@ -120,7 +120,7 @@ func (s *Service) auditRegisters(ctx context.Context, user services.UserID) (fac
 	if state.Segments.Version > 0 {
 		facts = append(facts, rdb.SegmentRegister(state.Segments))
 	}
-	for dot, seen := range state.Dots {
+	for dot, seen := range state.DismissedUpToByDot {
 		facts = append(facts, rdb.DotRegister(dot, seen))
 	}
 	return facts, nil

@@ -8,9 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// UpTo is how far a user has read: up to an announcement at its present position, or up to the position at which the user saw
+// ReadUpTo is how far a user has read: up to an announcement at its present position, or up to the position at which the user saw
 // one. The zero value is the end of the list.
-type UpTo struct {
+type ReadUpTo struct {
 	Announcement services.PostID
 	Position     uint64
 }
@@ -18,28 +18,28 @@ type UpTo struct {
 // MarkRead is the command by which a user reads the list up to a position. The mark only grows. NOT_FOUND for an announcement
 // that does not exist, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a
 // position beyond the end.
-func (s *Service) MarkRead(user services.UserID, upTo UpTo) *jobs.Command {
-	return s.ownCommand("markAnnouncementsRead", user, func(ctx context.Context, tx *sql.Tx) error {
+func (s *Service) MarkRead(user services.UserID, upTo ReadUpTo) *jobs.Command {
+	return s.ownStateCommand("markAnnouncementsRead", user, func(ctx context.Context, tx *sql.Tx) error {
 		position, err := upTo.position(ctx, tx, user)
 		if err != nil {
 			return err
 		}
-		if tx.Dated() != 0 {
-			// A user who has no position yet starts at the stamp of the mark's time, and not at the present end: later announcements must
-			// be unread.
-			return raiseReadAt(ctx, tx, user, pastStamp(tx.Dated()), position)
+		if tx.EventMoment() != 0 {
+			// A user who has no position yet starts at the stamp of the mark's time, and not at the present end: later
+			// announcements must be unread.
+			return raisePastReadPosition(ctx, tx, user, pastStamp(tx.EventMoment()), position)
 		}
 		// First, a user who returns after a long time gets the position of a new user. The mark can only move it forward.
-		if err := s.arrive(ctx, tx, user); err != nil {
+		if err := s.initPosition(ctx, tx, user); err != nil {
 			return err
 		}
-		return raiseRead(ctx, tx, user, position)
+		return raiseReadPosition(ctx, tx, user, position)
 	})
 }
 
 // position is the stamp that a mark reaches. The errors do not disclose announcements for other segments: these get the same error
 // as missing ones.
-func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID) (uint64, error) {
+func (upTo ReadUpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID) (uint64, error) {
 	if upTo.Announcement != 0 {
 		found, err := Read(ctx, tx.Runner, []services.PostID{upTo.Announcement})
 		if err != nil {
@@ -60,8 +60,8 @@ func (upTo UpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID)
 	// This read takes no lock: an announcement whose transaction is still open has a later stamp, and stays unread.
 	head, err := lastStamp(ctx, tx)
 	switch {
-	case upTo.Position == 0 && tx.Dated() != 0:
-		return pastStamp(tx.Dated()), err
+	case upTo.Position == 0 && tx.EventMoment() != 0:
+		return pastStamp(tx.EventMoment()), err
 	case err != nil:
 		return 0, err
 	case upTo.Position == 0:

@@ -11,13 +11,13 @@ import (
 	"tidings/services/sql"
 )
 
-// reader reads announcements and dots from SQL.
-type reader interface {
+// factsReader reads announcements and dots from SQL.
+type factsReader interface {
 	facts(ctx context.Context) (Facts, error)
 	announcements(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error)
 }
 
-// sqlReader is the reader of a node.
+// sqlReader is the factsReader of a node.
 type sqlReader struct{ db *sql.DB }
 
 func (d sqlReader) facts(ctx context.Context) (Facts, error) { return readFacts(ctx, d.db) }
@@ -26,61 +26,61 @@ func (d sqlReader) announcements(ctx context.Context, ids []services.PostID) (ma
 	return Read(ctx, d.db.Runner, ids)
 }
 
-// State is the announcements and dots that all users share, as they are at a moment. It is immutable.
-type State struct {
-	Version       uint64         // of the log
+// SharedState is the announcements and dots that all users share, as they are at a moment. It is immutable.
+type SharedState struct {
+	LogVersion    uint64         // the version of the log
 	EndedCount    uint64         // how many announcements have ended, see sequence; a clock that is set back does not lower it
 	Announcements []Announcement // the running ones, the newest first, without their texts
 	Dots          []Dot          // in the order of their names
 
-	from, until time.Time // the time in which it is valid, until excluded
+	validFrom, validUntil time.Time // the time in which it is valid, validUntil excluded
 }
 
 // Memory is this node's cache of announcements and dots. It is safe for concurrent use.
 type Memory struct {
-	reader reader
+	reader factsReader
 	log    *changelog.Follower // of this node
 	// Before a dot is shown, documents must be read with its field: see rdb.Projections.SetDots.
-	setDots func(names []string)
-	texts   *changelog.Cache[services.PostID, Announcement]
-	current atomic.Pointer[State] // the state that was made last
+	setDocumentDots func(names []string)
+	texts           *changelog.Cache[services.PostID, Announcement]
+	current         atomic.Pointer[SharedState] // the state that was made last
 
-	// mu guards facts and endedOffset, and the making of current; readers of current take no lock.
-	mu          sync.Mutex
-	facts       *Facts // nil: never loaded
-	endedOffset uint64 // added to EndedCount, so that sequence does not fall when this node's clock is set back
+	// mu guards facts and endedCountOffset, and the making of current; readers of current take no lock.
+	mu               sync.Mutex
+	facts            *Facts // nil: never loaded
+	endedCountOffset uint64 // added to EndedCount, so that sequence does not fall when this node's clock is set back
 }
 
 // newMemory makes an empty cache that follows the log. Before the cache shows the dots of a load, it calls setDots with their names.
-func newMemory(log *changelog.Follower, from reader, setDots func(names []string)) *Memory {
+func newMemory(log *changelog.Follower, from factsReader, setDots func(names []string)) *Memory {
 	m := &Memory{
-		reader: from, log: log, setDots: setDots,
+		reader: from, log: log, setDocumentDots: setDots,
 		// Twice as many as can run at once: texts of announcements that do not run are read too, and the cache also holds
 		// changes of texts that nobody has read.
-		texts: changelog.NewCache[services.PostID](2*maxListed, func(a Announcement) time.Time { return a.UpdatedAt }),
+		texts: changelog.NewCache[services.PostID](2*maxListedAnnouncements, func(a Announcement) time.Time { return a.UpdatedAt }),
 	}
-	log.Register(changelog.Kind{Name: LogKind, Load: m.load, Shared: true})
-	log.RegisterStream(changelog.Stream{AddLearned: m.addLearned})
+	log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, ConcernsAllUsers: true})
+	log.RegisterVersionSource(changelog.VersionSource{AddVersions: m.addVersions})
 	return m
 }
 
-// addLearned adds to each user's sum of what this node has learned: twice the cached version, as in sequence. It omits the changes
-// that time alone makes, because every node makes these by itself.
-func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
-	learned := 2 * m.version()
+// addVersions adds twice the cached version to each user's sum, as sequence does. It omits the changes that time alone makes,
+// because every node makes these by itself.
+func (m *Memory) addVersions(_ []services.UserID, sums []uint64) {
+	learned := 2 * m.cachedVersion()
 	for i := range sums {
 		sums[i] += learned
 	}
 }
 
 // At returns what all users share at a moment. The error is UNAVAILABLE, and only if SQL has not answered since this node started.
-func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
+func (m *Memory) At(ctx context.Context, now time.Time) (*SharedState, error) {
 	// The common case takes no lock: each rendering of badges comes here.
 	current := m.current.Load()
-	if current.holdsAt(now) {
+	if current.isValidAt(now) {
 		return current, nil
 	}
-	if current == nil || now.Before(m.readAt().Add(-tolerance)) {
+	if current == nil || now.Before(m.factsReadAt().Add(-readerLagTolerance)) {
 		// Nothing was loaded yet; or the clock was set back, and the cache no longer has the announcements that ended meanwhile.
 		if err := m.Refresh(ctx); err != nil && current == nil {
 			return nil, err
@@ -89,36 +89,36 @@ func (m *Memory) At(ctx context.Context, now time.Time) (*State, error) {
 	return m.stateAt(now), nil
 }
 
-// tolerance is how far a reader's time may be behind the newest reader's, as when the reader took the time and was then delayed.
-// Such a reader gets the newest state. Otherwise an announcement that has just ended would flicker.
-const tolerance = time.Second
+// readerLagTolerance is how far a reader's time may be behind the newest reader's, as when the reader took the time and was then
+// delayed. Such a reader gets the newest state. Otherwise an announcement that has just ended would flicker.
+const readerLagTolerance = time.Second
 
 // stateLifetime is how long a state is valid if no announcement ends.
 const stateLifetime = 24 * time.Hour
 
-// holdsAt reports whether the state is valid at a moment. A nil state never is.
-func (s *State) holdsAt(now time.Time) bool {
-	return s != nil && now.After(s.from.Add(-tolerance)) && now.Before(s.until)
+// isValidAt reports whether the state is valid at a moment. A nil state never is.
+func (s *SharedState) isValidAt(now time.Time) bool {
+	return s != nil && now.After(s.validFrom.Add(-readerLagTolerance)) && now.Before(s.validUntil)
 }
 
 // Refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. When SQL does not
-// answer, the cache stays as it is. Unlike changelog.KindFollower.Refresh it does not read the log: load reads everything anyway. It
-// may run beside the log's own load, since install keeps the newer of two loads.
+// answer, the cache stays as it is. Unlike changelog.KindFollower.Refresh it does not read the log: load reads everything anyway.
+// It may run beside the log's own load, since installIfNewer keeps the newer of two loads.
 func (m *Memory) Refresh(ctx context.Context) error {
-	before := m.stamp()
+	before := m.cachedStamp()
 	if err := m.load(ctx); err != nil {
 		return err
 	}
 	// A refresh that brings nothing new wakes nobody.
-	if m.stamp() != before {
-		m.log.NotifyShared()
+	if m.cachedStamp() != before {
+		m.log.NotifySharedChange()
 	}
 	return nil
 }
 
 // catchUp makes sure that the cache contains the change with a stamp. Many changes that were committed together are read once.
 func (m *Memory) catchUp(ctx context.Context, stamp uint64) error {
-	if m.stamp() >= stamp {
+	if m.cachedStamp() >= stamp {
 		return nil
 	}
 	return m.Refresh(ctx)
@@ -134,7 +134,7 @@ func (m *Memory) load(ctx context.Context) error {
 	for i, dot := range facts.Dots {
 		names[i] = dot.Name
 	}
-	if m.install(&facts, func() { m.setDots(names) }) {
+	if m.installIfNewer(&facts, func() { m.setDocumentDots(names) }) {
 		for _, announcement := range facts.Announcements {
 			m.texts.RecordChange(announcement.ID, announcement.UpdatedAt)
 		}
@@ -142,8 +142,8 @@ func (m *Memory) load(ctx context.Context) error {
 	return nil
 }
 
-// readWhole reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
-func (m *Memory) readWhole(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
+// readWithTexts reads whole announcements, in any state, from the cache and the missing ones from SQL. Unknown ids are absent.
+func (m *Memory) readWithTexts(ctx context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
 	found, missing := m.texts.GetAll(ids)
 	if len(missing) == 0 {
 		return found, nil
@@ -153,83 +153,83 @@ func (m *Memory) readWhole(ctx context.Context, ids []services.PostID) (map[serv
 		return nil, err
 	}
 	// The texts are kept for the next reader, unless a change came while they were read.
-	m.texts.Take(found, facts, nil)
+	m.texts.AddReadValues(found, facts, nil)
 	return found, nil
 }
 
-// install installs facts that were read, and makes the current state from them. Before it changes anything, it calls before. It
+// installIfNewer installs facts that were read, and makes the current state from them. Before it changes anything, it calls before. It
 // returns false, and does nothing, if the cache has newer facts.
-func (m *Memory) install(facts *Facts, before func()) bool {
+func (m *Memory) installIfNewer(facts *Facts, before func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Two loads ran beside each other, and this one read first.
-	if m.facts != nil && facts.Stamp < m.facts.Stamp {
+	if m.facts != nil && facts.LastChangeStamp < m.facts.LastChangeStamp {
 		return false
 	}
 	before()
 	m.facts = facts
-	m.makeState(facts.At)
+	m.makeState(facts.ReadAt)
 	return true
 }
 
-// stamp is the stamp of the last change that is cached; 0 before the first load.
-func (m *Memory) stamp() uint64 {
+// cachedStamp is the stamp of the last change that is cached; 0 before the first load.
+func (m *Memory) cachedStamp() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts == nil {
 		return 0
 	}
-	return m.facts.Stamp
+	return m.facts.LastChangeStamp
 }
 
-// version is the version of the log of the last change that is cached.
-func (m *Memory) version() uint64 {
+// cachedVersion is the version of the log of the last change that is cached.
+func (m *Memory) cachedVersion() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts == nil {
 		return 0
 	}
-	return m.facts.Version
+	return m.facts.LogVersion
 }
 
-// readAt is when the cached facts were read.
-func (m *Memory) readAt() time.Time {
+// factsReadAt is when the cached facts were read.
+func (m *Memory) factsReadAt() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.facts == nil {
 		return time.Time{}
 	}
-	return m.facts.At
+	return m.facts.ReadAt
 }
 
 // stateAt makes the state of a moment. The facts must have been loaded.
-func (m *Memory) stateAt(now time.Time) *State {
+func (m *Memory) stateAt(now time.Time) *SharedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if current := m.current.Load(); current.holdsAt(now) {
+	if current := m.current.Load(); current.isValidAt(now) {
 		return current
 	}
 	return m.makeState(now)
 }
 
 // makeState makes the state of a moment and keeps it as the current one. It depends only on the facts and the moment, so that all
-// nodes make the same state, even one that has just started. Only on a node whose clock was set back, endedOffset is added.
-func (m *Memory) makeState(now time.Time) *State {
+// nodes make the same state, even one that has just started. Only on a node whose clock was set back, endedCountOffset is added.
+func (m *Memory) makeState(now time.Time) *SharedState {
 	// The facts leave out what had ended when they were read, so no earlier moment can be shown.
-	if now.Before(m.facts.At) {
-		now = m.facts.At
+	if now.Before(m.facts.ReadAt) {
+		now = m.facts.ReadAt
 	}
-	shown := &State{Dots: m.facts.Dots, Version: m.facts.Version, EndedCount: m.facts.EndedCount, from: m.facts.At, until: now.Add(stateLifetime)}
+	shown := &SharedState{Dots: m.facts.Dots, LogVersion: m.facts.LogVersion, EndedCount: m.facts.EndedCount, validFrom: m.facts.ReadAt, validUntil: now.Add(stateLifetime)}
 	// passes reports whether an end is over, and narrows the time in which the state is valid.
 	passes := func(end time.Time) bool {
 		switch {
 		case end.IsZero():
 		case !now.Before(end):
 			shown.EndedCount++
-			shown.from = later(shown.from, end)
+			shown.validFrom = later(shown.validFrom, end)
 			return true
-		case end.Before(shown.until):
-			shown.until = end
+		case end.Before(shown.validUntil):
+			shown.validUntil = end
 		}
 		return false
 	}
@@ -242,21 +242,21 @@ func (m *Memory) makeState(now time.Time) *State {
 	for _, end := range m.facts.UnlistedEnds {
 		passes(end)
 	}
-	shown.EndedCount += m.endedOffset
+	shown.EndedCount += m.endedCountOffset
 	if last := m.current.Load(); last != nil {
-		same := shown.Version == last.Version && shown.EndedCount == last.EndedCount
+		same := shown.LogVersion == last.LogVersion && shown.EndedCount == last.EndedCount
 		if sequence := last.sequence(); shown.sequence() < sequence || shown.sequence() == sequence && !same {
 			more := sequence - shown.sequence() + 1 // one more than the last sequence, which stands for other content
-			shown.EndedCount, m.endedOffset = shown.EndedCount+more, m.endedOffset+more
+			shown.EndedCount, m.endedCountOffset = shown.EndedCount+more, m.endedCountOffset+more
 		}
 	}
 	m.current.Store(shown)
 	return shown
 }
 
-// sequence rises with every change, including the changes that time makes, and is the same on every node that has the same facts
-// at the same time. Version counts twice because a change may lower EndedCount by one.
-func (s *State) sequence() uint64 { return 2*s.Version + s.EndedCount }
+// sequence rises with every change, including the changes that time makes, and is the same on every node that has the same facts at
+// the same time. LogVersion counts twice because a change may lower EndedCount by one.
+func (s *SharedState) sequence() uint64 { return 2*s.LogVersion + s.EndedCount }
 
 // later is the later of two times.
 func later(a, b time.Time) time.Time {
@@ -268,13 +268,13 @@ func later(a, b time.Time) time.Time {
 
 // Unread lists the announcements that are addressed to a user and lie after the user's position, the newest first. A user
 // without a position has none unread.
-func (s *State) Unread(state services.AnnouncementState, segments Segments) (list []Announcement) {
+func (s *SharedState) Unread(state services.AnnouncementState, segments Segments) (list []Announcement) {
 	s.eachUnread(state, segments, func(a *Announcement) { list = append(list, *a) })
 	return list
 }
 
 // countUnread counts the list of Unread, and returns the time at which the first of these announcements ends; zero if none ends.
-func (s *State) countUnread(state services.AnnouncementState, segments Segments) (count int, ends time.Time) {
+func (s *SharedState) countUnread(state services.AnnouncementState, segments Segments) (count int, ends time.Time) {
 	s.eachUnread(state, segments, func(a *Announcement) {
 		count++
 		if end := a.EndsAt; !end.IsZero() && (ends.IsZero() || end.Before(ends)) {
@@ -286,7 +286,7 @@ func (s *State) countUnread(state services.AnnouncementState, segments Segments)
 
 // eachUnread calls do with each unread announcement. The list is in descending order of positions, so the first that is read ends
 // the walk: a badge costs as much as is unread.
-func (s *State) eachUnread(state services.AnnouncementState, segments Segments, do func(*Announcement)) {
+func (s *SharedState) eachUnread(state services.AnnouncementState, segments Segments, do func(*Announcement)) {
 	if state.Version == 0 {
 		return
 	}
@@ -302,7 +302,7 @@ func (s *State) eachUnread(state services.AnnouncementState, segments Segments, 
 }
 
 // visible lists at most limit announcements that are addressed to a user and lie before a position, the newest first.
-func (s *State) visible(segments Segments, before uint64, limit int) (list []Announcement) {
+func (s *SharedState) visible(segments Segments, before uint64, limit int) (list []Announcement) {
 	for _, announcement := range s.Announcements {
 		if len(list) == limit {
 			break
@@ -315,7 +315,7 @@ func (s *State) visible(segments Segments, before uint64, limit int) (list []Ann
 }
 
 // FindVisible reports whether an announcement runs and is addressed to a user, and returns it without its texts.
-func (s *State) FindVisible(id services.PostID, segments Segments) (Announcement, bool) {
+func (s *SharedState) FindVisible(id services.PostID, segments Segments) (Announcement, bool) {
 	for _, announcement := range s.Announcements {
 		if announcement.ID == id && announcement.Segments.reaches(segments) {
 			return announcement, true
@@ -325,11 +325,11 @@ func (s *State) FindVisible(id services.PostID, segments Segments) (Announcement
 }
 
 // dotsFor returns all dots, lit or not, for a user who has cleared some of them up to a stamp. Without a position no dot is lit.
-func (s *State) dotsFor(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
+func (s *SharedState) dotsFor(state services.AnnouncementState, segments Segments, cleared map[string]uint64) []services.Dot {
 	dots := make([]services.Dot, len(s.Dots))
 	for i, dot := range s.Dots {
 		dots[i].Name = dot.Name
-		dots[i].Lit = state.Version > 0 && dot.litFor(segments, max(state.DotsFrom, cleared[dot.Name]))
+		dots[i].Lit = state.Version > 0 && dot.litFor(segments, max(state.DotsDismissedUpTo, cleared[dot.Name]))
 	}
 	return dots
 }

@@ -19,30 +19,30 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // fakeSQL stands in for SQL and its log, and records the reads.
 type fakeSQL struct {
-	shared Facts                            // what facts returns
-	whole  map[services.PostID]Announcement // with their texts
-	log    []changelog.Entry
-	dots   []string // the names of the last call of setDots
-	down   error    // the error of every read; nil: SQL answers
+	sharedFacts       Facts                            // what facts returns
+	fullAnnouncements map[services.PostID]Announcement // with their texts
+	log               []changelog.Entry
+	lastSetDotNames   []string // the names of the last call of setDots
+	readError         error    // the error of every read; nil: SQL answers
 
 	// How often the facts were read, and how many announcements were read with their texts.
-	reads, texts int
+	factReads, textReads int
 }
 
 func (e *fakeSQL) facts(context.Context) (Facts, error) {
-	e.reads++
-	return e.shared, e.down
+	e.factReads++
+	return e.sharedFacts, e.readError
 }
 
 func (e *fakeSQL) announcements(_ context.Context, ids []services.PostID) (map[services.PostID]Announcement, error) {
-	e.texts += len(ids)
+	e.textReads += len(ids)
 	found := map[services.PostID]Announcement{}
 	for _, id := range ids {
-		if a, known := e.whole[id]; known {
+		if a, known := e.fullAnnouncements[id]; known {
 			found[id] = a
 		}
 	}
-	return found, e.down
+	return found, e.readError
 }
 
 func (e *fakeSQL) LogAfter(_ context.Context, _ string, version uint64, _ int) (after []changelog.Entry, err error) {
@@ -51,31 +51,31 @@ func (e *fakeSQL) LogAfter(_ context.Context, _ string, version uint64, _ int) (
 			after = append(after, entry)
 		}
 	}
-	return after, e.down
+	return after, e.readError
 }
 
 func (e *fakeSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
-	return uint64(len(e.log)), 0, e.down
+	return uint64(len(e.log)), 0, e.readError
 }
 
 func (e *fakeSQL) LogHeads(context.Context) (map[string]uint64, error) {
-	return map[string]uint64{LogKind: uint64(len(e.log))}, e.down
+	return map[string]uint64{ChangelogKind: uint64(len(e.log))}, e.readError
 }
 
-// cache is a node's memory with the log that it follows.
-type cache struct {
+// memoryWithLog is a node's memory with the log that it follows.
+type memoryWithLog struct {
 	*Memory
 	Log *changelog.Follower
 }
 
-// newCache makes a memory that reads from a fake.
-func newCache(e *fakeSQL) *cache {
-	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler), Poll: time.Hour})
-	return &cache{newMemory(log, e, func(names []string) { e.dots = names }), log}
+// newMemoryWithLog makes a memory that reads from a fake.
+func newMemoryWithLog(e *fakeSQL) *memoryWithLog {
+	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
+	return &memoryWithLog{newMemory(log, e, func(names []string) { e.lastSetDotNames = names }), log}
 }
 
 // mustStateAt returns the state of a moment, which must be known.
-func mustStateAt(t *testing.T, m *cache, now time.Time) *State {
+func mustStateAt(t *testing.T, m *memoryWithLog, now time.Time) *SharedState {
 	t.Helper()
 	n, err := m.At(t.Context(), now)
 	if err != nil {
@@ -84,8 +84,8 @@ func mustStateAt(t *testing.T, m *cache, now time.Time) *State {
 	return n
 }
 
-// ids are the announcements of a state.
-func ids(n *State) (list []services.PostID) {
+// announcementIDs are the announcements of a state.
+func announcementIDs(n *SharedState) (list []services.PostID) {
 	for _, a := range n.Announcements {
 		list = append(list, a.ID)
 	}
@@ -103,28 +103,28 @@ func listedAnnouncement(id services.PostID, ends time.Duration) Announcement {
 
 func TestAnnouncementsEndInMemory(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Version: 7, EndedCount: 2, UnlistedEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{listedAnnouncement(3, time.Minute), listedAnnouncement(2, 0), listedAnnouncement(1, time.Hour)}}
-	m := newCache(e)
+	e.sharedFacts = Facts{ReadAt: noon, LogVersion: 7, EndedCount: 2, UnlistedEnds: []time.Time{noon.Add(2 * time.Hour)}, Announcements: []Announcement{listedAnnouncement(3, time.Minute), listedAnnouncement(2, 0), listedAnnouncement(1, time.Hour)}}
+	m := newMemoryWithLog(e)
 	first := mustStateAt(t, m, noon)
-	if got := ids(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
+	if got := announcementIDs(first); !slices.Equal(got, []services.PostID{3, 2, 1}) || first.sequence() != 2*7+2 {
 		t.Fatalf("at first %v at %d", got, first.sequence())
 	}
-	if again := mustStateAt(t, m, noon.Add(time.Minute-1)); again != first || e.reads != 1 {
-		t.Errorf("made again before anything changed; SQL was asked %d times", e.reads)
+	if again := mustStateAt(t, m, noon.Add(time.Minute-1)); again != first || e.factReads != 1 {
+		t.Errorf("made again before anything changed; SQL was asked %d times", e.factReads)
 	}
 	over := mustStateAt(t, m, noon.Add(time.Minute))
-	if got := ids(over); !slices.Equal(got, []services.PostID{2, 1}) || over.sequence() != first.sequence()+1 {
+	if got := announcementIDs(over); !slices.Equal(got, []services.PostID{2, 1}) || over.sequence() != first.sequence()+1 {
 		t.Errorf("after the first end %v at %d", got, over.sequence())
 	}
 	if late := mustStateAt(t, m, noon.Add(time.Minute-1)); late != over {
-		t.Errorf("a reader that was held up sees %v again: it flickers", ids(late))
+		t.Errorf("a reader that was held up sees %v again: it flickers", announcementIDs(late))
 	}
 	midnight := noon.Add(12 * time.Hour)
 	if night := mustStateAt(t, m, midnight.Add(time.Hour)); night.sequence() != first.sequence()+3 || len(night.Announcements) != 1 {
-		t.Errorf("after all ends %v at %d", ids(night), night.sequence())
+		t.Errorf("after all ends %v at %d", announcementIDs(night), night.sequence())
 	}
-	if e.reads != 1 {
-		t.Errorf("SQL was asked %d times", e.reads)
+	if e.factReads != 1 {
+		t.Errorf("SQL was asked %d times", e.factReads)
 	}
 }
 
@@ -132,24 +132,24 @@ func TestAnnouncementsEndInMemory(t *testing.T) {
 // So does a change that moves the end of an announcement that has ended.
 func TestALateChangeRaisesTheSequence(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{listedAnnouncement(1, time.Minute)}}
-	m := newCache(e)
+	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 5, LogVersion: 1, Announcements: []Announcement{listedAnnouncement(1, time.Minute)}}
+	m := newMemoryWithLog(e)
 	mustStateAt(t, m, noon)
 	end := noon.Add(time.Minute)
 	over := mustStateAt(t, m, end)
-	change := func(facts Facts) *State {
+	change := func(facts Facts) *SharedState {
 		t.Helper()
-		e.shared = facts
+		e.sharedFacts = facts
 		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return mustStateAt(t, m, facts.At)
+		return mustStateAt(t, m, facts.ReadAt)
 	}
-	raised := change(Facts{At: end.Add(1), Stamp: 6, Version: 2, EndedCount: 1, Dots: []Dot{{Name: "shop"}}})
-	if raised.sequence() <= over.sequence() || len(raised.Dots) != 1 || !slices.Equal(e.dots, []string{"shop"}) {
+	raised := change(Facts{ReadAt: end.Add(1), LastChangeStamp: 6, LogVersion: 2, EndedCount: 1, Dots: []Dot{{Name: "shop"}}})
+	if raised.sequence() <= over.sequence() || len(raised.Dots) != 1 || !slices.Equal(e.lastSetDotNames, []string{"shop"}) {
 		t.Errorf("the raise has the version %d after %d", raised.sequence(), over.sequence())
 	}
-	longer := change(Facts{At: end.Add(2), Stamp: 7, Version: 3, Announcements: []Announcement{listedAnnouncement(1, time.Hour)}})
+	longer := change(Facts{ReadAt: end.Add(2), LastChangeStamp: 7, LogVersion: 3, Announcements: []Announcement{listedAnnouncement(1, time.Hour)}})
 	if longer.sequence() <= raised.sequence() || len(longer.Announcements) != 1 {
 		t.Errorf("an end that was moved has the version %d after %d", longer.sequence(), raised.sequence())
 	}
@@ -159,20 +159,20 @@ func TestALateChangeRaisesTheSequence(t *testing.T) {
 // than all before, because clients drop states that are not newer.
 func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 	e := &fakeSQL{}
-	e.shared = Facts{At: noon, Stamp: 5, Version: 3, EndedCount: 1}
-	m := newCache(e)
+	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 5, LogVersion: 3, EndedCount: 1}
+	m := newMemoryWithLog(e)
 	now := mustStateAt(t, m, noon).sequence()
 	back := noon.Add(-time.Hour)
-	e.shared = Facts{At: back, Stamp: 5, Version: 3, Announcements: []Announcement{listedAnnouncement(1, time.Nanosecond)}}
-	e.shared.Announcements[0].EndsAt = noon.Add(-time.Minute)
+	e.sharedFacts = Facts{ReadAt: back, LastChangeStamp: 5, LogVersion: 3, Announcements: []Announcement{listedAnnouncement(1, time.Nanosecond)}}
+	e.sharedFacts.Announcements[0].EndsAt = noon.Add(-time.Minute)
 	before := mustStateAt(t, m, back)
 	if len(before.Announcements) != 1 || before.sequence() <= now {
-		t.Errorf("what has not ended yet: %v at %d, after %d", ids(before), before.sequence(), now)
+		t.Errorf("what has not ended yet: %v at %d, after %d", announcementIDs(before), before.sequence(), now)
 	}
 	if n := mustStateAt(t, m, noon); len(n.Announcements) != 0 || n.sequence() <= before.sequence() {
-		t.Errorf("when the time comes again: %v at %d, after %d", ids(n), n.sequence(), before.sequence())
+		t.Errorf("when the time comes again: %v at %d, after %d", announcementIDs(n), n.sequence(), before.sequence())
 	}
-	e.down = errors.New("away")
+	e.readError = errors.New("away")
 	if n := mustStateAt(t, m, back.Add(-time.Hour)); n == nil {
 		t.Error("memory was lost with SQL")
 	}
@@ -180,14 +180,14 @@ func TestMemoryHoldsWhenTheClockIsSetBack(t *testing.T) {
 
 func TestMemoryFollowsTheLog(t *testing.T) {
 	e := &fakeSQL{}
-	e.down = services.Errorf(services.Unavailable, "no SQL")
-	m := newCache(e)
+	e.readError = services.Errorf(services.Unavailable, "no SQL")
+	m := newMemoryWithLog(e)
 	notified := 0
-	m.Log.OnShared(func() { notified++ })
+	m.Log.OnSharedChange(func() { notified++ })
 	if _, err := m.At(t.Context(), noon); !services.IsUnavailable(err) {
 		t.Fatalf("nothing was ever loaded: %v", err)
 	}
-	e.down = nil
+	e.readError = nil
 	turn := func(want int) {
 		t.Helper()
 		if _, err := m.Log.RunOnce(t.Context()); err != nil || notified != want {
@@ -196,30 +196,30 @@ func TestMemoryFollowsTheLog(t *testing.T) {
 	}
 	turn(1) // the first state is news
 	turn(1)
-	e.shared = Facts{At: noon, Stamp: 7, Dots: []Dot{{Name: "shop", Raises: []Raise{{At: 7}}}}}
-	e.log = append(e.log, changelog.Entry{Kind: LogKind, Version: 1, Key: "shop"})
-	e.down = errors.New("away")
+	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 7, Dots: []Dot{{Name: "shop", Raises: []DotRaise{{Stamp: 7}}}}}
+	e.log = append(e.log, changelog.Entry{Kind: ChangelogKind, Version: 1, Key: "shop"})
+	e.readError = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil || notified != 1 {
 		t.Fatalf("the log was read without SQL: %v", err)
 	}
-	e.down = nil
+	e.readError = nil
 	turn(2)
 	if n := mustStateAt(t, m, noon); len(n.Dots) != 1 {
 		t.Errorf("the raise is not there: %+v", n)
 	}
 	// A slow read does not bring an older state back.
-	newest := e.shared
-	e.shared = Facts{At: noon, Stamp: 6}
+	newest := e.sharedFacts
+	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 6}
 	if err := m.Refresh(t.Context()); err != nil || len(mustStateAt(t, m, noon).Dots) != 1 || notified != 2 {
 		t.Errorf("an older state replaced a newer one; notified %d times, %v", notified, err)
 	}
-	e.shared = newest
-	e.shared.Stamp = 8
+	e.sharedFacts = newest
+	e.sharedFacts.LastChangeStamp = 8
 	if err := m.catchUp(t.Context(), 8); err != nil || notified != 3 {
 		t.Errorf("its own change was notified %d times, %v", notified, err)
 	}
-	asked := e.reads
-	if err := m.catchUp(t.Context(), 8); err != nil || e.reads != asked {
+	asked := e.factReads
+	if err := m.catchUp(t.Context(), 8); err != nil || e.factReads != asked {
 		t.Errorf("what is known was read again, %v", err)
 	}
 }
@@ -229,12 +229,12 @@ func TestTextsAreReadOnce(t *testing.T) {
 	text := func(title string, at time.Time) Announcement {
 		return Announcement{ID: 1, Title: title, UpdatedAt: at}
 	}
-	e.whole = map[services.PostID]Announcement{1: text("old", noon)}
-	e.shared = Facts{At: noon, Stamp: 5, Announcements: []Announcement{listedAnnouncement(1, 0)}}
-	m := newCache(e)
+	e.fullAnnouncements = map[services.PostID]Announcement{1: text("old", noon)}
+	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 5, Announcements: []Announcement{listedAnnouncement(1, 0)}}
+	m := newMemoryWithLog(e)
 	title := func() string {
 		t.Helper()
-		found, err := m.readWhole(t.Context(), []services.PostID{1, 2})
+		found, err := m.readWithTexts(t.Context(), []services.PostID{1, 2})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%v, %v", found, err)
 		}
@@ -246,11 +246,11 @@ func TestTextsAreReadOnce(t *testing.T) {
 			t.Errorf("the title is %q", got)
 		}
 	}
-	if e.texts != 3 { // the second is read each time, because it does not exist
-		t.Errorf("SQL was asked for %d", e.texts)
+	if e.textReads != 3 { // the second is read each time, because it does not exist
+		t.Errorf("SQL was asked for %d", e.textReads)
 	}
-	e.whole[1] = text("new", noon.Add(1000))
-	e.shared.Stamp, e.shared.Announcements[0].UpdatedAt = 6, noon.Add(1000)
+	e.fullAnnouncements[1] = text("new", noon.Add(1000))
+	e.sharedFacts.LastChangeStamp, e.sharedFacts.Announcements[0].UpdatedAt = 6, noon.Add(1000)
 	if err := m.Refresh(t.Context()); err != nil || title() != "new" {
 		t.Errorf("the title is %q, %v", title(), err)
 	}
@@ -262,26 +262,26 @@ func TestTextsAreReadOnce(t *testing.T) {
 func TestOneVersionIsOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := &fakeSQL{}
-		nodes := []*cache{newCache(e), newCache(e)}
+		nodes := []*memoryWithLog{newMemoryWithLog(e), newMemoryWithLog(e)}
 		now, version := noon, uint64(0)
 		var all []Announcement
 		load := func() {
-			e.shared = Facts{At: now, Stamp: version, Version: version}
+			e.sharedFacts = Facts{ReadAt: now, LastChangeStamp: version, LogVersion: version}
 			for _, a := range slices.Backward(all) {
 				switch {
-				case a.overAt(now):
-					e.shared.EndedCount++
+				case a.isOverAt(now):
+					e.sharedFacts.EndedCount++
 				case a.Withdrawn:
-					e.shared.UnlistedEnds = append(e.shared.UnlistedEnds, a.EndsAt)
+					e.sharedFacts.UnlistedEnds = append(e.sharedFacts.UnlistedEnds, a.EndsAt)
 				default:
-					e.shared.Announcements = append(e.shared.Announcements, a)
+					e.sharedFacts.Announcements = append(e.sharedFacts.Announcements, a)
 				}
 			}
 		}
 		load()
 		states := []map[uint64][]services.PostID{{}, {}}
 		last := make([]uint64, len(nodes))
-		look := func(at int) *State {
+		look := func(at int) *SharedState {
 			load()
 			n, err := nodes[at].At(context.Background(), now)
 			if err != nil {
@@ -291,10 +291,10 @@ func TestOneVersionIsOneState(t *testing.T) {
 				t.Fatalf("the number falls from %d to %d", last[at], n.sequence())
 			}
 			last[at] = n.sequence()
-			if had, known := states[at][n.sequence()]; known && !slices.Equal(had, ids(n)) {
-				t.Fatalf("the number %d is of %v and of %v", n.sequence(), had, ids(n))
+			if had, known := states[at][n.sequence()]; known && !slices.Equal(had, announcementIDs(n)) {
+				t.Fatalf("the number %d is of %v and of %v", n.sequence(), had, announcementIDs(n))
 			}
-			states[at][n.sequence()] = ids(n)
+			states[at][n.sequence()] = announcementIDs(n)
 			return n
 		}
 		for _, step := range rapid.SliceOfN(rapid.IntRange(0, 5), 1, 60).Draw(t, "steps") {
@@ -329,8 +329,8 @@ func TestOneVersionIsOneState(t *testing.T) {
 			if err := m.Refresh(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			if n := look(at); n.sequence() != look(0).sequence() || !slices.Equal(ids(n), ids(look(0))) {
-				t.Fatalf("both know all, and show %v at %d and %v at %d", ids(n), n.sequence(), ids(look(0)), look(0).sequence())
+			if n := look(at); n.sequence() != look(0).sequence() || !slices.Equal(announcementIDs(n), announcementIDs(look(0))) {
+				t.Fatalf("both know all, and show %v at %d and %v at %d", announcementIDs(n), n.sequence(), announcementIDs(look(0)), look(0).sequence())
 			}
 		}
 	})
@@ -340,15 +340,15 @@ func TestOneVersionIsOneState(t *testing.T) {
 // never be pushed.
 func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	e := &fakeSQL{}
-	m := newCache(e)
+	m := newMemoryWithLog(e)
 	mustStateAt(t, m, noon)
 	users := []services.UserID{1, 2}
-	before := m.Log.LearnedSums(users)
-	e.shared = Facts{At: noon, Stamp: 5, Version: 1, Announcements: []Announcement{listedAnnouncement(1, 0)}}
+	before := m.Log.VersionSums(users)
+	e.sharedFacts = Facts{ReadAt: noon, LastChangeStamp: 5, LogVersion: 1, Announcements: []Announcement{listedAnnouncement(1, 0)}}
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after := m.Log.LearnedSums(users); after[0] <= before[0] || after[1] <= before[1] {
+	if after := m.Log.VersionSums(users); after[0] <= before[0] || after[1] <= before[1] {
 		t.Errorf("what was learned went from %v to %v", before, after)
 	}
 }

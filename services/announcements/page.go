@@ -18,7 +18,8 @@ type Page struct {
 	HasNext bool
 }
 
-// MaxPosition is after every position: a page before it is the first. It is the greatest value that a cursor in SQL's numbers can have.
+// MaxPosition is after every position: a page before it is the first. It is the greatest value that a cursor in SQL's numbers can
+// have.
 const MaxPosition = 1<<63 - 1
 
 // Page lists a user's current announcements before a position: exactly the unread ones that the badge counts, and the read ones.
@@ -62,12 +63,12 @@ func (s *Service) items(ctx context.Context, at userView, list []Announcement) (
 		ids[i] = a.ID
 	}
 	// One SELECT for the texts that this node does not have, whatever their number.
-	texts, err := s.Memory.readWhole(ctx, ids)
+	texts, err := s.Memory.readWithTexts(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	// This is also the badge's rule, so that the announcements that are unread in the list are those that the badge counts.
-	unreadFrom := s.projector.Expiry().AgedAnnouncements(at.own, services.DayOf(s.clock.Now())).Position
+	unreadFrom := s.projector.Expiry().SkipExpiredAnnouncements(at.userState, services.DayOf(s.clock.Now())).Position
 	items := make([]Item, 0, len(list))
 	for _, listed := range list {
 		a, known := texts[listed.ID]
@@ -75,7 +76,7 @@ func (s *Service) items(ctx context.Context, at userView, list []Announcement) (
 			continue
 		}
 		a.Position, a.EndsAt = listed.Position, listed.EndsAt
-		items = append(items, Item{Announcement: a, Unread: at.own.Version > 0 && a.Position > unreadFrom})
+		items = append(items, Item{Announcement: a, Unread: at.userState.Version > 0 && a.Position > unreadFrom})
 	}
 	return items, nil
 }

@@ -12,12 +12,12 @@ import (
 
 // Source is the badge source of unread announcements, and of dots, which have no count.
 type Source struct {
-	source.Plain
-	s *Service
+	source.DefaultMethods
+	service *Service
 }
 
 // Source is this node's source of the badges.
-func (s *Service) Source() Source { return Source{s: s} }
+func (s *Service) Source() Source { return Source{service: s} }
 
 // Name is the source's name in logs.
 func (Source) Name() string { return "announcements and dots" }
@@ -27,7 +27,7 @@ func (Source) Key() services.Source { return services.SourceAnnouncements }
 
 // Part is the source's only count.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
-	return source.Single(&badges.Announcements, i)
+	return source.SinglePart(&badges.Announcements, i)
 }
 
 // CopyNonCounts copies the dots of the badges that were shown earlier.
@@ -38,23 +38,23 @@ func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, earlier sou
 // Facts reads the states of users from SQL. It gives a new user their initial position, as a rebuild would.
 func (b Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
 	// Without the list there is no count. The source then fails as a whole, and does not count 0.
-	if _, err := b.s.Memory.At(ctx, b.s.clock.Now()); err != nil {
+	if _, err := b.service.Memory.At(ctx, b.service.clock.Now()); err != nil {
 		return err
 	}
-	states, err := b.s.userStates(ctx, users)
+	states, err := b.service.userStates(ctx, users)
 	if err != nil {
 		return err
 	}
 	for i, user := range users {
 		state, document := states[user], &documents[i]
-		document.Announcements, document.Segments, document.DotsSeen = state.AnnouncementState, state.Segments, state.Dots
+		document.Announcements, document.Segments, document.DismissedUpToByDot = state.AnnouncementState, state.Segments, state.DismissedUpToByDot
 	}
 	return nil
 }
 
 // SharedState is this node's list of announcements and dots.
 func (b Source) SharedState(ctx context.Context, now time.Time) (any, error) {
-	state, err := b.s.Memory.At(ctx, now)
+	state, err := b.service.Memory.At(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -65,40 +65,40 @@ func (b Source) SharedState(ctx context.Context, now time.Time) (any, error) {
 // when they end. Render lists every dot, lit or not.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	badges.Dots = []services.Dot{}
-	// Shared is a nil interface before the first load.
-	state, known := v.Shared.(*State)
+	// SharedState is a nil interface before the first load.
+	state, known := v.SharedState.(*SharedState)
 	if !known {
 		badges.Announcements = services.NewCount(0, services.Unknown, time.Time{})
 		return
 	}
 	own, segments := v.Document.Announcements, Segments(v.Document.Segments.Bits)
-	count, ends := state.countUnread(v.Ages.AgedAnnouncements(own, v.Today()), segments)
+	count, ends := state.countUnread(v.Expiry.SkipExpiredAnnouncements(own, v.Today()), segments)
 	v.RecordExpiry(services.SourceAnnouncements, count)
 	// Ends are time boundaries and not changes: each node counts them by its own clock, without a message.
 	v.AddSequence(state.sequence() - state.EndedCount)
-	v.AddBoundaries(int64(state.EndedCount))
+	v.AddTimeBoundaries(int64(state.EndedCount))
 	v.RecordChangeAt(ends)
-	badges.Announcements = source.Exact(count)
-	badges.Dots = state.dotsFor(own, segments, v.Document.DotsSeen)
+	badges.Announcements = source.ExactCount(count)
+	badges.Dots = state.dotsFor(own, segments, v.Document.DismissedUpToByDot)
 }
 
 // Explain lists the unread announcements.
 func (b Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
+	shared, err := b.service.Memory.At(ctx, b.service.clock.Now())
 	if err != nil {
 		return nil, err
 	}
-	own, err := b.s.userState(ctx, of.User) // read as in Facts, so that the items are the counted ones
+	own, err := b.service.userState(ctx, of.User) // read as in Facts, so that the items are the counted ones
 	if err != nil {
 		return nil, err
 	}
 	explanation := services.Explanation{Source: services.SourceAnnouncements, Count: of.Badges.Announcements}
-	aged := b.s.projector.Expiry().AgedAnnouncements(own.AnnouncementState, of.Today)
+	aged := b.service.projector.Expiry().SkipExpiredAnnouncements(own.AnnouncementState, of.Today)
 	// The items come from this node's list, as the count does: an announcement that this node does not know yet is in neither.
 	for _, announcement := range shared.Unread(aged, Segments(own.Segments.Bits)) {
 		id := announcement.GlobalID()
 		explanation.Items = append(explanation.Items, services.Item{
-			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: source.ClearedBy("markAnnouncementsRead", "upTo", id),
+			ID: id, At: time.UnixMicro(int64(announcement.Position)).UTC(), Count: 1, ClearedBy: source.ClearingMutation("markAnnouncementsRead", "upTo", id),
 		})
 	}
 	return []services.Explanation{explanation}, nil
@@ -106,21 +106,21 @@ func (b Source) Explain(ctx context.Context, of source.ExplainRequest) ([]servic
 
 // Digest adds how many of the user's current announcements entered the list since a moment.
 func (b Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	shared, err := b.s.Memory.At(ctx, b.s.clock.Now())
+	shared, err := b.service.Memory.At(ctx, b.service.clock.Now())
 	if err != nil {
 		return err
 	}
-	own, err := ReadUser(ctx, b.s.db.Runner, user)
+	own, err := ReadUser(ctx, b.service.db.Runner, user)
 	if err != nil {
 		return err
 	}
 	count := 0
-	for _, announcement := range shared.visible(Segments(own.Segments.Bits), math.MaxUint64, maxListed) {
+	for _, announcement := range shared.visible(Segments(own.Segments.Bits), math.MaxUint64, maxListedAnnouncements) {
 		// A position is a stamp, and so a time in microseconds.
 		if announcement.Position >= uint64(since.UnixMicro()) {
 			count++
 		}
 	}
-	source.AddDigestPart(digest, services.SourceAnnouncements, "", count, maxListed)
+	source.AddDigestPart(digest, services.SourceAnnouncements, "", count, maxListedAnnouncements)
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 )
 
 func TestUsersSeeAnnouncementsForThem(t *testing.T) {
-	n := &State{
+	n := &SharedState{
 		Announcements: []Announcement{listedAnnouncement(9, time.Hour), listedAnnouncement(7, 0), listedAnnouncement(5, time.Minute), listedAnnouncement(3, 0)},
-		Dots:          []Dot{{Name: "a", Raises: []Raise{{At: 5}}}, {Name: "b", Raises: []Raise{{Target: 2, At: 7}}}},
+		Dots:          []Dot{{Name: "a", Raises: []DotRaise{{Stamp: 5}}}, {Name: "b", Raises: []DotRaise{{Target: 2, Stamp: 7}}}},
 	}
 	n.Announcements[0].Segments, n.Announcements[2].Segments = 1, 2
 	for _, c := range []struct {
@@ -58,8 +58,8 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 		{lit(services.AnnouncementState{}, 2, nil), [2]bool{}},
 		{lit(services.AnnouncementState{Version: 1}, 2, nil), [2]bool{true, true}},
 		{lit(services.AnnouncementState{Version: 1}, 0, nil), [2]bool{true, false}},
-		{lit(services.AnnouncementState{Version: 1, DotsFrom: 5}, 2, nil), [2]bool{false, true}},
-		{lit(services.AnnouncementState{Version: 1, DotsFrom: 4}, 2, map[string]uint64{"b": 7}), [2]bool{true, false}},
+		{lit(services.AnnouncementState{Version: 1, DotsDismissedUpTo: 5}, 2, nil), [2]bool{false, true}},
+		{lit(services.AnnouncementState{Version: 1, DotsDismissedUpTo: 4}, 2, map[string]uint64{"b": 7}), [2]bool{true, false}},
 	} {
 		if c.got != c.want {
 			t.Errorf("lit are %v, want %v", c.got, c.want)

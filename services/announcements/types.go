@@ -16,12 +16,12 @@ func (target Segments) reaches(user Segments) bool { return target == 0 || targe
 
 // The bounds of announcements and dots.
 const (
-	maxSegments = 64       // segments of an installation
-	maxTitle    = 255      // characters of a title
-	maxContent  = 64 << 10 // bytes of a content
-	maxListed   = 1000     // announcements in the list: when one more starts, the oldest is dropped
-	maxDots     = 100      // dots of an installation
-	maxName     = 64       // characters of a dot's or a segment's name
+	maxSegments            = 64       // segments of an installation
+	maxTitleCharacters     = 255      // characters of a title
+	maxContentBytes        = 64 << 10 // bytes of a content
+	maxListedAnnouncements = 1000     // announcements in the list: when one more starts, the oldest is dropped
+	maxDots                = 100      // dots of an installation
+	maxNameCharacters      = 64       // characters of a dot's or a segment's name
 )
 
 // Announcement is an entry of the one list that all users share.
@@ -52,35 +52,35 @@ func ParseID(field, id string) (services.PostID, error) {
 	return services.ParseTypedID(field, id, services.AnnouncementType)
 }
 
-// overAt reports whether the announcement has ended at a moment: from EndsAt on.
-func (a Announcement) overAt(moment time.Time) bool {
+// isOverAt reports whether the announcement has ended at a moment: from EndsAt on.
+func (a Announcement) isOverAt(moment time.Time) bool {
 	return !a.EndsAt.IsZero() && !moment.Before(a.EndsAt)
 }
 
-// waits reports whether the announcement has no position yet and will get one. Its start job checks this, since it may run late or
-// twice.
-func (a Announcement) waits(now time.Time) bool {
-	return a.Position == 0 && !a.Withdrawn && !a.overAt(now)
+// waitsToStart reports whether the announcement has no position yet and will get one. Its start job checks this, since it may run
+// late or twice.
+func (a Announcement) waitsToStart(now time.Time) bool {
+	return a.Position == 0 && !a.Withdrawn && !a.isOverAt(now)
 }
 
 // Dot is a dot as the facts have it: when it was raised for everyone, and for segments. A raise for two segments is a raise for
 // each.
 type Dot struct {
 	Name   string
-	Raises []Raise // the last raise for each target
+	Raises []DotRaise // the last raise for each target
 }
 
-// Raise is the last time that a dot was raised for a target.
-type Raise struct {
+// DotRaise is the last time that a dot was raised for a target.
+type DotRaise struct {
 	Target Segments
-	At     uint64 // a stamp of the announcements' clock
+	Stamp  uint64 // a stamp of the announcements' clock
 }
 
 // litFor reports whether the dot is lit for a user with these segments who has seen it up to a stamp. At an equal stamp it is
 // not lit.
 func (d Dot) litFor(segments Segments, seen uint64) bool {
 	for _, raise := range d.Raises {
-		if raise.At > seen && raise.Target.reaches(segments) {
+		if raise.Stamp > seen && raise.Target.reaches(segments) {
 			return true
 		}
 	}
@@ -91,8 +91,8 @@ func (d Dot) litFor(segments Segments, seen uint64) bool {
 // error, which is INVALID.
 func checkName(field, name string) error {
 	// Bytes are characters here: all that are allowed are ASCII.
-	if len(name) == 0 || len(name) > maxName {
-		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", field, maxName, len(name))
+	if len(name) == 0 || len(name) > maxNameCharacters {
+		return services.Errorf(services.Invalid, "%s: 1 to %d characters are allowed, got %d", field, maxNameCharacters, len(name))
 	}
 	if strings.ContainsFunc(name, isInvalidInName) {
 		return services.Errorf(services.Invalid, "%s: %s: only a-z, 0-9, '_', '.' and '-' are allowed", field, services.Quote(name))

@@ -20,7 +20,7 @@ func TestTargetsReachSegments(t *testing.T) {
 }
 
 func TestDotsAreLitForTheirTargets(t *testing.T) {
-	dot := Dot{Name: "shop", Raises: []Raise{{Target: 2, At: 9}, {At: 5}}}
+	dot := Dot{Name: "shop", Raises: []DotRaise{{Target: 2, Stamp: 9}, {Stamp: 5}}}
 	for _, c := range []struct {
 		segments Segments
 		seen     uint64
@@ -38,7 +38,7 @@ func TestDotsAreLitForTheirTargets(t *testing.T) {
 func TestAnnouncementsAreOverFromTheirEndOn(t *testing.T) {
 	end := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	a := Announcement{EndsAt: end}
-	if a.overAt(end.Add(-1)) || !a.overAt(end) || (Announcement{}).overAt(end) {
+	if a.isOverAt(end.Add(-1)) || !a.isOverAt(end) || (Announcement{}).isOverAt(end) {
 		t.Error("an announcement is over from its end on, and never without one")
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"tidings/services/sql"
 )
 
-// arrive gives a new user their position in the announcements and dots, in the transaction of their first action. Announcements
+// initPosition gives a new user their position in the announcements and dots, in the transaction of their first action. Announcements
 // from before that do not count as unread for them.
-func (s *Service) arrive(ctx context.Context, tx *sql.Tx, user services.UserID) error {
-	return ensurePosition(ctx, tx, user, tx.ReadClock(s.projector.ActiveSince))
+func (s *Service) initPosition(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+	return ensurePosition(ctx, tx, user, tx.ReadClock(s.projector.DormantBefore))
 }
 
 // userState is a user's state, from SQL: see userStates.
@@ -33,7 +33,7 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 	}
 	var arrived []services.UserID
 	for user, state := range states {
-		if state.IsNew(s.projector.ActiveSince()) {
+		if state.IsNew(s.projector.DormantBefore()) {
 			arrived = append(arrived, user)
 		}
 	}
@@ -42,18 +42,18 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 	}
 	if services.Observed(ctx) {
 		var end int64
-		_, err := s.db.One(ctx, presentEnd, nil, &end)
+		_, err := s.db.One(ctx, currentListEnd, nil, &end)
 		for _, user := range arrived {
 			// max is used because positions never go back, not even where they are only shown and not stored.
 			state := states[user]
-			state.Position, state.DotsFrom, state.Dots = max(state.Position, uint64(end)), max(state.DotsFrom, uint64(end)), nil
+			state.Position, state.DotsDismissedUpTo, state.DismissedUpToByDot = max(state.Position, uint64(end)), max(state.DotsDismissedUpTo, uint64(end)), nil
 		}
 		return states, err
 	}
 	// Each user has their own transaction: a user arrives only once, and others must not wait for the rows of all of them.
 	for _, user := range arrived {
-		// projector.RecordVisit runs the VisitWriter of every feature, and this one's arrive among them, in one transaction. So the states are
-		// read again below.
+		// projector.RecordVisit runs the VisitWriter of every feature, initPosition among them, in one transaction. So the
+		// states are read again below.
 		if err := s.projector.RecordVisit(ctx, user); err != nil {
 			return nil, err
 		}
@@ -63,27 +63,27 @@ func (s *Service) userStates(ctx context.Context, users []services.UserID) (map[
 	return states, err
 }
 
-// dormant reports whether a document belongs to a user who was away so long that they count as new; such a document is rebuilt
+// isDormant reports whether a document belongs to a user who was away so long that they count as new; such a document is rebuilt
 // before it is shown. Redis expires such documents too, but by its own clock.
-func (s *Service) dormant(document rdb.Document) bool {
-	lastSeen := services.DayStart(document.Day + 1) // the latest that the last visit can have been
-	return document.Ready && lastSeen.Before(s.projector.ActiveSince())
+func (s *Service) isDormant(document rdb.Document) bool {
+	lastSeen := services.DayStart(document.LastActiveDay + 1) // the latest that the last visit can have been
+	return document.Ready && lastSeen.Before(s.projector.DormantBefore())
 }
 
-// usersPerTurn is how many users' positions one turn of the janitor of package projector checks.
-const usersPerTurn = 20_000
+// positionsCheckedPerTurn is how many users' positions one turn of the janitor of package projector checks.
+const positionsCheckedPerTurn = 20_000
 
-// dormantPositions deletes the positions of dormant users, some of them in each turn.
-type dormantPositions struct {
+// dormantPositionRemover deletes the positions of dormant users, some of them in each turn.
+type dormantPositionRemover struct {
 	service *Service
-	// The janitor runs one turn at a time, so walkedUpTo needs no lock. A node that restarts begins anew, and several nodes walk beside
-	// each other.
+	// The janitor runs one turn at a time, so walkedUpTo needs no lock. A node that restarts begins anew, and several nodes walk
+	// beside each other.
 	walkedUpTo services.UserID // the user ID that the walk has reached
 }
 
 // forget checks the next users. After an error it tries the same users again.
-func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) {
-	walked, dropped, err := dropDormant(ctx, d.service.db, d.service.projector.ActiveSince(), d.walkedUpTo, usersPerTurn)
+func (d *dormantPositionRemover) forget(ctx context.Context) (dropped int, err error) {
+	walked, dropped, err := dropDormantPositions(ctx, d.service.db, d.service.projector.DormantBefore(), d.walkedUpTo, positionsCheckedPerTurn)
 	if err == nil {
 		d.walkedUpTo = walked
 	}
@@ -92,9 +92,9 @@ func (d *dormantPositions) forget(ctx context.Context) (dropped int, err error) 
 
 // userView is a snapshot of the state that all users share, together with the state of one user.
 type userView struct {
-	shared   *State
-	own      services.AnnouncementState
-	segments Segments
+	shared    *SharedState
+	userState services.AnnouncementState
+	segments  Segments
 }
 
 // userView reads a user's state as the badge does: from their document, which is made if it is missing, or from SQL if Redis does
@@ -113,7 +113,7 @@ func (s *Service) userView(ctx context.Context, user services.UserID) (at userVi
 			}
 		}
 		if err == nil && document.Ready {
-			at.own, at.segments = document.Announcements, Segments(document.Segments.Bits)
+			at.userState, at.segments = document.Announcements, Segments(document.Segments.Bits)
 			return at, nil
 		}
 		if err != nil && !services.IsUnavailable(err) {
@@ -121,7 +121,7 @@ func (s *Service) userView(ctx context.Context, user services.UserID) (at userVi
 		}
 	}
 	state, err := s.userState(ctx, user)
-	at.own, at.segments = state.AnnouncementState, Segments(state.Segments.Bits)
+	at.userState, at.segments = state.AnnouncementState, Segments(state.Segments.Bits)
 	return at, err
 }
 
@@ -131,7 +131,7 @@ func (s *Service) document(ctx context.Context, user services.UserID) (rdb.Docum
 	if err != nil {
 		return rdb.Document{}, err
 	}
-	if s.dormant(documents[0]) {
+	if s.isDormant(documents[0]) {
 		return rdb.Document{}, nil
 	}
 	return documents[0], nil

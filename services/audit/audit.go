@@ -4,8 +4,8 @@
 // nodes, and that a difference that a waiting job explains is left alone. A failed comparison is repeated in the next turn or
 // the next lap: an audit changes nothing but projections and the counts of posts, which can always be rebuilt from the facts.
 //
-// One turn (RunOnce): the suspects of earlier turns are checked again; then takeTurn leases the next 100 active users, visit
-// compares them, and recount compares the counts of 200 posts. A difference makes a suspect. If the difference is the same two
+// One turn (RunOnce): the suspects of earlier turns are checked again; then takeTurn leases the next 100 active users, checkUsers
+// compares them, and recountPosts compares the counts of 200 posts. A difference makes a suspect. If the difference is the same two
 // seconds later and no earlier job is left, the difference is drift: repair rebuilds the projection, and a metric and the log
 // report a bug.
 package audit
@@ -29,18 +29,18 @@ import (
 )
 
 const (
-	usersPerTurn  = 100
-	parallelReads = 2                // users whose facts are read at once
-	recheckDelay  = 2 * time.Second  // between the check that finds a difference and the next check
-	maxChecks     = 10               // of a user who changes all the time; the next lap checks them again
-	maxSuspects   = 1000             // while there are this many suspects, no other user is visited
-	poll          = time.Second      // the longest rest of Run between two turns
-	turnLease     = 30 * time.Second // after it, another node takes the turn of a node that died
-	// A job that a worker has claimed is due again when the worker's lease on it ends. longestLease is how far ahead of this node's
+	usersPerTurn         = 100
+	parallelReads        = 2                // users whose facts are read at once
+	recheckDelay         = 2 * time.Second  // between the check that finds a difference and the next check
+	maxChecksPerSuspect  = 10               // of a user who changes all the time; the next lap checks them again
+	maxSuspects          = 1000             // while there are this many suspects, no other user is visited
+	maxPauseBetweenTurns = time.Second      // the longest rest of Run between two turns
+	turnLease            = 30 * time.Second // after it, another node takes the turn of a node that died
+	// A job that a worker has claimed is due again when the worker's lease on it ends. maxJobLease is how far ahead of this node's
 	// clock that may be. A lease counts from the time of a transaction, which may be ahead of this clock.
-	longestLease = time.Minute
-	// mostAhead is how far ahead of this node's clock the time may be at which another node made a job.
-	mostAhead = time.Minute
+	maxJobLease = time.Minute
+	// maxClockAhead is how far ahead of this node's clock the time may be at which another node made a job.
+	maxClockAhead = time.Minute
 )
 
 // Config has the dependencies and settings of an audit.
@@ -50,7 +50,7 @@ type Config struct {
 	Projector *projector.Projector // compares and rebuilds
 	Clock     services.Clock
 	Log       *slog.Logger
-	Every     time.Duration // the time in which every active user is visited at least once
+	LapTime   time.Duration // the time in which every active user is visited at least once
 }
 
 // Audit is the audit of one node; Run and RunOnce are for one goroutine. It visits every active user in laps and compares
@@ -59,49 +59,49 @@ type Config struct {
 // facts, pushed and counted. Each turn also recounts posts. Several nodes may run one audit each: they take turns.
 type Audit struct {
 	Config
-	// The fields suspects and recountBelow belong to the goroutine of Run. A node that restarts forgets them: the next lap
+	// The fields suspects and recountPostsBelow belong to the goroutine of Run. A node that restarts forgets them: the next lap
 	// finds what still differs.
-	suspects     []suspect
-	recountBelow services.PostID // the posts below it are recounted next
+	suspects          []suspect
+	recountPostsBelow services.PostID // the posts below it are recounted next
 
 	// Metrics read these fields while Run runs.
-	visited, mended, drifted atomic.Uint64
-	miscounted               atomic.Uint64 // see Stats.Posts
-	lapAge                   atomic.Int64  // see Stats.LapAge
+	visitedUsers, restoredUsers, driftedUsers atomic.Uint64
+	miscountedPosts                           atomic.Uint64 // see Stats.MiscountedPosts
+	lapAgeNanos                               atomic.Int64  // see Stats.LapAge
 }
 
 // suspect is a user whose projection differed at the last check.
 type suspect struct {
-	user   services.UserID
-	at     time.Time // when that check ran
-	job    int64     // the last job at that check: jobs up to it may explain the difference
-	digest [32]byte  // of everything that the check saw
-	checks int       // how many checks found something else than the check before
+	user             services.UserID
+	checkedAt        time.Time // when that check ran
+	lastJobID        int64     // the last job at that check: jobs up to it may explain the difference
+	comparisonDigest [32]byte  // of everything that the check saw
+	changedChecks    int       // how many checks found something else than the check before
 }
 
 // Stats are the counters of an audit on this node.
 type Stats struct {
-	Visited uint64        // users who were checked; a panic leaves its user out
-	Mended  uint64        // users whose projection had lost something, which was restored before they asked for it
-	Drifted uint64        // users whose projection was wrong
-	Posts   uint64        // posts whose counts were wrong
-	LapAge  time.Duration // the age of the present lap at the last turn of this node
+	VisitedUsers    uint64        // users who were checked; a panic leaves its user out
+	RestoredUsers   uint64        // users whose projection had lost something, which was restored before they asked for it
+	DriftedUsers    uint64        // users whose projection was wrong
+	MiscountedPosts uint64        // posts whose counts were wrong
+	LapAge          time.Duration // the age of the present lap at the last turn of this node
 }
 
 // New makes this node's audit.
-func New(cfg Config) *Audit { return &Audit{Config: cfg, recountBelow: services.MaxPostID} }
+func New(cfg Config) *Audit { return &Audit{Config: cfg, recountPostsBelow: services.MaxPostID} }
 
 // Stats reads the counters of the audit.
 func (a *Audit) Stats() Stats {
 	return Stats{
-		Visited: a.visited.Load(), Mended: a.mended.Load(), Drifted: a.drifted.Load(), Posts: a.miscounted.Load(), LapAge: time.Duration(a.lapAge.Load()),
+		VisitedUsers: a.visitedUsers.Load(), RestoredUsers: a.restoredUsers.Load(), DriftedUsers: a.driftedUsers.Load(), MiscountedPosts: a.miscountedPosts.Load(), LapAge: time.Duration(a.lapAgeNanos.Load()),
 	}
 }
 
-// Run audits until ctx ends. It rests after each turn, so that it takes only a part of the capacity of SQL and Redis: half as long as
-// the turn took, at most poll, and poll if no turn was due.
+// Run audits until ctx ends. It rests after each turn, so that it takes only a part of the capacity of SQL and Redis: half as long
+// as the turn took, at most maxPauseBetweenTurns, and that long if no turn was due.
 func (a *Audit) Run(ctx context.Context) error {
-	timer := time.NewTimer(poll)
+	timer := time.NewTimer(maxPauseBetweenTurns)
 	defer timer.Stop()
 	// waits is logged when it changes, not once a second while an engine is away.
 	waits := false
@@ -120,7 +120,7 @@ func (a *Audit) Run(ctx context.Context) error {
 			waits = failed
 			a.Log.Info("the audit waits for SQL or Redis, or continues", "waits", waits, "error", err)
 		}
-		rest := poll
+		rest := maxPauseBetweenTurns
 		if more && err == nil {
 			rest = min(rest, time.Since(began)/2)
 		}
@@ -131,29 +131,29 @@ func (a *Audit) Run(ctx context.Context) error {
 // RunOnce checks the suspects again, and takes the next turn when it is due. It reports whether it took one.
 func (a *Audit) RunOnce(ctx context.Context) (took bool, err error) {
 	// So many suspects mean that the job queue stands still, not that projections drift. More suspects would only use memory.
-	if err := a.recheck(ctx); err != nil || len(a.suspects) >= maxSuspects {
+	if err := a.recheckSuspects(ctx); err != nil || len(a.suspects) >= maxSuspects {
 		return false, err
 	}
 	turn, took, _, err := takeTurn(ctx, a.Store, auditPace{
 		// A node that dies holds its turn until the lease ends, so a lap is planned shorter by the lease.
-		Lap: a.Every - min(turnLease, a.Every/2), Limit: usersPerTurn, ActiveSince: a.Projector.ActiveSince(), Lease: turnLease,
+		LapTime: a.LapTime - min(turnLease, a.LapTime/2), MaxUsersPerTurn: usersPerTurn, ActiveSince: a.Projector.DormantBefore(), Lease: turnLease,
 	})
 	if err != nil || !took {
 		return false, err
 	}
-	a.lapAge.Store(int64(turn.Lap))
-	if err := a.visit(ctx, turn.Users); err != nil {
+	a.lapAgeNanos.Store(int64(turn.LapAge))
+	if err := a.checkUsers(ctx, turn.Users); err != nil {
 		return false, err
 	}
-	if err := a.recount(ctx); err != nil {
+	if err := a.recountPosts(ctx); err != nil {
 		return false, err
 	}
 	// The turn is passed on last: if this node dies before that, another node visits the same users.
-	return true, passTurn(ctx, a.Store, turn)
+	return true, completeTurn(ctx, a.Store, turn)
 }
 
-// visit checks users for the first time.
-func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
+// checkUsers checks users for the first time.
+func (a *Audit) checkUsers(ctx context.Context, users []services.UserID) error {
 	found, job, err := a.compare(ctx, users)
 	if err != nil {
 		return err
@@ -168,16 +168,16 @@ func (a *Audit) visit(ctx context.Context, users []services.UserID) error {
 		// If the turn reaches a user again before their second check, they stay one suspect, so that one fault counts as one
 		// drift.
 		known := slices.ContainsFunc(a.suspects, func(s suspect) bool { return s.user == users[i] })
-		if len(compared.Differs) > 0 && !known {
-			a.suspects = append(a.suspects, suspect{user: users[i], at: now, job: job, digest: compared.Digest()})
+		if len(compared.DifferingParts) > 0 && !known {
+			a.suspects = append(a.suspects, suspect{user: users[i], checkedAt: now, lastJobID: job, comparisonDigest: compared.Digest()})
 		}
 	}
-	a.visited.Add(uint64(visited))
+	a.visitedUsers.Add(uint64(visited))
 	return nil
 }
 
-// recheck checks the suspects whose difference no job explains any more.
-func (a *Audit) recheck(ctx context.Context) error {
+// recheckSuspects checks the suspects whose difference no job explains any more.
+func (a *Audit) recheckSuspects(ctx context.Context) error {
 	now := a.Clock.Now()
 	type check struct {
 		job int64
@@ -189,15 +189,15 @@ func (a *Audit) recheck(ctx context.Context) error {
 		// The queue is asked once for all suspects of one check. Jobs that were planned for after the check do not explain what the
 		// check found. The time of the check decides which jobs these are, and not the present time: otherwise a job that is due each
 		// minute would keep a suspect waiting forever.
-		of := check{s.job, s.at}
-		if _, known := waiting[of]; !known && !now.Before(s.at.Add(recheckDelay)) {
-			waits, err := jobs.AnyWaits(ctx, a.Store, s.job, s.at.Add(mostAhead), now.Add(longestLease))
+		of := check{s.lastJobID, s.checkedAt}
+		if _, known := waiting[of]; !known && !now.Before(s.checkedAt.Add(recheckDelay)) {
+			waits, err := jobs.AnyJobWaits(ctx, a.Store, s.lastJobID, s.checkedAt.Add(maxClockAhead), now.Add(maxJobLease))
 			if err != nil {
 				return err
 			}
 			waiting[of] = waits
 		}
-		if now.Before(s.at.Add(recheckDelay)) || waiting[of] {
+		if now.Before(s.checkedAt.Add(recheckDelay)) || waiting[of] {
 			kept = append(kept, s)
 		} else {
 			due = append(due, s)
@@ -220,15 +220,15 @@ func (a *Audit) recheck(ctx context.Context) error {
 		// The next lap finds the difference again.
 		case compared == nil:
 		// A job was late, or the user changed something: the difference was lag.
-		case len(compared.Differs) == 0:
+		case len(compared.DifferingParts) == 0:
 		// Nothing has changed on either side, and no job is left that could change anything.
-		case compared.Digest() == s.digest:
-			if err := a.repair(ctx, s.user, compared.Differs); err != nil {
+		case compared.Digest() == s.comparisonDigest:
+			if err := a.repair(ctx, s.user, compared.DifferingParts); err != nil {
 				return err // all suspects stay, and the next turn checks them again
 			}
 		// Something changed in between, so this may be another difference. The user waits as a new suspect.
-		case s.checks < maxChecks:
-			kept = append(kept, suspect{user: s.user, at: now, job: job, digest: compared.Digest(), checks: s.checks + 1})
+		case s.changedChecks < maxChecksPerSuspect:
+			kept = append(kept, suspect{user: s.user, checkedAt: now, lastJobID: job, comparisonDigest: compared.Digest(), changedChecks: s.changedChecks + 1})
 		}
 	}
 	a.suspects = kept
@@ -238,7 +238,7 @@ func (a *Audit) recheck(ctx context.Context) error {
 // repair rebuilds a wrong projection, notifies its watchers, and counts it. It is no visit of the user. A panic is logged: the
 // projection is left empty, and the next lap tries to restore it.
 func (a *Audit) repair(ctx context.Context, user services.UserID, differs []string) (err error) {
-	a.drifted.Add(1)
+	a.driftedUsers.Add(1)
 	a.Log.Error("badges differed from the facts and are rebuilt", "parts", strings.Join(differs, ", "))
 	defer func() { err = a.logPanic(err) }()
 	defer services.Recover(&err)
@@ -257,7 +257,7 @@ func (a *Audit) logPanic(err error) error {
 
 // compare compares users' projections with the facts. It reads the projections, then the facts, then the number of the newest job,
 // which it returns: a projection may lack effects of jobs up to this one. It returns nil for a user whose comparison panicked.
-func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*projector.Comparison, job int64, err error) {
+func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*projector.FactsComparison, job int64, err error) {
 	snapshots, err := a.Redis.ReadUserSnapshots(ctx, users)
 	if err != nil {
 		return nil, 0, err
@@ -266,7 +266,7 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 	if err != nil {
 		return nil, 0, err
 	}
-	found = make([]*projector.Comparison, len(users))
+	found = make([]*projector.FactsComparison, len(users))
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(parallelReads)
 	for i, user := range users {
@@ -288,18 +288,18 @@ func (a *Audit) compare(ctx context.Context, users []services.UserID) (found []*
 
 // compareOne compares a user's projection with the facts. A projection that has lost something is not wrong: its next reader would
 // restore it, and so does the audit, unless the user is away: then their return does. A panic is an error.
-func (a *Audit) compareOne(ctx context.Context, user services.UserID, shown rdb.UserSnapshot, stamp redis.Stamp) (found projector.Comparison, err error) {
+func (a *Audit) compareOne(ctx context.Context, user services.UserID, shown rdb.UserSnapshot, stamp redis.ClockStamp) (found projector.FactsComparison, err error) {
 	defer services.Recover(&err)
 	switch shown.Wholeness {
 	// The user has no document: nothing is shown, and so nothing is wrong.
-	case rdb.Absent:
+	case rdb.DocumentAbsent:
 		return found, nil
-	case rdb.Partial:
+	case rdb.DocumentPartial:
 		restored, err := a.Projector.Restore(ctx, user)
 		if restored {
-			a.mended.Add(1)
+			a.restoredUsers.Add(1)
 		}
 		return found, err
 	}
-	return a.Projector.Compare(ctx, user, shown, stamp)
+	return a.Projector.CompareWithFacts(ctx, user, shown, stamp)
 }

@@ -9,52 +9,52 @@ import (
 	"tidings/services/sql"
 )
 
-// auditRow is the name of the only row of the table audit.
-const auditRow = "users"
+// auditRowName is the name of the only row of the table audit.
+const auditRowName = "users"
 
-// maxAuditSpan bounds how many user IDs one turn scans for active users.
-const maxAuditSpan = 10_000
+// maxUserIDsPerTurn bounds how many user IDs one turn scans for active users.
+const maxUserIDsPerTurn = 10_000
 
 var (
 	// The counter of users is the greatest user ID, since IDs are dense.
 	auditState = sql.NewStatement("the audit's state", `SELECT visited, lap_at, lease_until, (SELECT value FROM counters WHERE name = 'users')
 		FROM audit WHERE name = $1`)
 
-	auditRange = sql.NewStatement("active users of a range", `SELECT number FROM users
+	activeUsersInRange = sql.NewStatement("active users of a range", `SELECT number FROM users
 		WHERE number > $1 AND number <= $2 AND seen_at >= $3 ORDER BY number LIMIT $4`)
 
 	// The update succeeds only on the state that was read, so that only one of two nodes that find the turn due takes it.
 	takeAudit = sql.NewStatement("take the audit's lease", `UPDATE audit SET token = $2, lease_until = $3, lap_at = $4
 		WHERE name = $1 AND visited = $5 AND lap_at = $6 AND lease_until <= $7`)
 
-	passAudit = sql.NewStatement("pass the audit on", `UPDATE audit SET visited = $3, lap_at = $4, token = '', lease_until = 0 WHERE name = $1 AND token = $2`)
+	releaseAudit = sql.NewStatement("pass the audit on", `UPDATE audit SET visited = $3, lap_at = $4, token = '', lease_until = 0 WHERE name = $1 AND token = $2`)
 )
 
 // auditTurn is the next batch of users of an audit, held under a lease: no other node audits meanwhile.
 type auditTurn struct {
 	Users []services.UserID
-	// Lap is how long this lap has lasted so far: much longer than the pace's Lap if the audit does not keep up.
-	Lap time.Duration
+	// LapAge is how long this lap has lasted so far: much longer than the pace's LapTime if the audit does not keep up.
+	LapAge time.Duration
 
-	token       string // of the lease; passTurn does nothing once another turn has replaced it
+	token       string // of the lease; completeTurn does nothing once another turn has replaced it
 	visitedUpTo int64  // all users up to this ID were visited in this lap once this turn is done; 0: the lap is done
-	// lapAt is the start of the lap that the next turn belongs to, in microseconds.
-	lapAt int64
+	// nextLapStart is the start of the lap that the next turn belongs to, in microseconds.
+	nextLapStart int64
 }
 
 // auditPace sets the speed of an audit.
 type auditPace struct {
-	Lap         time.Duration // from one visit of a user to the next
-	Limit       int           // users in a turn
-	ActiveSince time.Time     // users last seen before this are left out
-	Lease       time.Duration // how long a turn may take before another node can take it over
+	LapTime         time.Duration // from one visit of a user to the next
+	MaxUsersPerTurn int           // users in a turn
+	ActiveSince     time.Time     // users last seen before this are left out
+	Lease           time.Duration // how long a turn may take before another node can take it over
 }
 
 // takeTurn takes the next users of the audit when their turn is due. An audit visits each user once in a lap, evenly over
 // the lap's time. If no turn is due, next is the time to ask again.
 func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, taken bool, next time.Time, err error) {
 	var visited, lapAt, leaseUntil, total int64
-	if _, err := s.One(ctx, auditState, []any{auditRow}, &visited, &lapAt, &leaseUntil, &total); err != nil {
+	if _, err := s.One(ctx, auditState, []any{auditRowName}, &visited, &lapAt, &leaseUntil, &total); err != nil {
 		return turn, false, next, err
 	}
 	now := s.Now()
@@ -63,7 +63,7 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 	if lapAt == 0 {
 		lapAt = sql.Micros(now)
 	}
-	due := sql.FromMicros(lapAt).Add(dueAfter(pace.Lap, visited, total))
+	due := sql.FromMicros(lapAt).Add(dueAfter(pace.LapTime, visited, total))
 	// Another node has the turn, and loses it when its lease ends.
 	if held := sql.FromMicros(leaseUntil); held.After(due) {
 		due = held
@@ -71,18 +71,18 @@ func takeTurn(ctx context.Context, s *sql.DB, pace auditPace) (turn auditTurn, t
 	if due.After(now) {
 		return turn, false, due, nil
 	}
-	turn = auditTurn{token: rand.Text(), lapAt: lapAt, Lap: now.Sub(sql.FromMicros(lapAt))}
-	if turn.Users, turn.visitedUpTo, err = readRange(ctx, s, visited, total, pace); err != nil {
+	turn = auditTurn{token: rand.Text(), nextLapStart: lapAt, LapAge: now.Sub(sql.FromMicros(lapAt))}
+	if turn.Users, turn.visitedUpTo, err = readActiveUsers(ctx, s, visited, total, pace); err != nil {
 		return turn, false, next, err
 	}
 	// The next lap begins when this lap should have ended, or now if this lap took longer: the audit does not hurry to catch
 	// up.
 	if turn.visitedUpTo >= total { // the last users of the lap: the next lap follows
 		turn.visitedUpTo = 0
-		turn.lapAt = max(lapAt+pace.Lap.Microseconds(), sql.Micros(now))
+		turn.nextLapStart = max(lapAt+pace.LapTime.Microseconds(), sql.Micros(now))
 	}
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		changed, err := tx.Run(ctx, takeAudit, auditRow, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
+		changed, err := tx.Run(ctx, takeAudit, auditRowName, turn.token, tx.Now.Add(pace.Lease), lapAt, visited, began, now)
 		taken = changed == 1
 		return err
 	})
@@ -97,21 +97,21 @@ func dueAfter(lap time.Duration, visited, total int64) time.Duration {
 	return time.Duration(float64(lap) * float64(visited) / float64(total))
 }
 
-// readRange lists the next active users, and the user ID up to which this list is complete.
-func readRange(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
-	upTo = min(after+maxAuditSpan, total)
-	users, err = sql.ReadColumn[services.UserID](ctx, s, auditRange, after, upTo, pace.ActiveSince, pace.Limit)
+// readActiveUsers lists the next active users, and the user ID up to which this list is complete.
+func readActiveUsers(ctx context.Context, s *sql.DB, after, total int64, pace auditPace) (users []services.UserID, upTo int64, err error) {
+	upTo = min(after+maxUserIDsPerTurn, total)
+	users, err = sql.ReadColumn[services.UserID](ctx, s, activeUsersInRange, after, upTo, pace.ActiveSince, pace.MaxUsersPerTurn)
 	// The range may have more active users than one turn visits: the turn ends at the last user of the list.
-	if len(users) == pace.Limit {
+	if len(users) == pace.MaxUsersPerTurn {
 		upTo = int64(users[len(users)-1])
 	}
 	return users, upTo, err
 }
 
-// passTurn records that the users of a turn were visited. It does nothing when the lease was lost.
-func passTurn(ctx context.Context, s *sql.DB, turn auditTurn) error {
+// completeTurn records that the users of a turn were visited. It does nothing when the lease was lost.
+func completeTurn(ctx context.Context, s *sql.DB, turn auditTurn) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Run(ctx, passAudit, auditRow, turn.token, turn.visitedUpTo, turn.lapAt)
+		_, err := tx.Run(ctx, releaseAudit, auditRowName, turn.token, turn.visitedUpTo, turn.nextLapStart)
 		return err
 	})
 }

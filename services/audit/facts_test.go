@@ -14,25 +14,25 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// lap is the time of a lap in these tests.
-const lap = 10 * time.Minute
+// lapTime is the time of a lap in these tests.
+const lapTime = 10 * time.Minute
 
 // eachEngine runs a test on both SQL engines.
-func eachEngine(t *testing.T, test func(b turns)) {
+func eachEngine(t *testing.T, test func(b auditStore)) {
 	t.Helper()
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(turns{b}) })
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(auditStore{b}) })
 }
 
-// turns is a database with the audit's turns.
-type turns struct{ *peopletest.Bundle }
+// auditStore is a database with the audit's turns.
+type auditStore struct{ *peopletest.TestStore }
 
 // pace is the pace of the tests, with a limit of users in a turn.
-func (b turns) pace(limit int) auditPace {
-	return auditPace{Lap: lap, Limit: limit, ActiveSince: b.Clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
+func (b auditStore) pace(limit int) auditPace {
+	return auditPace{LapTime: lapTime, MaxUsersPerTurn: limit, ActiveSince: b.Clock.Now().Add(-time.Hour), Lease: 30 * time.Second}
 }
 
 // addUsers creates users, some of them active, and returns the active ones.
-func (b turns) addUsers(count int, active func(i int) bool) (seen []services.UserID) {
+func (b auditStore) addUsers(count int, active func(i int) bool) (seen []services.UserID) {
 	b.T.Helper()
 	keys := make([]string, count)
 	for i := range keys {
@@ -47,10 +47,10 @@ func (b turns) addUsers(count int, active func(i int) bool) (seen []services.Use
 	return seen
 }
 
-// turn takes a turn, or returns the time until the next turn.
-func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
+// takeAuditTurn takes a turn, or returns the time until the next turn.
+func (b auditStore) takeAuditTurn(limit int) (turn auditTurn, wait time.Duration) {
 	b.T.Helper()
-	turn, taken, next, err := takeTurn(b.Ctx, b.Bundle.DB, b.pace(limit))
+	turn, taken, next, err := takeTurn(b.Ctx, b.TestStore.DB, b.pace(limit))
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -62,13 +62,13 @@ func (b turns) turn(limit int) (turn auditTurn, wait time.Duration) {
 
 // A lap visits each active user once, evenly over its time, and the next lap begins when that time is over.
 func TestAuditLaps(t *testing.T) {
-	eachEngine(t, func(b turns) {
+	eachEngine(t, func(b auditStore) {
 		start := b.Clock.Now()
 		active := b.addUsers(20, func(i int) bool { return i%4 != 0 })
 		for range 3 {
 			var visited []services.UserID
 			for len(visited) < len(active) {
-				turn, wait := b.turn(5)
+				turn, wait := b.takeAuditTurn(5)
 				if wait > 0 {
 					b.Clock.Advance(wait)
 					continue
@@ -78,44 +78,44 @@ func TestAuditLaps(t *testing.T) {
 					after = visited[len(visited)-1]
 				}
 				visited = append(visited, turn.Users...)
-				if due := lap * time.Duration(after) / 20; turn.Lap != due {
-					b.T.Errorf("user %d is visited %s after the beginning of a lap, not after %s", turn.Users[0], turn.Lap, due)
+				if due := lapTime * time.Duration(after) / 20; turn.LapAge != due {
+					b.T.Errorf("user %d is visited %s after the beginning of a lap, not after %s", turn.Users[0], turn.LapAge, due)
 				}
-				if err := passTurn(b.Ctx, b.Bundle.DB, turn); err != nil {
+				if err := completeTurn(b.Ctx, b.TestStore.DB, turn); err != nil {
 					b.T.Fatal(err)
 				}
 			}
 			sqltest.Equal(b.T, visited, active)
 			b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, active) })
 		}
-		if took := b.Clock.Now().Sub(start); took < 2*lap || took > 3*lap {
-			b.T.Errorf("three laps of %s took %s", lap, took)
+		if took := b.Clock.Now().Sub(start); took < 2*lapTime || took > 3*lapTime {
+			b.T.Errorf("three laps of %s took %s", lapTime, took)
 		}
 	})
 }
 
 // A turn belongs to one node until it is passed on. If the node dies, another node takes the turn when the lease ends.
 func TestAuditTurnsBelongToOneNode(t *testing.T) {
-	eachEngine(t, func(b turns) {
+	eachEngine(t, func(b auditStore) {
 		active := b.addUsers(10, func(int) bool { return true })
-		first, _ := b.turn(6)
+		first, _ := b.takeAuditTurn(6)
 		sqltest.Equal(b.T, first.Users, active[:6])
-		if _, wait := b.turn(6); wait != 30*time.Second {
+		if _, wait := b.takeAuditTurn(6); wait != 30*time.Second {
 			b.T.Errorf("a turn that is held is free in %s", wait)
 		}
 		b.Clock.Advance(30 * time.Second)
-		again, _ := b.turn(6)
+		again, _ := b.takeAuditTurn(6)
 		sqltest.Equal(b.T, again.Users, active[:6])
-		if err := passTurn(b.Ctx, b.Bundle.DB, first); err != nil { // too late: another node has the turn
+		if err := completeTurn(b.Ctx, b.TestStore.DB, first); err != nil { // too late: another node has the turn
 			b.T.Fatal(err)
 		}
-		if _, wait := b.turn(6); wait != 30*time.Second {
+		if _, wait := b.takeAuditTurn(6); wait != 30*time.Second {
 			b.T.Errorf("a lease that was lost was given back: free in %s", wait)
 		}
-		if err := passTurn(b.Ctx, b.Bundle.DB, again); err != nil {
+		if err := completeTurn(b.Ctx, b.TestStore.DB, again); err != nil {
 			b.T.Fatal(err)
 		}
-		if _, wait := b.turn(6); wait != lap*6/10-30*time.Second {
+		if _, wait := b.takeAuditTurn(6); wait != lapTime*6/10-30*time.Second {
 			b.T.Errorf("the rest is due in %s", wait)
 		}
 	})
@@ -123,30 +123,30 @@ func TestAuditTurnsBelongToOneNode(t *testing.T) {
 
 // After a long pause an audit continues where it stopped, and skips the laps that it missed.
 func TestAuditCatchesUp(t *testing.T) {
-	eachEngine(t, func(b turns) {
+	eachEngine(t, func(b auditStore) {
 		b.addUsers(10, func(int) bool { return true })
-		first, _ := b.turn(5)
-		if err := passTurn(b.Ctx, b.Bundle.DB, first); err != nil {
+		first, _ := b.takeAuditTurn(5)
+		if err := completeTurn(b.Ctx, b.TestStore.DB, first); err != nil {
 			b.T.Fatal(err)
 		}
-		b.Clock.Advance(5 * lap)
+		b.Clock.Advance(5 * lapTime)
 		pace := b.pace(10)
 		pace.ActiveSince = time.Time{}
-		late, taken, _, err := takeTurn(b.Ctx, b.Bundle.DB, pace)
-		if err != nil || !taken || late.Lap != 5*lap || len(late.Users) != 5 {
+		late, taken, _, err := takeTurn(b.Ctx, b.TestStore.DB, pace)
+		if err != nil || !taken || late.LapAge != 5*lapTime || len(late.Users) != 5 {
 			b.T.Fatalf("%+v, %v, %v", late, taken, err)
 		}
-		if err := passTurn(b.Ctx, b.Bundle.DB, late); err != nil {
+		if err := completeTurn(b.Ctx, b.TestStore.DB, late); err != nil {
 			b.T.Fatal(err)
 		}
-		next, taken, _, err := takeTurn(b.Ctx, b.Bundle.DB, pace)
-		if err != nil || !taken || next.Lap != 0 || len(next.Users) != 10 {
+		next, taken, _, err := takeTurn(b.Ctx, b.TestStore.DB, pace)
+		if err != nil || !taken || next.LapAge != 0 || len(next.Users) != 10 {
 			b.T.Fatalf("the next lap: %+v, %v, %v", next, taken, err)
 		}
-		if err := passTurn(b.Ctx, b.Bundle.DB, next); err != nil {
+		if err := completeTurn(b.Ctx, b.TestStore.DB, next); err != nil {
 			b.T.Fatal(err)
 		}
-		if _, wait := b.turn(10); wait != lap {
+		if _, wait := b.takeAuditTurn(10); wait != lapTime {
 			b.T.Errorf("the lap after it begins in %s", wait)
 		}
 	})
@@ -154,10 +154,10 @@ func TestAuditCatchesUp(t *testing.T) {
 
 // Nodes that ask at once get different turns, one at a time, and together they visit everyone.
 func TestAuditTurnsAreShared(t *testing.T) {
-	eachEngine(t, func(b turns) {
+	eachEngine(t, func(b auditStore) {
 		active := b.addUsers(60, func(int) bool { return true })
-		b.turn(1) // the lap begins
-		b.Clock.Advance(2 * lap)
+		b.takeAuditTurn(1) // the lap begins
+		b.Clock.Advance(2 * lapTime)
 		var mu sync.Mutex
 		var visited []services.UserID
 		pace := b.pace(7)
@@ -166,7 +166,7 @@ func TestAuditTurnsAreShared(t *testing.T) {
 		for range 4 {
 			nodes.Go(func() {
 				for {
-					turn, taken, _, err := takeTurn(b.Ctx, b.Bundle.DB, pace)
+					turn, taken, _, err := takeTurn(b.Ctx, b.TestStore.DB, pace)
 					if err != nil {
 						b.T.Error(err)
 						return
@@ -186,7 +186,7 @@ func TestAuditTurnsAreShared(t *testing.T) {
 					}
 					done := len(visited) >= len(active)
 					mu.Unlock()
-					if err := passTurn(b.Ctx, b.Bundle.DB, turn); err != nil {
+					if err := completeTurn(b.Ctx, b.TestStore.DB, turn); err != nil {
 						b.T.Error(err)
 					}
 					if done {
@@ -202,15 +202,15 @@ func TestAuditTurnsAreShared(t *testing.T) {
 }
 
 func TestAuditWithoutUsers(t *testing.T) {
-	eachEngine(t, func(b turns) {
-		turn, wait := b.turn(5)
+	eachEngine(t, func(b auditStore) {
+		turn, wait := b.takeAuditTurn(5)
 		if wait != 0 || len(turn.Users) != 0 {
 			b.T.Errorf("%+v, %s", turn, wait)
 		}
-		if err := passTurn(b.Ctx, b.Bundle.DB, turn); err != nil {
+		if err := completeTurn(b.Ctx, b.TestStore.DB, turn); err != nil {
 			b.T.Fatal(err)
 		}
-		if _, wait := b.turn(5); wait != lap {
+		if _, wait := b.takeAuditTurn(5); wait != lapTime {
 			b.T.Errorf("the next one is due in %s", wait)
 		}
 	})

@@ -22,9 +22,9 @@ import (
 	"tidings/tests/eventually"
 )
 
-// activePeople has people who act all the time, while jobs run concurrently.
-type activePeople struct {
-	w      node
+// actingPeople has people who act all the time, while jobs run concurrently.
+type actingPeople struct {
+	node   node
 	people []services.UserID
 	random *rand.Rand
 
@@ -33,10 +33,10 @@ type activePeople struct {
 }
 
 // randomPerson returns one of the people, at random.
-func (f *activePeople) randomPerson() services.UserID { return f.people[f.random.IntN(len(f.people))] }
+func (f *actingPeople) randomPerson() services.UserID { return f.people[f.random.IntN(len(f.people))] }
 
 // randomPost returns one of the posts, at random; false if there is none yet.
-func (f *activePeople) randomPost() (services.Post, bool) {
+func (f *actingPeople) randomPost() (services.Post, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.posts) == 0 {
@@ -45,13 +45,13 @@ func (f *activePeople) randomPost() (services.Post, bool) {
 	return f.posts[f.random.IntN(len(f.posts))], true
 }
 
-// act performs one random mutation, with its job.
-func (f *activePeople) act(ctx context.Context, tx *sql.Tx) error {
+// mutateAtRandom performs one random mutation, with its job.
+func (f *actingPeople) mutateAtRandom(ctx context.Context, tx *sql.Tx) error {
 	user, other := f.randomPerson(), f.randomPerson()
 	post, some := f.randomPost()
 	switch action := f.random.IntN(10); {
 	case action < 3 || !some:
-		post := services.Post{ID: f.w.IDs.Next(), Author: user, Kind: services.PostKindPost, Body: "body"}
+		post := services.Post{ID: f.node.IDs.Next(), Author: user, Kind: services.PostKindPost, Body: "body"}
 		f.mu.Lock()
 		f.posts = append(f.posts, post)
 		f.mu.Unlock()
@@ -60,18 +60,18 @@ func (f *activePeople) act(ctx context.Context, tx *sql.Tx) error {
 		if created, err := posts.InsertLike(ctx, tx, post.ID, user, tx.Now); err != nil || !created {
 			return err
 		}
-		job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
+		job, err := notifications.NotifyJob(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID, Actor: user})
 		return errors.Join(err, jobs.Enqueue(ctx, tx, job))
 	case action == 6:
-		if _, err := positions.Raise(ctx, tx, user, positions.HomePage, "", post.ID); err != nil {
+		if _, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", post.ID); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, fanout.SeenJob(user))
+		return jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(user))
 	case action == 7:
 		if _, _, err := posts.Delete(ctx, tx, post.ID); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, fanout.RemoveJob(post.ID))
+		return jobs.Enqueue(ctx, tx, fanout.RemovePostJob(post.ID))
 	case user == other:
 		return nil
 	case action == 8:
@@ -80,7 +80,7 @@ func (f *activePeople) act(ctx context.Context, tx *sql.Tx) error {
 		}
 		return jobs.Enqueue(ctx, tx, fanout.FollowJob(user, other))
 	default:
-		if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: user, Followee: other, Since: f.w.IDs.Next()}); err != nil {
+		if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: user, Followee: other, PostsCountAfter: f.node.IDs.Next()}); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx, fanout.FollowJob(user, other))
@@ -91,11 +91,11 @@ func (f *activePeople) act(ctx context.Context, tx *sql.Tx) error {
 // of these changes is reported as drift, and in the end everything is right.
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w := newPostgresNode(t)
-	f := &activePeople{w: w, people: w.MakeUsers(250), random: rand.New(rand.NewPCG(1, 2))}
+	f := &actingPeople{node: w, people: w.MakeUsers(250), random: rand.New(rand.NewPCG(1, 2))}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range 500 {
 			if a, b := f.randomPerson(), f.randomPerson(); a != b {
-				if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: a, Followee: b, Since: w.IDs.Next()}); err != nil {
+				if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: a, Followee: b, PostsCountAfter: w.IDs.Next()}); err != nil {
 					return err
 				}
 				if err := jobs.Enqueue(ctx, tx, fanout.FollowJob(a, b)); err != nil {
@@ -112,7 +112,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		for tick := time.NewTicker(4 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-			if err := w.Store.Write(ctx, func(tx *sql.Tx) error { return f.act(ctx, tx) }); err != nil && ctx.Err() == nil {
+			if err := w.Store.Write(ctx, func(tx *sql.Tx) error { return f.mutateAtRandom(ctx, tx) }); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -142,11 +142,11 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 			}
 		})
 	}
-	for ctx.Err() == nil && a.Stats().Visited < 500 {
+	for ctx.Err() == nil && a.Stats().VisitedUsers < 500 {
 		if _, err := a.RunOnce(t.Context()); err != nil && !services.IsUnavailable(err) {
 			t.Fatal(err)
 		}
-		if got := a.Stats(); got.Drifted != 0 {
+		if got := a.Stats(); got.DriftedUsers != 0 {
 			break
 		}
 	}
@@ -156,7 +156,7 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	for range 2 {
 		runLap(w, a)
 	}
-	if got := a.Stats(); got.Drifted != 0 || got.Mended != 0 || got.Visited < 250 {
+	if got := a.Stats(); got.DriftedUsers != 0 || got.RestoredUsers != 0 || got.VisitedUsers < 250 {
 		t.Errorf("%d posts: %+v", len(f.posts), got)
 	}
 	w.CheckAgainstFacts(f.people[:50]...)
@@ -165,14 +165,14 @@ func TestAuditOfHundredsInFullFlight(t *testing.T) {
 // Steps of jobs, of the audit and of a few users who often act on each other happen in any order. The audit reports none
 // of them as drift, and then finds a wrong number.
 func TestAuditBetweenAnyTwoSteps(t *testing.T) {
-	w := served(t, nil)
-	f := &activePeople{w: w, people: w.MakeUsers(4), random: rand.New(rand.NewPCG(3, 4))}
+	w := redisServerNode(t, nil)
+	f := &actingPeople{node: w, people: w.MakeUsers(4), random: rand.New(rand.NewPCG(3, 4))}
 	a := newAudit(w, time.Minute)
 	workers := w.Fanout.Workers(1)
 	for range 1500 {
 		switch f.random.IntN(6) {
 		case 0, 1:
-			w.Write(f.act)
+			w.Write(f.mutateAtRandom)
 		case 2:
 			_, err := workers[f.random.IntN(len(workers))].RunOnce(t.Context())
 			w.Must(err)
@@ -182,19 +182,19 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 			_, err := a.RunOnce(t.Context())
 			w.Must(err)
 		}
-		if got := a.Stats(); got.Drifted != 0 {
+		if got := a.Stats(); got.DriftedUsers != 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
 	w.RunAllJobs(w.Fanout)
-	if got := a.Stats(); got.Visited < 50 || got.Mended != 0 {
+	if got := a.Stats(); got.VisitedUsers < 50 || got.RestoredUsers != 0 {
 		t.Errorf("%+v", got)
 	}
 	// The audit was checking all the time: it still finds a wrong number.
-	w.Server.Do("HSET", "{u1}:b", "fc", "299")
+	w.RedisServer.Do("HSET", "{u1}:b", "fc", "299")
 	runLap(w, a)
 	runLap(w, a)
-	if got := a.Stats(); got.Drifted != 1 {
+	if got := a.Stats(); got.DriftedUsers != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -203,7 +203,7 @@ func TestAuditBetweenAnyTwoSteps(t *testing.T) {
 func TestAuditsShareTheirLaps(t *testing.T) {
 	w := newPostgresNode(t)
 	users := w.MakeUsers(250)
-	here, there := newAudit(w, auditEvery), newAudit(newNode(w.AnotherNode()), auditEvery)
+	here, there := newAudit(w, auditLapTime), newAudit(newNode(w.AnotherNode()), auditLapTime)
 	for step := range 40 {
 		order := []*audit.Audit{here, there}
 		if step/10%2 == 1 {
@@ -213,64 +213,64 @@ func TestAuditsShareTheirLaps(t *testing.T) {
 			_, err := a.RunOnce(t.Context())
 			w.Must(err)
 		}
-		w.Clock.Advance((auditEvery - time.Minute) / 40)
+		w.Clock.Advance((auditLapTime - time.Minute) / 40)
 	}
-	if a, b := here.Stats().Visited, there.Stats().Visited; a == 0 || b == 0 || a+b != uint64(len(users)) {
+	if a, b := here.Stats().VisitedUsers, there.Stats().VisitedUsers; a == 0 || b == 0 || a+b != uint64(len(users)) {
 		t.Errorf("one has visited %d, the other %d, of %d", a, b, len(users))
 	}
 	ctx, die := context.WithCancel(t.Context())
-	w.Clock.Advance(auditEvery)
+	w.Clock.Advance(auditLapTime)
 	die()
 	if _, err := here.RunOnce(ctx); err == nil {
 		t.Error("a turn was done without an engine")
 	}
-	before := there.Stats().Visited
+	before := there.Stats().VisitedUsers
 	for range 12 {
-		w.Clock.Advance(auditEvery / 12)
+		w.Clock.Advance(auditLapTime / 12)
 		_, err := there.RunOnce(t.Context())
 		w.Must(err)
 	}
-	if visited := there.Stats().Visited - before; visited < uint64(len(users)) {
+	if visited := there.Stats().VisitedUsers - before; visited < uint64(len(users)) {
 		t.Errorf("of a lap in which the other one died %d of %d were visited", visited, len(users))
 	}
 }
 
 // An audit runs until its context ends, and repairs a wrong count meanwhile.
 func TestAnAuditRuns(t *testing.T) {
-	w := served(t, nil)
+	w := redisServerNode(t, nil)
 	user := w.MakeUsers(1)[0]
-	w.Server.Do("HSET", "{u1}:b", "fc", "299")
-	a := newAudit(w, auditEvery)
+	w.RedisServer.Do("HSET", "{u1}:b", "fc", "299")
+	a := newAudit(w, auditLapTime)
 	ctx, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	eventually.Holds(t, "the wrong count is repaired", func() bool {
 		w.Clock.Advance(time.Second)
 		document := w.Document(user)
-		return a.Stats().Drifted == 1 && document.Ready && document.FeedCount == 0
+		return a.Stats().DriftedUsers == 1 && document.Ready && document.FeedCount == 0
 	})
 	end()
 	if err := <-done; err != context.Canceled {
 		t.Errorf("it ended with %v", err)
 	}
-	if shown := shownOf(w, user); shown.Wholeness != rdb.Whole {
+	if shown := snapshotOf(w, user); shown.Wholeness != rdb.DocumentWhole {
 		t.Errorf("%+v", shown)
 	}
 }
 
 // A user who is visited twice before their second check stays one suspect, so that a fault is counted and repaired once.
 func TestOneDriftIsCountedOnce(t *testing.T) {
-	w := served(t, nil)
-	user, _ := newFullUser(w)
+	w := redisServerNode(t, nil)
+	user, _ := newUserWithFullDocument(w)
 	const lap = 2 * time.Second // the audit plans its visits half of this apart, which is less than recheckDelay
 	a := newAudit(w, lap)
-	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
+	w.RedisServer.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	for _, wait := range []time.Duration{lap, lap - 500*time.Millisecond, time.Minute, time.Minute} { // two visits, then late checks
 		w.Clock.Advance(wait)
 		_, err := a.RunOnce(t.Context())
 		w.Must(err)
 	}
-	if got := a.Stats().Drifted; got != 1 {
+	if got := a.Stats().DriftedUsers; got != 1 {
 		t.Errorf("one wrong number was counted %d times", got)
 	}
 	w.CheckAgainstFacts(user)

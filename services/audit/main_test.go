@@ -44,12 +44,12 @@ func newNode(w *fanouttest.World) node {
 	return node{w, announcements.New(announcements.Config{
 		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 	}), chat.New(chat.Config{
-		Store: w.Store, Redis: w.Redis, Changes: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxWriteMembers: 2,
+		Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, MaxMembersCountedOnWrite: 2,
 	}), lists}
 }
 
-// do commits a command that must succeed, and returns the ids that it made.
-func (n node) do(cmd *jobs.Command, err error) []string {
+// commit commits a command that must succeed, and returns the ids that it made.
+func (n node) commit(cmd *jobs.Command, err error) []string {
 	n.TB.Helper()
 	n.Must(err)
 	n.Must(n.Fanout.Commit(n.TB.Context(), cmd)[0])
@@ -58,17 +58,17 @@ func (n node) do(cmd *jobs.Command, err error) []string {
 
 // newAudit returns the audit of a world's node.
 func newAudit(w node, every time.Duration) *audit.Audit {
-	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, Every: every})
+	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, LapTime: every})
 }
 
 // newFastNode returns a world on the engines that start fastest.
 func newFastNode(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
-	return newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings}))
+	return newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Fanout: settings}))
 }
 
-// served returns a world on a redis-server, which the test may flush and kill.
-func served(t *testing.T, settings func(*fanout.Config)) node {
+// redisServerNode returns a world on a redis-server, which the test may flush and kill.
+func redisServerNode(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
@@ -76,7 +76,7 @@ func served(t *testing.T, settings func(*fanout.Config)) node {
 // newPostgresNode returns a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
 func newPostgresNode(t *testing.T) node {
 	t.Helper()
-	return newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
+	return newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)}))
 }
 
 // enqueue queues jobs, and does not run them.

@@ -18,7 +18,7 @@ import (
 // injectedPanics makes the comparison or the rebuild of chosen users panic.
 type injectedPanics struct {
 	comparePanicsFor services.UserID                // the user whose comparison panics; 0: none
-	panicFor         func(users ...services.UserID) // sets the users whose rebuild panics
+	setRebuildPanics func(users ...services.UserID) // sets the users whose rebuild panics
 }
 
 // newFaultyNode is a world with faults, its audit and its log.
@@ -32,24 +32,24 @@ func newFaultyNode(t *testing.T) (w node, f *injectedPanics, a *audit.Audit, log
 		}
 		return nil, nil, nil
 	})
-	f.panicFor = lower.RegisterFaultyRebuild()
+	f.setRebuildPanics = lower.RegisterFaultyRebuild()
 	w = newNode(lower)
 	w.Log = slog.New(slog.NewTextHandler(log, nil))
-	return w, f, newAudit(w, auditEvery), log
+	return w, f, newAudit(w, auditLapTime), log
 }
 
 // spoilFeedCounts makes the counts of users' feeds wrong.
 func spoilFeedCounts(w node, users ...services.UserID) {
 	for _, user := range users {
-		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
+		w.RedisServer.Do("HSET", fmt.Sprintf("{u%d}:b", user), "fc", "77")
 	}
 }
 
-// runTurns runs an audit three times. The first time it visits all users of a small world, and the next two times it also checks the
-// suspects again.
-func runTurns(w node, a *audit.Audit) {
+// runAuditThreeTimes runs an audit three times. The first time it visits all users of a small world, and the next two times it also
+// checks the suspects again.
+func runAuditThreeTimes(w node, a *audit.Audit) {
 	w.TB.Helper()
-	w.Clock.Advance(auditEvery)
+	w.Clock.Advance(auditLapTime)
 	for range 3 {
 		_, err := a.RunOnce(w.TB.Context())
 		w.Must(err)
@@ -64,16 +64,16 @@ func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 	users := w.MakeUsers(3)
 	spoilFeedCounts(w, users...)
 	f.comparePanicsFor = users[1]
-	runTurns(w, a)
-	if got := a.Stats(); got.Visited != 2 || got.Drifted != 2 {
+	runAuditThreeTimes(w, a)
+	if got := a.Stats(); got.VisitedUsers != 2 || got.DriftedUsers != 2 {
 		t.Errorf("%+v", got)
 	}
 	if text := log.String(); strings.Count(text, "while it compares") != 1 {
 		t.Errorf("the log is %s", text)
 	}
 	f.comparePanicsFor = 0
-	runTurns(w, a)
-	if got := a.Stats(); got.Visited != 5 || got.Drifted != 3 {
+	runAuditThreeTimes(w, a)
+	if got := a.Stats(); got.VisitedUsers != 5 || got.DriftedUsers != 3 {
 		t.Errorf("when the fault was mended: %+v", got)
 	}
 	w.CheckAgainstFacts(users...)
@@ -84,27 +84,27 @@ func TestAPanicOfOneComparisonEndsNoTurn(t *testing.T) {
 func TestAPanicOfOneSuspectEndsNoTurn(t *testing.T) {
 	for what, breaks := range map[string]func(f *injectedPanics, user services.UserID){
 		"compared again": func(f *injectedPanics, user services.UserID) { f.comparePanicsFor = user },
-		"repaired":       func(f *injectedPanics, user services.UserID) { f.panicFor(user) },
+		"repaired":       func(f *injectedPanics, user services.UserID) { f.setRebuildPanics(user) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			w, f, a, log := newFaultyNode(t)
 			users := w.MakeUsers(3)
 			spoilFeedCounts(w, users...)
-			w.Clock.Advance(auditEvery)
+			w.Clock.Advance(auditLapTime)
 			_, err := a.RunOnce(t.Context())
 			w.Must(err)
 			breaks(f, users[0])
 			w.Clock.Advance(3 * time.Second)
-			runTurns(w, a)
+			runAuditThreeTimes(w, a)
 			if text := log.String(); !strings.Contains(text, "panic: while it") {
 				t.Errorf("the log is %s", text)
 			}
 			w.CheckAgainstFacts(users[1:]...)
 			f.comparePanicsFor = 0
-			f.panicFor()
-			runTurns(w, a)
+			f.setRebuildPanics()
+			runAuditThreeTimes(w, a)
 			w.CheckAgainstFacts(users...)
-			if got := a.Stats(); got.Drifted+got.Mended < 3 {
+			if got := a.Stats(); got.DriftedUsers+got.RestoredUsers < 3 {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -116,16 +116,16 @@ func TestAPanicOfOneRestorationEndsNoTurn(t *testing.T) {
 	w, f, a, _ := newFaultyNode(t)
 	users := w.MakeUsers(2)
 	for _, user := range users {
-		w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "e", "7")
+		w.RedisServer.Do("HSET", fmt.Sprintf("{u%d}:b", user), "e", "7")
 	}
-	f.panicFor(users[0])
-	runTurns(w, a)
-	if got := a.Stats(); got.Visited != 1 || got.Mended != 1 {
+	f.setRebuildPanics(users[0])
+	runAuditThreeTimes(w, a)
+	if got := a.Stats(); got.VisitedUsers != 1 || got.RestoredUsers != 1 {
 		t.Errorf("%+v", got)
 	}
-	f.panicFor()
-	runTurns(w, a)
-	if got := a.Stats(); got.Visited != 3 || got.Mended != 2 {
+	f.setRebuildPanics()
+	runAuditThreeTimes(w, a)
+	if got := a.Stats(); got.VisitedUsers != 3 || got.RestoredUsers != 2 {
 		t.Errorf("when the fault was mended: %+v", got)
 	}
 	w.CheckAgainstFacts(users...)

@@ -17,30 +17,30 @@ import (
 // repaired within a few minutes.
 func TestAuditDoesNotWaitForPlannedJobs(t *testing.T) {
 	const kind, every = "planned of the test", 30 * time.Second
-	fanouttest.Each(t, nil, func(t *testing.T, world *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, world *fanouttest.World) {
 		w := newNode(world)
-		user, _ := newFullUser(w)
-		a := newAudit(w, auditEvery)
+		user, _ := newUserWithFullDocument(w)
+		a := newAudit(w, auditLapTime)
 		runLap(w, a)
 		begin := w.Clock.Now()
 		for i := range 100 {
 			enqueue(w, jobs.NewJob{Kind: kind, Key: fmt.Sprint(i), NotBefore: begin.Add(time.Duration(i) * every)})
 		}
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", services.MaxPostID-1)
+			_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", services.MaxPostID-1)
 			return err
 		})
-		w.Clock.Advance(auditEvery) // the lap in which the user is visited again
+		w.Clock.Advance(auditLapTime) // the lap in which the user is visited again
 		for range 60 {
 			done, err := jobs.Claim(t.Context(), w.Store, []string{kind}, 100, every)
 			w.Must(err)
-			_, err = jobs.FinishHeld(t.Context(), w.Store, done)
+			_, err = jobs.FinishIfHeld(t.Context(), w.Store, done)
 			w.Must(err)
 			_, err = a.RunOnce(t.Context())
 			w.Must(err)
 			w.Clock.Advance(5 * time.Second)
 		}
-		if got := a.Stats(); got.Drifted != 1 {
+		if got := a.Stats(); got.DriftedUsers != 1 {
 			t.Errorf("after five minutes: %+v", got)
 		}
 		w.CheckAgainstFacts(user)

@@ -16,20 +16,20 @@ import (
 // Every versioned field is compared: a value that only a rebuild writes is drift.
 func TestAuditComparesEveryVersionedField(t *testing.T) {
 	for name, wrong := range map[string]rdb.Register{
-		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, Days: [8]int{9}})[0],
+		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, CountByDay: [8]int{9}})[0],
 		"site messages":          rdb.MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 1 << 51, Unread: 9}),
-		"display policy":         rdb.PolicyRegister(services.DisplayPolicy{Version: 1 << 51, QuietTo: 9}),
+		"display policy":         rdb.PolicyRegister(services.DisplayPolicy{Version: 1 << 51, QuietToMinute: 9}),
 		"announcements and dots": rdb.AnnouncementRegister(services.AnnouncementState{Version: 1 << 51, Position: 9}),
-		"modes of categories":    rdb.ModesRegister(services.CategoryModes{Version: 1 << 51, Of: map[services.Category]services.CategoryMode{"LIKE": services.CategoryOff}}),
+		"modes of categories":    rdb.ModesRegister(services.CategoryModes{Version: 1 << 51, ByCategory: map[services.Category]services.CategoryMode{"LIKE": services.CategoryOff}}),
 		"live board":             rdb.LiveSeenRegister(1 << 51),
 		"views":                  rdb.ViewsRegister(services.ViewsState{Version: 1 << 51, Unread: 9}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFastNode(t, nil)
-			newFullUser(w)
-			a := newAudit(w, auditEvery)
+			newUserWithFullDocument(w)
+			a := newAudit(w, auditLapTime)
 			runLap(w, a)
-			if got := a.Stats(); got.Drifted != 0 {
+			if got := a.Stats(); got.DriftedUsers != 0 {
 				t.Fatalf("with right readers: %+v", got)
 			}
 			w.Projector.AddRegisters("wrong", func(context.Context, services.UserID) ([]rdb.Register, error) { return []rdb.Register{wrong}, nil },
@@ -40,7 +40,7 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 				w.Must(w.Projector.Rebuild(t.Context(), user))
 			}
 			runLap(w, a)
-			if got := a.Stats(); got.Drifted == 0 {
+			if got := a.Stats(); got.DriftedUsers == 0 {
 				t.Errorf("the audit agrees with %+v: %+v", wrong, got)
 			}
 		})
@@ -51,14 +51,14 @@ func TestAuditComparesEveryVersionedField(t *testing.T) {
 // right.
 func TestAuditAllowsForMutedMentions(t *testing.T) {
 	for _, mute := range []bool{false, true} {
-		w := served(t, nil)
+		w := redisServerNode(t, nil)
 		w.chat.MuteMentions = mute
-		user, _ := newFullUser(w)
-		w.do(w.chat.Mute(user, 2, true), nil)
+		user, _ := newUserWithFullDocument(w)
+		w.commit(w.chat.Mute(user, 2, true), nil)
 		w.RunAllJobs(w.Fanout)
-		a := newAudit(w, auditEvery)
+		a := newAudit(w, auditLapTime)
 		runLap(w, a)
-		if got := a.Stats(); got.Drifted != 0 || w.Document(user).Conversations.Mentions != map[bool]int{true: 1, false: 2}[mute] {
+		if got := a.Stats(); got.DriftedUsers != 0 || w.Document(user).Conversations.Mentions != map[bool]int{true: 1, false: 2}[mute] {
 			t.Errorf("mentions muted %v: %+v, %+v", mute, got, w.Document(user).Conversations)
 		}
 	}
@@ -66,8 +66,8 @@ func TestAuditAllowsForMutedMentions(t *testing.T) {
 
 // Recount rebuilds one user's projection, and returns the differences.
 func TestRecount(t *testing.T) {
-	w := served(t, nil)
-	user, _ := newFullUser(w)
+	w := redisServerNode(t, nil)
+	user, _ := newUserWithFullDocument(w)
 	recount := func(want ...string) {
 		t.Helper()
 		differed, err := w.Projector.Recount(t.Context(), user)
@@ -78,11 +78,11 @@ func TestRecount(t *testing.T) {
 		w.CheckAgainstFacts(user)
 	}
 	recount()
-	w.Server.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NL", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
+	w.RedisServer.Do("HSET", fmt.Sprintf("{u%d}:b", user), "NL", "999;0;20484;5,0,0,0,0,0,0,0", "T", "0000000000000")
 	recount("home feed: position", "home feed: count", "register NL")
 	recount()
-	w.Server.Do("SET", fmt.Sprintf("{u%d}:i", user), "text")
+	w.RedisServer.Do("SET", fmt.Sprintf("{u%d}:i", user), "text")
 	recount("a key that cannot be read")
-	w.Server.Flush()
+	w.RedisServer.Flush()
 	recount()
 }

@@ -27,12 +27,12 @@ func (n node) announce(ends time.Duration) services.PostID {
 
 // An announcement leaves the count when it ends, and the badges have the time of the next end; dots are listed by name.
 func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
-	state := &announcements.State{
-		Version: 3_499, EndedCount: 2,
+	state := &announcements.SharedState{
+		LogVersion: 3_499, EndedCount: 2,
 		Announcements: []announcements.Announcement{
 			{ID: 3, Position: 30, EndsAt: noon.Add(2 * time.Hour)}, {ID: 2, Position: 20, EndsAt: noon.Add(time.Hour), Segments: 1}, {ID: 1, Position: 10, EndsAt: noon.Add(time.Minute)},
 		},
-		Dots: []announcements.Dot{{Name: "shop", Raises: []announcements.Raise{{At: 15}}}, {Name: "wallet", Raises: []announcements.Raise{{At: 25}}}},
+		Dots: []announcements.Dot{{Name: "shop", Raises: []announcements.DotRaise{{Stamp: 15}}}, {Name: "wallet", Raises: []announcements.DotRaise{{Stamp: 25}}}},
 	}
 	for _, c := range []struct {
 		state    services.AnnouncementState
@@ -44,20 +44,20 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	}{
 		{services.AnnouncementState{}, 1, 0, time.Time{}, [2]bool{}, nil},
 		{services.AnnouncementState{Version: 1}, 1, 3, noon.Add(time.Minute), [2]bool{true, true}, nil},
-		{services.AnnouncementState{Version: 1, Position: 10, DotsFrom: 15}, 1, 2, noon.Add(time.Hour), [2]bool{false, true}, nil},
+		{services.AnnouncementState{Version: 1, Position: 10, DotsDismissedUpTo: 15}, 1, 2, noon.Add(time.Hour), [2]bool{false, true}, nil},
 		{services.AnnouncementState{Version: 1, Position: 10}, 2, 1, noon.Add(2 * time.Hour), [2]bool{true, false}, map[string]uint64{"wallet": 25}},
 		{services.AnnouncementState{Version: 1, Position: 30}, 1, 0, time.Time{}, [2]bool{true, true}, nil},
 	} {
-		document := rdb.Document{Ready: true, N: 5, DotsSeen: c.clearing}
+		document := rdb.Document{Ready: true, Version: 5, DismissedUpToByDot: c.clearing}
 		document.Announcements, document.Segments.Bits = c.state, c.bits
-		badges := (newTestView(source.Settings{}, document, source.Moment{Now: noon, MonotonicNow: noon, Shared: state})).render()
+		badges := (newTestView(source.Settings{}, document, source.Moment{Now: noon, MonotonicNow: noon, SharedState: state})).render()
 		if badges.Announcements.Value != c.count || badges.Total.Value != c.count || !badges.NextAt.Equal(c.next) {
 			t.Errorf("%+v: %+v, next at %s", c, badges.Announcements, badges.NextAt)
 		}
 		if len(badges.Dots) != 2 || badges.Dots[0] != (services.Dot{Name: "shop", Lit: c.lit[0]}) || badges.Dots[1] != (services.Dot{Name: "wallet", Lit: c.lit[1]}) {
 			t.Errorf("%+v: %+v", c, badges.Dots)
 		}
-		if want := services.Version(5, sharedBase+uint64(noon.Unix()/86400)+7_000); badges.Version != want {
+		if want := services.BadgesVersion(5, sharedVersionBase+uint64(noon.Unix()/86400)+7_000); badges.Version != want {
 			t.Errorf("the version is %s, want %s", badges.Version, want)
 		}
 	}
@@ -68,8 +68,8 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 
 // The explanation lists exactly the announcements that are counted; without Redis the count comes from SQL and is STALE.
 func TestAnnouncementsAreExplained(t *testing.T) {
-	n := served(t)
-	user, stranger := n.MakeUsers(1)[0], n.MakeStrangers(1)[0]
+	n := redisServerNode(t)
+	user, stranger := n.MakeUsers(1)[0], n.MakeNeverSeenUsers(1)[0]
 	first, second := n.announce(0), n.announce(time.Minute)
 	explained := func() (ids []string) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 	if got := explained(); len(got) != 1 {
 		t.Errorf("after an end %v", got)
 	}
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	if badges := n.read(user); badges.Announcements.Value != 1 || badges.Announcements.Precision != services.Stale {
 		t.Errorf("without Redis %+v", badges.Announcements)
 	}
@@ -112,7 +112,7 @@ func TestAnnouncementsAreExplained(t *testing.T) {
 // A document that outlived the time for which its user counts as active is rebuilt before it is shown: the user counts as new, and
 // earlier announcements do not count.
 func TestADormantDocumentIsRebuilt(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	user := n.MakeUsers(1)[0]
 	n.announce(0)
 	if badges := n.read(user); badges.Announcements.Value != 1 {

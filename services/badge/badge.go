@@ -1,21 +1,21 @@
 // Package badge renders the badges: every source's count, their total and one version, read in one round trip.
 //
-// The total is summed at rendering, so that it equals the sum of its parts in every answer. A missing document is rebuilt from
-// the facts before the answer, and is never shown as zero. While Redis lacks a command that this node has acknowledged, the
-// command's user is read from SQL.
+// The total is summed at rendering, so that it equals the sum of its parts in every answer. A missing document is rebuilt from the
+// facts before the answer, and is never shown as zero. While Redis lacks a command that this node has acknowledged, the command's
+// user is read from SQL.
 //
-// One read (readInto) first takes the moment and the state that all users share. It then reads the documents of all users in
-// one round trip, and takes out items that have become too old. The sources add the state of this node's caches (AddCached),
-// and each writes its part of the badges (Render); then the totals are summed. Users without a usable document are read
-// concurrently: each is rebuilt (readMissing), or they are counted in SQL in groups (readFacts).
+// One read (readInto) first takes the moment and the state that all users share. It then reads the documents of all users in one
+// round trip, and takes out items that have become too old. The sources add the state of this node's caches (AddCached), and each
+// writes its part of the badges (Render); then the totals are summed. Users without a usable document are read concurrently: each
+// is rebuilt (readMissing), or they are counted in SQL in groups (readFacts).
 //
 // Without Redis the same counts come from SQL, a few groups of users at a time, and are STALE. A source that SQL does not count in
-// time keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the
-// badges shown last, or UNKNOWN with a version so old that no client accepts it as newer.
+// time keeps the value that this node showed last, as STALE, or is UNKNOWN. If no source can be counted, the answer is the badges
+// shown last, or UNKNOWN with a version so old that no client accepts it as newer.
 //
-// A version has two halves, the user's own and the shared one: see services.Version. The version of a STALE answer is between the last
-// one that this node has shown and the document's next one. The document is raised to that next version before it is shown again: an
-// EXACT answer afterwards is newer than the STALE one, and no version falls.
+// A version has two halves, the user's own and the shared one: see services.BadgesVersion. The version of a STALE answer is between
+// the last one that this node has shown and the document's next one. The document is raised to that next version before it is shown
+// again: an EXACT answer afterwards is newer than the STALE one, and no version falls.
 package badge
 
 import (
@@ -42,20 +42,20 @@ type Config struct {
 	Redis     *rdb.Projections
 	Jobs      *jobs.Engine
 	Projector *projector.Projector
-	Pulled    *nodecache.Pulled
+	Pulled    *nodecache.PulledCache
 	Clock     services.Clock
 	Log       *slog.Logger
 	// Sources are the sources of the features that have a package of their own.
 	Sources []Source
 	// Caps are the largest numbers shown in full.
-	Caps source.Caps
-	// FallbackReaders bounds the counts that run in SQL at once, each for one user or for a group of users; 0 means 8.
-	FallbackReaders int
-	// Patience bounds the time of one source in SQL. It also bounds the wait for a slot, for a user whose last badges this node
+	Caps source.DisplayCaps
+	// MaxConcurrentSQLCounts bounds the counts that run in SQL at once, each for one user or for a group of users; 0 means 8.
+	MaxConcurrentSQLCounts int
+	// SQLTimeout bounds the time of one source in SQL. It also bounds the wait for a slot, for a user whose last badges this node
 	// remembers; 0 means 500 ms.
-	Patience time.Duration
-	// MaxRemembered is the number of users whose last badges this node keeps, about 1.5 KB each; 0 means 20,000.
-	MaxRemembered int
+	SQLTimeout time.Duration
+	// MaxCachedUsers is the number of users whose last badges this node keeps, about 1.5 KB each; 0 means 20,000.
+	MaxCachedUsers int
 }
 
 // Service returns badges. It is safe for concurrent use.
@@ -64,45 +64,45 @@ type Service struct {
 	redis     *rdb.Projections
 	jobs      *jobs.Engine
 	projector *projector.Projector
-	pulled    *nodecache.Pulled
+	pulled    *nodecache.PulledCache
 	clock     services.Clock
 	log       *slog.Logger
 
-	sources    sourceList
-	agers      []source.Ager      // the Agers among sources
-	sqlReaders []source.SQLReader // the SQLReaders among sources
-	settings   source.Settings    // of all renderings
-	// fallbackSlots holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must
+	sources         sourceList
+	expiringSources []source.ExpiringSource // the ExpiringSources among sources
+	sqlReaders      []source.SQLReader      // the SQLReaders among sources
+	settings        source.Settings         // of all renderings
+	// sqlCountSlots holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must
 	// still serve commands.
-	fallbackSlots chan struct{}
-	patience      time.Duration
-	visits        *visits         // notes visits, which are written each second
-	shownStale    shownStale      // users who were shown STALE badges
-	lastShown     *badgeCache     // the badges shown last
-	overflow      *overflowCounts // counts of posts beyond the inboxes
-	latest        atomic.Int64    // the latest moment at which badges were shown, in microseconds
+	sqlCountSlots      chan struct{}
+	sqlTimeout         time.Duration
+	visits             *visits              // notes visits, which are written each second
+	shownStaleVersions shownStaleVersions   // users who were shown STALE badges
+	lastShown          *badgeCache          // the badges shown last
+	inboxOverflow      *inboxOverflowCounts // counts of posts beyond the inboxes
+	latestShownMicros  atomic.Int64         // the latest moment at which badges were shown, in microseconds
 
 	fallbacks fallbackVersions // users who were answered from SQL
 }
 
 // New makes the service.
 func New(cfg Config) *Service {
-	if cfg.FallbackReaders == 0 {
-		cfg.FallbackReaders = 8
+	if cfg.MaxConcurrentSQLCounts == 0 {
+		cfg.MaxConcurrentSQLCounts = 8
 	}
-	if cfg.Patience == 0 {
-		cfg.Patience = 500 * time.Millisecond
+	if cfg.SQLTimeout == 0 {
+		cfg.SQLTimeout = 500 * time.Millisecond
 	}
-	if cfg.MaxRemembered == 0 {
-		cfg.MaxRemembered = 20_000
+	if cfg.MaxCachedUsers == 0 {
+		cfg.MaxCachedUsers = 20_000
 	}
 	s := &Service{
 		store: cfg.Store, redis: cfg.Redis, jobs: cfg.Jobs, projector: cfg.Projector, pulled: cfg.Pulled, clock: cfg.Clock, log: cfg.Log,
-		settings: source.Settings{Caps: cfg.Caps, Ages: cfg.Projector.Expiry()}, fallbackSlots: make(chan struct{}, cfg.FallbackReaders), patience: cfg.Patience, visits: newVisits(cfg), lastShown: newBadgeCache(cfg.MaxRemembered),
-		overflow: newOverflowCounts(),
+		settings: source.Settings{Caps: cfg.Caps, Expiry: cfg.Projector.Expiry()}, sqlCountSlots: make(chan struct{}, cfg.MaxConcurrentSQLCounts), sqlTimeout: cfg.SQLTimeout, visits: newVisits(cfg), lastShown: newBadgeCache(cfg.MaxCachedUsers),
+		inboxOverflow: newInboxOverflowCounts(),
 	}
 	s.sources = s.newSources(cfg.Sources...)
-	s.agers, s.sqlReaders = s.sources.agers(), s.sources.sqlReaders()
+	s.expiringSources, s.sqlReaders = s.sources.expiringSources(), s.sources.sqlReaders()
 	return s
 }
 
@@ -127,9 +127,9 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 	return badges, errs
 }
 
-// ReadWatched is ReadMany for users with subscriptions on this node. Some counts are computed when they are read. This node's caches
+// ReadAndFollow is ReadMany for users with subscriptions on this node. Some counts are computed when they are read. This node's caches
 // report changes of these counts from now on, until changelog.Follower.Unfollow is called for the users.
-func (s *Service) ReadWatched(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
+func (s *Service) ReadAndFollow(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)
 	return badges, errs
@@ -165,20 +165,20 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 	stale := s.jobs.StaleAmong(ctx, users)
 	// err is an error of Redis, and decides below whether a rebuild is tried. A user without a document is no error.
 	documents, err := s.documentsOrEmpty(ctx, users, stale)
-	// Documents are aged before the caches' state is added, because a document with aged items is replaced as a whole.
-	unaged := s.ageDocuments(ctx, users, documents, at.Today())
+	// Expired items are removed before the caches' state is added, because a document with such items is replaced as a whole.
+	withExpired := s.removeExpiredItems(ctx, users, documents, at.Today())
 	watched := as == asWatch
 	s.addCached(ctx, users, documents, watched, at.Today())
 	var counted, missing []int // indexes of users
 	for i, user := range users {
 		switch {
 		// Redis has a document, but it lacks the user's own command, or counts items that are too old.
-		case stale[user] || unaged[user]:
+		case stale[user] || withExpired[user]:
 			counted = append(counted, i)
-		case documents[i].Ready && !s.projector.Away(documents[i]):
+		case documents[i].Ready && !s.projector.IsOfIdleUser(documents[i]):
 			badges[i] = s.render(ctx, user, documents[i], at)
 			if as != asHost {
-				s.visits.note(user, documents[i].Day)
+				s.visits.record(user, documents[i].LastActiveDay)
 			}
 		// Nothing is rebuilt for a host, and without Redis nothing can be.
 		case as == asHost || err != nil:
@@ -194,11 +194,11 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 		s.logNotRebuilt(err)
 	}
 	var aside errgroup.Group
-	aside.SetLimit(cap(s.fallbackSlots))
-	for places := range inGroups(counted) {
+	aside.SetLimit(cap(s.sqlCountSlots))
+	for places := range countingGroups(counted) {
 		aside.Go(func() (err error) {
 			defer services.Recover(&err)
-			found, failed := s.readFacts(ctx, pick(users, places))
+			found, failed := s.readFacts(ctx, elementsAt(users, places))
 			for at, i := range places {
 				badges[i], errs[i] = found[at], failed[at]
 			}
@@ -219,21 +219,21 @@ func (s *Service) readInto(ctx context.Context, users []services.UserID, badges 
 // rebuilt, or the counts come from SQL if that fails.
 func (s *Service) readMissing(ctx context.Context, user services.UserID, watched bool) (*services.Badges, error) {
 	users, at := []services.UserID{user}, s.moment(ctx)
-	before := s.answeredVersions(users)
+	before := s.fallbackVersionsOf(users)
 	document, err := s.projector.RebuildDocument(ctx, user)
 	if err == nil {
 		documents := []rdb.Document{document}
-		// The rebuild has returned the document that it wrote. This document may still be older than an answer that this node gave from
-		// SQL.
+		// The rebuild has returned the document that it wrote. This document may still be older than an answer that this node gave
+		// from SQL.
 		if document.Ready {
-			documents, err = s.raiseOlder(ctx, before, users, documents)
+			documents, err = s.raiseOlderDocuments(ctx, before, users, documents)
 		} else {
 			// This call shared another caller's rebuild, so the document is read from Redis. The moment is taken again, before
 			// that read.
 			at = s.moment(ctx)
 			documents, err = s.documents(ctx, users)
 		}
-		if err == nil && documents[0].Ready && !s.ageDocuments(ctx, users, documents, at.Today())[user] {
+		if err == nil && documents[0].Ready && !s.removeExpiredItems(ctx, users, documents, at.Today())[user] {
 			s.addCached(ctx, users, documents, watched, at.Today())
 			return s.render(ctx, user, documents[0], at), nil
 		}
@@ -255,8 +255,8 @@ func (s *Service) logNotRebuilt(err error) {
 func (s *Service) moment(ctx context.Context) source.Moment {
 	at := source.Moment{Now: s.clock.Now()}
 	// Days never go back: otherwise items that have left a count would return, and the version would fall.
-	latest := max(s.latest.Load(), at.Now.UnixMicro())
-	s.latest.Store(latest) // concurrent calls may store the smaller of two values, which are microseconds apart
+	latest := max(s.latestShownMicros.Load(), at.Now.UnixMicro())
+	s.latestShownMicros.Store(latest) // concurrent calls may store the smaller of two values, which are microseconds apart
 	if at.MonotonicNow = at.Now; latest > at.Now.UnixMicro() {
 		at.MonotonicNow = time.UnixMicro(latest).UTC()
 	}
@@ -266,7 +266,7 @@ func (s *Service) moment(ctx context.Context) source.Moment {
 		s.log.Warn("the data that all users share is not loaded: SQL has not answered yet", "error", err)
 		return at
 	}
-	at.Shared = shared
+	at.SharedState = shared
 	return at
 }
 
@@ -282,7 +282,7 @@ func (s *Service) render(ctx context.Context, user services.UserID, document rdb
 	*v = view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 	badges := v.render()
 	s.markStale(ctx, user, v, badges)
-	s.lastShown.keep(user, s.shown(v, badges))
+	s.lastShown.keep(user, s.asCachedBadges(v, badges))
 	return badges
 }
 
@@ -294,7 +294,7 @@ func (s *Service) view(document rdb.Document, at source.Moment) *view {
 	return &view{sources: s.sources, View: source.View{Settings: &s.settings, Document: document, Moment: at}}
 }
 
-// shown returns what badgeCache remembers of a rendering: the badges, with the display policy and the moment of the view.
-func (s *Service) shown(v *view, badges *services.Badges) cachedBadges {
+// asCachedBadges returns what badgeCache remembers of a rendering: the badges, with the display policy and the moment of the view.
+func (s *Service) asCachedBadges(v *view, badges *services.Badges) cachedBadges {
 	return cachedBadges{s.sources, &s.settings, source.ShownBadges{Policy: v.Document.Policy, Badges: badges, At: v.Now}}
 }

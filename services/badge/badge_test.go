@@ -16,10 +16,10 @@ import (
 )
 
 func TestReadEqualsTheFacts(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.newLikedAuthor(3)
-		stranger := n.MakeStrangers(1)[0]
+		stranger := n.MakeNeverSeenUsers(1)[0]
 		badges, errs := n.ReadMany(t.Context(), []services.UserID{author, stranger, reader})
 		for i, want := range []struct{ feed, likes int }{{0, 3}, {0, 0}, {3, 0}} {
 			w.Must(errs[i])
@@ -34,7 +34,7 @@ func TestReadEqualsTheFacts(t *testing.T) {
 
 // A read takes one round trip, however many users are read.
 func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(20)
 	for count := 1; count <= len(users); count += 19 {
 		ctx, trips := redis.WithRoundTrips(t.Context())
@@ -50,9 +50,9 @@ func TestDocumentsAreReadInOneRoundTrip(t *testing.T) {
 // Redis is not asked for a user whose document lacks an update: that user is read from the facts, and must not wait for a Redis
 // that hangs.
 func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(2)
-	n.owe(users[0], func(context.Context) error { return errors.New("missed") })
+	n.commitWithRedisUpdate(users[0], func(context.Context) error { return errors.New("missed") })
 	for name, want := range map[string]struct {
 		users []services.UserID
 		trips int
@@ -71,11 +71,11 @@ func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 
 // A lost document is rebuilt before the answer: no read shows less than the true count, and none shows 0.
 func TestALostDocumentIsNeverZero(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(5)
 	before := n.read(reader)
 	for range 3 {
-		n.Server.Flush()
+		n.RedisServer.Flush()
 		for user, value := range map[services.UserID]int{reader: 5, author: 5} {
 			if got := n.read(user).Total; got.Value != value || got.Precision != services.Exact {
 				t.Errorf("after a flush user %d is shown %+v", user, got)
@@ -83,7 +83,7 @@ func TestALostDocumentIsNeverZero(t *testing.T) {
 		}
 	}
 	for _, field := range []string{"st", "fc", "T", "NL", "HL", "rm", "n"} {
-		n.Server.Do("HDEL", documentKey(n, reader), field)
+		n.RedisServer.Do("HDEL", documentKey(n, reader), field)
 		if got := n.read(reader).Total; got.Value != 5 {
 			t.Errorf("without the field %s: %+v", field, got)
 		}
@@ -98,9 +98,9 @@ func TestALostDocumentIsNeverZero(t *testing.T) {
 func documentKey(n node, user services.UserID) string {
 	n.TB.Helper()
 	n.Must(n.Redis.MarkActive(n.TB.Context(), []services.UserID{user}, 99999, activeFor))
-	keys, _ := n.Server.Do("KEYS", "*:b").([]any)
+	keys, _ := n.RedisServer.Do("KEYS", "*:b").([]any)
 	for _, key := range keys {
-		if n.Server.Do("HGET", key, "d") == "99999" {
+		if n.RedisServer.Do("HGET", key, "d") == "99999" {
 			return key.(string)
 		}
 	}
@@ -110,14 +110,14 @@ func documentKey(n node, user services.UserID) string {
 
 // Fifty readers of a lost document wait for one rebuild.
 func TestReadersShareARebuild(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(5)
-	n.Server.Flush()
+	n.RedisServer.Flush()
 	n.read(reader)
 	if _, errs := n.ReadMany(t.Context(), []services.UserID{reader}); errs[0] != nil {
 		t.Fatal(errs[0])
 	}
-	n.Server.Flush()
+	n.RedisServer.Flush()
 	const readers = 50
 	values := make([]int, readers)
 	ctx, trips := redis.WithRoundTrips(t.Context())
@@ -142,10 +142,10 @@ func TestReadersShareARebuild(t *testing.T) {
 }
 
 func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(4)
 	exact := map[services.UserID]*services.Badges{author: n.read(author), reader: n.read(reader)}
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	for user, want := range exact {
 		got := n.read(user)
 		if got.HomeFeed.Value != want.HomeFeed.Value || got.Notifications.Like.Value != want.Notifications.Like.Value ||
@@ -158,7 +158,7 @@ func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 			}
 		}
 	}
-	n.Server.Start()
+	n.RedisServer.Start()
 	for user, want := range exact {
 		for got := n.read(user); got.Total.Precision != services.Exact; got = n.read(user) {
 			if t.Context().Err() != nil {
@@ -173,26 +173,26 @@ func TestWithoutRedisTheCountsAreTheSameAndStale(t *testing.T) {
 
 // A feed with more new posts than it keeps gives the same count from SQL as from Redis, except for the precision.
 func TestMoreThanAFeedKeepsIsCappedInSQLToo(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(2)
 	n.Follow(users[0], users[1])
 	n.RunAllJobs(n.World.Fanout)
-	n.Posts(users[0], services.Retention+5)
+	n.InsertPosts(users[0], services.FeedRetention+5)
 	facts, err := n.ReadFacts(t.Context(), users[1])
 	n.Must(err)
 	n.checkInvariants(facts)
-	if facts.HomeFeed.Value != services.Retention || facts.HomeFeed.Display != "99+" {
+	if facts.HomeFeed.Value != services.FeedRetention || facts.HomeFeed.Display != "99+" {
 		t.Errorf("from SQL: %+v", facts.HomeFeed)
 	}
-	n.Server.Flush()
-	if got := n.read(users[1]).HomeFeed; got.Value != services.Retention || got.Precision != services.AtLeast {
+	n.RedisServer.Flush()
+	if got := n.read(users[1]).HomeFeed; got.Value != services.FeedRetention || got.Precision != services.AtLeast {
 		t.Errorf("from Redis: %+v", got)
 	}
 }
 
 // A caller whose time is up gets an error and no fallback badges.
 func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
@@ -200,9 +200,9 @@ func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 		t.Errorf("got %+v, %v", badges, err)
 	}
 	full := n.newServiceWith(func(cfg *Config) {
-		cfg.FallbackReaders = 1
+		cfg.MaxConcurrentSQLCounts = 1
 	})
-	full.fallbackSlots <- struct{}{} // occupies the only slot, for long
+	full.sqlCountSlots <- struct{}{} // occupies the only slot, for long
 	if badges, err := full.ReadFacts(ctx, reader); !services.IsUnavailable(err) {
 		t.Errorf("in the queue: got %+v, %v", badges, err)
 	}
@@ -210,7 +210,7 @@ func TestACallerPastItsDeadlineGetsAnError(t *testing.T) {
 
 // Marking the feed seen lowers the count of that user alone.
 func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(3)
 	other := n.MakeUsers(1)[0]
 	n.Follow(author, other)
@@ -231,7 +231,7 @@ func TestFeedSeenLowersOnlyTheViewersCount(t *testing.T) {
 
 // A user's read is recorded once a day in SQL, which fan-out reads.
 func TestVisitsAreWrittenOnceADay(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(0)
 	written := func() int {
 		t.Helper()
@@ -245,7 +245,7 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	}
 	n.Clock.Advance(day)
 	tomorrow := n.Clock.Now()
-	if n.active(author, reader, tomorrow) {
+	if n.isActiveFollower(author, reader, tomorrow) {
 		t.Fatal("active before any visit")
 	}
 	for range 3 {
@@ -254,7 +254,7 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 	if count := written(); count != 1 {
 		t.Errorf("three reads are %d visits", count)
 	}
-	if !n.active(author, reader, tomorrow) {
+	if !n.isActiveFollower(author, reader, tomorrow) {
 		t.Error("SQL does not know of the visit: nothing would be pushed")
 	}
 	n.read(reader)
@@ -272,15 +272,15 @@ func TestVisitsAreWrittenOnceADay(t *testing.T) {
 // A visit extends the lifetime of the user's keys, but not beyond the time for which the user counts as active: fan-out must push
 // to every user with keys.
 func TestKeysDoNotOutliveBeingActive(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.Clock.Advance(day)
 	n.read(reader)
 	_, err := n.WriteVisits(t.Context())
 	n.Must(err)
-	keys, _ := n.Server.Do("KEYS", "*:b").([]any)
+	keys, _ := n.RedisServer.Do("KEYS", "*:b").([]any)
 	for _, key := range keys {
-		left, _ := n.Server.Do("TTL", key).(int64)
+		left, _ := n.RedisServer.Do("TTL", key).(int64)
 		if left <= 0 || time.Duration(left)*time.Second >= activeFor {
 			t.Errorf("%v lives for %d s, and its user is active for %s", key, left, activeFor)
 		}
@@ -292,7 +292,7 @@ func TestKeysDoNotOutliveBeingActive(t *testing.T) {
 
 // A visit that could not be written is not lost: the next read records it again.
 func TestAVisitThatCouldNotBeWrittenIsRecordedAgain(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(0)
 	n.Clock.Advance(day)
 	n.read(reader)
@@ -308,17 +308,17 @@ func TestAVisitThatCouldNotBeWrittenIsRecordedAgain(t *testing.T) {
 }
 
 func TestWaitingVisitsAreBounded(t *testing.T) {
-	n := served(t)
-	for user := range services.UserID(maxWaiting + 10) {
-		n.visits.note(user, 0)
+	n := redisServerNode(t)
+	for user := range services.UserID(maxUnwrittenVisits + 10) {
+		n.visits.record(user, 0)
 	}
-	if len(n.visits.waiting) != maxWaiting {
-		t.Errorf("%d wait", len(n.visits.waiting))
+	if len(n.visits.unwritten) != maxUnwrittenVisits {
+		t.Errorf("%d wait", len(n.visits.unwritten))
 	}
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	if err := n.Service.Run(ctx); err != context.Canceled {
@@ -328,7 +328,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 // Likes that expire leave the count without a write, in Redis and in SQL.
 func TestLikesExpireInBothEngines(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, _ := n.newLikedAuthor(2)
 	for passed := 0; passed <= 9; passed++ {
 		want := 2
@@ -343,7 +343,7 @@ func TestLikesExpireInBothEngines(t *testing.T) {
 		n.Clock.Advance(day)
 	}
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
-		return jobs.Enqueue(ctx, tx, notifications.CountsJob(author))
+		return jobs.Enqueue(ctx, tx, notifications.ProjectCountsJob(author))
 	})
 	n.RunAllJobs(n.World.Fanout)
 	if got := n.read(author).Notifications; got.Like.Value != 0 || got.Newest == 0 {

@@ -11,7 +11,7 @@ import (
 
 // BenchmarkRender measures a read without Redis: it renders a document with every source and remembers the result.
 func BenchmarkRender(b *testing.B) {
-	document := likesDocument(noon, 3, 1, 2, 3)
+	document := documentWithUnseenLikes(noon, 3, 1, 2, 3)
 	for _, category := range services.Categories[1:] {
 		counts := document.Notifications[0]
 		counts.Category = category
@@ -20,7 +20,7 @@ func BenchmarkRender(b *testing.B) {
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: 4}, {Type: "offers", Unread: 1}}
 	document.Conversations = services.ConversationSums{Unread: 7, Mentions: 2}
 	document.Announcements = services.AnnouncementState{Version: 1}
-	at := source.Moment{Now: noon, MonotonicNow: noon, Shared: &announcements.State{
+	at := source.Moment{Now: noon, MonotonicNow: noon, SharedState: &announcements.SharedState{
 		Announcements: []announcements.Announcement{{Position: 3}, {Position: 2}},
 		Dots:          []announcements.Dot{{Name: "shop"}, {Name: "games"}},
 	}}

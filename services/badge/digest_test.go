@@ -24,7 +24,7 @@ func digestCounts(digest *services.Digest) map[string]int {
 }
 
 func TestTheDigestListsItemsSinceTheLastVisit(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(4)
 		reader := users[3]

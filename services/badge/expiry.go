@@ -8,33 +8,33 @@ import (
 	"tidings/services/rdb"
 )
 
-// holdsAged reports whether a document's own counts may include items that are too old on the given day. Sources that count by day,
-// or on reading, are no agers: rendering leaves their old items out.
-func (s *Service) holdsAged(document *rdb.Document, today int64) bool {
+// holdsExpired reports whether a document's own counts may include items that are too old on the given day. Sources that count by
+// day, or on reading, are not among expiringSources: rendering leaves their old items out.
+func (s *Service) holdsExpired(document *rdb.Document, today int64) bool {
 	if !document.Ready {
 		return false
 	}
-	for _, ager := range s.agers {
-		if ager.HoldsAged(document, today) {
+	for _, expiring := range s.expiringSources {
+		if expiring.HoldsExpired(document, today) {
 			return true
 		}
 	}
 	return false
 }
 
-// ageDocuments removes from documents the items that have become too old since they were counted, and reads these documents
+// removeExpiredItems removes from documents the items that have become too old since they were counted, and reads these documents
 // again. This costs further round trips once a day, for users who may have such items. It returns the users whose documents could not
 // be updated.
-func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
+func (s *Service) removeExpiredItems(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) (stale map[services.UserID]bool) {
 	// Most installations let nothing expire but notifications, which are counted by day. They pay only for this test of a
 	// flag.
-	if !s.settings.Ages.Any() {
+	if !s.settings.Expiry.AnyExpires() {
 		return nil
 	}
 	var held []services.UserID
 	var places []int
 	for i := range documents {
-		if s.holdsAged(&documents[i], today) {
+		if s.holdsExpired(&documents[i], today) {
 			held, places = append(held, users[i]), append(places, i)
 		}
 	}
@@ -42,8 +42,8 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 		return nil
 	}
 	var again []rdb.Document
-	// age changes the documents in Redis, so that the next reader finds nothing to do.
-	err := s.age(ctx, users, documents, places, today)
+	// removeExpiredBySource changes the documents in Redis, so that the next reader finds nothing to do.
+	err := s.removeExpiredBySource(ctx, users, documents, places, today)
 	if err == nil {
 		again, err = s.redis.Documents(ctx, held)
 	}
@@ -56,38 +56,38 @@ func (s *Service) ageDocuments(ctx context.Context, users []services.UserID, doc
 			documents[places[i]] = again[i]
 		}
 		// Redis could not be updated, or returned the document from before the update.
-		if s.holdsAged(&documents[places[i]], today) {
+		if s.holdsExpired(&documents[places[i]], today) {
 			stale[user] = true
 		}
 	}
 	return stale
 }
 
-// age lets each source remove its aged items from the documents at the indexes in places.
-func (s *Service) age(ctx context.Context, users []services.UserID, documents []rdb.Document, places []int, today int64) error {
-	for _, ager := range s.agers {
+// removeExpiredBySource lets each source remove its expired items from the documents at the indexes in places.
+func (s *Service) removeExpiredBySource(ctx context.Context, users []services.UserID, documents []rdb.Document, places []int, today int64) error {
+	for _, expiring := range s.expiringSources {
 		var due []services.UserID
 		for _, place := range places {
-			if ager.HoldsAged(&documents[place], today) {
+			if expiring.HoldsExpired(&documents[place], today) {
 				due = append(due, users[place])
 			}
 		}
 		if len(due) == 0 {
 			continue
 		}
-		if err := ager.Age(ctx, due, today); err != nil {
+		if err := expiring.RemoveExpired(ctx, due, today); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// agers returns the sources that implement source.Ager.
-func (l sourceList) agers() (agers []source.Ager) {
+// expiringSources returns the sources that implement source.ExpiringSource.
+func (l sourceList) expiringSources() (found []source.ExpiringSource) {
 	for _, one := range l {
-		if ager, ages := one.(source.Ager); ages {
-			agers = append(agers, ager)
+		if expiring, ok := one.(source.ExpiringSource); ok {
+			found = append(found, expiring)
 		}
 	}
-	return agers
+	return found
 }

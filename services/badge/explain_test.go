@@ -11,8 +11,8 @@ import (
 	"tidings/services/notifications/notificationstest"
 )
 
-// explained returns the items behind each count, and checks that the items add up to the count.
-func (n node) explained(user services.UserID) map[string][]services.Item {
+// explainedItems returns the items behind each count, and checks that the items add up to the count.
+func (n node) explainedItems(user services.UserID) map[string][]services.Item {
 	n.TB.Helper()
 	explanations, err := n.Explain(n.TB.Context(), user)
 	n.Must(err)
@@ -45,10 +45,10 @@ func (n node) explained(user services.UserID) map[string][]services.Item {
 }
 
 func TestTheFeedIsExplained(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.newLikedAuthor(0)
-		if got := n.explained(reader); len(got) != 0 {
+		if got := n.explainedItems(reader); len(got) != 0 {
 			t.Errorf("nothing waits, and it is explained by %+v", got)
 		}
 		var posts []services.PostID
@@ -59,7 +59,7 @@ func TestTheFeedIsExplained(t *testing.T) {
 		n.markFeedSeen(reader, posts[0])
 		n.Delete(posts[2])
 		n.RunAllJobs(n.World.Fanout)
-		items := n.explained(reader)["HOME_FEED"]
+		items := n.explainedItems(reader)["HOME_FEED"]
 		if len(items) != 2 || items[0].ID != services.GlobalID(services.PostType, posts[3].String()) || items[1].ID != services.GlobalID(services.PostType, posts[1].String()) {
 			t.Fatalf("the items are %+v", items)
 		}
@@ -70,18 +70,18 @@ func TestTheFeedIsExplained(t *testing.T) {
 }
 
 func TestSiteMessagesAreExplained(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		user := n.MakeUsers(1)[0]
 		var ids []messages.ID
 		for range 3 {
 			n.Clock.Advance(time.Second)
-			ids = append(ids, n.send(user))
+			ids = append(ids, n.sendSiteMessage(user))
 		}
 		n.RunAllJobs(n.World.Fanout)
-		n.must(n.messages.MarkRead(user, messages.Mark{IDs: ids[1:2]}))
+		n.mustCommit(n.messages.MarkRead(user, messages.MarkReadRequest{IDs: ids[1:2]}))
 		n.Must(n.World.Projector.Rebuild(t.Context(), user))
-		items := n.explained(user)["SITE_MESSAGES/"+services.DefaultMessageType]
+		items := n.explainedItems(user)["SITE_MESSAGES/"+services.DefaultMessageType]
 		if len(items) != 2 || items[0].ID != ids[2].GlobalID() {
 			t.Fatalf("the items are %+v", items)
 		}
@@ -92,25 +92,25 @@ func TestSiteMessagesAreExplained(t *testing.T) {
 }
 
 func TestNotificationsAreExplained(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(2) // with a like each
 	follower := n.MakeUsers(1)[0]
 	post := n.Post(author)
 	notificationstest.Like(n.World, post, author, reader)
 	notificationstest.Like(n.World, post, author, follower)
 	n.RunAllJobs(n.World.Fanout)
-	items := n.explained(author)
+	items := n.explainedItems(author)
 	likes := items["NOTIFICATIONS/LIKE"]
 	if len(likes) != 3 || len(items) != 1 {
 		t.Fatalf("three posts are liked: %+v", items)
 	}
-	page, err := n.notifications.Page(t.Context(), author, notifications.Query{Categories: []services.Category{services.CategoryLike}, First: 1})
+	page, err := n.notifications.Page(t.Context(), author, notifications.PageQuery{Categories: []services.Category{services.CategoryLike}, First: 1})
 	n.Must(err)
 	if want := `mutation { markNotificationsRead(input: {ids: ["` + page.Notifications[0].UpTo() + `"]}) { badges { version total { value display } } } }`; likes[0].ClearedBy != want {
 		t.Errorf("it is cleared by %s, want %s", likes[0].ClearedBy, want)
 	}
 	n.Clock.Advance(9 * day) // expired notifications leave count and items together
-	if items := n.explained(author); len(items) != 0 {
+	if items := n.explainedItems(author); len(items) != 0 {
 		t.Errorf("nine days later: %+v", items)
 	}
 	digest, err := n.Digest(t.Context(), author, n.Clock.Now().Add(-30*day))
@@ -123,7 +123,7 @@ func TestNotificationsAreExplained(t *testing.T) {
 // For a user who was away for long, an operator sees what the user would see on their return: nothing new, and nothing to
 // explain.
 func TestADormantUsersAnnouncementsAreExplainedAsTheyWouldBeSeen(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader := n.MakeUsers(1)[0]
 		n.read(reader)
@@ -131,7 +131,7 @@ func TestADormantUsersAnnouncementsAreExplainedAsTheyWouldBeSeen(t *testing.T) {
 		n.Clock.Advance(time.Hour)
 		n.announce(0)
 		n.Clock.Advance(40 * 24 * time.Hour)
-		n.Must(n.Redis.Reset(t.Context(), reader))
+		n.Must(n.Redis.ResetUserData(t.Context(), reader))
 		ctx := services.Observe(t.Context())
 		badges, err := n.Read(ctx, reader)
 		n.Must(err)

@@ -11,21 +11,21 @@ import (
 	"tidings/services/rdb"
 )
 
-// groupSize is the largest number of users that are counted together in SQL: by the same statements, in one slot, under one
+// maxUsersPerCount is the largest number of users that are counted together in SQL: by the same statements, in one slot, under one
 // time limit for each source. Without a bound, one user with very much to count could use up the time of a hundred others, whose
 // counts would be UNKNOWN, and a large group would hold its slot for long. Larger groups would save little: for a hundred users,
 // 25 at a time, each statement runs only four times, and the four groups run concurrently.
-const groupSize = 25
+const maxUsersPerCount = 25
 
-// inGroups divides the places of users into groups that are counted together. The groups have nearly the same size, so that
+// countingGroups divides the places of users into groups that are counted together. The groups have nearly the same size, so that
 // groups that run concurrently end at about the same time.
-func inGroups(places []int) iter.Seq[[]int] {
-	groups := max(1, (len(places)+groupSize-1)/groupSize)
+func countingGroups(places []int) iter.Seq[[]int] {
+	groups := max(1, (len(places)+maxUsersPerCount-1)/maxUsersPerCount)
 	return slices.Chunk(places, max(1, (len(places)+groups-1)/groups))
 }
 
-// pick returns the elements at some places of a list.
-func pick[T any](list []T, places []int) []T {
+// elementsAt returns the elements at some places of a list.
+func elementsAt[T any](list []T, places []int) []T {
 	picked := make([]T, len(places))
 	for i, place := range places {
 		picked[i] = list[place]
@@ -46,26 +46,26 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 	earlier := make([]cachedBadges, len(users)) // Badges is nil for a user who is not remembered
 	due, remembered := make([]int, len(users)), false
 	for i, user := range users {
-		earlier[i], _ = s.lastShown.of(user)
+		earlier[i], _ = s.lastShown.get(user)
 		due[i], remembered = i, remembered || earlier[i].Badges != nil
 	}
-	admitted, err := s.awaitTurn(ctx, remembered)
+	admitted, err := s.acquireSQLCountSlot(ctx, remembered)
 	if err == nil && !admitted {
 		// All slots were taken for as long as a count may last. For users who are remembered, old badges now are better than
 		// new ones after a long wait. The others have no badges yet and wait on.
 		due = slices.DeleteFunc(due, func(i int) bool {
 			if earlier[i].Badges != nil {
-				badges[i] = s.stale(ctx, users[i], earlier[i])
+				badges[i] = s.staleBadges(ctx, users[i], earlier[i])
 			}
 			return badges[i] != nil
 		})
 		if len(due) == 0 {
 			return badges, errs
 		}
-		_, err = s.awaitTurn(ctx, false)
+		_, err = s.acquireSQLCountSlot(ctx, false)
 	}
 	if err == nil {
-		defer func() { <-s.fallbackSlots }()
+		defer func() { <-s.sqlCountSlots }()
 		err = s.countBadges(ctx, due, users, earlier, badges)
 	}
 	for _, i := range due {
@@ -77,7 +77,7 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 // countBadges counts the users at some places in SQL, and writes their badges. The caller holds a slot.
 func (s *Service) countBadges(ctx context.Context, places []int, users []services.UserID, earlier []cachedBadges, badges []*services.Badges) error {
 	at := s.moment(ctx)
-	documents, failed, err := s.countFacts(ctx, pick(users, places), at.Today())
+	documents, failed, err := s.documentsFromFacts(ctx, elementsAt(users, places), at.Today())
 	if err != nil {
 		if ctx.Err() != nil {
 			return services.Wrapf(services.Unavailable, err, "badges: no answer in time")
@@ -91,7 +91,7 @@ func (s *Service) countBadges(ctx context.Context, places []int, users []service
 			badges[i] = s.renderFallback(ctx, users[i], documents[k], at, failed[k], earlier[i])
 		// Nothing could be counted: old badges, marked as STALE, are better than none.
 		case earlier[i].Badges != nil:
-			badges[i] = s.stale(ctx, users[i], earlier[i])
+			badges[i] = s.staleBadges(ctx, users[i], earlier[i])
 		default:
 			badges[i] = unknownBadges(s.sources)
 		}
@@ -99,17 +99,17 @@ func (s *Service) countBadges(ctx context.Context, places []int, users []service
 	return nil
 }
 
-// awaitTurn takes one of the slots for counting in SQL; the caller gives it back. A user whose last badges are remembered waits
-// no longer than a count may take: after that admitted is false.
-func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool, err error) {
+// acquireSQLCountSlot takes one of the slots for counting in SQL; the caller gives it back. A user whose last badges are remembered
+// waits no longer than a count may take: after that admitted is false.
+func (s *Service) acquireSQLCountSlot(ctx context.Context, remembered bool) (admitted bool, err error) {
 	var enough <-chan time.Time
 	if remembered {
-		timer := time.NewTimer(s.patience)
+		timer := time.NewTimer(s.sqlTimeout)
 		defer timer.Stop()
 		enough = timer.C
 	}
 	select {
-	case s.fallbackSlots <- struct{}{}:
+	case s.sqlCountSlots <- struct{}{}:
 		return true, nil
 	case <-enough:
 		return false, nil
@@ -121,18 +121,18 @@ func (s *Service) awaitTurn(ctx context.Context, remembered bool) (admitted bool
 // renderFallback renders counts from SQL. Their version follows the last one that this node showed to the user. If this node has shown
 // none, the user's half of the version is a time by this node's clock, whereas a document's is a time by the clock of Redis.
 func (s *Service) renderFallback(ctx context.Context, user services.UserID, document rdb.Document, at source.Moment, failed []Source, earlier cachedBadges) *services.Badges {
-	document.N = uint64(at.MonotonicNow.UnixMicro())
+	document.Version = uint64(at.MonotonicNow.UnixMicro())
 	// This is the last value of the user's half that this node has shown. A value newer than the document's would make
 	// clients drop the document's next change.
 	if earlier.Badges != nil {
-		document.N = services.OwnHalf(earlier.Badges.Version)
+		document.Version = services.DocumentHalf(earlier.Badges.Version)
 	}
-	s.noteFallback(ctx, user, document.N)
+	s.rememberFallbackVersion(ctx, user, document.Version)
 	v := s.view(document, at)
 	badges := v.render()
 	// The shared half of this version is a time: later answers are newer, and the next version of the document is newer than all of
 	// them.
-	badges.Version = services.StaleVersion(document.N, s.fallbacks.nextTime(at.MonotonicNow))
+	badges.Version = services.StaleVersion(document.Version, s.fallbacks.nextVersionTime(at.MonotonicNow))
 	// The counts are right at this moment, but may not stay right: no hint will report a change.
 	for count := range s.sources.counts(badges) {
 		if count.Precision != services.Unknown {
@@ -144,27 +144,27 @@ func (s *Service) renderFallback(ctx context.Context, user services.UserID, docu
 		earlier.fillIn(v, badges, source)
 	}
 	// The totals are summed again, with the parts that were filled in.
-	v.sum(badges)
-	s.lastShown.keep(user, s.shown(v, badges))
+	v.writeTotals(badges)
+	s.lastShown.keep(user, s.asCachedBadges(v, badges))
 	return badges
 }
 
-// stale returns the remembered badges as STALE.
-func (s *Service) stale(ctx context.Context, user services.UserID, earlier cachedBadges) *services.Badges {
-	badges := earlier.stale()
+// staleBadges returns the remembered badges as STALE.
+func (s *Service) staleBadges(ctx context.Context, user services.UserID, earlier cachedBadges) *services.Badges {
+	badges := earlier.staleCopy()
 	// An exact version must not be sent with two contents, so it is replaced by the lowest STALE version with that user's half.
-	if _, marked := services.StaleHalf(badges.Version); !marked {
-		badges.Version = services.StaleVersion(services.OwnHalf(badges.Version), time.Time{})
+	if _, marked := services.StaleDocumentHalf(badges.Version); !marked {
+		badges.Version = services.StaleVersion(services.DocumentHalf(badges.Version), time.Time{})
 	}
-	s.noteFallback(ctx, user, services.OwnHalf(badges.Version))
+	s.rememberFallbackVersion(ctx, user, services.DocumentHalf(badges.Version))
 	return badges
 }
 
-// countFacts makes the documents of users from the facts alone. It returns for each user the sources that could not be read, and
-// the last error. A source that hangs does not delay the others: each has its own time limit, and all together have three times
-// that.
-func (s *Service) countFacts(ctx context.Context, users []services.UserID, today int64) (documents []rdb.Document, failed [][]Source, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*s.patience)
+// documentsFromFacts makes the documents of users from the facts alone. It returns for each user the sources that could not be
+// read, and the last error. A source that hangs does not delay the others: each has its own time limit, and all together have three
+// times that.
+func (s *Service) documentsFromFacts(ctx context.Context, users []services.UserID, today int64) (documents []rdb.Document, failed [][]Source, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*s.sqlTimeout)
 	defer cancel()
 	documents, failed = make([]rdb.Document, len(users)), make([][]Source, len(users))
 	for _, source := range s.sources {
@@ -183,7 +183,7 @@ func (s *Service) countFacts(ctx context.Context, users []services.UserID, today
 // countSource counts one source, within the time limit of one source. It returns the places of the users that it could not count,
 // and the last error.
 func (s *Service) countSource(ctx context.Context, source Source, users []services.UserID, today int64, documents []rdb.Document) (missing []int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.sqlTimeout)
 	defer cancel()
 	// The source writes into copies, so that a source that fails leaves nothing half written.
 	next := slices.Clone(documents)

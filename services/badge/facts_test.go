@@ -31,7 +31,7 @@ func TestGroupsAreOfNearlyOneSize(t *testing.T) {
 		for i := range places {
 			places[i] = i
 		}
-		for group := range inGroups(places) {
+		for group := range countingGroups(places) {
 			sizes, all = append(sizes, len(group)), append(all, group...)
 		}
 		if !slices.Equal(sizes, want) || !slices.Equal(all, places) {
@@ -40,30 +40,30 @@ func TestGroupsAreOfNearlyOneSize(t *testing.T) {
 	}
 }
 
-// crowd is users with different things to count.
-type crowd struct {
+// mixedUsers is users with different things to count.
+type mixedUsers struct {
 	node
 	random           *rand.Rand
-	models           []*agingModel       // readers whose counts a plain model computes
+	models           []*expiryModel      // readers whose counts a plain model computes
 	users            []services.UserID   // all: those of the models, authors, readers and strangers
-	posts            [][]services.PostID // of each author
+	postsByAuthor    [][]services.PostID // of each author
 	authors, readers []services.UserID
 }
 
-// newCrowd makes the users of a crowd. ages is the setting for the models.
-func newCrowd(n node, ages services.SourceExpiry, seed uint64) *crowd {
-	c := &crowd{node: n, random: rand.New(rand.NewPCG(seed, 3))}
+// newMixedUsers makes users with different things to count. ages is the setting for the models.
+func newMixedUsers(n node, ages services.SourceExpiry, seed uint64) *mixedUsers {
+	c := &mixedUsers{node: n, random: rand.New(rand.NewPCG(seed, 3))}
 	for range 4 {
-		m := newAgingModel(n)
+		m := newExpiryModel(n)
 		c.models = append(c.models, m)
-		c.users = append(c.users, m.reader, m.small, m.huge, m.host, m.friend)
+		c.users = append(c.users, m.reader, m.smallAuthor, m.hugeAuthor, m.host, m.friend)
 	}
 	c.authors, c.readers = n.MakeUsers(4), n.MakeUsers(8)
-	c.posts = make([][]services.PostID, len(c.authors))
+	c.postsByAuthor = make([][]services.PostID, len(c.authors))
 	n.SetMode(c.authors[0], services.AuthorHuge)
-	n.settle()
+	n.runJobsAndReadLog()
 	n.addManyConversations(c.readers[0], 260)
-	c.users = slices.Concat(c.users, c.authors, c.readers, n.MakeStrangers(6))
+	c.users = slices.Concat(c.users, c.authors, c.readers, n.MakeNeverSeenUsers(6))
 	return c
 }
 
@@ -85,45 +85,45 @@ func (n node) addManyConversations(user services.UserID, count int) {
 	})
 }
 
-// step does a random step of one model, and two random things to the authors and readers.
-func (c *crowd) step() {
+// runRandomStep does a random step of one model, and two random things to the authors and readers.
+func (c *mixedUsers) runRandomStep() {
 	c.TB.Helper()
 	k := c.random.IntN(len(c.models))
 	m := c.models[k]
-	had, steps := len(m.news), m.steps(c.random)
+	had, steps := len(m.announcementItems), m.steps(c.random)
 	steps[c.random.IntN(len(steps))]()
 	// An announcement is for all users.
 	for i, other := range c.models {
-		if len(m.news) > had && i != k {
-			other.news = append(other.news, m.news[had:]...)
+		if len(m.announcementItems) > had && i != k {
+			other.announcementItems = append(other.announcementItems, m.announcementItems[had:]...)
 		}
 	}
 	for range 2 {
-		c.happen(c.random.IntN(14))
+		c.applyChangeNumber(c.random.IntN(14))
 	}
 }
 
-// happen does one of the possible things to an author and a reader, who are drawn at random.
-func (c *crowd) happen(what int) {
+// applyChangeNumber does one of the possible things to an author and a reader, who are drawn at random.
+func (c *mixedUsers) applyChangeNumber(what int) {
 	c.TB.Helper()
 	at := c.random.IntN(len(c.authors))
 	author, reader := c.authors[at], c.readers[c.random.IntN(len(c.readers))]
 	restrict := func(kind services.RestrictionKind, owner, other services.UserID) {
 		c.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := people.Restrict(ctx, tx, services.Restriction{Kind: kind, Owner: owner, Other: other, Made: c.IDs.Next()})
+			_, err := people.Restrict(ctx, tx, services.Restriction{Kind: kind, Owner: owner, Other: other, MadeAt: c.IDs.Next()})
 			return err
 		})
 	}
-	view := []views.View{town, music}[at%2]
+	view := []views.View{townView, musicView}[at%2]
 	switch what {
 	case 0, 1, 2:
 		c.Follow(author, reader)
 	case 3:
-		c.posts[at] = append(c.posts[at], c.Post(author))
+		c.postsByAuthor[at] = append(c.postsByAuthor[at], c.Post(author))
 	case 4:
-		c.posts[at] = append(c.posts[at], c.Posts(author, 120)...)
+		c.postsByAuthor[at] = append(c.postsByAuthor[at], c.InsertPosts(author, 120)...)
 	case 5:
-		if list := c.posts[at]; len(list) > 0 {
+		if list := c.postsByAuthor[at]; len(list) > 0 {
 			c.node.markFeedSeen(reader, list[c.random.IntN(len(list))])
 		}
 	case 6:
@@ -134,32 +134,32 @@ func (c *crowd) happen(what int) {
 		notificationstest.Like(c.World, c.Post(reader), reader, author)
 	case 9:
 		mode := []services.CategoryMode{services.CategoryOff, services.CategoryDot, services.CategoryCounted}[c.random.IntN(3)]
-		c.do(c.notifications.SetPreference(reader, services.CategoryLike, notifications.PreferenceChange{Mode: &mode}))
+		c.commitForIDs(c.notifications.SetPreference(reader, services.CategoryLike, notifications.PreferenceChange{Mode: &mode}))
 	case 10:
-		c.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceViews: true, services.SourceHomeFeed: at > 0}})
+		c.setDisplayPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceViews: true, services.SourceHomeFeed: at > 0}})
 	case 11:
-		c.must(c.views.Touch(reader, view, nil))
+		c.mustCommit(c.views.Touch(reader, view, nil))
 	case 12:
 		c.reportItems(view, fmt.Sprint(c.random.Uint32()))
 	case 13:
-		show := livetest.Schedule(c.World, author, time.Minute)
+		show := livetest.ScheduleShow(c.World, author, time.Minute)
 		c.RunAllJobs(c.World.Fanout)
-		livetest.Start(c.World, show)
+		livetest.StartShows(c.World, show)
 	}
 }
 
-// check compares the counts of all users, made together, with the counts of each user alone, with the models, and with Redis.
-func (c *crowd) check(what string) {
+// checkCounts compares the counts of all users, made together, with the counts of each user alone, with the models, and with Redis.
+func (c *mixedUsers) checkCounts(what string) {
 	t, ctx := c.TB, services.Observe(c.TB.Context())
 	t.Helper()
-	c.settle()
+	c.runJobsAndReadLog()
 	c.Must(c.announcements.Memory.Refresh(ctx))
 	today := services.DayOf(c.Clock.Now())
 	asked := append(slices.Clone(c.users), c.users[0], c.users[len(c.users)-1]) // a user named twice is counted twice
-	together, failed, err := c.countFacts(ctx, asked, today)
+	together, failed, err := c.documentsFromFacts(ctx, asked, today)
 	c.Must(err)
 	for i, user := range asked {
-		alone, _, err := c.countFacts(ctx, []services.UserID{user}, today)
+		alone, _, err := c.documentsFromFacts(ctx, []services.UserID{user}, today)
 		c.Must(err)
 		if diff := cmp.Diff(alone[0], together[i]); diff != "" || len(failed[i]) > 0 {
 			t.Fatalf("%s: user %d of %d counted alone and with the others (-alone +together), %d sources failed:\n%s", what, i, len(asked), len(failed[i]), diff)
@@ -167,11 +167,11 @@ func (c *crowd) check(what string) {
 	}
 	// The documents are deleted, so that a host's read counts all users in SQL.
 	for _, user := range c.users {
-		c.Must(c.Redis.Reset(ctx, user))
+		c.Must(c.Redis.ResetUserData(ctx, user))
 	}
 	read, errs := c.ReadForHost(ctx, asked)
 	for _, m := range c.models {
-		feed, letters, news, talk, mentions, live := m.truth()
+		feed, letters, news, talk, mentions, live := m.expectedCounts()
 		got := read[slices.Index(asked, m.reader)]
 		want := []int{feed, letters, news, talk, mentions, live, feed + letters + news + talk + live}
 		if values := []int{got.HomeFeed.Value, got.SiteMessages.Total.Value, got.Announcements.Value, got.Conversations.Total.Value, got.Conversations.Mentions.Value, got.LiveBoard.Value, got.Total.Value}; !slices.Equal(values, want) {
@@ -201,14 +201,14 @@ func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			fanouttest.EachWith(t, fanouttest.Options{Projector: withExpiry(ages)}, func(t *testing.T, w *fanouttest.World) {
-				c := newCrowd(newLongShowNode(w), ages, 1)
-				c.check("at first")
-				for i := range histories.Number(t, 5, 20) {
+			fanouttest.EachEnginePairWith(t, fanouttest.Options{Projector: withExpiry(ages)}, func(t *testing.T, w *fanouttest.World) {
+				c := newMixedUsers(newLongShowNode(w), ages, 1)
+				c.checkCounts("at first")
+				for i := range histories.ShortOrFull(t, 5, 20) {
 					for range 12 {
-						c.step()
+						c.runRandomStep()
 					}
-					c.check(fmt.Sprint("after round ", i))
+					c.checkCounts(fmt.Sprint("after round ", i))
 				}
 			})
 		})
@@ -217,30 +217,30 @@ func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 
 // statementCounter counts the statements that a node runs.
 type statementCounter struct {
-	mu    sync.Mutex
-	named map[string]int // the number of runs, by the name of the statement
+	mu         sync.Mutex
+	runsByName map[string]int // the number of runs, by the name of the statement
 }
 
-// trace counts one run of a statement.
-func (s *statementCounter) trace(name string) {
+// countRun counts one run of a statement.
+func (s *statementCounter) countRun(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.named[name]++
+	s.runsByName[name]++
 }
 
-// take returns the counts since the last call.
-func (s *statementCounter) take() map[string]int {
+// takeCounts returns the counts since the last call.
+func (s *statementCounter) takeCounts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	named := s.named
-	s.named = map[string]int{}
+	named := s.runsByName
+	s.runsByName = map[string]int{}
 	return named
 }
 
 // A host application's read of a hundred users without documents is one round trip, and a statement of each kind for each group.
 func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
-	statements := &statementCounter{named: map[string]int{}}
-	fanouttest.EachWith(t, fanouttest.Options{Trace: statements.trace}, func(t *testing.T, w *fanouttest.World) {
+	statements := &statementCounter{runsByName: map[string]int{}}
+	fanouttest.EachEnginePairWith(t, fanouttest.Options{Trace: statements.countRun}, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(102)
 		author, host, users := users[0], users[1], users[2:]
@@ -248,20 +248,20 @@ func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
 		n.Follow(host, users...)
 		for _, user := range users {
 			n.makeRoom(user, author)
-			n.must(n.views.Touch(user, town, nil))
-			n.send(user)
+			n.mustCommit(n.views.Touch(user, townView, nil))
+			n.sendSiteMessage(user)
 			notificationstest.Like(n.World, n.Post(user), user, author)
 		}
-		n.Posts(author, 3)
-		livetest.Schedule(n.World, host, time.Hour)
-		n.settle()
+		n.InsertPosts(author, 3)
+		livetest.ScheduleShow(n.World, host, time.Hour)
+		n.runJobsAndReadLog()
 		for _, user := range users {
-			n.Must(n.Redis.Reset(t.Context(), user))
+			n.Must(n.Redis.ResetUserData(t.Context(), user))
 		}
-		statements.take()
+		statements.takeCounts()
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		badges, errs := n.ReadForHost(ctx, users)
-		ran := statements.take()
+		ran := statements.takeCounts()
 		for i, one := range badges {
 			n.Must(errs[i])
 			if one.HomeFeed.Value != 3 || one.SiteMessages.Total.Value != 1 || one.Notifications.Like.Value != 1 || one.Total.Precision != services.Stale {
@@ -288,14 +288,14 @@ func TestAHostsHundredUsersAreAFewStatements(t *testing.T) {
 
 // While Redis is away all users are counted in groups, also those who read their own badges.
 func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
-	statements := &statementCounter{named: map[string]int{}}
-	n := newNode(fanouttest.New(t, fanouttest.Options{Trace: statements.trace}))
+	statements := &statementCounter{runsByName: map[string]int{}}
+	n := newNode(fanouttest.New(t, fanouttest.Options{Trace: statements.countRun}))
 	users := n.MakeUsers(50)
 	n.Follow(users[0], users[1:]...)
-	n.settle()
-	n.Posts(users[0], 2)
-	n.Server.Kill()
-	statements.take()
+	n.runJobsAndReadLog()
+	n.InsertPosts(users[0], 2)
+	n.RedisServer.Kill()
+	statements.takeCounts()
 	badges, errs := n.ReadMany(t.Context(), users)
 	for i, one := range badges {
 		n.Must(errs[i])
@@ -303,7 +303,7 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 			t.Errorf("user %d: %+v, want %d", i, one.HomeFeed, want)
 		}
 	}
-	if ran := statements.take(); ran["count new posts"] != 2 || ran["display policies"] != 2 {
+	if ran := statements.takeCounts(); ran["count new posts"] != 2 || ran["display policies"] != 2 {
 		t.Errorf("for two groups ran %v", ran)
 	}
 }
@@ -311,18 +311,18 @@ func TestWithoutRedisUsersAreCountedInGroups(t *testing.T) {
 // A row that cannot be read costs its own user one count, and the others in the group nothing. A source that hangs is missing
 // for the whole group, and costs no more than its own time limit.
 func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, damaged := n.newLikedAuthor(2)
 		users := append(n.MakeUsers(2), damaged, author)
-		n.send(damaged)
-		n.settle()
+		n.sendSiteMessage(damaged)
+		n.runJobsAndReadLog()
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.Run(ctx, sql.AdHoc("test", "INSERT INTO category_preferences (user_number, ver, preferences) VALUES ($1, 1, '{')"), damaged)
 			return err
 		})
-		n.Must(n.Redis.Reset(t.Context(), author))
-		n.Must(n.Redis.Reset(t.Context(), damaged))
+		n.Must(n.Redis.ResetUserData(t.Context(), author))
+		n.Must(n.Redis.ResetUserData(t.Context(), damaged))
 		badges, errs := n.restarted().ReadForHost(t.Context(), users)
 		for i, one := range badges {
 			n.Must(errs[i])
@@ -337,8 +337,8 @@ func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 			t.Errorf("another user's count is %d", got)
 		}
 		again := n.restarted()
-		again.patience = 2 * time.Second
-		again.breakSource("site messages", hanging)
+		again.sqlTimeout = 2 * time.Second
+		again.breakSource("site messages", failAtTimeout)
 		badges, _ = again.ReadForHost(t.Context(), users[2:])
 		for i, one := range badges {
 			if one.SiteMessages.Total.Precision != services.Unknown || one.Views.Precision != services.Stale || one.Announcements.Precision != services.Stale {
@@ -351,17 +351,17 @@ func TestAFailureOfOneUserLeavesTheGroup(t *testing.T) {
 // While all slots are taken, the users of a group whose badges are remembered get these after a while. The other users wait
 // for a slot.
 func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(3)
 	stranger := n.MakeUsers(1)[0]
 	shown := n.read(reader)
 	full := n.newServiceWith(func(cfg *Config) {
-		cfg.FallbackReaders = 1
-		cfg.Patience = 300 * time.Millisecond
+		cfg.MaxConcurrentSQLCounts = 1
+		cfg.SQLTimeout = 300 * time.Millisecond
 	})
 	_, err := full.Read(t.Context(), reader)
 	n.Must(err)
-	full.fallbackSlots <- struct{}{}
+	full.sqlCountSlots <- struct{}{}
 	var badges []*services.Badges
 	var errs []error
 	counted := make(chan struct{})
@@ -375,9 +375,9 @@ func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 		t.Fatal("nobody waited")
 	default:
 	}
-	n.send(reader)
-	n.settle()
-	<-full.fallbackSlots
+	n.sendSiteMessage(reader)
+	n.runJobsAndReadLog()
+	<-full.sqlCountSlots
 	<-counted
 	n.Must(errs[0])
 	n.Must(errs[1])
@@ -387,7 +387,7 @@ func TestAGroupWaitsForThoseWithoutBadges(t *testing.T) {
 	if badges[1].Total.Precision != services.Stale || badges[1].Total.Value != 0 {
 		t.Errorf("who is not: %+v", badges[1].Total)
 	}
-	full.fallbackSlots <- struct{}{} // succeeds only if readFacts gave the slot back
+	full.sqlCountSlots <- struct{}{} // succeeds only if readFacts gave the slot back
 	ctx, end := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer end()
 	badges, errs = full.readFacts(ctx, []services.UserID{reader, stranger + 1})

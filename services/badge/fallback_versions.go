@@ -15,10 +15,10 @@ import (
 // version is newer than the document that Redis still has: the document must be raised above it before it is shown again, or
 // clients would drop the exact counts.
 type fallbackVersions struct {
-	mu       sync.Mutex
-	versions map[services.UserID]uint64 // the user's half of the newest version from SQL
-	count    atomic.Int64               // number of versions: a read that finds zero takes no lock
-	latest   atomic.Int64               // the latest moment of any version, in microseconds
+	mu           sync.Mutex
+	versions     map[services.UserID]uint64 // the user's half of the newest version from SQL
+	count        atomic.Int64               // number of versions: a read that finds zero takes no lock
+	latestMicros atomic.Int64               // the latest moment of any version, in microseconds
 }
 
 const (
@@ -30,22 +30,22 @@ const (
 	maxHostFallbackVersions = maxFallbackVersions / 2
 )
 
-// nextTime returns the time for the version of an answer that is given now. It is later than the times of all earlier answers,
+// nextVersionTime returns the time for the version of an answer that is given now. It is later than the times of all earlier answers,
 // even if the clock was set back or has stopped.
-func (f *fallbackVersions) nextTime(now time.Time) time.Time {
+func (f *fallbackVersions) nextVersionTime(now time.Time) time.Time {
 	const apart = 10 // the least distance between two versions, in microseconds
 	for {
-		latest := f.latest.Load()
+		latest := f.latestMicros.Load()
 		next := max(now.UnixMicro(), latest+apart)
-		if f.latest.CompareAndSwap(latest, next) {
+		if f.latestMicros.CompareAndSwap(latest, next) {
 			return time.UnixMicro(next)
 		}
 	}
 }
 
-// note remembers that a user was shown a version from SQL. If it remembers the given number of users already, it adds no user and only
-// updates those it has.
-func (f *fallbackVersions) note(user services.UserID, version uint64, limit int) {
+// remember remembers that a user was shown a version from SQL. If it remembers the given number of users already, it adds no user
+// and only updates those it has.
+func (f *fallbackVersions) remember(user services.UserID, version uint64, limit int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// The map is made when SQL answers for the first time: most nodes never need it.
@@ -90,25 +90,25 @@ func (f *fallbackVersions) forget(users []services.UserID, passed map[services.U
 	f.count.Store(int64(len(f.versions)))
 }
 
-// noteFallback remembers that ctx's reader was shown a version of a user from SQL.
-func (s *Service) noteFallback(ctx context.Context, user services.UserID, version uint64) {
+// rememberFallbackVersion remembers that ctx's reader was shown a version of a user from SQL.
+func (s *Service) rememberFallbackVersion(ctx context.Context, user services.UserID, version uint64) {
 	most := maxFallbackVersions
 	if services.Observed(ctx) {
 		most = maxHostFallbackVersions
 	}
-	s.fallbacks.note(user, version, most)
+	s.fallbacks.remember(user, version, most)
 }
 
-// raiseFallbacks raises the documents of all users who were answered from SQL, and returns how many need no raise any more. Users
-// without a document are forgotten too, unless their version is ahead of the clock of Redis.
-func (s *Service) raiseFallbacks(ctx context.Context) (int, error) {
-	return s.raiseFallbacksOf(ctx, nil)
+// raiseDocumentsAboveFallbacks raises the documents of all users who were answered from SQL, and returns how many need no raise any
+// more. Users without a document are forgotten too, unless their version is ahead of the clock of Redis.
+func (s *Service) raiseDocumentsAboveFallbacks(ctx context.Context) (int, error) {
+	return s.raiseDocumentsAboveFallbacksOf(ctx, nil)
 }
 
-// raiseFallbacksOf raises the documents of some users, if they were answered from SQL; nil means all users. It does not raise
-// a document that lacks a command that this node has acknowledged, because such a document would replace the newer counts that
-// its user was shown.
-func (s *Service) raiseFallbacksOf(ctx context.Context, of []services.UserID) (int, error) {
+// raiseDocumentsAboveFallbacksOf raises the documents of some users, if they were answered from SQL; nil means all users. It does
+// not raise a document that lacks a command that this node has acknowledged, because such a document would replace the newer counts
+// that its user was shown.
+func (s *Service) raiseDocumentsAboveFallbacksOf(ctx context.Context, of []services.UserID) (int, error) {
 	passed := s.fallbacks.list(of)
 	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.jobs.OwesUpdate(user) })
 	if len(passed) == 0 {
@@ -144,18 +144,18 @@ func (s *Service) documentsOrEmpty(ctx context.Context, users []services.UserID,
 func (s *Service) documents(ctx context.Context, users []services.UserID) ([]rdb.Document, error) {
 	// The versions are looked up before the read too, and not only after it: during the read another call may raise a document and
 	// forget its version, while the documents read here may be from before the raise.
-	before := s.answeredVersions(users)
+	before := s.fallbackVersionsOf(users)
 	documents, err := s.redis.Documents(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	return s.raiseOlder(ctx, before, users, documents)
+	return s.raiseOlderDocuments(ctx, before, users, documents)
 }
 
-// raiseOlder raises and reads again the documents that are not newer than this node's answers from SQL, including the answers
+// raiseOlderDocuments raises and reads again the documents that are not newer than this node's answers from SQL, including the answers
 // that were known before the read.
-func (s *Service) raiseOlder(ctx context.Context, before map[services.UserID]uint64, users []services.UserID, documents []rdb.Document) ([]rdb.Document, error) {
-	answered := s.answeredVersions(users)
+func (s *Service) raiseOlderDocuments(ctx context.Context, before map[services.UserID]uint64, users []services.UserID, documents []rdb.Document) ([]rdb.Document, error) {
+	answered := s.fallbackVersionsOf(users)
 	if answered == nil {
 		answered = before
 	}
@@ -168,7 +168,7 @@ func (s *Service) raiseOlder(ctx context.Context, before map[services.UserID]uin
 	for i, user := range users {
 		switch version, known := answered[user]; {
 		case !known || !documents[i].Ready:
-		case documents[i].N > version:
+		case documents[i].Version > version:
 			// The document has changed since by itself, so it needs no raise.
 			newer = append(newer, user)
 		default:
@@ -179,14 +179,14 @@ func (s *Service) raiseOlder(ctx context.Context, before map[services.UserID]uin
 	if len(older) == 0 {
 		return documents, nil
 	}
-	_, err := s.raiseFallbacksOf(ctx, older)
+	_, err := s.raiseDocumentsAboveFallbacksOf(ctx, older)
 	if err == nil {
 		if documents, err = s.redis.Documents(ctx, users); err != nil {
 			return nil, err
 		}
 	}
 	for i, user := range users {
-		if version, known := answered[user]; known && documents[i].N <= version {
+		if version, known := answered[user]; known && documents[i].Version <= version {
 			// The document could not be raised, or another master answered. Counting in SQL is better than a version that
 			// clients would drop.
 			documents[i].Ready = false
@@ -195,18 +195,18 @@ func (s *Service) raiseOlder(ctx context.Context, before map[services.UserID]uin
 	return documents, nil
 }
 
-// answeredVersions returns the users, among the given ones, who were answered from SQL, with the user's half of their versions. It is nil
-// if this node has answered no user from SQL.
-func (s *Service) answeredVersions(users []services.UserID) map[services.UserID]uint64 {
+// fallbackVersionsOf returns the users, among the given ones, who were answered from SQL, with the user's half of their versions.
+// It is nil if this node has answered no user from SQL.
+func (s *Service) fallbackVersionsOf(users []services.UserID) map[services.UserID]uint64 {
 	if s.fallbacks.isEmpty() {
 		return nil
 	}
 	return s.fallbacks.list(users)
 }
 
-// Raise makes the documents of users newer than versions that the users were shown: for the hub, which found two contents
-// under one version.
-func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []uint64) error {
+// RaiseDocumentsAbove makes the documents of users newer than versions that the users were shown: for the hub, which found two
+// contents under one version.
+func (s *Service) RaiseDocumentsAbove(ctx context.Context, users []services.UserID, shown []uint64) error {
 	_, err := s.projector.RaiseVersions(ctx, users, shown)
 	return err
 }
@@ -214,9 +214,9 @@ func (s *Service) Raise(ctx context.Context, users []services.UserID, shown []ui
 // NoteClientVersion records that a client holds a version. If the version came from SQL, perhaps through a node that is gone, the
 // document is raised above it, as it is above this node's own answers.
 func (s *Service) NoteClientVersion(user services.UserID, version string) {
-	own, stale := services.StaleHalf(version)
+	own, stale := services.StaleDocumentHalf(version)
 	// A client may send any version. A version from the future is made up, and would raise the document's version too far.
 	if stale && own <= uint64(s.clock.Now().UnixMicro()) {
-		s.fallbacks.note(user, own, maxFallbackVersions)
+		s.fallbacks.remember(user, own, maxFallbackVersions)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // after it. So a client that drops lower versions accepts the answer and then the document. This holds for a node that has shown
 // the document before, whatever its clock shows, and for one that has just started, if its clock is ahead of that of Redis.
 func TestTheExactDocumentPassesAFallback(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(2)
 	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
 		n.Clock.Advance(ahead)
@@ -41,7 +41,7 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 			if exact.HomeFeed.Value != 2 || exact.Total.Precision != services.Exact || fallback.Total.Precision != services.Stale {
 				t.Errorf("%s: %+v and then %+v", what, fallback, exact)
 			}
-			if passed, err := node.raiseFallbacks(t.Context()); passed != 0 || err != nil {
+			if passed, err := node.raiseDocumentsAboveFallbacks(t.Context()); passed != 0 || err != nil {
 				t.Errorf("%s: %d documents are still to be raised, %v", what, passed, err)
 			}
 		}
@@ -53,7 +53,7 @@ func TestTheExactDocumentPassesAFallback(t *testing.T) {
 func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.URL())
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: proxy.URL()}))
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: proxy.URL()}))
 	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
@@ -69,7 +69,7 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 		read <- badges
 	}()
 	<-arrived
-	if passed, err := n.raiseFallbacks(t.Context()); passed != 1 || err != nil {
+	if passed, err := n.raiseDocumentsAboveFallbacks(t.Context()); passed != 1 || err != nil {
 		t.Errorf("%d documents were raised, %v; want 1", passed, err)
 	}
 	release()
@@ -81,17 +81,17 @@ func TestADocumentRaisedDuringItsReadIsReadAgain(t *testing.T) {
 // A document that lacks a command that this node has acknowledged is not raised, and so not shown either: not even to a reader
 // who began before the update of the actor's views failed.
 func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
 	failure := errors.New("missed")
-	n.owe(reader, func(context.Context) error { return failure })
+	n.commitWithRedisUpdate(reader, func(context.Context) error { return failure })
 	documents, err := n.documents(t.Context(), []services.UserID{reader})
 	n.Must(err)
 	if documents[0].Ready {
-		t.Errorf("the document of %d is shown after %s", documents[0].N, fallback.Version)
+		t.Errorf("the document of %d is shown after %s", documents[0].Version, fallback.Version)
 	}
 	if got := n.read(reader); got.Version < fallback.Version || got.Total.Precision != services.Stale {
 		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
@@ -105,8 +105,9 @@ func TestADocumentThatLacksAnUpdateIsNotShown(t *testing.T) {
 	}
 }
 
-// owe commits a command of a user, after which update is to bring the change into Redis. If update fails, the node owes the update.
-func (n node) owe(user services.UserID, update func(context.Context) error) {
+// commitWithRedisUpdate commits a command of a user, after which update is to bring the change into Redis. If update fails, the node
+// owes the update.
+func (n node) commitWithRedisUpdate(user services.UserID, update func(context.Context) error) {
 	n.TB.Helper()
 	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
 	errs := n.World.Fanout.Commit(n.TB.Context(), &jobs.Command{Actor: user, Name: "mark", Apply: apply, AfterCommit: update})
@@ -117,14 +118,14 @@ func (n node) owe(user services.UserID, update func(context.Context) error) {
 // accept the exact counts. If that node is gone, the version that the client returns with has the same effect. No client can raise a
 // document into the future.
 func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.Clock.Advance(2000 * day)
 	before := n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
 	for _, want := range []int{1, 0} {
-		if passed, err := n.raiseFallbacks(t.Context()); passed != want || err != nil {
+		if passed, err := n.raiseDocumentsAboveFallbacks(t.Context()); passed != want || err != nil {
 			t.Errorf("%d documents were raised, %v; want %d", passed, err, want)
 		}
 	}
@@ -149,8 +150,8 @@ func TestDocumentsPassFallbackVersionsWithoutARead(t *testing.T) {
 // The fallback version of a user without a document is forgotten once the time of Redis has passed it: the document gets a later
 // version when it is built. Otherwise users whom only the host application reads would be remembered for ever.
 func TestFallbackVersionsWithoutADocumentAreForgotten(t *testing.T) {
-	n := served(t)
-	stranger := n.MakeStrangers(1)[0]
+	n := redisServerNode(t)
+	stranger := n.MakeNeverSeenUsers(1)[0]
 	for _, ahead := range []time.Duration{0, 2000 * day} { // the node's clock is behind that of Redis, then ahead of it
 		n.Clock.Advance(ahead)
 		n = n.restarted()
@@ -159,7 +160,7 @@ func TestFallbackVersionsWithoutADocumentAreForgotten(t *testing.T) {
 		if n.fallbacks.isEmpty() {
 			t.Fatal("the host application was shown a version that is not remembered")
 		}
-		passed, err := n.raiseFallbacks(t.Context())
+		passed, err := n.raiseDocumentsAboveFallbacks(t.Context())
 		if err != nil || n.fallbacks.isEmpty() != (ahead == 0) || passed != map[bool]int{true: 1}[ahead == 0] {
 			t.Errorf("with the clock ahead by %s %d versions were passed, %v; still remembered: %v", ahead, passed, err, n.fallbacks.list(nil))
 		}
@@ -169,20 +170,20 @@ func TestFallbackVersionsWithoutADocumentAreForgotten(t *testing.T) {
 		if !n.fallbacks.isEmpty() {
 			t.Errorf("remembered after the document was read: %v", n.fallbacks.list(nil))
 		}
-		n.Server.Flush()
+		n.RedisServer.Flush()
 	}
 }
 
 // The host application reads more users than the memory of fallback versions holds. The users' own reads still have room in it, so
 // that they get exact badges afterwards.
 func TestReadsForTheHostLeaveRoomForUsers(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
-	read := n.MakeStrangers(1)
+	read := n.MakeNeverSeenUsers(1)
 	ctx := services.Observe(t.Context())
 	for i := range services.UserID(maxFallbackVersions) {
-		n.noteFallback(ctx, 1000+i, 1)
+		n.rememberFallbackVersion(ctx, 1000+i, 1)
 	}
 	if _, errs := n.ReadForHost(t.Context(), read); errs[0] != nil || len(n.fallbacks.list(read)) != 0 {
 		t.Errorf("remembered although most of the memory is in use: %v, %v", n.fallbacks.list(read), errs[0])
@@ -197,16 +198,16 @@ func TestReadsForTheHostLeaveRoomForUsers(t *testing.T) {
 // If Redis answers reads and refuses writes, a document whose version cannot be raised is not shown, and the counts still come from
 // SQL.
 func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
 	fallback, err := n.ReadFacts(t.Context(), reader)
 	n.Must(err)
-	n.Server.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
+	n.RedisServer.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
 	if got := n.read(reader); got.Version < fallback.Version || got.Total.Precision != services.Stale {
 		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
 	}
-	n.Server.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
+	n.RedisServer.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
 	if got := n.read(reader); got.Version <= fallback.Version || got.Total.Precision != services.Exact {
 		t.Errorf("after %s comes %s, %s", fallback.Version, got.Version, got.Total.Precision)
 	}
@@ -215,8 +216,8 @@ func TestADocumentThatCannotBeRaisedIsNotShown(t *testing.T) {
 // In any mix of answers from SQL, exact answers and new posts, the versions of a node's answers never fall, and no two
 // different answers have the same version.
 func TestVersionsRiseWhileAnswersAreStale(t *testing.T) {
-	n := served(t)
-	histories.Reduce(t, 4)
+	n := redisServerNode(t)
+	histories.ReduceRapidChecks(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		author, reader := n.newLikedAuthor(1)
 		last, posts := n.read(reader), 1

@@ -51,15 +51,15 @@ func (l *badgeCache) keep(user services.UserID, shown cachedBadges) {
 	l.users.Add(user, shown)
 }
 
-// of returns the badges shown to a user last, if this node still has them.
-func (l *badgeCache) of(user services.UserID) (cachedBadges, bool) {
+// get returns the badges shown to a user last, if this node still has them.
+func (l *badgeCache) get(user services.UserID) (cachedBadges, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.users.Get(user)
 }
 
-// stale returns a STALE copy of the remembered badges, with their version.
-func (k cachedBadges) stale() *services.Badges {
+// staleCopy returns a STALE copy of the remembered badges, with their version.
+func (k cachedBadges) staleCopy() *services.Badges {
 	// Other goroutines read the remembered badges at the same time: all that is changed below is a copy.
 	badges := *k.Badges
 	badges.SiteMessages.Types = slices.Clone(badges.SiteMessages.Types)
@@ -67,10 +67,10 @@ func (k cachedBadges) stale() *services.Badges {
 	for count := range k.sources.counts(&badges) {
 		k.makeStale(count)
 	}
-	badges.Notifications.Version, badges.Conversations.List = 0, services.ListVersion{} // the lists may have changed since
+	badges.Notifications.Version, badges.Conversations.List = 0, services.ConversationListVersion{} // the lists may have changed since
 	v := view{sources: k.sources, View: source.View{Settings: k.settings}}
 	v.Document.Policy = k.Policy
-	v.sum(&badges)
+	v.writeTotals(&badges)
 	return &badges
 }
 
@@ -86,10 +86,11 @@ func (k cachedBadges) makeStale(count *services.Count) {
 // fillIn fills the part of a missing source with its last value as STALE, or UNKNOWN without one: no source is ever missing
 // from a total silently.
 func (k cachedBadges) fillIn(v *view, badges *services.Badges, source Source) {
-	counts := slices.Collect(v.sources.dependingOn(source, badges))
+	counts := slices.Collect(v.sources.countsDependingOn(source, badges))
 	var had []*services.Count
-	if k.Badges != nil && k.Badges.Notifications.HostCategories.VersionOrZero() == badges.Notifications.HostCategories.VersionOrZero() { // the remembered badges have the same categories
-		had = slices.Collect(v.sources.dependingOn(source, k.Badges))
+	// The remembered badges are of use only if they have the same categories.
+	if k.Badges != nil && k.Badges.Notifications.HostCategories.VersionOrZero() == badges.Notifications.HostCategories.VersionOrZero() {
+		had = slices.Collect(v.sources.countsDependingOn(source, k.Badges))
 	}
 	for i, count := range counts {
 		// Nothing was shown before, or with other categories: UNKNOWN is better than the number of another category.

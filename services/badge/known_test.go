@@ -17,30 +17,30 @@ import (
 	"tidings/services/rdb"
 )
 
-// failing is a source whose facts fail.
-type failing struct {
+// failingSource is a source whose facts fail.
+type failingSource struct {
 	Source
-	with func(ctx context.Context) error
+	failWith func(ctx context.Context) error
 }
 
-func (f failing) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
+func (f failingSource) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
 	_ = f.Source.Facts(ctx, users, today, documents) // writes values before it fails, which the caller must drop
-	return f.with(ctx)
+	return f.failWith(ctx)
 }
 
 // breakSource makes one source of a node fail to count in SQL, and returns the function that repairs the source.
 func (n node) breakSource(name string, with func(ctx context.Context) error) (mend func()) {
 	place := slices.IndexFunc(n.sources, func(source Source) bool { return source.Name() == name })
 	source := n.sources[place]
-	n.sources[place] = failing{source, with}
+	n.sources[place] = failingSource{source, with}
 	return func() { n.sources[place] = source }
 }
 
-// broken makes a source fail at once: see breakSource.
-func broken(context.Context) error { return errors.New("broken") }
+// failAtOnce makes a source fail at once: see breakSource.
+func failAtOnce(context.Context) error { return errors.New("broken") }
 
-// hanging makes a source hang until its time is up: see breakSource.
-func hanging(ctx context.Context) error {
+// failAtTimeout makes a source hang until its time is up: see breakSource.
+func failAtTimeout(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -53,10 +53,10 @@ func (n node) restarted() node {
 
 // If neither engine answers, a node that has shown nothing yet returns UNKNOWN, with a version that replaces nothing.
 func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(2)
 	shown := n.read(reader)
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	n.Must(n.Store.Close())
 	got := n.restarted().read(reader)
 	if got.Total.Precision != services.Unknown || got.Version >= shown.Version {
@@ -69,16 +69,16 @@ func TestWithoutEnginesTheFirstAnswerIsUnknown(t *testing.T) {
 
 // A node that has shown badges shows the same numbers again, as STALE and with the time at which they were right.
 func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(2)
 	shown := n.read(reader)
 	at := n.Clock.Now()
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	n.Must(n.Store.Close())
 	for range 2 {
 		n.Clock.Advance(time.Hour)
 		got := n.read(reader)
-		if got.Version != services.StaleVersion(services.OwnHalf(shown.Version), time.Time{}) || got.Total.Value != 2 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
+		if got.Version != services.StaleVersion(services.DocumentHalf(shown.Version), time.Time{}) || got.Total.Value != 2 || got.Total.Precision != services.Stale || !got.Total.AsOf.Equal(at) {
 			t.Errorf("after %+v of %s: %+v", shown, at, got)
 		}
 		for count := range n.sources.counts(got) {
@@ -95,9 +95,9 @@ func TestWithoutEnginesTheLastBadgesAreShown(t *testing.T) {
 // A source that SQL cannot count, or not in time, keeps its last value and makes the total STALE; it never leaves the total.
 // The other sources are counted.
 func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
-	for what, with := range map[string]func(context.Context) error{"broken": broken, "too slow": hanging} {
+	for what, with := range map[string]func(context.Context) error{"broken": failAtOnce, "too slow": failAtTimeout} {
 		t.Run(what, func(t *testing.T) {
-			n := served(t)
+			n := redisServerNode(t)
 			author, reader := n.newLikedAuthor(4)
 			n.Follow(reader, author)
 			n.RunAllJobs(n.World.Fanout)
@@ -109,8 +109,8 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 			notificationstest.Like(n.World, n.Post(author), author, reader)
 			n.RunAllJobs(n.World.Fanout)
 			now := n.Clock.Now()
-			n.Server.Kill()
-			n.patience = 2 * time.Second
+			n.RedisServer.Kill()
+			n.sqlTimeout = 2 * time.Second
 			mend := n.breakSource("notifications", with)
 			got := n.read(author)
 			if got.Notifications.Like.Value != 4 || !got.Notifications.Like.AsOf.Equal(at) || got.Notifications.Newest != shown.Notifications.Newest {
@@ -123,7 +123,7 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 				t.Errorf("the total: %+v", got.Total)
 			}
 			again := n.restarted()
-			again.patience = n.patience
+			again.sqlTimeout = n.sqlTimeout
 			again.breakSource("notifications", with)
 			unknown := again.read(author)
 			if unknown.Notifications.Like.Precision != services.Unknown || unknown.Total.Precision != services.Unknown || unknown.HomeFeed.Value != 1 {
@@ -140,10 +140,10 @@ func TestASourceThatFailsKeepsItsLastValue(t *testing.T) {
 // Sources fail in every combination, on a node that remembers badges and on one that does not. The total is STALE with the same value,
 // or UNKNOWN if a part of it is neither counted nor remembered.
 func TestAnySourcesMayFail(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, _ := n.newLikedAuthor(3)
 	n.read(author)
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	for _, remembers := range []bool{true, false} {
 		for failing := range 1 << len(n.sources) {
 			m := n
@@ -154,8 +154,8 @@ func TestAnySourcesMayFail(t *testing.T) {
 			counted := false // whether a part of the total fails
 			for place := range m.sources {
 				if failing&(1<<place) != 0 {
-					counted = counted || m.sources[place].Key().InTotal()
-					mends = append(mends, m.breakSource(m.sources[place].Name(), broken))
+					counted = counted || m.sources[place].Key().InTotalByDefault()
+					mends = append(mends, m.breakSource(m.sources[place].Name(), failAtOnce))
 				}
 			}
 			got := m.read(author)
@@ -175,7 +175,7 @@ func TestAnySourcesMayFail(t *testing.T) {
 
 // The policy decides which counts are in the total: if it cannot be read, the last known policy applies.
 func TestThePolicyIsRemembered(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(3)
 	cmd, err := n.SetPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 	n.Must(err)
@@ -183,8 +183,8 @@ func TestThePolicyIsRemembered(t *testing.T) {
 	if got := n.read(reader); got.Total.Value != 0 || got.HomeFeed.Value != 3 {
 		t.Fatalf("%+v", got)
 	}
-	n.Server.Kill()
-	n.breakSource("display policy", broken)
+	n.RedisServer.Kill()
+	n.breakSource("display policy", failAtOnce)
 	if got := n.read(reader); got.Total.Value != 0 || got.HomeFeed.InTotal {
 		t.Errorf("without the policy: %+v", got)
 	}
@@ -192,17 +192,17 @@ func TestThePolicyIsRemembered(t *testing.T) {
 
 // A user whose badges are remembered waits for a turn in SQL no longer than a count may take; other users wait on.
 func TestRememberedUsersDoNotWaitLong(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(3)
 	n.read(reader)
 	full := n.newServiceWith(func(cfg *Config) {
-		cfg.FallbackReaders = 1
-		cfg.Patience = 10 * time.Millisecond
+		cfg.MaxConcurrentSQLCounts = 1
+		cfg.SQLTimeout = 10 * time.Millisecond
 	})
 	if _, err := full.Read(t.Context(), reader); err != nil {
 		t.Fatal(err)
 	}
-	full.fallbackSlots <- struct{}{} // occupies the only slot, for long
+	full.sqlCountSlots <- struct{}{} // occupies the only slot, for long
 	got, err := full.ReadFacts(t.Context(), reader)
 	n.Must(err)
 	if got.Total.Value != 3 || got.Total.Precision != services.Stale {
@@ -219,14 +219,14 @@ func TestRememberedUsersDoNotWaitLong(t *testing.T) {
 func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 	l := newBadgeCache(2)
 	at := func(n uint64, precision services.Precision) cachedBadges {
-		v := newTestView(source.Settings{}, rdb.Document{N: n}, momentOf(noon))
+		v := newTestView(source.Settings{}, rdb.Document{Version: n}, momentOf(noon))
 		badges := v.render()
 		badges.HomeFeed.Precision = precision
-		v.sum(badges)
+		v.writeTotals(badges)
 		return cachedBadges{testSources, v.Settings, source.ShownBadges{Policy: v.Document.Policy, Badges: badges, At: noon}}
 	}
 	version := func(user services.UserID) string {
-		known, ok := l.of(user)
+		known, ok := l.get(user)
 		if !ok {
 			return ""
 		}
@@ -240,7 +240,7 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 	}
 	l.keep(1, at(8, services.Stale))
 	l.keep(2, at(1, services.AtLeast))
-	l.of(1)
+	l.get(1)
 	l.keep(3, at(1, services.Exact))
 	if version(1) != fmt.Sprintf("%016d", 8) || version(2) != "" || version(3) == "" {
 		t.Errorf("remembered: %q, %q and %q", version(1), version(2), version(3))
@@ -251,13 +251,13 @@ func TestTheCacheKeepsTheNewestBadges(t *testing.T) {
 func TestAStaleCopySharesNoMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 300)
-		v := newTestView(source.Settings{}, unreadDocument(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), momentOf(noon))
-		v.Document.FeedMore = rapid.Bool().Draw(t, "more")
+		v := newTestView(source.Settings{}, documentWithUnreadItems(count.Draw(t, "feed"), count.Draw(t, "likes"), count.Draw(t, "messages"), count.Draw(t, "conversations")), momentOf(noon))
+		v.Document.FeedCountAtLeast = rapid.Bool().Draw(t, "more")
 		if rapid.Bool().Draw(t, "out") {
-			v.Document.Policy.Turned = map[services.Source]bool{services.SourceSiteMessages: true}
+			v.Document.Policy.InTotalInverted = map[services.Source]bool{services.SourceSiteMessages: true}
 		}
 		shown, before := v.render(), v.render()
-		got := cachedBadges{testSources, v.Settings, source.ShownBadges{Policy: v.Document.Policy, Badges: shown, At: noon}}.stale()
+		got := cachedBadges{testSources, v.Settings, source.ShownBadges{Policy: v.Document.Policy, Badges: shown, At: noon}}.staleCopy()
 		if difference := cmp.Diff(before, shown); difference != "" {
 			t.Fatalf("what was shown has changed:\n%s", difference)
 		}

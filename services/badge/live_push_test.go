@@ -13,14 +13,14 @@ import (
 // A show starts while Redis does not answer and all slots for SQL are taken: the push renders the earlier state, as
 // STALE. Once Redis answers again the start is pushed, although nothing in the document has changed.
 func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
-	n := served(t)
-	n.patience = 500 * time.Millisecond // the time for which the hub waits for a slot in vain
+	n := redisServerNode(t)
+	n.sqlTimeout = 500 * time.Millisecond // the time for which the hub waits for a slot in vain
 	reader, _, shows := n.newReaderOfHosts()
 	stale := make(chan struct{}, 1)
 	hub := push.New(push.Config{
-		Versions: n.Redis.Versions, Enter: n.Redis.Enter, Leave: n.Redis.Leave, Sweep: 50 * time.Millisecond,
+		DocumentVersions: n.Redis.DocumentVersions, WriteLeases: n.Redis.WriteOnlineLeases, RemoveLeases: n.Redis.RemoveOnlineLeases, ReconcileInterval: 50 * time.Millisecond,
 		Render: func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
-			badges, errs := n.ReadWatched(ctx, users)
+			badges, errs := n.ReadAndFollow(ctx, users)
 			for _, one := range badges {
 				if one != nil && one.Total.Precision == services.Stale {
 					select {
@@ -32,7 +32,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			return badges, errs
 		},
 	})
-	n.Caches.Changelog.OnReadersNotified(hub.HintSharedOf)
+	n.Caches.Changelog.OnReadersNotified(hub.HintSharedContentOf)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- hub.Run(ctx) }()
@@ -60,16 +60,16 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 		}
 	}
 	next("at first", 0)
-	n.Server.Do("ACL", "SETUSER", "default", "-hgetall", "-hget")
-	for range cap(n.fallbackSlots) {
-		n.fallbackSlots <- struct{}{}
+	n.RedisServer.Do("ACL", "SETUSER", "default", "-hgetall", "-hget")
+	for range cap(n.sqlCountSlots) {
+		n.sqlCountSlots <- struct{}{}
 	}
-	livetest.Start(n.World, shows[0])
+	livetest.StartShows(n.World, shows[0])
 	n.Must(n.live.Memory.Refresh(t.Context()))
 	<-stale
-	n.Server.Do("ACL", "SETUSER", "default", "+hgetall", "+hget")
-	for range cap(n.fallbackSlots) {
-		<-n.fallbackSlots
+	n.RedisServer.Do("ACL", "SETUSER", "default", "+hgetall", "+hget")
+	for range cap(n.sqlCountSlots) {
+		<-n.sqlCountSlots
 	}
 	next("when Redis answers again", 1)
 }

@@ -56,7 +56,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 			DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock,
 		}),
 		chat: chat.New(chat.Config{
-			Store: w.Store, Redis: w.Redis, Changes: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxWriteMembers: 2,
+			Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock, Facts: facts, MaxMembersCountedOnWrite: 2,
 		}),
 		live: livetest.New(w, limits),
 		views: views.New(views.Config{
@@ -72,7 +72,7 @@ func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.Show
 func (n node) config() Config {
 	return Config{
 		Store: n.Store, Redis: n.Redis, Jobs: n.World.Fanout.Engine, Projector: n.World.Projector, Pulled: n.Caches.Pulled,
-		Clock: n.Clock, Log: n.Log, Patience: time.Minute, Sources: []Source{n.messages.Source(), n.announcements.Source(), n.chat.Source(), n.live.Source(), n.notifications.Source(), n.views.Source()},
+		Clock: n.Clock, Log: n.Log, SQLTimeout: time.Minute, Sources: []Source{n.messages.Source(), n.announcements.Source(), n.chat.Source(), n.live.Source(), n.notifications.Source(), n.views.Source()},
 	}
 }
 
@@ -83,8 +83,8 @@ func (n node) newServiceWith(change func(*Config)) *Service {
 	return New(cfg)
 }
 
-// send sends a site message to a user, and does not run its job.
-func (n node) send(user services.UserID) messages.ID {
+// sendSiteMessage sends a site message to a user, and does not run its job.
+func (n node) sendSiteMessage(user services.UserID) messages.ID {
 	n.TB.Helper()
 	id := messages.ID(n.IDs.Next())
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -95,21 +95,21 @@ func (n node) send(user services.UserID) messages.ID {
 	return id
 }
 
-// must runs a command that must succeed.
-func (n node) must(command *jobs.Command, err error) {
+// mustCommit runs a command that must succeed.
+func (n node) mustCommit(command *jobs.Command, err error) {
 	n.TB.Helper()
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), command)[0])
 }
 
-// served returns a node on a redis-server, which the test may flush and kill.
-func served(t *testing.T) node {
+// redisServerNode returns a node on a redis-server, which the test may flush and kill.
+func redisServerNode(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{}))
 }
 
-// do commits a command, and returns the IDs that it made.
-func (n node) do(cmd *jobs.Command, err error) []string {
+// commitForIDs commits a command, and returns the IDs that it made.
+func (n node) commitForIDs(cmd *jobs.Command, err error) []string {
 	n.TB.Helper()
 	n.Must(err)
 	n.Must(n.World.Fanout.Commit(n.TB.Context(), cmd)[0])
@@ -119,24 +119,24 @@ func (n node) do(cmd *jobs.Command, err error) []string {
 // makeRoom makes a room; with more than two members it is counted when it is read.
 func (n node) makeRoom(members ...services.UserID) services.ConversationID {
 	n.TB.Helper()
-	id, err := services.ParseConversationID("id", n.do(n.chat.Create(members[0], chat.Room, "den", members[1:]))[0])
+	id, err := services.ParseConversationID("id", n.commitForIDs(n.chat.Create(members[0], chat.Room, "den", members[1:]))[0])
 	n.Must(err)
 	return id
 }
 
-// ready returns a user's badges if ReadReady has them, or nil.
-func (n node) ready(user services.UserID) *services.Badges {
-	badges, err := n.ReadReady(n.TB.Context(), []services.UserID{user})
+// readWithoutSQL returns a user's badges if ReadWithoutSQL has them, or nil.
+func (n node) readWithoutSQL(user services.UserID) *services.Badges {
+	badges, err := n.ReadWithoutSQL(n.TB.Context(), []services.UserID{user})
 	if err != nil {
 		return nil
 	}
 	return badges[0]
 }
 
-// read reads a user's badges. If they were ready before, ReadReady must have returned the same.
+// read reads a user's badges. If they were ready before, ReadWithoutSQL must have returned the same.
 func (n node) read(user services.UserID) *services.Badges {
 	n.TB.Helper()
-	ready := n.ready(user)
+	ready := n.readWithoutSQL(user)
 	badges, err := n.Read(n.TB.Context(), user)
 	n.Must(err)
 	n.checkInvariants(badges)
@@ -156,7 +156,7 @@ func (n node) checkInvariants(badges *services.Badges) {
 	}
 	parts := []services.Count{badges.Notifications.Total, badges.SiteMessages.Total, badges.Conversations.Total}
 	for _, field := range services.CountFields {
-		parts = append(parts, *field.Of(badges))
+		parts = append(parts, *field.CountIn(badges))
 	}
 	sum := services.Sum(parts...)
 	if sum != badges.Total {
@@ -182,8 +182,8 @@ func (n node) newLikedAuthor(posts int) (author, reader services.UserID) {
 	return users[0], users[1]
 }
 
-// active reports whether fan-out treats a follower as active, if visits since the given moment count.
-func (n node) active(author, follower services.UserID, since time.Time) bool {
+// isActiveFollower reports whether fan-out treats a follower as active, if visits since the given moment count.
+func (n node) isActiveFollower(author, follower services.UserID, since time.Time) bool {
 	n.TB.Helper()
 	edges, err := people.Followers(n.TB.Context(), n.Store, author, 0, 100, since)
 	n.Must(err)
@@ -199,7 +199,7 @@ func (n node) active(author, follower services.UserID, since time.Time) bool {
 func (n node) markFeedSeen(user services.UserID, upTo services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := positions.Raise(ctx, tx, user, positions.HomePage, "", upTo)
+		_, err := positions.Advance(ctx, tx, user, positions.HomeFeedView, "", upTo)
 		return err
 	})
 	n.Must(n.World.Fanout.ProjectSeen(n.TB.Context(), user))
@@ -207,7 +207,7 @@ func (n node) markFeedSeen(user services.UserID, upTo services.PostID) {
 
 // momentOf returns a moment without announcements and dots.
 func momentOf(now time.Time) source.Moment {
-	return source.Moment{Now: now, MonotonicNow: now, Shared: &announcements.State{}}
+	return source.Moment{Now: now, MonotonicNow: now, SharedState: &announcements.SharedState{}}
 }
 
 // newTestView makes a rendering without engines.

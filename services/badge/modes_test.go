@@ -14,33 +14,33 @@ import (
 
 // The mode of a follow decides which items count. The badges, their explanation, the digest and the facts agree on that.
 func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, hosts, shows := n.newReaderOfHosts()
-		over := livetest.Schedule(n.World, hosts[0], time.Hour)
-		n.settle()
-		livetest.Start(n.World, shows[0], shows[1], over)
-		n.settle()
-		livetest.End(n.World, n.Clock.Now(), over)
+		over := livetest.ScheduleShow(n.World, hosts[0], time.Hour)
+		n.runJobsAndReadLog()
+		livetest.StartShows(n.World, shows[0], shows[1], over)
+		n.runJobsAndReadLog()
+		livetest.EndShows(n.World, n.Clock.Now(), over)
 		n.Clock.Advance(time.Second)
 		for _, host := range hosts {
 			n.Post(host)
 		}
-		n.settle()
+		n.runJobsAndReadLog()
 		for _, c := range []struct {
 			mode              services.FollowMode
 			posts, shows, all int // all: shows that are over are included
 		}{{services.FollowAll, 2, 2, 3}, {services.FollowLiveOnly, 1, 2, 3}, {services.FollowNone, 1, 1, 1}, {services.FollowAll, 2, 2, 3}} {
 			n.SetFollowMode(hosts[0], reader, c.mode)
-			n.settle()
-			badges, items := n.read(reader), n.explained(reader)
+			n.runJobsAndReadLog()
+			badges, items := n.read(reader), n.explainedItems(reader)
 			if badges.HomeFeed.Value != c.posts || len(items["HOME_FEED"]) != c.posts {
 				t.Errorf("mode %d: %d posts count and %d are explained, want %d", c.mode, badges.HomeFeed.Value, len(items["HOME_FEED"]), c.posts)
 			}
 			if badges.LiveBoard.Value != c.shows || len(items["LIVE_BOARD"]) != c.shows {
 				t.Errorf("mode %d: %d shows count and %d are explained, want %d", c.mode, badges.LiveBoard.Value, len(items["LIVE_BOARD"]), c.shows)
 			}
-			digest, err := n.Digest(t.Context(), reader, fanouttest.Start.Add(-time.Hour))
+			digest, err := n.Digest(t.Context(), reader, fanouttest.StartTime.Add(-time.Hour))
 			n.Must(err)
 			if came := digestCounts(digest); came["HOME_FEED"] != c.posts || came["LIVE_BOARD"] != c.all {
 				t.Errorf("mode %d: the digest has %v, want %d posts and %d shows", c.mode, came, c.posts, c.all)
@@ -55,13 +55,13 @@ func TestModesDecideWhatIsExplainedAndDigested(t *testing.T) {
 // A recount finds a mode of a follow that follow_modes has but the follow's own row lacks. All other reads take the mode from
 // that row, so the host's shows still count.
 func TestARecountFindsTheModeOfAFollow(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	reader, hosts, shows := n.newReaderOfHosts()
-	livetest.Start(n.World, shows[:]...)
-	n.settle()
-	n.wantBoard(reader, 2)
+	livetest.StartShows(n.World, shows[:]...)
+	n.runJobsAndReadLog()
+	n.wantBoardCount(reader, 2)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.Lines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows WHERE followee = `+fmt.Sprint(uint64(hosts[0])))
+		_, err := tx.QueryLines(ctx, `INSERT INTO follow_modes (follower, followee, followed, mode) SELECT follower, followee, since, 2 FROM follows WHERE followee = `+fmt.Sprint(uint64(hosts[0])))
 		return err
 	})
 	differed, err := n.World.Projector.Recount(t.Context(), reader)

@@ -10,9 +10,9 @@ import (
 	"tidings/services/positions"
 )
 
-// Newest explains the counts of some sources, each by the newest of its items that may alert the user and are not older than
+// ExplainNewest explains the counts of some sources, each by the newest of its items that may alert the user and are not older than
 // since. badges are the user's, from Peek. A count without such an item is absent.
-func (s *Service) Newest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
+func (s *Service) ExplainNewest(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error) {
 	ctx = services.Observe(ctx) // as in Peek: this read is no visit
 	// Limit 1: a source need not list more than the newest item, but may.
 	of := source.ExplainRequest{User: user, Badges: badges, Today: s.moment(ctx).Today(), Limit: 1, Since: since}
@@ -21,13 +21,13 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 		if !slices.Contains(sources, one.Key()) {
 			continue
 		}
-		found, err := s.newestOf(ctx, one, &of)
+		found, err := s.explainNewestOf(ctx, one, &of)
 		if err != nil {
 			return nil, err
 		}
-		// A source that is no Alerter alerts with all of its items.
+		// A source that is no AlertFilter alerts with all of its items.
 		alerts := func(string, time.Time) bool { return true }
-		if alerter, some := one.(source.Alerter); some {
+		if alerter, some := one.(source.AlertFilter); some {
 			if alerts, err = alerter.Alerting(ctx, user); err != nil {
 				return nil, err
 			}
@@ -48,20 +48,20 @@ func (s *Service) Newest(ctx context.Context, user services.UserID, badges *serv
 	return newest, nil
 }
 
-// newestOf explains the counts of one source by their newest items. It asks the source's own Newest, and uses Explain if the
+// explainNewestOf explains the counts of one source by their newest items. It asks the source's own Newest, and uses Explain if the
 // source has no Newest or Newest does not know. It reads the user's positions when Explain first needs them.
-func (s *Service) newestOf(ctx context.Context, one Source, of *source.ExplainRequest) ([]services.Explanation, error) {
+func (s *Service) explainNewestOf(ctx context.Context, one Source, of *source.ExplainRequest) ([]services.Explanation, error) {
 	if finder, some := one.(source.NewestFinder); some {
 		if explanations, known, err := finder.Newest(ctx, *of); known || err != nil {
 			return explanations, err
 		}
 	}
-	if of.Seen == nil {
-		seen, err := positions.OfViews(ctx, s.store, of.User, positions.HomePage, positions.LiveBoard)
+	if of.SeenPositions == nil {
+		seen, err := positions.OfViews(ctx, s.store, of.User, positions.HomeFeedView, positions.LiveBoardView)
 		if err != nil {
 			return nil, err
 		}
-		of.Seen = seen
+		of.SeenPositions = seen
 	}
 	return one.Explain(ctx, *of)
 }

@@ -17,12 +17,12 @@ import (
 	"tidings/tests/histories"
 )
 
-// newestPost is the ID of the home feed's item that Newest returns, "" without one.
+// newestPost is the ID of the home feed's item that ExplainNewest returns, "" without one.
 func (n node) newestPost(user services.UserID) (id string) {
 	n.TB.Helper()
 	badges, errs := n.Peek(n.TB.Context(), []services.UserID{user})
 	n.Must(errs[0])
-	found, err := n.Newest(n.TB.Context(), user, badges[0], []services.Source{services.SourceHomeFeed}, time.Time{})
+	found, err := n.ExplainNewest(n.TB.Context(), user, badges[0], []services.Source{services.SourceHomeFeed}, time.Time{})
 	n.Must(err)
 	if len(found) > 0 {
 		return found[0].Items[0].ID
@@ -30,10 +30,10 @@ func (n node) newestPost(user services.UserID) (id string) {
 	return ""
 }
 
-// newestInFacts is the newest post that counts, by SQL alone.
-func (n node) newestInFacts(user services.UserID) string {
+// newestPostInFacts is the newest post that counts, by SQL alone.
+func (n node) newestPostInFacts(user services.UserID) string {
 	n.TB.Helper()
-	seen, err := positions.Of(n.TB.Context(), n.Store, user, positions.HomePage, "")
+	seen, err := positions.Of(n.TB.Context(), n.Store, user, positions.HomeFeedView, "")
 	n.Must(err)
 	entries, err := posts.UnreadFeed(n.TB.Context(), n.Store, user, seen, 1)
 	n.Must(err)
@@ -52,8 +52,8 @@ func (n node) publishOwnPosts(user services.UserID, count int) {
 
 // Whatever happened to a feed, its newest post is the same in the projection and in the facts.
 func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
-	n := served(t)
-	histories.Reduce(t, 4)
+	n := redisServerNode(t)
+	histories.ReduceRapidChecks(t, 4)
 	rapid.Check(t, func(t *rapid.T) {
 		reader, huge, small := n.newFollower()
 		n.read(reader)
@@ -67,7 +67,7 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 			case "own":
 				n.Post(reader)
 			case "own posts":
-				n.publishOwnPosts(reader, newestSearched)
+				n.publishOwnPosts(reader, maxEntriesSearched)
 			case "delete":
 				if len(published) > 0 {
 					i := rapid.IntRange(0, len(published)-1).Draw(t, "post")
@@ -91,45 +91,45 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 				}
 				follows[author] = true
 			case "flush":
-				n.Server.Do("FLUSHALL")
+				n.RedisServer.Do("FLUSHALL")
 				if rapid.Bool().Draw(t, "and a read") {
 					n.read(reader)
 				}
 			case "later":
 				n.Clock.Advance(time.Second)
 			}
-			n.settle()
-			if got, want := n.newestPost(reader), n.newestInFacts(reader); got != want {
+			n.runJobsAndReadLog()
+			if got, want := n.newestPost(reader), n.newestPostInFacts(reader); got != want {
 				t.Fatalf("the newest post is %q, and by the facts %q", got, want)
 			}
 		}
 	})
 }
 
-// withoutFacts is the home feed's source whose Explain fails: its newest item must be found without the facts.
-type withoutFacts struct{ homeFeed }
+// feedWithoutFacts is the home feed's source whose Explain fails: its newest item must be found without the facts.
+type feedWithoutFacts struct{ homeFeed }
 
-var errFactsUnavailable = errors.New("the facts are read")
+var errFactsRead = errors.New("the facts are read")
 
-func (withoutFacts) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
-	return nil, errFactsUnavailable
+func (feedWithoutFacts) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
+	return nil, errFactsRead
 }
 
 // The newest post of an active user comes from the projection alone. The facts are read if the projection cannot tell.
 func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, huge, small := n.newFollower()
 		n.read(reader)
 		at := slices.IndexFunc(n.sources, func(source Source) bool { return source.Key() == services.SourceHomeFeed })
-		n.sources[at] = withoutFacts{n.sources[at].(homeFeed)}
-		badges := &services.Badges{HomeFeed: source.Exact(1)}
+		n.sources[at] = feedWithoutFacts{n.sources[at].(homeFeed)}
+		badges := &services.Badges{HomeFeed: source.ExactCount(1)}
 		newest := func(what string, want services.PostID) {
 			t.Helper()
-			n.settle()
-			found, err := n.Newest(t.Context(), reader, badges, []services.Source{services.SourceHomeFeed}, time.Time{})
+			n.runJobsAndReadLog()
+			found, err := n.ExplainNewest(t.Context(), reader, badges, []services.Source{services.SourceHomeFeed}, time.Time{})
 			if want == 0 {
-				if !errors.Is(err, errFactsUnavailable) {
+				if !errors.Is(err, errFactsRead) {
 					t.Errorf("%s: the facts are not read: %+v, %v", what, found, err)
 				}
 				return
@@ -141,7 +141,7 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 		newest("nothing was published", 0)
 		pushed := n.Post(small)
 		newest("a pushed post", pushed)
-		n.publishOwnPosts(reader, newestSearched-1)
+		n.publishOwnPosts(reader, maxEntriesSearched-1)
 		newest("below own posts", pushed)
 		pulled := n.Post(huge)
 		newest("a pulled post", pulled)
@@ -150,10 +150,10 @@ func TestTheNewestPostCostsNoReadOfTheFacts(t *testing.T) {
 		n.Post(huge)
 		pushed = n.Post(small)
 		newest("a pushed post after the feed was seen", pushed)
-		n.publishOwnPosts(reader, newestSearched)
+		n.publishOwnPosts(reader, maxEntriesSearched)
 		newest("far below own posts", 0)
 		pushed = n.Post(small)
-		n.Must(n.Redis.Reset(t.Context(), reader))
+		n.Must(n.Redis.ResetUserData(t.Context(), reader))
 		newest("without an inbox", 0)
 		n.read(reader)
 		newest("after a rebuild", pushed)

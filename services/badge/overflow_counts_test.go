@@ -20,11 +20,12 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// wantEverywhere checks that the count, its explanation and the count of the facts are as wanted, and the count also on another node.
-func (n node) wantEverywhere(user services.UserID, want int, precision services.Precision) *services.Badges {
+// wantFeedCountEverywhere checks that the count, its explanation and the count of the facts are as wanted, and the count also on
+// another node.
+func (n node) wantFeedCountEverywhere(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
-	badges := n.wantFeed(user, want, precision)
-	if items := n.explained(user)["HOME_FEED"]; len(items) != want {
+	badges := n.wantFeedCount(user, want, precision)
+	if items := n.explainedItems(user)["HOME_FEED"]; len(items) != want {
 		n.TB.Errorf("%d items explain a number of %d", len(items), want)
 	}
 	facts, err := n.ReadFacts(n.TB.Context(), user)
@@ -34,25 +35,25 @@ func (n node) wantEverywhere(user services.UserID, want int, precision services.
 	}
 	other := newNode(n.AnotherNode())
 	other.settings.Caps = n.settings.Caps
-	other.wantFeed(user, want, precision)
+	other.wantFeedCount(user, want, precision)
 	return badges
 }
 
 // For a user who posts much, every new post of others is counted, although the user's own posts fill the inbox. The count beyond
 // the inbox stays right after deletions, late arrivals, seen marks and unfollows, and each change has a newer version.
 func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.newLikedAuthor(0)
-		other := n.MakeStrangers(1)[0]
+		other := n.MakeNeverSeenUsers(1)[0]
 		n.Follow(other, reader)
 		n.RunAllJobs(n.World.Fanout)
-		ids := append(n.Posts(author, 40), n.Posts(other, 3)...)
+		ids := append(n.InsertPosts(author, 40), n.InsertPosts(other, 3)...)
 		late := n.IDs.Next()
-		n.Posts(reader, services.Retention+40)
-		n.Must(n.World.Projector.Refill(t.Context(), reader))
+		n.InsertPosts(reader, services.FeedRetention+40)
+		n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 		n.RunAllJobs(n.World.Fanout)
-		before := n.wantEverywhere(reader, 43, services.Exact).Version
+		before := n.wantFeedCountEverywhere(reader, 43, services.Exact).Version
 		for _, step := range []struct {
 			what string
 			do   func()
@@ -61,11 +62,11 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 			{"a deletion beyond the list", func() { n.Delete(ids[5]) }, 42},
 			{"a post that is counted, and deleted before its fan-out", func() {
 				post := n.Post(author)
-				n.wantFeed(reader, 43, services.Exact)
+				n.wantFeedCount(reader, 43, services.Exact)
 				n.Delete(post)
 			}, 42},
 			{"a new post", func() { n.Post(author) }, 43},
-			{"a post that arrives late, beyond the list", func() { n.PostWithID(author, late) }, 44},
+			{"a post that arrives late, beyond the list", func() { n.PublishPostWithID(author, late) }, 44},
 			{"a mark beyond the list", func() { n.markFeedSeen(reader, ids[10]) }, 34},
 			{"an unfollow", func() { n.Unfollow(other, reader) }, 31},
 			{"a mark of everything", func() { n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour))) }, 0},
@@ -73,7 +74,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 			t.Log(step.what)
 			step.do()
 			n.RunAllJobs(n.World.Fanout)
-			now := n.wantEverywhere(reader, step.want, services.Exact).Version
+			now := n.wantFeedCountEverywhere(reader, step.want, services.Exact).Version
 			if now <= before {
 				t.Errorf("%s: version %s after %s", step.what, now, before)
 			}
@@ -87,14 +88,14 @@ func TestOwnPostsDoNotDisplaceOthersInTheCount(t *testing.T) {
 func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 	ownPosts := func(n node) (reader, author services.UserID, count int) {
 		author, reader = n.newLikedAuthor(0)
-		n.Posts(author, 43)
-		n.Posts(reader, services.Retention+40)
+		n.InsertPosts(author, 43)
+		n.InsertPosts(reader, services.FeedRetention+40)
 		return reader, author, 43
 	}
 	pulledPosts := func(n node) (reader, author services.UserID, count int) {
 		reader, huge, small := n.newFollower()
-		n.Posts(huge, services.Retention+200)
-		return reader, small, services.Retention + 200
+		n.InsertPosts(huge, services.FeedRetention+200)
+		return reader, small, services.FeedRetention + 200
 	}
 	remove := func(n node, _, _ services.UserID, post services.PostID) { n.Delete(post) }
 	unfollow := func(n node, reader, author services.UserID, _ services.PostID) { n.Unfollow(author, reader) }
@@ -107,19 +108,20 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 		"an unfollow beside many pulled posts":         {pulledPosts, unfollow},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := served(t)
-			n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+			n := redisServerNode(t)
+			n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.DisplayCaps{services.SourceHomeFeed: 999} })
 			reader, author, count := test.begin(n)
-			n.Must(n.World.Projector.Refill(t.Context(), reader))
-			n.settle()
-			n.wantEverywhere(reader, count, services.Exact)
+			n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
+			n.runJobsAndReadLog()
+			n.wantFeedCountEverywhere(reader, count, services.Exact)
 			post := n.Post(author)
-			// The post's own job has not run. Raise stands for another change, which raises the version: the count now has the post.
-			n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
-			before := n.wantFeed(reader, count+1, services.Exact).Version
+			// The post's own job has not run. RaiseDocumentsAbove stands for another change, which raises the version: the count
+			// now has the post.
+			n.Must(n.RaiseDocumentsAbove(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).Version}))
+			before := n.wantFeedCount(reader, count+1, services.Exact).Version
 			test.leave(n, reader, author, post)
-			n.settle()
-			if now := n.wantEverywhere(reader, count, services.Exact).Version; now <= before {
+			n.runJobsAndReadLog()
+			if now := n.wantFeedCountEverywhere(reader, count, services.Exact).Version; now <= before {
 				t.Errorf("version %s after %s", now, before)
 			}
 		})
@@ -129,28 +131,28 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 // An author hides their posts from a follower and shows them again before the job of the first change has run. When the job runs, all
 // posts are still in the inbox, so it finds nothing to change. A node that counted in between, without the author, counts again.
 func TestAnAuthorWhoIsHiddenForAMomentIsCountedAgain(t *testing.T) {
-	n := served(t)
-	n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+	n := redisServerNode(t)
+	n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.DisplayCaps{services.SourceHomeFeed: 999} })
 	reader, huge, small := n.newFollower()
-	n.Posts(huge, services.Retention+200)
-	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n.InsertPosts(huge, services.FeedRetention+200)
+	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	n.Post(small)
-	n.settle()
-	n.wantEverywhere(reader, services.Retention+201, services.Exact)
+	n.runJobsAndReadLog()
+	n.wantFeedCountEverywhere(reader, services.FeedRetention+201, services.Exact)
 	hide := services.Restriction{Kind: services.Hide, Owner: small, Other: reader}
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := people.Restrict(ctx, tx, hide)
 		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
 	})
-	// Raise stands for another change, which raises the version.
-	n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
-	before := n.wantFeed(reader, services.Retention+200, services.Exact).Version
+	// RaiseDocumentsAbove stands for another change, which raises the version.
+	n.Must(n.RaiseDocumentsAbove(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).Version}))
+	before := n.wantFeedCount(reader, services.FeedRetention+200, services.Exact).Version
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := people.Unrestrict(ctx, tx, hide)
 		return errors.Join(err, jobs.Enqueue(ctx, tx, fanout.FollowJob(reader, small)))
 	})
-	n.settle()
-	if now := n.wantEverywhere(reader, services.Retention+201, services.Exact).Version; now <= before {
+	n.runJobsAndReadLog()
+	if now := n.wantFeedCountEverywhere(reader, services.FeedRetention+201, services.Exact).Version; now <= before {
 		t.Errorf("version %s after %s", now, before)
 	}
 }
@@ -170,33 +172,33 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 	} {
 		for _, pushed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, pushed %t", name, pushed), func(t *testing.T) {
-				n := served(t)
-				n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.Caps{services.SourceHomeFeed: 999} })
+				n := redisServerNode(t)
+				n.Service = n.newServiceWith(func(cfg *Config) { cfg.Caps = source.DisplayCaps{services.SourceHomeFeed: 999} })
 				author, reader := n.newLikedAuthor(0)
 				other := n.MakeUsers(1)[0]
 				n.Follow(other, reader)
-				n.settle()
+				n.runJobsAndReadLog()
 				late := n.IDs.Next()
 				// The reader's own posts are trimmed, and nothing below the inbox counts.
-				const count = services.Retention + 5
-				n.Posts(reader, 100)
-				n.Posts(author, count)
-				n.Must(n.World.Projector.Refill(t.Context(), reader))
-				n.settle()
-				n.wantEverywhere(reader, count, services.Exact)
-				n.PostWithID(other, late)
+				const count = services.FeedRetention + 5
+				n.InsertPosts(reader, 100)
+				n.InsertPosts(author, count)
+				n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
+				n.runJobsAndReadLog()
+				n.wantFeedCountEverywhere(reader, count, services.Exact)
+				n.PublishPostWithID(other, late)
 				if pushed {
-					n.settle()
+					n.runJobsAndReadLog()
 				}
-				n.Must(n.Raise(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).N}))
-				before := n.wantFeed(reader, count+1, services.Exact).Version
+				n.Must(n.RaiseDocumentsAbove(t.Context(), []services.UserID{reader}, []uint64{n.Document(reader).Version}))
+				before := n.wantFeedCount(reader, count+1, services.Exact).Version
 				for _, step := range []struct {
 					do   func(n node, reader, author services.UserID)
 					want int
 				}{{test.leave, count}, {test.back, count + 1}} {
 					step.do(n, reader, other)
-					n.settle()
-					now := n.wantEverywhere(reader, step.want, services.Exact).Version
+					n.runJobsAndReadLog()
+					now := n.wantFeedCountEverywhere(reader, step.want, services.Exact).Version
 					if now <= before {
 						t.Errorf("version %s after %s", now, before)
 					}
@@ -207,13 +209,13 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 	}
 }
 
-// restrict runs a change of a mute, with its job.
-func (n node) restrict(reader, author services.UserID, change func(ctx context.Context, tx *sql.Tx, mute services.Restriction) error) {
+// changeMute runs a change of a mute, with its job.
+func (n node) changeMute(reader, author services.UserID, change func(ctx context.Context, tx *sql.Tx, mute services.Restriction) error) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		err := people.LockRestrictions(ctx, tx, reader, author)
 		if err == nil {
-			err = change(ctx, tx, services.Restriction{Kind: services.Mute, Owner: reader, Other: author, Made: n.IDs.Next()})
+			err = change(ctx, tx, services.Restriction{Kind: services.Mute, Owner: reader, Other: author, MadeAt: n.IDs.Next()})
 		}
 		if err != nil {
 			return err
@@ -223,14 +225,14 @@ func (n node) restrict(reader, author services.UserID, change func(ctx context.C
 }
 
 func (n node) mute(reader, author services.UserID) {
-	n.restrict(reader, author, func(ctx context.Context, tx *sql.Tx, mute services.Restriction) error {
+	n.changeMute(reader, author, func(ctx context.Context, tx *sql.Tx, mute services.Restriction) error {
 		_, err := people.Restrict(ctx, tx, mute)
 		return err
 	})
 }
 
 func (n node) unmute(reader, author services.UserID) {
-	n.restrict(reader, author, func(ctx context.Context, tx *sql.Tx, mute services.Restriction) error {
+	n.changeMute(reader, author, func(ctx context.Context, tx *sql.Tx, mute services.Restriction) error {
 		_, err := people.Unrestrict(ctx, tx, mute)
 		return err
 	})
@@ -239,22 +241,22 @@ func (n node) unmute(reader, author services.UserID) {
 // For a user who follows a single author with 300 or more new posts, the explanation has as many items as the count, although
 // the user's own posts are among the newest 300.
 func TestTheExplanationHasAsManyItemsAsTheCount(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(0)
-	n.Posts(author, 150)
-	n.Posts(reader, 18)
-	n.Posts(author, 250)
-	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n.InsertPosts(author, 150)
+	n.InsertPosts(reader, 18)
+	n.InsertPosts(author, 250)
+	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	n.RunAllJobs(n.World.Fanout)
-	n.wantEverywhere(reader, services.Retention, services.AtLeast)
+	n.wantFeedCountEverywhere(reader, services.FeedRetention, services.AtLeast)
 }
 
 // If the cap is above 300, counting goes on beyond 300.
 func TestCountingGoesOnToTheCap(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(0)
-	n.Posts(author, 500)
-	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n.InsertPosts(author, 500)
+	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	for limit, want := range map[int]struct {
 		value     int
 		precision services.Precision
@@ -266,9 +268,9 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 		999: {500, services.Exact, "500"},
 	} {
 		n.Service = n.newServiceWith(func(cfg *Config) {
-			cfg.Caps = source.Caps{services.SourceHomeFeed: limit}
+			cfg.Caps = source.DisplayCaps{services.SourceHomeFeed: limit}
 		})
-		if got := n.wantEverywhere(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
+		if got := n.wantFeedCountEverywhere(reader, want.value, want.precision).HomeFeed; got.Display != want.display {
 			t.Errorf("with a cap of %d %q is shown, want %q", limit, got.Display, want.display)
 		}
 	}
@@ -277,13 +279,13 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 // The count beyond the list costs SQL once for each version of the document. Another read is one round trip and no statement.
 func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	var statements atomic.Int64
-	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
 	author, reader := n.newLikedAuthor(0)
-	n.Posts(author, 43)
-	n.Posts(reader, services.Retention+40)
-	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n.InsertPosts(author, 43)
+	n.InsertPosts(reader, services.FeedRetention+40)
+	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	n.RunAllJobs(n.World.Fanout)
-	n.wantFeed(reader, 43, services.Exact)
+	n.wantFeedCount(reader, 43, services.Exact)
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	badges, err := n.Read(ctx, reader)
@@ -291,7 +293,7 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 		t.Errorf("%+v, %v, after %d round trips and %d statements", badges.HomeFeed, err, trips.Count(), statements.Load()-before)
 	}
 	n.Must(n.Store.Close())
-	n.wantFeed(reader, 43, services.Exact)
+	n.wantFeedCount(reader, 43, services.Exact)
 	if got := n.restarted().read(reader).HomeFeed; got.Precision != services.AtLeast || got.Value > 43 {
 		t.Errorf("without SQL, on a node that has not counted: %+v", got)
 	}
@@ -299,11 +301,11 @@ func TestTheCountBeyondTheListIsCached(t *testing.T) {
 
 // The user's own posts do not displace others' posts from the digest either.
 func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	author, reader := n.newLikedAuthor(0)
 	since := n.Clock.Now().Add(-time.Second)
-	n.Posts(author, 43)
-	n.Posts(reader, services.Retention+40)
+	n.InsertPosts(author, 43)
+	n.InsertPosts(reader, services.FeedRetention+40)
 	n.markFeedSeen(reader, services.PostIDAt(n.Clock.Now().Add(time.Hour)))
 	digest, err := n.Digest(t.Context(), reader, since)
 	n.Must(err)
@@ -319,20 +321,20 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 
 // The counts beyond the lists of several readers are one statement, and each is the reader's own.
 func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
-	statements := &statementCounter{named: map[string]int{}}
-	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: statements.trace}))
+	statements := &statementCounter{runsByName: map[string]int{}}
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: statements.countRun}))
 	author, readers := n.MakeUsers(1)[0], n.MakeUsers(3)
 	for _, reader := range readers {
 		n.Follow(author, reader) // posts count from the follow on
-		n.settle()
-		n.Posts(author, 10)
+		n.runJobsAndReadLog()
+		n.InsertPosts(author, 10)
 	}
 	for _, reader := range readers {
-		n.Posts(reader, services.Retention+40)
-		n.Must(n.World.Projector.Refill(t.Context(), reader))
+		n.InsertPosts(reader, services.FeedRetention+40)
+		n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	}
-	n.settle()
-	statements.take()
+	n.runJobsAndReadLog()
+	statements.takeCounts()
 	badges, errs := n.ReadMany(t.Context(), readers)
 	for i, want := range []int{30, 20, 10} {
 		n.Must(errs[i])
@@ -340,7 +342,7 @@ func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
 			t.Errorf("reader %d: %+v, want %d", i, got, want)
 		}
 	}
-	if ran := statements.take(); len(ran) != 1 || ran["count new posts"] != 1 {
+	if ran := statements.takeCounts(); len(ran) != 1 || ran["count new posts"] != 1 {
 		t.Errorf("for three readers ran %v", ran)
 	}
 }

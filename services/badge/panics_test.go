@@ -11,7 +11,7 @@ import (
 
 // A user whose rebuild panics is counted in SQL, and the log has the stack. The users who are read together with them are rebuilt.
 func TestARebuildThatPanicsIsCountedInSQL(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
 	panicFor := w.RegisterFaultyRebuild()
 	n := newNode(w)
 	users := n.MakeUsers(3)
@@ -20,7 +20,7 @@ func TestARebuildThatPanicsIsCountedInSQL(t *testing.T) {
 	n.Post(users[0])
 	n.RunAllJobs(n.World.Fanout)
 	for _, user := range users[1:] {
-		n.Must(n.Redis.Reset(t.Context(), user))
+		n.Must(n.Redis.ResetUserData(t.Context(), user))
 	}
 	panicFor(users[1])
 	var log bytes.Buffer

@@ -18,7 +18,7 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	at := s.moment(ctx)
 	documents, err := s.documents(ctx, users)
 	// Badges without announcements would look as if the announcements had changed.
-	if err == nil && at.Shared == nil {
+	if err == nil && at.SharedState == nil {
 		err = services.Errorf(services.Unavailable, "the data that all users share is not loaded")
 	}
 	if err != nil {
@@ -27,11 +27,11 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 		}
 		return badges, errs
 	}
-	unaged := s.ageDocuments(ctx, users, documents, at.Today())
+	withExpired := s.removeExpiredItems(ctx, users, documents, at.Today())
 	s.addCached(ctx, users, documents, false, at.Today())
 	var counted []int // indexes of users
 	for i, user := range users {
-		if documents[i].Ready && !s.projector.Away(documents[i]) && !unaged[user] {
+		if documents[i].Ready && !s.projector.IsOfIdleUser(documents[i]) && !withExpired[user] {
 			// s.render is not used here: badges that others look at are neither remembered as shown nor raised later.
 			badges[i] = s.view(documents[i], at).render()
 		} else {
@@ -39,8 +39,8 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 		}
 	}
 	var group errgroup.Group
-	group.SetLimit(cap(s.fallbackSlots))
-	for places := range inGroups(counted) {
+	group.SetLimit(cap(s.sqlCountSlots))
+	for places := range countingGroups(counted) {
 		group.Go(func() (err error) {
 			defer services.Recover(&err)
 			s.peekFacts(ctx, places, users, at, badges, errs)
@@ -55,14 +55,14 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 func (s *Service) peekFacts(ctx context.Context, places []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
 	// The wait for a turn ends only with ctx: no user waits for this answer, and there are no older badges that could be returned
 	// in its place.
-	if _, err := s.awaitTurn(ctx, false); err != nil {
+	if _, err := s.acquireSQLCountSlot(ctx, false); err != nil {
 		for _, i := range places {
 			errs[i] = err
 		}
 		return
 	}
-	defer func() { <-s.fallbackSlots }()
-	documents, failed, err := s.countFacts(ctx, pick(users, places), at.Today())
+	defer func() { <-s.sqlCountSlots }()
+	documents, failed, err := s.documentsFromFacts(ctx, elementsAt(users, places), at.Today())
 	for k, i := range places {
 		if len(failed[k]) > 0 {
 			errs[i] = services.Wrapf(services.Unavailable, err, "badges: the facts were not counted in time")

@@ -11,10 +11,10 @@ import (
 	"tidings/services/rdb"
 )
 
-// Peek returns the badges of an idle user, of one without a document and of an active one, and is no visit. Newest names the
+// Peek returns the badges of an idle user, of one without a document and of an active one, and is no visit. ExplainNewest names the
 // newest item of the count.
 func TestPeekIsNoVisit(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(3)
 		big, reader, stranger := users[0], users[1], users[2]
@@ -38,18 +38,18 @@ func TestPeekIsNoVisit(t *testing.T) {
 				return
 			}
 			n.checkInvariants(badges[0])
-			found, err := n.Newest(t.Context(), reader, badges[0], []services.Source{services.SourceHomeFeed, services.SourceSiteMessages}, time.Time{})
+			found, err := n.ExplainNewest(t.Context(), reader, badges[0], []services.Source{services.SourceHomeFeed, services.SourceSiteMessages}, time.Time{})
 			if err != nil || len(found) != 1 || found[0].Items[0].ID != services.GlobalID(services.PostType, newest.String()) {
 				t.Errorf("%s: the newest item is %+v, %v", what, found, err)
 			}
 		}
 		peek("of an idle user", 4)
-		n.Must(n.Redis.Reset(t.Context(), reader))
+		n.Must(n.Redis.ResetUserData(t.Context(), reader))
 		peek("without a document", 4)
 		if documents, err := n.Redis.Documents(t.Context(), []services.UserID{reader}); err != nil || documents[0].Ready {
 			t.Errorf("a document was made because others looked: %v", err)
 		}
-		if n.active(big, reader, left.Add(time.Hour)) {
+		if n.isActiveFollower(big, reader, left.Add(time.Hour)) {
 			t.Error("a user became active because others looked")
 		}
 		if got := n.read(reader).HomeFeed; got.Value != 4 {
@@ -61,7 +61,7 @@ func TestPeekIsNoVisit(t *testing.T) {
 
 // When the host application reads the badges of users, no user becomes active by it and no document is made.
 func TestReadForHostIsNoVisit(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(3)
 		big, reader, stranger := users[0], users[1], users[2]
@@ -96,12 +96,12 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 			}
 		}
 		holds("of an idle user", 4, services.Stale)
-		n.Must(n.Redis.Reset(t.Context(), reader))
+		n.Must(n.Redis.ResetUserData(t.Context(), reader))
 		holds("without a document", 4, services.Stale)
 		if documents, err := n.Redis.Documents(t.Context(), []services.UserID{reader}); err != nil || documents[0].Ready {
 			t.Errorf("a document was made because the host looked: %v", err)
 		}
-		if n.active(big, reader, left.Add(time.Hour)) {
+		if n.isActiveFollower(big, reader, left.Add(time.Hour)) {
 			t.Error("a user became active because the host looked")
 		}
 		before, _ := n.ReadForHost(t.Context(), []services.UserID{reader})
@@ -114,9 +114,9 @@ func TestReadForHostIsNoVisit(t *testing.T) {
 // Peek returns no badges of a user if one of the sources cannot be counted: its callers compare badges, which must not be
 // incomplete.
 func TestPeekHasAllSourcesOrNone(t *testing.T) {
-	n := served(t)
-	reader, stranger := n.MakeUsers(1)[0], n.MakeStrangers(1)[0]
-	n.breakSource("site messages", broken)
+	n := redisServerNode(t)
+	reader, stranger := n.MakeUsers(1)[0], n.MakeNeverSeenUsers(1)[0]
+	n.breakSource("site messages", failAtOnce)
 	badges, errs := n.Peek(t.Context(), []services.UserID{reader, stranger})
 	if errs[0] != nil || badges[0] == nil || !services.IsUnavailable(errs[1]) || badges[1] != nil {
 		t.Errorf("%+v, %v", badges, errs)
@@ -132,12 +132,12 @@ func (panickingSource) Facts(context.Context, []services.UserID, int64, []rdb.Do
 
 // A source that panics in a goroutine of a read ends that read alone: the panic reaches the reader, who recovers it.
 func TestAPanicOfASourceReachesItsReader(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(2)
 		for _, user := range users { // without a document, the facts are counted
 			n.read(user)
-			n.Must(n.Redis.Reset(t.Context(), user))
+			n.Must(n.Redis.ResetUserData(t.Context(), user))
 		}
 		n.Service.sources = slices.Clone(n.Service.sources)
 		n.Service.sources[0] = panickingSource{n.Service.sources[0]}

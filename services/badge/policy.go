@@ -21,14 +21,14 @@ type PolicyChange struct {
 // QuietHours are the hours in which no count is shown. From and To are "HH:MM" of the user's day; equal values end the quiet
 // hours.
 type QuietHours struct {
-	From, To   string
-	OffsetEast int // minutes by which the user's clock is ahead of UTC, -720 to 840
+	From, To         string
+	UTCOffsetMinutes int // minutes by which the user's clock is ahead of UTC, -720 to 840
 }
 
 // The least and the greatest UTC offset of a time zone, in minutes.
 const (
-	minOffsetMinutes = -12 * 60
-	maxOffsetMinutes = 14 * 60
+	minUTCOffsetMinutes = -12 * 60
+	maxUTCOffsetMinutes = 14 * 60
 )
 
 // Policy returns a user's display policy.
@@ -53,27 +53,27 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 	// Equal times are valid: they end the quiet hours.
 	if change.Quiet != nil {
 		var err error
-		if from, err = minuteOf("quietHours.from", change.Quiet.From); err != nil {
+		if from, err = parseMinuteOfDay("quietHours.from", change.Quiet.From); err != nil {
 			return nil, err
 		}
-		if to, err = minuteOf("quietHours.to", change.Quiet.To); err != nil {
+		if to, err = parseMinuteOfDay("quietHours.to", change.Quiet.To); err != nil {
 			return nil, err
 		}
-		if offset := change.Quiet.OffsetEast; offset < minOffsetMinutes || offset > maxOffsetMinutes {
-			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", minOffsetMinutes, maxOffsetMinutes, offset)
+		if offset := change.Quiet.UTCOffsetMinutes; offset < minUTCOffsetMinutes || offset > maxUTCOffsetMinutes {
+			return nil, services.Errorf(services.Invalid, "quietHours.offsetMinutes: %d to %d are allowed, got %d", minUTCOffsetMinutes, maxUTCOffsetMinutes, offset)
 		}
 	}
 	// The change is applied to the stored policy, under the lock of its row: two devices may change different settings at once.
 	apply := func(policy *services.DisplayPolicy) error {
 		for source, inTotal := range change.InTotal {
 			// The difference from the default is stored, so that a source that a later release adds has its own default.
-			policy.Turned = withSource(policy.Turned, source, inTotal != source.InTotal())
+			policy.InTotalInverted = withSource(policy.InTotalInverted, source, inTotal != source.InTotalByDefault())
 		}
 		for source, asDot := range change.AsDot {
 			policy.AsDot = withSource(policy.AsDot, source, asDot)
 		}
 		if change.Quiet != nil {
-			policy.QuietFrom, policy.QuietTo, policy.OffsetEast = from, to, change.Quiet.OffsetEast
+			policy.QuietFromMinute, policy.QuietToMinute, policy.UTCOffsetMinutes = from, to, change.Quiet.UTCOffsetMinutes
 		}
 		return nil
 	}
@@ -83,9 +83,9 @@ func (s *Service) SetPolicy(user services.UserID, change PolicyChange) (*jobs.Co
 			if _, err := projector.ChangePolicy(ctx, tx, user, apply); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx, projector.PolicyJob(user))
+			return nil, jobs.Enqueue(ctx, tx, projector.DisplayPolicyJob(user))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.projector.ProjectPolicy(ctx, user) },
+		AfterCommit: func(ctx context.Context) error { return s.projector.ProjectDisplayPolicy(ctx, user) },
 	}, nil
 }
 
@@ -98,8 +98,8 @@ func withSource(sources map[services.Source]bool, source services.Source, has bo
 	return sources
 }
 
-// minuteOf reads "HH:MM" as a minute of the day. field names the argument in the error, which is INVALID.
-func minuteOf(field, text string) (int, error) {
+// parseMinuteOfDay reads "HH:MM" as a minute of the day. field names the argument in the error, which is INVALID.
+func parseMinuteOfDay(field, text string) (int, error) {
 	// Hour and minute have two digits each: "7:00" and "07:00" must not be two ways of saying one time.
 	if len(text) == len("HH:MM") && text[2] == ':' {
 		hour, wrongHour := strconv.ParseUint(text[:2], 10, 8)
@@ -111,5 +111,5 @@ func minuteOf(field, text string) (int, error) {
 	return 0, services.Errorf(services.Invalid, "%s: %s is not a time of a day: expected HH:MM from 00:00 to 23:59", field, services.Quote(text))
 }
 
-// MinuteText prints a minute of a day as minuteOf reads it.
-func MinuteText(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }
+// FormatMinuteOfDay prints a minute of a day as parseMinuteOfDay reads it.
+func FormatMinuteOfDay(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }

@@ -10,7 +10,7 @@ import (
 	"tidings/services/fanout/fanouttest"
 )
 
-func (n node) setPolicy(user services.UserID, change PolicyChange) {
+func (n node) setDisplayPolicy(user services.UserID, change PolicyChange) {
 	n.TB.Helper()
 	cmd, err := n.SetPolicy(user, change)
 	n.Must(err)
@@ -18,24 +18,24 @@ func (n node) setPolicy(user services.UserID, change PolicyChange) {
 }
 
 func TestAPolicyAppliesToEveryDevice(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		_, reader := n.newLikedAuthor(3)
 		before := n.read(reader)
-		n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
+		n.setDisplayPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
 		after := n.read(reader)
 		if after.Total.Value != 0 || after.HomeFeed.Value != 3 || after.Version <= before.Version {
 			t.Errorf("once it is set: %+v", after)
 		}
-		n.setPolicy(reader, PolicyChange{AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, Quiet: &QuietHours{"23:00", "06:30", 60}})
+		n.setDisplayPolicy(reader, PolicyChange{AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, Quiet: &QuietHours{"23:00", "06:30", 60}})
 		if got := n.read(reader); got.HomeFeed.Display != services.DisplayDot || got.HomeFeed.InTotal {
 			t.Errorf("what was set before is forgotten: %+v", got.HomeFeed)
 		}
 		policy, err := n.Policy(t.Context(), reader)
 		n.Must(err)
 		want := services.DisplayPolicy{
-			Version: 2, Turned: map[services.Source]bool{services.SourceHomeFeed: true}, AsDot: map[services.Source]bool{services.SourceHomeFeed: true},
-			QuietFrom: 23 * 60, QuietTo: 6*60 + 30, OffsetEast: 60,
+			Version: 2, InTotalInverted: map[services.Source]bool{services.SourceHomeFeed: true}, AsDot: map[services.Source]bool{services.SourceHomeFeed: true},
+			QuietFromMinute: 23 * 60, QuietToMinute: 6*60 + 30, UTCOffsetMinutes: 60,
 		}
 		if difference := cmp.Diff(want, policy); difference != "" {
 			t.Error(difference)
@@ -45,7 +45,7 @@ func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 		if facts.HomeFeed.InTotal || facts.HomeFeed.Display != services.DisplayDot {
 			t.Errorf("from SQL: %+v", facts.HomeFeed)
 		}
-		n.setPolicy(reader, PolicyChange{
+		n.setDisplayPolicy(reader, PolicyChange{
 			InTotal: map[services.Source]bool{services.SourceHomeFeed: true}, AsDot: map[services.Source]bool{services.SourceHomeFeed: false},
 			Quiet: &QuietHours{"00:00", "00:00", 0},
 		})
@@ -57,10 +57,10 @@ func TestAPolicyAppliesToEveryDevice(t *testing.T) {
 
 // A rebuild restores the policy in a lost document, and the job of the policy's change, which runs later, leaves it as it is.
 func TestAPolicySurvivesALostDocument(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(3)
-	n.setPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
-	n.Server.Flush()
+	n.setDisplayPolicy(reader, PolicyChange{InTotal: map[services.Source]bool{services.SourceHomeFeed: false}})
+	n.RedisServer.Flush()
 	if got := n.read(reader).Total.Value; got != 0 {
 		t.Errorf("after a flush the total is %d", got)
 	}
@@ -71,7 +71,7 @@ func TestAPolicySurvivesALostDocument(t *testing.T) {
 }
 
 func TestAnInvalidPolicyIsRefused(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	user := n.MakeUsers(1)[0]
 	for _, refused := range []struct {
 		hours QuietHours
@@ -98,8 +98,8 @@ func TestAnInvalidPolicyIsRefused(t *testing.T) {
 
 func TestMinutesParseAsPrinted(t *testing.T) {
 	for minute := range services.MinutesPerDay {
-		if got, err := minuteOf("f", MinuteText(minute)); got != minute || err != nil {
-			t.Fatalf("%d is %s and read as %d, %v", minute, MinuteText(minute), got, err)
+		if got, err := parseMinuteOfDay("f", FormatMinuteOfDay(minute)); got != minute || err != nil {
+			t.Fatalf("%d is %s and read as %d, %v", minute, FormatMinuteOfDay(minute), got, err)
 		}
 	}
 }

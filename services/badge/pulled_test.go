@@ -14,20 +14,20 @@ func (n node) newFollower() (reader, huge, small services.UserID) {
 	n.SetMode(users[1], services.AuthorHuge)
 	n.Follow(users[1], users[0])
 	n.Follow(users[2], users[0])
-	n.settle()
+	n.runJobsAndReadLog()
 	return users[0], users[1], users[2]
 }
 
-// settle runs all jobs, and reads the changelog.
-func (n node) settle() {
+// runJobsAndReadLog runs all jobs, and reads the changelog.
+func (n node) runJobsAndReadLog() {
 	n.TB.Helper()
 	n.RunAllJobs(n.World.Fanout)
 	_, err := n.Caches.Changelog.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
-// wantFeed checks the count of a user's home feed, and returns the badges.
-func (n node) wantFeed(user services.UserID, want int, precision services.Precision) *services.Badges {
+// wantFeedCount checks the count of a user's home feed, and returns the badges.
+func (n node) wantFeedCount(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.read(user)
 	if badges.HomeFeed.Value != want || badges.HomeFeed.Precision != precision {
@@ -39,14 +39,14 @@ func (n node) wantFeed(user services.UserID, want int, precision services.Precis
 // The count is the pushed posts and the pulled posts above the seen position. Every change of either has a newer version, and
 // the facts alone, without Redis, agree.
 func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		reader, huge, small := n.newFollower()
-		before := n.wantFeed(reader, 0, services.Exact).Version
+		before := n.wantFeedCount(reader, 0, services.Exact).Version
 		newer := func(want int) {
 			t.Helper()
-			n.settle()
-			now := n.wantFeed(reader, want, services.Exact).Version
+			n.runJobsAndReadLog()
+			now := n.wantFeedCount(reader, want, services.Exact).Version
 			if now <= before {
 				t.Errorf("version %s after %s", now, before)
 			}
@@ -77,57 +77,57 @@ func TestTheFeedCountsPushedAndPulledPosts(t *testing.T) {
 		n.Unfollow(huge, reader)
 		newer(1)
 		n.Follow(huge, reader)
-		n.settle()
-		n.wantFeed(reader, 1, services.Exact) // posts from before the follow are listed and do not count
+		n.runJobsAndReadLog()
+		n.wantFeedCount(reader, 1, services.Exact) // posts from before the follow are listed and do not count
 		before = n.read(reader).Version
 		n.Post(huge)
 		newer(2)
 		n.SetMode(huge, services.AuthorSmall)
 		n.Post(huge)
 		newer(3)
-		n.wantFeed(huge, 0, services.Exact) // a user's own posts do not count
+		n.wantFeedCount(huge, 0, services.Exact) // a user's own posts do not count
 	})
 }
 
 // Above 300 the count says that there may be more, whether the posts were pushed or pulled.
 func TestTheFeedsCountEndsAt300(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()
-	n.Posts(huge, 200)
-	n.Posts(small, 100)
-	n.Must(n.World.Projector.Refill(t.Context(), reader))
-	n.settle()
-	n.wantFeed(reader, 300, services.Exact)
+	n.InsertPosts(huge, 200)
+	n.InsertPosts(small, 100)
+	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
+	n.runJobsAndReadLog()
+	n.wantFeedCount(reader, 300, services.Exact)
 	n.Post(huge)
-	n.settle()
-	n.wantFeed(reader, 300, services.AtLeast)
-	n.Posts(huge, 500)
-	n.settle()
-	n.wantFeed(reader, 300, services.AtLeast)
+	n.runJobsAndReadLog()
+	n.wantFeedCount(reader, 300, services.AtLeast)
+	n.InsertPosts(huge, 500)
+	n.runJobsAndReadLog()
+	n.wantFeedCount(reader, 300, services.AtLeast)
 }
 
 // The count is the same after a flush of Redis and on a node that has just started.
 func TestTheFeedsCountAfterALoss(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()
 	n.Post(huge)
 	n.Post(small)
-	n.settle()
-	n.wantFeed(reader, 2, services.Exact)
-	n.Server.Do("FLUSHALL")
-	n.wantFeed(reader, 2, services.Exact)
+	n.runJobsAndReadLog()
+	n.wantFeedCount(reader, 2, services.Exact)
+	n.RedisServer.Do("FLUSHALL")
+	n.wantFeedCount(reader, 2, services.Exact)
 	other := newNode(n.AnotherNode())
-	other.wantFeed(reader, 2, services.Exact)
+	other.wantFeedCount(reader, 2, services.Exact)
 	if _, err := other.Caches.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other.wantFeed(reader, 2, services.Exact)
+	other.wantFeedCount(reader, 2, services.Exact)
 }
 
 // A subscriber is notified of a pulled post that another node has published, through the changelog alone; without SQL the
 // count that was known last stays, and an unknown count is not marked as exact.
 func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	reader, huge, _ := n.newFollower()
 	told := map[services.UserID]int{}
 	n.Caches.Changelog.OnReadersNotified(func(readers []services.UserID) {
@@ -137,36 +137,36 @@ func TestSubscribersAreNotifiedOfPulledPosts(t *testing.T) {
 	})
 	watched := func(want int) {
 		t.Helper()
-		badges, errs := n.ReadWatched(t.Context(), []services.UserID{reader})
+		badges, errs := n.ReadAndFollow(t.Context(), []services.UserID{reader})
 		if errs[0] != nil || badges[0].HomeFeed.Value != want {
 			t.Fatalf("%+v, %v, want %d", badges[0].HomeFeed, errs[0], want)
 		}
 	}
 	watched(0)
 	n.Post(huge)
-	n.settle()
+	n.runJobsAndReadLog()
 	if told[reader] != 1 || len(told) != 1 {
 		t.Errorf("notified were %v", told)
 	}
 	watched(1)
 	stranger := n.AnotherNode()
 	n.Must(n.Store.Close())
-	n.wantFeed(reader, 1, services.Exact)
-	newNode(stranger).wantFeed(reader, 0, services.AtLeast)
+	n.wantFeedCount(reader, 1, services.Exact)
+	newNode(stranger).wantFeedCount(reader, 0, services.AtLeast)
 }
 
 // The audit finds no error in the counts of pushed and pulled posts.
 func TestTheAuditAgreesOnPulledAuthors(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()
 	n.Post(huge)
 	n.Post(small)
-	n.settle()
+	n.runJobsAndReadLog()
 	differed, err := n.World.Projector.Recount(t.Context(), reader)
 	if err != nil || len(differed) > 0 {
 		t.Errorf("differed: %v, %v", differed, err)
 	}
-	n.wantFeed(reader, 2, services.Exact)
-	n.Must(n.World.Fanout.Reconcile(t.Context(), reader, huge))
-	n.wantFeed(reader, 2, services.Exact)
+	n.wantFeedCount(reader, 2, services.Exact)
+	n.Must(n.World.Fanout.ReconcileFollow(t.Context(), reader, huge))
+	n.wantFeedCount(reader, 2, services.Exact)
 }

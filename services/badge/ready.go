@@ -8,13 +8,13 @@ import (
 	"tidings/services/rdb"
 )
 
-// ReadReady is ReadMany in one round trip to Redis, two if a document has changed, and without SQL, so that no user waits
+// ReadWithoutSQL is ReadMany in one round trip to Redis, two if a document has changed, and without SQL, so that no user waits
 // long for another. badges[i] is nil for a user whose document does not suffice: it is missing, is from before a long
 // absence, is owed an update, is older than an earlier answer, counts items that are too old, or needs more than the node
-// cache holds. The caller reads these users by Read. ReadReady is a visit of the users whose badges it returns.
+// cache holds. The caller reads these users by Read. ReadWithoutSQL is a visit of the users whose badges it returns.
 //
 // An error comes from Redis, and no badges are ready then: ReadFacts reads them without asking Redis again.
-func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*services.Badges, error) {
+func (s *Service) ReadWithoutSQL(ctx context.Context, users []services.UserID) ([]*services.Badges, error) {
 	badges := make([]*services.Badges, len(users))
 	at := s.moment(ctx)
 	today := at.Today()
@@ -24,18 +24,18 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 	for i, user := range users {
 		owed[i] = s.jobs.OwesUpdate(user)
 	}
-	before := s.answeredVersions(users)
+	before := s.fallbackVersionsOf(users)
 	documents, err := s.redis.DocumentsCached(ctx, users)
 	if err != nil {
 		return badges, err
 	}
-	after := s.answeredVersions(users)
+	after := s.fallbackVersionsOf(users)
 	for i, user := range users {
 		_, answered := before[user]
 		_, still := after[user]
 		document := &documents[i]
-		ready := document.Ready && !owed[i] && !answered && !still && !s.projector.Away(*document) &&
-			!(s.settings.Ages.Any() && s.holdsAged(document, today)) && !s.needsSQL(user, document, today)
+		ready := document.Ready && !owed[i] && !answered && !still && !s.projector.IsOfIdleUser(*document) &&
+			!(s.settings.Expiry.AnyExpires() && s.holdsExpired(document, today)) && !s.needsSQL(user, document, today)
 		if !ready { // for an empty document addCached looks nothing up
 			*document = rdb.Document{}
 		}
@@ -44,7 +44,7 @@ func (s *Service) ReadReady(ctx context.Context, users []services.UserID) ([]*se
 	for i, user := range users {
 		if documents[i].Ready {
 			badges[i] = s.render(ctx, user, documents[i], at)
-			s.visits.note(user, documents[i].Day)
+			s.visits.record(user, documents[i].LastActiveDay)
 		}
 	}
 	return badges, nil

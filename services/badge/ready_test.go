@@ -14,17 +14,17 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Ready badges take one round trip and no statement, for all users together. In the other tests, node.read compares ReadReady
+// Ready badges take one round trip and no statement, for all users together. In the other tests, node.read compares ReadWithoutSQL
 // with Read.
 func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
-	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
 	_, reader := n.newLikedAuthor(2)
 	n.read(reader)
-	stranger := n.MakeStrangers(1)[0]
+	stranger := n.MakeNeverSeenUsers(1)[0]
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
-	got, err := n.ReadReady(ctx, []services.UserID{stranger, reader, 0, reader})
+	got, err := n.ReadWithoutSQL(ctx, []services.UserID{stranger, reader, 0, reader})
 	if err != nil || trips.Count() != 1 || statements.Load() != before {
 		t.Errorf("%v, %d round trips and %d statements", err, trips.Count(), statements.Load()-before)
 	}
@@ -39,38 +39,38 @@ func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// wantUnready checks that a user's badges are not ready, and that Read makes them ready.
-func (n node) wantUnready(what string, user services.UserID) {
+// wantBadgesNotReady checks that a user's badges are not ready, and that Read makes them ready.
+func (n node) wantBadgesNotReady(what string, user services.UserID) {
 	n.TB.Helper()
-	for range 2 { // ReadReady does not make them ready either
-		if badges := n.ready(user); badges != nil {
+	for range 2 { // ReadWithoutSQL does not make them ready either
+		if badges := n.readWithoutSQL(user); badges != nil {
 			n.TB.Errorf("%s: %+v is ready", what, badges)
 		}
 	}
 	n.read(user)
-	if badges := n.ready(user); badges == nil {
+	if badges := n.readWithoutSQL(user); badges == nil {
 		n.TB.Errorf("%s: nothing is ready after a read", what)
 	}
 }
 
-func TestReadReadyOmitsUnreadyDocuments(t *testing.T) {
-	n := served(t)
+func TestReadWithoutSQLOmitsUnreadyDocuments(t *testing.T) {
+	n := redisServerNode(t)
 	_, reader := n.newLikedAuthor(1)
 	n.read(reader)
-	n.Must(n.Redis.Reset(t.Context(), reader))
-	n.wantUnready("a document that is lost", reader)
+	n.Must(n.Redis.ResetUserData(t.Context(), reader))
+	n.wantBadgesNotReady("a document that is lost", reader)
 	if _, err := n.ReadFacts(t.Context(), reader); err != nil {
 		t.Fatal(err)
 	}
-	n.wantUnready("a user who was answered from SQL", reader)
+	n.wantBadgesNotReady("a user who was answered from SQL", reader)
 	fails := true
-	n.owe(reader, func(context.Context) error {
+	n.commitWithRedisUpdate(reader, func(context.Context) error {
 		if fails {
 			return errors.New("missed")
 		}
 		return nil
 	})
-	if badges := n.ready(reader); badges != nil {
+	if badges := n.readWithoutSQL(reader); badges != nil {
 		t.Errorf("a document that lacks an update: %+v is ready", badges)
 	}
 	fails = false
@@ -78,47 +78,47 @@ func TestReadReadyOmitsUnreadyDocuments(t *testing.T) {
 		t.Fatalf("%d users are still owed an update", left)
 	}
 	n.read(reader)
-	n.Server.Kill()
-	if badges, err := n.ReadReady(t.Context(), []services.UserID{reader}); !services.IsUnavailable(err) || badges[0] != nil {
+	n.RedisServer.Kill()
+	if badges, err := n.ReadWithoutSQL(t.Context(), []services.UserID{reader}); !services.IsUnavailable(err) || badges[0] != nil {
 		t.Errorf("without Redis %+v is ready, %v", badges[0], err)
 	}
 }
 
 // If a node has not cached what a count needs, the badges are not ready: Read asks SQL, and other users do not wait for it.
 func TestWhatNeedsSQLIsNotReady(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(4)
 	n.makeRoom(users[0], users[1], users[2], users[3])
-	n.settle()
-	n.wantUnready("a room on the first node", users[1])
+	n.runJobsAndReadLog()
+	n.wantBadgesNotReady("a room on the first node", users[1])
 	other := newNode(n.AnotherNode())
-	other.wantUnready("a room that another node has not cached", users[1])
+	other.wantBadgesNotReady("a room that another node has not cached", users[1])
 
 	author, reader := n.newLikedAuthor(0)
-	n.Posts(author, 43)
-	n.Posts(reader, services.Retention+40)
-	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n.InsertPosts(author, 43)
+	n.InsertPosts(reader, services.FeedRetention+40)
+	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	n.RunAllJobs(n.World.Fanout)
-	n.wantUnready("a count that goes on beyond the inbox", reader)
+	n.wantBadgesNotReady("a count that goes on beyond the inbox", reader)
 	n.Post(author)
 	n.RunAllJobs(n.World.Fanout)
-	n.wantUnready("the same after another post", reader)
+	n.wantBadgesNotReady("the same after another post", reader)
 }
 
 // A document with items that have become too old is not ready: Read takes them out.
 func TestAgedDocumentsAreNotReady(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2}
-	m := newAgingModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))
-	m.Post(m.small)
-	m.settle()
+	m := newExpiryModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))
+	m.Post(m.smallAuthor)
+	m.runJobsAndReadLog()
 	m.read(m.reader)
 	m.Clock.Advance(day)
-	m.wantUnready("the first look on a new day", m.reader)
+	m.wantBadgesNotReady("the first look on a new day", m.reader)
 	if got := m.read(m.reader).HomeFeed.Value; got != 1 {
 		t.Errorf("after a day %d posts count", got)
 	}
 	m.Clock.Advance(2 * day)
-	m.wantUnready("a post that is too old", m.reader)
+	m.wantBadgesNotReady("a post that is too old", m.reader)
 	if got := m.read(m.reader).HomeFeed.Value; got != 0 {
 		t.Errorf("%d posts count", got)
 	}

@@ -21,16 +21,18 @@ func (n node) recordVisit(user services.UserID) {
 	n.Must(err)
 }
 
-// refill refills a user's inbox by a job.
-func (n node) refill(user services.UserID) {
+// refillInbox refills a user's inbox by a job.
+func (n node) refillInbox(user services.UserID) {
 	n.TB.Helper()
-	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, projector.RefillJob(user)) })
+	n.Write(func(ctx context.Context, tx *sql.Tx) error {
+		return jobs.Enqueue(ctx, tx, projector.RefillInboxJob(user))
+	})
 	n.RunAllJobs(n.World.Fanout)
 }
 
 // A job refills the inbox between two visits. The digest begins at the first of the two.
 func TestTheDigestIgnoresRefills(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		author, reader := n.newLikedAuthor(0)
 		n.recordVisit(reader)
@@ -39,7 +41,7 @@ func TestTheDigestIgnoresRefills(t *testing.T) {
 		n.Post(author)
 		n.RunAllJobs(n.World.Fanout)
 		n.Clock.Advance(day)
-		n.refill(reader)
+		n.refillInbox(reader)
 		n.Clock.Advance(2 * day)
 		n.recordVisit(reader)
 		digest, err := n.Digest(t.Context(), reader, time.Time{})
@@ -52,11 +54,11 @@ func TestTheDigestIgnoresRefills(t *testing.T) {
 
 // A user who does not return becomes dormant in time, whatever jobs do meanwhile, and loses their position in the announcements.
 func TestARefillKeepsNobodyFromBecomingDormant(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	_, user := n.newLikedAuthor(0)
 	n.recordVisit(user)
 	n.Clock.Advance(5 * day)
-	n.refill(user)
+	n.refillInbox(user)
 	n.Clock.Advance(26 * day)
 	_, err := n.World.Projector.Janitor().RunOnce(t.Context())
 	n.Must(err)

@@ -9,24 +9,24 @@ import (
 
 const day = 24 * time.Hour
 
-// sharedBase is the start of the versions' shared half. Earlier releases put a time there, in microseconds since 1970: values
-// from sharedBase on are greater than all of those.
-const sharedBase = 2_000_000_000_000_000
+// sharedVersionBase is the start of the versions' shared half. Earlier releases put a time there, in microseconds since 1970: values
+// from sharedVersionBase on are greater than all of those.
+const sharedVersionBase = 2_000_000_000_000_000
 
 // render makes the badges from a document at a moment. Time is part of the input: expired items leave their count, and each
 // such boundary raises the version.
 func (v *view) render() *services.Badges {
 	badges := &services.Badges{}
 	// A view may be rendered again.
-	v.SequenceSum, v.StreamSum = 0, 0
+	v.SequenceSum, v.SequenceSumWithoutTime = 0, 0
 	for _, source := range v.sources {
 		source.Render(&v.View, badges)
 	}
-	badges.Version, badges.NextAt = services.Version(v.Document.N, sharedBase+v.SequenceSum), v.Next
+	badges.Version, badges.NextAt = services.BadgesVersion(v.Document.Version, sharedVersionBase+v.SequenceSum), v.NextChangeAt
 	// Learned is without the boundaries of time, which every node passes by itself: the hub compares it with the sequences
 	// that the caches have learned.
-	badges.Learned = v.StreamSum
-	v.sum(badges)
+	badges.Learned = v.SequenceSumWithoutTime
+	v.writeTotals(badges)
 	return badges
 }
 

@@ -14,15 +14,15 @@ import (
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// dayOf is the number of days since 1970.
-func dayOf(t time.Time) int64 { return t.Unix() / 86400 }
+// daysSinceEpoch is the number of days since 1970.
+func daysSinceEpoch(t time.Time) int64 { return t.Unix() / 86400 }
 
-// likesDocument is a document with unseen groups of likes: counts[i] of them are of the day that is i days before written, and older of days
-// before that week.
-func likesDocument(written time.Time, older int, counts ...int) rdb.Document {
-	document := rdb.Document{Ready: true, N: 5, FeedCount: 2}
-	like := services.CategoryCounts{Category: services.CategoryLike, Version: 3, Newest: 77, Older: older, Day: dayOf(written)}
-	copy(like.Days[:], counts)
+// documentWithUnseenLikes is a document with unseen groups of likes: counts[i] of them are of the day that is i days before
+// written, and older of days before that week.
+func documentWithUnseenLikes(written time.Time, older int, counts ...int) rdb.Document {
+	document := rdb.Document{Ready: true, Version: 5, FeedCount: 2}
+	like := services.CategoryCounts{Category: services.CategoryLike, Version: 3, Newest: 77, OlderUnseen: older, NewestDay: daysSinceEpoch(written)}
+	copy(like.CountByDay[:], counts)
 	document.Notifications = []services.CategoryCounts{like}
 	return document
 }
@@ -36,7 +36,7 @@ func render(document rdb.Document, now time.Time) *services.Badges {
 // An unseen notification counts on its own day and on seven whole days after it, exact to the microsecond.
 func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 	midnight := noon.Truncate(day)
-	document := likesDocument(noon, 4, 1)
+	document := documentWithUnseenLikes(noon, 4, 1)
 	for _, moment := range []struct {
 		at    time.Time
 		value int
@@ -58,7 +58,7 @@ func TestNotificationsExpireAfterSevenWholeDays(t *testing.T) {
 }
 
 func TestDaysLeaveOneByOne(t *testing.T) {
-	document := likesDocument(noon, 100, 1, 2, 4, 8, 16, 32, 64, 128)
+	document := documentWithUnseenLikes(noon, 100, 1, 2, 4, 8, 16, 32, 64, 128)
 	want := []int{255, 127, 63, 31, 15, 7, 3, 1, 0, 0}
 	for passed, value := range want {
 		now := noon.Add(time.Duration(passed) * day)
@@ -78,7 +78,7 @@ func TestDaysLeaveOneByOne(t *testing.T) {
 
 // The version's shared half contains the last midnight: a change by time alone is newer, without a write.
 func TestTheVersionRisesWithTheDay(t *testing.T) {
-	document := likesDocument(noon, 0, 1)
+	document := documentWithUnseenLikes(noon, 0, 1)
 	morning, evening := render(document, noon.Truncate(day)), render(document, noon.Truncate(day).Add(day-1))
 	if morning.Version != evening.Version || !reflect.DeepEqual(morning, evening) {
 		t.Errorf("within a day %+v became %+v", morning, evening)
@@ -86,16 +86,16 @@ func TestTheVersionRisesWithTheDay(t *testing.T) {
 	if next := render(document, noon.Truncate(day).Add(day)); next.Version <= evening.Version {
 		t.Errorf("the next day's version %s is not after %s", next.Version, evening.Version)
 	}
-	document.N++
+	document.Version++
 	if written := render(document, noon); written.Version <= morning.Version {
 		t.Errorf("the version after a write %s is not after %s", written.Version, morning.Version)
 	}
 }
 
 func TestAFeedBeyondItsLimitIsAtLeast(t *testing.T) {
-	badges := render(rdb.Document{Ready: true, FeedCount: services.Retention, FeedMore: true}, noon)
+	badges := render(rdb.Document{Ready: true, FeedCount: services.FeedRetention, FeedCountAtLeast: true}, noon)
 	for what, count := range map[string]services.Count{"feed": badges.HomeFeed, "total": badges.Total} {
-		if count.Value != services.Retention || count.Precision != services.AtLeast || count.Display != "99+" {
+		if count.Value != services.FeedRetention || count.Precision != services.AtLeast || count.Display != "99+" {
 			t.Errorf("%s: %+v", what, count)
 		}
 	}
@@ -107,7 +107,7 @@ func TestAFeedBeyondItsLimitIsAtLeast(t *testing.T) {
 // UNKNOWN badges have an older version than any that a client can hold.
 func TestUnknownBadgesNeverReplaceKnownOnes(t *testing.T) {
 	badges := unknownBadges(testSources)
-	if badges.Version >= render(rdb.Document{Ready: true, N: 1}, time.Unix(0, 0).UTC()).Version {
+	if badges.Version >= render(rdb.Document{Ready: true, Version: 1}, time.Unix(0, 0).UTC()).Version {
 		t.Errorf("the version %s would replace what a client holds", badges.Version)
 	}
 	for _, count := range []services.Count{badges.Total, badges.HomeFeed, badges.Notifications.Total, badges.Notifications.Like} {
@@ -122,14 +122,14 @@ func TestUnknownBadgesNeverReplaceKnownOnes(t *testing.T) {
 func TestRenderingInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.IntRange(0, 200), 8, 8).Draw(t, "days")
-		document := likesDocument(noon, rapid.IntRange(0, 9).Draw(t, "older"), counts...)
-		document.FeedCount, document.FeedMore = rapid.IntRange(0, 300).Draw(t, "feed"), rapid.Bool().Draw(t, "more")
+		document := documentWithUnseenLikes(noon, rapid.IntRange(0, 9).Draw(t, "older"), counts...)
+		document.FeedCount, document.FeedCountAtLeast = rapid.IntRange(0, 300).Draw(t, "feed"), rapid.Bool().Draw(t, "more")
 		now := noon.Add(time.Duration(rapid.IntRange(0, 12*24*60).Draw(t, "minutes")) * time.Minute)
 		badges := render(document, now)
 		if badges.Total.Value != document.FeedCount+badges.Notifications.Like.Value || badges.Notifications.Like.Value < 0 {
 			t.Fatalf("%+v", badges)
 		}
-		if document.FeedMore != (badges.Total.Precision == services.AtLeast) {
+		if document.FeedCountAtLeast != (badges.Total.Precision == services.AtLeast) {
 			t.Fatalf("the total is %s", badges.Total.Precision)
 		}
 		later := render(document, now.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "wait"))*time.Minute))

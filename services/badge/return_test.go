@@ -11,7 +11,7 @@ import (
 // A user who was idle sees the right count at the first read, whether big or small authors posted meanwhile, and fan-out
 // pushes to them again from then on.
 func TestTheCountOfAReturningUserIsRight(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(3)
 		big, small, reader := users[0], users[1], users[2]
@@ -35,7 +35,7 @@ func TestTheCountOfAReturningUserIsRight(t *testing.T) {
 		if got := n.read(reader).HomeFeed; got.Value != 6 || got.Precision != services.Exact {
 			t.Errorf("a user who returns is shown %+v, want 6", got)
 		}
-		if !n.active(big, reader, left.Add(time.Hour)) {
+		if !n.isActiveFollower(big, reader, left.Add(time.Hour)) {
 			t.Error("the visit of a user who returned is not recorded")
 		}
 		n.Post(big)

@@ -7,22 +7,22 @@ import (
 	"tidings/services"
 )
 
-// shownStale remembers users whose badges were shown as STALE because updates were outstanding: a node died, or an engine did not
-// answer. Once the work is done their badges need a newer version, whether a count or only its precision has changed.
-type shownStale struct {
+// shownStaleVersions remembers users whose badges were shown as STALE because updates were outstanding: a node died, or an engine
+// did not answer. Once the work is done their badges need a newer version, whether a count or only its precision has changed.
+type shownStaleVersions struct {
 	mu       sync.Mutex
 	versions map[services.UserID]staleVersion
 }
 
 // staleVersion is the version of STALE badges.
 type staleVersion struct {
-	own             uint64 // the user's half of it
+	documentHalf    uint64 // the user's half of it
 	shownToHostOnly bool   // only others than the user were shown it, such as the host application
 }
 
-// note remembers that a user's badges were shown as STALE. If it remembers version.maxUsers users already, it adds no user and only updates
-// those it has: the badges of the others become exact with their next change.
-func (r *shownStale) note(user services.UserID, version staleVersion) {
+// remember remembers that a user's badges were shown as STALE. If it remembers version.maxUsers users already, it adds no user and
+// only updates those it has: the badges of the others become exact with their next change.
+func (r *shownStaleVersions) remember(user services.UserID, version staleVersion) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.versions == nil {
@@ -33,12 +33,13 @@ func (r *shownStale) note(user services.UserID, version staleVersion) {
 		return
 	}
 	if known {
-		version = staleVersion{max(version.own, had.own), version.shownToHostOnly && had.shownToHostOnly}
+		version = staleVersion{max(version.documentHalf, had.documentHalf), version.shownToHostOnly && had.shownToHostOnly}
 	}
 	r.versions[user] = version
 }
 
-// maxUsers is the number of users above which this version adds no user. Reads for the host leave room for users, as in noteFallback.
+// maxUsers is the number of users above which this version adds no user. Reads for the host leave room for users, as in
+// rememberFallbackVersion.
 func (v staleVersion) maxUsers() int {
 	if v.shownToHostOnly {
 		return maxHostFallbackVersions
@@ -49,7 +50,7 @@ func (v staleVersion) maxUsers() int {
 // markStale marks as STALE the counts that may lack an update.
 func (s *Service) markStale(ctx context.Context, user services.UserID, v *view, badges *services.Badges) {
 	// lag has, for each source, the time since which jobs for this user may be outstanding. It is nearly always nil.
-	lag := s.jobs.Behind(user)
+	lag := s.jobs.CountsBehind(user)
 	if lag == nil {
 		return
 	}
@@ -58,28 +59,28 @@ func (s *Service) markStale(ctx context.Context, user services.UserID, v *view, 
 		if !lags {
 			continue
 		}
-		for count := range s.sources.dependingOn(source, badges) {
+		for count := range s.sources.countsDependingOn(source, badges) {
 			if count.Precision != services.Unknown {
 				count.Precision, count.AsOf = services.Stale, since
 			}
 		}
 	}
-	v.sum(badges)
-	s.shownStale.note(user, staleVersion{v.Document.N, services.Observed(ctx)})
+	v.writeTotals(badges)
+	s.shownStaleVersions.remember(user, staleVersion{v.Document.Version, services.Observed(ctx)})
 }
 
-// queueShownStale queues the documents that were shown as STALE to be raised, once no work is outstanding: then the same content
-// gets a newer version. With the old version, clients would keep the STALE badges.
-func (s *Service) queueShownStale() {
-	if s.jobs.SomeBehind() {
+// queueStaleDocumentRaises queues the documents that were shown as STALE to be raised, once no work is outstanding: then the same
+// content gets a newer version. With the old version, clients would keep the STALE badges.
+func (s *Service) queueStaleDocumentRaises() {
+	if s.jobs.AnyCountsBehind() {
 		return
 	}
-	s.shownStale.mu.Lock()
-	shown := s.shownStale.versions
-	// note makes a new map when it needs one: the old one may have grown large while an engine was away.
-	s.shownStale.versions = nil
-	s.shownStale.mu.Unlock()
+	s.shownStaleVersions.mu.Lock()
+	shown := s.shownStaleVersions.versions
+	// remember makes a new map when it needs one: the old one may have grown large while an engine was away.
+	s.shownStaleVersions.versions = nil
+	s.shownStaleVersions.mu.Unlock()
 	for user, version := range shown {
-		s.fallbacks.note(user, version.own, version.maxUsers())
+		s.fallbacks.remember(user, version.documentHalf, version.maxUsers())
 	}
 }

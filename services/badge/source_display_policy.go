@@ -13,8 +13,8 @@ import (
 // displayPolicy is the user's display policy. Without it no total can be known, because the policy decides which counts enter
 // it.
 type displayPolicy struct {
-	source.Plain
-	s *Service
+	source.DefaultMethods
+	service *Service
 }
 
 func (displayPolicy) Name() string         { return "display policy" }
@@ -40,7 +40,7 @@ func (displayPolicy) Digest(context.Context, services.UserID, time.Time, *servic
 
 // Facts reads the policies.
 func (p displayPolicy) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
-	policies, err := projector.Policies(ctx, p.s.store, users)
+	policies, err := projector.Policies(ctx, p.service.store, users)
 	for i, user := range users {
 		documents[i].Policy = policies[user]
 	}
@@ -50,13 +50,13 @@ func (p displayPolicy) Facts(ctx context.Context, users []services.UserID, _ int
 // Render sets whether the moment is in the user's quiet hours. The rest of the policy is applied with the totals.
 func (displayPolicy) Render(v *source.View, badges *services.Badges) {
 	policy := v.Document.Policy
-	if policy.QuietFrom == policy.QuietTo {
+	if policy.QuietFromMinute == policy.QuietToMinute {
 		return
 	}
 	quiet, changesAt := policy.Quiet(v.MonotonicNow)
 	badges.Quiet = quiet
 	v.RecordChangeAt(changesAt)
-	for _, minute := range []int{policy.QuietFrom, policy.QuietTo} { // each is a boundary once a day
-		v.AddBoundaries(v.MonotonicNow.Add(time.Duration(policy.OffsetEast-minute)*time.Minute).Unix() / int64(day/time.Second))
+	for _, minute := range []int{policy.QuietFromMinute, policy.QuietToMinute} { // each is a boundary once a day
+		v.AddTimeBoundaries(v.MonotonicNow.Add(time.Duration(policy.UTCOffsetMinutes-minute)*time.Minute).Unix() / int64(day/time.Second))
 	}
 }

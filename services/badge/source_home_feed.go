@@ -17,72 +17,72 @@ import (
 
 // homeFeed is the source of the followed authors' posts that were published since the feed was seen.
 type homeFeed struct {
-	source.Plain
-	s *Service
+	source.DefaultMethods
+	service *Service
 }
 
 func (homeFeed) Name() string         { return "home feed" }
 func (homeFeed) Key() services.Source { return services.SourceHomeFeed }
 
 func (homeFeed) Part(badges *services.Badges, i int) *services.Count {
-	return source.Single(&badges.HomeFeed, i)
+	return source.SinglePart(&badges.HomeFeed, i)
 }
 
 // Follow makes the node cache report new posts of the pulled authors.
 func (h homeFeed) Follow(user services.UserID, document *rdb.Document) {
-	h.s.pulled.Follow(user, document.Pulled)
+	h.service.pulled.SetFollowedAuthors(user, document.PulledAuthors)
 }
 
 // AddCached adds the counts of pulled authors' posts, and counts in SQL the posts beyond an inbox.
 func (h homeFeed) AddCached(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
-	h.addPulled(ctx, documents, today)
+	h.addPulledCounts(ctx, documents, today)
 	h.countOverflow(ctx, users, documents, today)
 }
 
 func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	seen, err := positions.OfUsers(ctx, h.s.store, users, positions.HomePage)
+	seen, err := positions.OfUsers(ctx, h.service.store, users, positions.HomeFeedView)
 	if err != nil {
 		return err
 	}
-	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
-	readers := make([]posts.Reader, len(users))
+	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
+	readers := make([]posts.FeedReader, len(users))
 	for i, user := range users {
-		readers[i] = posts.Reader{ID: user, Seen: max(seen[user], aged)}
+		readers[i] = posts.FeedReader{ID: user, SeenTo: max(seen[user], aged)}
 	}
 	// One post more is asked for, to tell a count of exactly the limit from a greater count.
-	counts, err := posts.CountNew(ctx, h.s.store, readers, limit+1)
+	counts, err := posts.CountNew(ctx, h.service.store, readers, limit+1)
 	if err != nil {
 		return err
 	}
 	for i, count := range counts {
-		documents[i].FeedCount, documents[i].FeedMore = min(count, limit), count > limit
+		documents[i].FeedCount, documents[i].FeedCountAtLeast = min(count, limit), count > limit
 	}
 	return nil
 }
 
-// HoldsAged reports whether a document may count posts that are too old: Redis has counted them as of an earlier day.
-func (h homeFeed) HoldsAged(document *rdb.Document, today int64) bool {
-	return (document.FeedCount > 0 || document.FeedMore) && document.FeedAged < h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
+// HoldsExpired reports whether a document may count posts that are too old: Redis has counted them as of an earlier day.
+func (h homeFeed) HoldsExpired(document *rdb.Document, today int64) bool {
+	return (document.FeedCount > 0 || document.FeedCountAtLeast) && document.FeedExpiredUpTo < h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
 }
 
-// Age takes the posts that are too old out of the counts of users.
-func (h homeFeed) Age(ctx context.Context, users []services.UserID, today int64) error {
-	return h.s.projector.AgeFeeds(ctx, users, today)
+// RemoveExpired takes the posts that are too old out of the counts of users.
+func (h homeFeed) RemoveExpired(ctx context.Context, users []services.UserID, today int64) error {
+	return h.service.projector.ExpireFeedPosts(ctx, users, today)
 }
 
 // Render adds the pushed posts and the pulled posts of this node's cache; if the inbox ends before the new posts do, it uses
 // SQL's count.
 func (homeFeed) Render(v *source.View, badges *services.Badges) {
 	pulled := v.Document.PulledCount
-	v.AddSequence(pulled.Sequence)
-	value, more := v.Document.FeedCount+pulled.New, v.Document.FeedMore || pulled.More || pulled.Behind
+	v.AddSequence(pulled.VersionSum)
+	value, more := v.Document.FeedCount+pulled.NewPosts, v.Document.FeedCountAtLeast || pulled.AtLeast || pulled.CacheNotLoaded
 	// SQL has counted all new posts, pushed and pulled.
-	if v.Document.UnreadKnown {
-		value, more = v.Document.Unread, false
+	if v.Document.FeedUnreadKnown {
+		value, more = v.Document.FeedUnread, false
 	}
 	precision := services.Exact
-	if more || value > services.Retention {
-		limit := v.Caps.FeedLimit()
+	if more || value > services.FeedRetention {
+		limit := v.Caps.FeedCountLimit()
 		if more || value > limit {
 			precision = services.AtLeast
 		}
@@ -93,7 +93,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 }
 
 func (h homeFeed) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	entries, err := posts.UnreadFeed(ctx, h.s.store, of.User, max(of.Seen[positions.HomePage], h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, of.Today)), min(h.s.settings.Caps.FeedLimit(), of.Most()))
+	entries, err := posts.UnreadFeed(ctx, h.service.store, of.User, max(of.SeenPositions[positions.HomeFeedView], h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, of.Today)), min(h.service.settings.Caps.FeedCountLimit(), of.MaxItems()))
 	if err != nil {
 		return nil, err
 	}
@@ -107,38 +107,38 @@ func (h homeFeed) Explain(ctx context.Context, of source.ExplainRequest) ([]serv
 // postItem is a post in an explanation.
 func postItem(post services.PostID) services.Item {
 	id := services.GlobalID(services.PostType, post.String())
-	return services.Item{ID: id, At: post.Time(), Count: 1, ClearedBy: source.ClearedBy("markHomeFeedSeen", "upTo", id)}
+	return services.Item{ID: id, At: post.Time(), Count: 1, ClearedBy: source.ClearingMutation("markHomeFeedSeen", "upTo", id)}
 }
 
-// newestSearched is the number of entries of an inbox that are searched for an entry that counts. The reader's own posts and
+// maxEntriesSearched is the number of entries of an inbox that are searched for an entry that counts. The reader's own posts and
 // posts from before a follow do not count.
-const newestSearched = 8
+const maxEntriesSearched = 8
 
 // Newest reads the inbox and this node's cache. known is false without Redis, for a user who has no inbox or is away, for one whose
 // newest entries do not count, for one with a pulled author that the cache lacks, and if none of the posts found is new.
 func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, known bool, err error) {
-	inbox, err := h.s.redis.Inbox(ctx, of.User, services.MaxPostID, newestSearched)
-	if err != nil || !inbox.Ready || h.s.projector.AwayIfSeenOn(inbox.Day) {
+	inbox, err := h.service.redis.Inbox(ctx, of.User, services.MaxPostID, maxEntriesSearched)
+	if err != nil || !inbox.Ready || h.service.projector.IsIdleIfSeenOn(inbox.LastActiveDay) {
 		return nil, false, nil // without Redis the facts are read
 	}
-	pulled, known := h.s.pulled.Of(inbox.Pulled)
+	pulled, known := h.service.pulled.PostsOf(inbox.PulledAuthors)
 	if !known {
 		return nil, false, nil
 	}
 	var newest services.PostID
-	if at := slices.IndexFunc(inbox.Entries, func(entry services.FeedEntry) bool { return entry.Counts }); at >= 0 {
+	if at := slices.IndexFunc(inbox.Entries, func(entry services.FeedEntry) bool { return entry.CountsAsNew }); at >= 0 {
 		newest = inbox.Entries[at].Post
-	} else if len(inbox.Entries) == newestSearched {
+	} else if len(inbox.Entries) == maxEntriesSearched {
 		// None of the newest entries counts, and there are older ones: SQL finds the newest that counts.
 		return nil, false, nil
 	}
 	for _, author := range pulled {
-		if last := len(author.Posts) - 1; last >= 0 && author.Posts[last] > author.Since {
+		if last := len(author.Posts) - 1; last >= 0 && author.Posts[last] > author.ItemsCountAfter {
 			newest = max(newest, author.Posts[last])
 		}
 	}
 	// No post found here is still new, although the count is not 0: the facts are read.
-	if newest <= max(inbox.Seen, h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, of.Today)) {
+	if newest <= max(inbox.SeenUpTo, h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, of.Today)) {
 		return nil, false, nil
 	}
 	return []services.Explanation{{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{postItem(newest)}}}, true, nil
@@ -146,7 +146,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explana
 
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	before := max(services.PostIDAt(since), 1) - 1
-	entries, err := posts.UnreadFeed(ctx, h.s.store, user, before, services.Retention)
+	entries, err := posts.UnreadFeed(ctx, h.service.store, user, before, services.FeedRetention)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.T
 	for _, entry := range entries {
 		posts[entry.Author]++
 	}
-	source.AddDigestPart(digest, services.SourceHomeFeed, "", len(entries), services.Retention)
+	source.AddDigestPart(digest, services.SourceHomeFeed, "", len(entries), services.FeedRetention)
 	for author := range posts {
 		digest.Authors = append(digest.Authors, author)
 	}
@@ -164,59 +164,59 @@ func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.T
 	return nil
 }
 
-// addPulled adds the posts of authors whose posts are not written into inboxes: from the node cache, and with one SELECT for
+// addPulledCounts adds the posts of authors whose posts are not written into inboxes: from the node cache, and with one SELECT for
 // authors that it does not have yet.
-func (h homeFeed) addPulled(ctx context.Context, documents []rdb.Document, today int64) {
+func (h homeFeed) addPulledCounts(ctx context.Context, documents []rdb.Document, today int64) {
 	var lists [][]services.FollowedAuthor
 	for i := range documents {
-		if len(documents[i].Pulled) > 0 {
-			lists = append(lists, documents[i].Pulled)
+		if len(documents[i].PulledAuthors) > 0 {
+			lists = append(lists, documents[i].PulledAuthors)
 		}
 	}
 	if len(lists) == 0 {
 		return
 	}
-	h.s.pulled.LoadMissing(ctx, lists...)
-	aged := h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
+	h.service.pulled.LoadMissing(ctx, lists...)
+	aged := h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
 	for i := range documents {
-		if document := &documents[i]; len(document.Pulled) > 0 {
-			document.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
+		if document := &documents[i]; len(document.PulledAuthors) > 0 {
+			document.PulledCount = h.service.pulled.Count(document.PulledAuthors, max(document.FeedSeenUpTo, aged))
 		}
 	}
 }
 
 // inboxEndsEarly reports whether the inbox of a document ends before the new posts do, so that their number is in SQL alone.
 func (h homeFeed) inboxEndsEarly(document *rdb.Document) bool {
-	return (document.FeedMore || document.PulledCount.More) && document.FeedCount+document.PulledCount.New < h.s.settings.Caps.FeedLimit()
+	return (document.FeedCountAtLeast || document.PulledCount.AtLeast) && document.FeedCount+document.PulledCount.NewPosts < h.service.settings.Caps.FeedCountLimit()
 }
 
 // NeedsSQL reports whether the document's authors are not cached, or posts beyond the inbox are not counted for the document's
 // state.
 func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today int64) bool {
-	if len(document.Pulled) == 0 && !document.FeedMore { // most documents
+	if len(document.PulledAuthors) == 0 && !document.FeedCountAtLeast { // most documents
 		return false
 	}
-	aged := h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
+	aged := h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
 	counted := *document
-	counted.PulledCount = h.s.pulled.Count(document.Pulled, max(document.Seen, aged))
-	if counted.PulledCount.Behind || !h.inboxEndsEarly(&counted) {
-		return counted.PulledCount.Behind
+	counted.PulledCount = h.service.pulled.Count(document.PulledAuthors, max(document.FeedSeenUpTo, aged))
+	if counted.PulledCount.CacheNotLoaded || !h.inboxEndsEarly(&counted) {
+		return counted.PulledCount.CacheNotLoaded
 	}
-	_, known := h.s.overflow.of(user, &counted, aged)
+	_, known := h.service.inboxOverflow.get(user, &counted, aged)
 	return !known
 }
 
 // countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each state of
-// the inputs: see overflowCount. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
+// the inputs: see inboxOverflowCount. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
-	limit, aged := h.s.settings.Caps.FeedLimit(), h.s.settings.Ages.AgedUpTo(services.SourceHomeFeed, today)
+	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
 	var places []int
 	for i := range documents {
 		document := &documents[i]
 		if !document.Ready || !h.inboxEndsEarly(document) {
 			continue
 		}
-		if document.Unread, document.UnreadKnown = h.s.overflow.of(users[i], document, aged); !document.UnreadKnown {
+		if document.FeedUnread, document.FeedUnreadKnown = h.service.inboxOverflow.get(users[i], document, aged); !document.FeedUnreadKnown {
 			places = append(places, i)
 		}
 	}
@@ -224,25 +224,25 @@ func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, do
 		return
 	}
 	var parallel errgroup.Group
-	parallel.SetLimit(cap(h.s.fallbackSlots))
+	parallel.SetLimit(cap(h.service.sqlCountSlots))
 	// Each goroutine has documents of its own, so they need no lock.
-	for group := range inGroups(places) {
+	for group := range countingGroups(places) {
 		parallel.Go(func() (failed error) {
 			defer services.Recover(&failed)
-			ctx, cancel := context.WithTimeout(ctx, h.s.patience)
+			ctx, cancel := context.WithTimeout(ctx, h.service.sqlTimeout)
 			defer cancel()
-			readers := make([]posts.Reader, len(group))
+			readers := make([]posts.FeedReader, len(group))
 			for at, i := range group {
-				readers[at] = posts.Reader{ID: users[i], Seen: max(documents[i].Seen, aged)}
+				readers[at] = posts.FeedReader{ID: users[i], SeenTo: max(documents[i].FeedSeenUpTo, aged)}
 			}
-			counts, err := posts.CountNew(ctx, h.s.store, readers, limit+1)
+			counts, err := posts.CountNew(ctx, h.service.store, readers, limit+1)
 			if err != nil {
-				h.s.log.Debug("new posts beyond inboxes were not counted", "error", err)
+				h.service.log.Debug("new posts beyond inboxes were not counted", "error", err)
 				return nil
 			}
 			for at, i := range group {
-				documents[i].Unread, documents[i].UnreadKnown = counts[at], true
-				h.s.overflow.keep(users[i], &documents[i], aged)
+				documents[i].FeedUnread, documents[i].FeedUnreadKnown = counts[at], true
+				h.service.inboxOverflow.keep(users[i], &documents[i], aged)
 			}
 			return nil
 		})

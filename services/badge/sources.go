@@ -53,16 +53,16 @@ type Source interface {
 // newSources is the list of the sources: the sources in Config and the sources of this package. The display policy comes last,
 // because it affects all others.
 func (s *Service) newSources(features ...Source) sourceList {
-	return register(append(features, homeFeed{s: s}, displayPolicy{s: s})...)
+	return newSourceList(append(features, homeFeed{service: s}, displayPolicy{service: s})...)
 }
 
 // sourceList is the registered sources.
 type sourceList []Source
 
-// register makes a list of sources, in the order of services.Sources; sources without a key come last. It panics if a name or a
-// key is taken, if a key of services.Sources has no source, or if two sources are a source.Sharer: those are errors of the
+// newSourceList makes a list of sources, in the order of services.Sources; sources without a key come last. It panics if a name or a
+// key is taken, if a key of services.Sources has no source, or if two sources are a source.SharedStateSource: those are errors of the
 // program.
-func register(sources ...Source) sourceList {
+func newSourceList(sources ...Source) sourceList {
 	names, places, sharers := map[string]bool{}, map[services.Source]int{"": len(services.Sources)}, 0
 	for i, key := range services.Sources {
 		places[key] = i
@@ -73,7 +73,7 @@ func register(sources ...Source) sourceList {
 			panic(fmt.Sprintf("badge: the source %q is registered twice", one.Name()))
 		}
 		names[one.Name()], keys[one.Key()] = true, true
-		if _, shares := one.(source.Sharer); shares {
+		if _, shares := one.(source.SharedStateSource); shares {
 			sharers++
 		}
 	}
@@ -90,19 +90,19 @@ func register(sources ...Source) sourceList {
 	return sources
 }
 
-// sharedState returns the state that all users share at a moment; nil if no source is a Sharer.
+// sharedState returns the state that all users share at a moment; nil if no source is a SharedStateSource.
 func (l sourceList) sharedState(ctx context.Context, now time.Time) (any, error) {
 	for _, one := range l {
-		if sharer, shares := one.(source.Sharer); shares {
+		if sharer, shares := one.(source.SharedStateSource); shares {
 			return sharer.SharedState(ctx, now)
 		}
 	}
 	return nil, nil
 }
 
-// BySource yields the count of each source in badges, in the order of services.Sources. For a source with several counts it
+// CountsBySource yields the count of each source in badges, in the order of services.Sources. For a source with several counts it
 // is their sum.
-func (s *Service) BySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count] {
+func (s *Service) CountsBySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count] {
 	return func(yield func(services.Source, *services.Count) bool) {
 		for _, one := range s.sources {
 			// The display policy has no count.
@@ -141,8 +141,8 @@ func (l sourceList) counts(badges *services.Badges) iter.Seq[*services.Count] {
 	}
 }
 
-// dependingOn yields the counts that depend on a source: its own, or every count if the source affects all others.
-func (l sourceList) dependingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
+// countsDependingOn yields the counts that depend on a source: its own, or every count if the source affects all others.
+func (l sourceList) countsDependingOn(source Source, badges *services.Badges) iter.Seq[*services.Count] {
 	if source.Key() == "" {
 		return l.counts(badges)
 	}

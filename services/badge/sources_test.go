@@ -13,20 +13,20 @@ import (
 	"tidings/services/rdb"
 )
 
-// renamed is a source under another name.
-type renamed struct {
+// renamedSource is a source under another name.
+type renamedSource struct {
 	Source
-	called string
+	newName string
 }
 
-func (r renamed) Name() string { return r.called }
+func (r renamedSource) Name() string { return r.newName }
 
-// sharing is a source without a key that shares state.
-type sharing struct{ displayPolicy }
+// stateSharingSource is a source without a key that shares state.
+type stateSharingSource struct{ displayPolicy }
 
-func (sharing) Name() string { return "sharing" }
+func (stateSharingSource) Name() string { return "sharing" }
 
-func (sharing) SharedState(context.Context, time.Time) (any, error) { return nil, nil }
+func (stateSharingSource) SharedState(context.Context, time.Time) (any, error) { return nil, nil }
 
 func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 	all := func() sourceList { return (&Service{}).newSources(sourcesOfFeatures()...) }
@@ -36,10 +36,10 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 	}{
 		{all(), ""},
 		{append(all(), all()[1]), `"notifications" is registered twice`},
-		{append(all(), renamed{all()[1], "more notifications"}), `"more notifications" is registered twice`},
-		{append(all(), renamed{all()[6], "display policy"}), `"display policy" is registered twice`},
+		{append(all(), renamedSource{all()[1], "more notifications"}), `"more notifications" is registered twice`},
+		{append(all(), renamedSource{all()[6], "display policy"}), `"display policy" is registered twice`},
 		{all()[1:], "no source is registered for HOME_FEED"},
-		{append(all(), sharing{}), "more than one source shares state"},
+		{append(all(), stateSharingSource{}), "more than one source shares state"},
 	} {
 		func() {
 			defer func() {
@@ -48,7 +48,7 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 					t.Errorf("%d sources: panic %q, want %q", len(c.sources), got, c.want)
 				}
 			}()
-			register(c.sources...)
+			newSourceList(c.sources...)
 		}()
 	}
 }
@@ -57,42 +57,44 @@ func TestRegistrationRefusesASourceThatIsTakenOrMissing(t *testing.T) {
 func TestSourcesAreInTheOrderOfTheirKeys(t *testing.T) {
 	shuffled := slices.Clone(testSources)
 	slices.Reverse(shuffled)
-	for i, source := range register(shuffled...) {
+	for i, source := range newSourceList(shuffled...) {
 		if source.Name() != testSources[i].Name() {
 			t.Errorf("source %d is %s, want %s", i, source.Name(), testSources[i].Name())
 		}
 	}
 }
 
-// toy is a source with a fixed count. It replaces the live board.
-type toy struct {
+// fixedCountSource is a source with a fixed count. It replaces the live board.
+type fixedCountSource struct {
 	live.Source
 	count int
 }
 
-func (t toy) Render(_ *source.View, badges *services.Badges) {
-	badges.LiveBoard = source.Exact(t.count)
+func (t fixedCountSource) Render(_ *source.View, badges *services.Badges) {
+	badges.LiveBoard = source.ExactCount(t.count)
 }
 
-func (t toy) Facts(context.Context, []services.UserID, int64, []rdb.Document) error { return nil }
-
-func (t toy) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
-	return []services.Explanation{{Source: t.Key(), Count: source.Exact(t.count)}}, nil
+func (t fixedCountSource) Facts(context.Context, []services.UserID, int64, []rdb.Document) error {
+	return nil
 }
 
-func (t toy) Digest(_ context.Context, _ services.UserID, _ time.Time, digest *services.Digest) error {
-	source.AddDigestPart(digest, t.Key(), "", t.count, source.MostExplained)
+func (t fixedCountSource) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {
+	return []services.Explanation{{Source: t.Key(), Count: source.ExactCount(t.count)}}, nil
+}
+
+func (t fixedCountSource) Digest(_ context.Context, _ services.UserID, _ time.Time, digest *services.Digest) error {
+	source.AddDigestPart(digest, t.Key(), "", t.count, source.MaxExplainedItems)
 	return nil
 }
 
 // A source that is in the list is part of badges and their total, from Redis and from SQL, of the explanation and of the
 // digest, with no other code.
 func TestOneRegistrationAddsASourceEverywhere(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	user := n.MakeUsers(1)[0]
 	for i, source := range n.sources {
 		if board, ok := source.(live.Source); ok {
-			n.sources[i] = toy{board, 5}
+			n.sources[i] = fixedCountSource{board, 5}
 		}
 	}
 	if badges := n.read(user); badges.LiveBoard.Value != 5 || badges.Total.Value != 5 || badges.Total.Precision != services.Exact {

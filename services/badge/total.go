@@ -8,9 +8,10 @@ import (
 	"tidings/services/badge/source"
 )
 
-// sum writes the totals, which are never stored, and the display text of each count. It may be called again after a count has changed.
-func (v *view) sum(badges *services.Badges) {
-	// The sum starts from zero each time, because sum runs again after fillIn and markStale.
+// writeTotals writes the totals, which are never stored, and the display text of each count. It may be called again after a count
+// has changed.
+func (v *view) writeTotals(badges *services.Badges) {
+	// The sum starts from zero each time, because writeTotals runs again after fillIn and markStale.
 	badges.Total = services.Sum()
 	for _, source := range v.sources {
 		key := source.Key()
@@ -29,26 +30,26 @@ func (v *view) sum(badges *services.Badges) {
 				part.InTotal = part.Mode.InTotal() // an earlier call has set it by the policy
 				total.Add(part)
 			}
-			v.show(badges, key, count)
+			v.writeDisplay(badges, key, count)
 			if total == nil {
 				badges.Total.Add(*count)
 			}
 		}
 		if total != nil {
-			v.show(badges, key, total)
+			v.writeDisplay(badges, key, total)
 			badges.Total.Add(*total)
 		}
 		// The count within the parts is shown like the others, and added to nothing.
 		if count := source.Within(badges); count != nil {
-			v.show(badges, key, count)
+			v.writeDisplay(badges, key, count)
 			count.InTotal = false
 		}
 	}
 	badges.Total.Display = v.display(badges, source.CapTotal, badges.Total)
 }
 
-// show writes a count's display text, and whether it enters the total.
-func (v *view) show(badges *services.Badges, key services.Source, count *services.Count) {
+// writeDisplay writes a count's display text, and whether it enters the total.
+func (v *view) writeDisplay(badges *services.Badges, key services.Source, count *services.Count) {
 	count.InTotal = v.Document.Policy.InTotal(key) && count.Mode.InTotal()
 	count.Display = v.display(badges, key, *count)
 }
@@ -59,14 +60,14 @@ func (v *view) display(badges *services.Badges, key services.Source, count servi
 }
 
 // display prints a count by a user's policy, with a "+" if it is above the cap, or may be more than was counted.
-func display(caps source.Caps, policy services.DisplayPolicy, quiet bool, key services.Source, count services.Count) string {
+func display(caps source.DisplayCaps, policy services.DisplayPolicy, quiet bool, key services.Source, count services.Count) string {
 	limit := caps.Of(key)
 	switch {
 	case quiet:
 		return ""
 	case policy.AsDot[key] || count.Mode == services.CategoryDot:
 		return strings.Repeat(services.DisplayDot, min(count.Value, 1))
-	case count.Precision == services.AtLeast && (count.Value >= services.MaxCountedMessages || key == services.SourceViews):
+	case count.Precision == services.AtLeast && (count.Value >= services.MaxCountedSiteMessages || key == services.SourceViews):
 		limit = min(limit, count.Value) // the count may be a lower bound below the cap
 		return services.Display(limit+1, limit)
 	}
@@ -81,10 +82,10 @@ func unknownBadges(sources sourceList) *services.Badges {
 	}
 	badges := v.render()
 	// A client that has any version drops this one, and keeps what it shows.
-	badges.Version, badges.NextAt = services.Version(0, 0), time.Time{}
+	badges.Version, badges.NextAt = services.BadgesVersion(0, 0), time.Time{}
 	for count := range sources.counts(badges) {
 		*count = services.NewCount(0, services.Unknown, time.Time{})
 	}
-	v.sum(badges)
+	v.writeTotals(badges)
 	return badges
 }

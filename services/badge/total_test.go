@@ -13,9 +13,9 @@ import (
 	"tidings/services/rdb"
 )
 
-// unreadDocument is a document with unread posts, likes, site messages and conversations.
-func unreadDocument(feed, like, message, conversations int) rdb.Document {
-	document := likesDocument(noon, 0, like)
+// documentWithUnreadItems is a document with unread posts, likes, site messages and conversations.
+func documentWithUnreadItems(feed, like, message, conversations int) rdb.Document {
+	document := documentWithUnseenLikes(noon, 0, like)
 	document.FeedCount = feed
 	document.Messages = []services.MessageTypeState{{Type: "general", Unread: message}, {Type: "billing", Unread: 1}}
 	document.Conversations = services.ConversationSums{Unread: conversations, Mentions: min(conversations, 1)}
@@ -23,11 +23,11 @@ func unreadDocument(feed, like, message, conversations int) rdb.Document {
 }
 
 func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
-	document := unreadDocument(2, 3, 4, 5)
+	document := documentWithUnreadItems(2, 3, 4, 5)
 	if got := render(document, noon).Total; got.Value != 2+3+5+5 {
 		t.Errorf("all of it: %+v", got)
 	}
-	document.Policy.Turned = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceSiteMessages: true}
+	document.Policy.InTotalInverted = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceSiteMessages: true}
 	badges := render(document, noon)
 	if badges.Total.Value != 3+5 || badges.HomeFeed.Value != 2 || badges.SiteMessages.Total.Value != 5 {
 		t.Errorf("without feed and messages: %+v", badges)
@@ -44,7 +44,7 @@ func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
 			t.Errorf("%s: in the total %v", what, want.count.InTotal)
 		}
 	}
-	document.FeedMore = true
+	document.FeedCountAtLeast = true
 	if got := render(document, noon).Total.Precision; got != services.Exact {
 		t.Errorf("a part that is out of it makes the total %s", got)
 	}
@@ -53,12 +53,12 @@ func TestTheTotalHasWhatThePolicyLetsIn(t *testing.T) {
 // A second sum leaves the badges as they are: they are summed again when counts turn STALE or UNKNOWN after rendering.
 func TestASecondSumChangesNothing(t *testing.T) {
 	for _, key := range services.Sources {
-		document := unreadDocument(2, 3, 4, 5)
-		document.Policy.Turned = map[services.Source]bool{key: true}
+		document := documentWithUnreadItems(2, 3, 4, 5)
+		document.Policy.InTotalInverted = map[services.Source]bool{key: true}
 		v := newTestView(source.Settings{}, document, momentOf(noon))
 		badges := v.render()
 		first := *badges
-		v.sum(badges)
+		v.writeTotals(badges)
 		if diff := cmp.Diff(first, *badges); diff != "" {
 			t.Errorf("with %s turned (- first, + second):\n%s", key, diff)
 		}
@@ -67,26 +67,26 @@ func TestASecondSumChangesNothing(t *testing.T) {
 
 func TestNumbersAreShownUpToTheirCap(t *testing.T) {
 	for value, want := range map[int]string{0: "0", 1: "1", 98: "98", 99: "99", 100: "99+", 300: "99+"} {
-		badges := render(unreadDocument(value, 0, 0, 0), noon)
+		badges := render(documentWithUnreadItems(value, 0, 0, 0), noon)
 		if badges.HomeFeed.Display != want || badges.HomeFeed.Value != value {
 			t.Errorf("%d is shown as %q", value, badges.HomeFeed.Display)
 		}
 	}
-	v := newTestView(source.Settings{Caps: source.Caps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, unreadDocument(200, 3, 4, 5), momentOf(noon))
+	v := newTestView(source.Settings{Caps: source.DisplayCaps{services.SourceHomeFeed: 150, source.CapTotal: 9, services.SourceNotifications: 3}}, documentWithUnreadItems(200, 3, 4, 5), momentOf(noon))
 	badges := v.render()
 	if badges.HomeFeed.Display != "150+" || badges.Total.Display != "9+" || badges.Notifications.Like.Display != "3" || badges.Conversations.Total.Display != "5" {
 		t.Errorf("with caps of their own: %+v", badges)
 	}
 }
 
-// More unread messages than are counted (services.MaxCountedMessages) are AT_LEAST, shown with a "+" under any cap.
+// More unread messages than are counted (services.MaxCountedSiteMessages) are AT_LEAST, shown with a "+" under any cap.
 func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
-	const most = services.MaxCountedMessages
+	const most = services.MaxCountedSiteMessages
 	for _, limit := range []int{99, 9999} {
 		for unread, precision := range map[int]services.Precision{most: services.Exact, most + 1: services.AtLeast} {
-			document := unreadDocument(0, 0, unread, 0)
+			document := documentWithUnreadItems(0, 0, unread, 0)
 			document.Messages = document.Messages[:1]
-			v := newTestView(source.Settings{Caps: source.Caps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, momentOf(noon))
+			v := newTestView(source.Settings{Caps: source.DisplayCaps{services.SourceSiteMessages: limit, source.CapTotal: limit}}, document, momentOf(noon))
 			badges := v.render()
 			want := "99+"
 			switch {
@@ -105,7 +105,7 @@ func TestMessagesBeyondTheirLimitAreAtLeast(t *testing.T) {
 }
 
 func TestADotReplacesTheNumber(t *testing.T) {
-	document := unreadDocument(200, 0, 4, 5)
+	document := documentWithUnreadItems(200, 0, 4, 5)
 	document.Policy.AsDot = map[services.Source]bool{services.SourceHomeFeed: true, services.SourceNotifications: true}
 	badges := render(document, noon)
 	if badges.HomeFeed.Display != services.DisplayDot || badges.HomeFeed.Value != 200 || badges.Notifications.Like.Display != "" || badges.Notifications.Total.Display != "" {
@@ -117,8 +117,8 @@ func TestADotReplacesTheNumber(t *testing.T) {
 }
 
 func TestQuietHoursHideEveryCount(t *testing.T) {
-	document := unreadDocument(2, 3, 4, 5)
-	document.Policy.QuietFrom, document.Policy.QuietTo, document.Policy.OffsetEast = 22*60, 7*60, 60
+	document := documentWithUnreadItems(2, 3, 4, 5)
+	document.Policy.QuietFromMinute, document.Policy.QuietToMinute, document.Policy.UTCOffsetMinutes = 22*60, 7*60, 60
 	at := func(hour, minute int) time.Time { return time.Date(2026, 1, 31, hour, minute, 0, 0, time.UTC) }
 	last := ""
 	for _, moment := range []struct {
@@ -155,15 +155,15 @@ func TestQuietHoursHideEveryCount(t *testing.T) {
 // makes a version older.
 func TestTotalsAndVersionsUnderEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		document := unreadDocument(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
+		document := documentWithUnreadItems(rapid.IntRange(0, 300).Draw(t, "feed"), rapid.IntRange(0, 20).Draw(t, "likes"), rapid.IntRange(0, 20).Draw(t, "messages"), rapid.IntRange(0, 20).Draw(t, "chat"))
 		minute := rapid.IntRange(0, services.MinutesPerDay-1)
 		document.Policy = services.DisplayPolicy{
-			Turned: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
-			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(minOffsetMinutes, maxOffsetMinutes).Draw(t, "offset"),
+			InTotalInverted: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "out")), AsDot: services.UnpackSources(rapid.Uint64Max(1<<len(services.Sources)-1).Draw(t, "dots")),
+			QuietFromMinute: minute.Draw(t, "from"), QuietToMinute: minute.Draw(t, "to"), UTCOffsetMinutes: rapid.IntRange(minUTCOffsetMinutes, maxUTCOffsetMinutes).Draw(t, "offset"),
 		}
 		mode := services.CategoryMode(rapid.IntRange(0, 2).Draw(t, "mode of likes"))
 		if mode != services.CategoryCounted {
-			document.Modes.Of = map[services.Category]services.CategoryMode{services.CategoryLike: mode}
+			document.Modes.ByCategory = map[services.Category]services.CategoryMode{services.CategoryLike: mode}
 		}
 		now := noon.Add(time.Duration(rapid.IntRange(0, 3*24*60).Draw(t, "minutes")) * time.Minute)
 		badges := render(document, now)

@@ -24,81 +24,81 @@ import (
 
 // The streams that a badge shows beside its own document.
 const (
-	announcementStream = "announcements and dots"
-	pullStream         = "pulled posts"
-	showStream         = "shows"
-	roomStream         = "rooms"
+	announcementFactStream = "announcements and dots"
+	pulledPostFactStream   = "pulled posts"
+	showFactStream         = "shows"
+	roomFactStream         = "rooms"
 )
 
-var streams = []string{announcementStream, pullStream, showStream, roomStream}
+var factStreams = []string{announcementFactStream, pulledPostFactStream, showFactStream, roomFactStream}
 
-// gate restricts a node to reading one stream of the facts.
-type gate struct {
+// streamFilteredSQL restricts a node to reading one stream of the facts.
+type streamFilteredSQL struct {
 	nodecache.SQL
-	mu         sync.Mutex
-	openStream string // the readable stream; "": all
+	mu             sync.Mutex
+	readableStream string // the readable stream; "": all
 }
 
-var errGate = errors.New("the gate is closed")
+var errStreamNotReadable = errors.New("the gate is closed")
 
-// checkOpen returns an error for a stream that cannot be read now.
-func (g *gate) checkOpen(stream string) error {
+// checkStreamReadable returns an error for a stream that cannot be read now.
+func (g *streamFilteredSQL) checkStreamReadable(stream string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.openStream == "" || g.openStream == stream {
+	if g.readableStream == "" || g.readableStream == stream {
 		return nil
 	}
-	return errGate
+	return errStreamNotReadable
 }
 
-func (g *gate) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
-	stream := map[string]string{announcements.LogKind: announcementStream, nodecache.LogPull: pullStream, live.LogKind: showStream}[kind]
-	if err := g.checkOpen(stream); err != nil {
+func (g *streamFilteredSQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
+	stream := map[string]string{announcements.ChangelogKind: announcementFactStream, nodecache.PullChangelogKind: pulledPostFactStream, live.ChangelogKind: showFactStream}[kind]
+	if err := g.checkStreamReadable(stream); err != nil {
 		return nil, err
 	}
 	return changelog.LogAfter(ctx, g.DB, kind, version, limit)
 }
 
-func (g *gate) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.Head, error) {
-	if err := g.checkOpen(roomStream); err != nil {
+func (g *streamFilteredSQL) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.ConversationHead, error) {
+	if err := g.checkStreamReadable(roomFactStream); err != nil {
 		return nil, err
 	}
 	return chat.Heads(ctx, g.DB, ids)
 }
 
-// learner is one node: a cache that learns the streams in any order, and a device that subscribes to the node.
-type learner struct {
+// streamUpdatedNode is one node: a cache that learns the streams in any order, and a device that subscribes to the node.
+type streamUpdatedNode struct {
 	node
-	gate   *gate
-	device *services.Badges // what the device shows
+	filteredSQL  *streamFilteredSQL
+	deviceBadges *services.Badges // what the device shows
 }
 
-// newLearner makes a learner on a further node, which has learned all streams.
-func (n node) newLearner() *learner {
+// newStreamUpdatedNode makes a further node, whose cache has all streams.
+func (n node) newStreamUpdatedNode() *streamUpdatedNode {
 	n.TB.Helper()
-	g := &gate{SQL: nodecache.SQL{DB: n.Store}}
+	g := &streamFilteredSQL{SQL: nodecache.SQL{DB: n.Store}}
 	w := n.World.AnotherNode()
 	w.Caches = nodecache.New(nodecache.Config{Facts: g, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
-	l := &learner{node: newNodeWith(w, g, live.ShowLimits{}), gate: g}
-	l.learn("")
+	l := &streamUpdatedNode{node: newNodeWith(w, g, live.ShowLimits{}), filteredSQL: g}
+	l.updateCacheFromStream("")
 	return l
 }
 
-// learn updates the cache with one stream, or with all.
-func (l *learner) learn(stream string) {
+// updateCacheFromStream updates the cache with one stream, or with all.
+func (l *streamUpdatedNode) updateCacheFromStream(stream string) {
 	l.TB.Helper()
-	l.gate.mu.Lock()
-	l.gate.openStream = stream
-	l.gate.mu.Unlock()
+	l.filteredSQL.mu.Lock()
+	l.filteredSQL.readableStream = stream
+	l.filteredSQL.mu.Unlock()
 	if _, err := l.Caches.Changelog.RunOnce(l.TB.Context()); err != nil && stream == "" {
 		l.TB.Fatal(err)
 	}
 }
 
-// push pushes the node's present badges to the device.
-func (l *learner) push(user services.UserID) {
-	if badges := l.read(user); l.device == nil || badges.Version > l.device.Version {
-		l.device = badges
+// pushBadgesToDevice pushes the node's present badges to the device.
+func (l *streamUpdatedNode) pushBadgesToDevice(user services.UserID) {
+	if badges := l.read(user); l.deviceBadges == nil || badges.Version > l.deviceBadges.Version {
+		l.deviceBadges = badges
 	}
 }
 
@@ -108,73 +108,73 @@ func visibleText(badges *services.Badges) string {
 		badges.Announcements.Value, badges.Conversations.Total.Value, badges.LiveBoard.Value, badges.Dots, badges.Quiet)
 }
 
-// audience is a reader with unread items of every stream.
-type audience struct {
-	reader, huge, speaker services.UserID
-	host                  services.UserID
-	room                  services.ConversationID
-	posts                 []services.PostID // of the author huge
-	applyOwn              func(l *learner)  // applies the last change to l, as if l had made it: before l reads the log
-	show                  services.PostID   // of the host
-	announcement          services.PostID   // the last one; 0: none yet
+// readerScenario is a reader with unread items of every stream.
+type readerScenario struct {
+	reader, hugeAuthor, messageSender services.UserID
+	host                              services.UserID
+	room                              services.ConversationID
+	hugeAuthorPosts                   []services.PostID          // of hugeAuthor
+	applyLastChangeAsOwn              func(l *streamUpdatedNode) // applies the last change to l as its own, before l reads the log
+	show                              services.PostID            // of the host
+	lastAnnouncement                  services.PostID            // the last one; 0: none yet
 }
 
-// newAudience makes a reader who follows an author, a host and a room.
-func (n node) newAudience() *audience {
+// newReaderScenario makes a reader who follows an author, a host and a room.
+func (n node) newReaderScenario() *readerScenario {
 	n.TB.Helper()
 	reader, huge, _ := n.newFollower()
 	users := n.MakeUsers(2)
-	a := &audience{reader: reader, huge: huge, host: users[0], speaker: users[1]}
+	a := &readerScenario{reader: reader, hugeAuthor: huge, host: users[0], messageSender: users[1]}
 	n.Follow(a.host, reader)
-	a.show = livetest.Schedule(n.World, a.host, time.Hour)
-	a.room = n.makeRoom(a.speaker, reader, a.host)
-	n.settle()
+	a.show = livetest.ScheduleShow(n.World, a.host, time.Hour)
+	a.room = n.makeRoom(a.messageSender, reader, a.host)
+	n.runJobsAndReadLog()
 	n.read(reader)
 	return a
 }
 
-// commit changes one stream in SQL, and changes nothing of the reader's own.
-func (n node) commit(t *rapid.T, a *audience, stream string) {
+// commitStreamChange changes one stream in SQL, and changes nothing of the reader's own.
+func (n node) commitStreamChange(t *rapid.T, a *readerScenario, stream string) {
 	n.TB.Helper()
 	switch stream {
-	case announcementStream:
-		n.announceAny(t, a)
-	case pullStream:
-		change := nodecache.PullChange{Author: a.huge}
-		if change.Deleted = len(a.posts) > 0 && rapid.Bool().Draw(t, "delete"); change.Deleted {
-			change.Post = a.posts[0]
+	case announcementFactStream:
+		n.commitAnnouncementChange(t, a)
+	case pulledPostFactStream:
+		change := nodecache.PullChange{Author: a.hugeAuthor}
+		if change.Deleted = len(a.hugeAuthorPosts) > 0 && rapid.Bool().Draw(t, "delete"); change.Deleted {
+			change.Post = a.hugeAuthorPosts[0]
 			n.World.Delete(change.Post)
-			a.posts = a.posts[1:]
+			a.hugeAuthorPosts = a.hugeAuthorPosts[1:]
 		} else {
-			change.Post = n.Post(a.huge)
-			a.posts = append(a.posts, change.Post)
+			change.Post = n.Post(a.hugeAuthor)
+			a.hugeAuthorPosts = append(a.hugeAuthorPosts, change.Post)
 		}
-		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, nodecache.LogPull)
+		version, _, err := changelog.LogHead(n.TB.Context(), n.Store, nodecache.PullChangelogKind)
 		n.Must(err)
-		a.applyOwn = func(l *learner) { l.Caches.Pulled.ApplyOwnChange(change, version) }
-	case showStream:
+		a.applyLastChangeAsOwn = func(l *streamUpdatedNode) { l.Caches.Pulled.ApplyOwnChange(change, version) }
+	case showFactStream:
 		if a.show == 0 {
-			a.show = livetest.Schedule(n.World, a.host, time.Hour)
+			a.show = livetest.ScheduleShow(n.World, a.host, time.Hour)
 			n.RunAllJobs(n.World.Fanout)
 		}
 		if rapid.Bool().Draw(t, "end") {
-			livetest.End(n.World, n.Clock.Now(), a.show)
+			livetest.EndShows(n.World, n.Clock.Now(), a.show)
 			a.show = 0
 		} else {
-			livetest.Start(n.World, a.show)
+			livetest.StartShows(n.World, a.show)
 		}
-		a.applyOwn = func(l *learner) { l.learn(showStream) }
-	case roomStream:
-		message, err := services.ParseMessageID("id", n.do(n.chat.Send(a.speaker, a.room, "hello", nil))[0])
+		a.applyLastChangeAsOwn = func(l *streamUpdatedNode) { l.updateCacheFromStream(showFactStream) }
+	case roomFactStream:
+		message, err := services.ParseMessageID("id", n.commitForIDs(n.chat.Send(a.messageSender, a.room, "hello", nil))[0])
 		n.Must(err)
-		a.applyOwn = func(l *learner) {
-			l.chat.Sequences.Raise(chat.Head{Conversation: a.room, Number: message.Number(), At: n.Clock.Now()})
+		a.applyLastChangeAsOwn = func(l *streamUpdatedNode) {
+			l.chat.Sequences.Advance(chat.ConversationHead{Conversation: a.room, NewestNumber: message.Number(), SentAt: n.Clock.Now()})
 		}
 	}
 }
 
-// announceAny raises a dot, publishes an announcement that ends soon, or moves the end of the last one.
-func (n node) announceAny(t *rapid.T, a *audience) {
+// commitAnnouncementChange raises a dot, publishes an announcement that ends soon, or moves the end of the last one.
+func (n node) commitAnnouncementChange(t *rapid.T, a *readerScenario) {
 	n.TB.Helper()
 	do := func(cmd *jobs.Command, err error) {
 		n.Must(err)
@@ -183,67 +183,67 @@ func (n node) announceAny(t *rapid.T, a *audience) {
 	switch what := rapid.IntRange(0, 2).Draw(t, "announcement"); {
 	case what == 0:
 		do(n.announcements.RaiseDot("shop", nil))
-	case what == 1 && a.announcement != 0:
+	case what == 1 && a.lastAnnouncement != 0:
 		end := n.Clock.Now().Add(time.Second)
-		do(n.announcements.Edit(a.announcement, announcements.Edit{EndsAt: &end}))
+		do(n.announcements.Edit(a.lastAnnouncement, announcements.Edit{EndsAt: &end}))
 	default:
-		a.announcement = n.announce(time.Duration(rapid.IntRange(1, 3).Draw(t, "s")) * time.Second)
+		a.lastAnnouncement = n.announce(time.Duration(rapid.IntRange(1, 3).Draw(t, "s")) * time.Second)
 	}
-	a.applyOwn = func(l *learner) { _ = l.announcements.Memory.Refresh(l.TB.Context()) }
+	a.applyLastChangeAsOwn = func(l *streamUpdatedNode) { _ = l.announcements.Memory.Refresh(l.TB.Context()) }
 }
 
 // Several nodes learn several streams: each stream in its own order, the streams in any order relative to each other, and a
 // node's own changes first. Some nodes restart. When nothing changes any more, every device shows the right state, whether it
 // stayed at one node or changed nodes. All nodes agree, also one that has just started.
 func TestEveryDeviceConverges(t *testing.T) {
-	n := served(t)
-	histories.Reduce(t, 2)
+	n := redisServerNode(t)
+	histories.ReduceRapidChecks(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
-		a := n.newAudience()
-		nodes := []*learner{n.newLearner(), n.newLearner(), n.newLearner()}
+		a := n.newReaderScenario()
+		nodes := []*streamUpdatedNode{n.newStreamUpdatedNode(), n.newStreamUpdatedNode(), n.newStreamUpdatedNode()}
 		for _, l := range nodes {
-			l.push(a.reader)
+			l.pushBadgesToDevice(a.reader)
 		}
 		roaming := nodes[0].read(a.reader)
-		roam := func(l *learner) {
+		roam := func(l *streamUpdatedNode) {
 			if badges := l.read(a.reader); badges.Version > roaming.Version {
 				roaming = badges
 			}
 		}
 		for range rapid.IntRange(4, 24).Draw(t, "steps") {
 			l := rapid.SampledFrom(nodes).Draw(t, "node")
-			switch stream := rapid.SampledFrom(streams).Draw(t, "stream"); rapid.IntRange(0, 9).Draw(t, "what") {
+			switch stream := rapid.SampledFrom(factStreams).Draw(t, "stream"); rapid.IntRange(0, 9).Draw(t, "what") {
 			case 0, 1, 2:
-				n.commit(t, a, stream)
+				n.commitStreamChange(t, a, stream)
 				if rapid.Bool().Draw(t, "own") {
-					a.applyOwn(l)
+					a.applyLastChangeAsOwn(l)
 				}
 			case 3:
 				n.Clock.Advance(time.Second)
 			case 4:
 				at := slices.Index(nodes, l)
-				device, held := l.device, roaming.Version
-				nodes[at] = n.newLearner()
-				nodes[at].device = device
+				device, held := l.deviceBadges, roaming.Version
+				nodes[at] = n.newStreamUpdatedNode()
+				nodes[at].deviceBadges = device
 				if got := nodes[at].read(a.reader); got.Version < held {
 					t.Fatalf("a node that starts says %s after %s", got.Version, held)
 				}
 			default:
-				l.learn(stream)
+				l.updateCacheFromStream(stream)
 			}
-			l.push(a.reader)
+			l.pushBadgesToDevice(a.reader)
 			roam(rapid.SampledFrom(nodes).Draw(t, "roams"))
 		}
-		fresh := n.newLearner()
+		fresh := n.newStreamUpdatedNode()
 		truth := fresh.read(a.reader)
 		for i, l := range nodes {
-			for _, stream := range rapid.Permutation(streams).Draw(t, "order") {
-				l.learn(stream)
-				l.push(a.reader)
+			for _, stream := range rapid.Permutation(factStreams).Draw(t, "order") {
+				l.updateCacheFromStream(stream)
+				l.pushBadgesToDevice(a.reader)
 			}
 			roam(l)
-			if visibleText(l.device) != visibleText(truth) || l.device.Version != truth.Version {
-				t.Fatalf("device %d shows %s at %s, the truth is %s at %s", i, visibleText(l.device), l.device.Version, visibleText(truth), truth.Version)
+			if visibleText(l.deviceBadges) != visibleText(truth) || l.deviceBadges.Version != truth.Version {
+				t.Fatalf("device %d shows %s at %s, the truth is %s at %s", i, visibleText(l.deviceBadges), l.deviceBadges.Version, visibleText(truth), truth.Version)
 			}
 		}
 		if visibleText(roaming) != visibleText(truth) {

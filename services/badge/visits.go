@@ -22,72 +22,72 @@ type visits struct {
 	clock     services.Clock
 	log       *slog.Logger
 
-	// mu guards the rest. waiting is a set: a user who reads often in one second is written once.
-	mu      sync.Mutex
-	waiting map[services.UserID]struct{}
-	came    map[services.UserID]struct{} // the users for whom Visit has read badges on the day cameOn
-	cameOn  int64                        // a day as today gives it
+	// mu guards the rest. unwritten is a set: a user who reads often in one second is written once.
+	mu           sync.Mutex
+	unwritten    map[services.UserID]struct{}
+	visitedToday map[services.UserID]struct{} // the users for whom Visit has read badges on the day visitedDay
+	visitedDay   int64                        // a day as today gives it
 }
 
 const (
 	visitWriteInterval = time.Second // between two writes of visits
-	maxWaiting         = 100_000     // beyond it a user is recorded at their next read
-	maxCame            = 100_000     // beyond it Visit reads each time
+	maxUnwrittenVisits = 100_000     // beyond it a user is recorded at their next read
+	maxVisitedToday    = 100_000     // beyond it Visit reads each time
 )
 
 func newVisits(cfg Config) *visits {
 	return &visits{
 		store: cfg.Store, redis: cfg.Redis, projector: cfg.Projector, clock: cfg.Clock, log: cfg.Log,
-		waiting: map[services.UserID]struct{}{}, came: map[services.UserID]struct{}{},
+		unwritten: map[services.UserID]struct{}{}, visitedToday: map[services.UserID]struct{}{},
 	}
 }
 
-// note records a visit. noted is the day of the last visit that the user's document has. If that is today, as for nearly all reads of
-// a day, note does nothing.
-func (v *visits) note(user services.UserID, noted int64) {
+// record records a visit. noted is the day of the last visit that the user's document has. If that is today, as for nearly all
+// reads of a day, record does nothing.
+func (v *visits) record(user services.UserID, noted int64) {
 	if noted >= v.today() {
 		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.waiting) < maxWaiting {
-		v.waiting[user] = struct{}{}
+	if len(v.unwritten) < maxUnwrittenVisits {
+		v.unwritten[user] = struct{}{}
 	}
 }
 
 // Visit notes that a user is here, as Read does: the user is active, and announcements that are published after a user's first visit
 // count. It reads the badges once a day for each user on this node, and otherwise nothing.
 func (s *Service) Visit(ctx context.Context, user services.UserID) error {
-	if s.visits.cameToday(user) {
+	if s.visits.hasVisitedToday(user) {
 		return nil
 	}
 	badges, err := s.Read(ctx, user)
 	// Counts from SQL are STALE, and were no visit: the next call tries again.
 	if err == nil && (badges.Total.Precision == services.Exact || badges.Total.Precision == services.AtLeast) {
-		s.visits.rememberCame(user)
+		s.visits.rememberVisitedToday(user)
 	}
 	return err
 }
 
-// cameToday reports whether Visit has read the badges of a user today.
-func (v *visits) cameToday(user services.UserID) bool {
+// hasVisitedToday reports whether Visit has read the badges of a user today.
+func (v *visits) hasVisitedToday(user services.UserID) bool {
 	today := v.today()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, came := v.came[user]
-	return came && v.cameOn == today
+	_, came := v.visitedToday[user]
+	return came && v.visitedDay == today
 }
 
-// rememberCame makes cameToday true for a user until the day ends.
-func (v *visits) rememberCame(user services.UserID) {
+// rememberVisitedToday makes hasVisitedToday true for a user until the day ends.
+func (v *visits) rememberVisitedToday(user services.UserID) {
 	today := v.today()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.cameOn != today {
-		v.cameOn, v.came = today, map[services.UserID]struct{}{}
+	if v.visitedDay != today {
+		v.visitedDay, v.visitedToday = today, map[services.UserID]struct{}{}
 	}
-	if len(v.came) < maxCame {
-		v.came[user] = struct{}{}
+	if len(v.visitedToday) < maxVisitedToday {
+		v.visitedToday[user] = struct{}{}
 	}
 }
 
@@ -105,8 +105,8 @@ func (s *Service) Run(ctx context.Context) error {
 		if left := s.jobs.UpdateStaleViews(ctx); left > 0 {
 			s.log.Debug("Redis lacks changes that this node has acknowledged: these users are read from SQL", "users", left)
 		}
-		s.queueShownStale()
-		if _, err := s.raiseFallbacks(ctx); err != nil && ctx.Err() == nil {
+		s.queueStaleDocumentRaises()
+		if _, err := s.raiseDocumentsAboveFallbacks(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("Redis does not have the users yet that were answered from SQL", "error", err)
 		}
 	})
@@ -117,33 +117,33 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) WriteVisits(ctx context.Context) (int, error) {
 	v := s.visits
 	v.mu.Lock()
-	users := make([]services.UserID, 0, len(v.waiting))
-	for user := range v.waiting {
+	users := make([]services.UserID, 0, len(v.unwritten))
+	for user := range v.unwritten {
 		users = append(users, user)
 	}
 	// If the write fails, these visits are lost here. Each user's next read or Visit notes the visit again, because the document
 	// still has the former day.
-	clear(v.waiting)
+	clear(v.unwritten)
 	v.mu.Unlock()
 	if len(users) == 0 {
 		return 0, nil
 	}
 	err := v.store.Write(ctx, func(tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 	if err == nil {
-		err = v.redis.MarkActive(ctx, users, v.today(), v.projector.KeyLifetime())
+		err = v.redis.MarkActive(ctx, users, v.today(), v.projector.RedisKeyLifetime())
 	}
 	if err != nil {
-		v.forget(users)
+		v.forgetVisitedToday(users)
 		return 0, err
 	}
 	return len(users), nil
 }
 
-// forget makes the next Visit of these users read again.
-func (v *visits) forget(users []services.UserID) {
+// forgetVisitedToday makes the next Visit of these users read again.
+func (v *visits) forgetVisitedToday(users []services.UserID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, user := range users {
-		delete(v.came, user)
+		delete(v.visitedToday, user)
 	}
 }

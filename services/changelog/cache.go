@@ -40,9 +40,9 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return found.value, ok && found.known
 }
 
-// Each calls found with the value of each key, in the order of the keys. It ends at the first value that is missing or stale, and reports
-// whether there was none. found must not use the cache. It is for pages, whose values are nearly always cached: unlike GetAll it makes no
-// map.
+// Each calls found with the value of each key, in the order of the keys. It ends at the first value that is missing or stale, and
+// reports whether there was none. found must not use the cache. It is for pages, whose values are nearly always cached: unlike
+// GetAll it makes no map.
 func (c *Cache[K, V]) Each(keys []K, found func(i int, value V)) (all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,9 +76,9 @@ func (c *Cache[K, V]) GetAll(keys []K) (found map[K]V, missing []K) {
 	return found, missing
 }
 
-// Take puts the values that were read into found and into the cache, and returns the keys that are still missing. A value that the cache
-// knows to be stale stays missing. With nil keys the values come from the facts, and all of them are found.
-func (c *Cache[K, V]) Take(found, read map[K]V, keys []K) (missing []K) {
+// AddReadValues puts the values that were read into found and into the cache, and returns the keys that are still missing. A value
+// that the cache knows to be stale stays missing. With nil keys the values come from the facts, and all of them are found.
+func (c *Cache[K, V]) AddReadValues(found, read map[K]V, keys []K) (missing []K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, value := range read {

@@ -1,17 +1,17 @@
 // Package changelog is the log of rare changes that every node keeps in memory, and each node's tailing of that log.
 //
-// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a version of a
-// kind has missed nothing. A node reads the log on a hint and every 500 ms, also without Redis, so that memory is never older
-// than the last successful read. When SQL does not answer, memory stays as it is; when a part of the log was trimmed while the
-// node was away, the memory of that kind is loaded anew.
+// A change is appended in the transaction of its fact. Entries are numbered by kind, without gaps, so a node at a version of a kind
+// has missed nothing. A node reads the log on a hint and every 500 ms, also without Redis, so that memory is never older than the
+// last successful read. When SQL does not answer, memory stays as it is; when a part of the log was trimmed while the node was
+// away, the memory of that kind is loaded anew.
 //
-// The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody
-// has registered.
+// The owner of a memory registers a Kind for it. The engine knows no kind by name: it skips kinds in SQL that nobody has
+// registered.
 //
 // The path of a change: AppendLog raises the head of its kind, which locks the log of that kind until the commit, and adds the
-// entry. The commit signals; the node wakes its Follower and sends a hint to the other nodes. Each node reads the entries after
-// its version (KindFollower), applies them, and notifies the users concerned: all users (OnShared), or the readers of a changed key
-// (Readers, OnReadersNotified).
+// entry. The commit signals; the node wakes its Follower and sends a hint to the other nodes. Each node reads the entries after its
+// version (KindFollower), applies them, and notifies the users concerned: all users (OnSharedChange), or the readers of a changed
+// key (ReaderIndex, OnReadersNotified).
 package changelog
 
 import (
@@ -30,7 +30,7 @@ type Log interface {
 	LogHeads(ctx context.Context) (map[string]uint64, error)
 }
 
-// Kind is a kind of entries, and how a node handles them. Load, Apply and Followed of one kind never run concurrently.
+// Kind is a kind of entries, and how a node handles them. Load, Apply and AfterLogRead of one kind never run concurrently.
 type Kind struct {
 	Name string
 	// Load brings memory to the state of SQL, or empties it. The log's version is read before the load, so entries that are applied
@@ -39,11 +39,11 @@ type Kind struct {
 	// Apply makes changes in the order of their entries. When an entry does not say what changed, it makes no change and
 	// returns false: then memory is reloaded. nil: memory is reloaded on any change.
 	Apply func(entries []Entry) bool
-	// Followed runs after each read of the log of this kind, once the version of the applied entries is visible; err is nil
+	// AfterLogRead runs after each read of the log of this kind, once the version of the applied entries is visible; err is nil
 	// when memory is at the end of the log. It is for state that changes with time, and for notifications. nil: nothing runs.
-	Followed func(err error)
-	// Shared says that changes of this kind concern all users: the functions that OnShared registered are called.
-	Shared bool
+	AfterLogRead func(err error)
+	// ConcernsAllUsers says that changes of this kind concern all users: the functions that OnSharedChange registered are called.
+	ConcernsAllUsers bool
 }
 
 // ApplyEach is an Apply that takes entries one by one.
@@ -64,64 +64,64 @@ func LoadByClearing(clear func()) func(context.Context) error {
 	}
 }
 
-// When says at which moment a Turn runs.
-type When int
+// PollPhase says when a PollTask runs.
+type PollPhase int
 
-// The moments of a Turn. The log is read at each turn and on each hint.
+// The phases of a poll. The log is read at each poll and on each hint.
 const (
-	BeforeLog When = iota // at each turn, before the log is read
-	AfterRead             // after each read of the log
-	AfterLog              // at each turn, after the log was read
+	BeforeLogRead    PollPhase = iota // at each poll, before the log is read
+	AfterEachLogRead                  // after each read of the log
+	AfterPollRead                     // at each poll, after the log was read
 )
 
-// Turn is work of a node beside the log, for memory of facts that have no entries in the log.
-type Turn struct {
-	Name string // in errors
-	When When
-	Run  func(ctx context.Context) error
+// PollTask is work of a node beside the log, for memory of facts that have no entries in the log.
+type PollTask struct {
+	Name  string // in errors
+	Phase PollPhase
+	Run   func(ctx context.Context) error
 }
 
 // Config is what a Follower needs.
 type Config struct {
-	Log    Log
-	Logger *slog.Logger
-	Clock  services.Clock // nil is the machine's
-	Poll   time.Duration  // the time between two turns; 0 means 500 ms
+	Log          Log
+	Logger       *slog.Logger
+	Clock        services.Clock // nil is the machine's
+	PollInterval time.Duration  // the time between two polls; 0 means 500 ms
 }
 
 // Follower follows the log for one node. All registrations come before Run. After them it is safe for concurrent use, except
 // for RunOnce and Tail, which Run calls.
 type Follower struct {
-	log    Log
-	logger *slog.Logger
-	clock  services.Clock
-	poll   time.Duration // between two turns
-	wakeUp chan struct{}
+	log          Log
+	logger       *slog.Logger
+	clock        services.Clock
+	pollInterval time.Duration // between two polls
+	wakeUp       chan struct{}
 
 	// All registrations are made before Run, so the lists need no lock.
-	kinds           []*KindFollower
-	turns           []Turn                  // of RegisterTurn
-	loops           []func(context.Context) // of RegisterLoop
-	streams         []Stream
-	shared          []func()                  // of OnShared
-	readersNotified []func([]services.UserID) // of OnReadersNotified
+	kinds             []*KindFollower
+	pollTasks         []PollTask              // of RegisterPollTask
+	loops             []func(context.Context) // of RegisterLoop
+	versionSources    []VersionSource
+	onSharedChange    []func()                  // of OnSharedChange
+	onReadersNotified []func([]services.UserID) // of OnReadersNotified
 }
 
 // New makes a follower without kinds.
 func New(cfg Config) *Follower {
-	if cfg.Poll == 0 {
-		cfg.Poll = 500 * time.Millisecond
+	if cfg.PollInterval == 0 {
+		cfg.PollInterval = 500 * time.Millisecond
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = services.SystemClock{}
 	}
-	return &Follower{log: cfg.Log, logger: cfg.Logger, clock: cfg.Clock, poll: cfg.Poll, wakeUp: make(chan struct{}, 1)}
+	return &Follower{log: cfg.Log, logger: cfg.Logger, clock: cfg.Clock, pollInterval: cfg.PollInterval, wakeUp: make(chan struct{}, 1)}
 }
 
 // Clock is the node's clock.
 func (f *Follower) Clock() services.Clock { return f.clock }
 
-// Logger is the logger for the owners of kinds and turns.
+// Logger is the logger for the owners of kinds and poll tasks.
 func (f *Follower) Logger() *slog.Logger { return f.logger }
 
 // Register adds a kind. Kinds are followed in the order of their registration. It panics when the name is taken.
@@ -136,15 +136,15 @@ func (f *Follower) Register(kind Kind) *KindFollower {
 	return following
 }
 
-// RegisterTurn adds work beside the log. Turns of one moment run in the order of their registration. It panics when the name
-// is taken.
-func (f *Follower) RegisterTurn(turn Turn) {
-	for _, one := range f.turns {
-		if one.Name == turn.Name {
-			panic(fmt.Sprintf("changelog: the turn %q is registered twice", turn.Name))
+// RegisterPollTask adds work beside the log. Tasks of one phase run in the order of their registration. It panics when the name is
+// taken.
+func (f *Follower) RegisterPollTask(task PollTask) {
+	for _, one := range f.pollTasks {
+		if one.Name == task.Name {
+			panic(fmt.Sprintf("changelog: the poll task %q is registered twice", task.Name))
 		}
 	}
-	f.turns = append(f.turns, turn)
+	f.pollTasks = append(f.pollTasks, task)
 }
 
 // RegisterLoop adds a loop that runs beside Run, until its context ends.

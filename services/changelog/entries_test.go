@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// change is the payload of the entries of these tests.
-type change struct {
+// testPayload is the payload of the entries of these tests.
+type testPayload struct {
 	Name string
 	Gone bool `json:",omitempty"`
 }
@@ -20,7 +20,7 @@ func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		ctx := t.Context()
 		s := sqltest.Open(t, sql.Config{URL: url})
-		written := []change{{Name: "ночь"}, {Name: "b", Gone: true}}
+		written := []testPayload{{Name: "ночь"}, {Name: "b", Gone: true}}
 		for i, one := range written {
 			err := s.Write(ctx, func(tx *sql.Tx) error {
 				version, err := changelog.Append(ctx, tx, "kind", one.Name, one)
@@ -38,7 +38,7 @@ func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 			t.Fatalf("%v, %v", entries, err)
 		}
 		for i, entry := range entries {
-			if read, err := changelog.Parse[change](entry); err != nil || read != written[i] || entry.Key != written[i].Name {
+			if read, err := changelog.Parse[testPayload](entry); err != nil || read != written[i] || entry.Key != written[i].Name {
 				t.Errorf("read %+v under %q, %v; want %+v", read, entry.Key, err, written[i])
 			}
 		}
@@ -46,7 +46,7 @@ func TestAChangeIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestAnEntryThatIsNoneIsAnError(t *testing.T) {
-	_, err := changelog.Parse[change](changelog.Entry{Kind: "kind", Version: 3, Payload: []byte("{")})
+	_, err := changelog.Parse[testPayload](changelog.Entry{Kind: "kind", Version: 3, Payload: []byte("{")})
 	if err == nil || !strings.Contains(err.Error(), "entry 3 of the log kind") {
 		t.Errorf("a broken entry was read: %v", err)
 	}

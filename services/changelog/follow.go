@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	hintGap = 10 * time.Millisecond // the least time between two reads of the log for hints; the first hint is served at once
-	batch   = 1000                  // entries in one SELECT
+	minHintReadInterval = 10 * time.Millisecond // the least time between two reads for hints; the first hint is served at once
+	entriesPerRead      = 1000                  // entries in one SELECT
 )
 
 // KindFollower follows one kind of entries for a node.
@@ -22,7 +22,7 @@ type KindFollower struct {
 	log  Log
 
 	mu      sync.Mutex    // held during a read of the log
-	current atomic.Bool   // memory is at version; else it must be loaded
+	inSync  atomic.Bool   // memory is at version; else it must be loaded
 	loaded  atomic.Bool   // memory was loaded at least once
 	version atomic.Uint64 // see Version
 }
@@ -39,9 +39,9 @@ func (k *KindFollower) Refresh(ctx context.Context) error {
 	return err
 }
 
-// behind reports whether a read of the log may find entries.
-func (k *KindFollower) behind(grown func(kind string, at uint64) bool) bool {
-	return !k.current.Load() || grown(k.kind.Name, k.version.Load())
+// isBehind reports whether a read of the log may find entries.
+func (k *KindFollower) isBehind(grown func(kind string, at uint64) bool) bool {
+	return !k.inSync.Load() || grown(k.kind.Name, k.version.Load())
 }
 
 // follow applies the entries after the version that memory is at, and loads memory where that is not enough. A panic of the kind is an
@@ -50,8 +50,8 @@ func (k *KindFollower) follow(ctx context.Context) (changes int, loaded bool, er
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer services.Recover(&err)
-	if k.kind.Followed != nil {
-		defer func() { k.kind.Followed(err) }()
+	if k.kind.AfterLogRead != nil {
+		defer func() { k.kind.AfterLogRead(err) }()
 	}
 	return k.catchUp(ctx)
 }
@@ -60,26 +60,26 @@ func (k *KindFollower) follow(ctx context.Context) (changes int, loaded bool, er
 func (k *KindFollower) catchUp(ctx context.Context) (changes int, loaded bool, err error) {
 	defer func() {
 		if services.IsPanic(err) {
-			k.current.Store(false) // a part of the entries may be applied
+			k.inSync.Store(false) // a part of the entries may be applied
 		}
 	}()
 	defer services.Recover(&err)
 	// Each round of this loop reads at most one batch. After a load it goes on from the version that the load began at.
 	for {
-		if !k.current.Load() {
+		if !k.inSync.Load() {
 			if err := k.load(ctx); err != nil {
 				return changes, loaded, err
 			}
 			loaded = true
 		}
 		at := k.version.Load()
-		entries, err := k.log.LogAfter(ctx, k.kind.Name, at, batch)
+		entries, err := k.log.LogAfter(ctx, k.kind.Name, at, entriesPerRead)
 		if err != nil {
 			return changes, loaded, err
 		}
 		// A gap means that entries were trimmed. Apply may refuse too: both are mended by a load.
 		if len(entries) > 0 && (entries[0].Version != at+1 || k.kind.Apply == nil || !k.kind.Apply(entries)) {
-			k.current.Store(false)
+			k.inSync.Store(false)
 			continue
 		}
 		// The version is stored after the changes: a reader that sees the version also sees its changes.
@@ -87,7 +87,7 @@ func (k *KindFollower) catchUp(ctx context.Context) (changes int, loaded bool, e
 			k.version.Store(entries[len(entries)-1].Version)
 		}
 		changes += len(entries)
-		if len(entries) < batch {
+		if len(entries) < entriesPerRead {
 			return changes, loaded, nil
 		}
 	}
@@ -103,12 +103,12 @@ func (k *KindFollower) load(ctx context.Context) error {
 		return err
 	}
 	k.version.Store(head)
-	k.current.Store(true)
+	k.inSync.Store(true)
 	k.loaded.Store(true)
 	return nil
 }
 
-// Wake makes Run read the log now rather than at its next turn, because it has grown.
+// Wake makes Run read the log now rather than at its next poll, because it has grown.
 func (f *Follower) Wake() {
 	select {
 	case f.wakeUp <- struct{}{}:
@@ -116,7 +116,7 @@ func (f *Follower) Wake() {
 	}
 }
 
-// Run follows the log until ctx ends: on each hint, and at its turns, which also run all registered work beside the log.
+// Run follows the log until ctx ends: on each hint, and at its polls, which also run the poll tasks.
 func (f *Follower) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -130,28 +130,28 @@ func (f *Follower) Run(ctx context.Context) error {
 			})
 		})
 	}
-	ticker := time.NewTicker(f.poll)
+	ticker := time.NewTicker(f.pollInterval)
 	defer ticker.Stop()
-	f.step(ctx, f.RunOnce)
+	f.catchUpOrLog(ctx, f.RunOnce)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
-			f.step(ctx, f.RunOnce)
+			f.catchUpOrLog(ctx, f.RunOnce)
 		case <-f.wakeUp:
-			f.step(ctx, f.Tail)
+			f.catchUpOrLog(ctx, f.Tail)
 			select {
 			case <-ctx.Done():
-			// In a burst of hints, the log is read once in each hintGap.
-			case <-time.After(hintGap):
+			// In a burst of hints, the log is read once in each minHintReadInterval.
+			case <-time.After(minHintReadInterval):
 			}
 		}
 	}
 }
 
-// step catches up with the log once. A failure is logged, and the next turn tries again.
-func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int, error)) {
+// catchUpOrLog catches up with the log once. A failure is logged, and the next poll tries again.
+func (f *Follower) catchUpOrLog(ctx context.Context, catchUp func(context.Context) (int, error)) {
 	if _, err := catchUp(ctx); err != nil && ctx.Err() == nil {
 		f.logger.Warn("the changelog could not be read; the node cache may be out of date", "error", err)
 	}
@@ -160,28 +160,28 @@ func (f *Follower) step(ctx context.Context, catchUp func(context.Context) (int,
 // RunOnce catches up with the log and does the work beside it, and returns how many entries the log had. A kind that is new,
 // or of which a part was trimmed meanwhile, is loaded.
 func (f *Follower) RunOnce(ctx context.Context) (changes int, err error) {
-	before := f.run(ctx, BeforeLog)
-	changes, err = f.followGrown(ctx, func(string, uint64) bool { return true })
-	return changes, errors.Join(before, err, f.run(ctx, AfterLog))
+	before := f.runPollTasks(ctx, BeforeLogRead)
+	changes, err = f.followGrownKinds(ctx, func(string, uint64) bool { return true })
+	return changes, errors.Join(before, err, f.runPollTasks(ctx, AfterPollRead))
 }
 
-// Tail catches up with the log, runs only the turns of AfterRead, and returns how many entries it found. If the log has not grown, it
-// is read by one SELECT.
+// Tail catches up with the log, runs only the tasks of AfterEachLogRead, and returns how many entries it found. If the log has not
+// grown, it is read by one SELECT.
 func (f *Follower) Tail(ctx context.Context) (changes int, err error) {
 	heads, err := f.log.LogHeads(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return f.followGrown(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
+	return f.followGrownKinds(ctx, func(kind string, at uint64) bool { return heads[kind] > at })
 }
 
-// followGrown follows the kinds that must be loaded, or have grown beyond the version that memory is at. Then it runs the turns of
-// AfterRead.
-func (f *Follower) followGrown(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
+// followGrownKinds follows the kinds that must be loaded, or have grown beyond the version that memory is at. Then it runs the
+// tasks of AfterEachLogRead.
+func (f *Follower) followGrownKinds(ctx context.Context, grown func(kind string, at uint64) bool) (changes int, err error) {
 	var failures []error
 	shared := false
 	for _, one := range f.kinds {
-		if !one.behind(grown) {
+		if !one.isBehind(grown) {
 			continue
 		}
 		n, loaded, err := one.follow(ctx)
@@ -190,31 +190,31 @@ func (f *Follower) followGrown(ctx context.Context, grown func(kind string, at u
 			failures = append(failures, fmt.Errorf("log %s: %w", one.kind.Name, err))
 		}
 		changes += n
-		shared = shared || one.kind.Shared && (n > 0 || loaded)
+		shared = shared || one.kind.ConcernsAllUsers && (n > 0 || loaded)
 	}
-	failures = append(failures, f.run(ctx, AfterRead))
+	failures = append(failures, f.runPollTasks(ctx, AfterEachLogRead))
 	if shared {
-		f.NotifyShared()
+		f.NotifySharedChange()
 	}
 	return changes, errors.Join(failures...)
 }
 
-// run runs the turns of a moment.
-func (f *Follower) run(ctx context.Context, when When) error {
+// runPollTasks runs the tasks of a phase.
+func (f *Follower) runPollTasks(ctx context.Context, when PollPhase) error {
 	var failures []error
-	for _, turn := range f.turns {
-		if turn.When != when {
+	for _, task := range f.pollTasks {
+		if task.Phase != when {
 			continue
 		}
-		if err := turn.run(ctx); err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", turn.Name, err))
+		if err := task.run(ctx); err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", task.Name, err))
 		}
 	}
 	return errors.Join(failures...)
 }
 
-// run runs a turn. A panic is an error of the turn: the others go on.
-func (t Turn) run(ctx context.Context) (err error) {
+// run runs a task. A panic is an error of the task: the others go on.
+func (t PollTask) run(ctx context.Context) (err error) {
 	defer services.Recover(&err)
 	return t.Run(ctx)
 }

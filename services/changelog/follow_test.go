@@ -17,14 +17,14 @@ import (
 
 // fakeLog stands in for the log in SQL, and counts its queries.
 type fakeLog struct {
-	entries []Entry
-	down    error        // the error of every query; nil: SQL answers
-	after   int          // how often LogAfter was called
-	heads   atomic.Int64 // how often LogHeads was called; read while a follower runs
+	entries       []Entry
+	readError     error        // the error of every query; nil: SQL answers
+	logAfterCalls int          // how often LogAfter was called
+	logHeadsCalls atomic.Int64 // how often LogHeads was called; read while a follower runs
 }
 
-// add appends an entry for each key.
-func (s *fakeLog) add(kind string, keys ...string) {
+// addEntries appends an entry for each key.
+func (s *fakeLog) addEntries(kind string, keys ...string) {
 	for _, key := range keys {
 		head, _, _ := s.LogHead(context.Background(), kind)
 		s.entries = append(s.entries, Entry{Kind: kind, Version: head + 1, Key: key})
@@ -32,13 +32,13 @@ func (s *fakeLog) add(kind string, keys ...string) {
 }
 
 func (s *fakeLog) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []Entry, err error) {
-	s.after++
+	s.logAfterCalls++
 	for _, entry := range s.entries {
 		if entry.Kind == kind && entry.Version > version && len(after) < limit {
 			after = append(after, entry)
 		}
 	}
-	return after, s.down
+	return after, s.readError
 }
 
 func (s *fakeLog) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
@@ -47,34 +47,34 @@ func (s *fakeLog) LogHead(_ context.Context, kind string) (head, oldest uint64, 
 			head = max(head, entry.Version)
 		}
 	}
-	return head, 0, s.down
+	return head, 0, s.readError
 }
 
 func (s *fakeLog) LogHeads(context.Context) (map[string]uint64, error) {
-	s.heads.Add(1)
+	s.logHeadsCalls.Add(1)
 	heads := map[string]uint64{}
 	for _, entry := range s.entries {
 		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
 	}
-	return heads, s.down
+	return heads, s.readError
 }
 
-// keyMemory remembers the keys in a log of one kind.
-type keyMemory struct {
-	keys     []string
-	loads    int     // how often it was loaded
-	followed []error // the errors that Followed was called with
+// logKeyCache remembers the keys in a log of one kind.
+type logKeyCache struct {
+	keys               []string
+	loadCount          int     // how often it was loaded
+	afterLogReadErrors []error // the errors that AfterLogRead was called with
 }
 
 // kind is a kind whose memory is the list. An entry with the key "?" does not say what changed.
-func (l *keyMemory) kind(s *fakeLog, name string) Kind {
+func (l *logKeyCache) kind(s *fakeLog, name string) Kind {
 	return Kind{
 		Name: name,
 		Load: func(context.Context) error {
-			if s.down != nil {
-				return s.down
+			if s.readError != nil {
+				return s.readError
 			}
-			l.loads++
+			l.loadCount++
 			l.keys = nil
 			for _, entry := range s.entries {
 				if entry.Kind == name {
@@ -91,63 +91,63 @@ func (l *keyMemory) kind(s *fakeLog, name string) Kind {
 			}
 			return ApplyEach(func(entry Entry) { l.keys = append(l.keys, entry.Key) })(entries)
 		},
-		Followed: func(err error) { l.followed = append(l.followed, err) },
+		AfterLogRead: func(err error) { l.afterLogReadErrors = append(l.afterLogReadErrors, err) },
 	}
 }
 
 // newFollower makes a follower that reads the log only when a test calls it.
 func newFollower(s *fakeLog) *Follower {
-	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), Poll: time.Hour})
+	return New(Config{Log: s, Logger: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
 }
 
-// wantTurn checks that a turn finds some number of entries.
-func wantTurn(t *testing.T, f *Follower, changes int) {
+// wantChangesFound checks that a poll finds some number of entries.
+func wantChangesFound(t *testing.T, f *Follower, changes int) {
 	t.Helper()
 	if got, err := f.RunOnce(t.Context()); got != changes || err != nil {
-		t.Errorf("a turn found %d changes, %v; want %d", got, err, changes)
+		t.Errorf("a poll found %d changes, %v; want %d", got, err, changes)
 	}
 }
 
 func TestMemoryIsLoadedOnceAndThenFollowsTheLog(t *testing.T) {
-	s, l := &fakeLog{}, &keyMemory{}
-	s.add("a", "1", "2")
+	s, l := &fakeLog{}, &logKeyCache{}
+	s.addEntries("a", "1", "2")
 	f := newFollower(s)
 	following := f.Register(l.kind(s, "a"))
 	if following.Loaded() || following.Version() != 0 {
 		t.Error("memory is loaded before anything was read")
 	}
-	wantTurn(t, f, 0)
-	s.add("a", "3")
-	s.add("b", "of another kind")
-	wantTurn(t, f, 1)
-	if !slices.Equal(l.keys, []string{"1", "2", "3"}) || l.loads != 1 || following.Version() != 3 || !following.Loaded() {
-		t.Errorf("%v after %d loads at %d", l.keys, l.loads, following.Version())
+	wantChangesFound(t, f, 0)
+	s.addEntries("a", "3")
+	s.addEntries("b", "of another kind")
+	wantChangesFound(t, f, 1)
+	if !slices.Equal(l.keys, []string{"1", "2", "3"}) || l.loadCount != 1 || following.Version() != 3 || !following.Loaded() {
+		t.Errorf("%v after %d loads at %d", l.keys, l.loadCount, following.Version())
 	}
-	s.add("a", "4")
+	s.addEntries("a", "4")
 	if err := following.Refresh(t.Context()); err != nil || len(l.keys) != 4 {
 		t.Errorf("one's own change is not seen at once: %v, %v", l.keys, err)
 	}
-	if len(l.followed) != 3 || errors.Join(l.followed...) != nil {
-		t.Errorf("after three looks %v", l.followed)
+	if len(l.afterLogReadErrors) != 3 || errors.Join(l.afterLogReadErrors...) != nil {
+		t.Errorf("after three looks %v", l.afterLogReadErrors)
 	}
 }
 
-// Followed runs after the version of the change is visible.
-func TestFollowedRunsAfterTheVersionIsVisible(t *testing.T) {
+// AfterLogRead runs after the version of the change is visible.
+func TestAfterLogReadRunsAfterTheVersionIsVisible(t *testing.T) {
 	s := &fakeLog{}
-	s.add("a", "1")
+	s.addEntries("a", "1")
 	f := newFollower(s)
 	var following *KindFollower
 	var at []uint64
 	following = f.Register(Kind{
-		Name:     "a",
-		Load:     func(context.Context) error { at = append(at, following.Version()); return nil },
-		Apply:    func([]Entry) bool { at = append(at, following.Version()); return true },
-		Followed: func(error) { at = append(at, following.Version()) },
+		Name:         "a",
+		Load:         func(context.Context) error { at = append(at, following.Version()); return nil },
+		Apply:        func([]Entry) bool { at = append(at, following.Version()); return true },
+		AfterLogRead: func(error) { at = append(at, following.Version()) },
 	})
-	wantTurn(t, f, 0)
-	s.add("a", "2", "3")
-	wantTurn(t, f, 2)
+	wantChangesFound(t, f, 0)
+	s.addEntries("a", "2", "3")
+	wantChangesFound(t, f, 2)
 	if !slices.Equal(at, []uint64{0, 1, 1, 3}) {
 		t.Errorf("a load, a read, a change and a read are at %v", at)
 	}
@@ -157,26 +157,26 @@ func TestFollowedRunsAfterTheVersionIsVisible(t *testing.T) {
 func TestAnUnreadableEntryReloadsMemory(t *testing.T) {
 	for name, change := range map[string]func(*fakeLog){
 		"a gap":            func(s *fakeLog) { s.entries = []Entry{{Kind: "a", Version: 50, Key: "50"}} },
-		"an unclear entry": func(s *fakeLog) { s.add("a", "2", "?") },
+		"an unclear entry": func(s *fakeLog) { s.addEntries("a", "2", "?") },
 	} {
-		s, l := &fakeLog{}, &keyMemory{}
+		s, l := &fakeLog{}, &logKeyCache{}
 		f := newFollower(s)
 		following := f.Register(l.kind(s, "a"))
-		s.add("a", "1")
-		wantTurn(t, f, 0)
+		s.addEntries("a", "1")
+		wantChangesFound(t, f, 0)
 		change(s)
-		s.down = errors.New("away")
+		s.readError = errors.New("away")
 		if _, err := f.RunOnce(t.Context()); err == nil {
 			t.Errorf("%s: SQL is away, and nobody says so", name)
 		}
 		if len(l.keys) != 1 || following.Version() != 1 || !following.Loaded() {
 			t.Errorf("%s: without SQL memory has %v at %d", name, l.keys, following.Version())
 		}
-		s.down = nil
-		wantTurn(t, f, 0)
+		s.readError = nil
+		wantChangesFound(t, f, 0)
 		head, _, _ := s.LogHead(t.Context(), "a")
-		if l.loads != 2 || following.Version() != head || l.keys[len(l.keys)-1] != s.entries[len(s.entries)-1].Key {
-			t.Errorf("%s: %v after %d loads at %d of %d", name, l.keys, l.loads, following.Version(), head)
+		if l.loadCount != 2 || following.Version() != head || l.keys[len(l.keys)-1] != s.entries[len(s.entries)-1].Key {
+			t.Errorf("%s: %v after %d loads at %d of %d", name, l.keys, l.loadCount, following.Version(), head)
 		}
 	}
 }
@@ -201,53 +201,53 @@ func TestALoadThatFailsIsTriedAgain(t *testing.T) {
 }
 
 func TestALongLogIsReadToItsEnd(t *testing.T) {
-	s, l := &fakeLog{}, &keyMemory{}
+	s, l := &fakeLog{}, &logKeyCache{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
-	wantTurn(t, f, 0)
-	for version := range uint64(2*batch + 500) {
+	wantChangesFound(t, f, 0)
+	for version := range uint64(2*entriesPerRead + 500) {
 		s.entries = append(s.entries, Entry{Kind: "a", Version: version + 1})
 	}
-	wantTurn(t, f, 2*batch+500)
+	wantChangesFound(t, f, 2*entriesPerRead+500)
 }
 
 // The log also has kinds that this version of the program does not know: an older or a newer one wrote them.
 func TestAnUnregisteredKindIsIgnored(t *testing.T) {
-	s, l := &fakeLog{}, &keyMemory{}
+	s, l := &fakeLog{}, &logKeyCache{}
 	f := newFollower(s)
 	f.Register(l.kind(s, "a"))
-	s.add("nobody's", "1", "2")
-	wantTurn(t, f, 0)
-	s.add("nobody's", "3")
-	asked := s.after
-	if changes, err := f.Tail(t.Context()); changes != 0 || err != nil || s.after != asked {
-		t.Errorf("a hint found %d changes, %v, and read %d logs", changes, err, s.after-asked)
+	s.addEntries("nobody's", "1", "2")
+	wantChangesFound(t, f, 0)
+	s.addEntries("nobody's", "3")
+	asked := s.logAfterCalls
+	if changes, err := f.Tail(t.Context()); changes != 0 || err != nil || s.logAfterCalls != asked {
+		t.Errorf("a hint found %d changes, %v, and read %d logs", changes, err, s.logAfterCalls-asked)
 	}
-	s.add("a", "1")
-	wantTurn(t, f, 1)
+	s.addEntries("a", "1")
+	wantChangesFound(t, f, 1)
 }
 
 // A hint that finds nothing new costs one SELECT, and one that finds something reads only the kinds that have grown.
 func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
-	s, one, other := &fakeLog{}, &keyMemory{}, &keyMemory{}
+	s, one, other := &fakeLog{}, &logKeyCache{}, &logKeyCache{}
 	f := newFollower(s)
 	f.Register(one.kind(s, "a"))
 	f.Register(other.kind(s, "b"))
 	f.Register(Kind{Name: "c", Load: func(context.Context) error { return nil }})
-	wantTurn(t, f, 0)
+	wantChangesFound(t, f, 0)
 	tail := func(what string, changes int, logs int) {
 		t.Helper()
-		s.heads.Store(0)
-		s.after = 0
+		s.logHeadsCalls.Store(0)
+		s.logAfterCalls = 0
 		got, err := f.Tail(t.Context())
-		if err != nil || got != changes || s.heads.Load() != 1 || s.after != logs {
-			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, %v", what, got, s.heads.Load(), s.after, err)
+		if err != nil || got != changes || s.logHeadsCalls.Load() != 1 || s.logAfterCalls != logs {
+			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, %v", what, got, s.logHeadsCalls.Load(), s.logAfterCalls, err)
 		}
 	}
 	tail("nothing new", 0, 0)
-	s.add("b", "1")
+	s.addEntries("b", "1")
 	tail("a change", 1, 1)
-	s.add("c", "1")
+	s.addEntries("c", "1")
 	tail("a change of what is loaded each time", 0, 2)
 	tail("nothing new again", 0, 0)
 	if len(one.keys) != 0 || len(other.keys) != 1 {
@@ -256,7 +256,7 @@ func TestAHintReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 }
 
 func TestRunFollowsTheLogWhenWoken(t *testing.T) {
-	f := newFollower(&fakeLog{}) // its turns are an hour apart, so only Wake makes it read
+	f := newFollower(&fakeLog{}) // its polls are an hour apart, so only Wake makes it read
 	ctx, cancel := context.WithCancel(t.Context())
 	beside := make(chan struct{})
 	f.RegisterLoop(func(ctx context.Context) { <-ctx.Done(); close(beside) })
@@ -288,13 +288,13 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 			f.Wake()
 			synctest.Wait()
 		}
-		if s.heads.Load() != 1 {
-			t.Errorf("%d looks for hints of one moment, want 1 at once", s.heads.Load())
+		if s.logHeadsCalls.Load() != 1 {
+			t.Errorf("%d looks for hints of one moment, want 1 at once", s.logHeadsCalls.Load())
 		}
 		<-time.After(time.Minute) // by the fake clock of synctest
 		synctest.Wait()
-		if s.heads.Load() != 2 {
-			t.Errorf("%d looks in the end, want another for the last hint", s.heads.Load())
+		if s.logHeadsCalls.Load() != 2 {
+			t.Errorf("%d looks in the end, want another for the last hint", s.logHeadsCalls.Load())
 		}
 		cancel()
 		<-ended
@@ -304,11 +304,11 @@ func TestHintsAreFollowedTogether(t *testing.T) {
 // In any order of appends, trims, unclear entries and failures, memory agrees with the log after every read that succeeds.
 func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		s, l := &fakeLog{}, &keyMemory{}
+		s, l := &fakeLog{}, &logKeyCache{}
 		f := newFollower(s)
 		all, kept := []string(nil), 0 // all is the full log, including trimmed entries
 		kind := l.kind(s, "a")
-		kind.Load = func(context.Context) error { l.keys = slices.Clone(all); return s.down }
+		kind.Load = func(context.Context) error { l.keys = slices.Clone(all); return s.readError }
 		following := f.Register(kind)
 		for step := range rapid.IntRange(1, 40).Draw(r, "steps") {
 			switch rapid.IntRange(0, 5).Draw(r, "what") {
@@ -323,9 +323,9 @@ func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 				kept = max(kept, rapid.IntRange(0, max(0, len(all)-1)).Draw(r, "trim"))
 				s.entries = slices.DeleteFunc(s.entries, func(e Entry) bool { return e.Version <= uint64(kept) })
 			case 3:
-				s.down = errors.New("away")
+				s.readError = errors.New("away")
 				_, _ = f.RunOnce(context.Background())
-				s.down = nil
+				s.readError = nil
 			case 4:
 				_, _ = f.Tail(context.Background())
 			case 5:
@@ -340,9 +340,9 @@ func TestMemoryIsTheLogAfterEveryHistory(t *testing.T) {
 	})
 }
 
-// A kind that panics is loaded anew, and neither it nor a turn that panics keeps the others from going on.
+// A kind that panics is loaded anew, and neither it nor a poll task that panics keeps the others from going on.
 func TestAPanicLeavesTheOtherKinds(t *testing.T) {
-	s, bad, good := &fakeLog{}, &keyMemory{}, &keyMemory{}
+	s, bad, good := &fakeLog{}, &logKeyCache{}, &logKeyCache{}
 	f := newFollower(s)
 	kind := bad.kind(s, "a")
 	apply := kind.Apply
@@ -352,22 +352,22 @@ func TestAPanicLeavesTheOtherKinds(t *testing.T) {
 	}
 	f.Register(kind)
 	f.Register(good.kind(s, "b"))
-	turned := 0
-	f.RegisterTurn(Turn{Name: "explodes", When: AfterLog, Run: func(context.Context) error { panic("in a turn") }})
-	f.RegisterTurn(Turn{Name: "turns", When: AfterLog, Run: func(context.Context) error { turned++; return nil }})
+	ran := 0
+	f.RegisterPollTask(PollTask{Name: "explodes", Phase: AfterPollRead, Run: func(context.Context) error { panic("in a poll task") }})
+	f.RegisterPollTask(PollTask{Name: "counts", Phase: AfterPollRead, Run: func(context.Context) error { ran++; return nil }})
 	_, _ = f.RunOnce(t.Context())
-	s.add("a", "1", "2")
-	s.add("b", "3")
+	s.addEntries("a", "1", "2")
+	s.addEntries("b", "3")
 	_, err := f.RunOnce(t.Context())
-	if text := fmt.Sprint(err); !strings.Contains(text, "while it applies") || !strings.Contains(text, "in a turn") {
+	if text := fmt.Sprint(err); !strings.Contains(text, "while it applies") || !strings.Contains(text, "in a poll task") {
 		t.Errorf("the error is %v", err)
 	}
-	if !slices.Equal(good.keys, []string{"3"}) || turned != 2 {
-		t.Errorf("the other kind has %v, and the other turn ran %d times", good.keys, turned)
+	if !slices.Equal(good.keys, []string{"3"}) || ran != 2 {
+		t.Errorf("the other kind has %v, and the other task ran %d times", good.keys, ran)
 	}
 	_, _ = f.RunOnce(t.Context())
-	if !slices.Equal(bad.keys, []string{"1", "2"}) || bad.loads != 2 {
-		t.Errorf("after %d loads the kind has %v", bad.loads, bad.keys)
+	if !slices.Equal(bad.keys, []string{"1", "2"}) || bad.loadCount != 2 {
+		t.Errorf("after %d loads the kind has %v", bad.loadCount, bad.keys)
 	}
 }
 

@@ -12,7 +12,7 @@ func TestAKindIsRegisteredOnce(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	f.Register(Kind{Name: "a"})
 	f.Register(Kind{Name: "b"})
-	f.RegisterTurn(Turn{Name: "a"})
+	f.RegisterPollTask(PollTask{Name: "a"})
 	refused := func(what string, register func()) {
 		defer func() {
 			if said, _ := recover().(string); !strings.Contains(said, `"a" is registered twice`) {
@@ -22,47 +22,47 @@ func TestAKindIsRegisteredOnce(t *testing.T) {
 		register()
 	}
 	refused("a kind", func() { f.Register(Kind{Name: "a"}) })
-	refused("a turn", func() { f.RegisterTurn(Turn{Name: "a", When: AfterLog}) })
-	if len(f.kinds) != 2 || len(f.turns) != 1 {
-		t.Errorf("%d kinds and %d turns are registered", len(f.kinds), len(f.turns))
+	refused("a poll task", func() { f.RegisterPollTask(PollTask{Name: "a", Phase: AfterPollRead}) })
+	if len(f.kinds) != 2 || len(f.pollTasks) != 1 {
+		t.Errorf("%d kinds and %d poll tasks are registered", len(f.kinds), len(f.pollTasks))
 	}
 }
 
-// If a kind cannot be read or a turn fails, the other kinds are still read and the other turns still run. The error names what
+// If a kind cannot be read or a poll task fails, the other kinds are still read and the other tasks still run. The error names what
 // failed.
 func TestAFailureConcernsItsOwnKind(t *testing.T) {
-	s, l := &fakeLog{}, &keyMemory{}
+	s, l := &fakeLog{}, &logKeyCache{}
 	f := newFollower(s)
 	broken := errors.New("broken")
 	f.Register(Kind{Name: "first", Load: func(context.Context) error { return broken }})
 	f.Register(l.kind(s, "a"))
 	ran := 0
-	f.RegisterTurn(Turn{Name: "beside", When: BeforeLog, Run: func(context.Context) error { return broken }})
-	f.RegisterTurn(Turn{Name: "after", When: AfterLog, Run: func(context.Context) error { ran++; return nil }})
+	f.RegisterPollTask(PollTask{Name: "beside", Phase: BeforeLogRead, Run: func(context.Context) error { return broken }})
+	f.RegisterPollTask(PollTask{Name: "after", Phase: AfterPollRead, Run: func(context.Context) error { ran++; return nil }})
 	_, err := f.RunOnce(t.Context())
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "log first: broken") || !strings.Contains(err.Error(), "beside: broken") {
 		t.Errorf("the errors are %v", err)
 	}
-	if l.loads != 1 || ran != 1 {
-		t.Errorf("the other kind was loaded %d times, %d turns ran", l.loads, ran)
+	if l.loadCount != 1 || ran != 1 {
+		t.Errorf("the other kind was loaded %d times, %d tasks ran", l.loadCount, ran)
 	}
 }
 
-// A turn reads the log and runs all work, in order; a hint reads the log and runs only the work of AfterRead.
-func TestTurnsRunAtTheirMoments(t *testing.T) {
+// A poll reads the log and runs all work, in order; a hint reads the log and runs only the work of AfterEachLogRead.
+func TestPollTasksRunInTheirPhases(t *testing.T) {
 	s := &fakeLog{}
 	f := newFollower(s)
 	var order []string
 	note := func(name string) func(context.Context) error {
 		return func(context.Context) error { order = append(order, name); return nil }
 	}
-	f.RegisterTurn(Turn{"3", AfterLog, note("after the log")})
-	f.RegisterTurn(Turn{"2", AfterRead, note("after a read")})
-	f.RegisterTurn(Turn{"1", BeforeLog, note("before the log")})
+	f.RegisterPollTask(PollTask{"3", AfterPollRead, note("after the log")})
+	f.RegisterPollTask(PollTask{"2", AfterEachLogRead, note("after a read")})
+	f.RegisterPollTask(PollTask{"1", BeforeLogRead, note("before the log")})
 	f.Register(Kind{Name: "a", Load: note("log")})
-	wantTurn(t, f, 0)
+	wantChangesFound(t, f, 0)
 	if want := []string{"before the log", "log", "after a read", "after the log"}; !slices.Equal(order, want) {
-		t.Errorf("a turn runs %v, want %v", order, want)
+		t.Errorf("a poll runs %v, want %v", order, want)
 	}
 	order = nil
 	if _, err := f.Tail(t.Context()); err != nil || !slices.Equal(order, []string{"after a read"}) {
@@ -70,18 +70,18 @@ func TestTurnsRunAtTheirMoments(t *testing.T) {
 	}
 }
 
-// In each turn of the follower, listeners are notified once if some change concerns all users, and not otherwise.
+// In each poll of the follower, listeners are notified once if some change concerns all users, and not otherwise.
 func TestSharedChangesAreNotified(t *testing.T) {
 	s := &fakeLog{}
 	f := newFollower(s)
 	notified, loads, applied := 0, 0, 0
 	f.Register(Kind{
-		Name: "shared", Shared: true,
+		Name: "shared", ConcernsAllUsers: true,
 		Load:  func(context.Context) error { loads++; return nil },
 		Apply: ApplyEach(func(Entry) { applied++ }),
 	})
-	f.Register((&keyMemory{}).kind(s, "own"))
-	f.OnShared(func() { notified++ })
+	f.Register((&logKeyCache{}).kind(s, "own"))
+	f.OnSharedChange(func() { notified++ })
 	step := func(wantNotified, wantLoads, wantApplied int) {
 		t.Helper()
 		if _, err := f.RunOnce(t.Context()); err != nil {
@@ -93,9 +93,9 @@ func TestSharedChangesAreNotified(t *testing.T) {
 	}
 	step(1, 1, 0)
 	step(1, 1, 0)
-	s.add("shared", "1", "2")
+	s.addEntries("shared", "1", "2")
 	step(2, 1, 2)
-	s.add("own", "1")
+	s.addEntries("own", "1")
 	step(2, 1, 2)
 	s.entries = []Entry{{Kind: "shared", Version: 9}} // the log was trimmed while this node was away
 	step(3, 2, 2)

@@ -72,7 +72,7 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 		payload = []byte{}
 	}
 	// The commit notifies this node's follower and the other nodes.
-	tx.Signal()
+	tx.SignalAtCommit()
 	added, err := tx.Run(ctx, insertLog, kind, int64(version), tx.Now, key, payload)
 	if err == nil && added == 0 {
 		err = fmt.Errorf("append to the log %s: it has an entry %d", kind, version)
@@ -87,8 +87,8 @@ func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Tim
 	return AppendLog(ctx, tx, kind, key, strconv.AppendInt(nil, at.UnixMicro(), 10))
 }
 
-// LockLog locks the log of a kind until this transaction ends, before the transaction appends. A transaction that takes other locks as well
-// takes this one first. It returns the version of the newest entry.
+// LockLog locks the log of a kind until this transaction ends, before the transaction appends. A transaction that takes other locks
+// as well takes this one first. It returns the version of the newest entry.
 func LockLog(ctx context.Context, tx *sql.Tx, kind string) (head uint64, err error) {
 	found, err := tx.One(ctx, lockHead, []any{kind}, &head)
 	if err != nil || found {
@@ -137,9 +137,9 @@ func LogHeads(ctx context.Context, s *sql.DB) (map[string]uint64, error) {
 	return heads, err
 }
 
-// Blank removes the key and the payload from the entries of a kind that have one of some keys. Nodes that follow the log have applied
-// these entries; a node that reads them later learns nothing from them.
-func Blank(ctx context.Context, tx *sql.Tx, kind string, keys []string) error {
+// BlankEntries removes the key and the payload from the entries of a kind that have one of some keys. Nodes that follow the log
+// have applied these entries; a node that reads them later learns nothing from them.
+func BlankEntries(ctx context.Context, tx *sql.Tx, kind string, keys []string) error {
 	_, err := tx.Run(ctx, blankLog, kind, keys, []byte{})
 	return err
 }
@@ -150,8 +150,8 @@ func Rewrite(ctx context.Context, tx *sql.Tx, entry Entry, payload []byte) error
 	return err
 }
 
-// TrimLog deletes the entries from before a time and returns how many. The newest entry of each kind stays, and so does every entry after
-// one that stays, so that the rest has no gaps.
+// TrimLog deletes the entries from before a time and returns how many. The newest entry of each kind stays, and so does every entry
+// after one that stays, so that the rest has no gaps.
 func TrimLog(ctx context.Context, s *sql.DB, before time.Time) (trimmed int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		trimmed = 0

@@ -9,13 +9,13 @@ import (
 	"tidings/services"
 )
 
-// NotifyGap is the least time between two notifications of one key. The first change is notified at once.
-const NotifyGap = 100 * time.Millisecond
+// MinNotifyInterval is the least time between two notifications of one key. The first change is notified at once.
+const MinNotifyInterval = 100 * time.Millisecond
 
-// Readers finds the users to notify when a key changes. A key names something whose items are counted when badges are read, such as
-// a conversation or an author of pulled posts. Its readers are the users who are watched on this node and whose badges count it: who
-// are shown the key. Readers is safe for concurrent use.
-type Readers[K comparable] struct {
+// ReaderIndex finds the users to notify when a key changes. A key names something whose items are counted when badges are read,
+// such as a conversation or an author of pulled posts. Its readers are the users who are watched on this node and whose badges
+// count it: who are shown the key. A ReaderIndex is safe for concurrent use.
+type ReaderIndex[K comparable] struct {
 	clock  services.Clock
 	notify func([]services.UserID)
 
@@ -27,9 +27,9 @@ type Readers[K comparable] struct {
 	waits    bool                               // a timer is set for the next notification
 }
 
-// NewReaders makes an index without users. Its notifications go to OnReadersNotified.
-func NewReaders[K comparable](f *Follower) *Readers[K] {
-	return &Readers[K]{
+// NewReaderIndex makes an index without users. Its notifications go to OnReadersNotified.
+func NewReaderIndex[K comparable](f *Follower) *ReaderIndex[K] {
+	return &ReaderIndex[K]{
 		clock: f.clock, notify: f.NotifyReaders,
 		shown: map[services.UserID][]K{}, readers: map[K]map[services.UserID]struct{}{},
 		owed: map[K]struct{}{}, notified: map[K]time.Time{},
@@ -38,7 +38,7 @@ func NewReaders[K comparable](f *Follower) *Readers[K] {
 
 // Follow records the keys that a watched user is shown: count keys, the i-th of which is at(i). The record holds until Unfollow
 // or the next Follow. Call it before you read the keys' values, so that no change in between is missed.
-func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
+func (r *ReaderIndex[K]) Follow(user services.UserID, count int, at func(i int) K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Most renderings find the same keys as before: then nothing is allocated.
@@ -65,7 +65,7 @@ func (r *Readers[K]) Follow(user services.UserID, count int, at func(i int) K) {
 }
 
 // Unfollow says that users are no longer watched.
-func (r *Readers[K]) Unfollow(users []services.UserID) {
+func (r *ReaderIndex[K]) Unfollow(users []services.UserID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, user := range users {
@@ -74,7 +74,7 @@ func (r *Readers[K]) Unfollow(users []services.UserID) {
 }
 
 // removeUser forgets a user. The lock is held.
-func (r *Readers[K]) removeUser(user services.UserID) {
+func (r *ReaderIndex[K]) removeUser(user services.UserID) {
 	for _, key := range r.shown[user] {
 		if delete(r.readers[key], user); len(r.readers[key]) == 0 {
 			delete(r.readers, key)
@@ -84,7 +84,7 @@ func (r *Readers[K]) removeUser(user services.UserID) {
 }
 
 // Each calls the function for every key that users are shown, with the user's index in the list.
-func (r *Readers[K]) Each(users []services.UserID, call func(i int, key K)) {
+func (r *ReaderIndex[K]) Each(users []services.UserID, call func(i int, key K)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, user := range users {
@@ -95,21 +95,21 @@ func (r *Readers[K]) Each(users []services.UserID, call func(i int, key K)) {
 }
 
 // Has reports whether a key is shown to any watched user.
-func (r *Readers[K]) Has(key K) bool {
+func (r *ReaderIndex[K]) Has(key K) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.readers[key]) > 0
 }
 
 // Keys lists all keys that are shown to watched users, in no order.
-func (r *Readers[K]) Keys() []K {
+func (r *ReaderIndex[K]) Keys() []K {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.readers))
 }
 
 // RecordChange records that a key changed: Notify notifies its readers when they are due.
-func (r *Readers[K]) RecordChange(key K) {
+func (r *ReaderIndex[K]) RecordChange(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.readers[key]) > 0 {
@@ -117,12 +117,12 @@ func (r *Readers[K]) RecordChange(key K) {
 	}
 }
 
-// due lists the readers of changed keys whose last notification is long enough ago, and forgets the times of keys
+// takeDueReaders lists the readers of changed keys whose last notification is long enough ago, and forgets the times of keys
 // without readers. The lock is held.
-func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
+func (r *ReaderIndex[K]) takeDueReaders(now time.Time) (users []services.UserID) {
 	for key := range r.owed {
 		// A clock that was set back must not silence a key.
-		if since := now.Sub(r.notified[key]); since >= 0 && since < NotifyGap {
+		if since := now.Sub(r.notified[key]); since >= 0 && since < MinNotifyInterval {
 			continue
 		}
 		delete(r.owed, key)
@@ -134,12 +134,12 @@ func (r *Readers[K]) due(now time.Time) (users []services.UserID) {
 }
 
 // Notify notifies the readers of changed keys that are due, and sets a timer for the others.
-func (r *Readers[K]) Notify() {
+func (r *ReaderIndex[K]) Notify() {
 	r.mu.Lock()
-	users := r.due(r.clock.Now())
+	users := r.takeDueReaders(r.clock.Now())
 	if len(r.owed) > 0 && !r.waits {
 		r.waits = true
-		time.AfterFunc(NotifyGap, func() {
+		time.AfterFunc(MinNotifyInterval, func() {
 			r.mu.Lock()
 			r.waits = false
 			r.mu.Unlock()

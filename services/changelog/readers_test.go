@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// only returns the function that Follow takes, for a user who is shown one key.
-func only(key string) func(int) string { return func(int) string { return key } }
+// constantKey returns the function that Follow takes, for a user who is shown one key.
+func constantKey(key string) func(int) string { return func(int) string { return key } }
 
 // A change that comes too soon after a notification waits for a timer: one that is set already, or a new one. The timer notifies the
 // change, which does not wait for a further change.
@@ -27,8 +27,8 @@ func TestNoChangeWaitsForTheNextOne(t *testing.T) {
 				last = time.Since(start)
 			}
 		})
-		readers := NewReaders[string](f)
-		readers.Follow(11, 1, only("a"))
+		readers := NewReaderIndex[string](f)
+		readers.Follow(11, 1, constantKey("a"))
 		for _, after := range []time.Duration{0, 50, 101, 120} {
 			<-time.After(time.Until(start.Add(after * time.Millisecond)))
 			readers.RecordChange("a")
@@ -49,11 +49,11 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var notified []services.UserID
 	f.OnReadersNotified(func(users []services.UserID) { notified = append(notified, users...) })
-	readers := NewReaders[string](f)
+	readers := NewReaderIndex[string](f)
 	both := []string{"a", "b"}
 	readers.Follow(1, 2, func(i int) string { return both[i] })
-	readers.Follow(2, 1, only("b"))
-	readers.Follow(1, 1, only("a"))
+	readers.Follow(2, 1, constantKey("b"))
+	readers.Follow(1, 1, constantKey("a"))
 	readers.RecordChange("b")
 	readers.Notify()
 	if !slices.Equal(notified, []services.UserID{2}) {
@@ -70,28 +70,28 @@ func TestReadersWhoLeaveAreForgotten(t *testing.T) {
 	}
 }
 
-// LearnedSums adds what each stream adds for a user, until the user is no longer watched.
-func TestLearnedSumsAddAllStreams(t *testing.T) {
+// VersionSums adds what each source adds for a user, until the user is no longer watched.
+func TestVersionSumsAddAllSources(t *testing.T) {
 	f := newFollower(&fakeLog{})
 	var left []services.UserID
-	f.RegisterStream(Stream{AddLearned: func(_ []services.UserID, sums []uint64) {
+	f.RegisterVersionSource(VersionSource{AddVersions: func(_ []services.UserID, sums []uint64) {
 		for i := range sums {
 			sums[i] += 100
 		}
 	}})
-	readers := NewReaders[string](f)
-	f.RegisterStream(Stream{
-		AddLearned: func(users []services.UserID, sums []uint64) {
+	readers := NewReaderIndex[string](f)
+	f.RegisterVersionSource(VersionSource{
+		AddVersions: func(users []services.UserID, sums []uint64) {
 			readers.Each(users, func(i int, key string) { sums[i] += uint64(len(key)) })
 		},
 		Unfollow: func(users []services.UserID) { left = users; readers.Unfollow(users) },
 	})
-	readers.Follow(7, 1, only("four"))
-	if got := f.LearnedSums([]services.UserID{8, 7}); !slices.Equal(got, []uint64{100, 104}) {
-		t.Errorf("learned are %v", got)
+	readers.Follow(7, 1, constantKey("four"))
+	if got := f.VersionSums([]services.UserID{8, 7}); !slices.Equal(got, []uint64{100, 104}) {
+		t.Errorf("the sums are %v", got)
 	}
 	f.Unfollow([]services.UserID{7})
-	if got := f.LearnedSums([]services.UserID{7}); !slices.Equal(got, []uint64{100}) || !slices.Equal(left, []services.UserID{7}) {
+	if got := f.VersionSums([]services.UserID{7}); !slices.Equal(got, []uint64{100}) || !slices.Equal(left, []services.UserID{7}) {
 		t.Errorf("after %v left: %v", left, got)
 	}
 }

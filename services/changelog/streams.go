@@ -6,30 +6,33 @@ import (
 	"tidings/services"
 )
 
-// Stream is a memory of changes that many users share and that are counted on read.
-type Stream struct {
-	// AddLearned adds a number to each user's sum. The number rises, by one or more, with each change that the user is shown and that
+// VersionSource is a memory of changes that many users share and that are counted on read.
+type VersionSource struct {
+	// AddVersions adds a number to each user's sum. The number rises, by one or more, with each change that the user is shown and that
 	// this node has applied. It never falls.
-	AddLearned func(users []services.UserID, sums []uint64)
-	// Unfollow says that users are no longer watched here; nil if the stream records no users.
+	AddVersions func(users []services.UserID, sums []uint64)
+	// Unfollow says that users are no longer watched here; nil if the source records no users.
 	Unfollow func(users []services.UserID)
 }
 
-// RegisterStream adds a stream to the streams that LearnedSums sums up.
-func (f *Follower) RegisterStream(stream Stream) { f.streams = append(f.streams, stream) }
+// RegisterVersionSource adds a source to those that VersionSums sums up.
+func (f *Follower) RegisterVersionSource(stream VersionSource) {
+	f.versionSources = append(f.versionSources, stream)
+}
 
-// LearnedSums returns, for each user who is watched here, the sum over all streams of the numbers that AddLearned adds. The shared
-// half of a badge's version rises with it, and also as time passes. It is a sum and not a maximum, because each change must raise it, in
-// whatever order a node learns of the changes.
-func (f *Follower) LearnedSums(users []services.UserID) []uint64 {
+// VersionSums returns, for each user who is watched here, the sum over all sources of the numbers that AddVersions adds. The shared
+// half of a badge's version rises with it, and also as time passes. It is a sum and not a maximum, because each change must raise
+// it, in whatever order a node learns of the changes.
+func (f *Follower) VersionSums(users []services.UserID) []uint64 {
 	sums := make([]uint64, len(users))
-	for _, stream := range f.streams {
-		stream.AddLearned(users, sums)
+	for _, stream := range f.versionSources {
+		stream.AddVersions(users, sums)
 	}
 	return sums
 }
 
-// CountApplied returns the number of entries of some kinds that this node's memory contains: the sum of its versions. It rises with each entry.
+// CountApplied returns the number of entries of some kinds that this node's memory contains: the sum of its versions. It rises with
+// each entry.
 func (f *Follower) CountApplied(kinds ...string) (entries uint64) {
 	for _, one := range f.kinds {
 		if slices.Contains(kinds, one.kind.Name) {
@@ -41,19 +44,19 @@ func (f *Follower) CountApplied(kinds ...string) (entries uint64) {
 
 // Unfollow says that users are no longer watched here.
 func (f *Follower) Unfollow(users []services.UserID) {
-	for _, stream := range f.streams {
+	for _, stream := range f.versionSources {
 		if stream.Unfollow != nil {
 			stream.Unfollow(users)
 		}
 	}
 }
 
-// OnShared registers a callback for changes that concern all users. It must not block.
-func (f *Follower) OnShared(call func()) { f.shared = append(f.shared, call) }
+// OnSharedChange registers a callback for changes that concern all users. It must not block.
+func (f *Follower) OnSharedChange(call func()) { f.onSharedChange = append(f.onSharedChange, call) }
 
-// NotifyShared says that a change concerns all users.
-func (f *Follower) NotifyShared() {
-	for _, call := range f.shared {
+// NotifySharedChange says that a change concerns all users.
+func (f *Follower) NotifySharedChange() {
+	for _, call := range f.onSharedChange {
 		call()
 	}
 }
@@ -61,7 +64,7 @@ func (f *Follower) NotifyShared() {
 // OnReadersNotified registers a callback that gets the watched users who see a changed key: at once, then at most ten times a second
 // for each key, and the last change is never left out. It must not block.
 func (f *Follower) OnReadersNotified(call func(readers []services.UserID)) {
-	f.readersNotified = append(f.readersNotified, call)
+	f.onReadersNotified = append(f.onReadersNotified, call)
 }
 
 // NotifyReaders reports a change of a key that users see.
@@ -69,7 +72,7 @@ func (f *Follower) NotifyReaders(readers []services.UserID) {
 	if len(readers) == 0 {
 		return
 	}
-	for _, call := range f.readersNotified {
+	for _, call := range f.onReadersNotified {
 		call(readers)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"tidings/services/rdb"
 )
 
-// fact is a user's own state in a conversation according to the facts. If messages expire from the count, waiting counts the unread
-// messages that had not expired on the day up to which the document's state was aged.
-type fact struct {
+// membershipFact is a user's own state in a conversation according to the facts. If messages expire from the count, unexpiredUnread
+// counts the unread messages that had not expired on the ExpiredAsOfDay of the document's state.
+type membershipFact struct {
 	services.Membership
-	waiting unreadCounts
+	unexpiredUnread unreadCounts
 }
 
 // audit compares a user's states and sums in Redis with the facts. It reads the facts page by page.
 func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
-	var facts []fact
+	var facts []membershipFact
 	states := shown.Conversations
 	for after := services.ConversationID(0); ; {
-		page, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
+		page, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftConversationsKeptFor), membersPerPage)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -31,12 +31,12 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Use
 			// The setting MuteMentions is applied to the facts, as it is to documents.
 			page[i] = s.applyMuteSetting(page[i])
 		}
-		counts, err := s.waitingAsOf(ctx, page, states)
+		counts, err := s.countUnexpiredAsOf(ctx, page, states)
 		if err != nil {
 			return nil, nil, err
 		}
 		for i, state := range page {
-			facts = append(facts, fact{state, counts[i]})
+			facts = append(facts, membershipFact{state, counts[i]})
 		}
 		if len(page) < membersPerPage {
 			differs := s.differences(facts, states, shown.Document.Conversations)
@@ -46,21 +46,22 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Use
 	}
 }
 
-// waitingAsOf counts unread messages in conversations one by one, as of the days of the shown states. It does not use the
+// countUnexpiredAsOf counts unread messages in conversations one by one, as of the days of the shown states. It does not use the
 // positions that expiry has moved, because the audit checks these.
-func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]unreadCounts, error) {
+func (s *Service) countUnexpiredAsOf(ctx context.Context, facts []services.Membership, shown map[services.ConversationID]services.Membership) ([]unreadCounts, error) {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return make([]unreadCounts, len(facts)), nil
 	}
 	since := make([]time.Time, len(facts))
 	for i, fact := range facts {
-		// The count is as of the day up to which the document's state was aged: a message that expires later is no error.
-		since[i] = s.expiry.Since(services.SourceConversations, shown[fact.Conversation].AgedOn)
+		// The count is as of the day on which messages were last taken out of the document's state: a message that expires later is
+		// no error.
+		since[i] = s.expiry.CountedSince(services.SourceConversations, shown[fact.Conversation].ExpiredAsOfDay)
 	}
 	counts, err := countUnread(ctx, s.Store, facts, since)
 	for i, fact := range facts {
 		switch {
-		case fact.Left || fact.Inside:
+		case fact.HasLeft || fact.IsOpen:
 			counts[i] = unreadCounts{}
 		case s.MuteMentions && fact.Muted:
 			counts[i].Mentions = 0
@@ -69,64 +70,64 @@ func (s *Service) waitingAsOf(ctx context.Context, facts []services.Membership, 
 	return counts, err
 }
 
-// sameState reports whether a state agrees with the facts. If messages expire, Base, K and Mentions may differ, since age moves
-// them: then the counts that result from them are compared with a count of the messages.
-func (s *Service) sameState(state services.Membership, fact fact) bool {
+// sameState reports whether a state agrees with the facts. If messages expire, ReadUpTo, UnreadAdjustment and Mentions may differ,
+// since removeExpired changes them: then the counts that result from them are compared with a count of the messages.
+func (s *Service) sameState(state services.Membership, fact membershipFact) bool {
 	if !s.expiry.Expires(services.SourceConversations) {
-		return countedPart(state) == countedPart(fact.Membership)
+		return countedFields(state) == countedFields(fact.Membership)
 	}
 	shown := state
-	shown.Head = fact.Head // it lags where it is not projected: in muted conversations and those counted on read
-	state.Base, state.K, state.Mentions = fact.Base, fact.K, fact.Mentions
+	shown.NewestMessageNumber = fact.NewestMessageNumber // it lags where it is not projected: in muted conversations and those counted on read
+	state.ReadUpTo, state.UnreadAdjustment, state.Mentions = fact.ReadUpTo, fact.UnreadAdjustment, fact.Mentions
 	// Everything but the position must be equal. The state of a member who left or is inside counts nothing, so that its position
 	// is not compared at all.
-	if countedPart(state) != countedPart(fact.Membership) || fact.Left || fact.Inside || state.AgedOn > s.today() {
-		return state.AgedOn <= s.today() && countedPart(state) == countedPart(fact.Membership)
+	if countedFields(state) != countedFields(fact.Membership) || fact.HasLeft || fact.IsOpen || state.ExpiredAsOfDay > s.today() {
+		return state.ExpiredAsOfDay <= s.today() && countedFields(state) == countedFields(fact.Membership)
 	}
 	// While a message waits, the state must name the day of the next expiry. It may not be after the day on which the oldest message
 	// leaves. An earlier day is right too: it costs one check.
-	waits := fact.waiting.Unread > 0
+	waits := fact.unexpiredUnread.Unread > 0
 	if fact.Muted {
-		waits = fact.waiting.Mentions > 0
+		waits = fact.unexpiredUnread.Mentions > 0
 	}
-	leaves := s.expiry.LeavesOn(services.SourceConversations, services.DayOf(fact.waiting.Oldest))
-	return shown.Unread() == fact.waiting.Unread && shown.UnreadMentions() == fact.waiting.Mentions &&
-		(!waits || shown.LeavesOn > shown.AgedOn && shown.LeavesOn <= leaves)
+	leaves := s.expiry.ExpiryDay(services.SourceConversations, services.DayOf(fact.unexpiredUnread.OldestSentAt))
+	return shown.Unread() == fact.unexpiredUnread.Unread && shown.UnreadMentions() == fact.unexpiredUnread.Mentions &&
+		(!waits || shown.NextExpiryDay > shown.ExpiredAsOfDay && shown.NextExpiryDay <= leaves)
 }
 
 // differences compares the states with the facts, and the sums with the states.
-func (s *Service) differences(facts []fact, states map[services.ConversationID]services.Membership, got services.ConversationSums) (differs []string) {
+func (s *Service) differences(facts []membershipFact, states map[services.ConversationID]services.Membership, got services.ConversationSums) (differs []string) {
 	// The states that remain after all facts are in the document alone.
 	left := maps.Clone(states)
 	for _, fact := range facts {
 		state, known := states[fact.Conversation]
 		delete(left, fact.Conversation)
-		if !known && !fact.Left || known && !s.sameState(state, fact) {
+		if !known && !fact.HasLeft || known && !s.sameState(state, fact) {
 			differs = append(differs, "conversations: states")
 			break
 		}
 	}
 	for _, state := range left {
-		if !state.Left { // the facts do not list conversations that the user left long ago
+		if !state.HasLeft { // the facts do not list conversations that the user left long ago
 			differs = append(differs, "conversations: states")
 			break
 		}
 	}
 	var sums services.ConversationSums
 	places := map[services.ConversationID]int64{}
-	leaves := got.LeavesOn
+	leaves := got.NextExpiryDay
 	for _, state := range states {
-		if state.LeavesOn > 0 && (leaves == 0 || leaves > state.LeavesOn) {
+		if state.NextExpiryDay > 0 && (leaves == 0 || leaves > state.NextExpiryDay) {
 			differs = append(differs, "conversations: the next item that expires")
-			leaves = state.LeavesOn
+			leaves = state.NextExpiryDay
 		}
-		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.Base-state.K
+		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.ReadUpTo-state.UnreadAdjustment
 		switch {
 		// The state of a user who has left or is inside is in no sum.
-		case state.Left || state.Inside:
+		case state.HasLeft || state.IsOpen:
 		case state.Muted:
 			sums.Unread += int(mentions)
-		case state.ReadSide:
+		case state.CountedOnRead:
 			places[state.Conversation] = place
 		default:
 			sums.Unread += int(unread)
@@ -138,20 +139,21 @@ func (s *Service) differences(facts []fact, states map[services.ConversationID]s
 		differs = append(differs, "conversations: sums")
 	}
 	list := map[services.ConversationID]int64{}
-	for _, place := range got.ReadSide {
-		list[place.Conversation] = place.Base
+	for _, place := range got.CountedOnRead {
+		list[place.Conversation] = place.ReadUpTo
 	}
-	if len(list) != len(got.ReadSide) || !maps.Equal(places, list) {
+	if len(list) != len(got.CountedOnRead) || !maps.Equal(places, list) {
 		differs = append(differs, "conversations: places")
 	}
 	return differs
 }
 
-// countedPart is the part of a state that affects counts. The last sequence is projected only where it counts. WayVersion is
-// left out: it rises once more when all members have the new way of counting, and that rise is not projected.
-func countedPart(state services.Membership) string {
-	if state.Left || state.Inside || state.Muted || state.ReadSide {
-		state.Head = 0
+// countedFields is the part of a state that affects counts. The last sequence is projected only where it counts.
+// CountedOnReadVersion is left out: it rises once more when all members have the new way of counting, and that rise is not
+// projected.
+func countedFields(state services.Membership) string {
+	if state.HasLeft || state.IsOpen || state.Muted || state.CountedOnRead {
+		state.NewestMessageNumber = 0
 	}
-	return fmt.Sprint(state.Head, state.Base, state.K, state.Version, state.Mentions, state.Left, state.Muted, state.Inside, state.ReadSide)
+	return fmt.Sprint(state.NewestMessageNumber, state.ReadUpTo, state.UnreadAdjustment, state.Version, state.Mentions, state.HasLeft, state.Muted, state.IsOpen, state.CountedOnRead)
 }

@@ -18,28 +18,28 @@ import (
 // A message is sent, and its projection fails: the message is in SQL and not in Redis, or only one of two members has it there. The
 // total always equals the sum of its parts, and in the end everyone has counted the message once.
 func TestAMessageCountsOnceAfterAFailedProjection(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(3)
-	group, other := n.create(Group, users...), n.create(Group, users...)
+	group, other := n.createConversation(Group, users...), n.createConversation(Group, users...)
 	n.send(users[0], other)
 	n.runJobs()
 	n.send(users[0], group)
 	n.Must(n.projectMember(t.Context(), group, users[1])) // and then the process dies
 	n.wantCounts("reached", users[1], 2, 0)
-	if unread, _ := n.badgeCounts(users[2]); unread != 1 {
+	if unread, _ := n.countsFromBadge(users[2]); unread != 1 {
 		t.Errorf("not reached: %d", unread)
 	}
 	n.runJobs()
 	n.wantCounts("after the job", users[1], 2, 0)
 	n.wantCounts("after the job", users[2], 2, 0)
 
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	for range 2 {
-		if err := n.do(must(n.Service.Send(users[0], group, "hello", nil))); err != nil {
+		if err := n.commit(must(n.Service.Send(users[0], group, "hello", nil))); err != nil {
 			t.Fatalf("without Redis: %v", err)
 		}
 	}
-	n.Server.Start()
+	n.RedisServer.Start()
 	awaitRedis(t, n.Redis)
 	n.Clock.Advance(time.Minute)
 	n.RunAllJobs(n.fan)
@@ -48,10 +48,10 @@ func TestAMessageCountsOnceAfterAFailedProjection(t *testing.T) {
 	}
 }
 
-// Users who are not active have no document. The job of a message marks them too, for the change stream, but only while marks are asked
-// for. A member who quits is marked, as the conversation no longer counts, and not marked any more after a day.
+// Users who are not active have no document. The job of a message marks them too, for the change stream, but only while marks are
+// asked for. A member who quits is marked, as the conversation no longer counts, and not marked any more after a day.
 func TestMessagesMarkInactiveMembers(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	marked, marking := map[services.UserID]bool{}, false
 	n.World.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
 		for _, user := range users {
@@ -59,13 +59,13 @@ func TestMessagesMarkInactiveMembers(t *testing.T) {
 		}
 		return nil
 	}, func() bool { return marking })
-	users, strangers := n.MakeUsers(2), n.MakeStrangers(3)
+	users, strangers := n.MakeUsers(2), n.MakeNeverSeenUsers(3)
 	left := strangers[2]
-	group := n.create(Group, slices.Concat(users, strangers)...)
+	group := n.createConversation(Group, slices.Concat(users, strangers)...)
 	n.runJobs()
-	quit := func() { n.mustDo(n.Quit(left, group), nil) }
+	quit := func() { n.mustCommit(n.Quit(left, group), nil) }
 	send := func() { n.send(users[0], group) }
-	sendLater := func() { n.Clock.Advance(leftFor + time.Second); send() }
+	sendLater := func() { n.Clock.Advance(leftConversationsKeptFor + time.Second); send() }
 	for _, c := range []struct {
 		marking bool
 		does    func()
@@ -95,9 +95,9 @@ func TestMessagesMarkInactiveMembers(t *testing.T) {
 // A user reads a conversation between the commit of a message and its projection, and either may arrive late in Redis: read messages
 // stay read, and later ones stay unread.
 func TestALateStateReplacesNoNewerOne(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	snapshot := func() []services.Membership {
 		states, err := membershipsIn(t.Context(), n.World.Store, group, users[1:])
 		n.Must(err)
@@ -129,21 +129,21 @@ func TestALateStateReplacesNoNewerOne(t *testing.T) {
 
 // A conversation changes its way of counting while people talk in it and read, and no count shows it.
 func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
-	for name, options := range map[string]fanouttest.Options{"embedded": {Redis: "embedded"}, "redis": {}} {
+	for name, options := range map[string]fanouttest.Options{"embedded": {RedisURL: "embedded"}, "redis": {}} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(fanouttest.New(t, options), func(c *Config) { c.MaxWriteLoad = 12 })
+			n := newNode(fanouttest.New(t, options), func(c *Config) { c.MaxLoadCountedOnWrite = 12 })
 			users := n.MakeUsers(3)
-			group := n.create(Room, users...)
-			ways := map[Way]bool{}
+			group := n.createConversation(Room, users...)
+			ways := map[CountingWay]bool{}
 			total := 0
 			for step := range 60 {
 				n.send(users[0], group)
 				total++
-				ways[n.wayOf(group)] = true
+				ways[n.countingWayOf(group)] = true
 				switch {
 				case step%7 == 3:
 					n.runJobs()
-					ways[n.wayOf(group)] = true
+					ways[n.countingWayOf(group)] = true
 					n.wantCounts("while it goes on", users[1], total, 0)
 				case step%16 == 15:
 					n.Clock.Advance(5 * time.Minute) // it becomes quiet
@@ -151,7 +151,7 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 			}
 			n.runJobs()
 			n.wantCounts("in the end", users[1], total, 0)
-			for _, way := range []Way{OnWrite, SwitchingToRead, OnRead} {
+			for _, way := range []CountingWay{OnWrite, SwitchingToRead, OnRead} {
 				if !ways[way] {
 					t.Errorf("it was never counted by %s", way)
 				}
@@ -165,9 +165,9 @@ func TestTheWayOfCountingChangesWhilePeopleTalk(t *testing.T) {
 // When a conversation is to be counted when read, a flag is written to each member in turn. Until all members have it, each
 // message is still projected to every member.
 func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteLoad = 12 })
+	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxLoadCountedOnWrite = 12 })
 	users := n.MakeUsers(3)
-	group := n.create(Room, users...)
+	group := n.createConversation(Room, users...)
 	quick := n.fan.Workers(1)[0] // the other worker projects the flags
 	total := 0
 	for range 8 {
@@ -178,7 +178,7 @@ func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 		n.Must(err)
 		n.wantCounts("flags on their way", users[1], total, 0)
 	}
-	if way := n.wayOf(group); way != SwitchingToRead {
+	if way := n.countingWayOf(group); way != SwitchingToRead {
 		t.Errorf("counted by %s", way)
 	}
 }
@@ -199,20 +199,20 @@ func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 				run()
 			}
 		}
-	}}), func(c *Config) { c.MaxWriteMembers = 400 })
+	}}), func(c *Config) { c.MaxMembersCountedOnWrite = 400 })
 	users := n.MakeUsers(membersPerPage + 1)
-	room := n.create(Room, users[:400]...)
+	room := n.createConversation(Room, users[:400]...)
 	recalled := n.send(users[0], room)
 	n.runJobs()
 	between = func() {
-		n.mustDo(n.Recall(users[0], recalled), nil)
+		n.mustCommit(n.Recall(users[0], recalled), nil)
 		n.send(users[0], room, users[1])
-		n.mustDo(n.RemoveMembers(users[0], room, users[2:3]))
+		n.mustCommit(n.RemoveMembers(users[0], room, users[2:3]))
 	}
-	n.mustDo(n.AddMembers(users[0], room, users[400:]))
+	n.mustCommit(n.AddMembers(users[0], room, users[400:]))
 	locked = false
 	n.runJobs()
-	if way := n.wayOf(room); way != OnRead || between != nil {
+	if way := n.countingWayOf(room); way != OnRead || between != nil {
 		t.Fatalf("counted by %s", way)
 	}
 	n.wantCounts("mentioned", users[1], 1, 1)
@@ -223,16 +223,16 @@ func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 
 // Above the limit of members a message is not projected to all: only the rows of its author and of the mentioned users are.
 func TestALargeConversationIsCountedWhenRead(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxWriteMembers = 3 })
+	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MaxMembersCountedOnWrite = 3 })
 	users := n.MakeUsers(5)
-	room := n.create(Room, users[:3]...)
+	room := n.createConversation(Room, users[:3]...)
 	n.send(users[0], room)
-	n.mustDo(n.Join(users[3], room), nil)
+	n.mustCommit(n.Join(users[3], room), nil)
 	n.runJobs()
-	if way := n.wayOf(room); way != OnRead {
+	if way := n.countingWayOf(room); way != OnRead {
 		t.Fatalf("counted by %s", way)
 	}
-	n.mustDo(n.Join(users[4], room), nil)
+	n.mustCommit(n.Join(users[4], room), nil)
 	message := n.send(users[0], room, users[1])
 	if waiting, _ := n.CountJobs(); waiting > 3 { // the jobs of the joiner, the author and the mentioned user
 		t.Errorf("%d jobs wait", waiting)
@@ -242,15 +242,15 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 	n.wantCounts("joined before it", users[3], 1, 0)
 	n.wantCounts("joined while it was counted at reading", users[4], 1, 0)
 	n.wantCounts("the author", users[0], 0, 0)
-	n.mustDo(n.Recall(users[0], message), nil)
+	n.mustCommit(n.Recall(users[0], message), nil)
 	n.runJobs()
 	n.wantCounts("recalled", users[1], 1, 0)
 	n.wantCounts("recalled", users[4], 0, 0)
 	for _, user := range users[1:] {
-		n.mustDo(n.Quit(user, room), nil)
+		n.mustCommit(n.Quit(user, room), nil)
 	}
 	n.runJobs()
-	if way := n.wayOf(room); way != OnWrite {
+	if way := n.countingWayOf(room); way != OnWrite {
 		t.Errorf("small again, and counted by %s", way)
 	}
 	n.wantCounts("left", users[2], 0, 0)
@@ -259,20 +259,20 @@ func TestALargeConversationIsCountedWhenRead(t *testing.T) {
 func TestMutedMentionsMayBeMutedToo(t *testing.T) {
 	n := newNode(fanouttest.New(t, fanouttest.Options{}), func(c *Config) { c.MuteMentions = true })
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	n.send(users[0], group, users[1])
-	n.mustDo(n.Mute(users[1], group, true), nil)
+	n.mustCommit(n.Mute(users[1], group, true), nil)
 	n.runJobs()
-	if unread, mentions := n.badgeCounts(users[1]); unread != 0 || mentions != 0 {
+	if unread, mentions := n.countsFromBadge(users[1]); unread != 0 || mentions != 0 {
 		t.Errorf("%d unread, %d mentions", unread, mentions)
 	}
 }
 
 // Messages that are committed together are projected to the members in one pass.
 func TestMessagesCommittedTogetherTakeOnePass(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(3)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	n.runJobs()
 	cmds := make([]*jobs.Command, 200)
 	for i := range cmds {
@@ -281,12 +281,12 @@ func TestMessagesCommittedTogetherTakeOnePass(t *testing.T) {
 	for _, err := range n.fan.Commit(t.Context(), cmds...) {
 		n.Must(err)
 	}
-	before := n.Document(users[2]).N
+	before := n.Document(users[2]).Version
 	for _, worker := range n.fan.Workers(1) {
 		_, err := worker.RunOnce(t.Context())
 		n.Must(err)
 	}
-	if n.Document(users[2]).N == before {
+	if n.Document(users[2]).Version == before {
 		t.Error("the first pass did not come at once")
 	}
 	n.wantCounts("all", users[2], 200, 0)
@@ -297,16 +297,16 @@ func TestMessagesCommittedTogetherTakeOnePass(t *testing.T) {
 
 // The last of many messages is projected when it is due: workers find it without being woken.
 func TestTheLastMessageIsProjectedWhenDue(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.Poll = time.Hour }}), nil)
+	n := newNode(fanouttest.New(t, fanouttest.Options{Jobs: func(cfg *jobs.Config) { cfg.PollInterval = time.Hour }}), nil)
 	users := n.MakeUsers(3)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	n.runJobs()
 	ctx, stop := context.WithCancel(t.Context())
 	var running errgroup.Group
 	for _, worker := range n.fan.Workers(1) {
 		running.Go(func() error { return worker.Run(ctx) })
 	}
-	n.Clock.Flow()
+	n.Clock.RunInRealTime()
 	for range 20 {
 		n.send(users[0], group)
 	}
@@ -326,20 +326,20 @@ func TestTheLastMessageIsProjectedWhenDue(t *testing.T) {
 }
 
 func TestADisconnectedDeviceIsOutside(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(2)
-	first, second := n.create(Group, users...), n.create(Direct, users...)
-	n.mustDo(n.Enter(users[1], first, "phone"), nil)
-	n.mustDo(n.Enter(users[1], second, "phone"), nil)
-	n.mustDo(n.Enter(users[1], second, "laptop"), nil)
+	first, second := n.createConversation(Group, users...), n.createConversation(Direct, users...)
+	n.mustCommit(n.Enter(users[1], first, "phone"), nil)
+	n.mustCommit(n.Enter(users[1], second, "phone"), nil)
+	n.mustCommit(n.Enter(users[1], second, "laptop"), nil)
 	n.send(users[0], first)
-	n.Must(n.DeviceGone(t.Context(), users[1], "phone"))
+	n.Must(n.EndDeviceLeases(t.Context(), users[1], "phone"))
 	n.send(users[0], first)
 	n.send(users[0], second)
 	n.runJobs()
 	n.wantCounts("the laptop is inside the second", users[1], 1, 0)
-	n.Must(n.DeviceGone(t.Context(), users[1], "laptop"))
-	n.Must(n.DeviceGone(t.Context(), users[1], "nothing"))
+	n.Must(n.EndDeviceLeases(t.Context(), users[1], "laptop"))
+	n.Must(n.EndDeviceLeases(t.Context(), users[1], "nothing"))
 	n.send(users[0], second)
 	n.runJobs()
 	n.wantCounts("all are outside", users[1], 2, 0)

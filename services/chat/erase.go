@@ -27,7 +27,7 @@ var (
 
 	eraseMember = sql.NewStatement("erase a member", `DELETE FROM conversation_members WHERE conversation = $1 AND user_number = $2`)
 
-	disownConversation = sql.NewStatement("take a member out of a conversation", `UPDATE conversations SET pair = NULL, revision = revision + 1,
+	clearCreatorAndPair = sql.NewStatement("take a member out of a conversation", `UPDATE conversations SET pair = NULL, revision = revision + 1,
 		title = CASE WHEN creator = $2 THEN '' ELSE title END, creator = CASE WHEN creator = $2 THEN 0 ELSE creator END WHERE id = $1`)
 )
 
@@ -46,15 +46,15 @@ func (s *Service) EraseSteps() []erase.Step {
 // of a huge room ends at all.
 func eraseBatchSize(members int) int {
 	const compared, least = 200_000, 10
-	return max(least, min(erase.Batch, compared/max(members, 1)))
+	return max(least, min(erase.RowsPerRun, compared/max(members, 1)))
 }
 
 // eraseConversation removes the user from the next conversation. It takes one conversation at a time, because its members wait
 // for the lock. A long conversation takes several steps. The last step deletes the user's row, which each step needs to find the
 // conversation.
-func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
+func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
 	var id services.ConversationID
-	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.After}, &id)
+	found, err := tx.One(ctx, conversationToErase, []any{at.User, at.ResumeAfter}, &id)
 	if err != nil || !found {
 		return done, err
 	}
@@ -75,10 +75,10 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.Po
 	// Recalled messages count nowhere any more: they only lose their author.
 	if err == nil && len(standing) > 0 {
 		// The texts are deleted and the messages stop counting for everyone, as if their author recalled them.
-		err = withdraw(ctx, tx, c, standing, at.User)
+		err = withdrawMessages(ctx, tx, c, standing, at.User)
 	}
-	if err == nil && slices.Contains(messages, c.Head) && !slices.Contains(standing, c.Head) { // recalled before: it only loses its author
-		_, err = tx.Run(ctx, raiseOthers, id, 0, at.User)
+	if err == nil && slices.Contains(messages, c.HeadNumber) && !slices.Contains(standing, c.HeadNumber) { // recalled before: it only loses its author
+		_, err = tx.Run(ctx, raiseOtherMemberVersions, id, 0, at.User)
 	}
 	if err == nil && len(messages) > 0 {
 		_, err = tx.Run(ctx, blankMessages, id, messages)
@@ -86,15 +86,15 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.Po
 	if err != nil {
 		return done, err
 	}
-	done = erase.Result{Removed: map[string]int{"messages": len(messages)}, After: int64(id), More: true}
+	done = erase.StepResult{Removed: map[string]int{"messages": len(messages)}, ResumeAfter: int64(id), More: true}
 	// There may be more messages of the user in this conversation.
 	if len(messages) == limit {
-		done.After = at.After // continue with this conversation
+		done.ResumeAfter = at.ResumeAfter // continue with this conversation
 	} else {
 		if _, err := removeMembers(ctx, tx, id, []services.UserID{at.User}); err != nil {
 			return done, err
 		}
-		for _, st := range []sql.Statement{eraseMentions, eraseMember, disownConversation} {
+		for _, st := range []sql.Statement{eraseMentions, eraseMember, clearCreatorAndPair} {
 			if _, err := tx.Run(ctx, st, id, at.User); err != nil {
 				return done, err
 			}
@@ -103,7 +103,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.Po
 			return done, err
 		}
 		if c.Kind == Direct { // the pair is gone: the ref would name a conversation that no Create can return
-			if err := refs.Free(ctx, tx, services.Object{Type: services.ConversationType, Number: uint64(id)}); err != nil {
+			if err := refs.FreeRef(ctx, tx, services.Object{Type: services.ConversationType, Number: uint64(id)}); err != nil {
 				return done, err
 			}
 		}
@@ -111,7 +111,7 @@ func (s *Service) eraseConversation(ctx context.Context, tx *sql.Tx, at erase.Po
 	}
 	job := s.projectJob(id)
 	if c.Way == OnRead { // the states of many members changed
-		job = projectAllJob(id)
+		job = projectAllAndSwitchJob(id)
 	}
 	return done, jobs.Enqueue(ctx, tx, job)
 }

@@ -18,14 +18,14 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 	const texts = 60
 	for engine, url := range map[string]string{"sqlite": sqltest.SQLite(t), "postgres": sqltest.Postgres(t)} {
 		var lowered, counting atomic.Int64
-		n := newNode(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Trace: func(statement string) {
+		n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded", Trace: func(statement string) {
 			if statement == "lower members" {
 				lowered.Add(counting.Load())
 			}
 		}}), nil)
 		users := n.MakeUsers(4)
 		ann, bob, cyd, leaver := users[0], users[1], users[2], users[3]
-		id := n.create(Room, ann, bob, cyd, leaver)
+		id := n.createConversation(Room, ann, bob, cyd, leaver)
 		n.send(ann, id)
 		var middle services.MessageID
 		for i := range texts {
@@ -34,16 +34,16 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 				middle = sent
 			}
 			if i%20 == 7 {
-				n.mustDo(n.Recall(leaver, sent), nil)
+				n.mustCommit(n.Recall(leaver, sent), nil)
 			}
 		}
 		n.send(ann, id, bob)
 		n.markRead(bob, id, middle)
 		counting.Store(1)
-		for more, at := true, (erase.Position{User: leaver}); more; {
+		for more, at := true, (erase.StepPosition{User: leaver}); more; {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				done, err := n.eraseConversation(ctx, tx, at)
-				at.After, more = done.After, done.More
+				at.ResumeAfter, more = done.ResumeAfter, done.More
 				return err
 			})
 		}
@@ -55,7 +55,7 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 		n.Must(err)
 		want := map[services.UserID][2]int64{ann: {0, 0}, bob: {1, 1}, cyd: {2, 0}}
 		for _, m := range states {
-			if got := [2]int64{int64(m.Head) - int64(m.Base) + int64(m.K), int64(m.Mentions)}; got != want[m.User] {
+			if got := [2]int64{int64(m.NewestMessageNumber) - int64(m.ReadUpTo) + int64(m.UnreadAdjustment), int64(m.Mentions)}; got != want[m.User] {
 				t.Errorf("%s: user %d has %v unread and mentions, want %v", engine, m.User, got, want[m.User])
 			}
 		}
@@ -63,7 +63,7 @@ func TestMessagesOfAnErasedUserLeaveTheCountsTogether(t *testing.T) {
 			t.Errorf("%s: %d members", engine, len(states))
 		}
 	}
-	if few, many := eraseBatchSize(2), eraseBatchSize(100_000); few != erase.Batch || many != 10 {
+	if few, many := eraseBatchSize(2), eraseBatchSize(100_000); few != erase.RowsPerRun || many != 10 {
 		t.Errorf("%d messages at once of a small conversation, %d of a large one", few, many)
 	}
 }

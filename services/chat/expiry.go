@@ -9,55 +9,56 @@ import (
 	"tidings/services"
 )
 
-// agedMessages remembers for each conversation the number of the newest message sent before one day. An entry is final once a later
-// message has been sent, because times rise with numbers. Until then a message from before that day may still be reported.
-type agedMessages struct {
-	mu     sync.Mutex
-	before time.Time // the start of that day
-	newest map[services.ConversationID]aged
+// newestExpiredCache remembers for each conversation the number of the newest message sent before one day. An entry is final once a
+// later message has been sent, because times rise with numbers. Until then a message from before that day may still be reported.
+type newestExpiredCache struct {
+	mu             sync.Mutex
+	dayStart       time.Time // the start of that day
+	byConversation map[services.ConversationID]newestExpired
 }
 
-// aged is the number of the newest message sent before the day, and the conversation's last sequence when that number was found.
-type aged struct{ newest, head int64 }
+// newestExpired is the number of the newest message sent before the day, and the conversation's last sequence when that number was
+// found.
+type newestExpired struct{ newest, head int64 }
 
-// of is the number of the newest message sent before a time, if it is remembered and still right: either a later message existed when
+// get is the number of the newest message sent before a time, if it is remembered and still right: either a later message existed when
 // it was found, or no message was sent since.
-func (a *agedMessages) of(id services.ConversationID, before time.Time, head int64) (newest int64, known bool) {
+func (a *newestExpiredCache) get(id services.ConversationID, before time.Time, head int64) (newest int64, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	found, known := a.newest[id]
-	return found.newest, known && a.before.Equal(before) && (found.newest < found.head || found.head == head)
+	found, known := a.byConversation[id]
+	return found.newest, known && a.dayStart.Equal(before) && (found.newest < found.head || found.head == head)
 }
 
 // keep remembers the result of a search. Entries of an earlier day are of no use any more.
-func (a *agedMessages) keep(id services.ConversationID, before time.Time, newest, head int64) {
+func (a *newestExpiredCache) keep(id services.ConversationID, before time.Time, newest, head int64) {
 	const many = 100_000
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.before.Equal(before) || len(a.newest) > many { // a forgotten entry costs one search
-		a.before, a.newest = before, map[services.ConversationID]aged{}
+	if !a.dayStart.Equal(before) || len(a.byConversation) > many { // a forgotten entry costs one search
+		a.dayStart, a.byConversation = before, map[services.ConversationID]newestExpired{}
 	}
-	a.newest[id] = aged{newest, head}
+	a.byConversation[id] = newestExpired{newest, head}
 }
 
-// age takes messages that are too old on a day out of the counts of states, as if they had been read, and sets
+// removeExpired takes messages that are too old on a day out of the counts of states, as if they had been read, and sets
 // when the next one expires. Without an expiry of conversations it changes nothing.
-func (s *Service) age(ctx context.Context, states []services.Membership, today int64) error {
+func (s *Service) removeExpired(ctx context.Context, states []services.Membership, today int64) error {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return nil
 	}
 	// Messages from before this moment do not count today.
-	since := s.expiry.Since(services.SourceConversations, today)
+	since := s.expiry.CountedSince(services.SourceConversations, today)
 	var waiting, old []int
 	for i := range states {
 		state := &states[i]
-		state.AgedOn, state.LeavesOn = today, s.unprojectedLeavesOn(*state, today)
+		state.ExpiredAsOfDay, state.NextExpiryDay = today, s.earliestExpiryDay(*state, today)
 		// Something waits, so the first message above the position tells whether any is too old.
-		if !state.Left && !state.Inside && state.Base < state.Head {
+		if !state.HasLeft && !state.IsOpen && state.ReadUpTo < state.NewestMessageNumber {
 			waiting = append(waiting, i)
 		}
 	}
-	times, err := s.readWaitingSince(ctx, states, waiting)
+	times, err := s.readOldestUnreadTimes(ctx, states, waiting)
 	if err != nil {
 		return err
 	}
@@ -75,65 +76,66 @@ func (s *Service) age(ctx context.Context, states []services.Membership, today i
 	}
 	// The first waiting message is too old: find the newest message that is too old, and count from there, as if the user had read
 	// up to it.
-	numbers, err := s.newestBefore(ctx, aged, since)
+	numbers, err := s.newestNumbersBefore(ctx, aged, since)
 	if err != nil {
 		return err
 	}
-	if err := readAs(ctx, s.Store, aged, numbers); err != nil {
+	if err := simulateReadUpTo(ctx, s.Store, aged, numbers); err != nil {
 		return err
 	}
 	// The first unread message after the newest too old one decides when the next message expires.
 	waiting = waiting[:0]
 	for i, place := range old {
 		states[place] = aged[i]
-		states[place].LeavesOn = s.unprojectedLeavesOn(aged[i], today)
-		if aged[i].Base < aged[i].Head {
+		states[place].NextExpiryDay = s.earliestExpiryDay(aged[i], today)
+		if aged[i].ReadUpTo < aged[i].NewestMessageNumber {
 			waiting = append(waiting, place)
 		}
 	}
-	_, err = s.readWaitingSince(ctx, states, waiting)
+	_, err = s.readOldestUnreadTimes(ctx, states, waiting)
 	return err
 }
 
-// unprojectedLeavesOn is the first day on which a message may expire from a state without unread messages. Where counting happens on
-// read, messages sent from now on are not projected, so the state must be checked again on that day. The day is counted from yesterday,
-// because the day may have changed since the state was read.
-func (s *Service) unprojectedLeavesOn(state services.Membership, today int64) int64 {
-	if !state.ReadSide {
+// earliestExpiryDay is the first day on which a message may expire from a state without unread messages. Where counting happens on
+// read, messages sent from now on are not projected, so the state must be checked again on that day. The day is counted from
+// yesterday, because the day may have changed since the state was read.
+func (s *Service) earliestExpiryDay(state services.Membership, today int64) int64 {
+	if !state.CountedOnRead {
 		return 0
 	}
-	return s.expiry.LeavesOn(services.SourceConversations, today-1)
+	return s.expiry.ExpiryDay(services.SourceConversations, today-1)
 }
 
-// ageStates is age for one user's own states in conversations.
-func (s *Service) ageStates(ctx context.Context, states []State, today int64) error {
+// removeExpiredFromStates is removeExpired for one user's own states in conversations.
+func (s *Service) removeExpiredFromStates(ctx context.Context, states []MemberState, today int64) error {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return nil
 	}
 	own := make([]services.Membership, len(states))
 	for i := range states {
-		own[i] = states[i].Own
+		own[i] = states[i].Membership
 	}
-	err := s.age(ctx, own, today)
+	err := s.removeExpired(ctx, own, today)
 	for i := range states {
-		states[i].Own = own[i]
+		states[i].Membership = own[i]
 	}
 	return err
 }
 
-// readWaitingSince reads when the first message above the position of each state was sent, and records when it expires. That message may be the
-// user's own or recalled, and the first one to expire may be a later one: a day that is too early costs one check.
-func (s *Service) readWaitingSince(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
+// readOldestUnreadTimes reads when the first message above the position of each state was sent, and records when it expires. That
+// message may be the user's own or recalled, and the first one to expire may be a later one: a day that is too early costs one
+// check.
+func (s *Service) readOldestUnreadTimes(ctx context.Context, states []services.Membership, places []int) ([]time.Time, error) {
 	ids := make([]services.MessageID, len(places))
 	for i, place := range places {
-		ids[i] = services.NewMessageID(states[place].Conversation, states[place].Base+1)
+		ids[i] = services.NewMessageID(states[place].Conversation, states[place].ReadUpTo+1)
 	}
 	times, err := sentTimes(ctx, s.Store, ids)
 	if err != nil {
 		return nil, err
 	}
 	for i, place := range places {
-		states[place].LeavesOn = s.expiry.LeavesOn(services.SourceConversations, services.DayOf(times[i]))
+		states[place].NextExpiryDay = s.expiry.ExpiryDay(services.SourceConversations, services.DayOf(times[i]))
 	}
 	return times, nil
 }
@@ -141,19 +143,19 @@ func (s *Service) readWaitingSince(ctx context.Context, states []services.Member
 // searchBatchSize is how many conversations are searched by the same statements, at most. Each asks for up to 16 messages at once.
 const searchBatchSize = 500
 
-// newestBefore returns, for each state, the number of the newest message of its conversation from before a time.
-func (s *Service) newestBefore(ctx context.Context, states []services.Membership, before time.Time) ([]int64, error) {
+// newestNumbersBefore returns, for each state, the number of the newest message of its conversation from before a time.
+func (s *Service) newestNumbersBefore(ctx context.Context, states []services.Membership, before time.Time) ([]int64, error) {
 	newest, heads := make(map[services.ConversationID]int64, len(states)), map[services.ConversationID]int64{}
-	var searches []search
+	var searches []messageSearch
 	for _, state := range states {
 		id := state.Conversation
 		if _, found := newest[id]; found {
 			continue // found for another member's state
 		}
 		var known bool
-		if newest[id], known = s.aged.of(id, before, state.Head); !known {
-			// Base+1 is too old, as readWaitingSince has found, and Head+1 is not there yet.
-			searches, heads[id] = append(searches, search{id, state.Base + 1, state.Head + 1}), state.Head
+		if newest[id], known = s.newestExpiredMessages.get(id, before, state.NewestMessageNumber); !known {
+			// ReadUpTo+1 is too old, as readOldestUnreadTimes has found, and NewestMessageNumber+1 is not there yet.
+			searches, heads[id] = append(searches, messageSearch{id, state.ReadUpTo + 1, state.NewestMessageNumber + 1}), state.NewestMessageNumber
 		}
 	}
 	for some := range slices.Chunk(searches, searchBatchSize) {
@@ -161,23 +163,23 @@ func (s *Service) newestBefore(ctx context.Context, states []services.Membership
 			return nil, err
 		}
 		for _, done := range some {
-			newest[done.conversation] = done.past
-			s.aged.keep(done.conversation, before, done.past, heads[done.conversation])
+			newest[done.conversation] = done.lastBefore
+			s.newestExpiredMessages.keep(done.conversation, before, done.lastBefore, heads[done.conversation])
 		}
 	}
 	numbers := make([]int64, len(states))
 	for i, state := range states {
 		// The message may have been found for a member who had read less, or at a moment with another head.
-		numbers[i] = min(max(newest[state.Conversation], state.Base+1), state.Head)
+		numbers[i] = min(max(newest[state.Conversation], state.ReadUpTo+1), state.NewestMessageNumber)
 	}
 	return numbers, nil
 }
 
-// ageUser takes messages that are too old on a day out of the counts of a user's document, and finds the day on
+// removeExpiredOfUser takes messages that are too old on a day out of the counts of a user's document, and finds the day on
 // which the next one expires.
-func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64) error {
+func (s *Service) removeExpiredOfUser(ctx context.Context, user services.UserID, today int64) error {
 	for after := services.ConversationID(0); ; {
-		states, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftFor), membersPerPage)
+		states, err := MembershipsOf(ctx, s.Store, user, after, s.Clock.Now().Add(-leftConversationsKeptFor), membersPerPage)
 		if err != nil {
 			return err
 		}
@@ -190,7 +192,7 @@ func (s *Service) ageUser(ctx context.Context, user services.UserID, today int64
 		}
 		if len(states) < membersPerPage {
 			// The document's next day is the least of all its states', so all of them have to be read.
-			return s.Redis.FindNextAged(ctx, []services.UserID{user})
+			return s.Redis.UpdateNextMessageExpiry(ctx, []services.UserID{user})
 		}
 	}
 }

@@ -44,7 +44,7 @@ ON CONFLICT (conversation, user_number) DO UPDATE SET base = excluded.base, k = 
 WHERE m.left_at > 0 RETURNING user_number`)
 
 	// base, k and mentions do not change: a member who left counts by left_at alone, and joining again sets them.
-	leaveMembers = sql.NewStatement("take members out", `UPDATE conversation_members SET left_at = $3, mv = mv + 1, inside = FALSE
+	markMembersLeft = sql.NewStatement("take members out", `UPDATE conversation_members SET left_at = $3, mv = mv + 1, inside = FALSE
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0 RETURNING user_number`)
 
 	dropLeases = sql.NewStatement("end the leases of members", `DELETE FROM conversation_leases WHERE conversation = $1 AND {in user_number $2 BIGINT}`)
@@ -52,14 +52,14 @@ WHERE m.left_at > 0 RETURNING user_number`)
 	isDirect = sql.NewStatement("whether a conversation is direct", `SELECT kind = 'DIRECT' FROM conversations WHERE id = $1`)
 
 	// The revision rises, so that watchers of the conversation read the new members.
-	countMembers = sql.NewStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
+	changeMemberCount = sql.NewStatement("count members", `UPDATE conversations SET members = members + $2, revision = revision + 1 WHERE id = $1`)
 
 	// The version refuses a pass that began before another change of the way of counting.
-	setWay = sql.NewStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
+	setCountingWay = sql.NewStatement("set a counting way", `UPDATE conversations SET way = $3, way_ver = way_ver + 1 WHERE id = $1 AND way = $2 AND way_ver = $4`)
 
 	lockMember = sql.NewStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
 
-	lockedMember = sql.NewStatement("a locked member", `SELECT `+membershipColumns+`
+	lockedMembership = sql.NewStatement("a locked member", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )
 
@@ -93,7 +93,7 @@ func insert(ctx context.Context, tx *sql.Tx, wanted ConversationDraft) (id servi
 		return 0, false, err
 	}
 	id = services.ConversationID(last)
-	if _, err := tx.Run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.HappenedAt()); err != nil {
+	if _, err := tx.Run(ctx, insertConversation, id, wanted.Kind, pair, wanted.Title, wanted.Creator, tx.EventTime()); err != nil {
 		return 0, false, err
 	}
 	_, err = insertMembers(ctx, tx, Conversation{ID: id}, wanted.Members)
@@ -131,8 +131,8 @@ func lock(ctx context.Context, tx *sql.Tx, id services.ConversationID) (conversa
 	return conversation, err
 }
 
-// conversationNotFound is the error for a conversation that does not exist and for one that the viewer is not a member of. The texts are equal,
-// so that a viewer cannot distinguish the two.
+// conversationNotFound is the error for a conversation that does not exist and for one that the viewer is not a member of. The
+// texts are equal, so that a viewer cannot distinguish the two.
 func conversationNotFound(id services.ConversationID) error {
 	return services.Errorf(services.NotFound, "conversationId: there is no %s for you", id.GlobalID())
 }
@@ -140,48 +140,48 @@ func conversationNotFound(id services.ConversationID) error {
 // scanConversation reads the columns of conversationColumns, and then more.
 func scanConversation(scan func(...any) error, more ...any) (c Conversation, err error) {
 	var last int64
-	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.Head, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.PerMinute}, more...)...)
-	c.LastAt = sql.FromMicros(last)
+	err = scan(append([]any{&c.ID, &c.Kind, &c.Title, &c.Creator, &c.HeadNumber, &last, &c.Members, &c.Way, &c.WayVersion, &c.Revision, &c.MessagesPerMinute}, more...)...)
+	c.LastActiveAt = sql.FromMicros(last)
 	return c, err
 }
 
 // insertMembers adds users to a locked conversation and returns the users who were not members before. New members have read all
 // existing messages.
 func insertMembers(ctx context.Context, tx *sql.Tx, c Conversation, users []services.UserID) (added []services.UserID, err error) {
-	list := make(sql.Rows, len(users))
+	list := make(sql.RowsParameter, len(users))
 	for i, user := range users {
 		list[i] = []any{user}
 	}
-	if c.Head > 0 { // new members have read everything
-		if err := checkOrder(tx, c, c.LastAt); err != nil {
+	if c.HeadNumber > 0 { // new members have read everything
+		if err := checkEventOrder(tx, c, c.LastActiveAt); err != nil {
 			return nil, err
 		}
 	}
-	added, err = sql.ReadColumn[services.UserID](ctx, tx, addMembers, list, c.ID, c.Head, tx.HappenedAt())
+	added, err = sql.ReadColumn[services.UserID](ctx, tx, addMembers, list, c.ID, c.HeadNumber, tx.EventTime())
 	if err != nil || len(added) == 0 {
 		return nil, err
 	}
-	_, err = tx.Run(ctx, countMembers, c.ID, len(added))
+	_, err = tx.Run(ctx, changeMemberCount, c.ID, len(added))
 	return added, err
 }
 
 // removeMembers removes users from a locked conversation and returns the users who were members. Their rows stay, marked as left.
 func removeMembers(ctx context.Context, tx *sql.Tx, id services.ConversationID, users []services.UserID) (left []services.UserID, err error) {
-	left, err = sql.ReadColumn[services.UserID](ctx, tx, leaveMembers, id, users, tx.Now)
+	left, err = sql.ReadColumn[services.UserID](ctx, tx, markMembersLeft, id, users, tx.Now)
 	if err != nil || len(left) == 0 {
 		return nil, err
 	}
 	if _, err := tx.Run(ctx, dropLeases, id, left); err != nil {
 		return nil, err
 	}
-	_, err = tx.Run(ctx, countMembers, id, -len(left))
+	_, err = tx.Run(ctx, changeMemberCount, id, -len(left))
 	return left, err
 }
 
-// changeWay changes how a conversation counts unread messages. It returns false if the way has changed since c was read: then the
-// job of that other change writes the new way to the members.
-func changeWay(ctx context.Context, tx *sql.Tx, c Conversation, way Way) (bool, error) {
-	changed, err := tx.Run(ctx, setWay, c.ID, c.Way, way, c.WayVersion)
+// changeCountingWay changes how a conversation counts unread messages. It returns false if the way has changed since c was read:
+// then the job of that other change writes the new way to the members.
+func changeCountingWay(ctx context.Context, tx *sql.Tx, c Conversation, way CountingWay) (bool, error) {
+	changed, err := tx.Run(ctx, setCountingWay, c.ID, c.Way, way, c.WayVersion)
 	return changed > 0, err
 }
 
@@ -199,19 +199,19 @@ func lockState(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	}
 	// After a wait for the lock, the first statement has the new row but an old head. The second statement reads the present
 	// values of both.
-	err = tx.Each(ctx, lockedMember, []any{id, user}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, lockedMembership, []any{id, user}, func(scan func(...any) error) error {
 		m, err = scanMembership(scan)
 		return err
 	})
-	if err == nil && m.Left {
-		err = leftError(ctx, tx, id)
+	if err == nil && m.HasLeft {
+		err = hasLeftError(ctx, tx, id)
 	}
 	return m, err
 }
 
-// leftError is the error for a user who has left a conversation. A DIRECT conversation cannot be left: a block closes it for both
+// hasLeftError is the error for a user who has left a conversation. A DIRECT conversation cannot be left: a block closes it for both
 // users, and neither may learn of the block.
-func leftError(ctx context.Context, tx *sql.Tx, id services.ConversationID) error {
+func hasLeftError(ctx context.Context, tx *sql.Tx, id services.ConversationID) error {
 	var direct bool
 	if _, err := tx.One(ctx, isDirect, []any{id}, &direct); err != nil {
 		return err
@@ -224,7 +224,7 @@ func leftError(ctx context.Context, tx *sql.Tx, id services.ConversationID) erro
 
 // scanMembership reads the columns of membershipColumns.
 func scanMembership(scan func(...any) error) (m services.Membership, err error) {
-	err = scan(&m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions, &m.Gen, &m.Left, &m.Muted, &m.Inside,
-		&m.Marked, &m.ReadSide, &m.WayVersion)
+	err = scan(&m.Conversation, &m.User, &m.NewestMessageNumber, &m.ReadUpTo, &m.UnreadAdjustment, &m.Version, &m.Mentions, &m.MarkUnreadGeneration, &m.HasLeft, &m.Muted, &m.IsOpen,
+		&m.MarkedUnread, &m.CountedOnRead, &m.CountedOnReadVersion)
 	return m, err
 }

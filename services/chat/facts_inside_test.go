@@ -10,50 +10,50 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// leaseFixture has helpers for leases of user 2 in one conversation.
-type leaseFixture struct {
-	*bundle
+// conversationLeaseFixture has helpers for leases of user 2 in one conversation.
+type conversationLeaseFixture struct {
+	*testStore
 	id services.ConversationID
 }
 
 // enter gives a device a lease from now on.
-func (i leaseFixture) enter(device string, lease time.Duration) {
+func (i conversationLeaseFixture) enter(device string, lease time.Duration) {
 	i.T.Helper()
-	i.MustWrite(func(tx *sql.Tx) error { return enter(i.Ctx, tx, i.id, 2, device, tx.Now.Add(lease)) })
+	i.MustWrite(func(tx *sql.Tx) error { return enterOnDevice(i.Ctx, tx, i.id, 2, device, tx.Now.Add(lease)) })
 }
 
 // leave ends the lease of a device now.
-func (i leaseFixture) leave(device string) {
+func (i conversationLeaseFixture) leave(device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		_, err := leave(i.Ctx, tx, i.id, 2, device, time.Time{})
+		_, err := leaveOnDevice(i.Ctx, tx, i.id, 2, device, time.Time{})
 		return err
 	})
 }
 
-// end ends the expired leases, and returns when the next one expires.
-func (i leaseFixture) end() (next time.Time) {
+// endExpiredLeases ends the expired leases, and returns when the next one expires.
+func (i conversationLeaseFixture) endExpiredLeases() (next time.Time) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) (err error) { next, err = endLeases(i.Ctx, tx, i.id, 2); return err })
 	return next
 }
 
 // enterAt and leaveAt are events of the past, of a device with leases of a minute.
-func (i leaseFixture) enterAt(at time.Time, device string) {
+func (i conversationLeaseFixture) enterAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		tx.SetDated(services.PostIDAt(at))
-		defer tx.SetDated(0)
-		return enter(i.Ctx, tx, i.id, 2, device, tx.HappenedAt().Add(time.Minute))
+		tx.SetEventMoment(services.PostIDAt(at))
+		defer tx.SetEventMoment(0)
+		return enterOnDevice(i.Ctx, tx, i.id, 2, device, tx.EventTime().Add(time.Minute))
 	})
 }
 
-func (i leaseFixture) leaveAt(at time.Time, device string) {
+func (i conversationLeaseFixture) leaveAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
-		tx.SetDated(services.PostIDAt(at))
-		defer tx.SetDated(0)
-		_, err := leave(i.Ctx, tx, i.id, 2, device, tx.HappenedAt().Add(time.Minute))
+		tx.SetEventMoment(services.PostIDAt(at))
+		defer tx.SetEventMoment(0)
+		_, err := leaveOnDevice(i.Ctx, tx, i.id, 2, device, tx.EventTime().Add(time.Minute))
 		return err
 	})
 }
@@ -61,28 +61,28 @@ func (i leaseFixture) leaveAt(at time.Time, device string) {
 // If a visit is reported after it has ended, the messages that were sent until its end are read, and no later ones. Messages that
 // come now count as unread.
 func TestAPastVisitReadsMessagesUntilItsEnd(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
 		for range 4 { // at 30 s, 60 s and so on
 			b.Clock.Advance(30 * time.Second)
 			b.send(i.id, 1, 2)
 		}
 		b.Clock.Advance(time.Hour)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {4, 4}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {4, 4}})
 		i.enterAt(start.Add(40*time.Second), "phone")
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {3, 3}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {3, 3}})
 		b.send(i.id, 1)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {4, 3}}) // nobody is inside
-		sqltest.Equal(b.T, i.end(), time.Time{})
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {2, 1}}) // the lease ended at 100 s
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {4, 3}}) // nobody is inside
+		sqltest.Equal(b.T, i.endExpiredLeases(), time.Time{})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {2, 1}}) // the lease ended at 100 s
 		i.enterAt(start, "phone")
 		i.leaveAt(start.Add(35*time.Second), "phone")
-		i.end()
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {2, 1}}) // a position does not move back
+		i.endExpiredLeases()
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {2, 1}}) // a position does not move back
 		i.enterAt(start.Add(20*time.Second), "phone")
 		i.leaveAt(start.Add(125*time.Second), "phone")
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 0}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {1, 0}})
 		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 	})
 }
@@ -90,110 +90,110 @@ func TestAPastVisitReadsMessagesUntilItsEnd(t *testing.T) {
 // An event of the past neither shortens nor ends a lease that was taken later. While the lease of such an event lasts, new messages
 // are read at once.
 func TestAPastLeaseDoesNotShortenALaterOne(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		b.Clock.Advance(time.Hour)
 		start := b.Clock.Now().Truncate(time.Millisecond)
 		i.enterAt(start.Add(-40*time.Second), "phone")
 		b.send(i.id, 1)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
-		sqltest.Equal(b.T, i.end(), start.Add(20*time.Second))
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		sqltest.Equal(b.T, i.endExpiredLeases(), start.Add(20*time.Second))
 		i.enter("phone", time.Minute)
 		now := b.Clock.Now()
 		i.enterAt(start.Add(-20*time.Second), "phone")
 		i.leaveAt(start.Add(-10*time.Second), "phone")
-		sqltest.Equal(b.T, i.end(), now.Add(time.Minute))
+		sqltest.Equal(b.T, i.endExpiredLeases(), now.Add(time.Minute))
 		b.Clock.Advance(2 * time.Second)
 		i.leaveAt(b.Clock.Now(), "phone")
 		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		b.send(i.id, 1)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 0}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {1, 0}})
 	})
 }
 
 func TestNothingCountsWhileInside(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		b.send(i.id, 1, 2)
 		i.enter("phone", time.Minute)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		b.send(i.id, 1, 2)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		i.enter("laptop", time.Minute)
 		i.leave("phone")
 		b.send(i.id, 1, 2)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}}) // the laptop is inside
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}}) // the laptop is inside
 		sqltest.Equal(b.T, sqltest.Must(readLeases(b.Ctx, b.DB, 2, "laptop"))(b.T), []services.ConversationID{i.id})
 		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		i.leave("laptop")
 		b.send(i.id, 1, 2)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 1}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {1, 1}})
 		i.leave("tablet") // was never inside: leaving still marks the messages read
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
 }
 
 // A lease that is not renewed ends at its time, even if that is noticed late. Messages sent before the end are read, later ones count.
 func TestALeaseEndsAtItsTime(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		start := b.Clock.Now()
 		i.enter("phone", time.Minute)
 		i.enter("laptop", 2*time.Minute)
 		b.send(i.id, 1)
-		sqltest.Equal(b.T, i.end(), start.Add(time.Minute)) // too early
+		sqltest.Equal(b.T, i.endExpiredLeases(), start.Add(time.Minute)) // too early
 		b.Clock.Advance(90 * time.Second)
 		b.send(i.id, 1)
-		sqltest.Equal(b.T, i.end(), start.Add(2*time.Minute))
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		sqltest.Equal(b.T, i.endExpiredLeases(), start.Add(2*time.Minute))
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}})
 		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1, 2)
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}}) // not noticed yet
-		sqltest.Equal(b.T, i.end(), time.Time{})
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {1, 1}})
-		version := b.member(i.id, 2).Version
-		sqltest.Equal(b.T, i.end(), time.Time{})
-		sqltest.Equal(b.T, b.member(i.id, 2).Version, version)
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}}) // not noticed yet
+		sqltest.Equal(b.T, i.endExpiredLeases(), time.Time{})
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {1, 1}})
+		version := b.membership(i.id, 2).Version
+		sqltest.Equal(b.T, i.endExpiredLeases(), time.Time{})
+		sqltest.Equal(b.T, b.membership(i.id, 2).Version, version)
 	})
 }
 
 func TestRenewingChangesNothingElse(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("phone", time.Minute)
-		version := b.member(i.id, 2).Version
+		version := b.membership(i.id, 2).Version
 		b.Clock.Advance(50 * time.Second)
 		i.enter("phone", time.Minute)
-		sqltest.Equal(b.T, b.member(i.id, 2).Version, version)
+		sqltest.Equal(b.T, b.membership(i.id, 2).Version, version)
 		b.Clock.Advance(50 * time.Second)
-		sqltest.Equal(b.T, i.end().IsZero(), false)
+		sqltest.Equal(b.T, i.endExpiredLeases().IsZero(), false)
 		// A lease that ended unnoticed must not move the position back.
 		b.Clock.Advance(time.Minute)
 		b.send(i.id, 1)
 		sqltest.Must(0, b.markRead(i.id, 2, 1, -1))(b.T)
-		i.end()
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {0, 0}})
+		i.endExpiredLeases()
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {0, 0}})
 	})
 }
 
 // A user marks messages unread after their lease has expired and before the expiry is processed: the messages stay unread.
 func TestAnEndedLeaseDoesNotUndoAMark(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		b.send(i.id, 1)
 		i.enter("phone", time.Minute)
 		b.send(i.id, 1)
 		b.Clock.Advance(2 * time.Minute)
 		b.send(i.id, 1)
 		b.MustWrite(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, i.id, 2, 1) })
-		i.end()
-		b.wantCounts(i.id, map[services.UserID][2]int64{2: {3, 0}})
+		i.endExpiredLeases()
+		b.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {3, 0}})
 	})
 }
 
 func TestLeavingAConversationEndsItsLeases(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("phone", time.Minute)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := removeMembers(b.Ctx, tx, i.id, []services.UserID{2})
@@ -201,39 +201,39 @@ func TestLeavingAConversationEndsItsLeases(t *testing.T) {
 		})
 		sqltest.Equal(b.T, len(sqltest.Must(readLeases(b.Ctx, b.DB, 2, "phone"))(b.T)), 0)
 		b.Clock.Advance(2 * time.Minute)
-		sqltest.Equal(b.T, i.end(), time.Time{})
+		sqltest.Equal(b.T, i.endExpiredLeases(), time.Time{})
 		b.MustWrite(func(tx *sql.Tx) (err error) { _, err = endLeases(b.Ctx, tx, i.id, 77); return err })
-		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { return enter(b.Ctx, tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
-		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error {
-			_, err := leave(b.Ctx, tx, i.id, 77, "phone", time.Time{})
+		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error { return enterOnDevice(b.Ctx, tx, i.id, 2, "phone", b.Clock.Now()) }), services.Conflict)
+		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error {
+			_, err := leaveOnDevice(b.Ctx, tx, i.id, 77, "phone", time.Time{})
 			return err
 		}), services.NotFound)
 	})
 }
 
 func TestMutingChangesTheStateOnce(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id := b.group(1, 2)
+	eachStore(t, func(b *testStore) {
+		id := b.createGroup(1, 2)
 		b.send(id, 1, 2)
 		mute := func(muted bool) error {
-			return b.try(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 2, muted); return err })
+			return b.runTx(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 2, muted); return err })
 		}
-		before := b.member(id, 2)
+		before := b.membership(id, 2)
 		sqltest.Must(0, mute(true))(b.T)
 		sqltest.Must(0, mute(true))(b.T)
 		before.Muted, before.Version = true, before.Version+1
-		sqltest.Equal(b.T, b.member(id, 2), before)
+		sqltest.Equal(b.T, b.membership(id, 2), before)
 		sqltest.Must(0, mute(false))(b.T)
-		sqltest.Equal(b.T, b.member(id, 2).Muted, false)
-		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 3, true); return err }), services.NotFound)
+		sqltest.Equal(b.T, b.membership(id, 2).Muted, false)
+		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error { _, err := setMuted(b.Ctx, tx, id, 3, true); return err }), services.NotFound)
 	})
 }
 
 // Messages, marks and recalls come concurrently on shared rows: the stored counts equal a recount of the messages.
 func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		users := []services.UserID{1, 2, 3}
-		id := b.group(users...)
+		id := b.createGroup(users...)
 		var group sync.WaitGroup
 		for worker := range 6 {
 			user := users[worker%len(users)]
@@ -255,7 +255,7 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 							return err
 						},
 					}
-					if err := b.try(fns[(step+worker)%len(fns)]); services.CodeOf(err) == services.Internal || services.IsUnavailable(err) {
+					if err := b.runTx(fns[(step+worker)%len(fns)]); services.CodeOf(err) == services.Internal || services.IsUnavailable(err) {
 						b.T.Errorf("step %d of %d: %v", step, worker, err)
 					}
 				}
@@ -269,10 +269,10 @@ func TestConcurrentHistoriesKeepTheArithmetic(t *testing.T) {
 		messages := sqltest.Must(messagesByID(b.Ctx, b.DB, ids))(b.T)
 		mentioned := sqltest.Must(mentionedIn(b.Ctx, b.DB, ids))(b.T)
 		for _, user := range users {
-			m := b.member(id, user)
+			m := b.membership(id, user)
 			var want [2]int64
 			for _, message := range messages {
-				if message.ID.Number() <= m.Base || message.Recalled || message.Author == user {
+				if message.ID.Number() <= m.ReadUpTo || message.Recalled || message.Author == user {
 					continue
 				}
 				want[0]++

@@ -43,7 +43,7 @@ var (
 		WHERE conversation = $1 AND user_number = $2 AND device = $3 AND until_at > $4`)
 
 	// sent_at rises with number, so this walks backwards only over the messages sent since the time.
-	newestUntil = sql.NewStatement("newest message until", `SELECT number FROM conversation_messages
+	newestMessageUntil = sql.NewStatement("newest message until", `SELECT number FROM conversation_messages
 		WHERE conversation = $1 AND sent_at <= $2 ORDER BY number DESC LIMIT 1`)
 
 	leasesOfDevice = sql.NewStatement("leases of a device", `SELECT conversation FROM conversation_leases WHERE user_number = $1 AND device = $2`)
@@ -55,37 +55,37 @@ func putState(ctx context.Context, tx *sql.Tx, before, m services.Membership) er
 		return nil
 	}
 	// The row gets absolute values and the next version: the projection takes the newest whole row, in whatever order rows arrive.
-	_, err := tx.Run(ctx, putMember, m.Conversation, m.User, m.Base, m.K, m.Version+1, m.Gen, m.Mentions, m.Muted, m.Inside, m.Marked)
+	_, err := tx.Run(ctx, putMember, m.Conversation, m.User, m.ReadUpTo, m.UnreadAdjustment, m.Version+1, m.MarkUnreadGeneration, m.Mentions, m.Muted, m.IsOpen, m.MarkedUnread)
 	return err
 }
 
-// setPosition sets a locked row's position and recounts the messages above it. Counting anew is exact, whatever happened meanwhile:
-// nothing is added or subtracted, so no mark can be counted twice.
-func setPosition(ctx context.Context, tx *sql.Tx, m *services.Membership, number int64) error {
+// setReadPosition sets a locked row's position and recounts the messages above it. Counting anew is exact, whatever happened
+// meanwhile: nothing is added or subtracted, so no mark can be counted twice.
+func setReadPosition(ctx context.Context, tx *sql.Tx, m *services.Membership, number int64) error {
 	var skipped int64
 	if _, err := tx.One(ctx, recountMember, []any{m.Conversation, m.User, number}, &skipped, &m.Mentions); err != nil {
 		return err
 	}
-	m.Base, m.K = number, -skipped
+	m.ReadUpTo, m.UnreadAdjustment = number, -skipped
 	return nil
 }
 
-// readUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the device made
-// the mark, -1 for the present one. A mark of an older generation is late and changes nothing, and so does a mark below the position. It
-// reports whether the position moved. INVALID beyond the newest message, or in a generation that was never opened.
+// readUpTo moves a user's position in a conversation forward to a message, 0 for the newest. gen is the generation in which the
+// device made the mark, -1 for the present one. A mark of an older generation is late and changes nothing, and so does a mark below
+// the position. It reports whether the position moved. INVALID beyond the newest message, or in a generation that was never opened.
 func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, number, gen int64) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return false, err
 	}
-	if number > m.Head {
-		return false, beyondError("upTo", id, number, m.Head)
+	if number > m.NewestMessageNumber {
+		return false, beyondNewestError("upTo", id, number, m.NewestMessageNumber)
 	}
-	if gen > m.Gen {
-		return false, services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.Gen)
+	if gen > m.MarkUnreadGeneration {
+		return false, services.Errorf(services.Invalid, "readToken: it is of a later generation than the present %d", m.MarkUnreadGeneration)
 	}
 	// The device made this mark before it learned of a "mark unread" by another device, which the mark would undo.
-	if gen >= 0 && gen < m.Gen {
+	if gen >= 0 && gen < m.MarkUnreadGeneration {
 		return false, nil
 	}
 	if number == 0 {
@@ -93,16 +93,16 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 			return false, err
 		}
 	}
-	if number <= m.Base {
+	if number <= m.ReadUpTo {
 		return false, nil
 	}
 	before := m
-	if err := setPosition(ctx, tx, &m, number); err != nil {
+	if err := setReadPosition(ctx, tx, &m, number); err != nil {
 		return false, err
 	}
 	// If the user has read only some of the messages that they marked unread, the others stay so.
-	if number == m.Head {
-		if err := unmark(ctx, tx, &m); err != nil {
+	if number == m.NewestMessageNumber {
+		if err := endUnreadMark(ctx, tx, &m); err != nil {
 			return false, err
 		}
 	}
@@ -112,66 +112,66 @@ func readUpTo(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 // newestAtEvent is the number of the newest message at the time of the event, 0 for none: a mark of the past covers no later
 // message.
 func newestAtEvent(ctx context.Context, tx *sql.Tx, m services.Membership) (number int64, err error) {
-	if tx.Dated() == 0 {
-		return m.Head, nil
+	if tx.EventMoment() == 0 {
+		return m.NewestMessageNumber, nil
 	}
-	_, err = tx.One(ctx, newestUntil, []any{m.Conversation, tx.HappenedAt()}, &number)
+	_, err = tx.One(ctx, newestMessageUntil, []any{m.Conversation, tx.EventTime()}, &number)
 	return number, err
 }
 
 // markReadUntilEvent marks a locked row read up to the newest message at the time of the event. A position never moves back.
 func markReadUntilEvent(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	number, err := newestAtEvent(ctx, tx, *m)
-	if err != nil || number <= m.Base {
+	if err != nil || number <= m.ReadUpTo {
 		return err
 	}
-	return setPosition(ctx, tx, m, number)
+	return setReadPosition(ctx, tx, m, number)
 }
 
-// beyondError is the error for an argument that names a message which does not exist yet. A mark up to it would cover messages before
-// they are written.
-func beyondError(field string, id services.ConversationID, number, head int64) error {
+// beyondNewestError is the error for an argument that names a message which does not exist yet. A mark up to it would cover
+// messages before they are written.
+func beyondNewestError(field string, id services.ConversationID, number, head int64) error {
 	return services.Errorf(services.Invalid, "%s: %s is beyond the newest message, number %d", field, services.NewMessageID(id, number).GlobalID(), head)
 }
 
-// markReadWhileInside marks a locked row read up to the newest message that was sent while a device was inside: until now, or until the last
-// lease expired. After a mark as unread it changes nothing.
-func markReadWhileInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+// markReadWhileOpen marks a locked row read up to the newest message that was sent while a device was inside: until now, or until
+// the last lease expired. After a mark as unread it changes nothing.
+func markReadWhileOpen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	var first, last sql.NullInt64
-	if _, err := tx.One(ctx, leaseEnds, []any{m.Conversation, m.User}, &first, &last); err != nil || !last.Valid || m.Marked {
+	if _, err := tx.One(ctx, leaseEnds, []any{m.Conversation, m.User}, &first, &last); err != nil || !last.Valid || m.MarkedUnread {
 		return err
 	}
-	if last.Int64 > sql.Micros(tx.HappenedAt()) {
+	if last.Int64 > sql.Micros(tx.EventTime()) {
 		return markReadUntilEvent(ctx, tx, m)
 	}
 	var newest int64
-	if _, err := tx.One(ctx, newestUntil, []any{m.Conversation, last.Int64}, &newest); err != nil || newest <= m.Base {
+	if _, err := tx.One(ctx, newestMessageUntil, []any{m.Conversation, last.Int64}, &newest); err != nil || newest <= m.ReadUpTo {
 		return err
 	}
-	return setPosition(ctx, tx, m, newest)
+	return setReadPosition(ctx, tx, m, newest)
 }
 
-// setInside sets whether the user is inside: some device has a lease, and the messages were not marked unread meanwhile. A lease that
+// setIsOpen sets whether the user is inside: some device has a lease, and the messages were not marked unread meanwhile. A lease that
 // has expired does not keep the user inside, even if its job has not run yet.
-func setInside(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+func setIsOpen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	var first, last sql.NullInt64
 	_, err := tx.One(ctx, leaseEnds, []any{m.Conversation, m.User}, &first, &last)
-	m.Inside = !m.Marked && last.Valid && last.Int64 > sql.Micros(tx.Now)
+	m.IsOpen = !m.MarkedUnread && last.Valid && last.Int64 > sql.Micros(tx.Now)
 	return err
 }
 
-// unmark ends a mark as unread: the devices that still have the conversation open are inside again.
-func unmark(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
-	if !m.Marked {
+// endUnreadMark ends a mark as unread: the devices that still have the conversation open are inside again.
+func endUnreadMark(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
+	if !m.MarkedUnread {
 		return nil
 	}
-	m.Marked = false
-	return setInside(ctx, tx, m)
+	m.MarkedUnread = false
+	return setIsOpen(ctx, tx, m)
 }
 
-// markUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former generation are late
-// from now on. Unread messages stay unread. The user is outside, also if a device has the conversation open: until they enter again, write,
-// or read all messages, no lease marks any read. INVALID beyond the newest message.
+// markUnread makes a message and all after it unread again, in a new generation: marks that devices made in the former generation
+// are late from now on. Unread messages stay unread. The user is outside, also if a device has the conversation open: until they
+// enter again, write, or read all messages, no lease marks any read. INVALID beyond the newest message.
 func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, from int64) error {
 	// The lock keeps out a recall. A recall skips the members who have read the message, so no position may move back while one
 	// runs.
@@ -182,17 +182,17 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 	if err != nil {
 		return services.WithArgument("fromMessageId", err)
 	}
-	if from > m.Head {
-		return beyondError("fromMessageId", id, from, m.Head)
+	if from > m.NewestMessageNumber {
+		return beyondNewestError("fromMessageId", id, from, m.NewestMessageNumber)
 	}
 	before := m
 	// No lease marks messages read after this mark, so those that were seen before it are marked read now.
-	if err := markReadWhileInside(ctx, tx, &m); err != nil {
+	if err := markReadWhileOpen(ctx, tx, &m); err != nil {
 		return err
 	}
 	// The message may be unread already.
-	if from <= m.Base {
-		if err := setPosition(ctx, tx, &m, from-1); err != nil {
+	if from <= m.ReadUpTo {
+		if err := setReadPosition(ctx, tx, &m, from-1); err != nil {
 			return err
 		}
 		// The user knows these messages, so they must not alert. The change stream may never have reported the newest of them, for
@@ -201,7 +201,7 @@ func markUnread(ctx context.Context, tx *sql.Tx, id services.ConversationID, use
 			return err
 		}
 	}
-	m.Gen, m.Marked, m.Inside = m.Gen+1, true, false
+	m.MarkUnreadGeneration, m.MarkedUnread, m.IsOpen = m.MarkUnreadGeneration+1, true, false
 	return putState(ctx, tx, before, m)
 }
 
@@ -222,25 +222,25 @@ func setMuted(ctx context.Context, tx *sql.Tx, id services.ConversationID, user 
 	return true, putState(ctx, tx, before, m)
 }
 
-// enter marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device has a
-// lease no message counts as unread. If the user marked messages unread while the device was inside, a renewal does not mark them
-// read: the device has not entered since. A lease of a past event may have ended already. It is kept until the messages that were sent
-// before its end are reported too, and then endLeases marks them read.
-func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
+// enterOnDevice marks everything read and gives a device a lease on being inside the conversation, or renews it. While any device
+// has a lease no message counts as unread. If the user marked messages unread while the device was inside, a renewal does not mark
+// them read: the device has not entered since. A lease of a past event may have ended already. It is kept until the messages that
+// were sent before its end are reported too, and then endLeases marks them read.
+func enterOnDevice(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) error {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return err
 	}
 	before := m
 	renews := false
-	if m.Marked {
+	if m.MarkedUnread {
 		var held int64
-		if renews, err = tx.One(ctx, openLease, []any{id, user, device, tx.HappenedAt()}, &held); err != nil {
+		if renews, err = tx.One(ctx, openLease, []any{id, user, device, tx.EventTime()}, &held); err != nil {
 			return err
 		}
 	}
 	if !renews {
-		if err := unmark(ctx, tx, &m); err != nil {
+		if err := endUnreadMark(ctx, tx, &m); err != nil {
 			return err
 		}
 		// Entering also marks the messages read that were sent since an earlier lease ended.
@@ -249,41 +249,41 @@ func enter(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 		}
 	}
 	put := putLease
-	if tx.Dated() != 0 {
+	if tx.EventMoment() != 0 {
 		put = putPastLease
 	}
 	if _, err := tx.Run(ctx, put, id, user, device, until); err != nil {
 		return err
 	}
 	// Under a lease that has ended already, new messages count as unread.
-	m.Inside = m.Inside || !m.Marked && until.After(tx.Now)
+	m.IsOpen = m.IsOpen || !m.MarkedUnread && until.After(tx.Now)
 	return putState(ctx, tx, before, m)
 }
 
-// leave marks everything read and ends a device's lease. The user is outside when it was their last lease. What the user marked
-// unread stays unread: the device entered before that. changed is false when there was no lease, and nothing to read. An event of
-// the past ends no lease that was taken later, and so no lease that ends after until.
-func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) (changed bool, err error) {
+// leaveOnDevice marks everything read and ends a device's lease. The user is outside when it was their last lease. What the user
+// marked unread stays unread: the device entered before that. changed is false when there was no lease, and nothing to read. An
+// event of the past ends no lease that was taken later, and so no lease that ends after until.
+func leaveOnDevice(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID, device string, until time.Time) (changed bool, err error) {
 	m, err := lockState(ctx, tx, id, user)
 	if err != nil {
 		return false, err
 	}
 	before := m
 	drop, lease := dropLease, []any{id, user, device}
-	if tx.Dated() != 0 {
+	if tx.EventMoment() != 0 {
 		drop, lease = dropPastLease, append(lease, until)
 	}
 	dropped, err := tx.Run(ctx, drop, lease...)
 	if err != nil {
 		return false, err
 	}
-	if !m.Marked {
+	if !m.MarkedUnread {
 		if err := markReadUntilEvent(ctx, tx, &m); err != nil {
 			return false, err
 		}
 	}
 	// Another device may still have the conversation open.
-	if err := setInside(ctx, tx, &m); err != nil {
+	if err := setIsOpen(ctx, tx, &m); err != nil {
 		return false, err
 	}
 	return dropped > 0 || m != before, putState(ctx, tx, before, m)
@@ -294,7 +294,7 @@ func leave(ctx context.Context, tx *sql.Tx, id services.ConversationID, user ser
 // zero when there is none.
 func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user services.UserID) (next time.Time, err error) {
 	m, err := lockState(ctx, tx, id, user)
-	if services.CodeOf(err) == services.NotFound || m.Left {
+	if services.CodeOf(err) == services.NotFound || m.HasLeft {
 		return next, nil
 	}
 	if err != nil {
@@ -319,23 +319,23 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	if first.Valid {
 		return sql.FromMicros(first.Int64), nil
 	}
-	// Another job, or a device that left, has ended the leases, or the user has marked messages unread, which stay so. m.Inside
-	// is no condition: a lease of the past may end though nobody was inside, see enter.
-	if ended == 0 || m.Marked {
+	// Another job, or a device that left, has ended the leases, or the user has marked messages unread, which stay so. m.IsOpen is
+	// no condition: a lease of the past may end though nobody was inside, see enterOnDevice.
+	if ended == 0 || m.MarkedUnread {
 		return next, nil
 	}
 	before := m
 	var newest int64
-	if _, err := tx.One(ctx, newestUntil, []any{id, ended}, &newest); err != nil {
+	if _, err := tx.One(ctx, newestMessageUntil, []any{id, ended}, &newest); err != nil {
 		return next, err
 	}
 	// The position moves only up to the end of the last lease: later messages arrived while no device was inside.
-	if newest > m.Base {
-		if err := setPosition(ctx, tx, &m, newest); err != nil {
+	if newest > m.ReadUpTo {
+		if err := setReadPosition(ctx, tx, &m, newest); err != nil {
 			return next, err
 		}
 	}
-	m.Inside = false
+	m.IsOpen = false
 	return next, putState(ctx, tx, before, m)
 }
 

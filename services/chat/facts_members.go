@@ -13,17 +13,17 @@ import (
 	"tidings/services/sql"
 )
 
-// membershipsPage is the end of a statement that selects a page of at most $3 memberships of a user after a conversation, without
+// membershipsPageSQL is the end of a statement that selects a page of at most $3 memberships of a user after a conversation, without
 // conversations that the user left at $2 or before.
-func membershipsPage(user, past string) string {
+func membershipsPageSQL(user, past string) string {
 	return `
 		FROM conversation_members m CROSS JOIN conversations cv
 		WHERE m.user_number = ` + user + ` AND m.conversation > ` + past + ` AND cv.id = m.conversation AND (m.left_at = 0 OR m.left_at > $2)
 		ORDER BY m.conversation LIMIT $3`
 }
 
-// membershipText is membershipColumns as one text, from which fmt.Sscan reads them.
-var membershipText = `CAST(` + strings.ReplaceAll(membershipColumns, `,`, ` AS TEXT) || ' ' || CAST(`) + ` AS TEXT)`
+// membershipColumnsAsText is membershipColumns as one text, from which fmt.Sscan reads them.
+var membershipColumnsAsText = `CAST(` + strings.ReplaceAll(membershipColumns, `,`, ` AS TEXT) || ' ' || CAST(`) + ` AS TEXT)`
 
 var (
 	membershipsOf = sql.NewStatement("memberships in a conversation", `SELECT `+membershipColumns+`
@@ -31,7 +31,8 @@ var (
 		WHERE cv.id = $1 AND m.conversation = $1 AND {in m.user_number $2 BIGINT}`)
 
 	// Head and rows are of one snapshot, so a document never gets a head without the row that belongs to it. Members who left are
-	// included, because their documents must show that they left. Active here are all who are not dormant: see Projector.ActiveSince.
+	// included, because their documents must show that they left. Active here are all who are not dormant: see
+	// Projector.DormantBefore.
 	activeMemberships = sql.NewStatement("memberships of the active", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m JOIN users u ON u.number = m.user_number
 		WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number > $2 AND u.seen_at >= $3
@@ -43,12 +44,12 @@ var (
 		WHERE m.conversation = $1 AND m.user_number > $2 AND (m.left_at = 0 OR m.left_at > $4) AND u.seen_at < $3
 		ORDER BY m.user_number LIMIT $5`)
 
-	membershipsOfUser = sql.NewStatement("memberships of a user", `SELECT `+membershipColumns+membershipsPage("$1", "$4"))
+	membershipsOfUser = sql.NewStatement("memberships of a user", `SELECT `+membershipColumns+membershipsPageSQL("$1", "$4"))
 
 	// One row is returned for each page, with the page's states as a text, so that the LIMIT applies to each page. Each page is read
 	// like a page of membershipsOfUser.
 	membershipsOfUsers = sql.NewStatement("memberships of users", `SELECT c.i, (
-		SELECT string_agg(page.state, ';') FROM (SELECT `+membershipText+` AS state`+membershipsPage("c.user_number", "c.past")+`) AS page)
+		SELECT string_agg(page.state, ';') FROM (SELECT `+membershipColumnsAsText+` AS state`+membershipsPageSQL("c.user_number", "c.past")+`) AS page)
 		FROM {rows $1 i BIGINT, user_number BIGINT, past BIGINT} AS c`)
 
 	headsOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
@@ -80,14 +81,14 @@ var (
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)
 )
 
-// Head is the end of a conversation: its last message and revision. A node uses it to count unread messages in a conversation that is
-// counted on read, and to notify the conversation's watchers.
-type Head struct {
+// ConversationHead is the end of a conversation: its last message and revision. A node uses it to count unread messages in a
+// conversation that is counted on read, and to notify the conversation's watchers.
+type ConversationHead struct {
 	Conversation services.ConversationID
-	Number       int64     // of the last message
-	At           time.Time // of the last message
-	Way          Way       // how unread messages are counted
-	Revision     int64     // see Conversation.Revision
+	NewestNumber int64       // of the last message
+	SentAt       time.Time   // of the last message
+	Way          CountingWay // how unread messages are counted
+	Revision     int64       // see Conversation.Revision
 }
 
 // membershipsIn reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent. A
@@ -108,28 +109,28 @@ func MembershipsOf(ctx context.Context, db *sql.DB, user services.UserID, after 
 	return readMemberships(ctx, db, membershipsOfUser, user, leftSince, limit, after)
 }
 
-// userMembershipsPage is a page of a user's memberships, in the conversations after past.
-type userMembershipsPage struct {
-	user services.UserID
-	past services.ConversationID
+// userMembershipsPageRequest is a page of a user's memberships, in the conversations with IDs greater than after.
+type userMembershipsPageRequest struct {
+	user  services.UserID
+	after services.ConversationID
 }
 
 // membershipsOfEach is MembershipsOf for several users, at most limit of each, in the order of pages.
-func membershipsOfEach(ctx context.Context, db *sql.DB, pages []userMembershipsPage, leftSince time.Time, limit int) ([][]services.Membership, error) {
-	asked, found := make(sql.Rows, len(pages)), make([][]services.Membership, len(pages))
+func membershipsOfEach(ctx context.Context, db *sql.DB, pages []userMembershipsPageRequest, leftSince time.Time, limit int) ([][]services.Membership, error) {
+	asked, found := make(sql.RowsParameter, len(pages)), make([][]services.Membership, len(pages))
 	// The single read takes half the time, and most reads are of one user.
 	if len(pages) == 1 {
 		var err error
-		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].past, leftSince, limit)
+		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].after, leftSince, limit)
 		return found, err
 	}
 	for i, page := range pages {
-		asked[i] = []any{i, int64(page.user), int64(page.past)}
+		asked[i] = []any{i, int64(page.user), int64(page.after)}
 	}
 	return found, db.Each(ctx, membershipsOfUsers, []any{asked, leftSince, limit}, func(scan func(...any) error) error {
 		var i int
 		var joined sql.NullString
-		// There is no membership after past: string_agg of no row is null.
+		// There is no further membership: string_agg of no row is null.
 		if err := scan(&i, &joined); err != nil || !joined.Valid {
 			return err
 		}
@@ -160,12 +161,12 @@ func readMemberships(ctx context.Context, db *sql.DB, st sql.Statement, args ...
 }
 
 // Heads reads the ends of conversations. An unknown conversation is absent.
-func Heads(ctx context.Context, db *sql.DB, ids []services.ConversationID) (heads []Head, err error) {
+func Heads(ctx context.Context, db *sql.DB, ids []services.ConversationID) (heads []ConversationHead, err error) {
 	err = db.Each(ctx, headsOf, []any{ids}, func(scan func(...any) error) error {
-		var head Head
+		var head ConversationHead
 		var at int64
-		err := scan(&head.Conversation, &head.Number, &at, &head.Way, &head.Revision)
-		head.At = sql.FromMicros(at)
+		err := scan(&head.Conversation, &head.NewestNumber, &at, &head.Way, &head.Revision)
+		head.SentAt = sql.FromMicros(at)
 		heads = append(heads, head)
 		return err
 	})
@@ -174,22 +175,22 @@ func Heads(ctx context.Context, db *sql.DB, ids []services.ConversationID) (head
 
 // statesOf lists at most limit conversations of a member, the last active first. It begins after a position: the time and the ID
 // of the last conversation that was listed.
-func statesOf(ctx context.Context, db *sql.DB, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]State, error) {
+func statesOf(ctx context.Context, db *sql.DB, user services.UserID, before time.Time, id services.ConversationID, limit int) ([]MemberState, error) {
 	return readStates(ctx, db, conversationsOf, user, before, id, limit)
 }
 
 // statesByID reads conversations by ID, for a user. Conversations that the user is not a member of are absent.
-func statesByID(ctx context.Context, db *sql.DB, user services.UserID, ids []services.ConversationID) ([]State, error) {
+func statesByID(ctx context.Context, db *sql.DB, user services.UserID, ids []services.ConversationID) ([]MemberState, error) {
 	return readStates(ctx, db, conversationsByID, user, ids)
 }
 
 // readStates runs a statement that selects a conversation and one member's row of it, together.
-func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []State, err error) {
+func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []MemberState, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		var state State
-		m := &state.Own
-		state.Conversation, err = scanConversation(scan, &m.Conversation, &m.User, &m.Head, &m.Base, &m.K, &m.Version, &m.Mentions,
-			&m.Gen, &m.Left, &m.Muted, &m.Inside, &m.Marked, &m.ReadSide, &m.WayVersion)
+		var state MemberState
+		m := &state.Membership
+		state.Conversation, err = scanConversation(scan, &m.Conversation, &m.User, &m.NewestMessageNumber, &m.ReadUpTo, &m.UnreadAdjustment, &m.Version, &m.Mentions,
+			&m.MarkUnreadGeneration, &m.HasLeft, &m.Muted, &m.IsOpen, &m.MarkedUnread, &m.CountedOnRead, &m.CountedOnReadVersion)
 		list = append(list, state)
 		return err
 	})
@@ -198,7 +199,7 @@ func readStates(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) 
 
 // readMembers lists pages of members, all by one query.
 func readMembers(ctx context.Context, db *sql.DB, pages []MembersPage) (map[MembersPage][]services.UserID, error) {
-	asked, longest := make(sql.Rows, len(pages)), 0
+	asked, longest := make(sql.RowsParameter, len(pages)), 0
 	for i, page := range pages {
 		asked[i] = []any{i, int64(page.Conversation), int64(page.After)}
 		// All pages of the statement have one limit; each is cut to its own size below.
@@ -253,7 +254,7 @@ func mentionedIn(ctx context.Context, db *sql.DB, ids []services.MessageID) (map
 }
 
 // messageRows turns the ids of messages into ranges. A page of one conversation is one range.
-func messageRows(ids []services.MessageID) (ranges sql.Rows) {
+func messageRows(ids []services.MessageID) (ranges sql.RowsParameter) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
 	for i, id := range ids {

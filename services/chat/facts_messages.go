@@ -36,25 +36,25 @@ var (
 	recallMessages = sql.NewStatement("recall messages", `UPDATE conversation_messages SET body = '', recalled_at = $3
 		WHERE conversation = $1 AND {in number $2 BIGINT}`)
 
-	revise = sql.NewStatement("revise a conversation", `UPDATE conversations SET revision = revision + 1 WHERE id = $1`)
+	raiseRevision = sql.NewStatement("revise a conversation", `UPDATE conversations SET revision = revision + 1 WHERE id = $1`)
 
 	dropMentions = sql.NewStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND {in number $2 BIGINT}
 		RETURNING user_number, number`)
 
-	// Only mentions above a member's position are in their count. The version is left to lowerMembers, which changes the same
+	// Only mentions above a member's position are in their count. The version is left to lowerUnreadCounts, which changes the same
 	// rows.
 	unmentionMembers = sql.NewStatement("unmention members", `UPDATE conversation_members AS m
 		SET mentions = mentions - (SELECT count(*) FROM {rows $3 user_number BIGINT, number BIGINT} AS c WHERE c.user_number = m.user_number AND c.number > m.base)
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0`)
 
 	// One statement takes all messages: a ROOM has many members, and most of them have not read the messages.
-	lowerMembers = sql.NewStatement("lower members", `UPDATE conversation_members AS m
+	lowerUnreadCounts = sql.NewStatement("lower members", `UPDATE conversation_members AS m
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)
 
-	// raiseOthers changes the members whom lowerMembers leaves out: those who have read the messages, and the author. After both, every
-	// member's row has a new version.
-	raiseOthers = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
+	// raiseOtherMemberVersions changes the members whom lowerUnreadCounts leaves out: those who have read the messages, and the
+	// author. After both, every member's row has a new version.
+	raiseOtherMemberVersions = sql.NewStatement("raise the versions of other members", `UPDATE conversation_members SET mv = mv + 1
 		WHERE conversation = $1 AND (base >= $2 OR user_number = $3) AND left_at = 0`)
 )
 
@@ -65,7 +65,7 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	found := false
 	// The minute is by the program's clock, also for an event of the past: the load is the present work of the server.
 	minute := sql.Micros(tx.Now) / time.Minute.Microseconds()
-	err = tx.Each(ctx, nextNumber, []any{id, tx.HappenedAt(), minute}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, nextNumber, []any{id, tx.EventTime(), minute}, func(scan func(...any) error) error {
 		found = true
 		c, err = scanConversation(scan)
 		return err
@@ -76,12 +76,12 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if err != nil {
 		return message, c, nil, err
 	}
-	// LastAt is already the time of this message, and at least a microsecond after the time of the message before.
-	if err := checkOrder(tx, c, c.LastAt.Add(-time.Microsecond)); err != nil {
+	// LastActiveAt is already the time of this message, and at least a microsecond after the time of the message before.
+	if err := checkEventOrder(tx, c, c.LastActiveAt.Add(-time.Microsecond)); err != nil {
 		return message, c, nil, err
 	}
 	// The conversation has two billion messages: the next number would not fit into a message's ID.
-	if c.Head > services.MaxMessageNumber {
+	if c.HeadNumber > services.MaxMessageNumber {
 		return message, c, nil, services.Errorf(services.Conflict, "conversationId: %s has %d messages and accepts no more", id.GlobalID(), services.MaxMessageNumber)
 	}
 	// Membership is checked after the number was taken: for a user who is no member, the error rolls the number back.
@@ -89,38 +89,38 @@ func insertMessage(ctx context.Context, tx *sql.Tx, id services.ConversationID, 
 	if err != nil {
 		return message, c, nil, err
 	}
-	message = Message{ID: services.NewMessageID(id, c.Head), Author: author, Body: body, SentAt: c.LastAt}
-	if _, err := tx.Run(ctx, appendMessage, id, c.Head, author, body, c.LastAt); err != nil {
+	message = Message{ID: services.NewMessageID(id, c.HeadNumber), Author: author, Body: body, SentAt: c.LastActiveAt}
+	if _, err := tx.Run(ctx, appendMessage, id, c.HeadNumber, author, body, c.LastActiveAt); err != nil {
 		return message, c, nil, err
 	}
 	before := m
 	// The author has read all messages before this one.
-	m.Base, m.K, m.Mentions = c.Head, 0, 0
-	if err := unmark(ctx, tx, &m); err != nil {
+	m.ReadUpTo, m.UnreadAdjustment, m.Mentions = c.HeadNumber, 0, 0
+	if err := endUnreadMark(ctx, tx, &m); err != nil {
 		return message, c, nil, err
 	}
 	if err := putState(ctx, tx, before, m); err != nil {
 		return message, c, nil, err
 	}
 	if len(mentioned) > 0 {
-		reached, err = mention(ctx, tx, message, mentioned)
+		reached, err = storeMentions(ctx, tx, message, mentioned)
 	}
 	return message, c, reached, err
 }
 
-// checkOrder refuses an event of a past time that is before the conversation's last message or its creation. Messages are numbered
-// in the order of their arrival, and read positions are numbers, so no message can be inserted between two others.
-func checkOrder(tx *sql.Tx, c Conversation, last time.Time) error {
-	if tx.Dated() == 0 || !last.Truncate(time.Millisecond).After(tx.HappenedAt()) {
+// checkEventOrder refuses an event of a past time that is before the conversation's last message or its creation. Messages are
+// numbered in the order of their arrival, and read positions are numbers, so no message can be inserted between two others.
+func checkEventOrder(tx *sql.Tx, c Conversation, last time.Time) error {
+	if tx.EventMoment() == 0 || !last.Truncate(time.Millisecond).After(tx.EventTime()) {
 		return nil
 	}
 	return services.Errorf(services.Conflict, "at: %s went on later, at %s: send the events of a conversation in order, or this one without at",
 		c.ID.GlobalID(), last.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
-// mention stores a message's mentions, and returns the users that they reach: present members without a block between them and
+// storeMentions stores a message's mentions, and returns the users that they reach: present members without a block between them and
 // the author. Their rows get a new version here, so the pass over the conversation projects the message and its mention together.
-func mention(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
+func storeMentions(ctx context.Context, tx *sql.Tx, message Message, users []services.UserID) ([]services.UserID, error) {
 	conversation, number := message.ID.Conversation(), message.ID.Number()
 	apart, err := people.ListBlockedEitherWay(ctx, tx, message.Author, users)
 	if err != nil {
@@ -166,25 +166,25 @@ func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author servi
 	case at > 0:
 		return c, false, nil
 	}
-	if err := withdraw(ctx, tx, c, []int64{number}, author); err != nil {
+	if err := withdrawMessages(ctx, tx, c, []int64{number}, author); err != nil {
 		return c, false, err
 	}
-	// withdraw has raised the revision in SQL. The caller notifies this node's watchers with the new value.
+	// withdrawMessages has raised the revision in SQL. The caller notifies this node's watchers with the new value.
 	c.Revision++
 	return c, true, nil
 }
 
-// withdraw deletes the texts of messages of one author that are not recalled yet, in the locked conversation c, and stops
+// withdrawMessages deletes the texts of messages of one author that are not recalled yet, in the locked conversation c, and stops
 // counting them. The lists of all members show the last message, so all their states get a new version when it is withdrawn.
-func withdraw(ctx context.Context, tx *sql.Tx, c Conversation, numbers []int64, author services.UserID) error {
-	if _, err := tx.Run(ctx, recallMessages, c.ID, numbers, tx.HappenedAt()); err != nil {
+func withdrawMessages(ctx context.Context, tx *sql.Tx, c Conversation, numbers []int64, author services.UserID) error {
+	if _, err := tx.Run(ctx, recallMessages, c.ID, numbers, tx.EventTime()); err != nil {
 		return err
 	}
-	if _, err := tx.Run(ctx, revise, c.ID); err != nil {
+	if _, err := tx.Run(ctx, raiseRevision, c.ID); err != nil {
 		return err
 	}
 	var mentioned []services.UserID
-	var mentions sql.Rows
+	var mentions sql.RowsParameter
 	err := tx.Each(ctx, dropMentions, []any{c.ID, numbers}, func(scan func(...any) error) error {
 		var user services.UserID
 		var number int64
@@ -200,14 +200,14 @@ func withdraw(ctx context.Context, tx *sql.Tx, c Conversation, numbers []int64, 
 			return err
 		}
 	}
-	list := make(sql.Rows, len(numbers))
+	list := make(sql.RowsParameter, len(numbers))
 	for i, number := range numbers {
 		list[i] = []any{number}
 	}
-	// lowerMembers skips members who have read all of the messages: for them nothing was counted.
+	// lowerUnreadCounts skips members who have read all of the messages: for them nothing was counted.
 	newest := slices.Max(numbers)
-	if _, err = tx.Run(ctx, lowerMembers, c.ID, list, newest, author); err == nil && newest == c.Head {
-		_, err = tx.Run(ctx, raiseOthers, c.ID, newest, author)
+	if _, err = tx.Run(ctx, lowerUnreadCounts, c.ID, list, newest, author); err == nil && newest == c.HeadNumber {
+		_, err = tx.Run(ctx, raiseOtherMemberVersions, c.ID, newest, author)
 	}
 	return err
 }

@@ -13,17 +13,17 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// bundle is a database, and conversations in it.
-type bundle struct{ *peopletest.Bundle }
+// testStore is a database, and conversations in it.
+type testStore struct{ *peopletest.TestStore }
 
-// eachBundle runs a test on both SQL engines.
-func eachBundle(t *testing.T, test func(b *bundle)) {
+// eachStore runs a test on both SQL engines.
+func eachStore(t *testing.T, test func(b *testStore)) {
 	t.Helper()
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
 }
 
-// group creates a group; the first user is its creator.
-func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
+// createGroup creates a group; the first user is its creator.
+func (b *testStore) createGroup(users ...services.UserID) (id services.ConversationID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		id, _, err = insert(b.Ctx, tx, ConversationDraft{Kind: Group, Title: "t", Creator: users[0], Members: users})
@@ -33,7 +33,7 @@ func (b *bundle) group(users ...services.UserID) (id services.ConversationID) {
 }
 
 // send adds a message, a millisecond after the last one.
-func (b *bundle) send(id services.ConversationID, author services.UserID, mentions ...services.UserID) (message Message) {
+func (b *testStore) send(id services.ConversationID, author services.UserID, mentions ...services.UserID) (message Message) {
 	b.T.Helper()
 	b.Clock.Advance(time.Millisecond)
 	b.MustWrite(func(tx *sql.Tx) (err error) {
@@ -43,19 +43,19 @@ func (b *bundle) send(id services.ConversationID, author services.UserID, mentio
 	return message
 }
 
-// try runs one transaction and returns its error.
-func (b *bundle) try(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
+// runTx runs one transaction and returns its error.
+func (b *testStore) runTx(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
 
 // markRead marks a conversation read up to a message number: see readUpTo.
-func (b *bundle) markRead(id services.ConversationID, user services.UserID, number, gen int64) error {
-	return b.try(func(tx *sql.Tx) error {
+func (b *testStore) markRead(id services.ConversationID, user services.UserID, number, gen int64) error {
+	return b.runTx(func(tx *sql.Tx) error {
 		_, err := readUpTo(b.Ctx, tx, id, user, number, gen)
 		return err
 	})
 }
 
-// member reads a user's state in a conversation.
-func (b *bundle) member(id services.ConversationID, user services.UserID) services.Membership {
+// membership reads a user's state in a conversation.
+func (b *testStore) membership(id services.ConversationID, user services.UserID) services.Membership {
 	b.T.Helper()
 	list := sqltest.Must(membershipsIn(b.Ctx, b.DB, id, []services.UserID{user}))(b.T)
 	if len(list) != 1 {
@@ -64,19 +64,19 @@ func (b *bundle) member(id services.ConversationID, user services.UserID) servic
 	return list[0]
 }
 
-// wantCounts checks the counts of users in a conversation: unread messages, then mentions.
-func (b *bundle) wantCounts(id services.ConversationID, want map[services.UserID][2]int64) {
+// wantUnreadAndMentions checks the counts of users in a conversation: unread messages, then mentions.
+func (b *testStore) wantUnreadAndMentions(id services.ConversationID, want map[services.UserID][2]int64) {
 	b.T.Helper()
 	got := map[services.UserID][2]int64{}
 	for user := range want {
-		m := b.member(id, user)
+		m := b.membership(id, user)
 		got[user] = [2]int64{m.Unread(), m.UnreadMentions()}
 	}
 	sqltest.Equal(b.T, got, want)
 }
 
 func TestConversationsAreCreatedOnce(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		made := b.Clock.Now()
 		direct := func(members ...services.UserID) (id services.ConversationID, created bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
@@ -92,11 +92,11 @@ func TestConversationsAreCreatedOnce(t *testing.T) {
 		sqltest.Equal(b.T, []any{again, created}, []any{first, false})
 		other, created := direct(3, 6)
 		sqltest.Equal(b.T, []any{other, created}, []any{first + 1, true})
-		group := b.group(3, 5, 3)
+		group := b.createGroup(3, 5, 3)
 		sqltest.Equal(b.T, group, other+1)
-		sqltest.Equal(b.T, sqltest.Must(statesByID(b.Ctx, b.DB, 5, []services.ConversationID{first, other, 99}))(b.T), []State{{
-			Conversation: Conversation{ID: first, Kind: Direct, Creator: 5, LastAt: made, Members: 2, Revision: 1, Way: OnWrite},
-			Own:          services.Membership{Conversation: first, User: 5, Version: 1},
+		sqltest.Equal(b.T, sqltest.Must(statesByID(b.Ctx, b.DB, 5, []services.ConversationID{first, other, 99}))(b.T), []MemberState{{
+			Conversation: Conversation{ID: first, Kind: Direct, Creator: 5, LastActiveAt: made, Members: 2, Revision: 1, Way: OnWrite},
+			Membership:   services.Membership{Conversation: first, User: 5, Version: 1},
 		}})
 		all, one := MembersPage{Conversation: group, Size: 10}, MembersPage{Conversation: group, Size: 1}
 		rest, none := MembersPage{Conversation: group, After: 3, Size: 10}, MembersPage{Conversation: group, After: 5, Size: 10}
@@ -108,8 +108,8 @@ func TestConversationsAreCreatedOnce(t *testing.T) {
 
 // Messages are read by ID: neighbours, a gap, duplicates, a number that never was, and another conversation.
 func TestMessagesAreReadByTheirIDs(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id, other := b.group(1, 2), b.group(1, 2)
+	eachStore(t, func(b *testStore) {
+		id, other := b.createGroup(1, 2), b.createGroup(1, 2)
 		first, second, third, elsewhere := b.send(id, 1, 2), b.send(id, 2), b.send(id, 1), b.send(other, 2)
 		asked := []services.MessageID{third.ID, elsewhere.ID, first.ID, first.ID, services.NewMessageID(other, 2), services.NewMessageID(id, 7)}
 		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, asked))(b.T), map[services.MessageID]Message{first.ID: first, third.ID: third, elsewhere.ID: elsewhere})
@@ -119,88 +119,88 @@ func TestMessagesAreReadByTheirIDs(t *testing.T) {
 }
 
 func TestMessagesWaitForTheOthers(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id := b.group(1, 2, 3)
+	eachStore(t, func(b *testStore) {
+		id := b.createGroup(1, 2, 3)
 		first := b.send(id, 1, 2, 1, 9)
 		second := b.send(id, 2)
 		sqltest.Equal(b.T, first.ID.Number(), int64(1))
 		sqltest.Equal(b.T, []any{second.ID, second.SentAt}, []any{services.NewMessageID(id, 2), b.Clock.Now()})
-		b.wantCounts(id, map[services.UserID][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{1: {1, 0}, 2: {0, 0}, 3: {2, 0}})
 		third := b.send(id, 1, 2, 3)
-		b.wantCounts(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {3, 1}})
 		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{third.ID, services.NewMessageID(id, 4)}))(b.T), map[services.MessageID]Message{third.ID: third})
 		sqltest.Equal(b.T, sqltest.Must(mentionedIn(b.Ctx, b.DB, []services.MessageID{first.ID, second.ID, third.ID}))(b.T),
 			map[services.MessageID][]services.UserID{first.ID: {2}, third.ID: {2, 3}})
-		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []Head{{Conversation: id, Number: 3, At: b.Clock.Now(), Way: OnWrite, Revision: 1}})
-		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 9, "x", nil); return err }), services.NotFound)
-		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, 99, 1, "x", nil); return err }), services.NotFound)
-		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].Number, int64(3)) // a refused message has no number
+		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id, 99}))(b.T), []ConversationHead{{Conversation: id, NewestNumber: 3, SentAt: b.Clock.Now(), Way: OnWrite, Revision: 1}})
+		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 9, "x", nil); return err }), services.NotFound)
+		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, 99, 1, "x", nil); return err }), services.NotFound)
+		sqltest.Equal(b.T, sqltest.Must(Heads(b.Ctx, b.DB, []services.ConversationID{id}))(b.T)[0].NewestNumber, int64(3)) // a refused message has no number
 	})
 }
 
 func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id := b.group(1, 2)
+	eachStore(t, func(b *testStore) {
+		id := b.createGroup(1, 2)
 		for range 4 {
 			b.send(id, 1, 2)
 		}
 		own := b.send(id, 2)
 		b.send(id, 1)
 		sqltest.Must(0, b.markRead(id, 2, 0, -1))(b.T)
-		b.wantCounts(id, map[services.UserID][2]int64{2: {0, 0}})
-		version := b.member(id, 2).Version
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{2: {0, 0}})
+		version := b.membership(id, 2).Version
 		for number := range int64(6) { // late marks of another device
 			sqltest.Must(0, b.markRead(id, 2, number, 0))(b.T)
 		}
-		sqltest.Equal(b.T, b.member(id, 2).Version, version)
-		sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 3) }))(b.T)
-		b.wantCounts(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is their own
-		m := b.member(id, 2)
-		sqltest.Equal(b.T, []int64{m.Base, m.K, m.Gen}, []int64{2, -1, 1})
+		sqltest.Equal(b.T, b.membership(id, 2).Version, version)
+		sqltest.Must(0, b.runTx(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 3) }))(b.T)
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{2: {3, 2}}) // 3, 4 and 6: 5 is their own
+		m := b.membership(id, 2)
+		sqltest.Equal(b.T, []int64{m.ReadUpTo, m.UnreadAdjustment, m.MarkUnreadGeneration}, []int64{2, -1, 1})
 		sqltest.Must(0, b.markRead(id, 2, 6, 0))(b.T) // of the former generation: ignored
-		b.wantCounts(id, map[services.UserID][2]int64{2: {3, 2}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{2: {3, 2}})
 		sqltest.Must(0, b.markRead(id, 2, 4, 1))(b.T)
-		b.wantCounts(id, map[services.UserID][2]int64{2: {1, 0}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{2: {1, 0}})
 		sqltest.WantCode(b.T, b.markRead(id, 2, 7, 1), services.Invalid)
 		sqltest.WantCode(b.T, b.markRead(id, 2, 6, 2), services.Invalid)
 		sqltest.WantCode(b.T, b.markRead(id, 3, 6, -1), services.NotFound)
-		sqltest.WantCode(b.T, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 7) }), services.Invalid)
+		sqltest.WantCode(b.T, b.runTx(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, 2, 7) }), services.Invalid)
 		sqltest.Equal(b.T, own.ID.Number(), int64(5))
 	})
 }
 
 func TestARecallLowersTheCountOfUnreadMembers(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id := b.group(1, 2, 3)
+	eachStore(t, func(b *testStore) {
+		id := b.createGroup(1, 2, 3)
 		message := b.send(id, 1, 2, 3)
 		b.send(id, 1, 2)
 		sqltest.Must(0, b.markRead(id, 3, 1, -1))(b.T)
 		recall := func(message services.MessageID, by services.UserID) error {
-			return b.try(func(tx *sql.Tx) error { _, _, err := recall(b.Ctx, tx, message, by); return err })
+			return b.runTx(func(tx *sql.Tx) error { _, _, err := recall(b.Ctx, tx, message, by); return err })
 		}
 		sqltest.Must(0, recall(message.ID, 1))(b.T)
-		b.wantCounts(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{1: {0, 0}, 2: {1, 1}, 3: {1, 0}})
 		recalled := sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{message.ID}))(b.T)[message.ID]
 		sqltest.Equal(b.T, recalled, Message{ID: message.ID, Author: 1, SentAt: message.SentAt, Recalled: true})
-		sqltest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see wantCounts below
+		sqltest.Must(0, recall(message.ID, 1))(b.T) // again changes nothing: see wantUnreadAndMentions below
 		sqltest.WantCode(b.T, recall(services.NewMessageID(id, 2), 2), services.Forbidden)
 		sqltest.WantCode(b.T, recall(services.NewMessageID(id, 3), 2), services.NotFound)
 		sqltest.WantCode(b.T, recall(services.NewMessageID(99, 1), 2), services.NotFound)
 		sqltest.WantCode(b.T, recall(message.ID, 4), services.NotFound)
 		// After marking everything unread, the recalled message does not count, and neither do the users' own.
 		for _, user := range []services.UserID{1, 3} {
-			sqltest.Must(0, b.try(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, user, 1) }))(b.T)
+			sqltest.Must(0, b.runTx(func(tx *sql.Tx) error { return markUnread(b.Ctx, tx, id, user, 1) }))(b.T)
 		}
-		b.wantCounts(id, map[services.UserID][2]int64{1: {0, 0}, 3: {1, 0}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{1: {0, 0}, 3: {1, 0}})
 		b.send(id, 3)
 		sqltest.Must(0, recall(services.NewMessageID(id, 2), 1))(b.T)
-		b.wantCounts(id, map[services.UserID][2]int64{1: {1, 0}, 2: {1, 0}, 3: {0, 0}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{1: {1, 0}, 2: {1, 0}, 3: {0, 0}})
 	})
 }
 
 func TestMembersComeAndGo(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id := b.group(1, 2)
+	eachStore(t, func(b *testStore) {
+		id := b.createGroup(1, 2)
 		b.send(id, 1)
 		add := func(users ...services.UserID) (added []services.UserID) {
 			b.MustWrite(func(tx *sql.Tx) error {
@@ -219,18 +219,18 @@ func TestMembersComeAndGo(t *testing.T) {
 			return left
 		}
 		sqltest.Equal(b.T, add(2, 4, 3), []services.UserID{3, 4})
-		b.wantCounts(id, map[services.UserID][2]int64{2: {1, 0}, 3: {0, 0}})
+		b.wantUnreadAndMentions(id, map[services.UserID][2]int64{2: {1, 0}, 3: {0, 0}})
 		b.send(id, 1, 3)
 		sqltest.Equal(b.T, remove(3, 3, 9), []services.UserID{3})
-		gone := b.member(id, 3)
-		sqltest.Equal(b.T, []any{gone.Left, gone.Unread(), gone.UnreadMentions(), gone.Version}, []any{true, int64(0), int64(0), int64(3)})
+		gone := b.membership(id, 3)
+		sqltest.Equal(b.T, []any{gone.HasLeft, gone.Unread(), gone.UnreadMentions(), gone.Version}, []any{true, int64(0), int64(0), int64(3)})
 		sqltest.WantCode(b.T, b.markRead(id, 3, 1, -1), services.Conflict)
 		sqltest.Equal(b.T, len(sqltest.Must(statesByID(b.Ctx, b.DB, 3, []services.ConversationID{id}))(b.T)), 0)
 		b.send(id, 1, 3)
-		sqltest.Equal(b.T, b.member(id, 3).Version, gone.Version) // a mention of a member who has left changes nothing
+		sqltest.Equal(b.T, b.membership(id, 3).Version, gone.Version) // a mention of a member who has left changes nothing
 		sqltest.Equal(b.T, add(3), []services.UserID{3})
-		back := b.member(id, 3)
-		sqltest.Equal(b.T, back, services.Membership{Conversation: id, User: 3, Head: 3, Base: 3, Version: gone.Version + 1, Gen: 1})
+		back := b.membership(id, 3)
+		sqltest.Equal(b.T, back, services.Membership{Conversation: id, User: 3, NewestMessageNumber: 3, ReadUpTo: 3, Version: gone.Version + 1, MarkUnreadGeneration: 1})
 		c := sqltest.Must(statesByID(b.Ctx, b.DB, 1, []services.ConversationID{id}))(b.T)[0]
 		sqltest.Equal(b.T, c.Members, 4)
 	})
@@ -239,9 +239,9 @@ func TestMembersComeAndGo(t *testing.T) {
 // A rebuild reads the states of one user: current memberships, and those that the user left lately, so that late changes of these are
 // recognized as late. A pass over a conversation reads the states of its members who are not dormant, page by page.
 func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.MakeUsers("a", "b", "c")
-		first, second := b.group(1, 2), b.group(2, 3)
+		first, second := b.createGroup(1, 2), b.createGroup(2, 3)
 		b.send(first, 1)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := removeMembers(b.Ctx, tx, second, []services.UserID{2})
@@ -258,7 +258,7 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 		sqltest.Equal(b.T, list(b.Clock.Now().Add(-time.Second), first), []services.ConversationID{second})
 		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, []services.UserID{2}) })
 		active := sqltest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 0, b.Clock.Now(), 10))(b.T)
-		sqltest.Equal(b.T, active, []services.Membership{{Conversation: first, User: 2, Head: 1, Version: 1}})
+		sqltest.Equal(b.T, active, []services.Membership{{Conversation: first, User: 2, NewestMessageNumber: 1, Version: 1}})
 		sqltest.Equal(b.T, len(sqltest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 0, time.Time{}, 1))(b.T)), 1)
 		sqltest.Equal(b.T, len(sqltest.Must(activeMembershipsIn(b.Ctx, b.DB, first, 2, time.Time{}, 1))(b.T)), 0)
 	})
@@ -266,12 +266,12 @@ func TestMembershipsOfOneUserAndOfTheActive(t *testing.T) {
 
 // The states of several users, page by page, are the same as when each user is read alone. One user may be asked for twice.
 func TestMembershipsOfEachAreThoseOfOne(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.MakeUsers("a", "b", "c", "d")
 		for i := range 9 {
-			id := b.group(1, 2)
+			id := b.createGroup(1, 2)
 			if i%2 == 0 {
-				id = b.group(2, 3)
+				id = b.createGroup(2, 3)
 			}
 			b.send(id, 2, 1, 3)
 			if i%3 == 0 {
@@ -289,10 +289,10 @@ func TestMembershipsOfEachAreThoseOfOne(t *testing.T) {
 		}
 		for _, since := range []time.Time{b.Clock.Now().Add(-time.Hour), b.Clock.Now()} {
 			for limit := 1; limit <= 15; limit++ {
-				pages := []userMembershipsPage{{1, 0}, {2, 0}, {2, 5}, {4, 0}, {3, 2}, {2, 0}, {9, 0}, {3, 99}}
+				pages := []userMembershipsPageRequest{{1, 0}, {2, 0}, {2, 5}, {4, 0}, {3, 2}, {2, 0}, {9, 0}, {3, 99}}
 				found := sqltest.Must(membershipsOfEach(b.Ctx, b.DB, pages, since, limit))(b.T)
 				for i, page := range pages {
-					sqltest.Equal(b.T, found[i], sqltest.Must(MembershipsOf(b.Ctx, b.DB, page.user, page.past, since, limit))(b.T))
+					sqltest.Equal(b.T, found[i], sqltest.Must(MembershipsOf(b.Ctx, b.DB, page.user, page.after, since, limit))(b.T))
 				}
 			}
 		}
@@ -300,10 +300,10 @@ func TestMembershipsOfEachAreThoseOfOne(t *testing.T) {
 }
 
 func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var ids []services.ConversationID
 		for range 4 {
-			ids = append(ids, b.group(1, 2))
+			ids = append(ids, b.createGroup(1, 2))
 		}
 		b.send(ids[1], 2)
 		b.send(ids[0], 2)
@@ -314,7 +314,7 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 			if len(page) == 0 {
 				break
 			}
-			at, id = page[0].LastAt, page[0].ID
+			at, id = page[0].LastActiveAt, page[0].ID
 			got = append(got, id)
 		}
 		sqltest.Equal(b.T, got, []services.ConversationID{ids[0], ids[1], ids[3], ids[2]})
@@ -322,40 +322,40 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 }
 
 func TestCountingWayChangesOnce(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id := b.group(1, 2)
-		state := func() State {
+	eachStore(t, func(b *testStore) {
+		id := b.createGroup(1, 2)
+		state := func() MemberState {
 			return sqltest.Must(statesByID(b.Ctx, b.DB, 1, []services.ConversationID{id}))(b.T)[0]
 		}
 		c := state().Conversation
-		set := func(way Way) (changed bool) {
-			b.MustWrite(func(tx *sql.Tx) (err error) { changed, err = changeWay(b.Ctx, tx, c, way); return err })
+		set := func(way CountingWay) (changed bool) {
+			b.MustWrite(func(tx *sql.Tx) (err error) { changed, err = changeCountingWay(b.Ctx, tx, c, way); return err })
 			return changed
 		}
 		sqltest.Equal(b.T, set(SwitchingToRead), true)
 		sqltest.Equal(b.T, set(OnRead), false) // c is the state from before the first change
 		now := state()
-		sqltest.Equal(b.T, []any{now.Way, now.WayVersion, now.Own.ReadSide, now.Own.WayVersion, now.Own.Version},
+		sqltest.Equal(b.T, []any{now.Way, now.WayVersion, now.Membership.CountedOnRead, now.Membership.CountedOnReadVersion, now.Membership.Version},
 			[]any{SwitchingToRead, int64(1), true, int64(1), int64(1)})
 		for range 3 {
 			b.send(id, 1)
 		}
-		sqltest.Equal(b.T, state().PerMinute, 3)
+		sqltest.Equal(b.T, state().MessagesPerMinute, 3)
 		b.Clock.Advance(time.Minute)
 		b.send(id, 1)
-		sqltest.Equal(b.T, state().PerMinute, 3)
+		sqltest.Equal(b.T, state().MessagesPerMinute, 3)
 		b.Clock.Advance(time.Minute)
 		b.send(id, 1)
-		sqltest.Equal(b.T, state().PerMinute, 1)
+		sqltest.Equal(b.T, state().MessagesPerMinute, 1)
 		b.Clock.Advance(time.Hour)
 		b.send(id, 1)
-		sqltest.Equal(b.T, state().PerMinute, 1)
+		sqltest.Equal(b.T, state().MessagesPerMinute, 1)
 	})
 }
 
 func TestLongTextsAreKeptWhole(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		id := b.group(1, 2)
+	eachStore(t, func(b *testStore) {
+		id := b.createGroup(1, 2)
 		body := strings.Repeat("🦉", services.MaxBodyCharacters)
 		b.MustWrite(func(tx *sql.Tx) error { _, _, _, err := insertMessage(b.Ctx, tx, id, 1, body, nil); return err })
 		sqltest.Equal(b.T, sqltest.Must(messagesByID(b.Ctx, b.DB, []services.MessageID{services.NewMessageID(id, 1)}))(b.T)[services.NewMessageID(id, 1)].Body, body)

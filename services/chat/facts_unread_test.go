@@ -10,22 +10,22 @@ import (
 )
 
 // markUnread marks messages from a number on as unread.
-func (i leaseFixture) markUnread(from int64) {
+func (i conversationLeaseFixture) markUnread(from int64) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error { return markUnread(i.Ctx, tx, i.id, 2, from) })
 }
 
 // wantUnread compares the number of unread messages.
-func (i leaseFixture) wantUnread(want int64) {
+func (i conversationLeaseFixture) wantUnread(want int64) {
 	i.T.Helper()
-	i.wantCounts(i.id, map[services.UserID][2]int64{2: {want, 0}})
+	i.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {want, 0}})
 }
 
 // Leases that run when a user marks messages unread mark nothing read from then on: neither when they are renewed or end, nor when
 // the device leaves, even late.
 func TestALeaseDoesNotUndoAMark(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		i.enter("laptop", time.Minute)
 		for range 5 {
 			b.send(i.id, 1)
@@ -44,7 +44,7 @@ func TestALeaseDoesNotUndoAMark(t *testing.T) {
 		i.leave("tablet")
 		i.wantUnread(3)
 		b.Clock.Advance(time.Minute)
-		sqltest.Equal(b.T, i.end(), time.Time{})
+		sqltest.Equal(b.T, i.endExpiredLeases(), time.Time{})
 		i.wantUnread(3)
 		i.leave("laptop") // after its lease has ended
 		i.wantUnread(3)
@@ -59,8 +59,8 @@ func TestALeaseDoesNotUndoAMark(t *testing.T) {
 // After a mark the devices that have the conversation open are inside again when the user enters with another device, writes, or reads
 // all messages; if the user reads some, the others stay unread.
 func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		for range 5 {
 			b.send(i.id, 1)
 		}
@@ -68,13 +68,15 @@ func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 			func() { i.enter("phone", time.Second); i.leave("phone") },
 			func() { b.send(i.id, 2) },
 			func() { sqltest.Must(0, b.markRead(i.id, 2, 0, -1))(b.T) },
-			func() { sqltest.Must(0, b.markRead(i.id, 2, b.member(i.id, 2).Head, b.member(i.id, 2).Gen))(b.T) },
+			func() {
+				sqltest.Must(0, b.markRead(i.id, 2, b.membership(i.id, 2).NewestMessageNumber, b.membership(i.id, 2).MarkUnreadGeneration))(b.T)
+			},
 		} {
 			i.enter("laptop", time.Minute)
 			i.markUnread(3)
 			sqltest.Must(0, b.markRead(i.id, 2, 3, -1))(b.T)
 			i.enter("laptop", time.Minute)
-			sqltest.Equal(b.T, b.member(i.id, 2).Unread() > 0, true)
+			sqltest.Equal(b.T, b.membership(i.id, 2).Unread() > 0, true)
 			read()
 			i.wantUnread(0)
 			b.send(i.id, 1)
@@ -89,7 +91,7 @@ func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 			if _, err := removeMembers(b.Ctx, tx, i.id, []services.UserID{2}); err != nil {
 				return err
 			}
-			_, err := insertMembers(b.Ctx, tx, Conversation{ID: i.id, Head: b.member(i.id, 1).Head}, []services.UserID{2})
+			_, err := insertMembers(b.Ctx, tx, Conversation{ID: i.id, HeadNumber: b.membership(i.id, 1).NewestMessageNumber}, []services.UserID{2})
 			return err
 		})
 		b.send(i.id, 1)
@@ -102,8 +104,8 @@ func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 // A renewal and the end of a past visit are reported only after the user has marked messages unread: they mark nothing read. A past
 // visit of another device marks the messages read that were sent until its end.
 func TestAMarkAndVisitsOfThePast(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		i := leaseFixture{b, b.group(1, 2)}
+	eachStore(t, func(b *testStore) {
+		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
 		start := b.Clock.Now().Add(time.Second).Truncate(time.Millisecond)
 		for range 4 { // at 30 s, 60 s and so on
 			b.Clock.Advance(30 * time.Second)
@@ -117,7 +119,7 @@ func TestAMarkAndVisitsOfThePast(t *testing.T) {
 		i.wantUnread(3)
 		i.leaveAt(start.Add(100*time.Second), "phone")
 		i.wantUnread(3)
-		i.end()
+		i.endExpiredLeases()
 		i.enterAt(start.Add(95*time.Second), "laptop")
 		i.wantUnread(1)
 		i.leaveAt(start.Add(125*time.Second), "laptop")

@@ -25,37 +25,37 @@ type node struct {
 
 // newNode makes the service of a world's node. change may change its configuration, nil does not.
 func newNode(w *fanouttest.World, change func(*Config)) node {
-	cfg := Config{Store: w.Store, Redis: w.Redis, Changes: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
+	cfg := Config{Store: w.Store, Redis: w.Redis, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Projector: w.Projector, Clock: w.Clock}
 	if change != nil {
 		change(&cfg)
 	}
 	return node{w, New(cfg), w.Fanout}
 }
 
-// served returns a node on a redis-server, which the test may flush and kill.
-func served(t *testing.T) node {
+// redisServerNode returns a node on a redis-server, which the test may flush and kill.
+func redisServerNode(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{}), nil)
 }
 
-func (n node) do(cmd *jobs.Command) error {
+func (n node) commit(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Millisecond)
 	return n.fan.Commit(n.TB.Context(), cmd)[0]
 }
 
-// mustDo commits a command that must succeed, and returns the IDs that it made.
-func (n node) mustDo(cmd *jobs.Command, err error) []string {
+// mustCommit commits a command that must succeed, and returns the IDs that it made.
+func (n node) mustCommit(cmd *jobs.Command, err error) []string {
 	n.TB.Helper()
 	n.Must(err)
-	n.Must(n.do(cmd))
+	n.Must(n.commit(cmd))
 	return cmd.IDs()
 }
 
-// create creates a conversation by its first member.
-func (n node) create(kind Kind, members ...services.UserID) services.ConversationID {
+// createConversation creates a conversation by its first member.
+func (n node) createConversation(kind Kind, members ...services.UserID) services.ConversationID {
 	n.TB.Helper()
-	id, err := services.ParseConversationID("id", n.mustDo(n.Create(members[0], kind, "", members[1:]))[0])
+	id, err := services.ParseConversationID("id", n.mustCommit(n.Create(members[0], kind, "", members[1:]))[0])
 	n.Must(err)
 	return id
 }
@@ -63,7 +63,7 @@ func (n node) create(kind Kind, members ...services.UserID) services.Conversatio
 // send sends a message, and runs no job: see runJobs.
 func (n node) send(author services.UserID, id services.ConversationID, mentions ...services.UserID) services.MessageID {
 	n.TB.Helper()
-	message, err := services.ParseMessageID("id", n.mustDo(n.Send(author, id, "hello", mentions))[0])
+	message, err := services.ParseMessageID("id", n.mustCommit(n.Send(author, id, "hello", mentions))[0])
 	n.Must(err)
 	return message
 }
@@ -71,7 +71,7 @@ func (n node) send(author services.UserID, id services.ConversationID, mentions 
 // markRead marks a conversation read up to a message; 0 for all.
 func (n node) markRead(user services.UserID, id services.ConversationID, upTo services.MessageID) {
 	n.TB.Helper()
-	n.mustDo(n.MarkRead(user, id, Mark{UpTo: upTo}))
+	n.mustCommit(n.MarkRead(user, id, ReadMark{UpTo: upTo}))
 }
 
 // runJobs runs all due jobs, including throttled passes.
@@ -86,8 +86,8 @@ func (n node) runJobs() {
 	n.Must(err)
 }
 
-// badgeCounts returns what a user's badge shows: unread messages and mentions. A bad document is rebuilt, as by its next reader.
-func (n node) badgeCounts(user services.UserID) (unread, mentions int) {
+// countsFromBadge returns what a user's badge shows: unread messages and mentions. A bad document is rebuilt, as by its next reader.
+func (n node) countsFromBadge(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	document := n.Document(user)
 	if !document.Ready {
@@ -95,28 +95,28 @@ func (n node) badgeCounts(user services.UserID) (unread, mentions int) {
 		document = n.Document(user)
 	}
 	sums := document.Conversations
-	n.Sequences.learn(n.TB.Context(), sums.ReadSide)
-	counted := n.Sequences.readSide(sums.ReadSide, n.Clock.Now())
-	if !document.Ready || !counted.Known || sums.Unread < 0 || sums.Mentions < 0 {
+	n.Sequences.cacheMissing(n.TB.Context(), sums.CountedOnRead)
+	counted := n.Sequences.countOnRead(sums.CountedOnRead, n.Clock.Now())
+	if !document.Ready || !counted.Complete || sums.Unread < 0 || sums.Mentions < 0 {
 		n.TB.Fatalf("user %d: %+v, %+v", user, document, counted)
 	}
 	return sums.Unread + counted.Unread, sums.Mentions
 }
 
-// listCounts returns the sums over a user's list of conversations: unread messages and mentions.
-func (n node) listCounts(user services.UserID) (unread, mentions int) {
+// countsFromList returns the sums over a user's list of conversations: unread messages and mentions.
+func (n node) countsFromList(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
-	list, more, err := n.List(n.TB.Context(), user, FirstPlace, 100)
+	list, more, err := n.List(n.TB.Context(), user, ListStart, 100)
 	n.Must(err)
 	if more {
 		n.TB.Fatal("too many conversations")
 	}
 	for _, state := range list {
-		mentions += int(state.Own.UnreadMentions())
-		if state.Own.Muted {
-			unread += int(state.Own.UnreadMentions())
+		mentions += int(state.Membership.UnreadMentions())
+		if state.Membership.Muted {
+			unread += int(state.Membership.UnreadMentions())
 		} else {
-			unread += int(state.Own.Unread())
+			unread += int(state.Membership.Unread())
 		}
 	}
 	return unread, mentions
@@ -125,16 +125,16 @@ func (n node) listCounts(user services.UserID) (unread, mentions int) {
 // wantCounts compares a user's badge and list with the expected counts.
 func (n node) wantCounts(what string, user services.UserID, unread, mentions int) {
 	n.TB.Helper()
-	shownUnread, shownMentions := n.badgeCounts(user)
-	listedUnread, listedMentions := n.listCounts(user)
+	shownUnread, shownMentions := n.countsFromBadge(user)
+	listedUnread, listedMentions := n.countsFromList(user)
 	if shownUnread != unread || shownMentions != mentions || listedUnread != unread || listedMentions != mentions {
 		n.TB.Errorf("%s: user %d is shown %d and %d mentions, their list makes %d and %d, want %d and %d", what, user,
 			shownUnread, shownMentions, listedUnread, listedMentions, unread, mentions)
 	}
 }
 
-// wayOf returns how a conversation is counted now.
-func (n node) wayOf(id services.ConversationID) Way {
+// countingWayOf returns how a conversation is counted now.
+func (n node) countingWayOf(id services.ConversationID) CountingWay {
 	n.TB.Helper()
 	heads, err := Heads(n.TB.Context(), n.World.Store, []services.ConversationID{id})
 	n.Must(err)

@@ -12,16 +12,16 @@ import (
 	"tidings/services/sql"
 )
 
-// Mark is the position up to which a conversation was read: the newest message now, one message, or the position in a token.
-type Mark struct {
+// ReadMark is the position up to which a conversation was read: the newest message now, one message, or the position in a token.
+type ReadMark struct {
 	UpTo  services.MessageID // 0 for none
 	Token string             // "" for none: see NewReadToken
 }
 
-// tokenFormat is the first byte of every token. Clients keep tokens for long, so another layout needs another byte.
-const tokenFormat = 1
+// readTokenVersion is the first byte of every token. Clients keep tokens for long, so another layout needs another byte.
+const readTokenVersion = 1
 
-// tokenLength is the length of: format, conversation, user, generation, number.
+// tokenLength is the length of: version, conversation, user, generation, number.
 const tokenLength = 1 + 4 + 4 + 8 + 8
 
 // NewReadToken makes a token for the state of a conversation that a member was shown. A mark with the token reads up to that state. It
@@ -29,18 +29,18 @@ const tokenLength = 1 + 4 + 4 + 8 + 8
 // that its user could not mark by a message ID as well, and parseToken refuses the tokens of others.
 func NewReadToken(state services.Membership) string {
 	bytes := make([]byte, 0, tokenLength)
-	bytes = append(bytes, tokenFormat)
+	bytes = append(bytes, readTokenVersion)
 	bytes = binary.BigEndian.AppendUint32(bytes, uint32(state.Conversation))
 	bytes = binary.BigEndian.AppendUint32(bytes, uint32(state.User))
-	bytes = binary.BigEndian.AppendUint64(bytes, uint64(state.Gen))
-	bytes = binary.BigEndian.AppendUint64(bytes, uint64(state.Head))
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(state.MarkUnreadGeneration))
+	bytes = binary.BigEndian.AppendUint64(bytes, uint64(state.NewestMessageNumber))
 	return base64.RawURLEncoding.EncodeToString(bytes)
 }
 
 // parseToken returns the generation and the number in a token of this user and conversation.
 func parseToken(text string, user services.UserID, id services.ConversationID) (gen, number int64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(bytes) != tokenLength || bytes[0] != tokenFormat {
+	if err != nil || len(bytes) != tokenLength || bytes[0] != readTokenVersion {
 		return 0, 0, services.Errorf(services.Invalid, "readToken: %s is not a token of a conversation", services.Quote(text))
 	}
 	// The errors name the mistake, so that it can be found in a client that mixes up its tokens.
@@ -60,7 +60,7 @@ func parseToken(text string, user services.UserID, id services.ConversationID) (
 
 // MarkRead is the command that moves a member's position forward. A mark below the position, or of an earlier generation,
 // changes nothing. INVALID for a message that does not exist yet or is in another conversation.
-func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mark Mark) (*jobs.Command, error) {
+func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mark ReadMark) (*jobs.Command, error) {
 	// -1 means any generation: a mark without a token is a click made now, in whatever generation the conversation is.
 	number, gen := mark.UpTo.Number(), int64(-1)
 	switch {
@@ -75,12 +75,12 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 		}
 	}
 	nothing := mark.Token != "" && number == 0 // the member was shown an empty conversation; the number 0 would mean everything
-	return s.ownCommand("markConversationRead", user, id, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownStateCommand("markConversationRead", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		if nothing {
 			_, err := lockState(ctx, tx, id, user)
-			return ifChanged(false, err)
+			return errUnlessChanged(false, err)
 		}
-		return ifChanged(readUpTo(ctx, tx, id, user, number, gen))
+		return errUnlessChanged(readUpTo(ctx, tx, id, user, number, gen))
 	}), nil
 }
 
@@ -89,7 +89,7 @@ func (s *Service) MarkRead(user services.UserID, id services.ConversationID, mar
 // conversation.
 func (s *Service) MarkUnread(user services.UserID, from services.MessageID) *jobs.Command {
 	id := from.Conversation()
-	return s.ownCommand("markConversationUnread", user, id, func(ctx context.Context, tx *sql.Tx) error {
+	return s.ownStateCommand("markConversationUnread", user, id, func(ctx context.Context, tx *sql.Tx) error {
 		return markUnread(ctx, tx, id, user, from.Number())
 	})
 }
@@ -100,13 +100,13 @@ func (s *Service) Mute(user services.UserID, id services.ConversationID, muted b
 	if !muted {
 		name = "unmuteConversation"
 	}
-	return s.ownCommand(name, user, id, func(ctx context.Context, tx *sql.Tx) error {
-		return ifChanged(setMuted(ctx, tx, id, user, muted))
+	return s.ownStateCommand(name, user, id, func(ctx context.Context, tx *sql.Tx) error {
+		return errUnlessChanged(setMuted(ctx, tx, id, user, muted))
 	})
 }
 
-// ifChanged returns the error of a command: ErrUnchanged if the state already was as requested.
-func ifChanged(changed bool, err error) error {
+// errUnlessChanged returns the error of a command: ErrUnchanged if the state already was as requested.
+func errUnlessChanged(changed bool, err error) error {
 	if err == nil && !changed {
 		err = jobs.ErrUnchanged
 	}
@@ -114,34 +114,34 @@ func ifChanged(changed bool, err error) error {
 }
 
 // Enter is the command by which a device opens a conversation, or confirms that it still has it open. Everything is marked read,
-// and nothing counts until every device has left or its lease (Config.Lease) has expired.
+// and nothing counts until every device has left or its lease (Config.InsideLease) has expired.
 func (s *Service) Enter(user services.UserID, id services.ConversationID, device string) *jobs.Command {
-	return s.ownCommand("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
-		until := tx.HappenedAt().Add(s.Lease)
-		if err := enter(ctx, tx, id, user, device, until); err != nil {
+	return s.ownStateCommand("enterConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
+		until := tx.EventTime().Add(s.InsideLease)
+		if err := enterOnDevice(ctx, tx, id, user, device, until); err != nil {
 			return err
 		}
 		due := until
 		// Messages that were sent before the end of the lease may be reported later.
 		if !until.After(tx.Now) {
-			due = tx.DueAt(until)
+			due = tx.JobDueAt(until)
 		}
-		return jobs.Enqueue(ctx, tx, insideJob(id, user, due))
+		return jobs.Enqueue(ctx, tx, leaseEndJob(id, user, due))
 	})
 }
 
 // LeaseEnd is when a lease that is taken now ends.
-func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.Lease) }
+func (s *Service) LeaseEnd() time.Time { return s.Clock.Now().Add(s.InsideLease) }
 
 // Leave is the command by which a device closes a conversation: everything is marked read. The user stays a member: see Quit.
 func (s *Service) Leave(user services.UserID, id services.ConversationID, device string) *jobs.Command {
-	return s.ownCommand("leaveConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
-		return ifChanged(leave(ctx, tx, id, user, device, tx.HappenedAt().Add(s.Lease)))
+	return s.ownStateCommand("leaveConversation", user, id, func(ctx context.Context, tx *sql.Tx) error {
+		return errUnlessChanged(leaveOnDevice(ctx, tx, id, user, device, tx.EventTime().Add(s.InsideLease)))
 	})
 }
 
-// DeviceGone ends the leases of a disconnected device.
-func (s *Service) DeviceGone(ctx context.Context, user services.UserID, device string) error {
+// EndDeviceLeases ends the leases of a disconnected device.
+func (s *Service) EndDeviceLeases(ctx context.Context, user services.UserID, device string) error {
 	// A device may be inside several conversations, on several tabs.
 	ids, err := readLeases(ctx, s.Store, user, device)
 	if err != nil || len(ids) == 0 {

@@ -14,29 +14,29 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// markCall is a request of a device: verb "read" up to a number, in a generation unless it is -1, "unread" from a number, or
+// deviceCall is a request of a device: verb "read" up to a number, in a generation unless it is -1, "unread" from a number, or
 // "look".
-type markCall struct {
-	verb   string
-	number int64
-	gen    int64
+type deviceCall struct {
+	verb                 string
+	messageNumber        int64
+	markUnreadGeneration int64
 }
 
-// markState is a position in its generation.
-type markState struct{ base, gen int64 }
+// readState is a position in its generation.
+type readState struct{ readUpTo, markUnreadGeneration int64 }
 
-// marksModel is the sequential model of one member's position, for all devices.
-var marksModel = porcupine.Model{
-	Init: func() any { return markState{} },
+// readPositionModel is the sequential model of one member's position, for all devices.
+var readPositionModel = porcupine.Model{
+	Init: func() any { return readState{} },
 	Step: func(state, input, output any) (bool, any) {
-		at, call := state.(markState), input.(markCall)
+		at, call := state.(readState), input.(deviceCall)
 		switch {
-		case call.verb == "read" && (call.gen == -1 || call.gen == at.gen):
-			at.base = max(at.base, call.number)
+		case call.verb == "read" && (call.markUnreadGeneration == -1 || call.markUnreadGeneration == at.markUnreadGeneration):
+			at.readUpTo = max(at.readUpTo, call.messageNumber)
 		case call.verb == "unread":
-			at = markState{min(at.base, call.number-1), at.gen + 1}
+			at = readState{min(at.readUpTo, call.messageNumber-1), at.markUnreadGeneration + 1}
 		case call.verb == "look":
-			return at == output.(markState), at
+			return at == output.(readState), at
 		}
 		return true, at
 	},
@@ -46,14 +46,16 @@ var marksModel = porcupine.Model{
 // moves back within a generation.
 func TestMarksAreLinearizable(t *testing.T) {
 	for name, options := range map[string]func() fanouttest.Options{
-		"sqlite":   func() fanouttest.Options { return fanouttest.Options{Redis: "embedded"} },
-		"postgres": func() fanouttest.Options { return fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"} },
+		"sqlite": func() fanouttest.Options { return fanouttest.Options{RedisURL: "embedded"} },
+		"postgres": func() fanouttest.Options {
+			return fanouttest.Options{SQLURL: sqltest.Postgres(t), RedisURL: "embedded"}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(fanouttest.New(t, options()), nil)
 			for round := range 6 {
-				history := marksHistory(t, n, uint64(round))
-				if !porcupine.CheckOperations(marksModel, history) {
+				history := randomDeviceCalls(t, n, uint64(round))
+				if !porcupine.CheckOperations(readPositionModel, history) {
 					t.Fatalf("round %d: no order explains %+v", round, history)
 				}
 			}
@@ -61,10 +63,10 @@ func TestMarksAreLinearizable(t *testing.T) {
 	}
 }
 
-// marksHistory lets several devices of a member make random calls at once, and returns the calls with their results.
-func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
+// randomDeviceCalls lets several devices of a member make random calls at once, and returns the calls with their results.
+func randomDeviceCalls(t *testing.T, n node, seed uint64) []porcupine.Operation {
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	const messages, devices, calls = 12, 5, 12
 	for range messages {
 		n.send(users[0], group)
@@ -76,19 +78,19 @@ func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
 	for device := range devices {
 		random := rand.New(rand.NewPCG(seed, uint64(device)))
 		running.Go(func() {
-			token := markState{}
+			token := readState{}
 			for range calls {
-				call := markCall{verb: "look"}
+				call := deviceCall{verb: "look"}
 				switch choice := random.IntN(10); {
 				case choice < 3:
-					call = markCall{"read", 1 + random.Int64N(messages), -1}
+					call = deviceCall{"read", 1 + random.Int64N(messages), -1}
 				case choice < 6:
-					call = markCall{"read", 1 + random.Int64N(messages), token.gen}
+					call = deviceCall{"read", 1 + random.Int64N(messages), token.markUnreadGeneration}
 				case choice < 7:
-					call = markCall{"unread", 1 + random.Int64N(messages), -1}
+					call = deviceCall{"unread", 1 + random.Int64N(messages), -1}
 				}
 				from := time.Since(start).Nanoseconds()
-				output := n.ask(t, users[1], group, call)
+				output := n.runDeviceCall(t, users[1], group, call)
 				if call.verb == "look" {
 					token = output
 				}
@@ -102,8 +104,8 @@ func marksHistory(t *testing.T, n node, seed uint64) []porcupine.Operation {
 	return history
 }
 
-// ask does a call through the service, as a device does.
-func (n node) ask(t *testing.T, user services.UserID, group services.ConversationID, call markCall) (state markState) {
+// runDeviceCall does a call through the service, as a device does.
+func (n node) runDeviceCall(t *testing.T, user services.UserID, group services.ConversationID, call deviceCall) (state readState) {
 	ctx := t.Context()
 	switch call.verb {
 	case "look":
@@ -111,16 +113,16 @@ func (n node) ask(t *testing.T, user services.UserID, group services.Conversatio
 		if err != nil {
 			t.Error(err)
 		}
-		return markState{one.Own.Base, one.Own.Gen}
+		return readState{one.Membership.ReadUpTo, one.Membership.MarkUnreadGeneration}
 	case "unread":
-		if err := n.fan.Commit(ctx, n.MarkUnread(user, services.NewMessageID(group, call.number)))[0]; err != nil {
+		if err := n.fan.Commit(ctx, n.MarkUnread(user, services.NewMessageID(group, call.messageNumber)))[0]; err != nil {
 			t.Error(err)
 		}
 		return state
 	}
-	mark := Mark{UpTo: services.NewMessageID(group, call.number)}
-	if call.gen >= 0 {
-		mark = Mark{Token: NewReadToken(services.Membership{Conversation: group, User: user, Gen: call.gen, Head: call.number})}
+	mark := ReadMark{UpTo: services.NewMessageID(group, call.messageNumber)}
+	if call.markUnreadGeneration >= 0 {
+		mark = ReadMark{Token: NewReadToken(services.Membership{Conversation: group, User: user, MarkUnreadGeneration: call.markUnreadGeneration, NewestMessageNumber: call.messageNumber})}
 	}
 	cmd, err := n.MarkRead(user, group, mark)
 	if err == nil {
@@ -134,19 +136,19 @@ func (n node) ask(t *testing.T, user services.UserID, group services.Conversatio
 
 // Unread messages before the marked one stay unread, with their mentions.
 func TestMarkUnreadOnlyAdds(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)
 		users := n.MakeUsers(2)
-		group := n.create(Group, users...)
+		group := n.createConversation(Group, users...)
 		for range 30 {
 			n.send(users[0], group, users[1])
 		}
 		marked := func(verb string, number, waits int64) {
 			t.Helper()
-			n.ask(t, users[1], group, markCall{verb, number, -1})
+			n.runDeviceCall(t, users[1], group, deviceCall{verb, number, -1})
 			one, err := n.ReadConversation(t.Context(), users[1], group)
-			if err != nil || one.Own.Unread() != waits || one.Own.UnreadMentions() != waits {
-				t.Errorf("%s %d: %d wait, %d of them mentions, want %d; %v", verb, number, one.Own.Unread(), one.Own.UnreadMentions(), waits, err)
+			if err != nil || one.Membership.Unread() != waits || one.Membership.UnreadMentions() != waits {
+				t.Errorf("%s %d: %d wait, %d of them mentions, want %d; %v", verb, number, one.Membership.Unread(), one.Membership.UnreadMentions(), waits, err)
 			}
 		}
 		marked("read", 8, 22)
@@ -156,8 +158,8 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 		marked("unread", 30, 26)
 		marked("read", 30, 0)
 		marked("unread", 25, 6)
-		if one, err := n.ReadConversation(t.Context(), users[1], group); err != nil || one.Own.Gen != 5 {
-			t.Errorf("generation %d, each mark opens one: %v", one.Own.Gen, err)
+		if one, err := n.ReadConversation(t.Context(), users[1], group); err != nil || one.Membership.MarkUnreadGeneration != 5 {
+			t.Errorf("generation %d, each mark opens one: %v", one.Membership.MarkUnreadGeneration, err)
 		}
 	})
 }
@@ -165,25 +167,25 @@ func TestMarkUnreadOnlyAdds(t *testing.T) {
 // A mark as unread stands until the user enters, writes or reads again, whatever becomes of the device that was inside when it was
 // made. The badge shows it in both ways of counting.
 func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		n := newNode(w, func(c *Config) { c.MaxWriteMembers = 2 })
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		n := newNode(w, func(c *Config) { c.MaxMembersCountedOnWrite = 2 })
 		users := n.MakeUsers(3)
-		for way, id := range map[Way]services.ConversationID{OnWrite: n.create(Group, users[:2]...), OnRead: n.create(Room, users...)} {
+		for way, id := range map[CountingWay]services.ConversationID{OnWrite: n.createConversation(Group, users[:2]...), OnRead: n.createConversation(Room, users...)} {
 			for what, happens := range map[string]func(){
 				"the lease ends":     func() { n.Clock.Advance(time.Minute) },
-				"the device leaves":  func() { n.mustDo(n.Leave(users[1], id, "laptop"), nil) },
-				"its socket closes":  func() { n.Must(n.DeviceGone(t.Context(), users[1], "laptop")) },
-				"the device renews":  func() { n.mustDo(n.Enter(users[1], id, "laptop"), nil) },
-				"it renews and ends": func() { n.mustDo(n.Enter(users[1], id, "laptop"), nil); n.Clock.Advance(time.Minute) },
+				"the device leaves":  func() { n.mustCommit(n.Leave(users[1], id, "laptop"), nil) },
+				"its socket closes":  func() { n.Must(n.EndDeviceLeases(t.Context(), users[1], "laptop")) },
+				"the device renews":  func() { n.mustCommit(n.Enter(users[1], id, "laptop"), nil) },
+				"it renews and ends": func() { n.mustCommit(n.Enter(users[1], id, "laptop"), nil); n.Clock.Advance(time.Minute) },
 			} {
 				what = fmt.Sprintf("%s, counted by %s", what, way)
 				n.send(users[0], id)
-				n.mustDo(n.Enter(users[1], id, "laptop"), nil)
+				n.mustCommit(n.Enter(users[1], id, "laptop"), nil)
 				first := n.send(users[0], id)
 				n.send(users[0], id)
 				n.runJobs()
 				n.wantCounts(what+": inside", users[1], 0, 0)
-				n.mustDo(n.MarkUnread(users[1], first), nil)
+				n.mustCommit(n.MarkUnread(users[1], first), nil)
 				n.runJobs()
 				n.wantCounts(what+": marked", users[1], 2, 0)
 				happens()
@@ -192,12 +194,12 @@ func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
 				n.send(users[0], id)
 				n.runJobs()
 				n.wantCounts(what+": a message", users[1], 3, 0)
-				n.mustDo(n.Enter(users[1], id, "phone"), nil)
-				n.mustDo(n.Leave(users[1], id, "phone"), nil)
-				n.mustDo(n.Leave(users[1], id, "laptop"), nil)
+				n.mustCommit(n.Enter(users[1], id, "phone"), nil)
+				n.mustCommit(n.Leave(users[1], id, "phone"), nil)
+				n.mustCommit(n.Leave(users[1], id, "laptop"), nil)
 				n.runJobs()
 				n.wantCounts(what+": entered", users[1], 0, 0)
-				if got := n.wayOf(id); got != way {
+				if got := n.countingWayOf(id); got != way {
 					t.Fatalf("counted by %s", got)
 				}
 			}
@@ -206,16 +208,16 @@ func TestAMarkAsUnreadOutlivesAVisit(t *testing.T) {
 }
 
 func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
-	token := NewReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99})
+	token := NewReadToken(services.Membership{Conversation: 7, User: 8, MarkUnreadGeneration: 3, NewestMessageNumber: 99})
 	if gen, number, err := parseToken(token, 8, 7); gen != 3 || number != 99 || err != nil {
 		t.Errorf("%d, %d, %v", gen, number, err)
 	}
 	for what, err := range map[string]error{
-		"another member":       errorOf(parseToken(token, 9, 7)),
-		"another conversation": errorOf(parseToken(token, 8, 6)),
-		"cut off":              errorOf(parseToken(token[:len(token)-2], 8, 7)),
-		"longer":               errorOf(parseToken(token+"AA", 8, 7)),
-		"nothing":              errorOf(parseToken("", 8, 7)),
+		"another member":       parseTokenError(parseToken(token, 9, 7)),
+		"another conversation": parseTokenError(parseToken(token, 8, 6)),
+		"cut off":              parseTokenError(parseToken(token[:len(token)-2], 8, 7)),
+		"longer":               parseTokenError(parseToken(token+"AA", 8, 7)),
+		"nothing":              parseTokenError(parseToken("", 8, 7)),
 	} {
 		if services.CodeOf(err) != services.Invalid {
 			t.Errorf("%s: %v", what, err)
@@ -223,11 +225,11 @@ func TestTokensAreReadBackByTheirMemberAlone(t *testing.T) {
 	}
 }
 
-// errorOf returns the error of a call of parseToken, its third result.
-func errorOf(_, _ int64, err error) error { return err }
+// parseTokenError returns the error of a call of parseToken, its third result.
+func parseTokenError(_, _ int64, err error) error { return err }
 
 func FuzzReadToken(f *testing.F) {
-	f.Add(NewReadToken(services.Membership{Conversation: 7, User: 8, Gen: 3, Head: 99}))
+	f.Add(NewReadToken(services.Membership{Conversation: 7, User: 8, MarkUnreadGeneration: 3, NewestMessageNumber: 99}))
 	f.Add("")
 	f.Add("////")
 	f.Fuzz(func(t *testing.T, text string) {

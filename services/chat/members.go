@@ -24,7 +24,7 @@ func (s *Service) Join(user services.UserID, id services.ConversationID) *jobs.C
 // conversation, and if a GROUP would become too large. NOT_FOUND while there is a block between the member and one of the others,
 // and while the group policy of one of the others does not let the member add them.
 func (s *Service) AddMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
-	users, err := checkNamed(users)
+	users, err := checkUserList(users)
 	if err != nil {
 		return nil, err
 	}
@@ -36,13 +36,13 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 		if c.Kind == Direct {
 			return nil, services.Errorf(services.Conflict, "conversationId: %s is DIRECT and always has two members", id.GlobalID())
 		}
-		if err := checkInvolves(ctx, tx, by, "userIds", users, refuseAddition(id)); err != nil {
+		if err := checkMayInvolve(ctx, tx, by, "userIds", users, unaddableFinder(id)); err != nil {
 			return nil, err
 		}
 		// The size is checked after the insert, which alone finds the new members. The error rolls the insert back.
 		added, err := insertMembers(ctx, tx, c, users)
-		if size := c.Members + len(added); err == nil && c.Kind == Group && size > s.MaxGroup {
-			err = services.Errorf(services.Conflict, "userIds: a GROUP has up to %d members, it would have %d", s.MaxGroup, size)
+		if size := c.Members + len(added); err == nil && c.Kind == Group && size > s.MaxGroupMembers {
+			err = services.Errorf(services.Conflict, "userIds: a GROUP has up to %d members, it would have %d", s.MaxGroupMembers, size)
 		}
 		return added, err
 	}), nil
@@ -51,7 +51,7 @@ func (s *Service) AddMembers(by services.UserID, id services.ConversationID, use
 // RemoveMembers is the command by which a conversation's creator removes others. Users who are no members are skipped. FORBIDDEN if
 // by is not the creator, CONFLICT for a DIRECT conversation.
 func (s *Service) RemoveMembers(by services.UserID, id services.ConversationID, users []services.UserID) (*jobs.Command, error) {
-	users, err := checkNamed(users)
+	users, err := checkUserList(users)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (s *Service) CloseDirect(ctx context.Context, tx *sql.Tx, blocker, blocked 
 		return nil, nil, err
 	}
 	for _, user := range left {
-		queued = append(queued, memberJob(id, user))
+		queued = append(queued, projectMemberJob(id, user))
 	}
 	return queued, func(ctx context.Context) error { return s.projectMember(ctx, id, blocker) }, nil
 }
@@ -107,10 +107,10 @@ func (s *Service) remove(ctx context.Context, tx *sql.Tx, c Conversation, users 
 	return removeMembers(ctx, tx, c.ID, users)
 }
 
-// checkNamed checks the users that one call names, and returns them sorted and without repetitions.
-func checkNamed(users []services.UserID) ([]services.UserID, error) {
-	if len(users) == 0 || len(users) > maxNamed {
-		return nil, services.Errorf(services.Invalid, "userIds: 1 to %d are allowed, got %d", maxNamed, len(users))
+// checkUserList checks the users that one call names, and returns them sorted and without repetitions.
+func checkUserList(users []services.UserID) ([]services.UserID, error) {
+	if len(users) == 0 || len(users) > maxMembersPerCall {
+		return nil, services.Errorf(services.Invalid, "userIds: 1 to %d are allowed, got %d", maxMembersPerCall, len(users))
 	}
 	return distinct(slices.Clone(users)), nil
 }
@@ -131,11 +131,11 @@ func (s *Service) membersCommand(name string, by services.UserID, id services.Co
 		if len(users) == 0 {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		// The conversation is read again, because queueChange needs the new number of members: it decides how messages are counted
-		// (Conversation.Way).
+		// The conversation is read again, because queueProjectionJobs needs the new number of members: it decides how messages are
+		// counted (Conversation.Way).
 		if c, err = lock(ctx, tx, id); err != nil { // after the change
 			return nil, err
 		}
-		return []string{id.GlobalID()}, s.queueChange(ctx, tx, c, users...)
+		return []string{id.GlobalID()}, s.queueProjectionJobs(ctx, tx, c, users...)
 	})
 }

@@ -20,89 +20,90 @@ const (
 
 // SequenceFacts reads the last messages of conversations from SQL.
 type SequenceFacts interface {
-	Heads(ctx context.Context, ids []services.ConversationID) ([]Head, error)
+	Heads(ctx context.Context, ids []services.ConversationID) ([]ConversationHead, error)
 }
 
 // sequenceFacts is SequenceFacts in SQL.
 type sequenceFacts struct{ db *sql.DB }
 
-func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID) ([]Head, error) {
+func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID) ([]ConversationHead, error) {
 	return Heads(ctx, f.db, ids)
 }
 
-// Sequences is this node's cache of the last sequences of conversations: of those that were counted on read lately, and of those
-// that are watched on this node. A sequence has no log entries, because each message would need one; instead the node reads all
-// cached sequences from SQL every half second. A sequence only grows. Sequences is safe for concurrent use.
-type Sequences struct {
+// SequenceCache is this node's cache of the last sequences of conversations: of those that were counted on read lately, and of
+// those that are watched on this node. A sequence has no log entries, because each message would need one; instead the node reads
+// all cached sequences from SQL every half second. A sequence only grows. SequenceCache is safe for concurrent use.
+type SequenceCache struct {
 	facts SequenceFacts
 	clock services.Clock
 	log   *slog.Logger
 
 	mu sync.RWMutex
-	// A sequence that is missing is unknown, never 0: see ReadSideCount.Known.
-	known map[services.ConversationID]*sequence
+	// A sequence that is missing is unknown, never 0: see OnReadCount.Complete.
+	byConversation map[services.ConversationID]*cachedSequence
 
-	readers *changelog.Readers[services.ConversationID] // the watched users and the conversations in their badges
-	// watchers are the open subscriptions of single conversations and lists. mu guards watchers and known; readers has a lock of its
-	// own, which may be taken under mu.
+	readers *changelog.ReaderIndex[services.ConversationID] // the watched users and the conversations in their badges
+	// watchers are the open subscriptions of single conversations and lists. mu guards watchers and byConversation; readers has a
+	// lock of its own, which may be taken under mu.
 	watchers map[services.ConversationID][]chan struct{}
 }
 
-// sequence is the last message number and the revision of one conversation, as this node last read them or as commands of this node
-// left them. Both numbers only grow.
-type sequence struct {
-	number   int64 // of the last message
-	revision int64 // see Conversation.Revision; only watchers of the conversation are notified
-	// asked is when a badge last used the sequence: see sequencesKeptFor.
-	asked time.Time
+// cachedSequence is the last message number and the revision of one conversation, as this node last read them or as commands of
+// this node left them. Both numbers only grow.
+type cachedSequence struct {
+	lastMessage int64 // the number of the last message
+	revision    int64 // see Conversation.Revision; only watchers of the conversation are notified
+	// lastUsed is when a badge last used the sequence: see sequencesKeptFor.
+	lastUsed time.Time
 }
 
 // newSequences makes an empty cache.
-func newSequences(log *changelog.Follower, facts SequenceFacts) *Sequences {
-	l := &Sequences{
+func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
+	l := &SequenceCache{
 		facts: facts, clock: log.Clock(), log: log.Logger(),
-		known:    map[services.ConversationID]*sequence{},
-		readers:  changelog.NewReaders[services.ConversationID](log),
-		watchers: map[services.ConversationID][]chan struct{}{},
+		byConversation: map[services.ConversationID]*cachedSequence{},
+		readers:        changelog.NewReaderIndex[services.ConversationID](log),
+		watchers:       map[services.ConversationID][]chan struct{}{},
 	}
-	log.RegisterTurn(changelog.Turn{Name: "last sequences of conversations", When: changelog.AfterLog, Run: l.refresh})
-	log.RegisterStream(changelog.Stream{AddLearned: l.addLearned, Unfollow: l.readers.Unfollow})
+	log.RegisterPollTask(changelog.PollTask{Name: "last sequences of conversations", Phase: changelog.AfterPollRead, Run: l.refresh})
+	log.RegisterVersionSource(changelog.VersionSource{AddVersions: l.addSequenceSums, Unfollow: l.readers.Unfollow})
 	return l
 }
 
-// Follow sets the conversations in the badges of a user who is watched on this node: see changelog.Readers.
-func (l *Sequences) Follow(user services.UserID, places []services.ReadSidePlace) {
+// Follow sets the conversations in the badges of a user who is watched on this node: see changelog.ReaderIndex.
+func (l *SequenceCache) Follow(user services.UserID, places []services.CountedOnReadPosition) {
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
 
-// addLearned adds to each user's sum the last sequences of the conversations in the user's badges. The sum is part of the version
+// addSequenceSums adds to each user's sum the last sequences of the conversations in the user's badges. The sum is part of the version
 // of the badges. The users are watched on this node.
-func (l *Sequences) addLearned(users []services.UserID, sums []uint64) {
+func (l *SequenceCache) addSequenceSums(users []services.UserID, sums []uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	l.readers.Each(users, func(i int, id services.ConversationID) {
-		if known := l.known[id]; known != nil {
-			sums[i] += uint64(known.number)
+		if known := l.byConversation[id]; known != nil {
+			sums[i] += uint64(known.lastMessage)
 		}
 	})
 }
 
-// ReadSideCount is the count of unread messages in conversations that are counted on read.
-type ReadSideCount struct {
-	Unread   int
-	Sequence uint64 // the sum of their last sequences: it rises with each message
-	Known    bool   // false: some conversation's last sequence is unknown, and the true count may be greater
+// OnReadCount is the count of unread messages in conversations that are counted on read.
+type OnReadCount struct {
+	Unread      int
+	SequenceSum uint64 // the sum of their last sequences: it rises with each message
+	Complete    bool   // false: some conversation's last sequence is unknown, and the true count may be greater
 }
 
-// learn reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations. refresh keeps them current from
-// then on. When SQL does not answer, readSide reports an unknown count, and refresh tries again for watched users.
-func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace) {
+// cacheMissing reads the last sequences that are not cached yet, one SELECT for each 1,000 conversations. refresh keeps them
+// current from then on. When SQL does not answer, countOnRead reports an unknown count, and refresh tries again for watched
+// users.
+func (l *SequenceCache) cacheMissing(ctx context.Context, lists ...[]services.CountedOnReadPosition) {
 	// missing is a set, since documents that are read together share conversations.
 	missing := map[services.ConversationID]struct{}{}
 	l.mu.RLock()
 	for _, list := range lists {
 		for _, place := range list {
-			if l.known[place.Conversation] == nil {
+			if l.byConversation[place.Conversation] == nil {
 				missing[place.Conversation] = struct{}{}
 			}
 		}
@@ -111,75 +112,75 @@ func (l *Sequences) learn(ctx context.Context, lists ...[]services.ReadSidePlace
 	if len(missing) == 0 {
 		return
 	}
-	if err := l.read(ctx, slices.Sorted(maps.Keys(missing))); err != nil && ctx.Err() == nil {
+	if err := l.readHeads(ctx, slices.Sorted(maps.Keys(missing))); err != nil && ctx.Err() == nil {
 		l.log.Warn("the last sequences of conversations could not be read", "error", err)
 	}
 }
 
-// readSide counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has read more
-// than this node knows of.
-func (l *Sequences) readSide(places []services.ReadSidePlace, now time.Time) ReadSideCount {
-	counted := ReadSideCount{Known: true}
+// countOnRead counts the messages above a user's positions. If a last sequence is below a position, nothing counts: the user has
+// read more than this node knows of.
+func (l *SequenceCache) countOnRead(places []services.CountedOnReadPosition, now time.Time) OnReadCount {
+	counted := OnReadCount{Complete: true}
 	stale := false
 	l.mu.RLock()
 	for _, place := range places {
-		head := l.known[place.Conversation]
+		head := l.byConversation[place.Conversation]
 		if head == nil {
-			counted.Known = false
+			counted.Complete = false
 			continue
 		}
-		counted.Unread += int(max(0, head.number-place.Base))
-		counted.Sequence += uint64(head.number)
-		// Counting takes only the shared lock, so asked is not written here. It is written below, but only once in a while: long
+		counted.Unread += int(max(0, head.lastMessage-place.ReadUpTo))
+		counted.SequenceSum += uint64(head.lastMessage)
+		// Counting takes only the shared lock, so lastUsed is not written here. It is written below, but only once in a while: long
 		// before refresh would drop the sequence.
-		stale = stale || now.Sub(head.asked) > sequencesKeptFor/4
+		stale = stale || now.Sub(head.lastUsed) > sequencesKeptFor/4
 	}
 	l.mu.RUnlock()
 	if stale {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, place := range places {
-			if head := l.known[place.Conversation]; head != nil {
-				head.asked = now
+			if head := l.byConversation[place.Conversation]; head != nil {
+				head.lastUsed = now
 			}
 		}
 	}
 	return counted
 }
 
-// Raise makes this node see at once, before the next read of SQL, the end of a conversation after a message or a recall of its own.
-// For a conversation that is not cached it changes nothing.
-func (l *Sequences) Raise(moved Head) {
+// Advance makes this node see at once, before the next read of SQL, the new head of a conversation after a message or a recall of
+// its own. For a conversation that is not cached it changes nothing.
+func (l *SequenceCache) Advance(moved ConversationHead) {
 	l.mu.Lock()
-	if l.known[moved.Conversation] != nil {
-		l.raise(moved)
+	if l.byConversation[moved.Conversation] != nil {
+		l.advance(moved)
 	}
 	l.mu.Unlock()
 	l.readers.Notify()
 }
 
-// watch returns a channel that gets a token when the last message or the revision of a conversation has moved since the last token
-// was taken, and a function that ends the watch.
-func (l *Sequences) watch(id services.ConversationID) (moved <-chan struct{}, forget func()) {
-	w := l.watchMany()
-	w.follow([]services.ConversationID{id})
-	return w.moved, func() { w.follow(nil) }
+// watchConversation returns a channel that gets a token when the last message or the revision of a conversation has moved since the
+// last token was taken, and a function that ends the watch.
+func (l *SequenceCache) watchConversation(id services.ConversationID) (moved <-chan struct{}, forget func()) {
+	w := l.newWatch()
+	w.watchOnly([]services.ConversationID{id})
+	return w.moved, func() { w.watchOnly(nil) }
 }
 
-// watch watches conversations. Its methods are not safe for concurrent use.
-type watch struct {
-	sequences *Sequences
+// sequenceWatch watches conversations. Its methods are not safe for concurrent use.
+type sequenceWatch struct {
+	sequences *SequenceCache
 	ids       []services.ConversationID
 	moved     chan struct{} // gets a token when a watched sequence has moved since the last token was taken
 }
 
-// watchMany begins a watch of no conversation yet.
-func (l *Sequences) watchMany() *watch {
-	return &watch{sequences: l, moved: make(chan struct{}, 1)}
+// newWatch begins a watch of no conversation yet.
+func (l *SequenceCache) newWatch() *sequenceWatch {
+	return &sequenceWatch{sequences: l, moved: make(chan struct{}, 1)}
 }
 
-// follow watches these conversations and no others; with none it ends the watch.
-func (w *watch) follow(ids []services.ConversationID) {
+// watchOnly watches these conversations and no others; with none it ends the watch.
+func (w *sequenceWatch) watchOnly(ids []services.ConversationID) {
 	if slices.Equal(ids, w.ids) {
 		return
 	}
@@ -198,37 +199,38 @@ func (w *watch) follow(ids []services.ConversationID) {
 	w.ids = ids
 }
 
-// sum is the sum of the known sequences and revisions of the watched conversations: it rises with each message and each visible change.
-func (w *watch) sum() (sum uint64) {
+// sequenceSum is the sum of the known sequences and revisions of the watched conversations: it rises with each message and each
+// visible change.
+func (w *sequenceWatch) sequenceSum() (sum uint64) {
 	l := w.sequences
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, id := range w.ids {
-		if known := l.known[id]; known != nil {
-			sum += uint64(known.number + known.revision)
+		if known := l.byConversation[id]; known != nil {
+			sum += uint64(known.lastMessage + known.revision)
 		}
 	}
 	return sum
 }
 
-// raise moves a last sequence or a revision forward; older numbers change nothing. The caller holds mu, and the conversation is
+// advance moves a last sequence or a revision forward; older numbers change nothing. The caller holds mu, and the conversation is
 // cached.
-func (l *Sequences) raise(moved Head) {
-	known := l.known[moved.Conversation]
-	if moved.Number > known.number || moved.Revision > known.revision {
-		// wake runs after the number is set, so that a watcher that wakes up reads the number.
-		defer l.wake(moved.Conversation)
+func (l *SequenceCache) advance(moved ConversationHead) {
+	known := l.byConversation[moved.Conversation]
+	if moved.NewestNumber > known.lastMessage || moved.Revision > known.revision {
+		// wakeWatchers runs after the number is set, so that a watcher that wakes up reads the number.
+		defer l.wakeWatchers(moved.Conversation)
 	}
 	known.revision = max(known.revision, moved.Revision)
-	if known.number >= moved.Number {
+	if known.lastMessage >= moved.NewestNumber {
 		return
 	}
-	known.number = moved.Number
+	known.lastMessage = moved.NewestNumber
 	l.readers.RecordChange(moved.Conversation)
 }
 
-// wake leaves a token for each watcher of a conversation. The caller holds mu.
-func (l *Sequences) wake(id services.ConversationID) {
+// wakeWatchers leaves a token for each watcher of a conversation. The caller holds mu.
+func (l *SequenceCache) wakeWatchers(id services.ConversationID) {
 	for _, watcher := range l.watchers[id] {
 		select {
 		case watcher <- struct{}{}:
@@ -240,17 +242,17 @@ func (l *Sequences) wake(id services.ConversationID) {
 // refresh reads all last sequences that are watched or were read lately, 1,000 in one SELECT. It drops the other sequences, and
 // notifies the readers of sequences that moved. It runs every half second, after this node has read the changelog, even if that has
 // no new entries.
-func (l *Sequences) refresh(ctx context.Context) error {
+func (l *SequenceCache) refresh(ctx context.Context) error {
 	now := l.clock.Now()
 	l.mu.Lock()
-	maps.DeleteFunc(l.known, func(id services.ConversationID, head *sequence) bool {
-		return now.Sub(head.asked) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
+	maps.DeleteFunc(l.byConversation, func(id services.ConversationID, head *cachedSequence) bool {
+		return now.Sub(head.lastUsed) > sequencesKeptFor && len(l.watchers[id]) == 0 && !l.readers.Has(id)
 	})
 	// All sequences are read, because nothing else tells which of them have moved.
-	ids := slices.Collect(maps.Keys(l.known))
+	ids := slices.Collect(maps.Keys(l.byConversation))
 	var unknown []services.ConversationID // requested while SQL did not answer
 	for _, id := range slices.AppendSeq(l.readers.Keys(), maps.Keys(l.watchers)) {
-		if l.known[id] == nil {
+		if l.byConversation[id] == nil {
 			unknown = append(unknown, id)
 		}
 	}
@@ -258,14 +260,14 @@ func (l *Sequences) refresh(ctx context.Context) error {
 	ids = append(ids, unknown...)
 	slices.Sort(ids)
 	// The lock is not held during the read, because badges are rendered meanwhile.
-	err := l.read(ctx, slices.Compact(ids))
+	err := l.readHeads(ctx, slices.Compact(ids))
 	l.mu.Lock()
-	// read found these sequences for the first time, so raise did not notify anybody. Their readers are notified here: until now
-	// their badges had the precision AT_LEAST.
+	// readHeads found these sequences for the first time, so advance did not notify anybody. Their readers are notified here: until
+	// now their badges had the precision AT_LEAST.
 	for _, id := range unknown {
-		if l.known[id] != nil {
+		if l.byConversation[id] != nil {
 			l.readers.RecordChange(id)
-			l.wake(id)
+			l.wakeWatchers(id)
 		}
 	}
 	l.mu.Unlock()
@@ -273,8 +275,9 @@ func (l *Sequences) refresh(ctx context.Context) error {
 	return err
 }
 
-// read brings last sequences up to date. They only move forward, because this node may know of its own message before SQL answers.
-func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) error {
+// readHeads brings last sequences up to date. They only move forward, because this node may know of its own message before SQL
+// answers.
+func (l *SequenceCache) readHeads(ctx context.Context, ids []services.ConversationID) error {
 	now := l.clock.Now()
 	for part := range slices.Chunk(ids, sequencesBatch) {
 		read, err := l.facts.Heads(ctx, part)
@@ -283,12 +286,13 @@ func (l *Sequences) read(ctx context.Context, ids []services.ConversationID) err
 		}
 		l.mu.Lock()
 		for _, one := range read {
-			// The conversation is new here: no count has used it yet, so nobody is notified. refresh notifies the users who wait for it.
-			if l.known[one.Conversation] == nil {
-				l.known[one.Conversation] = &sequence{number: one.Number, revision: one.Revision, asked: now}
+			// The conversation is new here: no count has used it yet, so nobody is notified. refresh notifies the users who wait
+			// for it.
+			if l.byConversation[one.Conversation] == nil {
+				l.byConversation[one.Conversation] = &cachedSequence{lastMessage: one.NewestNumber, revision: one.Revision, lastUsed: now}
 				continue
 			}
-			l.raise(one)
+			l.advance(one)
 		}
 		l.mu.Unlock()
 	}

@@ -16,43 +16,43 @@ import (
 
 // sqlStub stands in for SQL, and counts the last sequences that it is asked for. Its changelog is empty.
 type sqlStub struct {
-	heads    map[services.ConversationID]Head // the conversations that SQL has
-	sqlDown  error                            // the error of every read; nil: SQL answers
-	sqlHeads int                              // how many heads were asked for, in all calls
+	heads              map[services.ConversationID]ConversationHead // the conversations that SQL has
+	readError          error                                        // the error of every read; nil: SQL answers
+	requestedHeadCount int                                          // how many heads were asked for, in all calls
 }
 
 func newSQLStub() *sqlStub { return &sqlStub{} }
 
 func (e *sqlStub) LogAfter(context.Context, string, uint64, int) ([]changelog.Entry, error) {
-	return nil, e.sqlDown
+	return nil, e.readError
 }
 
 func (e *sqlStub) LogHead(context.Context, string) (head, oldest uint64, err error) {
-	return 0, 0, e.sqlDown
+	return 0, 0, e.readError
 }
 
-func (e *sqlStub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.sqlDown }
+func (e *sqlStub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.readError }
 
-func (e *sqlStub) Heads(_ context.Context, ids []services.ConversationID) (heads []Head, err error) {
-	e.sqlHeads += len(ids)
+func (e *sqlStub) Heads(_ context.Context, ids []services.ConversationID) (heads []ConversationHead, err error) {
+	e.requestedHeadCount += len(ids)
 	for _, id := range ids {
 		if head, ok := e.heads[id]; ok {
 			heads = append(heads, head)
 		}
 	}
-	return heads, e.sqlDown
+	return heads, e.readError
 }
 
-// cachingNode is a node's cache of the heads of conversations, on a stub of SQL and a clock that the test sets. It counts how often the
-// watched reader was told of a change.
+// cachingNode is a node's cache of the heads of conversations, on a stub of SQL and a clock that the test sets. It counts how often
+// the watched reader was told of a change.
 type cachingNode struct {
-	*Sequences
-	Log      *changelog.Follower // runs the cache's refresh
-	t        *testing.T
-	e        *sqlStub
-	mu       sync.Mutex // guards now: the cache's own timer reads it too
-	now      time.Time
-	notified atomic.Int64 // how often watchedUser was notified
+	*SequenceCache
+	Log         *changelog.Follower // runs the cache's refresh
+	t           *testing.T
+	stub        *sqlStub
+	mu          sync.Mutex // guards now: the cache's own timer reads it too
+	now         time.Time
+	notifyCount atomic.Int64 // how often watchedUser was notified
 }
 
 // watchedUser is the user who is watched on the node.
@@ -64,8 +64,8 @@ func (r *cachingNode) Now() time.Time {
 	return r.now
 }
 
-// pass lets time pass on the node's clock.
-func (r *cachingNode) pass(time time.Duration) {
+// advance lets time pass on the node's clock.
+func (r *cachingNode) advance(time time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = r.now.Add(time)
@@ -73,13 +73,13 @@ func (r *cachingNode) pass(time time.Duration) {
 
 // newCachingNode makes a caching node on a stub without conversations.
 func newCachingNode(t *testing.T) *cachingNode {
-	r := &cachingNode{t: t, e: newSQLStub(), now: time.Unix(1000, 0)}
-	r.e.heads = map[services.ConversationID]Head{}
-	r.Log = changelog.New(changelog.Config{Log: r.e, Logger: slog.New(slog.DiscardHandler), Clock: r})
-	r.Sequences = newSequences(r.Log, r.e)
+	r := &cachingNode{t: t, stub: newSQLStub(), now: time.Unix(1000, 0)}
+	r.stub.heads = map[services.ConversationID]ConversationHead{}
+	r.Log = changelog.New(changelog.Config{Log: r.stub, Logger: slog.New(slog.DiscardHandler), Clock: r})
+	r.SequenceCache = newSequences(r.Log, r.stub)
 	r.Log.OnReadersNotified(func(readers []services.UserID) {
 		if slices.Contains(readers, watchedUser) {
-			r.notified.Add(1)
+			r.notifyCount.Add(1)
 		}
 	})
 	r.runRefresh()
@@ -87,9 +87,9 @@ func newCachingNode(t *testing.T) *cachingNode {
 }
 
 // setHeadInSQL sets in SQL the number of a conversation's last message, and returns its head.
-func (r *cachingNode) setHeadInSQL(id services.ConversationID, number int64) Head {
-	head := Head{Conversation: id, Number: number, At: r.Now()}
-	r.e.heads[id] = head
+func (r *cachingNode) setHeadInSQL(id services.ConversationID, number int64) ConversationHead {
+	head := ConversationHead{Conversation: id, NewestNumber: number, SentAt: r.Now()}
+	r.stub.heads[id] = head
 	return head
 }
 
@@ -102,10 +102,10 @@ func (r *cachingNode) runRefresh() {
 }
 
 // wantUnread counts the unread messages at places, and checks the number and whether it is known.
-func (r *cachingNode) wantUnread(unread int, known bool, places ...services.ReadSidePlace) ReadSideCount {
+func (r *cachingNode) wantUnread(unread int, known bool, places ...services.CountedOnReadPosition) OnReadCount {
 	r.t.Helper()
-	got := r.Sequences.readSide(places, r.now)
-	if got.Unread != unread || got.Known != known {
+	got := r.SequenceCache.countOnRead(places, r.now)
+	if got.Unread != unread || got.Complete != known {
 		r.t.Errorf("%+v, want %d, known %t", got, unread, known)
 	}
 	return got
@@ -115,22 +115,22 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 10)
 	r.setHeadInSQL(2, 5)
-	places := []services.ReadSidePlace{{Conversation: 1, Base: 7}, {Conversation: 2, Base: 8}}
+	places := []services.CountedOnReadPosition{{Conversation: 1, ReadUpTo: 7}, {Conversation: 2, ReadUpTo: 8}}
 	r.wantUnread(0, false, places...)
-	r.Sequences.Follow(watchedUser, places)
-	r.Sequences.learn(t.Context(), places, places)
+	r.SequenceCache.Follow(watchedUser, places)
+	r.SequenceCache.cacheMissing(t.Context(), places, places)
 	first := r.wantUnread(3, true, places...) // conversation 2 is below the reader's position: it counts nothing
-	if r.Sequences.learn(t.Context(), places); r.e.sqlHeads != 2 {
-		t.Errorf("SQL was asked for %d heads", r.e.sqlHeads)
+	if r.SequenceCache.cacheMissing(t.Context(), places); r.stub.requestedHeadCount != 2 {
+		t.Errorf("SQL was asked for %d heads", r.stub.requestedHeadCount)
 	}
-	r.pass(time.Second)
+	r.advance(time.Second)
 	r.setHeadInSQL(2, 9)
 	r.runRefresh()
 	second := r.wantUnread(4, true, places...)
-	if second.Sequence <= first.Sequence || r.notified.Load() != 1 {
-		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, second.Sequence, r.notified.Load())
+	if second.SequenceSum <= first.SequenceSum || r.notifyCount.Load() != 1 {
+		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.SequenceSum, second.SequenceSum, r.notifyCount.Load())
 	}
-	if r.runRefresh(); r.notified.Load() != 1 {
+	if r.runRefresh(); r.notifyCount.Load() != 1 {
 		t.Error("the reader was notified without a change")
 	}
 }
@@ -138,23 +138,23 @@ func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 // Each new message raises the sum of the sequences, even if its time is earlier than that of the message before.
 func TestEveryMessageRaisesTheSequence(t *testing.T) {
 	r := newCachingNode(t)
-	places := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
+	places := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
 	r.setHeadInSQL(1, 1)
 	r.setHeadInSQL(2, 1)
-	r.Sequences.learn(t.Context(), places)
-	last := r.wantUnread(2, true, places...).Sequence
+	r.SequenceCache.cacheMissing(t.Context(), places)
+	last := r.wantUnread(2, true, places...).SequenceSum
 	for i := range int64(4) {
-		r.Sequences.Raise(Head{Conversation: services.ConversationID(1 + i%2), Number: 2 + i/2, At: r.now.Add(-time.Duration(i) * time.Second)})
-		stamp := r.wantUnread(int(3+i), true, places...).Sequence
+		r.SequenceCache.Advance(ConversationHead{Conversation: services.ConversationID(1 + i%2), NewestNumber: 2 + i/2, SentAt: r.now.Add(-time.Duration(i) * time.Second)})
+		stamp := r.wantUnread(int(3+i), true, places...).SequenceSum
 		if stamp <= last {
 			t.Errorf("change %d has the stamp %d, the one before %d", i, stamp, last)
 		}
 		last = stamp
 	}
-	r.Sequences.Raise(Head{Conversation: 1, Number: 1, At: r.now.Add(time.Hour)}) // late
-	r.Sequences.Raise(Head{Conversation: 9, Number: 1, At: r.Now()})              // in no reader's badges
-	if got := r.wantUnread(6, true, places...); got.Sequence != last {
-		t.Errorf("nothing moved, and the stamp is %d after %d", got.Sequence, last)
+	r.SequenceCache.Advance(ConversationHead{Conversation: 1, NewestNumber: 1, SentAt: r.now.Add(time.Hour)}) // late
+	r.SequenceCache.Advance(ConversationHead{Conversation: 9, NewestNumber: 1, SentAt: r.Now()})              // in no reader's badges
+	if got := r.wantUnread(6, true, places...); got.SequenceSum != last {
+		t.Errorf("nothing moved, and the stamp is %d after %d", got.SequenceSum, last)
 	}
 }
 
@@ -162,45 +162,45 @@ func TestEveryMessageRaisesTheSequence(t *testing.T) {
 func TestNotificationsOfAStreamAreThrottled(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 0)
-	places := []services.ReadSidePlace{{Conversation: 1}}
-	r.Sequences.Follow(watchedUser, places)
-	r.Sequences.learn(t.Context(), places)
+	places := []services.CountedOnReadPosition{{Conversation: 1}}
+	r.SequenceCache.Follow(watchedUser, places)
+	r.SequenceCache.cacheMissing(t.Context(), places)
 	for i := range int64(100) {
-		r.pass(10 * time.Millisecond)
-		r.Sequences.Raise(r.setHeadInSQL(1, i+1))
-		if i == 0 && r.notified.Load() != 1 {
+		r.advance(10 * time.Millisecond)
+		r.SequenceCache.Advance(r.setHeadInSQL(1, i+1))
+		if i == 0 && r.notifyCount.Load() != 1 {
 			t.Error("the first message was not notified at once")
 		}
 	}
-	if notified := r.notified.Load(); notified < 9 || notified > 11 {
+	if notified := r.notifyCount.Load(); notified < 9 || notified > 11 {
 		t.Errorf("100 messages within a second: notified %d times", notified)
 	}
-	before := r.notified.Load()
-	r.Sequences.Raise(r.setHeadInSQL(1, 101)) // too soon after the one before
-	if r.notified.Load() != before {
+	before := r.notifyCount.Load()
+	r.SequenceCache.Advance(r.setHeadInSQL(1, 101)) // too soon after the one before
+	if r.notifyCount.Load() != before {
 		t.Error("it was notified sooner than a tenth of a second later")
 	}
-	r.pass(time.Second)
-	if r.runRefresh(); r.notified.Load() != before+1 {
-		t.Errorf("the last message was notified %d times", r.notified.Load()-before)
+	r.advance(time.Second)
+	if r.runRefresh(); r.notifyCount.Load() != before+1 {
+		t.Errorf("the last message was notified %d times", r.notifyCount.Load()-before)
 	}
 }
 
 // The last message of a stream is notified without any further event.
 func TestTheLastOfAStreamIsNotified(t *testing.T) {
 	e := newSQLStub()
-	e.heads = map[services.ConversationID]Head{1: {Conversation: 1}}
+	e.heads = map[services.ConversationID]ConversationHead{1: {Conversation: 1}}
 	log := changelog.New(changelog.Config{Log: e, Logger: slog.New(slog.DiscardHandler)})
 	m := newSequences(log, e)
 	notified := make(chan int64, 10)
 	last := atomic.Int64{}
 	log.OnReadersNotified(func([]services.UserID) { notified <- last.Load() })
-	places := []services.ReadSidePlace{{Conversation: 1}}
+	places := []services.CountedOnReadPosition{{Conversation: 1}}
 	m.Follow(watchedUser, places)
-	m.learn(t.Context(), places)
+	m.cacheMissing(t.Context(), places)
 	for number := range int64(3) {
 		last.Store(number + 1)
-		m.Raise(Head{Conversation: 1, Number: number + 1, At: time.Now()})
+		m.Advance(ConversationHead{Conversation: 1, NewestNumber: number + 1, SentAt: time.Now()})
 	}
 	for number := range notified {
 		if number == 3 {
@@ -215,31 +215,31 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 4)
 	r.setHeadInSQL(2, 4)
-	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Sequences.Follow(watchedUser, both)
-	r.Sequences.Follow(watchedUser+1, both[1:])
-	r.Sequences.learn(t.Context(), both)
+	both := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
+	r.SequenceCache.Follow(watchedUser, both)
+	r.SequenceCache.Follow(watchedUser+1, both[1:])
+	r.SequenceCache.cacheMissing(t.Context(), both)
 	for range 10 {
-		r.pass(time.Minute)
+		r.advance(time.Minute)
 		r.runRefresh()
 	}
 	moved := func(id services.ConversationID, number int64, want int64) {
 		t.Helper()
-		r.pass(time.Second)
-		before := r.notified.Load()
-		r.Sequences.Raise(r.setHeadInSQL(id, number))
-		if got := r.notified.Load() - before; got != want {
+		r.advance(time.Second)
+		before := r.notifyCount.Load()
+		r.SequenceCache.Advance(r.setHeadInSQL(id, number))
+		if got := r.notifyCount.Load() - before; got != want {
 			t.Errorf("conversation %d moved: notified %d times, want %d", id, got, want)
 		}
 	}
 	moved(1, 5, 1)
 	moved(2, 5, 1)
-	r.Sequences.Follow(watchedUser, both[:1]) // the reader left the other
+	r.SequenceCache.Follow(watchedUser, both[:1]) // the reader left the other
 	moved(2, 6, 0)
 	moved(1, 6, 1)
 	r.Log.Unfollow([]services.UserID{watchedUser, 99})
 	moved(1, 7, 0)
-	if left := r.Sequences.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
+	if left := r.SequenceCache.readers.Keys(); !slices.Equal(left, []services.ConversationID{2}) {
 		t.Errorf("the readers left are shown %v, want the second alone", left)
 	}
 }
@@ -248,16 +248,16 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 4)
 	r.setHeadInSQL(2, 4)
-	both := []services.ReadSidePlace{{Conversation: 1}, {Conversation: 2}}
-	r.Sequences.learn(t.Context(), both)
+	both := []services.CountedOnReadPosition{{Conversation: 1}, {Conversation: 2}}
+	r.SequenceCache.cacheMissing(t.Context(), both)
 	for range 5 {
-		r.pass(time.Minute)
+		r.advance(time.Minute)
 		r.runRefresh()
 		r.wantUnread(4, true, both[0])
 	}
-	asked := r.e.sqlHeads
-	if r.runRefresh(); r.e.sqlHeads != asked+1 {
-		t.Errorf("SQL was asked for %d heads, want the one that somebody reads", r.e.sqlHeads-asked)
+	asked := r.stub.requestedHeadCount
+	if r.runRefresh(); r.stub.requestedHeadCount != asked+1 {
+		t.Errorf("SQL was asked for %d heads, want the one that somebody reads", r.stub.requestedHeadCount-asked)
 	}
 	r.wantUnread(4, false, both...)
 }
@@ -265,43 +265,43 @@ func TestUnusedSequencesAreDropped(t *testing.T) {
 func TestWithoutSQLCachedSequencesStay(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 4)
-	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
-	r.e.sqlDown = errors.New("away")
-	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 2}})
+	r.SequenceCache.cacheMissing(t.Context(), []services.CountedOnReadPosition{{Conversation: 1}})
+	r.stub.readError = errors.New("away")
+	r.SequenceCache.cacheMissing(t.Context(), []services.CountedOnReadPosition{{Conversation: 2}})
 	if _, err := r.Log.RunOnce(t.Context()); err == nil {
 		t.Error("nobody says that SQL is away")
 	}
-	r.wantUnread(4, false, services.ReadSidePlace{Conversation: 1}, services.ReadSidePlace{Conversation: 2})
+	r.wantUnread(4, false, services.CountedOnReadPosition{Conversation: 1}, services.CountedOnReadPosition{Conversation: 2})
 }
 
 // A last sequence that could not be read when it was asked for is read as soon as SQL answers, and its reader is notified.
 func TestFailedNotificationsAreRepeated(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 4)
-	places := []services.ReadSidePlace{{Conversation: 1}}
-	r.e.sqlDown = errors.New("down")
-	r.e.heads = nil
-	r.Sequences.Follow(watchedUser, places)
-	r.Sequences.learn(t.Context(), places)
-	if r.Sequences.readSide(places, r.Now()).Known || r.notified.Load() != 0 {
+	places := []services.CountedOnReadPosition{{Conversation: 1}}
+	r.stub.readError = errors.New("down")
+	r.stub.heads = nil
+	r.SequenceCache.Follow(watchedUser, places)
+	r.SequenceCache.cacheMissing(t.Context(), places)
+	if r.SequenceCache.countOnRead(places, r.Now()).Complete || r.notifyCount.Load() != 0 {
 		t.Fatal("SQL did not answer, but the head is known")
 	}
-	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
+	r.stub.readError, r.stub.heads = nil, map[services.ConversationID]ConversationHead{}
 	r.setHeadInSQL(1, 4)
 	r.runRefresh()
-	if got := r.Sequences.readSide(places, r.Now()); !got.Known || got.Unread != 4 || r.notified.Load() != 1 {
-		t.Errorf("%+v, and the reader was notified %d times", got, r.notified.Load())
+	if got := r.SequenceCache.countOnRead(places, r.Now()); !got.Complete || got.Unread != 4 || r.notifyCount.Load() != 1 {
+		t.Errorf("%+v, and the reader was notified %d times", got, r.notifyCount.Load())
 	}
 }
 
 // A conversation that could not be read when its watch began is read as soon as SQL answers, and its watcher is woken.
 func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	r := newCachingNode(t)
-	r.e.sqlDown, r.e.heads = errors.New("down"), nil
-	moved, forget := r.Sequences.watch(1)
+	r.stub.readError, r.stub.heads = errors.New("down"), nil
+	moved, forget := r.SequenceCache.watchConversation(1)
 	defer forget()
-	r.Sequences.learn(t.Context(), []services.ReadSidePlace{{Conversation: 1}})
-	r.e.sqlDown, r.e.heads = nil, map[services.ConversationID]Head{}
+	r.SequenceCache.cacheMissing(t.Context(), []services.CountedOnReadPosition{{Conversation: 1}})
+	r.stub.readError, r.stub.heads = nil, map[services.ConversationID]ConversationHead{}
 	r.setHeadInSQL(1, 4)
 	r.runRefresh()
 	select {
@@ -311,23 +311,23 @@ func TestAWatcherWithoutSQLIsWokenLater(t *testing.T) {
 	}
 }
 
-// What a watched user has learned (changelog.Follower.LearnedSums) rises with each message in a conversation of theirs, and with no other
-// message. Without it, a message whose hint was lost would never be pushed.
-func TestTheSequenceRisesWithEachMessage(t *testing.T) {
+// A watched user's sum of versions (changelog.Follower.VersionSums) rises with each message in a conversation of theirs, and with
+// no other message. If it did not, a message whose hint was lost would never be pushed.
+func TestTheVersionSumRisesWithEachMessage(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 3)
-	places := []services.ReadSidePlace{{Conversation: 1}}
+	places := []services.CountedOnReadPosition{{Conversation: 1}}
 	r.Follow(watchedUser, places)
-	r.learn(t.Context(), places)
+	r.cacheMissing(t.Context(), places)
 	both := []services.UserID{watchedUser, watchedUser + 1}
-	before := r.Log.LearnedSums(both)
-	r.Raise(r.setHeadInSQL(1, 4))
-	after := r.Log.LearnedSums(both)
+	before := r.Log.VersionSums(both)
+	r.Advance(r.setHeadInSQL(1, 4))
+	after := r.Log.VersionSums(both)
 	if after[0] <= before[0] || after[1] != before[1] {
-		t.Errorf("what was learned went from %v to %v", before, after)
+		t.Errorf("the sums went from %v to %v", before, after)
 	}
 	r.Log.Unfollow([]services.UserID{watchedUser})
-	if left := r.Log.LearnedSums(both); left[0] != left[1] {
-		t.Errorf("a user who left has learned %v of conversations that nobody on this node sees", left)
+	if left := r.Log.VersionSums(both); left[0] != left[1] {
+		t.Errorf("a user who left has the sum %v of conversations that nobody on this node sees", left)
 	}
 }

@@ -12,18 +12,18 @@ import (
 // The newest unread message and the newest unread mention may be in two conversations. A muted conversation counts by its mentions
 // alone. Conversations without a message since the given moment are left out.
 func TestNewestMessagesAndMentions(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w, nil)
 		users := n.MakeUsers(2)
 		reader, other := users[0], users[1]
-		first, second, muted := n.create(Group, users...), n.create(Group, users...), n.create(Group, users...)
-		n.mustDo(n.Mute(reader, muted, true), nil)
+		first, second, muted := n.createConversation(Group, users...), n.createConversation(Group, users...), n.createConversation(Group, users...)
+		n.mustCommit(n.Mute(reader, muted, true), nil)
 		began := n.Clock.Now()
 		wants := func(what string, since time.Time, unread, mentions services.ConversationID) {
 			t.Helper()
 			badges := &services.Badges{}
-			count, named := n.listCounts(reader)
-			badges.Conversations.Total, badges.Conversations.Mentions = source.Exact(count), source.Exact(named)
+			count, named := n.countsFromList(reader)
+			badges.Conversations.Total, badges.Conversations.Mentions = source.ExactCount(count), source.ExactCount(named)
 			found, known, err := n.Source().Newest(t.Context(), source.ExplainRequest{User: reader, Badges: badges, Limit: 1, Since: since})
 			if err != nil || !known || len(found) != 2 || found[0].Part != "" || found[1].Part != services.MentionsPart {
 				t.Fatalf("%s: %+v, %v, %v", what, found, known, err)

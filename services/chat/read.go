@@ -8,37 +8,37 @@ import (
 	"tidings/services/sql"
 )
 
-// Place is a position in the list of a user's conversations, which is ordered by the time of the last message and the ID, both
-// descending. It is the position after the conversation with the ID, whose last message has the time At. A conversation that moves
-// up while a user pages is not repeated below, and may be missed until they begin anew.
-type Place struct {
-	At time.Time
-	ID services.ConversationID
+// ListPosition is a position in the list of a user's conversations, which is ordered by the time of the last message and the ID,
+// both descending. It is the position after the conversation with the ID, whose last message was sent at LastMessageAt. A
+// conversation that moves up while a user pages is not repeated below, and may be missed until they begin anew.
+type ListPosition struct {
+	LastMessageAt time.Time
+	ID            services.ConversationID
 }
 
-// FirstPlace is the position before the first conversation: later than any time that a message can have.
-var FirstPlace = Place{At: time.UnixMicro(1<<62 - 1)}
+// ListStart is the position before the first conversation: later than any time that a message can have.
+var ListStart = ListPosition{LastMessageAt: time.UnixMicro(1<<62 - 1)}
 
 // List lists the conversations that a user is a member of, the last active first, and reports whether more follow.
-func (s *Service) List(ctx context.Context, user services.UserID, after Place, size int) ([]State, bool, error) {
+func (s *Service) List(ctx context.Context, user services.UserID, after ListPosition, size int) ([]MemberState, bool, error) {
 	// One more than size is read, to find out whether more follow.
-	list, err := statesOf(ctx, s.Store, user, after.At, after.ID, size+1)
+	list, err := statesOf(ctx, s.Store, user, after.LastMessageAt, after.ID, size+1)
 	if err == nil {
-		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
+		err = s.removeExpiredFromStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
 	return trimPage(list, size, err)
 }
 
 // ByID reads conversations for a user. Conversations that the user is not a member of are absent, and so are unknown ones.
-func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services.ConversationID) (map[services.ConversationID]State, error) {
+func (s *Service) ByID(ctx context.Context, user services.UserID, ids []services.ConversationID) (map[services.ConversationID]MemberState, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	list, err := statesByID(ctx, s.Store, user, ids)
 	if err == nil {
-		err = s.ageStates(ctx, list, services.DayOf(s.Clock.Now()))
+		err = s.removeExpiredFromStates(ctx, list, services.DayOf(s.Clock.Now()))
 	}
-	found := make(map[services.ConversationID]State, len(list))
+	found := make(map[services.ConversationID]MemberState, len(list))
 	for _, state := range list {
 		found[state.ID] = state
 	}
@@ -56,7 +56,7 @@ func (s *Service) Rooms(ctx context.Context, ids []services.ConversationID) (map
 }
 
 // ReadConversation reads a conversation for a user. NOT_FOUND if the user is not a member, with the same text as for an unknown ID.
-func (s *Service) ReadConversation(ctx context.Context, user services.UserID, id services.ConversationID) (State, error) {
+func (s *Service) ReadConversation(ctx context.Context, user services.UserID, id services.ConversationID) (MemberState, error) {
 	found, err := s.ByID(ctx, user, []services.ConversationID{id})
 	state, ok := found[id]
 	if err == nil && !ok {
@@ -67,9 +67,9 @@ func (s *Service) ReadConversation(ctx context.Context, user services.UserID, id
 
 // MessagesBefore lists the IDs of a conversation's messages with numbers below before, the newest first, recalled ones too. Messages
 // after the last one of the state are left out. more reports whether older messages follow.
-func MessagesBefore(state State, before int64, size int) (ids []services.MessageID, more bool) {
+func MessagesBefore(state MemberState, before int64, size int) (ids []services.MessageID, more bool) {
 	// Numbers have no gaps and no message is deleted, so the page is known without a read.
-	newest := min(before-1, state.Head)
+	newest := min(before-1, state.HeadNumber)
 	oldest := max(newest-int64(size)+1, 1)
 	for number := newest; number >= oldest; number-- {
 		ids = append(ids, services.NewMessageID(state.ID, number))

@@ -15,12 +15,12 @@ import (
 // Source is the source of the unread messages of all conversations. The mentions are some of these messages, so they are not added
 // to the total again.
 type Source struct {
-	source.Plain
-	s *Service
+	source.DefaultMethods
+	service *Service
 }
 
 // Source is the service's source of the badges.
-func (s *Service) Source() Source { return Source{s: s} }
+func (s *Service) Source() Source { return Source{service: s} }
 
 // Name is the source's name in logs.
 func (Source) Name() string { return "conversations" }
@@ -30,7 +30,7 @@ func (Source) Key() services.Source { return services.SourceConversations }
 
 // Part is the total of all conversations.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
-	return source.Single(&badges.Conversations.Total, i)
+	return source.SinglePart(&badges.Conversations.Total, i)
 }
 
 // Within returns the count of mentions, which are part of the unread messages.
@@ -40,25 +40,25 @@ func (Source) Within(badges *services.Badges) *services.Count {
 
 // Follow lets this node follow the last sequences of the conversations in a user's document that are counted on read.
 func (c Source) Follow(user services.UserID, document *rdb.Document) {
-	c.s.Sequences.Follow(user, document.Conversations.ReadSide)
+	c.service.Sequences.Follow(user, document.Conversations.CountedOnRead)
 }
 
 // Facts counts the unread messages of every conversation from its rows, and puts them into the Unread and Mentions of the
-// documents. That includes conversations that are counted on read, so the documents get no places (ReadSide).
+// documents. That includes conversations that are counted on read, so the documents get no positions (CountedOnRead).
 func (c Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	pages, places := make([]userMembershipsPage, len(users)), make([]int, len(users))
+	pages, places := make([]userMembershipsPageRequest, len(users)), make([]int, len(users))
 	for i, user := range users {
-		pages[i], places[i] = userMembershipsPage{user: user}, i
+		pages[i], places[i] = userMembershipsPageRequest{user: user}, i
 	}
 	for len(pages) > 0 {
-		limit := statesPerUser(len(pages))
-		found, err := membershipsOfEach(ctx, c.s.Store, pages, c.s.Clock.Now(), limit)
+		limit := membershipsPerUser(len(pages))
+		found, err := membershipsOfEach(ctx, c.service.Store, pages, c.service.Clock.Now(), limit)
 		if err != nil {
 			return err
 		}
 		states := slices.Concat(found...)
-		// The states are aged: messages that are too old do not count here, as they do not count in the document in Redis.
-		if err := c.s.age(ctx, states, today); err != nil {
+		// Messages that are too old do not count here, as they do not count in the document in Redis.
+		if err := c.service.removeExpired(ctx, states, today); err != nil {
 			return err
 		}
 		// The next round reads the next page of each user whose page was full.
@@ -66,14 +66,14 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 		for i, page := range found {
 			sums := &documents[places[i]].Conversations
 			for range page {
-				state := c.s.applyMuteSetting(states[0])
+				state := c.service.applyMuteSetting(states[0])
 				states = states[1:]
-				sums.LeavesOn = earlier(sums.LeavesOn, state.LeavesOn)
+				sums.NextExpiryDay = earlierDay(sums.NextExpiryDay, state.NextExpiryDay)
 				sums.Mentions += int(state.UnreadMentions())
-				sums.Unread += badgeShare(state)
+				sums.Unread += countInBadges(state)
 			}
 			if len(page) == limit {
-				pages[rest], places[rest] = userMembershipsPage{pages[i].user, page[limit-1].Conversation}, places[i]
+				pages[rest], places[rest] = userMembershipsPageRequest{pages[i].user, page[limit-1].Conversation}, places[i]
 				rest++
 			}
 		}
@@ -82,30 +82,30 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 	return nil
 }
 
-// statesPerUser is how many states of each user are read at once, if the states of this many users are read together. It is bounded, so
-// that users with very many conversations do not fill the memory. Most users have fewer states, so one read is enough.
-func statesPerUser(users int) int {
+// membershipsPerUser is how many states of each user are read at once, if the states of this many users are read together. It is
+// bounded, so that users with very many conversations do not fill the memory. Most users have fewer states, so one read is enough.
+func membershipsPerUser(users int) int {
 	const ofAll, ofOne, ofEach = 5000, 1000, 50
 	return max(min(ofAll/users, ofOne), ofEach)
 }
 
-// HoldsAged reports whether a document still counts messages that are too old. A document's counts are right until the day on
+// HoldsExpired reports whether a document still counts messages that are too old. A document's counts are right until the day on
 // which its next message expires.
-func (Source) HoldsAged(document *rdb.Document, today int64) bool {
-	leaves := document.Conversations.LeavesOn
+func (Source) HoldsExpired(document *rdb.Document, today int64) bool {
+	leaves := document.Conversations.NextExpiryDay
 	return leaves > 0 && leaves <= today
 }
 
-// Age takes the messages that are too old out of the counts of users. It works on a few users at a time, because it reads all
-// states of each.
-func (c Source) Age(ctx context.Context, users []services.UserID, today int64) error {
+// RemoveExpired takes the messages that are too old out of the counts of users. It works on a few users at a time, because it reads
+// all states of each.
+func (c Source) RemoveExpired(ctx context.Context, users []services.UserID, today int64) error {
 	const parallel = 8
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, user := range users {
 		group.Go(func() (err error) {
 			defer services.Recover(&err)
-			return c.s.ageUser(ctx, user, today)
+			return c.service.removeExpiredOfUser(ctx, user, today)
 		})
 	}
 	return services.Repanic(group.Wait())
@@ -114,44 +114,44 @@ func (c Source) Age(ctx context.Context, users []services.UserID, today int64) e
 // Render adds the counts made when a message is written to the counts made when a user reads.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	sums := v.Document.Conversations
-	v.AddSequence(sums.ReadSequence)
+	v.AddSequence(sums.CachedSequenceSum)
 	precision := services.Exact
-	if sums.ReadBehind {
+	if sums.CacheNotLoaded {
 		precision = services.AtLeast
 	}
-	if sums.LeavesOn > 0 {
-		v.RecordChangeAt(services.DayStart(sums.LeavesOn))
+	if sums.NextExpiryDay > 0 {
+		v.RecordChangeAt(services.DayStart(sums.NextExpiryDay))
 	}
-	badges.Conversations.Total = services.NewCount(sums.Unread+sums.ReadUnread, precision, time.Time{})
-	badges.Conversations.Mentions = source.Exact(sums.Mentions)
+	badges.Conversations.Total = services.NewCount(sums.Unread+sums.CachedUnread, precision, time.Time{})
+	badges.Conversations.Mentions = source.ExactCount(sums.Mentions)
 	if sums.Version > 0 {
 		// The list's version rises with each change of the user's rows and each message that counts on read: WatchList reads the
 		// list again when it changes. Without a document there is no version.
-		badges.Conversations.List = services.ListVersion{Own: sums.Version, Sequence: sums.ReadSequence}
+		badges.Conversations.List = services.ConversationListVersion{DocumentVersion: sums.Version, SequenceSum: sums.CachedSequenceSum}
 	}
 }
 
 // CopyNonCounts forgets the version of the list that came with earlier counts, because the list may have changed since.
 func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, _ source.ShownBadges) {
-	badges.Conversations.List = services.ListVersion{}
+	badges.Conversations.List = services.ConversationListVersion{}
 }
 
 // Explain lists the conversations with unread messages.
 func (c Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
 	explanation := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
-	err := c.each(ctx, of.User, true, func(state State) bool {
-		if count := badgeShare(c.s.applyMuteSetting(state.Own)); count > 0 {
+	err := c.eachConversation(ctx, of.User, true, func(state MemberState) bool {
+		if count := countInBadges(c.service.applyMuteSetting(state.Membership)); count > 0 {
 			explanation.Items = append(explanation.Items, state.item(count))
 		}
-		return len(explanation.Items) < of.Most()
+		return len(explanation.Items) < of.MaxItems()
 	})
 	return []services.Explanation{explanation}, err
 }
 
 // item is a conversation as an item of a count, with the time of its last message.
-func (s State) item(count int) services.Item {
+func (s MemberState) item(count int) services.Item {
 	id := s.ID.GlobalID()
-	return services.Item{ID: id, At: s.LastAt, Count: count, ClearedBy: source.ClearedBy("markConversationRead", "conversationId", id)}
+	return services.Item{ID: id, At: s.LastActiveAt, Count: count, ClearedBy: source.ClearingMutation("markConversationRead", "conversationId", id)}
 }
 
 // Newest explains the unread messages by the last active conversation with unread messages, and the mentions by the last active
@@ -159,18 +159,18 @@ func (s State) item(count int) services.Item {
 func (c Source) Newest(ctx context.Context, of source.ExplainRequest) (explanations []services.Explanation, known bool, err error) {
 	unread := services.Explanation{Source: services.SourceConversations, Count: of.Badges.Conversations.Total}
 	mentions := services.Explanation{Source: services.SourceConversations, Part: services.MentionsPart, Count: of.Badges.Conversations.Mentions}
-	add := func(to *services.Explanation, state State, count int, loose bool) {
+	add := func(to *services.Explanation, state MemberState, count int, loose bool) {
 		if count > 0 && len(to.Items) == 0 {
 			to.Items = []services.Item{state.item(count)}
 			to.Items[0].AtIsUncertain = loose // the last message need not be one of the mentions that count
 		}
 	}
-	err = c.each(ctx, of.User, true, func(state State) bool {
-		if state.LastAt.Before(of.Since) {
+	err = c.eachConversation(ctx, of.User, true, func(state MemberState) bool {
+		if state.LastActiveAt.Before(of.Since) {
 			return false // so are all that follow
 		}
-		own := c.s.applyMuteSetting(state.Own)
-		add(&unread, state, badgeShare(own), own.Muted)
+		own := c.service.applyMuteSetting(state.Membership)
+		add(&unread, state, countInBadges(own), own.Muted)
 		add(&mentions, state, int(own.UnreadMentions()), true)
 		// A search for a mention that does not exist would walk the whole list, so the search for a mention needs a count above 0.
 		return len(unread.Items) == 0 || len(mentions.Items) == 0 && mentions.Count.Value > 0
@@ -181,62 +181,63 @@ func (c Source) Newest(ctx context.Context, of source.ExplainRequest) (explanati
 // Digest counts the conversations with new messages.
 func (c Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	count := 0
-	err := c.each(ctx, user, false, func(state State) bool {
-		recent := !state.LastAt.Before(since)
-		// Without a message, LastAt is the time of the creation.
-		if recent && state.Head > 0 {
+	err := c.eachConversation(ctx, user, false, func(state MemberState) bool {
+		recent := !state.LastActiveAt.Before(since)
+		// Without a message, LastActiveAt is the time of the creation.
+		if recent && state.HeadNumber > 0 {
 			count++
 		}
-		return recent && count < source.MostExplained
+		return recent && count < source.MaxExplainedItems
 	})
-	source.AddDigestPart(digest, services.SourceConversations, "", count, source.MostExplained)
+	source.AddDigestPart(digest, services.SourceConversations, "", count, source.MaxExplainedItems)
 	return err
 }
 
 // NeedsSQL reports whether the document has a conversation that is counted when read and that this node has not cached.
 func (c Source) NeedsSQL(_ services.UserID, document *rdb.Document, _ int64) bool {
-	places := document.Conversations.ReadSide
-	return len(places) > 0 && !c.s.Sequences.readSide(places, c.s.Clock.Now()).Known
+	places := document.Conversations.CountedOnRead
+	return len(places) > 0 && !c.service.Sequences.countOnRead(places, c.service.Clock.Now()).Complete
 }
 
 // AddCached adds to documents the node cache's state of the conversations that are counted when read, with one SELECT for the
 // conversations that this node has not cached.
 func (c Source) AddCached(ctx context.Context, _ []services.UserID, documents []rdb.Document, _ int64) {
-	var lists [][]services.ReadSidePlace
+	var lists [][]services.CountedOnReadPosition
 	for _, document := range documents {
-		if len(document.Conversations.ReadSide) > 0 {
-			lists = append(lists, document.Conversations.ReadSide)
+		if len(document.Conversations.CountedOnRead) > 0 {
+			lists = append(lists, document.Conversations.CountedOnRead)
 		}
 	}
 	if len(lists) == 0 {
 		return
 	}
-	c.s.Sequences.learn(ctx, lists...)
+	c.service.Sequences.cacheMissing(ctx, lists...)
 	for i := range documents {
-		// The count is made after learn, and Follow was called before learn: a message in between is in the count or wakes the hub.
+		// The count is made after cacheMissing, and Follow was called before it: a message in between is in the count or wakes the
+		// hub.
 		sums := &documents[i].Conversations
-		counted := c.s.Sequences.readSide(sums.ReadSide, c.s.Clock.Now())
-		sums.ReadUnread, sums.ReadSequence, sums.ReadBehind = counted.Unread, counted.Sequence, !counted.Known
+		counted := c.service.Sequences.countOnRead(sums.CountedOnRead, c.service.Clock.Now())
+		sums.CachedUnread, sums.CachedSequenceSum, sums.CacheNotLoaded = counted.Unread, counted.SequenceSum, !counted.Complete
 	}
 }
 
-// each visits a user's conversations, the last active first, until do returns false. If aged is true, messages that are too old
-// to count are left out of their counts.
-func (c Source) each(ctx context.Context, user services.UserID, aged bool, do func(state State) bool) error {
+// eachConversation visits a user's conversations, the last active first, until do returns false. If aged is true, messages that are
+// too old to count are left out of their counts.
+func (c Source) eachConversation(ctx context.Context, user services.UserID, aged bool, do func(state MemberState) bool) error {
 	const page = 200
-	before, last := c.s.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's
+	before, last := c.service.Clock.Now().Add(24*time.Hour), services.ConversationID(0) // this node's clock may be behind the writer's
 	for {
-		states, err := statesOf(ctx, c.s.Store, user, before, last, page)
+		states, err := statesOf(ctx, c.service.Store, user, before, last, page)
 		if err != nil {
 			return err
 		}
 		if aged {
-			if err := c.s.ageStates(ctx, states, services.DayOf(c.s.Clock.Now())); err != nil {
+			if err := c.service.removeExpiredFromStates(ctx, states, services.DayOf(c.service.Clock.Now())); err != nil {
 				return err
 			}
 		}
 		for _, state := range states {
-			before, last = state.LastAt, state.ID
+			before, last = state.LastActiveAt, state.ID
 			if !do(state) {
 				return nil
 			}
@@ -247,16 +248,16 @@ func (c Source) each(ctx context.Context, user services.UserID, aged bool, do fu
 	}
 }
 
-// earlier is the earlier of two days; 0 means no day.
-func earlier(a, b int64) int64 {
+// earlierDay is the earlier of two days; 0 means no day.
+func earlierDay(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
 	return a
 }
 
-// badgeShare is a conversation's share of the badges: for a muted one its mentions.
-func badgeShare(state services.Membership) int {
+// countInBadges is a conversation's share of the badges: for a muted one its mentions.
+func countInBadges(state services.Membership) int {
 	if state.Muted {
 		return int(state.UnreadMentions())
 	}

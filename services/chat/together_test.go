@@ -9,12 +9,12 @@ import (
 // One projection serves all commands of a member that are committed together. Each kind of command that changes the conversation
 // still wakes its watchers: they do not wait for the next read of SQL.
 func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(2)
 	ada, bob := users[0], users[1]
-	id := n.create(Group, ada, bob)
+	id := n.createConversation(Group, ada, bob)
 	theirs, own := n.send(bob, id), n.send(ada, id)
-	moved, forget := n.Sequences.watch(id)
+	moved, forget := n.Sequences.watchConversation(id)
 	defer forget()
 	for _, test := range []struct {
 		name     string
@@ -24,7 +24,7 @@ func TestCommandsCommittedTogetherWakeTheWatchers(t *testing.T) {
 			return []*jobs.Command{must(n.Send(ada, id, "hello", nil)), n.Service.MarkUnread(ada, theirs)}
 		}},
 		{"a recall and a mark", func() []*jobs.Command {
-			return []*jobs.Command{n.Recall(ada, own), must(n.MarkRead(ada, id, Mark{UpTo: theirs})), n.Service.MarkUnread(ada, theirs)}
+			return []*jobs.Command{n.Recall(ada, own), must(n.MarkRead(ada, id, ReadMark{UpTo: theirs})), n.Service.MarkUnread(ada, theirs)}
 		}},
 	} {
 		n.Must(n.Sequences.refresh(t.Context()))

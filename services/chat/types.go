@@ -29,41 +29,41 @@ const (
 	Room   Kind = "ROOM"   // anyone may join; without a limit
 )
 
-// Way is how a conversation's unread messages reach its members' badges.
-type Way string
+// CountingWay is how a conversation's unread messages reach its members' badges.
+type CountingWay string
 
-// The ways of counting. During a switch to counting on read (SwitchingToRead) both ways apply: messages are still projected to the members,
-// and each member's own flag (Membership.ReadSide) says how the member counts.
+// The ways of counting. During a switch to counting on read (SwitchingToRead) both ways apply: messages are still projected to the
+// members, and each member's own flag (Membership.CountedOnRead) says how the member counts.
 const (
-	OnWrite         Way = "WRITE"   // a message is projected to each member
-	SwitchingToRead Way = "TO_READ" // the members' states are being switched; messages are still projected to each
-	OnRead          Way = "READ"    // a message is not projected: readers compare with the conversation's last sequence
+	OnWrite         CountingWay = "WRITE"   // a message is projected to each member
+	SwitchingToRead CountingWay = "TO_READ" // the members' states are being switched; messages are still projected to each
+	OnRead          CountingWay = "READ"    // a message is not projected: readers compare with the conversation's last sequence
 )
 
 // Conversation is a conversation as the facts know it: one row, without its members. It does not change when somebody reads.
 type Conversation struct {
-	ID      services.ConversationID
-	Kind    Kind
-	Title   string // up to 255 characters; "" for DIRECT
-	Creator services.UserID
-	Head    int64     // the number of its newest message, 0 if there is none; only grows
-	LastAt  time.Time // of the newest message, or of the creation
-	Members int       // how many there are now
+	ID           services.ConversationID
+	Kind         Kind
+	Title        string // up to 255 characters; "" for DIRECT
+	Creator      services.UserID
+	HeadNumber   int64     // the number of its newest message, 0 if there is none; only grows
+	LastActiveAt time.Time // of the newest message, or of the creation
+	Members      int       // how many there are now
 	// Revision rises with every visible change other than a new message: a recall, a change of members.
 	Revision int64
 
-	Way        Way
+	Way        CountingWay
 	WayVersion int64 // rises with every change of Way
-	// PerMinute goes by the minutes of the program's clock, not the database's. The previous minute counts too, so that the load
-	// does not fall to zero at the start of a minute.
-	PerMinute int // messages in this minute or the one before, whichever is greater
+	// MessagesPerMinute goes by the minutes of the program's clock, not the database's. The previous minute counts too, so that the
+	// load does not fall to zero at the start of a minute.
+	MessagesPerMinute int // messages in this minute or the one before, whichever is greater
 }
 
-// State is a conversation and one member's own state in it, at one moment.
-type State struct {
+// MemberState is a conversation and one member's own state in it, at one moment.
+type MemberState struct {
 	Conversation
-	// Own is of the same snapshot as the conversation: one statement reads both.
-	Own services.Membership
+	// Membership is of the same snapshot as the conversation: one statement reads both.
+	Membership services.Membership
 }
 
 // Message is a message as the facts know it. Its number is its place in the conversation, and never changes.

@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// waitForList waits for a change of a list for which fits returns true.
-func waitForList(t *testing.T, changes <-chan ListChange, what string, fits func(ListChange) bool) {
+// waitForListChange waits for a change of a list for which fits returns true.
+func waitForListChange(t *testing.T, changes <-chan ListChange, what string, fits func(ListChange) bool) {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
 	defer deadline.Stop()
@@ -35,18 +35,18 @@ func waitForList(t *testing.T, changes <-chan ListChange, what string, fits func
 // A watcher's list is read from SQL again when their badges have another version of the list or none, and not when another part of
 // the badges changed.
 func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}), nil)
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	badges := make(chan *services.Badges)
 	changes := n.WatchList(t.Context(), users[1], 20, badges)
 	shows := func(what, version string, list uint64, total, unread int) {
 		t.Helper()
 		state := &services.Badges{Version: version}
-		state.Conversations.List.Own, state.Conversations.Total.Value = list, total
+		state.Conversations.List.DocumentVersion, state.Conversations.Total.Value = list, total
 		badges <- state
-		waitForList(t, changes, what, func(c ListChange) bool {
-			if c.Badges.Version == version && (len(c.States) != 1 || c.States[0].Own.Unread() != int64(unread)) {
+		waitForListChange(t, changes, what, func(c ListChange) bool {
+			if c.Badges.Version == version && (len(c.States) != 1 || c.States[0].Membership.Unread() != int64(unread)) {
 				t.Fatalf("%s: the list is %+v, want %d unread", what, c.States, unread)
 			}
 			return c.Badges.Version == version
@@ -69,13 +69,13 @@ func TestAListIsReadOnlyWhenOneOfItsConversationsChanged(t *testing.T) {
 // The version of the list changes with everything that the list shows, also with messages in muted conversations, the user's own
 // messages, and marks. It changes with nothing else, so that a pass that projects the same states again causes no read.
 func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	users := n.MakeUsers(2)
-	group, other := n.create(Group, users...), n.create(Group, users...)
+	group, other := n.createConversation(Group, users...), n.createConversation(Group, users...)
 	version := func() uint64 {
 		t.Helper()
 		n.runJobs()
-		n.badgeCounts(users[1])
+		n.countsFromBadge(users[1])
 		return n.Document(users[1]).Conversations.Version
 	}
 	var earlier, newest services.MessageID
@@ -87,9 +87,9 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 	}{
 		{"a message", func() { n.send(users[0], group) }, true},
 		{"the same projected again", func() { n.enqueue(n.projectJob(group)) }, false},
-		{"a projection of all its states", func() { n.enqueue(projectAllJob(group)) }, false},
+		{"a projection of all its states", func() { n.enqueue(projectAllAndSwitchJob(group)) }, false},
 		{"the mark", func() { n.markRead(users[1], group, 0) }, true},
-		{"a mute", func() { n.mustDo(n.Mute(users[1], group, true), nil) }, true},
+		{"a mute", func() { n.mustCommit(n.Mute(users[1], group, true), nil) }, true},
 		{"a message in a muted conversation", func() { n.send(users[0], group) }, true},
 		{"its mark", func() { n.markRead(users[1], group, 0) }, true},
 		{"the user's own message", func() { n.send(users[1], group) }, true},
@@ -97,27 +97,27 @@ func TestTheVersionOfAListChangesWithWhatTheListShows(t *testing.T) {
 			earlier, newest = n.send(users[0], group), n.send(users[0], group)
 			n.markRead(users[1], group, 0)
 		}, true},
-		{"the recall of a read message", func() { n.mustDo(n.Recall(users[0], earlier), nil) }, false},
-		{"the recall of the last message, which is read", func() { n.mustDo(n.Recall(users[0], newest), nil) }, true},
-		{"its second recall", func() { n.mustDo(n.Recall(users[0], newest), nil) }, false},
+		{"the recall of a read message", func() { n.mustCommit(n.Recall(users[0], earlier), nil) }, false},
+		{"the recall of the last message, which is read", func() { n.mustCommit(n.Recall(users[0], newest), nil) }, true},
+		{"its second recall", func() { n.mustCommit(n.Recall(users[0], newest), nil) }, false},
 		{"the user's own message after it", func() { newest = n.send(users[1], group) }, true},
-		{"its recall, on another device", func() { n.mustDo(n.Recall(users[1], newest), nil) }, true},
+		{"its recall, on another device", func() { n.mustCommit(n.Recall(users[1], newest), nil) }, true},
 		{"a last message that is read and recalled", func() {
 			newest = n.send(users[0], group)
 			n.markRead(users[1], group, 0)
-			n.mustDo(n.Recall(users[0], newest), nil)
+			n.mustCommit(n.Recall(users[0], newest), nil)
 		}, true},
 		{"the erasure of its author", func() {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
-				_, err := n.eraseConversation(ctx, tx, erase.Position{User: users[0]})
+				_, err := n.eraseConversation(ctx, tx, erase.StepPosition{User: users[0]})
 				return err
 			})
 		}, true},
-		{"a second conversation opened", func() { n.mustDo(n.Enter(users[1], other, "phone"), nil) }, true},
+		{"a second conversation opened", func() { n.mustCommit(n.Enter(users[1], other, "phone"), nil) }, true},
 		{"a message in an open conversation", func() { n.send(users[0], other) }, true},
-		{"quitting", func() { n.mustDo(n.Quit(users[1], other), nil) }, true},
+		{"quitting", func() { n.mustCommit(n.Quit(users[1], other), nil) }, true},
 		{"a message after quitting", func() { n.send(users[0], other) }, false},
-		{"a new conversation", func() { n.create(Group, users...) }, true},
+		{"a new conversation", func() { n.createConversation(Group, users...) }, true},
 	} {
 		step.do()
 		now := version()
@@ -134,10 +134,10 @@ func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 		c.Expiry = services.SourceExpiry{services.SourceConversations: 1}
 	}}), nil)
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	n.send(users[0], group)
 	n.runJobs()
-	n.badgeCounts(users[1])
+	n.countsFromBadge(users[1])
 	before := n.Document(users[1]).Conversations
 	n.Clock.Advance(3 * 24 * time.Hour)
 	n.enqueue(n.projectJob(group))
@@ -154,22 +154,22 @@ func TestTheVersionOfAListChangesWhenAMessageExpires(t *testing.T) {
 // A conversation that is counted when read is in no document while it is muted or open. Its messages still reach the watchers of a
 // list.
 func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), func(c *Config) { c.MaxWriteMembers = 1 })
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}), func(c *Config) { c.MaxMembersCountedOnWrite = 1 })
 	users := n.MakeUsers(2)
-	muted, open := n.create(Room, users...), n.create(Room, users...)
+	muted, open := n.createConversation(Room, users...), n.createConversation(Room, users...)
 	n.runJobs()
-	if n.wayOf(muted) != OnRead {
+	if n.countingWayOf(muted) != OnRead {
 		t.Fatal("the conversation is counted when written")
 	}
-	n.mustDo(n.Mute(users[1], muted, true), nil)
-	n.mustDo(n.Enter(users[1], open, "phone"), nil)
+	n.mustCommit(n.Mute(users[1], muted, true), nil)
+	n.mustCommit(n.Enter(users[1], open, "phone"), nil)
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := n.WatchList(ctx, users[1], 20, badges)
 	state := &services.Badges{Version: "1"}
-	state.Conversations.List.Own = 7
+	state.Conversations.List.DocumentVersion = 7
 	badges <- state
-	waitForList(t, changes, "at once", func(ListChange) bool { return true })
+	waitForListChange(t, changes, "at once", func(ListChange) bool { return true })
 	for _, id := range []services.ConversationID{muted, open} {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error { // by another node
 			_, _, _, err := insertMessage(ctx, tx, id, users[0], "hello", nil)
@@ -177,9 +177,9 @@ func TestAListShowsMessagesInMutedConversationsCountedWhenRead(t *testing.T) {
 		})
 		_, err := n.World.Caches.Changelog.RunOnce(t.Context())
 		n.Must(err)
-		waitForList(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 1 })
+		waitForListChange(t, changes, "a message", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].HeadNumber == 1 })
 		n.send(users[0], id) // by this node, which knows at once
-		waitForList(t, changes, "a message of this node", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].Head == 2 })
+		waitForListChange(t, changes, "a message of this node", func(c ListChange) bool { return c.States[0].ID == id && c.States[0].HeadNumber == 2 })
 	}
 	cancel()
 	for range changes {

@@ -11,7 +11,7 @@ import (
 )
 
 // waitForChange waits for the next change for which fits returns true.
-func waitForChange(t *testing.T, changes <-chan Change, fits func(Change) bool) Change {
+func waitForChange(t *testing.T, changes <-chan ConversationChange, fits func(ConversationChange) bool) ConversationChange {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
 	defer deadline.Stop()
@@ -31,9 +31,9 @@ func waitForChange(t *testing.T, changes <-chan Change, fits func(Change) bool) 
 }
 
 func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}), nil)
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -46,12 +46,12 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 	changes, err := n.Watch(ctx, users[1], group, func() (<-chan *services.Badges, error) { return badges, nil })
 	n.Must(err)
 	badges <- &services.Badges{Version: "1"}
-	first := waitForChange(t, changes, func(Change) bool { return true })
+	first := waitForChange(t, changes, func(ConversationChange) bool { return true })
 	if first.State.ID != group || first.Badges.Version != "1" {
 		t.Errorf("first: %+v", first)
 	}
 	n.send(users[0], group)
-	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 1 })
+	waitForChange(t, changes, func(c ConversationChange) bool { return c.State.Membership.Unread() == 1 })
 	for range 50 { // written as on another node: this node learns it from SQL
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, _, _, err := insertMessage(ctx, tx, group, users[0], "x", nil)
@@ -60,15 +60,15 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 	}
 	_, err = n.World.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
-	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 51 })
+	waitForChange(t, changes, func(c ConversationChange) bool { return c.State.Membership.Unread() == 51 })
 	n.markRead(users[1], group, 0)
 	badges <- &services.Badges{Version: "2"}
-	waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 && c.Badges.Version == "2" })
-	n.mustDo(n.AddMembers(users[0], group, n.MakeStrangers(1)))
+	waitForChange(t, changes, func(c ConversationChange) bool { return c.State.Membership.Unread() == 0 && c.Badges.Version == "2" })
+	n.mustCommit(n.AddMembers(users[0], group, n.MakeNeverSeenUsers(1)))
 	_, err = n.World.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
-	waitForChange(t, changes, func(c Change) bool { return c.State.Members == 3 })
-	n.mustDo(n.Quit(users[1], group), nil)
+	waitForChange(t, changes, func(c ConversationChange) bool { return c.State.Members == 3 })
+	n.mustCommit(n.Quit(users[1], group), nil)
 	badges <- &services.Badges{Version: "3"}
 	if change, open := <-changes; open {
 		t.Errorf("who has quit is shown %+v", change)
@@ -78,31 +78,33 @@ func TestAWatcherSeesMessagesAndOwnChanges(t *testing.T) {
 // A read message that is recalled changes no count, but watchers still see the recall: at once on the same node, and after
 // the next read of SQL on others.
 func TestAWatcherSeesTheRecallOfAReadMessage(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}), nil)
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	here, elsewhere := n.send(users[0], group), n.send(users[0], group)
 	n.markRead(users[1], group, 0)
 	badges := make(chan *services.Badges, 1)
 	changes, err := n.Watch(t.Context(), users[1], group, func() (<-chan *services.Badges, error) { return badges, nil })
 	n.Must(err)
 	badges <- &services.Badges{Version: "1"}
-	revision := waitForChange(t, changes, func(c Change) bool { return c.State.Own.Unread() == 0 }).State.Revision
-	n.mustDo(n.Recall(users[0], here), nil)
-	waitForChange(t, changes, func(c Change) bool { return c.State.Revision == revision+1 && c.State.Own.Unread() == 0 })
+	revision := waitForChange(t, changes, func(c ConversationChange) bool { return c.State.Membership.Unread() == 0 }).State.Revision
+	n.mustCommit(n.Recall(users[0], here), nil)
+	waitForChange(t, changes, func(c ConversationChange) bool {
+		return c.State.Revision == revision+1 && c.State.Membership.Unread() == 0
+	})
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, _, err := recall(ctx, tx, elsewhere, users[0])
 		return err
 	})
 	_, err = n.World.Caches.Changelog.RunOnce(t.Context())
 	n.Must(err)
-	waitForChange(t, changes, func(c Change) bool { return c.State.Revision == revision+2 })
+	waitForChange(t, changes, func(c ConversationChange) bool { return c.State.Revision == revision+2 })
 }
 
 func TestAWatchEndsWithItsContextAndWithItsBadges(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}), nil)
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}), nil)
 	users := n.MakeUsers(2)
-	group := n.create(Group, users...)
+	group := n.createConversation(Group, users...)
 	ctx, cancel := context.WithCancel(t.Context())
 	changes, err := n.Watch(ctx, users[1], group, func() (<-chan *services.Badges, error) { return make(chan *services.Badges), nil })
 	n.Must(err)

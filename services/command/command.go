@@ -3,13 +3,14 @@
 // to an exit code.
 //
 // The path of a command: Run gives the words and the environment to ParseArgs. ParseArgs makes kong's parser from the tags of
-// grammar, which has node.Config in it: a setting's flag, its variable, its bounds, its help and the commands that take it are
-// all one line there, and nothing else lists them. A valueDecoder decodes the values and keeps what it cannot read; finishParse then
-// checks every flag that the command takes. Either all is right, or one usageError has all the faults; but kong stops at the first
-// fault of its own, such as an unknown flag. The commands themselves are short: most open the database, call a service, and print.
+// commandLineGrammar, which has node.Config in it: a setting's flag, its variable, its bounds, its help and the commands that take
+// it are all one line there, and nothing else lists them. A valueDecoder decodes the values and keeps what it cannot read;
+// finishParse then checks every flag that the command takes. Either all is right, or one usageError has all the faults; but kong
+// stops at the first fault of its own, such as an unknown flag. The commands themselves are short: most open the database, call a
+// service, and print.
 //
-// Commands other than serve may run beside nodes on PostgreSQL. On SQLite those that open the database, except for doctor, need the lock
-// of the file, and fail while a node has it.
+// Commands other than serve may run beside nodes on PostgreSQL. On SQLite those that open the database, except for doctor, need the
+// lock of the file, and fail while a node has it.
 package command
 
 import (
@@ -29,7 +30,7 @@ import (
 // with ctx. A command's result goes to stdout; errors and the log go to stderr, so that the output can be piped.
 func Run(ctx context.Context, args []string, env func(string) string, stdout, stderr io.Writer) int {
 	// Completion comes before the parser, because the words to complete are seldom a valid command line.
-	if len(args) > 0 && args[0] == completeWord {
+	if len(args) > 0 && args[0] == completionRequestArg {
 		_ = printSuggestions(args[1:], stdout) // a shell that does not read needs no answer
 		return 0
 	}
@@ -41,7 +42,7 @@ func Run(ctx context.Context, args []string, env func(string) string, stdout, st
 	switch command.Name {
 	// The runtime is set up before anything is opened, because the engines size themselves by it.
 	case "serve":
-		node.SpareProcessors(env)
+		node.AddSpareThreads(env)
 		log := newLog(command.Config, stderr)
 		slog.SetDefault(log) // for libraries, and for what has no logger of its own
 		node.TuneMemory(ctx, env, memlimit.FromCgroup, log)

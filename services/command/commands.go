@@ -31,60 +31,60 @@ type Command struct {
 	Webhooks WebhookOptions `embed:""`
 }
 
-// grammar is the command line as kong reads it. All flags belong to the root, so that they may come before their command: the tag
-// `for` of a flag names the commands that take it, and finishParse refuses the flag with others. The names of the fields mean nothing. A
-// new command is a field here, a file of its own with its words and options, and a case in Run.
-type grammar struct {
+// commandLineGrammar is the command line as kong reads it. All flags belong to the root, so that they may come before their
+// command: the tag `for` of a flag names the commands that take it, and finishParse refuses the flag with others. The names of the
+// fields mean nothing. A new command is a field here, a file of its own with its words and options, and a case in Run.
+type commandLineGrammar struct {
 	Command `embed:""`
 
-	Serve   struct{}     `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
-	Imports importWords  `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
-	Exports exportWords  `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
-	Erases  eraseWords   `cmd:"" name:"erase" help:"Remove a user and everything that they did, for good."`
-	Hooks   webhookWords `cmd:"" name:"webhooks" help:"Manage the endpoints that changes of badges are sent to."`
-	Tokens  tokenWords   `cmd:"" name:"token" help:"Sign a token for a test."`
-	VAPID   vapidWords   `cmd:"" name:"vapid" help:"Make a key for Web Push."`
-	Doctor  doctorWords  `cmd:"" help:"Check the settings, the database, Redis and this machine."`
-	Schemas schemaWords  `cmd:"" name:"schema" help:"Print the GraphQL schema of the server."`
-	Version struct{}     `cmd:"" help:"Print the version, the commit and Go's version, as --version does."`
+	Serve   struct{}    `cmd:"" default:"1" help:"Serve until SIGTERM or Ctrl-C."`
+	Imports importArgs  `cmd:"" name:"import" help:"Import follows from a CSV file, or site messages, posts or shows from a JSON Lines file."`
+	Exports exportArgs  `cmd:"" name:"export" help:"Export all data of one user as JSON Lines."`
+	Erases  eraseArgs   `cmd:"" name:"erase" help:"Remove a user and everything that they did, for good."`
+	Hooks   webhookArgs `cmd:"" name:"webhooks" help:"Manage the endpoints that changes of badges are sent to."`
+	Tokens  tokenArgs   `cmd:"" name:"token" help:"Sign a token for a test."`
+	VAPID   vapidArgs   `cmd:"" name:"vapid" help:"Make a key for Web Push."`
+	Doctor  doctorArgs  `cmd:"" help:"Check the settings, the database, Redis and this machine."`
+	Schemas schemaArgs  `cmd:"" name:"schema" help:"Print the GraphQL schema of the server."`
+	Version struct{}    `cmd:"" help:"Print the version, the commit and Go's version, as --version does."`
 
-	Completion completionWords `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`
+	Completion completionArgs `cmd:"" help:"Print the script that completes commands and flags in bash, zsh or fish."`
 }
 
-// importWords are the words after import. The words of a command are its arguments other than flags; kong requires each, unless its
+// importArgs are the words after import. The words of a command are its arguments other than flags; kong requires each, unless its
 // tag says optional. The types of words have the method Help, which is why several are empty structs of their own. The tag `words`
 // lists values for completion in shells.
-type importWords struct {
+type importArgs struct {
 	What string `arg:"" words:"follows messages posts shows" help:"follows, messages, posts or shows"`
 	File string `arg:"" help:"the file, gzipped or not; - is the standard input"`
 }
 
 type (
-	doctorWords struct{}
-	schemaWords struct{}
+	doctorArgs struct{}
+	schemaArgs struct{}
 )
 
-// tokenWords are the words after token.
-type tokenWords struct {
+// tokenArgs are the words after token.
+type tokenArgs struct {
 	User string `arg:"" optional:"" help:"the host application's key of the user; none for a token of the host application itself"`
 }
 
-// exportWords are the words after export.
-type exportWords struct {
+// exportArgs are the words after export.
+type exportArgs struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
-// importable are the kinds of data that can be imported. This list decides; the tag `words` of importWords.What repeats it for
+// importable are the kinds of data that can be imported. This list decides; the tag `words` of importArgs.What repeats it for
 // completion in shells.
 var importable = []string{"follows", "messages", "posts", "shows"}
 
 // newParser makes a parser that puts what it reads into g. r collects unreadable values; a parser that only describes the flags needs
 // none (nil). newParser parses nothing: g may hold values already, which settingsOf then reads from the model.
-func newParser(g *grammar, r valueDecoder, more ...kong.Option) *kong.Kong {
-	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(describe),
+func newParser(g *commandLineGrammar, r valueDecoder, more ...kong.Option) *kong.Kong {
+	options := append(more, kong.Name("tidings"), kong.Description(about), kong.Help(printHelp), kong.ValueFormatter(flagHelp),
 		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true, WrapUpperBound: 120}))
 	// Our valueDecoder takes the place of kong's own mappers, which would stop at the first fault.
-	for _, readable := range readableTypes {
+	for _, readable := range decodableTypes {
 		options = append(options, kong.TypeMapper(readable, r))
 	}
 	// kong.Must panics only for tags that are wrong, which tests find.
@@ -124,17 +124,17 @@ func (e *usageError) Unwrap() []error { return e.faults }
 // error is for the user: print it and exit with 2. It opens no engine and makes no file, so a wrong command line leaves
 // nothing behind.
 func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, error) {
-	var g grammar
+	var g commandLineGrammar
 	// Unreadable values are kept here, and reported with the other faults.
 	unread := valueDecoder{}
 	// kong exits after it has printed help; here it only sets helped.
 	helped := false
-	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environment(env)), kong.Exit(func(int) { helped = true }))
+	k := newParser(&g, unread, kong.Writers(out, out), kong.Resolvers(environmentResolver(env)), kong.Exit(func(int) { helped = true }))
 	args = withTwoDashes(args)
 	switch {
 	// Help is printed for a line with faults too, because a user asks for it after a fault.
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h") || len(args) > 0 && args[0] == "help":
-		return Command{Name: "help"}, helpOn(k, args)
+		return Command{Name: "help"}, printHelpOn(k, args)
 	// --version may stand anywhere in the line.
 	case slices.Contains(args, "--version"):
 		args = []string{"version"}
@@ -145,7 +145,7 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 	}
 	// The error is one of kong's own faults, such as an unknown flag: kong stops at the first of them.
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
-		return Command{}, &usageError{[]error{parse.Unwrap()}, hintFor(parse.Context)}
+		return Command{}, &usageError{[]error{parse.Unwrap()}, helpHintFor(parse.Context)}
 	}
 	g.Name = commandOf(line)
 	if g.Name == "version" {
@@ -153,15 +153,15 @@ func ParseArgs(args []string, env func(string) string, out io.Writer) (Command, 
 		return Command{Name: "version"}, err
 	}
 	if faults := g.finishParse(line, unread); len(faults) > 0 {
-		return Command{}, &usageError{faults, hintFor(line)}
+		return Command{}, &usageError{faults, helpHintFor(line)}
 	}
 	// Two nodes with one name would take each other's jobs, so a node without a name gets one that nobody else has.
-	g.Config.Node = cmp.Or(g.Config.Node, node.NodeName(rand.Uint32()))
+	g.Config.Node = cmp.Or(g.Config.Node, node.NewNodeName(rand.Uint32()))
 	return g.Command, nil
 }
 
-// withTwoDashes replaces -name by --name: a flag may have one dash or two, as in programs on Go's package flag. No flag has one letter,
-// except -h.
+// withTwoDashes replaces -name by --name: a flag may have one dash or two, as in programs on Go's package flag. No flag has one
+// letter, except -h.
 func withTwoDashes(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -175,13 +175,13 @@ func withTwoDashes(args []string) []string {
 	return args
 }
 
-// environment makes the resolver by which flags get the values of their variables. An empty variable counts as not set, because an
-// orchestrator's templates set variables that they have no value for. A flag that the command does not take ignores its variable: a
-// server's environment may be used for an import. kong calls the resolver for each flag that the command line does not set. The
-// text then goes through the same valueDecoder as a flag's.
-func environment(env func(string) string) kong.ResolverFunc {
+// environmentResolver makes the resolver by which flags get the values of their variables. An empty variable counts as not set,
+// because an orchestrator's templates set variables that they have no value for. A flag that the command does not take ignores its
+// variable: a server's environment may be used for an import. kong calls the resolver for each flag that the command line does not
+// set. The text then goes through the same valueDecoder as a flag's.
+func environmentResolver(env func(string) string) kong.ResolverFunc {
 	return func(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if name := variable(flag); name != "" && takes(commandOf(line), flag) && env(name) != "" {
+		if name := environmentVariable(flag); name != "" && commandTakesFlag(commandOf(line), flag) && env(name) != "" {
 			return env(name), nil
 		}
 		return nil, nil
@@ -197,8 +197,8 @@ func commandOf(line *kong.Context) string {
 	return "serve"
 }
 
-// hintFor says where to find help, on the command that the line names.
-func hintFor(line *kong.Context) string {
+// helpHintFor says where to find help, on the command that the line names.
+func helpHintFor(line *kong.Context) string {
 	program := "tidings"
 	if command := commandOf(line); command != "serve" {
 		program += " " + command
@@ -209,18 +209,18 @@ func hintFor(line *kong.Context) string {
 // finishParse finishes kong's work, and returns every fault of the line: first those of the command's words, then those of its
 // flags. If a word is so wrong that no flag can be judged, only its fault is returned. It is called once, after kong and before
 // the command runs, and also copies the words into the options, where the commands look for them.
-func (g *grammar) finishParse(line *kong.Context, unread valueDecoder) (faults []error) {
+func (g *commandLineGrammar) finishParse(line *kong.Context, unread valueDecoder) (faults []error) {
 	switch g.Name {
 	case "import":
 		if !slices.Contains(importable, g.Imports.What) {
 			return []error{fmt.Errorf("%s is not a kind of import: follows, messages, posts and shows are", services.Quote(g.Imports.What))}
 		}
-		// From here on the name of the command includes the kind of import, because takes needs it.
+		// From here on the name of the command includes the kind of import, because commandTakesFlag needs it.
 		g.Name += " " + g.Imports.What
 		g.Import.File = g.Imports.File
 		// A key with the prefix before it must be a valid key; x stands for the key.
 		if g.Import.Prefix != "" && services.CheckUserKey(g.Import.Prefix+"x") != nil {
-			faults = append(faults, fmt.Errorf("--prefix is %s: up to %d printable characters are allowed, and no space first", services.Quote(g.Import.Prefix), services.MaxKey-1))
+			faults = append(faults, fmt.Errorf("--prefix is %s: up to %d printable characters are allowed, and no space first", services.Quote(g.Import.Prefix), services.MaxKeyCharacters-1))
 		}
 	case "token":
 		g.Token.User = g.Tokens.User
@@ -264,9 +264,9 @@ func (g *grammar) finishParse(line *kong.Context, unread valueDecoder) (faults [
 		text, bad := unread[flag.Value]
 		switch {
 		// A flag that does nothing is a mistake. From the environment it may be meant for another command.
-		case !takes(g.Name, flag) && given[flag]:
+		case !commandTakesFlag(g.Name, flag) && given[flag]:
 			fault = fmt.Errorf("--%s is not a flag of tidings %s", flag.Name, g.Name)
-		case !takes(g.Name, flag) || g.Name == "token" && (flag.Name == "jwt-audience" || flag.Name == "jwt-issuer"): // tokens can be for any server, so these two are not checked
+		case !commandTakesFlag(g.Name, flag) || g.Name == "token" && (flag.Name == "jwt-audience" || flag.Name == "jwt-issuer"): // tokens can be for any server, so these two are not checked
 		case bad:
 			fault = unreadableError(flag, text)
 		default:

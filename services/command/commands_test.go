@@ -117,7 +117,7 @@ broken
 	if err != nil {
 		t.Fatal(err)
 	}
-	if listed, err := posts.OfAuthor(t.Context(), db, numbers["ann"], 10); err != nil || len(listed) != 2 {
+	if listed, err := posts.PushedPostsOfAuthor(t.Context(), db, numbers["ann"], 10); err != nil || len(listed) != 2 {
 		t.Errorf("feeds list %v, %v", listed, err)
 	}
 	if waiting, _, _, err := jobs.JobCounts(t.Context(), db); err != nil || waiting != 1 {

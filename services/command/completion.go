@@ -21,16 +21,16 @@ var completionScripts embed.FS
 // shells are the shells for which there is a script, named tidings.SHELL in the folder.
 var shells = []string{"bash", "zsh", "fish"}
 
-// completeWord is the first argument when a script asks: tidings __complete SHELL WORD... The last word is to be completed.
-const completeWord = "__complete"
+// completionRequestArg is the first argument when a script asks: tidings __complete SHELL WORD... The last word is to be completed.
+const completionRequestArg = "__complete"
 
-// completionWords are the words after completion.
-type completionWords struct {
+// completionArgs are the words after completion.
+type completionArgs struct {
 	Shell string `arg:"" words:"bash zsh fish" help:"bash, zsh or fish"`
 }
 
 // Help is the text of tidings completion --help.
-func (completionWords) Help() string {
+func (completionArgs) Help() string {
 	return `Examples:
 
   source <(tidings completion bash)                                  in ~/.bashrc
@@ -61,9 +61,9 @@ func checkShell(shell string) error {
 // suggestion is one way to complete a word. help is "" for values of a list, which say what they are.
 type suggestion struct{ word, help string }
 
-// filesToo stands for the names of files, which the shell completes itself: the scripts look for this line. No suggestion of
+// fileNamesMarker stands for the names of files, which the shell completes itself: the scripts look for this line. No suggestion of
 // ours begins with a colon.
-const filesToo = ":files"
+const fileNamesMarker = ":files"
 
 // printSuggestions prints the suggestions for the last of the words in the form of the shell, one a line. For a word that cannot be
 // completed it prints nothing, which is no error. It runs at each press of a key, so it opens nothing. bash cannot show help
@@ -85,7 +85,7 @@ func printSuggestions(args []string, out io.Writer) error {
 	for _, one := range suggest(words, last) {
 		line := one.word
 		switch {
-		case one.word == filesToo:
+		case one.word == fileNamesMarker:
 		case !strings.HasPrefix(one.word, last):
 			continue
 		case shell == "zsh": // zsh completes the part after the = alone, as bash does, so the prefix is left out
@@ -124,7 +124,7 @@ func joinValues(words []string) []string {
 // parses whole lines, and this line is not complete.
 func suggest(words []string, last string) (list []suggestion) {
 	// This is the parser's own model, so a new flag is completed without a line here.
-	model := newParser(&grammar{}, valueDecoder{}).Model
+	model := newParser(&commandLineGrammar{}, valueDecoder{}).Model
 	flags := flagsByName(model)
 	// The words are read as kong would, but nothing is a fault: an unknown flag is skipped.
 	var command *kong.Node
@@ -171,7 +171,7 @@ func suggest(words []string, last string) (list []suggestion) {
 	}
 	for _, flag := range model.Flags {
 		// A flag that was given is not offered again.
-		if flag.Name == "help" || takes(name, flag) && !given[flag] {
+		if flag.Name == "help" || commandTakesFlag(name, flag) && !given[flag] {
 			list = append(list, suggestion{"--" + flag.Name, firstWords(flag.Help)})
 		}
 	}
@@ -202,7 +202,7 @@ func valuesOf(value *kong.Value, form string) (list []suggestion) {
 		list = append(list, suggestion{word: word})
 	}
 	if form = strings.ToUpper(form); strings.Contains(form, "FILE") || form == "FOLDER" {
-		list = append(list, suggestion{word: filesToo})
+		list = append(list, suggestion{word: fileNamesMarker})
 	}
 	return list
 }

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// beTidings makes the program of these tests act as tidings, so that shells can call it by that name.
-const beTidings = "TIDINGS_TEST_COMMAND"
+// actAsTidingsVariable makes the program of these tests act as tidings, so that shells can call it by that name.
+const actAsTidingsVariable = "TIDINGS_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(beTidings) != "" {
+	if os.Getenv(actAsTidingsVariable) != "" {
 		os.Exit(Run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
 
-// runInShell runs lines in a real shell that finds tidings in its PATH, in a folder with the file follows.csv and the folder files, and
-// returns the output's lines.
+// runInShell runs lines in a real shell that finds tidings in its PATH, in a folder with the file follows.csv and the folder files,
+// and returns the output's lines.
 func runInShell(t *testing.T, lines string, program string, args ...string) []string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -48,7 +48,7 @@ func runInShell(t *testing.T, lines string, program string, args ...string) []st
 	defer cancel()
 	shell := exec.CommandContext(ctx, path, append(args, lines)...)
 	shell.Dir = folder
-	shell.Env = append(os.Environ(), beTidings+"=1", "HOME="+folder, "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
+	shell.Env = append(os.Environ(), actAsTidingsVariable+"=1", "HOME="+folder, "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
 	var problems bytes.Buffer
 	shell.Stderr = &problems
 	out, err := shell.Output()
@@ -58,9 +58,9 @@ func runInShell(t *testing.T, lines string, program string, args ...string) []st
 	return strings.FieldsFunc(string(out), func(letter rune) bool { return letter == '\n' })
 }
 
-// completions are lines of words, the last one incomplete. want has suggestions that the shell must make, among others perhaps,
+// completionCases are lines of words, the last one incomplete. want has suggestions that the shell must make, among others perhaps,
 // and not has suggestions that it must not make.
-var completions = []struct {
+var completionCases = []struct {
 	words     []string
 	want, not string
 }{
@@ -85,8 +85,8 @@ var completions = []struct {
 	{[]string{"--bogus", "nonsense", "--demo-p"}, "--demo-pace", "--demo"},
 }
 
-// checkOffered checks what a shell offered as completions of a line of words: every word of want, and no word of not.
-func checkOffered(t *testing.T, words []string, offered []string, want, not string) {
+// checkCompletions checks what a shell offered as completions of a line of words: every word of want, and no word of not.
+func checkCompletions(t *testing.T, words []string, offered []string, want, not string) {
 	t.Helper()
 	for _, word := range strings.Fields(want) {
 		if !slices.Contains(offered, word) {
@@ -101,7 +101,7 @@ func checkOffered(t *testing.T, words []string, offered []string, want, not stri
 }
 
 func TestBashCompletes(t *testing.T) {
-	cases := append(slices.Clone(completions), []struct {
+	cases := append(slices.Clone(completionCases), []struct {
 		words     []string
 		want, not string
 	}{ // bash splits a line at =
@@ -118,12 +118,12 @@ func TestBashCompletes(t *testing.T) {
 		t.Fatalf("bash prints %q", out)
 	}
 	for i, c := range cases {
-		checkOffered(t, c.words, strings.Fields(out[i]), c.want, c.not)
+		checkCompletions(t, c.words, strings.Fields(out[i]), c.want, c.not)
 	}
 }
 
 func TestFishCompletes(t *testing.T) {
-	cases := append(slices.Clone(completions), []struct {
+	cases := append(slices.Clone(completionCases), []struct {
 		words     []string
 		want, not string
 	}{
@@ -142,7 +142,7 @@ func TestFishCompletes(t *testing.T) {
 			offered = strings.Fields(line)
 			continue
 		}
-		checkOffered(t, cases[at].words, offered, cases[at].want, cases[at].not)
+		checkCompletions(t, cases[at].words, offered, cases[at].want, cases[at].not)
 		offered, at = nil, at+1
 	}
 	if at != len(cases) {
@@ -152,7 +152,7 @@ func TestFishCompletes(t *testing.T) {
 
 // zsh completes only while a line is edited, so its functions for lists are replaced by some that print.
 func TestZshCompletes(t *testing.T) {
-	cases := append(slices.Clone(completions), []struct {
+	cases := append(slices.Clone(completionCases), []struct {
 		words     []string
 		want, not string
 	}{
@@ -173,7 +173,7 @@ source <(tidings completion zsh)
 		t.Fatalf("zsh prints %q", out)
 	}
 	for i, c := range cases {
-		checkOffered(t, c.words, strings.Fields(out[i]), c.want, c.not)
+		checkCompletions(t, c.words, strings.Fields(out[i]), c.want, c.not)
 	}
 }
 

@@ -148,7 +148,7 @@ func TestEverySettingArrives(t *testing.T) {
 			t.Errorf("--%s: this test gives it no value", flag.Name)
 			continue
 		}
-		line, environment := []string{"--" + flag.Name, value}, []string{variable(flag) + "=" + value}
+		line, environment := []string{"--" + flag.Name, value}, []string{environmentVariable(flag) + "=" + value}
 		if flag.IsBool() {
 			line = []string{"--" + flag.Name + "=" + value}
 		}
@@ -166,15 +166,15 @@ func TestEverySettingArrives(t *testing.T) {
 		byFlag := mustParse(t, strings.Join(line, " ")).Config
 		byVariable := mustParse(t, "", environment...).Config
 		for way, config := range map[string]node.Config{"flag": byFlag, "variable": byVariable} {
-			if got := textOf(config, flag.Name); got != value {
+			if got := settingText(config, flag.Name); got != value {
 				t.Errorf("--%s by %s: the field holds %q, want %q", flag.Name, way, got, value)
 			}
 		}
 	}
 }
 
-// textOf is the value of the setting with this flag, as text.
-func textOf(config node.Config, name string) string {
+// settingText is the value of the setting with this flag, as text.
+func settingText(config node.Config, name string) string {
 	for _, flag := range settingsOf(config) {
 		if flag.Name == name {
 			return flagText(flag)
@@ -249,7 +249,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		if strings.Contains(shown, "s3cr") || strings.Contains(shown, "t@x") {
 			t.Errorf("%q comes out: %s", value, shown)
 		}
-		if !strings.Contains(shown, hidden) {
+		if !strings.Contains(shown, secretMask) {
 			t.Errorf("%q: nothing is hidden in %s", value, shown)
 		}
 	}
@@ -260,7 +260,7 @@ func TestSecretsAreHidden(t *testing.T) {
 }
 
 func TestNodeNames(t *testing.T) {
-	first, second := node.NodeName(1), node.NodeName(2)
+	first, second := node.NewNodeName(1), node.NewNodeName(2)
 	if first == second || node.CheckNodeName(node.Config{Node: first}) != "" {
 		t.Errorf("the nodes %q and %q", first, second)
 	}

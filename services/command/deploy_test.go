@@ -11,8 +11,8 @@ import (
 // A deployment names no setting that the program does not have: it would be ignored silently.
 func TestDeploymentsNameSettingsThatExist(t *testing.T) {
 	known := map[string]bool{}
-	for _, flag := range newParser(&grammar{}, valueDecoder{}).Model.Flags {
-		known[variable(flag)] = true
+	for _, flag := range newParser(&commandLineGrammar{}, valueDecoder{}).Model.Flags {
+		known[environmentVariable(flag)] = true
 	}
 	named := 0
 	setting := regexp.MustCompile(`\b(TIDINGS_[A-Z_]+|DATABASE_URL|REDIS_URL)\b`)

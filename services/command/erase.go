@@ -24,8 +24,8 @@ type EraseOptions struct {
 	Wait time.Duration `group:"Erase:" for:"erase" default:"10m" placeholder:"DURATION" min:"0s" max:"24h" help:"how long to wait until the servers have removed everything; 0s: not at all; on SQLite, where none runs, it does not wait"`
 }
 
-// eraseWords are the words after erase.
-type eraseWords struct {
+// eraseArgs are the words after erase.
+type eraseArgs struct {
 	User string `arg:"" help:"the host application's key of the user"`
 }
 
@@ -105,7 +105,7 @@ func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error 
 	default:
 		fmt.Fprintln(&text, "The user is gone, and their key is refused. The servers go on removing the rest: ask again. Removed so far:")
 	}
-	for _, kind := range erasure.Kinds() {
+	for _, kind := range erasure.RemovedKinds() {
 		fmt.Fprintf(&text, "%8d %s\n", erasure.Removed[kind], kind)
 	}
 	fmt.Fprintf(&text, "The erasure is %s.\n", erasure.Name)
@@ -114,7 +114,7 @@ func printErasure(erasure erasures.Erasure, ofSQLite bool, out io.Writer) error 
 }
 
 // Help is the text of tidings erase --help above its flags.
-func (eraseWords) Help() string {
+func (eraseArgs) Help() string {
 	return `Examples:
 
   tidings erase alice --database postgres://tidings@db/tidings

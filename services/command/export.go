@@ -47,7 +47,7 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 	write := func(out io.Writer) error {
 		// Most lines are short, and an export may have millions: without the buffer each would be a write of its own.
 		buffered := bufio.NewWriterSize(out, 64<<10)
-		err := export.Write(ctx, db, user, node.Exports, func(line []byte) error {
+		err := export.Write(ctx, db, user, node.AllExportKinds, func(line []byte) error {
 			_, err := buffered.Write(line)
 			return err
 		})
@@ -63,13 +63,13 @@ func runExport(ctx context.Context, command Command, out io.Writer) (err error) 
 		}
 		return nil
 	}
-	return writeWhole(command.Export.Out, write)
+	return writeFileAtomically(command.Export.Out, write)
 }
 
-// writeWhole writes a file under another name, and renames it once it is complete and on disk: an earlier file of the name
+// writeFileAtomically writes a file under another name, and renames it once it is complete and on disk: an earlier file of the name
 // stays until then. Only its owner can read it. The other name is in the same folder, because a rename works only within one
 // file system. This is needed because a truncated file looks like the whole export of a user with less data.
-func writeWhole(path string, write func(io.Writer) error) (err error) {
+func writeFileAtomically(path string, write func(io.Writer) error) (err error) {
 	// A rename would replace a pipe or a device by a file, and fail for a folder.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return services.Errorf(services.Invalid, "--out %s: it exists and is not a file", path)

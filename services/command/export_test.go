@@ -143,11 +143,11 @@ func TestAFileIsWrittenWhole(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
-	if err := writeWhole(path, half); !errors.Is(err, full) || !strings.Contains(err.Error(), "--out "+path+": the file was not written") || names() != "" {
+	if err := writeFileAtomically(path, half); !errors.Is(err, full) || !strings.Contains(err.Error(), "--out "+path+": the file was not written") || names() != "" {
 		t.Errorf("broken off: %v, left are %q", err, names())
 	}
 	for _, text := range []string{"first", "second"} {
-		if err := writeWhole(path, func(out io.Writer) error {
+		if err := writeFileAtomically(path, func(out io.Writer) error {
 			if held, err := os.ReadFile(path); err == nil && string(held) == text {
 				t.Error("it is there before it is whole")
 			}
@@ -160,7 +160,7 @@ func TestAFileIsWrittenWhole(t *testing.T) {
 			t.Errorf("it holds %q, %v, left are %q", held, err, names())
 		}
 	}
-	if err := writeWhole(path, half); !errors.Is(err, full) {
+	if err := writeFileAtomically(path, half); !errors.Is(err, full) {
 		t.Error(err)
 	}
 	if held, err := os.ReadFile(path); err != nil || string(held) != "second" || names() != "f" {

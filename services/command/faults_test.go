@@ -8,7 +8,7 @@ import (
 
 // Each line has one fault, and its message must contain each of the words.
 func TestConfigFaults(t *testing.T) {
-	wantFaults(t, map[string][]string{
+	wantParseFaults(t, map[string][]string{
 		"--workers 0":                          {"--workers (TIDINGS_WORKERS)", `"0"`, "1 to 256"},
 		"--workers 257":                        {`"257"`, "1 to 256"},
 		"--workers many":                       {`"many"`, "whole number"},
@@ -74,7 +74,7 @@ func TestConfigFaults(t *testing.T) {
 }
 
 func TestFaultsOfCategories(t *testing.T) {
-	wantFaults(t, map[string][]string{
+	wantParseFaults(t, map[string][]string{
 		"--categories LIKE":               {"TIDINGS_CATEGORIES", `"LIKE" is not a name`},
 		"--categories orders=8":           {`"orders=8": after the = are options`, "1 to 7"},
 		"--categories orders=":            {`"orders=": after the = are options`},
@@ -84,8 +84,8 @@ func TestFaultsOfCategories(t *testing.T) {
 	})
 }
 
-// wantFaults parses lines that have one fault each. The message of each must contain all of its words.
-func wantFaults(t *testing.T, lines map[string][]string) {
+// wantParseFaults parses lines that have one fault each. The message of each must contain all of its words.
+func wantParseFaults(t *testing.T, lines map[string][]string) {
 	t.Helper()
 	for line, words := range lines {
 		_, err := parse(t, line)

@@ -23,7 +23,7 @@ A flag takes precedence over its environment variable, and the variable over the
 `
 
 // Help is the text of tidings import --help above its flags.
-func (importWords) Help() string {
+func (importArgs) Help() string {
 	return `Examples:
 
   tidings import follows follows.csv.gz
@@ -77,7 +77,7 @@ line if it does not end with a line break: alice,bob may have become alice,bo. I
 }
 
 // Help is the text of tidings export --help above its flags.
-func (exportWords) Help() string {
+func (exportArgs) Help() string {
 	return `Examples:
 
   tidings export alice > alice.jsonl
@@ -98,7 +98,7 @@ same time.
 
 // Help is the text of tidings token --help above its flags. It says what an application's own tokens need, because most readers
 // of this text write that part of an application.
-func (tokenWords) Help() string {
+func (tokenArgs) Help() string {
 	return `Examples:
 
   TIDINGS_JWT_SECRET=... tidings token alice
@@ -113,7 +113,7 @@ tests and operators. In development mode there are no keys: dev:alice and dev:ho
 
 // Help is the text of tidings doctor --help above its flags.
 // The exit code is in the Help of each command that scripts call.
-func (doctorWords) Help() string {
+func (doctorArgs) Help() string {
 	return `Examples:
 
   tidings doctor
@@ -126,7 +126,7 @@ nothing. The exit code is 1 if there is a failure: a node would not start, or no
 }
 
 // Help is the text of tidings schema --help.
-func (schemaWords) Help() string {
+func (schemaArgs) Help() string {
 	return `Examples:
 
   tidings schema > schema.graphql
@@ -136,9 +136,9 @@ the same text. The command needs no server, database or Redis, and has no settin
 `
 }
 
-// helpOn prints the help of the command that the words among args name, even if args have other faults. kong's own --help
+// printHelpOn prints the help of the command that the words among args name, even if args have other faults. kong's own --help
 // would report those first. Trace fails for words that no command has; its error names them.
-func helpOn(k *kong.Kong, args []string) error {
+func printHelpOn(k *kong.Kong, args []string) error {
 	flags, words := flagsByName(k.Model), []string{"--help"}
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
@@ -164,15 +164,15 @@ func helpOn(k *kong.Kong, args []string) error {
 func printHelp(options kong.HelpOptions, line *kong.Context) error {
 	command := commandOf(line)
 	for _, flag := range line.Model.Flags {
-		flag.Hidden = !takes(command, flag) && !strings.Contains(","+flag.Tag.Get("for"), ","+command+" ")
+		flag.Hidden = !commandTakesFlag(command, flag) && !strings.Contains(","+flag.Tag.Get("for"), ","+command+" ")
 	}
 	return kong.DefaultHelpPrinter(options, line)
 }
 
-// describe is the help of a flag with its bounds and variable: [default 5s; 100ms to 1m; TIDINGS_OPERATION_TIMEOUT]. It is
+// flagHelp is the help of a flag with its bounds and variable: [default 5s; 100ms to 1m; TIDINGS_OPERATION_TIMEOUT]. It is
 // made of the tags that the checks use, so that the help cannot be wrong about them. Values without a flag are arguments,
 // whose text has everything.
-func describe(value *kong.Value) string {
+func flagHelp(value *kong.Value) string {
 	if value.Flag == nil {
 		return value.Help
 	}
@@ -184,7 +184,7 @@ func describe(value *kong.Value) string {
 	if least := value.Tag.Get("min"); least != "" {
 		facts = append(facts, least+" to "+value.Tag.Get("max"))
 	}
-	if name := variable(value.Flag); name != "" {
+	if name := environmentVariable(value.Flag); name != "" {
 		facts = append(facts, name)
 	}
 	if len(facts) == 0 {

@@ -26,25 +26,25 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	if fields, tagged := reflect.TypeFor[node.Config]().NumField(), len(settingsOf(node.Config{})); fields != tagged {
 		t.Errorf("Config has %d fields and %d settings", fields, tagged)
 	}
-	k := newParser(&grammar{}, nil)
+	k := newParser(&commandLineGrammar{}, nil)
 	names, groups := map[string]bool{}, map[string]bool{}
 	for _, flag := range k.Model.Flags[1:] { // the first is --help
-		if env := variable(flag); names[flag.Name] || env != "" && names[env] {
+		if env := environmentVariable(flag); names[flag.Name] || env != "" && names[env] {
 			t.Errorf("--%s: its flag or variable has two settings", flag.Name)
 		}
-		names[flag.Name], names[variable(flag)] = true, true
+		names[flag.Name], names[environmentVariable(flag)] = true, true
 		groups[flag.Group.Title] = true
 		if flag.Help == "" || flag.PlaceHolder == "" && !flag.IsBool() {
 			t.Errorf("--%s: help %q, placeholder %q", flag.Name, flag.Help, flag.PlaceHolder)
 		}
 		for command, text := range help {
-			taken := takes(command, flag) || command == "webhooks" && (takes("webhooks add", flag) || takes("webhooks rotate", flag) || takes("webhooks replay", flag)) || command == "import" && (takes("import follows", flag) || takes("import shows", flag))
+			taken := commandTakesFlag(command, flag) || command == "webhooks" && (commandTakesFlag("webhooks add", flag) || commandTakesFlag("webhooks rotate", flag) || commandTakesFlag("webhooks replay", flag)) || command == "import" && (commandTakesFlag("import follows", flag) || commandTakesFlag("import shows", flag))
 			if listed := strings.Contains(text, "  "+flag.String()+" ") || strings.Contains(text, "  "+flag.String()+"\n"); taken != listed {
 				t.Errorf("--%s: in the help of %s is %t", flag.Name, command, !taken)
 			}
 		}
-		if !strings.Contains(help["serve"], variable(flag)+"]") {
-			t.Errorf("%s is not in the help", variable(flag))
+		if !strings.Contains(help["serve"], environmentVariable(flag)+"]") {
+			t.Errorf("%s is not in the help", environmentVariable(flag))
 		}
 		if flag.HasDefault {
 			if err := setValue(flag.Default, flag.Target); err != nil {
@@ -55,7 +55,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 			t.Errorf("--%s: no value lies between %s and %s", flag.Name, flag.Tag.Get("min"), flag.Tag.Get("max"))
 		}
 	}
-	for name := range node.Checks {
+	for name := range node.SettingChecks {
 		if !names[name] {
 			t.Errorf("there is a check for --%s, which is no setting", name)
 		}
@@ -71,7 +71,7 @@ func TestEverySettingIsDocumented(t *testing.T) {
 func TestVariablesOfTheEnvironment(t *testing.T) {
 	got := map[string]string{}
 	for _, flag := range settingsOf(node.Config{}) {
-		got[flag.Name] = variable(flag)
+		got[flag.Name] = environmentVariable(flag)
 	}
 	for name, want := range map[string]string{"database": "DATABASE_URL", "redis": "REDIS_URL", "jwt-secret": "TIDINGS_JWT_SECRET", "notification-expiry": "TIDINGS_NOTIFICATION_EXPIRY"} {
 		if got[name] != want {

@@ -50,19 +50,19 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	// Tests give a buffer, and get lines.
 	file, _ := out.(*os.File)
 	opts := importer.Options{
-		File: command.Import.File, Both: command.Import.Both, Prefix: command.Import.Prefix, Quiet: command.Import.Quiet,
-		Input: in, Out: out, Terminal: isTerminal(file),
+		File: command.Import.File, BothDirections: command.Import.Both, KeyPrefix: command.Import.Prefix, Quiet: command.Import.Quiet,
+		Input: in, Out: out, OutIsTerminal: isTerminal(file),
 	}
 	report, err := importFile(ctx, db, command, opts)
 	// The report is printed also after a failure, because the next run continues after the last committed line. It has the bad
 	// lines too.
-	if report.Lines > 0 || err == nil {
+	if report.LastLine > 0 || err == nil {
 		_, _ = fmt.Fprintln(out, report)
 	}
 	if err != nil {
 		return fail(err)
 	}
-	if report.Bad > 0 {
+	if report.BadLines > 0 {
 		return 1
 	}
 	return 0
@@ -83,9 +83,9 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 			thresholds.DormantAfter = command.Config.ActiveFor
 		}
 		// Dormant users have no inbox to refill: it is built when they return.
-		active := thresholds.DormantSince(services.SystemClock{}.Now())
+		active := thresholds.DormantCutoff(services.SystemClock{}.Now())
 		// The refills are queued also when ctx has ended: otherwise projections would lack the new rows until the audit finds that.
-		_, queued := projector.QueueRefills(context.WithoutCancel(ctx), db, active)
+		_, queued := projector.QueueInboxRefills(context.WithoutCancel(ctx), db, active)
 		return errors.Join(err, queued)
 	}
 	switch command.Name {
@@ -95,7 +95,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 		kinds, _ := node.ParseFeedKinds(command.Config.FeedKinds) // checked with the settings
 		report, err = importer.Posts(ctx, db, ids, kinds, opts)
 		// An import that continues an interrupted one may add nothing, but the interrupted one did not reach this line.
-		if report.New > 0 || report.ResumedAfter > 0 {
+		if report.NewItems > 0 || report.ResumedAfter > 0 {
 			err = refill(err)
 		}
 		return report, err
@@ -112,8 +112,8 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	}
 	// Only follows are left. They change how many followers an author has, and with it the mode of their posts.
 	report, err = importer.Follows(ctx, db, ids, opts)
-	if report.New > 0 || report.ResumedAfter > 0 {
-		err = errors.Join(refill(err), fanout.QueueModes(context.WithoutCancel(ctx), db))
+	if report.NewItems > 0 || report.ResumedAfter > 0 {
+		err = errors.Join(refill(err), fanout.QueueUpdateAllModes(context.WithoutCancel(ctx), db))
 	}
 	return report, err
 }

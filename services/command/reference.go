@@ -11,10 +11,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// chapters make up the reference: the files of the schema, in the order in which a new reader needs them. A
+// referenceChapters make up the reference: the files of the schema, in the order in which a new reader needs them. A
 // test finds a file that is missing here. A title is also the anchor of its chapter, so a title that changes breaks links
 // from outside.
-var chapters = []struct{ file, title string }{
+var referenceChapters = []struct{ file, title string }{
 	{"schema", "Basics and errors"},
 	{"badges", "Badges"},
 	{"policy", "Display policy"},
@@ -47,9 +47,9 @@ prints the schema itself, for tools. A type with ` + "`!`" + ` is never null; on
 
 `
 
-// schemaReference writes the schema as a page of Markdown. It writes into memory, so that only the last write can fail. docs/schema.md is its
-// output, and make verify compares them. The same schema gives the same text, byte for byte, so everything that comes from a map
-// is sorted.
+// schemaReference writes the schema as a page of Markdown. It writes into memory, so that only the last write can fail.
+// docs/schema.md is its output, and make verify compares them. The same schema gives the same text, byte for byte, so everything
+// that comes from a map is sorted.
 type schemaReference struct {
 	schema *ast.Schema
 	out    strings.Builder
@@ -60,10 +60,10 @@ type schemaReference struct {
 func writeReference(schema *ast.Schema, out io.Writer) error {
 	r := schemaReference{schema: schema}
 	r.out.WriteString(aboutReference)
-	for _, chapter := range chapters {
+	for _, chapter := range referenceChapters {
 		fmt.Fprintf(&r.out, "- %s\n", chapterLink(chapter.file, chapter.title))
 	}
-	for _, chapter := range chapters {
+	for _, chapter := range referenceChapters {
 		r.writeChapter(chapter.file, chapter.title)
 	}
 	_, err := io.WriteString(out, r.out.String())
@@ -75,21 +75,21 @@ func chapterLink(file, title string) string {
 	return fmt.Sprintf("[%s](#%s)", title, strings.ReplaceAll(strings.ToLower(title), " ", "-"))
 }
 
-// moved are the chapters of definitions that stand in the file of the basics, because the root types are declared there.
-var moved = map[string]string{
+// chapterOverrides are the chapters of definitions that stand in the file of the basics, because the root types are declared there.
+var chapterOverrides = map[string]string{
 	"Query.admin": "admin", "Admin": "admin", "JobQueue": "admin", "Mutation.ingest": "ingest", "Subscription.badgesChanged": "badges",
 	"Viewer.badges": "badges", "Viewer.homeFeed": "feed",
 }
 
-// fileOf is the chapter of a type. The fields that other files add to it are in the chapters of those files: see fieldsIn.
-func fileOf(definition *ast.Definition) string {
+// chapterOfType is the chapter of a type. The fields that other files add to it are in the chapters of those files: see fieldsIn.
+func chapterOfType(definition *ast.Definition) string {
 	return chapterOf(definition.Name, definition.Position)
 }
 
-// chapterOf is the chapter of a type, or of a field by Type.field: the chapter in moved, or else the chapter of its file. It is
-// "" for a definition that the parser adds, which is in no file.
+// chapterOf is the chapter of a type, or of a field by Type.field: the chapter in chapterOverrides, or else the chapter of its
+// file. It is "" for a definition that the parser adds, which is in no file.
 func chapterOf(name string, at *ast.Position) string {
-	if to := moved[name]; to != "" {
+	if to := chapterOverrides[name]; to != "" {
 		return to
 	}
 	if at == nil || at.Src == nil {
@@ -98,9 +98,9 @@ func chapterOf(name string, at *ast.Position) string {
 	return strings.TrimSuffix(path.Base(at.Src.Name), ".graphqls")
 }
 
-// writeChapter writes the definitions of a file of the schema: operations first, then types. A type that another file declares is there
-// too, before those of this file, with the fields that this file adds. A reader comes for one capability, and finds first the operations, then the
-// types of the answers.
+// writeChapter writes the definitions of a file of the schema: operations first, then types. A type that another file declares is
+// there too, before those of this file, with the fields that this file adds. A reader comes for one capability, and finds first the
+// operations, then the types of the answers.
 func (r *schemaReference) writeChapter(file, title string) {
 	fmt.Fprintf(&r.out, "\n## %s\n", title)
 	operations := []*ast.Definition{r.schema.Query, r.schema.Mutation, r.schema.Subscription}
@@ -115,13 +115,13 @@ func (r *schemaReference) writeChapter(file, title string) {
 	var types []*ast.Definition
 	for _, definition := range r.schema.Types {
 		// A type is in the chapter of its file, and again where another file gives it fields.
-		own := fileOf(definition) == file || len(fieldsIn(definition, file)) > 0
+		own := chapterOfType(definition) == file || len(fieldsIn(definition, file)) > 0
 		if own && !definition.BuiltIn && !slices.Contains(operations, definition) {
 			types = append(types, definition)
 		}
 	}
 	place := func(definition *ast.Definition) int { // types of other files, to which this file adds fields, come first
-		if fileOf(definition) != file {
+		if chapterOfType(definition) != file {
 			return 0
 		}
 		return definition.Position.Line
@@ -135,12 +135,12 @@ func (r *schemaReference) writeChapter(file, title string) {
 }
 
 // fieldsIn returns the fields of a type that belong in the chapter of a file. A field from schema.graphqls belongs in its type's
-// chapter, unless moved says otherwise.
+// chapter, unless chapterOverrides says otherwise.
 func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 	for _, field := range definition.Fields {
 		chapter := chapterOf(definition.Name+"."+field.Name, field.Position)
 		if chapter == "schema" {
-			chapter = fileOf(definition)
+			chapter = chapterOfType(definition)
 		}
 		// Fields of introspection are everywhere, and nobody looks for them here.
 		if chapter == file && !strings.HasPrefix(field.Name, "__") {
@@ -154,14 +154,14 @@ func fieldsIn(definition *ast.Definition, file string) (fields ast.FieldList) {
 // a heading with the chapter's title keeps the anchors apart.
 func (r *schemaReference) writeDefinition(definition *ast.Definition, file, title string) {
 	kind := kindOf(definition)
-	if fileOf(definition) != file {
+	if chapterOfType(definition) != file {
 		fmt.Fprintf(&r.out, "\n### `%s %s`: %s\n\n", kind, definition.Name, strings.ToLower(title))
 		r.writeFields(fieldsIn(definition, file))
 		return
 	}
-	fmt.Fprintf(&r.out, "\n### `%s %s`\n\n%s\n", kind, definition.Name, prose(definition.Description))
+	fmt.Fprintf(&r.out, "\n### `%s %s`\n\n%s\n", kind, definition.Name, escapeDescription(definition.Description))
 	if len(definition.Interfaces) > 0 {
-		fmt.Fprintf(&r.out, "\nImplements %s.\n", r.names(definition.Interfaces))
+		fmt.Fprintf(&r.out, "\nImplements %s.\n", r.typeLinks(definition.Interfaces))
 	}
 	// For an interface or a union, the types in it are listed. They are sorted, because the schema has its types in a map.
 	if definition.IsAbstractType() {
@@ -170,7 +170,7 @@ func (r *schemaReference) writeDefinition(definition *ast.Definition, file, titl
 			names = append(names, possible.Name)
 		}
 		slices.Sort(names)
-		fmt.Fprintf(&r.out, "\nOne of %s.\n", r.names(names))
+		fmt.Fprintf(&r.out, "\nOne of %s.\n", r.typeLinks(names))
 	}
 	// All fields of such an input are optional in the schema, which alone would mislead.
 	if definition.Directives.ForName("oneOf") != nil {
@@ -178,12 +178,12 @@ func (r *schemaReference) writeDefinition(definition *ast.Definition, file, titl
 	}
 	r.out.WriteString("\n")
 	for _, value := range definition.EnumValues {
-		fmt.Fprintf(&r.out, "- `%s`: %s\n", value.Name, prose(value.Description))
+		fmt.Fprintf(&r.out, "- `%s`: %s\n", value.Name, escapeDescription(value.Description))
 	}
 	r.writeFields(fieldsIn(definition, file))
 	// These are links from the type to its fields in other chapters.
 	var further []string
-	for _, chapter := range chapters {
+	for _, chapter := range referenceChapters {
 		if chapter.file != file && len(fieldsIn(definition, chapter.file)) > 0 {
 			// This is the anchor that Markdown makes of the heading at the top of this method.
 			anchor := fmt.Sprintf("%s-%s-%s", kind, strings.ToLower(definition.Name), strings.ReplaceAll(strings.ToLower(chapter.title), " ", "-"))
@@ -195,8 +195,8 @@ func (r *schemaReference) writeDefinition(definition *ast.Definition, file, titl
 	}
 }
 
-// names are links to types, in one line.
-func (r *schemaReference) names(names []string) string {
+// typeLinks returns links to the types of these names, in one line.
+func (r *schemaReference) typeLinks(names []string) string {
 	linked := make([]string, len(names))
 	for i, name := range names {
 		linked[i] = r.link(name)
@@ -220,12 +220,12 @@ func (r *schemaReference) writeFields(fields ast.FieldList) {
 		fmt.Fprintf(&r.out, "- **%s**%s: %s%s", field.Name, signature, r.typeText(field.Type), defaultText(field.DefaultValue))
 		// The backslash breaks the line within the item.
 		if field.Description != "" {
-			fmt.Fprintf(&r.out, "\\\n  %s", prose(field.Description))
+			fmt.Fprintf(&r.out, "\\\n  %s", escapeDescription(field.Description))
 		}
 		r.out.WriteString("\n")
 		for _, argument := range field.Arguments {
 			if argument.Description != "" {
-				fmt.Fprintf(&r.out, "  - `%s`: %s\n", argument.Name, prose(argument.Description))
+				fmt.Fprintf(&r.out, "  - `%s`: %s\n", argument.Name, escapeDescription(argument.Description))
 			}
 		}
 	}
@@ -275,8 +275,8 @@ func kindOf(definition *ast.Definition) string {
 	}
 }
 
-// prose is a description on one line, without what Markdown would take for markup. Line breaks in a description only keep the
-// lines of the file short.
-func prose(description string) string {
+// escapeDescription is a description on one line, without what Markdown would take for markup. Line breaks in a description only
+// keep the lines of the file short.
+func escapeDescription(description string) string {
 	return strings.NewReplacer("<", `\<`, "*", `\*`).Replace(strings.Join(strings.Fields(description), " "))
 }

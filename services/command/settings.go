@@ -17,9 +17,9 @@ import (
 	"tidings/services/node"
 )
 
-// MaskedSettings returns every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting that nobody
-// listed as secret is shown, so a new key needs the tag `secret`. An operator reads this list first when a node behaves unlike
-// another.
+// MaskedSettings returns every setting by its flag's name, for the log at the start: secrets and passwords are hidden. A setting
+// that nobody listed as secret is shown, so a new key needs the tag `secret`. An operator reads this list first when a node behaves
+// unlike another.
 func MaskedSettings(c node.Config) []slog.Attr {
 	var attrs []slog.Attr
 	for _, flag := range settingsOf(c) {
@@ -31,21 +31,21 @@ func MaskedSettings(c node.Config) []slog.Attr {
 // settingsOf lists the settings of the server as flags that hold the values of c. A setting is a flag with a variable. The
 // parser is made anew, with c as its defaults; nothing is parsed.
 func settingsOf(c node.Config) []*kong.Flag {
-	return slices.DeleteFunc(newParser(&grammar{Command: Command{Config: c}}, nil).Model.Flags, func(flag *kong.Flag) bool { return variable(flag) == "" })
+	return slices.DeleteFunc(newParser(&commandLineGrammar{Command: Command{Config: c}}, nil).Model.Flags, func(flag *kong.Flag) bool { return environmentVariable(flag) == "" })
 }
 
-// variable is the environment variable of a flag, "" without one. Flags of other commands than serve have none: they are for
-// people. The tag `variable` is for names that others have defined, such as DATABASE_URL.
-func variable(flag *kong.Flag) string {
-	if flag.Name == "help" || !takes("serve", flag) {
+// environmentVariable is the environment variable of a flag, "" without one. Flags of other commands than serve have none: they are
+// for people. The tag `variable` is for names that others have defined, such as DATABASE_URL.
+func environmentVariable(flag *kong.Flag) string {
+	if flag.Name == "help" || !commandTakesFlag("serve", flag) {
 		return ""
 	}
 	return cmp.Or(flag.Tag.Get("variable"), "TIDINGS_"+strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
 }
 
-// takes reports whether a command has the flag. A flag for "import" is also one of "import follows", but a flag for "import
+// commandTakesFlag reports whether a command has the flag. A flag for "import" is also one of "import follows", but a flag for "import
 // follows" is none of "import".
-func takes(command string, flag *kong.Flag) bool {
+func commandTakesFlag(command string, flag *kong.Flag) bool {
 	if command == "doctor" {
 		command = "serve" // it checks a server's settings
 	}
@@ -75,12 +75,12 @@ func (r valueDecoder) Decode(ctx *kong.DecodeContext, target reflect.Value) erro
 // PlaceHolder is the form of a flag's value in the help.
 func (valueDecoder) PlaceHolder(flag *kong.Flag) string { return flag.PlaceHolder }
 
-// readableTypes are the types that a valueDecoder decodes. kong itself reads switches.
-var readableTypes = []reflect.Type{
+// decodableTypes are the types that a valueDecoder decodes. kong itself reads switches.
+var decodableTypes = []reflect.Type{
 	reflect.TypeFor[string](), reflect.TypeFor[[]string](), reflect.TypeFor[int](), reflect.TypeFor[time.Duration](), reflect.TypeFor[slog.Level](),
 }
 
-// setValue sets target, of one of readableTypes, to the value of the text. Lists are separated by commas, and empty items are
+// setValue sets target, of one of decodableTypes, to the value of the text. Lists are separated by commas, and empty items are
 // dropped, so that a list can be set to nothing. It is also how bounds in tags are read: see parseBound.
 func setValue(text string, target reflect.Value) (err error) {
 	switch field := target.Addr().Interface().(type) {
@@ -117,7 +117,7 @@ func flagText(flag *kong.Flag) string {
 	}
 }
 
-const hidden = "***" // printed in place of a secret
+const secretMask = "***" // printed in place of a secret
 
 var (
 	// urlPassword is greedy, because a password may have any character: everything up to the last @ is hidden, even if that is too
@@ -136,22 +136,23 @@ func mask(flag *kong.Flag, text string) string {
 	case text == "" || secret == "":
 		return text
 	case secret == "all" || strings.ContainsAny(text, "@=") && !strings.Contains(text, "://"):
-		return hidden
+		return secretMask
 	}
-	return queryPassword.ReplaceAllString(urlPassword.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
+	return queryPassword.ReplaceAllString(urlPassword.ReplaceAllString(text, "${1}"+secretMask+"@"), "${1}"+secretMask)
 }
 
 // fault is an error about a flag's value: the flag and its variable, the value, and what would be right. The text is quoted,
 // because a space at its end is a frequent fault.
 func fault(flag *kong.Flag, text, format string, args ...any) error {
 	name := "--" + flag.Name
-	if env := variable(flag); env != "" {
+	if env := environmentVariable(flag); env != "" {
 		name += " (" + env + ")"
 	}
 	return fmt.Errorf("%s is %s: %s", name, services.Quote(mask(flag, text)), fmt.Sprintf(format, args...))
 }
 
-// unreadableError is the fault of a text that cannot be a value of its type. It names the bounds too, so that the next attempt is right.
+// unreadableError is the fault of a text that cannot be a value of its type. It names the bounds too, so that the next attempt is
+// right.
 func unreadableError(flag *kong.Flag, text string) error {
 	form := "a whole number"
 	switch flag.Target.Interface().(type) {
@@ -164,8 +165,8 @@ func unreadableError(flag *kong.Flag, text string) error {
 }
 
 // checkSetting returns the fault of a value that was read: it is outside its bounds or its list of words, or its function in
-// node.Checks refuses it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults too (see finishParse),
-// because a function in node.Checks may look at several settings.
+// node.SettingChecks refuses it. Only one fault of a value is reported, the simplest. checkSetting runs for defaults too (see
+// finishParse), because a function in node.SettingChecks may look at several settings.
 func checkSetting(flag *kong.Flag, c node.Config) error {
 	if least, most := flag.Tag.Get("min"), flag.Tag.Get("max"); least != "" {
 		if value := flag.Target.Int(); value < parseBound(flag, least) || value > parseBound(flag, most) {
@@ -176,7 +177,7 @@ func checkSetting(flag *kong.Flag, c node.Config) error {
 		return fault(flag, flagText(flag), "it must be one of %s", strings.Join(words, ", "))
 	}
 	// The function gets the whole configuration, because some settings exclude others.
-	if special := node.Checks[flag.Name]; special != nil {
+	if special := node.SettingChecks[flag.Name]; special != nil {
 		if reason := special(c); reason != "" {
 			return fault(flag, flagText(flag), "%s", reason)
 		}

@@ -36,8 +36,8 @@ func runToken(cfg node.Config, options TokenOptions, now time.Time, out io.Write
 	return err
 }
 
-// checkToken lists the faults of the options of a token. A token without a user must have the scope ingest, as the server
-// demands. The scopes are checked here and not by a tag, because the tag `oneof` is not for lists. The server would refuse the same tokens.
+// checkToken lists the faults of the options of a token. A token without a user must have the scope ingest, as the server demands.
+// The scopes are checked here and not by a tag, because the tag `oneof` is not for lists. The server would refuse the same tokens.
 func checkToken(cfg node.Config, options TokenOptions) (faults []error) {
 	for _, scope := range options.Scopes {
 		if !slices.Contains([]services.Scope{services.ScopeViewer, services.ScopeIngest, services.ScopeAdmin}, services.Scope(scope)) {

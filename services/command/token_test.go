@@ -34,12 +34,12 @@ func TestAServerAcceptsSignedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeKeys(t, "ed", edwards, edwards.Public())
+	writeKeyFiles(t, "ed", edwards, edwards.Public())
 	rivest, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeKeys(t, "rsa", rivest, rivest.Public())
+	writeKeyFiles(t, "rsa", rivest, rivest.Public())
 	for name, cfg := range map[string]transport.IdentityConfig{
 		"":        {HMACSecret: testSecret},
 		"ed.key":  {PublicKeyFile: "ed.pub"},
@@ -71,7 +71,7 @@ func TestAServerAcceptsSignedTokens(t *testing.T) {
 	}
 }
 
-func writeKeys(t *testing.T, name string, private, public any) {
+func writeKeyFiles(t *testing.T, name string, private, public any) {
 	t.Helper()
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"tidings/services/devices"
 )
 
-// vapidWords are the words after vapid: none.
-type vapidWords struct{}
+// vapidArgs are the words after vapid: none.
+type vapidArgs struct{}
 
 // Help is the text of tidings vapid --help above its flags.
-func (vapidWords) Help() string {
+func (vapidArgs) Help() string {
 	return `Examples:
 
   tidings vapid >> tidings.env
@@ -26,7 +26,7 @@ browser has to subscribe anew.
 // from the private one, but people need it. It has no settings and stores nothing: if the output is lost, another key must be
 // made, and browsers subscribe anew.
 func runVAPID(out io.Writer) error {
-	private, public, err := devices.NewKeys()
+	private, public, err := devices.NewVAPIDKeys()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func TestVAPIDPrintsAKey(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	command := mustParse(t, "", lines[1:]...)
-	keys, reason := devices.ParseKeys(command.Config.VAPIDPrivateKey, command.Config.VAPIDSubject)
+	keys, reason := devices.ParseVAPIDKeys(command.Config.VAPIDPrivateKey, command.Config.VAPIDSubject)
 	if reason != "" || !strings.HasSuffix(lines[0], " "+keys.Public) {
 		t.Errorf("%s\n%s, %+v", out.String(), reason, keys)
 	}
@@ -23,7 +23,7 @@ func TestVAPIDPrintsAKey(t *testing.T) {
 
 // Each fault of the settings of Web Push is reported for the setting that has it.
 func TestWebPushFaults(t *testing.T) {
-	wantFaults(t, map[string][]string{
+	wantParseFaults(t, map[string][]string{
 		"--vapid-private-key x --vapid-subject mailto:a@b":    {"--vapid-private-key (TIDINGS_VAPID_PRIVATE_KEY)", "tidings vapid"},
 		"--vapid-private-key " + vapidKey:                     {"--vapid-subject (TIDINGS_VAPID_SUBJECT)", "mailto:NAME@HOST"},
 		"--vapid-subject mailto:a@b":                          {"--vapid-private-key", "tidings vapid makes one"},

@@ -34,23 +34,23 @@ type WebhookOptions struct {
 	ForUser   string        `name:"user" for:"webhooks replay" placeholder:"KEY" help:"the user whose dead letter is sent again; empty: all"`
 }
 
-// webhookWords are the act and its arguments. webhookActs has how many arguments an act takes. There is one type for all
+// webhookArgs are the act and its arguments. webhookArgCounts has how many arguments an act takes. There is one type for all
 // acts: kong would otherwise need a command for each, with the same arguments.
-type webhookWords struct {
+type webhookArgs struct {
 	What string `arg:"" words:"add list remove rotate test status dead replay" help:"add, list, remove, rotate, test, status, dead or replay"`
 	Name string `arg:"" optional:"" help:"the name of the webhook; list needs none, and status without one shows all"`
 	URL  string `arg:"" optional:"" help:"the address to send events to, for add"`
 }
 
-// webhookActs are the acts of "tidings webhooks", with the least and the greatest number of arguments: NAME and URL.
-var webhookActs = map[string]struct{ least, most int }{
+// webhookArgCounts are the acts of "tidings webhooks", with the least and the greatest number of arguments: NAME and URL.
+var webhookArgCounts = map[string]struct{ least, most int }{
 	"add": {2, 2}, "list": {0, 0}, "remove": {1, 1}, "rotate": {1, 1}, "test": {1, 1}, "status": {0, 1}, "dead": {1, 1}, "replay": {1, 1},
 }
 
 // checkWebhooks is the fault of the words of "tidings webhooks"; nil if there is none. An argument that is "" counts as
 // missing. kong lets both arguments be missing, because some acts need none.
-func checkWebhooks(words webhookWords) error {
-	act, known := webhookActs[words.What]
+func checkWebhooks(words webhookArgs) error {
+	act, known := webhookArgCounts[words.What]
 	// An unset variable of a script gives "", and must not pass for a name.
 	given := slices.DeleteFunc([]string{words.Name, words.URL}, func(word string) bool { return word == "" })
 	switch {
@@ -67,10 +67,10 @@ func checkWebhooks(words webhookWords) error {
 }
 
 const (
-	// deadShown is how many letters "webhooks dead" lists at most. A thousand lines are more than a person reads: an operator who sees
-	// as many replays all.
-	deadShown = 1000
-	testFor   = 5 * time.Second // how much longer than the timeout of its request "webhooks test" may take
+	// maxListedLetters is how many letters "webhooks dead" lists at most. A thousand lines are more than a person reads: an
+	// operator who sees as many replays all.
+	maxListedLetters     = 1000
+	webhookTestExtraTime = 5 * time.Second // how much longer than the timeout of its request "webhooks test" may take
 )
 
 // runWebhooks runs "tidings webhooks" on the database. The error is the reason of a failure. Running nodes find what it
@@ -89,17 +89,17 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	// These are the services of a node without the loops that deliver: only a test sends anything from here.
-	changes := stream.New(stream.Config{DB: db, Always: cfg.Changes})
+	changes := stream.New(stream.Config{DB: db, AlwaysOn: cfg.Changes})
 	hooks := webhooks.New(node.WebhookConfig(cfg, db, changes))
 	act := strings.TrimPrefix(command.Name, "webhooks ")
 	// A test must end by itself, even if the receiver does not answer. Other acts have no such bound: a replay may have many letters.
 	if act == "test" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, cfg.WebhooksTimeout+testFor)
+		ctx, cancel = context.WithTimeout(ctx, cfg.WebhooksTimeout+webhookTestExtraTime)
 		defer cancel()
 	}
 	do := func(ctx context.Context) error { return actOnWebhooks(ctx, hooks, act, command.Webhooks, out) }
-	if slices.Contains(webhookReads, act) {
+	if slices.Contains(readOnlyWebhookActs, act) {
 		return do(ctx)
 	}
 	// Anyone who has access to the database can run this command, so the act has no actor by name.
@@ -107,8 +107,8 @@ func runWebhooks(ctx context.Context, command Command, out io.Writer) (err error
 	return kept.Do(ctx, acts.Act{Action: "tidings " + command.Name, Target: command.Webhooks.Name}, do)
 }
 
-// webhookReads are the acts that only read. They are not recorded.
-var webhookReads = []string{"list", "status", "dead"}
+// readOnlyWebhookActs are the acts that only read. They are not recorded.
+var readOnlyWebhookActs = []string{"list", "status", "dead"}
 
 // actOnWebhooks runs one act and prints its outcome. A secret stands alone on the first line, so that a script can take it.
 // The mutations of the same names call the same methods.
@@ -121,7 +121,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 	// The secret is printed once: it is stored so that it can sign, and no command shows it again.
 	case "add":
 		secret, err := hooks.Add(ctx, webhooks.NewEndpoint{
-			Name: o.Name, URL: o.URL, Filter: webhooks.Filter{Away: o.Away, Totals: o.Totals, Sources: o.Sources}, FromStart: o.FromStart,
+			Name: o.Name, URL: o.URL, Filter: webhooks.Filter{OnlyAway: o.Away, OnlyTotals: o.Totals, Sources: o.Sources}, FromStart: o.FromStart,
 		})
 		if err != nil {
 			return err
@@ -129,7 +129,7 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		return report("%s\nThis secret verifies the events of %s. It is not shown again.\n", secret, o.Name)
 	// As with add, the new secret is printed this once. A receiver must know it before the overlap ends.
 	case "rotate":
-		secret, err := hooks.Rotate(ctx, o.Name, o.Overlap)
+		secret, err := hooks.RotateSecret(ctx, o.Name, o.Overlap)
 		if err != nil {
 			return err
 		}
@@ -152,14 +152,14 @@ func actOnWebhooks(ctx context.Context, hooks *webhooks.Service, act string, o W
 		return report("the receiver answered %d after %s\n", tested.Status, tested.Took.Round(time.Millisecond))
 	case "replay":
 		// Nodes deliver the letters: this process only makes them due.
-		replayed, err := hooks.Replay(ctx, o.Name, o.ForUser)
+		replayed, err := hooks.ReplayDeadLetters(ctx, o.Name, o.ForUser)
 		if err != nil {
 			return err
 		}
 		return report("%d dead letters are sent again\n", replayed)
 	case "dead":
 		// The name is required, because the lines do not name their endpoint.
-		return printDead(ctx, hooks, o.Name, out)
+		return printDeadLetters(ctx, hooks, o.Name, out)
 	}
 	// Only list and status remain: a line for each endpoint, or everything that is known of it.
 	list, err := hooks.Endpoints(ctx, o.Name)
@@ -187,12 +187,12 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 			fmt.Fprintln(table)
 		}
 		lines := [][2]string{
-			{e.Name, e.State()}, {"  address", e.URL}, {"  events", e.Filter.String()}, {"  secrets", fmt.Sprint(e.Secrets)},
-			{"  delivered", fmt.Sprint(e.Delivered)}, {"  waiting", fmt.Sprintf("%d users", e.Waiting)}, {"  dead", fmt.Sprintf("%d users", e.Dead)},
-			{"  behind", ageText(e.Since, now)}, {"  last success", timeText(e.OKAt)}, {"  last failure", strings.TrimSpace(timeText(e.FailedAt) + " " + e.Error)},
+			{e.Name, e.State()}, {"  address", e.URL}, {"  events", e.Filter.String()}, {"  secrets", fmt.Sprint(e.SigningSecrets)},
+			{"  delivered", fmt.Sprint(e.DeliveredEvents)}, {"  waiting", fmt.Sprintf("%d users", e.WaitingUsers)}, {"  dead", fmt.Sprintf("%d users", e.DeadLetters)},
+			{"  behind", ageText(e.OldestUnsentAt, now)}, {"  last success", timeText(e.LastSuccessAt)}, {"  last failure", strings.TrimSpace(timeText(e.LastFailureAt) + " " + e.LastError)},
 		}
 		// The node is shown only while it delivers to the endpoint.
-		if e.Delivers {
+		if e.HasDeliverer {
 			lines = append(lines, [2]string{"  delivered by", e.Node})
 		}
 		// A time to try again means something only while deliveries are held back.
@@ -206,18 +206,18 @@ func printWebhooks(list []webhooks.Endpoint, whole bool, now time.Time, out io.W
 	return table.Flush()
 }
 
-// printDead prints the users whose newest change was given up, the newest first, at most deadShown of them.
-func printDead(ctx context.Context, hooks *webhooks.Service, name string, out io.Writer) error {
-	list, err := hooks.DeadLetters(ctx, name, deadShown)
+// printDeadLetters prints the users whose newest change was given up, the newest first, at most maxListedLetters of them.
+func printDeadLetters(ctx context.Context, hooks *webhooks.Service, name string, out io.Writer) error {
+	list, err := hooks.DeadLetters(ctx, name, maxListedLetters)
 	if err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, letter := range list {
-		fmt.Fprintf(table, "%s\t%s\t%d attempts\t%s\t%s\n", timeText(letter.DeadAt), stream.VersionText(letter.Seq), letter.Attempts, letter.Error, letter.UserKey)
+		fmt.Fprintf(table, "%s\t%s\t%d attempts\t%s\t%s\n", timeText(letter.DeadAt), stream.VersionText(letter.LastTriedSeq), letter.Attempts, letter.Error, letter.UserKey)
 	}
-	if len(list) == deadShown {
-		fmt.Fprintf(table, "These are the newest %d.\n", deadShown)
+	if len(list) == maxListedLetters {
+		fmt.Fprintf(table, "These are the newest %d.\n", maxListedLetters)
 	}
 	return table.Flush()
 }
@@ -241,7 +241,7 @@ func ageText(since, now time.Time) string {
 }
 
 // Help is the text of tidings webhooks --help above its flags.
-func (webhookWords) Help() string {
+func (webhookArgs) Help() string {
 	return `Examples:
 
   tidings webhooks add push https://example.com/tidings --away

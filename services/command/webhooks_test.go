@@ -30,23 +30,23 @@ func callWebhooks(t *testing.T, line string, environment ...string) (exit int, p
 	return exit, out.String()
 }
 
-// receiver is a server that keeps the last request.
-type receiver struct {
-	mu     sync.Mutex
-	text   []byte // the body
-	header http.Header
+// webhookReceiver is a server that keeps the last request.
+type webhookReceiver struct {
+	mu         sync.Mutex
+	lastBody   []byte // the body
+	lastHeader http.Header
 }
 
-func (i *receiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (i *webhookReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.text, _ = io.ReadAll(r.Body)
-	i.header = r.Header
+	i.lastBody, _ = io.ReadAll(r.Body)
+	i.lastHeader = r.Header
 }
 
-// verified reports whether the last request is signed by the secret that a command printed, in its first line. It implements the
-// specification without the library.
-func (i *receiver) verified(t *testing.T, printed string) bool {
+// hasValidSignature reports whether the last request is signed by the secret that a command printed, in its first line. It
+// implements the specification without the library.
+func (i *webhookReceiver) hasValidSignature(t *testing.T, printed string) bool {
 	t.Helper()
 	secret, _, _ := strings.Cut(printed, "\n")
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -56,9 +56,9 @@ func (i *receiver) verified(t *testing.T, printed string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	by := hmac.New(sha256.New, key)
-	by.Write([]byte(i.header.Get("webhook-id") + "." + i.header.Get("webhook-timestamp") + "." + string(i.text)))
+	by.Write([]byte(i.lastHeader.Get("webhook-id") + "." + i.lastHeader.Get("webhook-timestamp") + "." + string(i.lastBody)))
 	want := "v1," + base64.StdEncoding.EncodeToString(by.Sum(nil))
-	return len(i.text) > 0 && slices.Contains(strings.Fields(i.header.Get("webhook-signature")), want)
+	return len(i.lastBody) > 0 && slices.Contains(strings.Fields(i.lastHeader.Get("webhook-signature")), want)
 }
 
 // makeDatabase makes data/tidings.db in an empty folder, with the user ann, and checks that a command does not disturb a server there.
@@ -82,7 +82,7 @@ func makeDatabase(t *testing.T) {
 // An endpoint is added, tested, rotated, shown, and removed by the command line; each secret verifies.
 func TestWebhooksCommand(t *testing.T) {
 	makeDatabase(t)
-	got := &receiver{}
+	got := &webhookReceiver{}
 	server := httptest.NewServer(got)
 	defer server.Close()
 	here := []string{"TIDINGS_CHANGES=true", "TIDINGS_WEBHOOKS_ALLOW=127.0.0.1"}
@@ -119,17 +119,17 @@ func TestWebhooksCommand(t *testing.T) {
 			}
 		}
 	}
-	if !got.verified(t, first) {
-		t.Errorf("the test is not signed by the secret: %v", got.header)
+	if !got.hasValidSignature(t, first) {
+		t.Errorf("the test is not signed by the secret: %v", got.lastHeader)
 	}
 	_, second := callWebhooks(t, "rotate app", here...)
 	callWebhooks(t, "test app", here...)
-	if !got.verified(t, first) || !got.verified(t, second) {
+	if !got.hasValidSignature(t, first) || !got.hasValidSignature(t, second) {
 		t.Error("during the overlap both secrets sign")
 	}
 	_, third := callWebhooks(t, "rotate app --overlap 0s", here...)
 	callWebhooks(t, "test app", here...)
-	if got.verified(t, first) || got.verified(t, second) || !got.verified(t, third) {
+	if got.hasValidSignature(t, first) || got.hasValidSignature(t, second) || !got.hasValidSignature(t, third) {
 		t.Error("without an overlap the new secret alone signs")
 	}
 	server.Close()
@@ -142,12 +142,12 @@ func TestWebhooksCommand(t *testing.T) {
 	if exit, printed := callWebhooks(t, "list", here...); exit != 0 || printed != "" {
 		t.Errorf("%d, %s", exit, printed)
 	}
-	wantActs(t)
+	checkRecordedActs(t)
 }
 
-// wantActs checks that the commands that change something are among the acts of operators, and that commands that only show
+// checkRecordedActs checks that the commands that change something are among the acts of operators, and that commands that only show
 // something are not.
-func wantActs(t *testing.T) {
+func checkRecordedActs(t *testing.T) {
 	t.Helper()
 	db := sqltest.Must(sql.Open(t.Context(), sql.Config{URL: "sqlite:" + filepath.Join("data", "tidings.db")}))(t)
 	defer func() { sqltest.Equal(t, db.Close(), nil) }()

@@ -19,33 +19,33 @@ import (
 	"tidings/services"
 )
 
-// Viewer is the key of the person whose phones the page shows. Only the visitor acts for them.
-const Viewer = "mia"
+// ViewerKey is the key of the person whose phones the page shows. Only the visitor acts for them.
+const ViewerKey = "mia"
 
 // Seed is the seed of the world of tidings --demo.
 const Seed = 1
 
 // Config configures a world.
 type Config struct {
-	URL   string // the server's /graphql, which accepts development tokens
-	Seed  uint64 // chooses the world
-	Pace  int    // acts per minute of all people together; with 0 nobody acts once the world is built
-	Clock services.Clock
-	Log   *slog.Logger
+	URL           string // the server's /graphql, which accepts development tokens
+	Seed          uint64 // chooses the world
+	ActsPerMinute int    // acts per minute of all people together; with 0 nobody acts once the world is built
+	Clock         services.Clock
+	Log           *slog.Logger
 }
 
-// World is a world on a server: Build makes it, Run keeps it alive. Hold, WatchIcon and Icon may be called concurrently. Only the
-// goroutine of Build and Run uses script, next and due.
+// World is a world on a server: Build makes it, Run keeps it alive. PausePeople, WatchIcon and Icon may be called concurrently.
+// Only the goroutine of Build and Run uses script, next and nextDueAt.
 type World struct {
 	cfg         Config
 	host        *host
 	iconUpdater *iconUpdater // sets the icon
 	script      *script
 	next        act       // the act that is sent next
-	due         time.Time // when next is due
+	nextDueAt   time.Time // when next is due
 
-	mu   sync.Mutex
-	held time.Time // no act happens before this time
+	mu           sync.Mutex
+	noActsBefore time.Time // no act happens before this time
 }
 
 // New returns the world of the seed. It sends no request.
@@ -57,8 +57,8 @@ func New(cfg Config) *World {
 // Build makes the people and their past. If the server has them already, it only reads the objects that they can act on. The
 // script makes the past in both cases, because its later acts depend on it.
 func (w *World) Build(ctx context.Context) error {
-	past := w.script.past()
-	known, err := w.host.resume(ctx, w.script)
+	past := w.script.pastEvents()
+	known, err := w.host.findExistingWorld(ctx, w.script)
 	for i := 0; i < len(past) && err == nil && !known; i++ {
 		err = w.host.send(ctx, past[i])
 	}
@@ -66,13 +66,13 @@ func (w *World) Build(ctx context.Context) error {
 		return fmt.Errorf("the demo world cannot be built: %w", err)
 	}
 	// The first act comes after a pause, not at once.
-	w.advance(w.cfg.Clock.Now())
+	w.planNextAct(w.cfg.Clock.Now())
 	return nil
 }
 
 const (
-	tick    = 50 * time.Millisecond // how often Run looks for acts that are due
-	tooLate = time.Second           // acts that are overdue by more are dropped
+	dueCheckInterval = 50 * time.Millisecond // how often Run looks for acts that are due
+	maxActDelay      = time.Second           // acts that are overdue by more are dropped
 )
 
 // Run lets the people act, and the application follow the change stream, until ctx ends.
@@ -84,24 +84,24 @@ func (w *World) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx) // a panic of an act ends the icon updater too
 	defer cancel()
 	following.Go(func() { _ = services.KeepRunning(ctx, w.cfg.Log, w.iconUpdater.run) }) // its error is that of ctx
-	return services.Every(ctx, tick, w.runOnce)
+	return services.Every(ctx, dueCheckInterval, w.sendDueActs)
 }
 
-// runOnce sends the acts that are due, in one request.
-func (w *World) runOnce(ctx context.Context) {
+// sendDueActs sends the acts that are due, in one request.
+func (w *World) sendDueActs(ctx context.Context) {
 	now := w.cfg.Clock.Now()
-	// A hold postpones the next act to the end of the hold, so that no burst of acts follows.
-	if held := w.heldUntil(); w.cfg.Pace == 0 || now.Before(held) {
-		w.due = later(w.due, held)
+	// A pause postpones the next act to the end of the pause, so that no burst of acts follows.
+	if held := w.pausedUntil(); w.cfg.ActsPerMinute == 0 || now.Before(held) {
+		w.nextDueAt = later(w.nextDueAt, held)
 		return
 	}
 	var events []event
-	for !w.due.After(now) && len(events) < mostEvents {
-		if now.Sub(w.due) <= tooLate {
+	for !w.nextDueAt.After(now) && len(events) < maxEventsPerRequest {
+		if now.Sub(w.nextDueAt) <= maxActDelay {
 			events = append(events, w.next.event)
 		}
 		// The next act counts from the time when this act was due, not from now: late ticks do not slow the pace.
-		w.advance(w.due)
+		w.planNextAct(w.nextDueAt)
 	}
 	if len(events) == 0 {
 		return
@@ -111,25 +111,25 @@ func (w *World) runOnce(ctx context.Context) {
 	}
 }
 
-// advance chooses the next act. last is when the previous act was due.
-func (w *World) advance(last time.Time) {
+// planNextAct chooses the next act. last is when the previous act was due.
+func (w *World) planNextAct(last time.Time) {
 	w.next = w.script.nextAct()
-	w.due = last.Add(time.Duration(w.next.pause * float64(time.Minute) / float64(max(w.cfg.Pace, 1))))
+	w.nextDueAt = last.Add(time.Duration(w.next.relativePause * float64(time.Minute) / float64(max(w.cfg.ActsPerMinute, 1))))
 }
 
-// Hold stops the people for a time, so that the visitor can compare the badges before and after an event. A shorter hold
+// PausePeople stops the people for a time, so that the visitor can compare the badges before and after an event. A shorter pause
 // never ends a longer one.
-func (w *World) Hold(pause time.Duration) {
+func (w *World) PausePeople(pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.held = later(w.held, w.cfg.Clock.Now().Add(pause))
+	w.noActsBefore = later(w.noActsBefore, w.cfg.Clock.Now().Add(pause))
 }
 
-// heldUntil returns the end of the last hold.
-func (w *World) heldUntil() time.Time {
+// pausedUntil returns the end of the pause that ends last.
+func (w *World) pausedUntil() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.held
+	return w.noActsBefore
 }
 
 // later returns the later of two times.

@@ -15,10 +15,10 @@ import (
 	"tidings/services"
 )
 
-// pastAndActs returns everything that happens in a script: the past, and the acts after it.
-func pastAndActs(seed uint64, acts int) (past [][]event, events []event) {
+// scriptEvents returns everything that happens in a script: the past, and the acts after it.
+func scriptEvents(seed uint64, acts int) (past [][]event, events []event) {
 	s := newScript(seed)
-	past = s.past()
+	past = s.pastEvents()
 	for range acts {
 		events = append(events, s.nextEvent())
 	}
@@ -26,15 +26,15 @@ func pastAndActs(seed uint64, acts int) (past [][]event, events []event) {
 }
 
 func TestOneSeedMakesOneWorld(t *testing.T) {
-	past, acts := pastAndActs(7, 2000)
-	again, actsAgain := pastAndActs(7, 2000)
+	past, acts := scriptEvents(7, 2000)
+	again, actsAgain := scriptEvents(7, 2000)
 	if diff := cmp.Diff(past, again); diff != "" {
 		t.Errorf("the same seed makes another past (-first +second):\n%s", diff)
 	}
 	if diff := cmp.Diff(acts, actsAgain); diff != "" {
 		t.Errorf("the same seed makes other acts (-first +second):\n%s", diff)
 	}
-	other, _ := pastAndActs(8, 0)
+	other, _ := scriptEvents(8, 0)
 	if cmp.Equal(past, other) {
 		t.Error("another seed makes the same past")
 	}
@@ -42,20 +42,20 @@ func TestOneSeedMakesOneWorld(t *testing.T) {
 
 // A visitor sees posts from days and from minutes ago, and the server gets the events in the order in which they happened.
 func TestThePastTookDays(t *testing.T) {
-	past, acts := pastAndActs(Seed, 100)
+	past, acts := scriptEvents(Seed, 100)
 	last, posts := -fromNow(29*day), map[fromNow]bool{}
 	for _, events := range past {
 		for _, one := range events {
 			if one.At < last || one.At >= 0 {
-				t.Fatalf("%s happened %s after %s", one.Do, time.Duration(one.At), time.Duration(last))
+				t.Fatalf("%s happened %s after %s", one.Mutation, time.Duration(one.At), time.Duration(last))
 			}
 			last = one.At
-			if one.Do == "publishPost" {
+			if one.Mutation == "publishPost" {
 				posts[one.At] = true
 			}
 		}
 	}
-	if len(posts) < pastPosts+unreadPosts || last < -fromNow(5*time.Minute) {
+	if len(posts) < pastPostCount+unreadPostCount || last < -fromNow(5*time.Minute) {
 		t.Errorf("posts at %d times, and the last event %s from now", len(posts), time.Duration(last))
 	}
 	for _, one := range acts {
@@ -65,14 +65,14 @@ func TestThePastTookDays(t *testing.T) {
 	}
 	clock := &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
 	h := newHost(Config{Clock: clock})
-	if entry, _ := h.entry(event{Do: "clearDot", At: -fromNow(time.Hour)}); entry["at"] != "2026-01-31T08:00:00Z" {
+	if entry, _ := h.ingestEntry(event{Mutation: "clearDot", At: -fromNow(time.Hour)}); entry["at"] != "2026-01-31T08:00:00Z" {
 		t.Errorf("an event of an hour ago is told as %v", entry)
 	}
-	if entry, _ := h.entry(event{Do: "clearDot"}); entry["at"] != nil {
+	if entry, _ := h.ingestEntry(event{Mutation: "clearDot"}); entry["at"] != nil {
 		t.Errorf("an event of now is told as %v", entry)
 	}
 	plannedAt := func(at fromNow) any {
-		entry, _ := h.entry(event{Do: "scheduleShow", At: at, Input: map[string]any{"plannedAt": fromNow(time.Hour)}})
+		entry, _ := h.ingestEntry(event{Mutation: "scheduleShow", At: at, Input: map[string]any{"plannedAt": fromNow(time.Hour)}})
 		return entry["do"].(map[string]any)["scheduleShow"].(map[string]any)["plannedAt"]
 	}
 	clock.now = clock.now.Add(time.Minute) // a slow machine needs a minute to send the past
@@ -108,13 +108,13 @@ func TestActivityAndFollowersAreSkewed(t *testing.T) {
 	if famous < 2 || famous > 20 || quiet < len(s.people)/2 {
 		t.Errorf("%d of %d people are famous and %d are quiet", famous, len(s.people), quiet)
 	}
-	_, acts := pastAndActs(Seed, 5000)
+	_, acts := scriptEvents(Seed, 5000)
 	kinds := map[string]int{}
 	for _, one := range acts {
-		if one.As == Viewer {
+		if one.ActorKey == ViewerKey {
 			t.Fatalf("the script acts for the visitor: %+v", one)
 		}
-		kinds[one.Do]++
+		kinds[one.Mutation]++
 	}
 	for _, kind := range []string{"publishPost", "likePost", "sendMessage", "follow", "scheduleShow", "startShow", "endShow"} {
 		if kinds[kind] < 50 {
@@ -128,16 +128,16 @@ type manualClock struct{ now time.Time }
 
 func (c *manualClock) Now() time.Time { return c.now }
 
-// countingServer is a server that accepts every event and counts it.
-type countingServer struct {
+// eventCountingServer is a server that accepts every event and counts it.
+type eventCountingServer struct {
 	*httptest.Server
-	mu       sync.Mutex
-	events   int // since the last call of takeCount
-	requests int // since the start
+	mu              sync.Mutex
+	eventsSinceTake int // since the last call of takeEventCount
+	requestCount    int // since the start
 }
 
-func newCountingServer(t *testing.T) *countingServer {
-	c := &countingServer{}
+func newEventCountingServer(t *testing.T) *eventCountingServer {
+	c := &eventCountingServer{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var request struct{ Variables struct{ Events []any } }
 		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
@@ -145,12 +145,12 @@ func newCountingServer(t *testing.T) *countingServer {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.requests++
+		c.requestCount++
 		if len(request.Variables.Events) == 0 { // Resume
 			_, _ = io.WriteString(w, `{"data": {"viewer": {"user": {"name": null}}}}`)
 			return
 		}
-		c.events += len(request.Variables.Events)
+		c.eventsSinceTake += len(request.Variables.Events)
 		results := make([]map[string]any, len(request.Variables.Events))
 		for i := range results {
 			results[i] = map[string]any{"id": "post:1"}
@@ -161,64 +161,64 @@ func newCountingServer(t *testing.T) *countingServer {
 	return c
 }
 
-// takeCount returns the number of events since its last call.
-func (c *countingServer) takeCount() int {
+// takeEventCount returns the number of events since its last call.
+func (c *eventCountingServer) takeEventCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer func() { c.events = 0 }()
-	return c.events
+	defer func() { c.eventsSinceTake = 0 }()
+	return c.eventsSinceTake
 }
 
 func TestThePaceIsKept(t *testing.T) {
 	for _, pace := range []int{0, 60, 600} {
-		server, clock := newCountingServer(t), &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
-		w := New(Config{URL: server.URL, Seed: Seed, Pace: pace, Clock: clock, Log: slog.New(slog.DiscardHandler)})
+		server, clock := newEventCountingServer(t), &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}
+		w := New(Config{URL: server.URL, Seed: Seed, ActsPerMinute: pace, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 		t.Cleanup(w.host.close)
 		if err := w.Build(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if past := server.takeCount(); past < 1000 {
+		if past := server.takeEventCount(); past < 1000 {
 			t.Errorf("the past has %d events", past)
 		}
 		minutes := func(count int) int {
-			for range time.Duration(count) * time.Minute / tick {
-				clock.now = clock.now.Add(tick)
-				w.runOnce(t.Context())
+			for range time.Duration(count) * time.Minute / dueCheckInterval {
+				clock.now = clock.now.Add(dueCheckInterval)
+				w.sendDueActs(t.Context())
 			}
-			return server.takeCount()
+			return server.takeEventCount()
 		}
 		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
 			t.Errorf("at a pace of %d, %d acts in 10 minutes", pace, got)
 		}
 		// The process was suspended for an hour: the missed acts are dropped.
 		clock.now = clock.now.Add(time.Hour)
-		w.runOnce(t.Context())
-		for range 10 * 60 * pace / mostEvents {
-			w.runOnce(t.Context())
+		w.sendDueActs(t.Context())
+		for range 10 * 60 * pace / maxEventsPerRequest {
+			w.sendDueActs(t.Context())
 		}
-		if got := server.takeCount(); got > pace/20+2 {
+		if got := server.takeEventCount(); got > pace/20+2 {
 			t.Errorf("at a pace of %d, %d acts were made up for", pace, got)
 		}
-		w.Hold(time.Minute)
+		w.PausePeople(time.Minute)
 		if got := minutes(1); got > 1 {
-			t.Errorf("at a pace of %d, %d acts while the people were held", pace, got)
+			t.Errorf("at a pace of %d, %d acts during the pause", pace, got)
 		}
 		if got := minutes(10); got < 10*pace*93/100 || got > 10*pace*107/100 {
-			t.Errorf("at a pace of %d, %d acts in the 10 minutes after the hold", pace, got)
+			t.Errorf("at a pace of %d, %d acts in the 10 minutes after the pause", pace, got)
 		}
 	}
 }
 
 // A world that lives for weeks remembers what can still be acted on, and nothing else.
 func TestAnOldWorldForgets(t *testing.T) {
-	server := newCountingServer(t)
+	server := newEventCountingServer(t)
 	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.host.close)
 	if err := w.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range 40 {
-		events := make([]event, mostEvents)
+		events := make([]event, maxEventsPerRequest)
 		for i := range events {
 			events[i] = w.script.nextEvent()
 		}
@@ -235,29 +235,29 @@ func TestAnOldWorldForgets(t *testing.T) {
 	for name := range w.host.made {
 		kinds[name.Kind]++
 	}
-	if want := map[string]int{"post": keptObjects + ownPosts, "show": keptObjects + ownPosts, "conversation": len(talks)}; !cmp.Equal(kinds, want) {
+	if want := map[string]int{"post": keptObjectsPerKind + viewerPostCount, "show": keptObjectsPerKind + viewerPostCount, "conversation": len(plannedConversations)}; !cmp.Equal(kinds, want) {
 		t.Errorf("it remembers %v, want %v", kinds, want)
 	}
 }
 
-// The server commits each request before it answers, and the next request waits for the answer: the demo starts fast because there are few
-// requests.
+// The server commits each request before it answers, and the next request waits for the answer: the demo starts fast because there
+// are few requests.
 func TestThePastIsAFewRequests(t *testing.T) {
-	server := newCountingServer(t)
+	server := newEventCountingServer(t)
 	w := New(Config{URL: server.URL, Seed: Seed, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.host.close)
 	if err := w.Build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if events := server.takeCount(); events < 1000 || server.requests > 15 {
-		t.Errorf("the past is %d events in %d requests", events, server.requests)
+	if events := server.takeEventCount(); events < 1000 || server.requestCount > 15 {
+		t.Errorf("the past is %d events in %d requests", events, server.requestCount)
 	}
 }
 
 func TestAMissingServerEndsTheBuild(t *testing.T) {
-	server := newCountingServer(t)
+	server := newEventCountingServer(t)
 	server.Close()
-	w := New(Config{URL: server.URL, Seed: Seed, Pace: 60, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
+	w := New(Config{URL: server.URL, Seed: Seed, ActsPerMinute: 60, Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler)})
 	if err := w.Build(t.Context()); err == nil {
 		t.Error("a world was built on no server")
 	}

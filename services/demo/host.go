@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	mostEvents = 500 // in one request: the limit of the API
-	// keptObjects is how many of the newest objects of each kind acts can refer to, besides all posts of the viewer. Acts like and
-	// answer only the newest posts (see recent), so 400 leaves room for acts that are sent late.
-	keptObjects = 400
+	maxEventsPerRequest = 500 // in one request: the limit of the API
+	// keptObjectsPerKind is how many of the newest objects of each kind acts can refer to, besides all posts of the viewer. Acts
+	// like and answer only the newest posts (see recentPostCount), so 400 leaves room for acts that are sent late.
+	keptObjectsPerKind = 400
 )
 
 // objectName stands for an object that an event makes, before its ID is known. The script numbers the objects of each kind from 0, so
@@ -35,11 +35,11 @@ type fromNow time.Duration
 // event is one entry of ingest. An objectName or a fromNow in the input is replaced by an ID or a time when the event is sent: the
 // script knows no IDs and no time, so a seed always gives the same script.
 type event struct {
-	As      string         // the key of a user, "" for the application itself
-	Do      string         // the mutation
-	Input   map[string]any // of the mutation
-	Becomes objectName     // the name of the object that it makes
-	At      fromNow        // when it happened; 0 is now
+	ActorKey string         // the key of a user, "" for the application itself
+	Mutation string         // the mutation
+	Input    map[string]any // of the mutation
+	Creates  objectName     // the name of the object that it makes
+	At       fromNow        // when it happened; 0 is now
 }
 
 // madeObject is an object that an event has made, with the key of the user who made it. The key is needed for shows alone, which
@@ -75,7 +75,7 @@ func (h *host) send(ctx context.Context, events []event) error {
 	var entries []map[string]any
 	var sent []event
 	for _, e := range events {
-		if entry, known := h.entry(e); known {
+		if entry, known := h.ingestEntry(e); known {
 			entries, sent = append(entries, entry), append(sent, e)
 		}
 	}
@@ -99,24 +99,24 @@ func (h *host) send(ctx context.Context, events []event) error {
 	for i, result := range answer.Ingest.Results {
 		e := sent[i]
 		if result.Error != nil {
-			h.cfg.Log.Debug("the server refused an act of the demo", "act", e.Do, "code", result.Error.Code, "message", result.Error.Message)
+			h.cfg.Log.Debug("the server refused an act of the demo", "act", e.Mutation, "code", result.Error.Code, "message", result.Error.Message)
 			continue
 		}
-		// Only the newest objects are kept, which bounds the memory of a world that runs for months. The first ownPosts of
+		// Only the newest objects are kept, which bounds the memory of a world that runs for months. The first viewerPostCount of
 		// each kind stay, because the first posts are the viewer's.
-		if e.Becomes.Kind != "" {
-			h.made[e.Becomes] = madeObject{result.ID, e.As}
-			if old := e.Becomes.Number - keptObjects; old >= ownPosts {
-				delete(h.made, objectName{e.Becomes.Kind, old})
+		if e.Creates.Kind != "" {
+			h.made[e.Creates] = madeObject{result.ID, e.ActorKey}
+			if old := e.Creates.Number - keptObjectsPerKind; old >= viewerPostCount {
+				delete(h.made, objectName{e.Creates.Kind, old})
 			}
 		}
 	}
 	return nil
 }
 
-// entry returns an event in the form of the API; false if the event refers to an object that was not made. It changes only
+// ingestEntry returns an event in the form of the API; false if the event refers to an object that was not made. It changes only
 // its own copy of e, so the script's events stay unchanged.
-func (h *host) entry(e event) (map[string]any, bool) {
+func (h *host) ingestEntry(e event) (map[string]any, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// The times of all events of the past count from one moment, so they do not depend on how fast the machine sends the
@@ -136,7 +136,7 @@ func (h *host) entry(e event) (map[string]any, bool) {
 			}
 			input[name] = object.id
 			if value.Kind == "show" {
-				e.As = object.by // only the host of a show may start and end it
+				e.ActorKey = object.by // only the host of a show may start and end it
 			}
 		case fromNow:
 			input[name] = moment(value)
@@ -144,27 +144,27 @@ func (h *host) entry(e event) (map[string]any, bool) {
 			input[name] = value
 		}
 	}
-	entry := map[string]any{"do": map[string]any{e.Do: input}}
+	entry := map[string]any{"do": map[string]any{e.Mutation: input}}
 	if e.At != 0 {
 		entry["at"] = moment(e.At)
 	}
-	if e.As != "" {
-		entry["as"] = services.GlobalID(services.UserType, e.As)
+	if e.ActorKey != "" {
+		entry["as"] = services.GlobalID(services.UserType, e.ActorKey)
 	}
 	return entry, true
 }
 
-// resumeQuery is the query of resume. It is sent as the viewer, who follows all of the cast, and so sees all shows and conversations
-// that the script can act on. The lists are long enough for these, and for as many posts as the script acts on.
+// resumeQuery is the query of findExistingWorld. It is sent as the viewer, who follows all of the cast, and so sees all shows and
+// conversations that the script can act on. The lists are long enough for these, and for as many posts as the script acts on.
 const resumeQuery = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
   conversations(first: 50) { nodes { id title } }
   liveBoard(first: 50) { nodes { id status host { key } } } } }`
 
-// resume reports whether the server has the people already, and finds the objects that they can act on. It gives the objects
-// the names that the script has for them. It hardly matters which object gets which name: the acts are random. Without
-// resume, a restart on the same folder would build a second past over the first.
-func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
+// findExistingWorld reports whether the server has the people already, and finds the objects that they can act on. It gives the
+// objects the names that the script has for them. It hardly matters which object gets which name: the acts are random. Without it,
+// a restart on the same folder would build a second past over the first.
+func (h *host) findExistingWorld(ctx context.Context, s *script) (known bool, err error) {
 	type object struct {
 		ID, Status, Title string
 		Author, Host      struct{ Key string }
@@ -176,19 +176,19 @@ func (h *host) resume(ctx context.Context, s *script) (known bool, err error) {
 			HomeFeed, Conversations, LiveBoard, Announcements list
 		}
 	}
-	if err := h.ask(ctx, Viewer, resumeQuery, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // no announcement: the past is not there
+	if err := h.ask(ctx, ViewerKey, resumeQuery, nil, &answer); err != nil || len(answer.Viewer.Announcements.Nodes) == 0 { // no announcement: the past is not there
 		return false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, post := range answer.Viewer.HomeFeed.Nodes {
-		h.made[objectName{"post", s.published - 1 - i}] = madeObject{post.ID, post.Author.Key}
+		h.made[objectName{"post", s.postCount - 1 - i}] = madeObject{post.ID, post.Author.Key}
 	}
 	for i, post := range answer.Viewer.User.Posts.Nodes[:min(len(s.viewerPosts), len(answer.Viewer.User.Posts.Nodes))] {
-		h.made[objectName{"post", s.viewerPosts[i]}] = madeObject{post.ID, Viewer}
+		h.made[objectName{"post", s.viewerPosts[i]}] = madeObject{post.ID, ViewerKey}
 	}
 	for _, conversation := range answer.Viewer.Conversations.Nodes {
-		if number := slices.IndexFunc(talks, func(t talk) bool { return t.title == conversation.Title }); number >= 0 {
+		if number := slices.IndexFunc(plannedConversations, func(t plannedConversation) bool { return t.title == conversation.Title }); number >= 0 {
 			h.made[objectName{"conversation", number}] = madeObject{id: conversation.ID}
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"tidings/services"
 )
 
-// iconEvery is how often the application asks for changes while somebody looks at the icon. Real applications get webhooks;
+// iconUpdateInterval is how often the application asks for changes while somebody looks at the icon. Real applications get webhooks;
 // the demo has no address for them.
-const iconEvery = 100 * time.Millisecond
+const iconUpdateInterval = 100 * time.Millisecond
 
 // Icon is the app icon on a phone of the viewer while the app is closed. The application sets it from the change stream. It
 // is the whole state, like every push of Tidings: a page that missed ten icons needs only the last one.
@@ -33,9 +33,9 @@ type Alert struct {
 	Item json.RawMessage `json:"item"`
 }
 
-// changes is a page of the change stream: the answer to readChanges. encoding/json matches the names of the fields to the
+// changesPage is a page of the change stream: the answer to readChanges. encoding/json matches the names of the fields to the
 // API's without tags.
-type changes struct {
+type changesPage struct {
 	Cursor  string
 	HasMore bool
 	List    []struct {
@@ -66,19 +66,19 @@ const (
 // and only while somebody looks. It opens no subscription. mu guards the fields below it; only the goroutine of run uses the
 // other fields.
 type iconUpdater struct {
-	host  *host
-	after *string // the cursor; nil at the start of the stream
-	fresh bool    // the changes up to now were not followed, so they cause no alert
+	host       *host
+	cursor     *string // the cursor; nil at the start of the stream
+	skipAlerts bool    // the changes up to now were not followed, so they cause no alert
 
-	mu      sync.Mutex
-	lookers int           // how many calls of WatchIcon have not ended
-	icon    Icon          // without a version before the first change
-	changed chan struct{} // closed when the icon changes
+	mu           sync.Mutex
+	watcherCount int           // how many calls of WatchIcon have not ended
+	icon         Icon          // without a version before the first change
+	changed      chan struct{} // closed when the icon changes
 }
 
 // newIconUpdater makes the icon updater of a host. It has read nothing.
 func newIconUpdater(h *host) *iconUpdater {
-	return &iconUpdater{host: h, fresh: true, changed: make(chan struct{})}
+	return &iconUpdater{host: h, skipAlerts: true, changed: make(chan struct{})}
 }
 
 // WatchIcon notes that somebody looks at the icon until end is called. end may be called more than once.
@@ -86,11 +86,11 @@ func (w *World) WatchIcon() (end func()) {
 	f := w.iconUpdater
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lookers++
+	f.watcherCount++
 	return sync.OnceFunc(func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.lookers--
+		f.watcherCount--
 	})
 }
 
@@ -103,50 +103,50 @@ func (w *World) Icon() (icon Icon, changed <-chan struct{}) {
 	return f.icon, f.changed
 }
 
-// hasLookers reports whether a call of WatchIcon has not ended.
-func (f *iconUpdater) hasLookers() bool {
+// isWatched reports whether a call of WatchIcon has not ended.
+func (f *iconUpdater) isWatched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.lookers > 0
+	return f.watcherCount > 0
 }
 
-// follow reads the changes since the last time. If the server does not answer, they are read the next time. The stream keeps
+// followChanges reads the changes since the last time. If the server does not answer, they are read the next time. The stream keeps
 // each user's newest change, so a late reader misses only changes that are out of date.
-func (f *iconUpdater) follow(ctx context.Context) {
-	if !f.hasLookers() {
+func (f *iconUpdater) followChanges(ctx context.Context) {
+	if !f.isWatched() {
 		// Changes until the next look will be read without an alert.
-		f.fresh = true
+		f.skipAlerts = true
 		return
 	}
 	for {
-		var answer struct{ Admin struct{ Changes changes } }
-		if err := f.host.ask(ctx, "host:ingest,admin", readChanges, map[string]any{"after": f.after}, &answer); err != nil {
+		var answer struct{ Admin struct{ Changes changesPage } }
+		if err := f.host.ask(ctx, "host:ingest,admin", readChanges, map[string]any{"after": f.cursor}, &answer); err != nil {
 			if ctx.Err() == nil {
 				f.host.cfg.Log.Debug("the application could not read the change stream", "error", err)
 			}
 			return
 		}
 		page := answer.Admin.Changes
-		f.take(ctx, page)
+		f.applyChanges(ctx, page)
 		// The cursor moves only after the page was taken: after an error before that, the page is read again.
-		f.after = &page.Cursor
+		f.cursor = &page.Cursor
 		if !page.HasMore {
-			f.fresh = false
+			f.skipAlerts = false
 			return
 		}
 	}
 }
 
-// take takes the viewer's change out of a page, which has one at most: the stream has one change for each user. A change that
+// applyChanges takes the viewer's change out of a page, which has one at most: the stream has one change for each user. A change that
 // is not newer than the icon was taken before. It searches from the end, because only the newest counts.
-func (f *iconUpdater) take(ctx context.Context, page changes) {
+func (f *iconUpdater) applyChanges(ctx context.Context, page changesPage) {
 	for _, change := range slices.Backward(page.List) {
-		if change.Key != Viewer || change.Version <= f.icon.Version {
+		if change.Key != ViewerKey || change.Version <= f.icon.Version {
 			continue
 		}
-		icon := Icon{Version: change.Version, Total: change.Total, Display: change.Display, Silent: change.Silent || f.fresh || change.Cause == nil, At: change.At}
+		icon := Icon{Version: change.Version, Total: change.Total, Display: change.Display, Silent: change.Silent || f.skipAlerts || change.Cause == nil, At: change.At}
 		if !icon.Silent {
-			icon.Alert = &Alert{Source: change.Cause.Source, At: change.Cause.At, Item: f.item(ctx, change.Cause.ItemID)}
+			icon.Alert = &Alert{Source: change.Cause.Source, At: change.Cause.At, Item: f.readAlertItem(ctx, change.Cause.ItemID)}
 		}
 		f.mu.Lock()
 		f.icon = icon
@@ -158,11 +158,11 @@ func (f *iconUpdater) take(ctx context.Context, page changes) {
 	}
 }
 
-// item reads the item of an alert; null if it cannot be read. It asks as the viewer, so an alert never shows what its user
+// readAlertItem reads the item of an alert; null if it cannot be read. It asks as the viewer, so an alert never shows what its user
 // may not see.
-func (f *iconUpdater) item(ctx context.Context, id string) json.RawMessage {
+func (f *iconUpdater) readAlertItem(ctx context.Context, id string) json.RawMessage {
 	var answer struct{ Node json.RawMessage }
-	if err := f.host.ask(ctx, Viewer, readItem, map[string]any{"id": id}, &answer); err != nil {
+	if err := f.host.ask(ctx, ViewerKey, readItem, map[string]any{"id": id}, &answer); err != nil {
 		f.host.cfg.Log.Debug("the application could not read what an alert is of", "item", id, "error", err)
 		return json.RawMessage("null")
 	}
@@ -170,4 +170,6 @@ func (f *iconUpdater) item(ctx context.Context, id string) json.RawMessage {
 }
 
 // run follows until ctx ends.
-func (f *iconUpdater) run(ctx context.Context) error { return services.Every(ctx, iconEvery, f.follow) }
+func (f *iconUpdater) run(ctx context.Context) error {
+	return services.Every(ctx, iconUpdateInterval, f.followChanges)
+}

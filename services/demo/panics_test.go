@@ -9,11 +9,11 @@ import (
 	"tidings/services"
 )
 
-// brokenClock panics at each reading but the first.
-type brokenClock struct{ reads int }
+// panickingClock panics at each reading but the first.
+type panickingClock struct{ readCount int }
 
-func (c *brokenClock) Now() time.Time {
-	if c.reads++; c.reads > 1 { // a world is made with the time
+func (c *panickingClock) Now() time.Time {
+	if c.readCount++; c.readCount > 1 { // a world is made with the time
 		panic("while the people act")
 	}
 	return time.Time{}
@@ -21,7 +21,7 @@ func (c *brokenClock) Now() time.Time {
 
 // A panic of an act ends Run, and with it the icon updater, so that the node can begin Run again.
 func TestAPanicOfAnActEndsRun(t *testing.T) {
-	w := New(Config{Clock: &brokenClock{}, Log: slog.New(slog.DiscardHandler)})
+	w := New(Config{Clock: &panickingClock{}, Log: slog.New(slog.DiscardHandler)})
 	err := func() (err error) {
 		defer services.Recover(&err)
 		return w.Run(context.WithoutCancel(t.Context()))

@@ -16,41 +16,41 @@ import (
 	"tidings/services/stream"
 )
 
-// An open socket alerts its user by itself, so with the setting Away the user's devices wait until it is closed. A waiting device is
-// checked again after a pause, which grows with the time that it has waited.
+// An open socket alerts its user by itself, so with the setting OnlyAway the user's devices wait until it is closed. A waiting
+// device is checked again after a pause, which grows with the time that it has waited.
 const (
-	firstAwayPause   = 30 * time.Second // the first pause of a waiting device
-	longestAwayPause = 10 * time.Minute // its longest pause
+	minOnlineRecheckPause = 30 * time.Second // the first pause of a waiting device
+	maxOnlineRecheckPause = 10 * time.Minute // its longest pause
 )
 
-// courier sends to all devices, while this node has the lease. Only one goroutine uses it, except for the fields that mu guards:
+// deviceSender sends to all devices, while this node has the lease. Only one goroutine uses it, except for the fields that mu guards:
 // requests are goroutines of their own, which end at any time and leave an outcome.
 //
-// The path of a message: follow makes a device due in SQL; begin takes its row, and gives it a request or settles it without one;
-// send puts its outcome into unrecorded; record writes the outcome in the next Step. From begin to record the device is under way, and
-// nothing else is done for it.
-type courier struct {
-	s     *Service
-	lease *leases.Lease
+// The path of a message: followChanges makes a device due in SQL; beginRequests takes its row, and gives it a request or settles it
+// without one; send puts its outcome into unrecorded; recordOutcomes writes the outcome in the next Step. From beginRequests to
+// recordOutcomes the device is under way, and nothing else is done for it.
+type deviceSender struct {
+	devices *Service
+	lease   *leases.Lease
 
-	sending      sync.WaitGroup // the requests under way
-	mu           sync.Mutex
-	pushServices *pushServices
-	underway     map[string]bool // by hash: a request runs, or its outcome is not recorded yet
-	unrecorded   []outcome       // not recorded yet
+	runningRequests sync.WaitGroup // the requests under way
+	mu              sync.Mutex
+	pushServices    *pushServices
+	underwayByHash  map[string]bool // by hash: a request runs, or its outcome is not recorded yet
+	unrecorded      []sendOutcome   // not recorded yet
 }
 
-// newCourier makes the worker that sends to all devices while it has the lease.
-func (s *Service) newCourier(lease *leases.Lease) *courier {
-	return &courier{s: s, lease: lease, pushServices: newPushServices(s.cfg.Requests), underway: map[string]bool{}}
+// newDeviceSender makes the worker that sends to all devices while it has the lease.
+func (s *Service) newDeviceSender(lease *leases.Lease) *deviceSender {
+	return &deviceSender{devices: s, lease: lease, pushServices: newPushServices(s.cfg.RequestsPerService), underwayByHash: map[string]bool{}}
 }
 
 // Step records the outcomes of messages, follows the change stream, and begins requests to due devices. It waits for no request:
 // a push service that hangs must not hold up the others. Errors are of SQL or Redis, and the step is tried again.
-func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
+func (c *deviceSender) Step(ctx context.Context) (wait time.Duration, err error) {
 	defer func() {
 		if err == leases.ErrLeaseLost {
-			c.sending.Wait() // the next courier of this node does not know of these requests
+			c.runningRequests.Wait() // the next deviceSender of this node does not know of these requests
 		}
 	}()
 	// Without the lease no request may begin.
@@ -58,14 +58,14 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	// Record first: a device whose outcome is on disk can be due again in this step.
-	if err := c.record(ctx); err != nil {
+	if err := c.recordOutcomes(ctx); err != nil {
 		return 0, err
 	}
-	followed, err := c.follow(ctx)
+	followed, err := c.followChanges(ctx)
 	if err != nil {
 		return 0, err
 	}
-	began, err := c.begin(ctx)
+	began, err := c.beginRequests(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -73,64 +73,64 @@ func (c *courier) Step(ctx context.Context) (wait time.Duration, err error) {
 	defer c.mu.Unlock()
 	switch {
 	// The batch was full: the stream may have more.
-	case followed == c.s.batch:
+	case followed == c.devices.maxPerStep:
 		return 0, nil
-	case began || len(c.underway) > 0:
-		return pollMore, nil
+	case began || len(c.underwayByHash) > 0:
+		return busyPollInterval, nil
 	}
-	return poll, nil
+	return pollInterval, nil
 }
 
 // Resign ends the work: requests under way are broken off, and the outcomes are recorded, so that the next node repeats little.
-func (c *courier) Resign(ctx context.Context) {
-	c.sending.Wait() // the requests have the context of Step, which has ended, so they end soon
-	recording, cancel := context.WithTimeout(ctx, leases.PauseFor)
-	_ = c.record(recording) // if this fails, the next node repeats the messages
+func (c *deviceSender) Resign(ctx context.Context) {
+	c.runningRequests.Wait() // the requests have the context of Step, which has ended, so they end soon
+	recording, cancel := context.WithTimeout(ctx, leases.UnavailablePause)
+	_ = c.recordOutcomes(recording) // if this fails, the next node repeats the messages
 	cancel()
 	c.lease.Resign(ctx)
 }
 
-// follow reads the changes after the stored position, makes the devices of their users due and advances the position, in one
+// followChanges reads the changes after the stored position, makes the devices of their users due and advances the position, in one
 // transaction, so that no change is missed. It sends nothing: a device that cannot be reached does not hold up the position.
-func (c *courier) follow(ctx context.Context) (followed int, err error) {
+func (c *deviceSender) followChanges(ctx context.Context) (followed int, err error) {
 	var from uint64
-	found, err := c.s.db.One(ctx, readTo, []any{c.lease.Token()}, &from)
+	found, err := c.devices.db.One(ctx, readStreamPosition, []any{c.lease.Token()}, &from)
 	if err == nil && !found {
 		err = leases.ErrLeaseLost
 	}
 	if err != nil {
 		return 0, err
 	}
-	changes, err := c.s.cfg.Stream.ChangesAfter(ctx, from, c.s.batch)
+	changes, err := c.devices.cfg.Stream.ChangesAfter(ctx, from, c.devices.maxPerStep)
 	if err != nil || len(changes) == 0 {
 		return 0, err
 	}
 	// Most users have no device. The statement finds that by its index, without a list of devices in memory.
-	wanted := make(sql.Rows, len(changes))
+	wanted := make(sql.RowsParameter, len(changes))
 	for i, change := range changes {
 		wanted[i] = []any{change.User, int64(change.Seq)}
 	}
-	err = c.s.db.Write(ctx, func(tx *sql.Tx) error {
-		n, err := tx.Run(ctx, moveReader, c.lease.Token(), int64(changes[len(changes)-1].Seq))
+	err = c.devices.db.Write(ctx, func(tx *sql.Tx) error {
+		n, err := tx.Run(ctx, moveStreamPosition, c.lease.Token(), int64(changes[len(changes)-1].Seq))
 		if err == nil && n == 0 {
 			err = leases.ErrLeaseLost
 		}
 		if err == nil {
-			_, err = tx.Run(ctx, wantVersions, wanted, tx.Now)
+			_, err = tx.Run(ctx, setWantedVersions, wanted, tx.Now)
 		}
 		return err
 	})
 	return len(changes), err
 }
 
-// due lists devices to send to now, without devices that are under way. The statement leaves out devices of a push service that can
-// take no further request, so that they do not delay others. It also finds the devices under way, which are still due, so its limit
-// is greater by their number.
-func (c *courier) due(ctx context.Context) (list []row, err error) {
-	now := c.s.db.Now()
+// readDueDevices lists devices to send to now, without devices that are under way. The statement leaves out devices of a push
+// service that can take no further request, so that they do not delay others. It also finds the devices under way, which are still
+// due, so its limit is greater by their number.
+func (c *deviceSender) readDueDevices(ctx context.Context) (list []deviceRow, err error) {
+	now := c.devices.db.Now()
 	c.mu.Lock()
-	onlyListed, services := c.pushServices.filter(now)
-	limit := c.s.batch + len(c.underway)
+	onlyListed, services := c.pushServices.serviceFilter(now)
+	limit := c.devices.maxPerStep + len(c.underwayByHash)
 	c.mu.Unlock()
 	// dueDevices leaves out the busy services. While services that have accepted nothing yet may get no further request (see
 	// pushServices), dueAmong reads only devices of the other services that are not busy.
@@ -138,18 +138,18 @@ func (c *courier) due(ctx context.Context) (list []row, err error) {
 	if onlyListed {
 		st = dueAmong
 	}
-	if list, err = readRows(ctx, c.s.db, st, now, services, limit); err != nil {
+	if list, err = readRows(ctx, c.devices.db, st, now, services, limit); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(list, func(r row) bool { return c.underway[r.hash] }), nil
+	return slices.DeleteFunc(list, func(r deviceRow) bool { return c.underwayByHash[r.hash] }), nil
 }
 
-// begin begins requests to due devices, and settles devices that need none. began reports whether it did either for any device. The
-// changes and the sockets are looked up for all devices at once.
-func (c *courier) begin(ctx context.Context) (began bool, err error) {
-	list, err := c.due(ctx)
+// beginRequests begins requests to due devices, and settles devices that need none. began reports whether it did either for any
+// device. The changes and the sockets are looked up for all devices at once.
+func (c *deviceSender) beginRequests(ctx context.Context) (began bool, err error) {
+	list, err := c.readDueDevices(ctx)
 	if err != nil || len(list) == 0 {
 		return false, err
 	}
@@ -159,87 +159,88 @@ func (c *courier) begin(ctx context.Context) (began bool, err error) {
 		users[r.user] = true
 	}
 	asked := slices.Sorted(maps.Keys(users))
-	newest, err := c.s.cfg.Stream.ChangesOf(ctx, asked)
+	newest, err := c.devices.cfg.Stream.ChangesOf(ctx, asked)
 	if err != nil {
 		return false, err
 	}
 	online := map[services.UserID]bool{}
-	if c.s.cfg.Away {
-		if online, err = c.s.cfg.Online(ctx, asked); err != nil {
+	if c.devices.cfg.OnlyAway {
+		if online, err = c.devices.cfg.Online(ctx, asked); err != nil {
 			return false, err
 		}
 	}
-	now, until := c.s.db.Now(), c.lease.Until()
+	now, until := c.devices.db.Now(), c.lease.Until()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range list {
 		change, some := newest[r.user]
 		switch {
 		// A user without a change is erased, or has no badges yet.
-		case !some || change.Seq <= r.heldVersion || !r.wants(change):
-			c.unrecorded = append(c.unrecorded, r.passed(change))
-		case r.vapid != c.s.cfg.Keys.Public:
-			c.unrecorded = append(c.unrecorded, r.givenUp(now, "it was registered for another key of the server: it has to register again"))
+		case !some || change.Seq <= r.deliveredVersion || !r.needsMessage(change):
+			c.unrecorded = append(c.unrecorded, r.skippedOutcome(change))
+		case r.vapidPublicKey != c.devices.cfg.Keys.Public:
+			c.unrecorded = append(c.unrecorded, r.givenUpOutcome(now, "it was registered for another key of the server: it has to register again"))
 		case online[r.user]:
-			c.unrecorded = append(c.unrecorded, r.deferred(change, now))
-		case c.pushServices.begin(r.service, now):
-			c.sending.Go(func() { c.send(ctx, until, r, change) })
+			c.unrecorded = append(c.unrecorded, r.deferredOutcome(change, now))
+		case c.pushServices.beginRequest(r.pushServiceHost, now):
+			c.runningRequests.Go(func() { c.send(ctx, until, r, change) })
 		default:
 			continue // the push service is busy
 		}
 		// Until its outcome is on disk the row still says that the device is due.
-		c.underway[r.hash] = true
+		c.underwayByHash[r.hash] = true
 		began = true
 	}
 	return began, nil
 }
 
-// send sends one message, in a goroutine of its own. until is the end of the lease when begin ran: the request must not outlast
-// the lease, since another node might send a newer version to the device first. lease itself belongs to the goroutine of Step.
-func (c *courier) send(ctx context.Context, until time.Time, r row, change stream.Change) {
+// send sends one message, in a goroutine of its own. until is the end of the lease when beginRequests ran: the request must not
+// outlast the lease, since another node might send a newer version to the device first. lease itself belongs to the goroutine of
+// Step.
+func (c *deviceSender) send(ctx context.Context, until time.Time, r deviceRow, change stream.Change) {
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	a := c.sendChange(within, r, change)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.s.db.Now()
+	now := c.devices.db.Now()
 	if within.Err() != nil && a.Err != "" { // this node stops, or its lease ends: the request is repeated later
-		c.pushServices.end(r.service)
-		delete(c.underway, r.hash)
+		c.pushServices.endRequest(r.pushServiceHost)
+		delete(c.underwayByHash, r.hash)
 		return
 	}
 	// 404 and 410 are answers of a service that works: it has forgotten the subscription, and no later message would arrive.
 	gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
 	switch {
 	case gone:
-		c.pushServices.endAnswered(r.service, false)
-		c.unrecorded = append(c.unrecorded, outcome{row: r, removed: true})
+		c.pushServices.endAnsweredRequest(r.pushServiceHost, false)
+		c.unrecorded = append(c.unrecorded, sendOutcome{deviceRow: r, removed: true})
 	case a.Err == "":
-		c.pushServices.endAnswered(r.service, true)
-		c.unrecorded = append(c.unrecorded, r.sent(change, now))
+		c.pushServices.endAnsweredRequest(r.pushServiceHost, true)
+		c.unrecorded = append(c.unrecorded, r.sentOutcome(change, now))
 	default:
-		c.pushServices.endFailed(r.service, r.attempts == 0, now, a.RetryAfter)
-		c.unrecorded = append(c.unrecorded, r.refused(now, a))
+		c.pushServices.endFailedRequest(r.pushServiceHost, r.consecutiveFailures == 0, now, a.RetryAfter)
+		c.unrecorded = append(c.unrecorded, r.failedOutcome(now, a))
 	}
 }
 
 // sendChange sends a change to a device. A panic counts as a failure of the request, which is tried again. One is possible, because
 // the keys come from a browser.
-func (c *courier) sendChange(ctx context.Context, r row, change stream.Change) (a outbound.Answer) {
+func (c *deviceSender) sendChange(ctx context.Context, r deviceRow, change stream.Change) (a outbound.Answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			c.s.cfg.Log.Error("a message of Web Push panicked", "error", services.NewPanicError(cause))
+			c.devices.cfg.Log.Error("a message of Web Push panicked", "error", services.NewPanicError(cause))
 			a = outbound.Answer{Err: "an error on our side: see the log of the server"}
 		}
 	}()
-	return c.s.send(ctx, r, r.messageFor(change))
+	return c.devices.send(ctx, r, r.messageFor(change))
 }
 
-// outcome is the change of a device's row after a message, or after the decision to send none. It is about the version that the row
-// wanted when it was read, or about a newer one. With a zero dueAt the device has what it wants, or was given up; record makes it
-// due again if it wants a newer version by then.
-type outcome struct {
-	row
+// sendOutcome is the change of a device's row after a message, or after the decision to send none. It is about the version that the
+// row wanted when it was read, or about a newer one. With a zero dueAt the device has what it wants, or was given up;
+// recordOutcomes makes it due again if it wants a newer version by then.
+type sendOutcome struct {
+	deviceRow
 	dueAt       time.Time // when the device is tried again; zero: it is not
 	deadAt      time.Time // when the device was given up; zero: it was not
 	deliveredAt time.Time // when the push service accepted the message; zero: it did not, or none was sent
@@ -248,63 +249,63 @@ type outcome struct {
 	removed     bool      // the push service does not know the device any more: its row goes
 }
 
-// passed is the outcome of a device that needs no message now. The device counts as having the change, so that only later changes
-// can need one.
-func (r row) passed(change stream.Change) outcome {
-	r.heldVersion, r.attempts, r.firstAt = max(r.heldVersion, change.Seq), 0, time.Time{} // Seq is 0 without badges; the version must not fall
-	return outcome{row: r}
+// skippedOutcome is the outcome of a device that needs no message now. The device counts as having the change, so that only later
+// changes can need one.
+func (r deviceRow) skippedOutcome(change stream.Change) sendOutcome {
+	r.deliveredVersion, r.consecutiveFailures, r.undeliveredSince = max(r.deliveredVersion, change.Seq), 0, time.Time{} // Seq is 0 without badges; the version must not fall
+	return sendOutcome{deviceRow: r}
 }
 
-// sent is the outcome of a device that has a change now. Items that came in quiet hours do not alert after these hours.
-func (r row) sent(change stream.Change, now time.Time) outcome {
-	had := r.heldVersion
-	r.heldVersion, r.attempts, r.firstAt = change.Seq, 0, time.Time{}
-	if loud := change.State.AlertVersion(); change.State.Quiet && loud > had {
-		r.heardVersion = max(r.heardVersion, loud)
+// sentOutcome is the outcome of a device that has a change now. Items that came in quiet hours do not alert after these hours.
+func (r deviceRow) sentOutcome(change stream.Change, now time.Time) sendOutcome {
+	had := r.deliveredVersion
+	r.deliveredVersion, r.consecutiveFailures, r.undeliveredSince = change.Seq, 0, time.Time{}
+	if loud := change.State.NewestAlertVersion(); change.State.Quiet && loud > had {
+		r.alertedUpTo = max(r.alertedUpTo, loud)
 	}
-	return outcome{row: r, deliveredAt: now}
+	return sendOutcome{deviceRow: r, deliveredAt: now}
 }
 
-// deferred is the outcome of a device whose user has an open socket, which alerts the user. The longer the device has waited, the
-// less often the socket is checked.
-func (r row) deferred(change stream.Change, now time.Time) outcome {
-	r.heardVersion = max(r.heardVersion, change.Seq)
-	if r.attempts > 0 || r.firstAt.IsZero() {
-		r.attempts, r.firstAt = 0, now
+// deferredOutcome is the outcome of a device whose user has an open socket, which alerts the user. The longer the device has
+// waited, the less often the socket is checked.
+func (r deviceRow) deferredOutcome(change stream.Change, now time.Time) sendOutcome {
+	r.alertedUpTo = max(r.alertedUpTo, change.Seq)
+	if r.consecutiveFailures > 0 || r.undeliveredSince.IsZero() {
+		r.consecutiveFailures, r.undeliveredSince = 0, now
 	}
-	return outcome{row: r, dueAt: now.Add(min(max(now.Sub(r.firstAt), firstAwayPause), longestAwayPause))}
+	return sendOutcome{deviceRow: r, dueAt: now.Add(min(max(now.Sub(r.undeliveredSince), minOnlineRecheckPause), maxOnlineRecheckPause))}
 }
 
-// refused is the outcome of a device whose message failed. After a day the device is given up until its user's next change.
-func (r row) refused(now time.Time, a outbound.Answer) outcome {
-	if r.attempts == 0 {
-		r.firstAt = now
+// failedOutcome is the outcome of a device whose message failed. After a day the device is given up until its user's next change.
+func (r deviceRow) failedOutcome(now time.Time, a outbound.Answer) sendOutcome {
+	if r.consecutiveFailures == 0 {
+		r.undeliveredSince = now
 	}
-	r.attempts++
-	end := r.firstAt.Add(outbound.RetryFor)
+	r.consecutiveFailures++
+	end := r.undeliveredSince.Add(outbound.RetryFor)
 	// The device has failed for a day now.
 	if !now.Before(end) {
-		return r.givenUp(now, a.Err)
+		return r.givenUpOutcome(now, a.Err)
 	}
-	due := now.Add(max(outbound.Pause(r.attempts-1, outbound.LongestPause), a.RetryAfter))
+	due := now.Add(max(outbound.RetryPause(r.consecutiveFailures-1, outbound.LongestRetryPause), a.RetryAfter))
 	if end.Before(due) {
 		due = end
 	}
-	return outcome{row: r, dueAt: due, err: a.Err, failed: true}
+	return sendOutcome{deviceRow: r, dueAt: due, err: a.Err, failed: true}
 }
 
-// givenUp is the outcome of a device that is given up until its user's next change. Its attempts are above 0, so that lists show
-// it as failing.
-func (r row) givenUp(now time.Time, why string) outcome {
-	if r.attempts == 0 {
-		r.attempts, r.firstAt = 1, now
+// givenUpOutcome is the outcome of a device that is given up until its user's next change. It counts at least one failure, so that
+// lists show it as failing.
+func (r deviceRow) givenUpOutcome(now time.Time, why string) sendOutcome {
+	if r.consecutiveFailures == 0 {
+		r.consecutiveFailures, r.undeliveredSince = 1, now
 	}
-	return outcome{row: r, deadAt: now, err: why, failed: true}
+	return sendOutcome{deviceRow: r, deadAt: now, err: why, failed: true}
 }
 
-// record writes the outcomes of messages. After an error of SQL they stay in unrecorded, and are tried again. If this node has lost the
-// lease, they are dropped, and the next node repeats the messages.
-func (c *courier) record(ctx context.Context) error {
+// recordOutcomes writes the outcomes of messages. After an error of SQL they stay in unrecorded, and are tried again. If this node
+// has lost the lease, they are dropped, and the next node repeats the messages.
+func (c *deviceSender) recordOutcomes(ctx context.Context) error {
 	c.mu.Lock()
 	ended := slices.Clone(c.unrecorded)
 	c.mu.Unlock()
@@ -313,8 +314,8 @@ func (c *courier) record(ctx context.Context) error {
 		return nil
 	}
 	// The outcomes are sorted by key, because every writer of these rows locks them in this order.
-	slices.SortFunc(ended, func(a, b outcome) int { return strings.Compare(a.hash, b.hash) })
-	var changed, removed sql.Rows
+	slices.SortFunc(ended, func(a, b sendOutcome) int { return strings.Compare(a.hash, b.hash) })
+	var changed, removed sql.RowsParameter
 	delivered, failed, last := 0, 0, ""
 	for _, o := range ended {
 		switch {
@@ -327,17 +328,17 @@ func (c *courier) record(ctx context.Context) error {
 		case !o.deliveredAt.IsZero():
 			delivered++
 		}
-		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.wantedVersion), int64(o.heldVersion), int64(o.heardVersion), int64(o.attempts), micros(o.firstAt),
+		changed = append(changed, []any{o.hash, o.registeredAt, int64(o.wantedVersion), int64(o.deliveredVersion), int64(o.alertedUpTo), int64(o.consecutiveFailures), micros(o.undeliveredSince),
 			micros(o.dueAt), micros(o.deadAt), micros(o.deliveredAt), o.err})
 	}
-	err := c.s.db.Write(ctx, func(tx *sql.Tx) error {
+	err := c.devices.db.Write(ctx, func(tx *sql.Tx) error {
 		// The row of the counters has the token of the lease. A node without the lease finds no such row, and records nothing.
 		n, err := tx.Run(ctx, countSent, c.lease.Token(), delivered, failed, len(removed), last)
 		if err == nil && n == 0 {
 			err = leases.ErrLeaseLost
 		}
 		if err == nil && len(changed) > 0 {
-			_, err = tx.Run(ctx, recordDevices, changed, tx.Now)
+			_, err = tx.Run(ctx, recordDeviceOutcomes, changed, tx.Now)
 		}
 		if err == nil && len(removed) > 0 {
 			_, err = tx.Run(ctx, removeDevices, removed)
@@ -350,15 +351,15 @@ func (c *courier) record(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range ended {
-		delete(c.underway, o.hash)
+		delete(c.underwayByHash, o.hash)
 	}
-	// Outcomes that came during the write are not recorded yet. Their devices are still in underway, so these outcomes stay in the
-	// list.
-	c.unrecorded = slices.DeleteFunc(c.unrecorded, func(o outcome) bool { return !c.underway[o.hash] })
+	// Outcomes that came during the write are not recorded yet. Their devices are still in underwayByHash, so these outcomes stay
+	// in the list.
+	c.unrecorded = slices.DeleteFunc(c.unrecorded, func(o sendOutcome) bool { return !c.underwayByHash[o.hash] })
 	if err == nil {
-		c.s.delivered.Add(uint64(delivered))
-		c.s.failed.Add(uint64(failed))
-		c.s.removed.Add(uint64(len(removed)))
+		c.devices.deliveredMessages.Add(uint64(delivered))
+		c.devices.failedRequests.Add(uint64(failed))
+		c.devices.removedDevices.Add(uint64(len(removed)))
 	}
 	return err
 }

@@ -10,9 +10,9 @@
 // replaces one that a push service still holds; that a device belongs to the user who registered it last, and nobody else sees or
 // removes it; and that push services do not wait for each other.
 //
-// The parts: Register writes the rows. look keeps the change stream on while there are devices. The courier follows the stream
-// and sends; pushServices bound what each push service gets at once, and message says what a device gets. See courier for the path of a
-// change.
+// The parts: Register writes the rows. checkDevices keeps the change stream on while there are devices. The deviceSender follows
+// the stream and sends; pushServices bound what each push service gets at once, and message says what a device gets. See
+// deviceSender for the path of a message.
 //
 // On failure: a device is tried again with growing pauses for a day, and given up until its user's next change. A push service
 // that fails for several devices in a row gets one request at a time until one succeeds. A device that its push service does not
@@ -41,46 +41,47 @@ type Config struct {
 	Stream *stream.Service
 	// Online reports which users have an open socket.
 	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
-	// Read reports whether another reader needs the change stream. If none does, the stream is on only while there are devices.
-	Read func(ctx context.Context) (bool, error)
+	// StreamNeeded reports whether another reader needs the change stream. If none does, the stream is on only while there are
+	// devices.
+	StreamNeeded func(ctx context.Context) (bool, error)
 
-	Keys  Keys   // the zero value: nothing can be registered, and nothing is sent
-	Node  string // the name of this node
+	Keys  VAPIDKeys // the zero value: nothing can be registered, and nothing is sent
+	Node  string    // the name of this node
 	Clock services.Clock
 	Log   *slog.Logger
 
-	Away     bool           // users with an open socket get their newest change after they have closed it
-	Allow    []netip.Prefix // networks that may be called though they are not public
-	Timeout  time.Duration  // of one request; 0 means 10 s
-	Requests int            // at once to one push service; 0 means 32
+	OnlyAway           bool           // users with an open socket get their newest change after they have closed it
+	Allow              []netip.Prefix // networks that may be called though they are not public
+	Timeout            time.Duration  // of one request; 0 means 10 s
+	RequestsPerService int            // at once to one push service; 0 means 32
 }
 
 const (
 	// leaseMargin is how much longer a lease is than the timeout of a request. A node renews its lease after a quarter of the
 	// lease, so a request has three quarters of it: a margin of 15 s is enough for timeouts up to 45 s.
-	leaseMargin = 15 * time.Second
-	poll        = 500 * time.Millisecond // between two looks for new changes
-	pollMore    = 50 * time.Millisecond  // the same, while requests are under way
-	lookEvery   = 2 * time.Second        // between two looks for the first device
-	leaseName   = "devices"              // the name of the row that is leased
+	leaseMargin         = 15 * time.Second
+	pollInterval        = 500 * time.Millisecond // between two looks for new changes
+	busyPollInterval    = 50 * time.Millisecond  // the same, while requests are under way
+	deviceCheckInterval = 2 * time.Second        // between two looks for the first device
+	leaseName           = "devices"              // the name of the row that is leased
 )
 
 // Service sends Web Push from one node. It is safe for concurrent use.
 type Service struct {
-	cfg    Config
-	db     *sql.DB
-	pool   *leases.WorkerPool // runs the courier while this node has the lease
-	guard  outbound.Guard     // refuses addresses that are not public
-	client *outbound.Client
-	batch  int // the most changes, or devices, in one step
+	cfg        Config
+	db         *sql.DB
+	pool       *leases.WorkerPool // runs the deviceSender while this node has the lease
+	guard      outbound.Guard     // refuses addresses that are not public
+	client     *outbound.Client
+	maxPerStep int // the most changes, or devices, in one step
 	// hasDevices says whether there were devices at the last look; Register sets it at once.
-	hasDevices atomic.Bool
-	first      chan struct{} // wakes look for the first device
+	hasDevices            atomic.Bool
+	firstDeviceRegistered chan struct{} // wakes Run for the first device
 
-	// Only the goroutine of Run uses looked and streamOn.
-	looked, streamOn bool // looked: look has run; streamOn: the last look switched the stream on
+	// Only the goroutine of Run uses checkedOnce and streamOn.
+	checkedOnce, streamOn bool // checkedOnce: checkDevices has run; streamOn: the last look switched the stream on
 
-	delivered, failed, removed atomic.Uint64
+	deliveredMessages, failedRequests, removedDevices atomic.Uint64
 }
 
 // New makes the Web Push of a node.
@@ -88,18 +89,18 @@ func New(cfg Config) *Service {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	if cfg.Requests == 0 {
-		cfg.Requests = 32
+	if cfg.RequestsPerService == 0 {
+		cfg.RequestsPerService = 32
 	}
-	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
-	s := &Service{cfg: cfg, db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.Requests), batch: 500, first: make(chan struct{}, 1)}
+	guard := outbound.Guard{Allow: cfg.Allow, SettingName: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
+	s := &Service{cfg: cfg, db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.RequestsPerService), maxPerStep: 500, firstDeviceRegistered: make(chan struct{}, 1)}
 	if s.On() {
 		cfg.Stream.SetHasReaders(true) // until the first look: otherwise jobs before it would mark no user
 	}
 	s.pool = leases.NewWorkerPool(leases.Config{
-		DB: cfg.DB, Table: leased, RowsName: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
-		On:   func() bool { return s.On() && s.hasDevices.Load() && cfg.Stream.On() },
-		Work: func(lease *leases.Lease) leases.Worker { return s.newCourier(lease) },
+		DB: cfg.DB, Table: leaseTable, RowsName: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
+		Enabled:   func() bool { return s.On() && s.hasDevices.Load() && cfg.Stream.On() },
+		NewWorker: func(lease *leases.Lease) leases.Worker { return s.newDeviceSender(lease) },
 	})
 	return s
 }
@@ -108,20 +109,20 @@ func New(cfg Config) *Service {
 func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
 
 // PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another key has to
-// subscribe again: see begin.
+// subscribe again: see beginRequests.
 func (s *Service) PublicKey() string { return s.cfg.Keys.Public }
 
 // Stats are this node's numbers since its start.
 type Stats struct {
-	Delivered uint64 // messages that push services accepted
-	Failed    uint64 // requests that failed
-	Removed   uint64 // devices that their push service did not know any more
-	Sends     bool   // this node holds the lease, and sends
+	DeliveredMessages uint64 // messages that push services accepted
+	FailedRequests    uint64 // requests that failed
+	RemovedDevices    uint64 // devices that their push service did not know any more
+	SendsHere         bool   // this node holds the lease, and sends
 }
 
 // Stats reads the numbers of this node.
 func (s *Service) Stats() Stats {
-	return Stats{Delivered: s.delivered.Load(), Failed: s.failed.Load(), Removed: s.removed.Load(), Sends: s.pool.Running() > 0}
+	return Stats{DeliveredMessages: s.deliveredMessages.Load(), FailedRequests: s.failedRequests.Load(), RemovedDevices: s.removedDevices.Load(), SendsHere: s.pool.RunningCount() > 0}
 }
 
 // Run sends while this node holds the lease, until ctx ends. While there are devices it keeps the change stream on.
@@ -144,47 +145,47 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-		case <-s.first:
+		case <-s.firstDeviceRegistered:
 		}
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+		if err := s.checkDevices(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Warn("devices wait", "error", err)
 		}
-		timer.Reset(lookEvery)
+		timer.Reset(deviceCheckInterval)
 	}
 }
 
-// look finds out whether there are devices, and switches the change stream on or off. Without devices and webhooks the stream is
-// off, and jobs need not mark anybody. If nothing changed since the last look, it does nothing more.
-func (s *Service) look(ctx context.Context) error {
+// checkDevices finds out whether there are devices, and switches the change stream on or off. Without devices and webhooks the
+// stream is off, and jobs need not mark anybody. If nothing changed since the last look, it does nothing more.
+func (s *Service) checkDevices(ctx context.Context) error {
 	some, err := s.anyDevices(ctx)
 	if err != nil {
 		return err
 	}
 	// Another reader may need the stream: then it stays on.
 	read := some
-	if !read && s.cfg.Read != nil {
-		if read, err = s.cfg.Read(ctx); err != nil {
+	if !read && s.cfg.StreamNeeded != nil {
+		if read, err = s.cfg.StreamNeeded(ctx); err != nil {
 			return err
 		}
 	}
 	s.hasDevices.Store(some)
-	if s.looked && s.streamOn == read {
+	if s.checkedOnce && s.streamOn == read {
 		return nil
 	}
 	s.cfg.Stream.SetHasReaders(read)
-	if s.looked && read {
-		if err := s.markFirst(ctx); err != nil {
+	if s.checkedOnce && read {
+		if err := s.markUsersOfFirstDevices(ctx); err != nil {
 			return err // the next look tries again
 		}
 	}
-	s.looked, s.streamOn = true, read
+	s.checkedOnce, s.streamOn = true, read
 	s.pool.Wake()
 	return nil
 }
 
-// markFirst marks the users of the first devices, because the jobs of this node have marked no user until now. Otherwise a change
-// between the registration and this look would be lost until the next lap of the stream.
-func (s *Service) markFirst(ctx context.Context) error {
+// markUsersOfFirstDevices marks the users of the first devices, because the jobs of this node have marked no user until now.
+// Otherwise a change between the registration and this look would be lost until the next lap of the stream.
+func (s *Service) markUsersOfFirstDevices(ctx context.Context) error {
 	users, err := sql.ReadColumn[services.UserID](ctx, s.db, firstUsers)
 	if err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 	"tidings/services/sql"
 )
 
-// leased is the table of the lease. It has one row, because one node sends to all devices.
-var leased = leases.NewTable("devices", "device_readers")
+// leaseTable is the table of the lease. It has one row, because one node sends to all devices.
+var leaseTable = leases.NewTable("devices", "device_readers")
 
 var (
 	// The lock makes an erasure of the user wait until the device is written, so that the erasure does not miss the device.
-	holdUser = sql.NewStatement("hold a user's devices", `SELECT number FROM users WHERE number = $1 {for update}`)
+	lockUser = sql.NewStatement("hold a user's devices", `SELECT number FROM users WHERE number = $1 {for update}`)
 
 	lockDevice = sql.NewStatement("lock a device", `SELECT user_number, vapid, name, silent, attempts FROM devices WHERE hash = $1 {for update}`)
 
@@ -51,11 +51,11 @@ var (
 	firstUsers = sql.NewStatement("users of the first devices", `SELECT user_number FROM devices LIMIT 10000`)
 
 	// If there is no row, another node has the lease.
-	readTo = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
+	readStreamPosition = sql.NewStatement("how far devices have read", `SELECT read_to FROM device_readers WHERE name = 'devices' AND token = $1`)
 
 	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds the token of another node,
 	// and changes no row.
-	moveReader = sql.NewStatement("move the position of devices", `UPDATE device_readers SET read_to = $2 WHERE name = 'devices' AND token = $1`)
+	moveStreamPosition = sql.NewStatement("move the position of devices", `UPDATE device_readers SET read_to = $2 WHERE name = 'devices' AND token = $1`)
 
 	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
 		error = CASE WHEN $5 = '' THEN error ELSE $5 END WHERE name = 'devices' AND token = $1`)
@@ -63,28 +63,28 @@ var (
 	// A device that waits for a further attempt goes on waiting: its next message has the new change too. A device that was given
 	// up is tried again, for another day. A device that waits until its user's socket is closed is due now, since the socket may
 	// be closed by now. The last condition makes a repetition harmless.
-	wantVersions = sql.NewStatement("devices that want a version", `UPDATE devices SET want = r.seq,
+	setWantedVersions = sql.NewStatement("devices that want a version", `UPDATE devices SET want = r.seq,
 			due_at = CASE WHEN devices.due_at = 0 OR devices.attempts = 0 AND devices.due_at > $2 THEN $2 ELSE devices.due_at END,
 			attempts = CASE WHEN devices.dead_at > 0 THEN 1 ELSE devices.attempts END, first_at = CASE WHEN devices.dead_at > 0 THEN $2 ELSE devices.first_at END, dead_at = 0
 		FROM {rows $1 user_number BIGINT, seq BIGINT} AS r WHERE devices.user_number = r.user_number AND devices.want < r.seq`)
 
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
-	dueDevices = sql.NewStatement("due devices", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
+	dueDevices = sql.NewStatement("due devices", `SELECT `+deviceRowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// dueAmong is dueDevices for the listed services alone. It is used while services that have accepted nothing yet may get no
-	// further request: see pushServices.filter.
-	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+rowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
+	// further request: see pushServices.serviceFilter.
+	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+deviceRowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device
 	// that was registered again meanwhile has another registered_at: the outcome is of the former registration, and is dropped.
-	recordDevices = sql.NewStatement("record what became of messages", `UPDATE devices SET has = r.has, heard = r.heard, attempts = r.attempts, first_at = r.first_at,
+	recordDeviceOutcomes = sql.NewStatement("record what became of messages", `UPDATE devices SET has = r.has, heard = r.heard, attempts = r.attempts, first_at = r.first_at,
 			due_at = CASE WHEN r.due_at = 0 AND devices.want > r.want THEN $2 ELSE r.due_at END,
 			dead_at = CASE WHEN devices.want > r.want THEN 0 ELSE r.dead_at END,
 			delivered_at = CASE WHEN r.delivered_at = 0 THEN devices.delivered_at ELSE r.delivered_at END, error = r.error
 		FROM {rows $1 hash TEXT, registered_at BIGINT, want BIGINT, has BIGINT, heard BIGINT, attempts BIGINT, first_at BIGINT, due_at BIGINT, dead_at BIGINT, delivered_at BIGINT, error TEXT} AS r
 		WHERE devices.hash = r.hash AND devices.registered_at = r.registered_at`)
 
-	// Like recordDevices, this leaves a device alone that was registered again meanwhile.
+	// Like recordDeviceOutcomes, this leaves a device alone that was registered again meanwhile.
 	removeDevices = sql.NewStatement("remove devices that their push service does not know", `DELETE FROM devices
 		WHERE (hash, registered_at) IN (SELECT r.hash, r.registered_at FROM {rows $1 hash TEXT, registered_at BIGINT} AS r)`)
 
@@ -96,11 +96,11 @@ var (
 	forgetDevices = sql.NewStatement("forget a user's devices", `DELETE FROM devices WHERE user_number = $1`)
 )
 
-// rowColumns are the columns that readRows scans, in its order.
-const rowColumns = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
+// deviceRowColumns are the columns that readRows scans, in its order.
+const deviceRowColumns = "hash, user_number, endpoint, service, p256dh, auth, vapid, silent, registered_at, has, heard, want, attempts, first_at"
 
-// moment reads a time of the table; 0 is the zero time.
-func moment(us int64) time.Time {
+// timeFromMicros reads a time of the table; 0 is the zero time.
+func timeFromMicros(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
 	}
@@ -148,9 +148,9 @@ func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.Use
 		if err := scan(&hash, &d.Name, &d.Endpoint, &d.Silent, &registered, &delivered, &first, &attempts, &d.Error); err != nil {
 			return err
 		}
-		d.ID, d.RegisteredAt, d.DeliveredAt = idOf(user, hash), moment(registered), moment(delivered)
+		d.ID, d.RegisteredAt, d.DeliveredAt = idOf(user, hash), timeFromMicros(registered), timeFromMicros(delivered)
 		if attempts > 0 {
-			d.FailingSince = moment(first)
+			d.FailingSince = timeFromMicros(first)
 		}
 		list, hashes = append(list, d), append(hashes, hash)
 		return nil
@@ -158,40 +158,40 @@ func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.Use
 	return list, hashes, err
 }
 
-// readRows lists devices to send to, by a statement with rowColumns.
-func readRows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []row, err error) {
+// readRows lists devices to send to, by a statement with deviceRowColumns.
+func readRows(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []deviceRow, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
-		var r row
+		var r deviceRow
 		var first int64
-		err := scan(&r.hash, &r.user, &r.endpoint, &r.service, &r.p256dh, &r.auth, &r.vapid, &r.silent, &r.registeredAt, &r.heldVersion, &r.heardVersion, &r.wantedVersion, &r.attempts, &first)
-		r.firstAt = moment(first)
+		err := scan(&r.hash, &r.user, &r.endpoint, &r.pushServiceHost, &r.p256dh, &r.auth, &r.vapidPublicKey, &r.silent, &r.registeredAt, &r.deliveredVersion, &r.alertedUpTo, &r.wantedVersion, &r.consecutiveFailures, &first)
+		r.undeliveredSince = timeFromMicros(first)
 		list = append(list, r)
 		return err
 	})
 	return list, err
 }
 
-// Counts are the numbers of all devices, on all nodes, for metrics and the console. Delivered, Failed and Removed are since the
-// first device of the installation.
+// Counts are the numbers of all devices, on all nodes, for metrics and the console. DeliveredMessages, FailedRequests and
+// RemovedDevices are since the first device of the installation.
 type Counts struct {
-	Registered int       // devices
-	Waiting    int       // devices that are due, or tried again later
-	Dead       int       // devices that were given up until their user's next change
-	Oldest     time.Time // when the first due device became due; zero if none is due now
-	Delivered  int       // messages that push services accepted
-	Failed     int       // requests that failed
-	Removed    int       // devices that their push service did not know any more
-	Node       string    // that sends, or did last
-	Sends      bool      // a node sends
-	Error      string    // the last failure
+	Registered        int       // devices
+	Waiting           int       // devices that are due, or tried again later
+	Dead              int       // devices that were given up until their user's next change
+	OldestDueAt       time.Time // when the first due device became due; zero if none is due now
+	DeliveredMessages int       // messages that push services accepted
+	FailedRequests    int       // requests that failed
+	RemovedDevices    int       // devices that their push service did not know any more
+	SenderNode        string    // the node that sends, or did last
+	SomeNodeSends     bool      // a node sends
+	LastError         string    // the last failure
 }
 
 // Counts counts all devices.
 func (s *Service) Counts(ctx context.Context) (c Counts, err error) {
 	var oldest sql.NullInt64
-	_, err = s.db.One(ctx, countDevices, nil, &c.Registered, &c.Waiting, &c.Dead, &oldest, &c.Delivered, &c.Failed, &c.Removed, &c.Node, &c.Sends, &c.Error)
+	_, err = s.db.One(ctx, countDevices, nil, &c.Registered, &c.Waiting, &c.Dead, &oldest, &c.DeliveredMessages, &c.FailedRequests, &c.RemovedDevices, &c.SenderNode, &c.SomeNodeSends, &c.LastError)
 	if oldest.Valid && oldest.Int64 < s.db.Now().UnixMicro() {
-		c.Oldest = sql.FromMicros(oldest.Int64)
+		c.OldestDueAt = sql.FromMicros(oldest.Int64)
 	}
 	return c, err
 }

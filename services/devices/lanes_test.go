@@ -10,35 +10,35 @@ import (
 
 // A push service that has accepted nothing yet gets few requests at once, and all such services together get no more than their
 // share. Once a service has accepted a message it gets as many requests as are allowed.
-func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
+func TestUnprovenServicesGetFewRequestsAtOnce(t *testing.T) {
 	const most = 5
 	l, now := newPushServices(most), time.Now()
 	begin := func(service string, tries int) (begun int) {
 		for range tries {
-			if l.begin(service, now) {
+			if l.beginRequest(service, now) {
 				begun++
 			}
 		}
 		return begun
 	}
-	if begun := begin("one", most); begun != maxPerStranger {
-		t.Errorf("%d requests to a stranger were begun, want %d", begun, maxPerStranger)
+	if begun := begin("one", most); begun != maxRequestsPerUnprovenService {
+		t.Errorf("%d requests to an unproven service were begun, want %d", begun, maxRequestsPerUnprovenService)
 	}
-	all := maxPerStranger
-	for i := range maxStrangers {
+	all := maxRequestsPerUnprovenService
+	for i := range maxRequestsToUnprovenServices {
 		all += begin(fmt.Sprint("other", i), most)
 	}
-	if all != maxStrangers {
-		t.Errorf("%d requests to strangers were begun, want %d", all, maxStrangers)
+	if all != maxRequestsToUnprovenServices {
+		t.Errorf("%d requests to unproven services were begun, want %d", all, maxRequestsToUnprovenServices)
 	}
-	l.endAnswered("one", true)
+	l.endAnsweredRequest("one", true)
 	if begun := begin("one", 2*most); begun != most-1 { // another one is under way
 		t.Errorf("%d further requests to one that accepts were begun, want %d", begun, most-1)
 	}
-	if begun := begin("late", most); begun != maxPerStranger {
-		t.Errorf("%d requests to a further stranger were begun, want %d: both places of the known one are free", begun, maxPerStranger)
+	if begun := begin("late", most); begun != maxRequestsPerUnprovenService {
+		t.Errorf("%d requests to a further unproven service were begun, want %d: both places of the proven one are free", begun, maxRequestsPerUnprovenService)
 	}
-	if onlyListed, open := l.filter(now); !onlyListed || len(open) > 0 {
+	if onlyListed, open := l.serviceFilter(now); !onlyListed || len(open) > 0 {
 		t.Errorf("open are %v, among them alone: %t", open, onlyListed)
 	}
 }
@@ -47,21 +47,21 @@ func TestStrangersGetFewRequestsAtOnce(t *testing.T) {
 func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 	l, now := newPushServices(100), time.Now()
 	for range outbound.FailuresUntilDown {
-		if !l.begin("down", now) {
+		if !l.beginRequest("down", now) {
 			t.Fatal("no request was begun")
 		}
-		l.endFailed("down", true, now, 0)
+		l.endFailedRequest("down", true, now, 0)
 	}
-	if l.begin("down", now) {
+	if l.beginRequest("down", now) {
 		t.Error("a request was begun without a pause")
 	}
-	now = now.Add(outbound.LongestDown)
-	if !l.begin("down", now) || l.begin("down", now) {
+	now = now.Add(outbound.LongestDownPause)
+	if !l.beginRequest("down", now) || l.beginRequest("down", now) {
 		t.Error("after the pause not exactly one request was begun")
 	}
-	l.endAnswered("down", true)
+	l.endAnsweredRequest("down", true)
 	for i := range 3 {
-		if !l.begin("down", now) {
+		if !l.beginRequest("down", now) {
 			t.Errorf("after a success request %d was not begun", i)
 		}
 	}
@@ -71,30 +71,30 @@ func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 // pause, unless the service asks for more.
 func TestFailuresAtOnceAreOneTrial(t *testing.T) {
 	l, now := newPushServices(100), time.Now()
-	l.begin("down", now)
-	l.endAnswered("down", true) // one that is known gets many requests at once
+	l.beginRequest("down", now)
+	l.endAnsweredRequest("down", true) // a proven service gets many requests at once
 	const most = 4 * outbound.FailuresUntilDown
 	for range most {
-		if !l.begin("down", now) {
+		if !l.beginRequest("down", now) {
 			t.Fatal("no request was begun")
 		}
 	}
 	for range most - 1 {
-		l.endFailed("down", true, now, 0)
+		l.endFailedRequest("down", true, now, 0)
 	}
-	if pause := l.get("down").retryAt.Sub(now); pause <= 0 || pause > 5*time.Second {
+	if pause := l.findOrAdd("down").retryAt.Sub(now); pause <= 0 || pause > 5*time.Second {
 		t.Errorf("after %d failures at once the pause is %v", most-1, pause)
 	}
-	l.endFailed("down", true, now, time.Minute)
-	if pause := l.get("down").retryAt.Sub(now); pause != time.Minute {
+	l.endFailedRequest("down", true, now, time.Minute)
+	if pause := l.findOrAdd("down").retryAt.Sub(now); pause != time.Minute {
 		t.Errorf("the push service asked for a minute, and the pause is %v", pause)
 	}
 	now = now.Add(time.Minute)
-	if !l.begin("down", now) {
+	if !l.beginRequest("down", now) {
 		t.Fatal("no trial after the pause")
 	}
-	l.endFailed("down", true, now, 0)
-	if pause := l.get("down").retryAt.Sub(now); pause <= 5*time.Second {
+	l.endFailedRequest("down", true, now, 0)
+	if pause := l.findOrAdd("down").retryAt.Sub(now); pause <= 5*time.Second {
 		t.Errorf("after a further trial the pause is %v", pause)
 	}
 }

@@ -15,64 +15,64 @@ import (
 )
 
 const (
-	// keptFor is how long a push service keeps a message for a browser that is off: the longest time that push services accept.
+	// messageTTL is how long a push service keeps a message for a browser that is off: the longest time that push services accept.
 	// The message has the newest number however old it is, until the next message replaces it.
-	keptFor = 28 * 24 * time.Hour
+	messageTTL = 28 * 24 * time.Hour
 	// topicLength is the length of the topic of a message, the greatest that push services accept.
 	topicLength = 32
 	// Messages are padded to one size, so that their length says nothing. The second size is for the longest keys of users, and
 	// is the greatest that push services accept.
-	usualSize, greatestSize = 1024, 4096
-	encryptionOverhead      = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
+	usualPaddedBytes, maxPaddedBytes = 1024, 4096
+	encryptionOverhead               = 86 + 16 + 1 // the header of RFC 8188, the tag, the end of the text
 )
 
 // message is the text for a service worker, as JSON. The fields have the names of BadgeChange in the schema. It is small: push
 // services take 4 KB with the encryption.
 type message struct {
-	Version string  `json:"version"`
-	UserID  string  `json:"userId"`
-	Total   int     `json:"total"`
-	Display string  `json:"display"` // the total as text
-	Silent  bool    `json:"silent"`  // this change does not alert
-	Alert   *string `json:"alert"`   // the version of the last alert whose item is still unread; a state, unlike Silent
-	Cause   *cause  `json:"cause"`
+	Version string      `json:"version"`
+	UserID  string      `json:"userId"`
+	Total   int         `json:"total"`
+	Display string      `json:"display"` // the total as text
+	Silent  bool        `json:"silent"`  // this change does not alert
+	Alert   *string     `json:"alert"`   // the version of the last alert whose item is still unread; a state, unlike Silent
+	Cause   *alertCause `json:"cause"`
 }
 
-// cause is the newest item that alerts.
-type cause struct {
+// alertCause is the newest item that alerts.
+type alertCause struct {
 	Source services.Source `json:"source"`
 	Part   *string         `json:"part"` // nil if the source has no parts
 	ItemID string          `json:"itemId"`
 	At     string          `json:"at"`
 }
 
-// alerts reports whether a change alerts a user who was alerted of everything up to heard. In quiet hours no change does.
-func alerts(change stream.Change, heard uint64) bool {
+// changeAlerts reports whether a change alerts a user who was alerted of everything up to heard. In quiet hours no change does.
+func changeAlerts(change stream.Change, heard uint64) bool {
 	return !change.Silent(heard)
 }
 
-// wants reports whether a device gets a change: if it is the first that it gets, if the total changed, or if the change alerts.
+// needsMessage reports whether a device gets a change: if it is the first that it gets, if the total changed, or if the change alerts.
 // A device that is not silent gets only changes that alert, because browsers show a notice for every message to it.
-func (r row) wants(change stream.Change) bool {
-	loud := alerts(change, max(r.heldVersion, r.heardVersion))
+func (r deviceRow) needsMessage(change stream.Change) bool {
+	loud := changeAlerts(change, max(r.deliveredVersion, r.alertedUpTo))
 	if !r.silent && !loud {
 		return false
 	}
-	return r.heldVersion == 0 || change.State.Total.Changed > r.heldVersion || loud
+	return r.deliveredVersion == 0 || change.State.Total.ChangedVersion > r.deliveredVersion || loud
 }
 
 // messageFor is the message about a change for a device. Silent is about this change; Alert is a state: the service worker may have
 // missed a message that was replaced, and compares versions.
-func (r row) messageFor(change stream.Change) message {
+func (r deviceRow) messageFor(change stream.Change) message {
 	state := change.State
 	m := message{
 		Version: stream.VersionText(change.Seq), UserID: services.GlobalID(services.UserType, change.Key), Total: state.Total.Value,
-		Display: state.Total.Display, Silent: !alerts(change, max(r.heldVersion, r.heardVersion)),
+		Display: state.Total.Display, Silent: !changeAlerts(change, max(r.deliveredVersion, r.alertedUpTo)),
 	}
 	// In quiet hours an alert is shown only if the device already has the alert's version.
-	if newest, loud := state.Alert(r.heardVersion), state.AlertVersion(); newest != nil && (!state.Quiet || loud <= r.heldVersion) {
+	if newest, loud := state.NewestAlert(r.alertedUpTo), state.NewestAlertVersion(); newest != nil && (!state.Quiet || loud <= r.deliveredVersion) {
 		alert := stream.VersionText(loud)
-		m.Alert, m.Cause = &alert, &cause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}
+		m.Alert, m.Cause = &alert, &alertCause{Source: newest.Source, ItemID: newest.ID, At: newest.At.UTC().Format("2006-01-02T15:04:05.000Z")}
 		if part := newest.Part; part != "" {
 			m.Cause.Part = &part
 		}
@@ -82,10 +82,11 @@ func (r row) messageFor(change stream.Change) message {
 
 // topic makes a message replace the one that the push service still has for the browser, also after the browser has changed hands.
 // Nobody without the browser's keys has the same topic.
-func (r row) topic() string { return r.hash[:topicLength] }
+func (r deviceRow) topic() string { return r.hash[:topicLength] }
 
-// errBuilt ends the library's sending once the request is made: the library would use a client without the guard of addresses.
-var errBuilt = errors.New("the request is made")
+// errRequestCaptured ends the library's sending once the request is made: the library would use a client without the guard of
+// addresses.
+var errRequestCaptured = errors.New("the request is made")
 
 // requestCapture takes the request that the library makes: the guarded client sends it.
 type requestCapture struct{ request *http.Request }
@@ -93,19 +94,19 @@ type requestCapture struct{ request *http.Request }
 // Do takes the request.
 func (b *requestCapture) Do(request *http.Request) (*http.Response, error) {
 	b.request = request
-	return nil, errBuilt
+	return nil, errRequestCaptured
 }
 
 // send sends a message to a device, once.
-func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
+func (s *Service) send(ctx context.Context, r deviceRow, m message) outbound.Answer {
 	return s.client.Send(ctx, func(ctx context.Context) (*http.Request, error) {
 		text, err := json.Marshal(m)
 		if err != nil {
 			return nil, err
 		}
-		size, urgency := uint32(usualSize), webpush.UrgencyHigh
-		if len(text) > usualSize-encryptionOverhead {
-			size = greatestSize
+		size, urgency := uint32(usualPaddedBytes), webpush.UrgencyHigh
+		if len(text) > usualPaddedBytes-encryptionOverhead {
+			size = maxPaddedBytes
 		}
 		if m.Silent {
 			urgency = webpush.UrgencyNormal // this message need not wake a device whose battery is low
@@ -113,7 +114,7 @@ func (s *Service) send(ctx context.Context, r row, m message) outbound.Answer {
 		var made requestCapture
 		// The library encrypts and signs; the requestCapture in place of its client keeps it from sending.
 		got, err := webpush.SendNotificationWithContext(ctx, text, &webpush.Subscription{Endpoint: r.endpoint, Keys: webpush.Keys{Auth: r.auth, P256dh: r.p256dh}}, &webpush.Options{
-			HTTPClient: &made, RecordSize: size, Subscriber: subscriber(s.cfg.Keys.Subject), Topic: r.topic(), TTL: int(keptFor / time.Second), Urgency: urgency,
+			HTTPClient: &made, RecordSize: size, Subscriber: subscriber(s.cfg.Keys.Subject), Topic: r.topic(), TTL: int(messageTTL / time.Second), Urgency: urgency,
 			VAPIDPublicKey: s.cfg.Keys.Public, VAPIDPrivateKey: s.cfg.Keys.Private,
 		})
 		if got != nil {

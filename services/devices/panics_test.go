@@ -11,12 +11,12 @@ import (
 
 // A panic of a look ends Run with its pool, so that the node can begin Run again: Run does not wait for a pool that nobody ends.
 func TestAPanicOfALookEndsRun(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	looks := 0
-	s := newWorld(b).newNode(func(cfg *Config) {
-		cfg.Read = func(context.Context) (bool, error) {
+	s := newDeviceWorld(b).newNode(func(cfg *Config) {
+		cfg.StreamNeeded = func(context.Context) (bool, error) {
 			if looks++; looks == 1 {
 				panic("while it looks")
 			}

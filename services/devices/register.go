@@ -7,57 +7,57 @@ import (
 	"tidings/services/sql"
 )
 
-// Registered is the outcome of a registration. The ID is for Unregister.
-type Registered struct {
+// Registration is the outcome of a registration. The ID is for Unregister.
+type Registration struct {
 	ID      string
 	Changed bool // false: the device was registered already, without a difference
 }
 
-// errOff is the error while this node has no keys.
-var errOff = &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
+// errWebPushOff is the error while this node has no keys.
+var errWebPushOff = &services.Error{Code: services.Conflict, Reason: services.ReasonFeatureOff,
 	Message: "Web Push is off: start every node with --vapid-private-key (TIDINGS_VAPID_PRIVATE_KEY) and --vapid-subject (TIDINGS_VAPID_SUBJECT); tidings vapid makes a key"}
 
 // Register registers a device of a user; a repetition only records the time, unless the device fails. A browser belongs to the
 // user who registered it last. A registration needs the browser's keys, which only the browser has: with other keys an endpoint
 // is another device, and the answer is the same whether somebody registered the endpoint or not. INVALID for a bad endpoint, key
 // or name; CONFLICT while Web Push is off.
-func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevice) (Registered, error) {
+func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevice) (Registration, error) {
 	if !s.On() {
-		return Registered{}, errOff
+		return Registration{}, errWebPushOff
 	}
 	at, err := s.guard.CheckURL("endpoint", d.Endpoint)
 	if err == nil && at.Scheme != "https" && len(s.cfg.Allow) == 0 {
 		err = services.Errorf(services.Invalid, "endpoint: %s is not an https address", services.Quote(d.Endpoint))
 	}
 	if err != nil {
-		return Registered{}, err
+		return Registration{}, err
 	}
 	if d.P256dh, d.Auth, err = checkKeys(d.P256dh, d.Auth); err != nil {
-		return Registered{}, err
+		return Registration{}, err
 	}
 	if d.Name != "" {
-		if err := services.CheckText("name", d.Name, 1, maxName); err != nil {
-			return Registered{}, err
+		if err := services.CheckText("name", d.Name, 1, maxNameLength); err != nil {
+			return Registration{}, err
 		}
 	}
 	// Changes from before the registration do not alert. A change between this read and the commit does alert, which is the safe
 	// side.
 	head, _, err := s.cfg.Stream.Head(ctx)
 	if err != nil {
-		return Registered{}, err
+		return Registration{}, err
 	}
-	hash, done := hashOf(d.Endpoint, d.P256dh, d.Auth), Registered{}
+	hash, done := hashOf(d.Endpoint, d.P256dh, d.Auth), Registration{}
 	err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		done, err = s.register(ctx, tx, user, d, hash, at.Host, head)
 		return err
 	})
 	if err != nil {
-		return Registered{}, err
+		return Registration{}, err
 	}
-	// This is the first device of the installation, as far as this node knows: wake look, so that the stream is on at once.
+	// This is the first device of the installation, as far as this node knows: wake Run, so that the stream is on at once.
 	if !s.hasDevices.Swap(true) {
 		select {
-		case s.first <- struct{}{}:
+		case s.firstDeviceRegistered <- struct{}{}:
 		default:
 		}
 	}
@@ -66,10 +66,10 @@ func (s *Service) Register(ctx context.Context, user services.UserID, d NewDevic
 
 // register writes a registration, under a lock of the user and of the device. head is the end of the change stream as it was read
 // before the transaction.
-func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registered, err error) {
+func (s *Service) register(ctx context.Context, tx *sql.Tx, user services.UserID, d NewDevice, hash, service string, head uint64) (done Registration, err error) {
 	done.ID = idOf(user, hash)
 	var number services.UserID
-	if found, err := tx.One(ctx, holdUser, []any{user}, &number); err != nil || !found { // the lock orders the registrations of a user
+	if found, err := tx.One(ctx, lockUser, []any{user}, &number); err != nil || !found { // the lock orders the registrations of a user
 		if err == nil {
 			err = services.Errorf(services.NotFound, "there is no such user any more")
 		}

@@ -16,13 +16,13 @@ import (
 
 // A registration can be repeated, says whether it changed anything, and is listed for its user alone.
 func TestRegister(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
 		first := w.register(s, users[0], "phone")
-		if !first.Changed || w.register(s, users[0], "phone") != (Registered{ID: first.ID}) {
+		if !first.Changed || w.register(s, users[0], "phone") != (Registration{ID: first.ID}) {
 			t.Errorf("%+v", first)
 		}
 		b.Clock.Advance(time.Second)
@@ -55,8 +55,8 @@ func TestRegister(t *testing.T) {
 
 // A registration that is refused says why.
 func TestRegisterRefuses(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	good := devicestest.NewBrowser("https://push.example/1")
 	off := strings.Repeat("A", 87)
@@ -86,7 +86,7 @@ func TestRegisterRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", c.d, err)
 		}
 	}
-	_, err := w.newNode(func(cfg *Config) { cfg.Keys = Keys{} }).Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "", true})
+	_, err := w.newNode(func(cfg *Config) { cfg.Keys = VAPIDKeys{} }).Register(b.Ctx, user, NewDevice{good.Endpoint, good.P256dh, good.Auth, "", true})
 	if sqltest.WantCode(t, err, services.Conflict); !strings.Contains(fmt.Sprint(err), "--vapid-private-key") {
 		t.Error(err)
 	}
@@ -99,47 +99,47 @@ func TestRegisterRefuses(t *testing.T) {
 
 // A browser belongs to the user who registered it last: the former user gets nothing there any more, and does not see it.
 func TestBrowserChangesItsUser(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		c := newCourier(s)
-		w.like(5, users[0])
-		w.like(2, users[1])
+		c := newTestSender(s)
+		w.setLikes(5, users[0])
+		w.setLikes(2, users[1])
 		of := w.register(s, users[0], "phone")
-		w.settle(c)
-		sqltest.Equal(t, w.lastOf("phone"), 5)
+		w.sendAllDue(c)
+		sqltest.Equal(t, w.lastTotalInBrowser("phone"), 5)
 		moved := w.register(s, users[1], "phone")
 		if !moved.Changed || moved.ID == of.ID {
 			t.Errorf("%+v", moved)
 		}
-		w.settle(c)
-		if m, _ := w.push.Last("phone"); m.Total != 2 || m.UserID != "user:bob" || !m.Silent {
+		w.sendAllDue(c)
+		if m, _ := w.pushService.LastMessage("phone"); m.Total != 2 || m.UserID != "user:bob" || !m.Silent {
 			t.Errorf("%+v", m)
 		}
 		sqltest.Equal(t, len(sqltest.Must(s.List(b.Ctx, users[0]))(t)), 0)
 		if removed := sqltest.Must(s.Unregister(b.Ctx, users[0], of.ID, ""))(t); removed {
 			t.Error("the user before removes it")
 		}
-		w.like(6, users[0])
-		w.settle(c)
-		sqltest.Equal(t, w.lastOf("phone"), 2)
-		w.like(3, users[1])
-		w.settle(c)
-		sqltest.Equal(t, w.lastOf("phone"), 3)
+		w.setLikes(6, users[0])
+		w.sendAllDue(c)
+		sqltest.Equal(t, w.lastTotalInBrowser("phone"), 2)
+		w.setLikes(3, users[1])
+		w.sendAllDue(c)
+		sqltest.Equal(t, w.lastTotalInBrowser("phone"), 3)
 	})
 }
 
 // A stranger who knows an endpoint, without the keys that only the browser has, gets the same answers as for an endpoint that
 // nobody registered, and the user of the browser keeps getting their numbers.
 func TestEndpointAloneSaysNothing(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		c := newCourier(s)
+		c := newTestSender(s)
 		w.register(s, users[0], "phone")
 		own := sqltest.Must(s.List(b.Ctx, users[0]))(t)
 		for _, endpoint := range []string{w.browsers["phone"].Endpoint, "https://push.example/nobody"} {
@@ -155,42 +155,42 @@ func TestEndpointAloneSaysNothing(t *testing.T) {
 				t.Errorf("%+v", list)
 			}
 			hashes := []string{hashOf(of.Endpoint, of.P256dh, of.Auth), hashOf(endpoint, w.browsers["phone"].P256dh, w.browsers["phone"].Auth)}
-			if (row{hash: hashes[0]}).topic() == (row{hash: hashes[1]}).topic() {
+			if (deviceRow{hash: hashes[0]}).topic() == (deviceRow{hash: hashes[1]}).topic() {
 				t.Error("the stranger's message replaces one that the browser did not get yet")
 			}
 			for _, want := range []bool{true, false} {
 				sqltest.Equal(t, sqltest.Must(s.Unregister(b.Ctx, users[1], "", endpoint))(t), want)
 			}
 		}
-		w.like(3, users[0])
-		w.settle(c)
-		sqltest.Equal(t, w.lastOf("phone"), 3)
+		w.setLikes(3, users[0])
+		w.sendAllDue(c)
+		sqltest.Equal(t, w.lastTotalInBrowser("phone"), 3)
 		sqltest.Equal(t, sqltest.Must(s.List(b.Ctx, users[0]))(t)[0].ID, own[0].ID)
 	})
 }
 
 // A browser that subscribed anew at the same endpoint is one device.
 func TestNewKeysReplaceTheFormer(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newDeviceWorld(b)
 	user := b.MakeUsers("ann")[0]
 	s := w.newNode()
 	first := w.register(s, user, "phone")
-	w.browsers["phone"] = w.push.Subscribe("phone")
+	w.browsers["phone"] = w.pushService.Subscribe("phone")
 	again := w.register(s, user, "phone")
 	if list := sqltest.Must(s.List(b.Ctx, user))(t); len(list) != 1 || list[0].ID != again.ID || again.ID == first.ID {
 		t.Errorf("%+v", list)
 	}
-	w.like(2, user)
-	w.settle(newCourier(s))
-	sqltest.Equal(t, w.lastOf("phone"), 2)
+	w.setLikes(2, user)
+	w.sendAllDue(newTestSender(s))
+	sqltest.Equal(t, w.lastTotalInBrowser("phone"), 2)
 }
 
 // Beyond the limit a new device replaces the device that registered longest ago.
 func TestOldestDeviceIsReplaced(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
 		w.register(s, users[1], "bob's")
@@ -216,25 +216,25 @@ func TestOldestDeviceIsReplaced(t *testing.T) {
 			sqltest.Equal(t, n, MaxDevices)
 			return err
 		})
-		sqltest.Equal(t, w.counts(s).Registered, 1)
+		sqltest.Equal(t, w.deviceCounts(s).Registered, 1)
 	})
 }
 
 // Invalid keys and subjects are refused with the reason.
-func TestParseKeys(t *testing.T) {
-	for _, wrong := range []string{"", "x", "*", strings.Repeat("A", 43), keys.Public} {
-		if _, reason := ParseKeys(wrong, ""); reason == "" {
+func TestParseVAPIDKeys(t *testing.T) {
+	for _, wrong := range []string{"", "x", "*", strings.Repeat("A", 43), testVAPIDKeys.Public} {
+		if _, reason := ParseVAPIDKeys(wrong, ""); reason == "" {
 			t.Errorf("%q is a key", wrong)
 		}
 	}
-	if again, reason := ParseKeys(keys.Private+"=", keys.Subject); reason != "" || again != keys {
+	if again, reason := ParseVAPIDKeys(testVAPIDKeys.Private+"=", testVAPIDKeys.Subject); reason != "" || again != testVAPIDKeys {
 		t.Errorf("%+v: %s", again, reason)
 	}
 	for subject, want := range map[string]bool{
 		"mailto:ops@example.com": true, "https://example.com/contact": true, "": false, "ops@example.com": false, "mailto:ops": false,
 		"http://example.com": false, "mailto:Ops <ops@example.com>": false, "https://": false,
 	} {
-		if got := CheckSubject(subject) == ""; got != want {
+		if got := CheckVAPIDSubject(subject) == ""; got != want {
 			t.Errorf("%q: %v", subject, got)
 		}
 	}

@@ -17,22 +17,22 @@ import (
 
 // A device that its push service does not know any more is removed; nothing is sent to it again.
 func TestGoneDevicesAreRemoved(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		c := newCourier(s)
+		c := newTestSender(s)
 		for i, status := range []int{http.StatusNotFound, http.StatusGone} {
 			w.register(s, users[i], fmt.Sprint(status))
-			w.push.SetStatus(status)
-			w.like(1, users[i])
-			w.settle(c)
-			w.like(2, users[i])
-			w.settle(c)
-			sqltest.Equal(t, len(w.push.Take()), 1)
+			w.pushService.SetAnswerStatus(status)
+			w.setLikes(1, users[i])
+			w.sendAllDue(c)
+			w.setLikes(2, users[i])
+			w.sendAllDue(c)
+			sqltest.Equal(t, len(w.pushService.TakeArrivals()), 1)
 			sqltest.Equal(t, len(sqltest.Must(s.List(b.Ctx, users[i]))(t)), 0)
-			sqltest.Equal(t, s.Stats().Removed, uint64(i+1))
+			sqltest.Equal(t, s.Stats().RemovedDevices, uint64(i+1))
 		}
 	})
 }
@@ -52,34 +52,34 @@ func TestRudePushServices(t *testing.T) {
 		"hang up":  {func(w http.ResponseWriter, _ *http.Request) { answerGarbage(w, "") }, "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := peopletest.NewBundle(t, sqltest.SQLite(t))
-			w := newWorld(b)
+			b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+			w := newDeviceWorld(b)
 			user := b.MakeUsers("ann")[0]
 			timeout := 30 * time.Second // longer than any answer takes on a busy machine
 			if name == "hang" {
 				timeout = 2 * time.Second
 			}
 			s := w.newNode(func(cfg *Config) { cfg.Timeout = timeout })
-			co := newCourier(s)
+			co := newTestSender(s)
 			w.register(s, user, "phone")
-			w.push.SetAnswer(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+			w.pushService.SetAnswer(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 				c.answer(to, r)
 				return false
 			})
-			w.like(1, user)
-			w.settle(co)
+			w.setLikes(1, user)
+			w.sendAllDue(co)
 			if list := sqltest.Must(s.List(b.Ctx, user))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, c.err) {
 				t.Errorf("%+v", list)
 			}
-			// The courier can have the end of its request before the push service is done with it.
-			eventually.Holds(t, "the push service sees that nobody waits", func() bool { return w.push.Underway() == 0 })
-			w.push.SetAnswer(nil)
-			w.like(2, user)
-			w.settle(co)
-			sqltest.Equal(t, w.lastOf("phone"), 0) // the pause is not over
+			// The deviceSender can have the end of its request before the push service is done with it.
+			eventually.Holds(t, "the push service sees that nobody waits", func() bool { return w.pushService.RequestsUnderway() == 0 })
+			w.pushService.SetAnswer(nil)
+			w.setLikes(2, user)
+			w.sendAllDue(co)
+			sqltest.Equal(t, w.lastTotalInBrowser("phone"), 0) // the pause is not over
 			b.Clock.Advance(10 * time.Second)
-			w.settle(co)
-			sqltest.Equal(t, w.lastOf("phone"), 2)
+			w.sendAllDue(co)
+			sqltest.Equal(t, w.lastTotalInBrowser("phone"), 2)
 			if list := sqltest.Must(s.List(b.Ctx, user))(t); !list[0].FailingSince.IsZero() || list[0].Error != "" || list[0].DeliveredAt.IsZero() {
 				t.Errorf("%+v", list)
 			}
@@ -90,20 +90,20 @@ func TestRudePushServices(t *testing.T) {
 // Any user can name a push service. If its certificate has a name with a NUL, which PostgreSQL refuses in a text, the other
 // devices still get their messages.
 func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		c := newCourier(s)
+		c := newTestSender(s)
 		bad := devicestest.NewBrowser(outboundtest.StartServerWithNames(t, "a\x00b.example") + "/1")
 		sqltest.Must(s.Register(b.Ctx, users[0], NewDevice{Endpoint: bad.Endpoint, P256dh: bad.P256dh, Auth: bad.Auth, Silent: true}))(t)
 		w.register(s, users[1], "phone")
-		w.like(1, users...)
-		w.settle(c)
-		w.like(2, users...)
-		w.settle(c)
-		sqltest.Equal(t, w.lastOf("phone"), 2)
+		w.setLikes(1, users...)
+		w.sendAllDue(c)
+		w.setLikes(2, users...)
+		w.sendAllDue(c)
+		sqltest.Equal(t, w.lastTotalInBrowser("phone"), 2)
 		if list := sqltest.Must(s.List(b.Ctx, users[0]))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, "certificate is valid for a\uFFFDb.example") {
 			t.Errorf("%+v", list)
 		}
@@ -122,43 +122,43 @@ func answerGarbage(to http.ResponseWriter, text string) {
 
 // If the push service asks to wait for a device, the device gets nothing before the wait ends.
 func TestRetryAfter(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		user := b.MakeUsers("ann")[0]
 		s := w.newNode()
-		c := newCourier(s)
+		c := newTestSender(s)
 		w.register(s, user, "phone")
-		w.push.SetAnswer(func(to http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
+		w.pushService.SetAnswer(func(to http.ResponseWriter, _ *http.Request, _ devicestest.Message) bool {
 			to.Header().Set("Retry-After", "120")
 			to.WriteHeader(http.StatusTooManyRequests)
 			return false
 		})
-		w.like(1, user)
-		w.settle(c)
-		sqltest.Equal(t, len(w.push.Take()), 1)
-		w.push.SetAnswer(nil)
+		w.setLikes(1, user)
+		w.sendAllDue(c)
+		sqltest.Equal(t, len(w.pushService.TakeArrivals()), 1)
+		w.pushService.SetAnswer(nil)
 		b.Clock.Advance(119 * time.Second)
-		w.like(2, user)
-		w.settle(c)
-		sqltest.Equal(t, len(w.push.Take()), 0)
+		w.setLikes(2, user)
+		w.sendAllDue(c)
+		sqltest.Equal(t, len(w.pushService.TakeArrivals()), 0)
 		b.Clock.Advance(time.Second)
-		w.settle(c)
-		sqltest.Equal(t, w.lastOf("phone"), 2)
+		w.sendAllDue(c)
+		sqltest.Equal(t, w.lastTotalInBrowser("phone"), 2)
 	})
 }
 
 // A device that fails for a day is given up, until its user's next change.
 func TestGivenUpAfterADay(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newDeviceWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		c := newCourier(s)
+		c := newTestSender(s)
 		w.register(s, users[0], "broken")
 		w.register(s, users[1], "whole")
-		w.push.SetAnswer(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
+		w.pushService.SetAnswer(func(to http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 			if broken := strings.HasSuffix(r.URL.Path, "broken"); broken {
 				to.WriteHeader(http.StatusForbidden)
 				return false
@@ -166,90 +166,90 @@ func TestGivenUpAfterADay(t *testing.T) {
 			to.WriteHeader(http.StatusCreated)
 			return true
 		})
-		w.like(1, users...)
+		w.setLikes(1, users...)
 		for range 26 {
-			w.settle(c)
+			w.sendAllDue(c)
 			b.Clock.Advance(time.Hour)
 		}
-		if got := w.counts(s); got.Dead != 1 || got.Waiting != 0 || got.Registered != 2 {
+		if got := w.deviceCounts(s); got.Dead != 1 || got.Waiting != 0 || got.Registered != 2 {
 			t.Errorf("%+v", got)
 		}
-		sqltest.Equal(t, w.lastOf("whole"), 1)
-		tries := len(w.push.Take())
+		sqltest.Equal(t, w.lastTotalInBrowser("whole"), 1)
+		tries := len(w.pushService.TakeArrivals())
 		if tries < 20 || tries > 40 {
 			t.Errorf("%d requests in a day", tries)
 		}
 		b.Clock.Advance(48 * time.Hour)
-		w.settle(c)
-		sqltest.Equal(t, len(w.push.Take()), 0)
-		w.push.SetAnswer(nil)
-		w.like(4, users[0])
-		w.settle(c)
-		sqltest.Equal(t, w.lastOf("broken"), 4)
-		sqltest.Equal(t, w.counts(s).Dead, 0)
+		w.sendAllDue(c)
+		sqltest.Equal(t, len(w.pushService.TakeArrivals()), 0)
+		w.pushService.SetAnswer(nil)
+		w.setLikes(4, users[0])
+		w.sendAllDue(c)
+		sqltest.Equal(t, w.lastTotalInBrowser("broken"), 4)
+		sqltest.Equal(t, w.deviceCounts(s).Dead, 0)
 	})
 }
 
 // A push service that is down gets one request at a time. Everybody has the newest number after it is back, and no device was given up
 // meanwhile.
 func TestPushServiceIsDown(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newDeviceWorld(b)
 	var names []string
 	for i := range 60 {
 		names = append(names, fmt.Sprint("u", i))
 	}
 	users := b.MakeUsers(names...)
-	s := w.newNode(func(cfg *Config) { cfg.Requests = 4 })
-	c := newCourier(s)
+	s := w.newNode(func(cfg *Config) { cfg.RequestsPerService = 4 })
+	c := newTestSender(s)
 	for i, user := range users {
 		w.register(s, user, names[i])
 	}
-	w.like(1, users[0])
-	w.settle(c) // the push service is known
-	w.push.Take()
-	w.push.SetStatus(http.StatusServiceUnavailable)
-	w.like(1, users...)
-	w.settle(c)
-	if got := len(w.push.Take()); got < outbound.FailuresUntilDown || got > outbound.FailuresUntilDown+4 {
+	w.setLikes(1, users[0])
+	w.sendAllDue(c) // the push service is known
+	w.pushService.TakeArrivals()
+	w.pushService.SetAnswerStatus(http.StatusServiceUnavailable)
+	w.setLikes(1, users...)
+	w.sendAllDue(c)
+	if got := len(w.pushService.TakeArrivals()); got < outbound.FailuresUntilDown || got > outbound.FailuresUntilDown+4 {
 		t.Errorf("%d requests until it was known to be down", got)
 	}
 	for range 12 {
-		b.Clock.Advance(outbound.LongestDown)
-		w.settle(c)
+		b.Clock.Advance(outbound.LongestDownPause)
+		w.sendAllDue(c)
 	}
-	sqltest.Equal(t, len(w.push.Take()), 12)
-	w.push.SetAnswer(nil)
-	w.like(2, users...)
+	sqltest.Equal(t, len(w.pushService.TakeArrivals()), 12)
+	w.pushService.SetAnswer(nil)
+	w.setLikes(2, users...)
 	b.Clock.Advance(30 * time.Hour)
-	w.settle(c)
+	w.sendAllDue(c)
 	for i := range users {
-		sqltest.Equal(t, w.lastOf(names[i]), 2)
+		sqltest.Equal(t, w.lastTotalInBrowser(names[i]), 2)
 	}
-	if got := w.counts(s); got.Dead != 0 || got.Waiting != 0 {
+	if got := w.deviceCounts(s); got.Dead != 0 || got.Waiting != 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
 // A push service that hangs does not hold up another one. Nor do many that hang and have accepted nothing yet.
 func TestSlowPushServiceHoldsNoOther(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newDeviceWorld(b)
 	var names []string
 	for i := range 40 {
 		names = append(names, fmt.Sprint("u", i))
 	}
 	users := b.MakeUsers(names...)
 	s := w.newNode(func(cfg *Config) { cfg.Timeout = 30 * time.Second })
-	s.batch = 10
-	c := newCourier(s)
+	s.maxPerStep = 10
+	c := newTestSender(s)
 	w.register(s, users[0], "phone")
-	w.like(1, users[0])
-	w.settle(c)
-	sqltest.Equal(t, w.lastOf("phone"), 1)
-	var slow []*devicestest.Service
+	w.setLikes(1, users[0])
+	w.sendAllDue(c)
+	sqltest.Equal(t, w.lastTotalInBrowser("phone"), 1)
+	var slow []*devicestest.PushService
 	for i := range 12 {
-		one := devicestest.NewService(t, keys.Public)
+		one := devicestest.NewPushService(t, testVAPIDKeys.Public)
 		one.SetAnswer(func(_ http.ResponseWriter, r *http.Request, _ devicestest.Message) bool {
 			<-r.Context().Done()
 			return false
@@ -260,23 +260,23 @@ func TestSlowPushServiceHoldsNoOther(t *testing.T) {
 			sqltest.Must(s.Register(b.Ctx, user, NewDevice{Endpoint: browser.Endpoint, P256dh: browser.P256dh, Auth: browser.Auth, Silent: true}))(t)
 		}
 	}
-	w.like(2, users...)
+	w.setLikes(2, users...)
 	for i := range 5 {
-		w.like(i+3, users...)
+		w.setLikes(i+3, users...)
 		eventually.HoldsWithin(t, 20*time.Second, "the phone has the number", func() bool {
 			sqltest.Must(c.Step(b.Ctx))(t)
-			return w.lastOf("phone") == i+3
+			return w.lastTotalInBrowser("phone") == i+3
 		})
 	}
 	under := 0
 	for _, one := range slow {
-		under += one.Underway()
+		under += one.RequestsUnderway()
 	}
-	if under == 0 || under > maxStrangers {
+	if under == 0 || under > maxRequestsToUnprovenServices {
 		t.Errorf("%d requests hang", under)
 	}
 	for _, one := range slow {
 		one.Close()
 	}
-	c.sending.Wait()
+	c.runningRequests.Wait()
 }

@@ -11,8 +11,8 @@ import (
 
 // The limits of devices.
 const (
-	MaxDevices = 20 // of one user; a further device replaces the one registered longest ago
-	maxName    = 64 // characters
+	MaxDevices    = 20 // of one user; a further device replaces the one registered longest ago
+	maxNameLength = 64 // characters
 )
 
 // Device is a browser that a user has registered, as its user sees it. It has neither its keys nor its hash.
@@ -61,19 +61,19 @@ func ParseID(field, id string) (string, error) {
 	return id, nil
 }
 
-// row is a device with the fields that the courier needs. See the table's migration for its columns. registeredAt is in
+// deviceRow is a device with the fields that the deviceSender needs. See the table's migration for its columns. registeredAt is in
 // microseconds, as the statements compare it.
-type row struct {
-	hash                      string // the key of the row: see hashOf
-	user                      services.UserID
-	endpoint                  string
-	service                   string // the host of the endpoint
-	p256dh, auth              string
-	vapid                     string // the public key of the server with which the browser subscribed
-	silent                    bool   // it also takes messages that show nothing
-	registeredAt              int64
-	heldVersion, heardVersion uint64    // the version that the device has, and the one up to which items do not alert
-	wantedVersion             uint64    // the version of the user's newest change
-	attempts                  int       // failures in a row
-	firstAt                   time.Time // when it first failed, or first waited for a socket to close
+type deviceRow struct {
+	hash                          string // the key of the row: see hashOf
+	user                          services.UserID
+	endpoint                      string
+	pushServiceHost               string // the host of the endpoint
+	p256dh, auth                  string
+	vapidPublicKey                string // the public key of the server with which the browser subscribed
+	silent                        bool   // it also takes messages that show nothing
+	registeredAt                  int64
+	deliveredVersion, alertedUpTo uint64    // the version that the device has, and the one up to which items do not alert
+	wantedVersion                 uint64    // the version of the user's newest change
+	consecutiveFailures           int       // failures in a row
+	undeliveredSince              time.Time // when it first failed, or first waited for a socket to close
 }

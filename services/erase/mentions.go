@@ -14,10 +14,10 @@ var userFields = map[string]bool{
 	"author": true, "recipient": true, "actor": true, "host": true, "user": true, "users": true, "hosts": true,
 }
 
-// NamesUser reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line. It looks at
-// the names of fields, so that one function finds the jobs of all features. In doubt it reports true: an erasure removes a job too
-// many rather than one too few.
-func NamesUser(user services.UserID, kind, key string, payload []byte) bool {
+// JobNamesUser reports whether a job names the user: by its key, or by its payload, which has one JSON object in each line. It
+// looks at the names of fields, so that one function finds the jobs of all features. In doubt it reports true: an erasure removes a
+// job too many rather than one too few.
+func JobNamesUser(user services.UserID, kind, key string, payload []byte) bool {
 	number := services.UserIDText(user)
 	before, after, pair := strings.Cut(key, "/")
 	// The first part of the key of a chat job is a conversation and not a user.
@@ -33,27 +33,27 @@ func NamesUser(user services.UserID, kind, key string, payload []byte) bool {
 		if err := decoder.Decode(&value); err != nil {
 			return false
 		}
-		if holds(value, number, false) {
+		if jsonNamesUser(value, number, false) {
 			return true
 		}
 	}
 }
 
-// holds reports whether a JSON value has the number in a field of users. isUser says that the value itself is in such a
+// jsonNamesUser reports whether a JSON value has the number in a field of users. isUser says that the value itself is in such a
 // field.
-func holds(value any, number string, isUser bool) bool {
+func jsonNamesUser(value any, number string, isUser bool) bool {
 	switch value := value.(type) {
 	case json.Number:
 		return isUser && value.String() == number
 	case []any:
 		for _, one := range value {
-			if holds(one, number, isUser) {
+			if jsonNamesUser(one, number, isUser) {
 				return true
 			}
 		}
 	case map[string]any:
 		for name, one := range value {
-			if holds(one, number, userFields[strings.ToLower(name)]) {
+			if jsonNamesUser(one, number, userFields[strings.ToLower(name)]) {
 				return true
 			}
 		}

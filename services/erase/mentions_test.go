@@ -3,7 +3,7 @@ package erase
 import "testing"
 
 // A job names a user by its key or in its payload, and by nothing that only looks like the user's number.
-func TestNamesUser(t *testing.T) {
+func TestJobNamesUser(t *testing.T) {
 	for _, c := range []struct {
 		kind, key, payload string
 		want               bool
@@ -15,7 +15,7 @@ func TestNamesUser(t *testing.T) {
 		{"post.push", "", `{"author":4,"after":17,"to":17}`, false}, {"message.deliver", "", `{"message":17,"users":[3,17]}`, true},
 		{"message.deliver", "", `{"message":17,"users":[3,4]}`, false}, {"show", "", `{"Show":{"Host":17}}`, true}, {"x", "", "not JSON 17", false},
 	} {
-		if got := NamesUser(17, c.kind, c.key, []byte(c.payload)); got != c.want {
+		if got := JobNamesUser(17, c.kind, c.key, []byte(c.payload)); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

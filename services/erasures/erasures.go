@@ -2,15 +2,15 @@
 //
 // The transaction that begins an erasure deletes the row of the user. From then on nobody can read the user, the key is refused,
 // and everything that the user published is hidden. A job removes the other data, one bounded transaction at a time. Each
-// transaction records where it ended, so that the job continues there after the process dies. The steps are repeated until a
-// pass of them finds nothing, because a request or a job that was under way may still add something. Then the key is forgotten,
-// also where requests have named it since (Unname), and is free again. On SQLite the bytes of the deleted rows are overwritten at
-// the end, see scrub.
+// transaction records where it ended, so that the job continues there after the process dies. The steps are repeated until a pass
+// of them finds nothing, because a request or a job that was under way may still add something. Then the key is forgotten, also
+// where requests have named it since (KeyRemovers), and is free again. On SQLite the bytes of the deleted rows are overwritten at
+// the end, see runScrubStep.
 //
 // The path of an erasure: Begin writes its row and its job, and every node learns of it by the changelog and closes the user's
-// sockets (forgetErasedUsers, forgetUser). The job (run) deletes the user's keys in Redis and takes step after step of a pass; nextPass begins the
-// next pass. After the last pass the erasure ends (end), or first goes through the steps of scrub, which erasures at the same time
-// share (round).
+// sockets (forgetErasedUsers, forgetUser). The job (run) deletes the user's keys in Redis and takes step after step of a pass
+// (runNextStep); nextPass begins the next pass. After the last pass the erasure ends (end), or first goes through the steps of the
+// scrub (runScrubStep), which erasures at the same time share (scrubRound).
 //
 // On failure: a job that fails is tried again, and repeats nothing but the step that failed. When the job is dead, Begin for the
 // same key gives the erasure another job. The key stays refused until no row has anything of the user: nothing of a former user
@@ -55,14 +55,15 @@ type Config struct {
 	// Steps are the steps of all features, in the order in which they run. Their names are stored, so a name means the same in
 	// every release.
 	Steps []erase.Step
-	// Unname removes a user's key where requests have written it since the erasure began, in the transaction that frees the key. What was
-	// written earlier is gone: a pass that began after the grace has removed it.
-	Unname []erase.Unname
-	// Grace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0 means 30 s.
-	// A transaction that may take longer holds its users, and the erasure begins after it: see people.EnsureHeld.
-	Grace time.Duration
-	// Gone is called on every node when an erasure has begun, and again if the node cache holds the user again later; nil for none.
-	Gone func(key string)
+	// KeyRemovers remove a user's key where requests have written it since the erasure began, in the transaction that frees the
+	// key. What was written earlier is gone: a pass that began after the grace has removed it.
+	KeyRemovers []erase.KeyRemover
+	// RequestGrace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0
+	// means 30 s. A transaction that may take longer holds its users, and the erasure begins after it: see people.EnsureLocked.
+	RequestGrace time.Duration
+	// OnErasureBegun is called on every node when an erasure has begun, and again if the node cache holds the user again later; nil
+	// for none.
+	OnErasureBegun func(key string)
 }
 
 // Service removes users. It is safe for concurrent use. All that must outlive the process is in SQL: the fields only save work.
@@ -70,11 +71,11 @@ type Service struct {
 	cfg       Config
 	stepIndex map[string]int // the index of each step
 
-	mu      sync.Mutex
-	leaving map[services.UserID]bool // the users for whom Gone was called
+	mu          sync.Mutex
+	beingErased map[services.UserID]bool // the users for whom OnErasureBegun was called
 
-	// scrubbing is used on SQLite only. It has a lock of its own.
-	scrubbing scrubbing
+	// scrubState is used on SQLite only. It has a lock of its own.
+	scrubState sharedScrubState
 }
 
 // Erasure is one erasure, with the counts of removed things so far, by kind. It stays readable by its name when it is done,
@@ -91,10 +92,10 @@ func (e Erasure) Done() bool { return !e.DoneAt.IsZero() }
 
 // New makes the service, and registers its kind of jobs and of log entries.
 func New(cfg Config) *Service {
-	if cfg.Grace == 0 {
-		cfg.Grace = 30 * time.Second
+	if cfg.RequestGrace == 0 {
+		cfg.RequestGrace = 30 * time.Second
 	}
-	s := &Service{cfg: cfg, stepIndex: map[string]int{}, leaving: map[services.UserID]bool{}}
+	s := &Service{cfg: cfg, stepIndex: map[string]int{}, beingErased: map[services.UserID]bool{}}
 	for i, step := range cfg.Steps {
 		if _, taken := s.stepIndex[step.Name]; taken {
 			// If two steps had the same name, a stored position could mean either step.
@@ -102,7 +103,7 @@ func New(cfg Config) *Service {
 		}
 		s.stepIndex[step.Name] = i
 	}
-	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.Bulk, Each: s.run, Changes: jobs.NoCounts()})
+	cfg.Jobs.Register(jobs.Kind{Name: JobKind, Class: jobs.BulkClass, Each: s.run, ChangedCounts: jobs.NoCounts()})
 	cfg.Changelog.Register(changelog.Kind{Name: logKind, Load: s.forgetErasedUsers})
 	return s
 }
@@ -128,15 +129,15 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 		// Write may run this again after a conflict.
 		user = 0
 		var found bool
-		if erasure, found, err = resume(ctx, tx, key); err != nil || found {
+		if erasure, found, err = resumeErasure(ctx, tx, key); err != nil || found {
 			return err
 		}
 		if found, err = tx.One(ctx, lockKey, []any{key}, &user); err != nil {
 			return err
 		}
 		if !found { // another request may have begun meanwhile
-			if erasure, found, err = resume(ctx, tx, key); err == nil && !found {
-				err = services.NoUser("userId", key)
+			if erasure, found, err = resumeErasure(ctx, tx, key); err == nil && !found {
+				err = services.NoUserError("userId", key)
 			}
 			return err
 		}
@@ -157,7 +158,7 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 		return erasure, err
 	}
 	// Nodes drop the profile that they keep, and show it to nobody.
-	if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), tx.Now); err != nil {
+	if _, err := changelog.AppendChange(ctx, tx, people.ProfileChangelogKind, services.UserIDText(user), tx.Now); err != nil {
 		return erasure, err
 	}
 	// Each node also closes the user's sockets and forgets the ID of the key, see forgetErasedUsers.
@@ -167,8 +168,8 @@ func begin(ctx context.Context, tx *sql.Tx, key string, user services.UserID) (E
 	return erasure, jobs.Enqueue(ctx, tx, jobs.UserJob(JobKind, user))
 }
 
-// resume returns the erasure of a key, if it has not ended, and enqueues another job if its job is dead.
-func resume(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
+// resumeErasure returns the erasure of a key, if it has not ended, and enqueues another job if its job is dead.
+func resumeErasure(ctx context.Context, tx *sql.Tx, key string) (erasure Erasure, found bool, err error) {
 	if erasure, found, err = read(ctx, tx.Runner, erasureByKey, key); err != nil || !found {
 		return erasure, found, err
 	}
@@ -186,7 +187,7 @@ func (s *Service) ByName(ctx context.Context, name string) (Erasure, bool, error
 
 // ByName returns the erasure of a name; the second result is false if there is none.
 func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, found bool, err error) {
-	if services.CheckName(name) != nil { // PostgreSQL refuses a NUL
+	if services.CheckIdentifier(name) != nil { // PostgreSQL refuses a NUL
 		return erasure, false, nil
 	}
 	return read(ctx, db.Runner, erasureByName, name)
@@ -198,7 +199,7 @@ func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	// The documents of all users are forgotten, because an erasure that has ended meanwhile no longer names its user.
 	s.cfg.Redis.ForgetDocuments()
 	leaving := map[services.UserID]bool{}
-	err := s.cfg.DB.Each(ctx, pending, nil, func(scan func(...any) error) error {
+	err := s.cfg.DB.Each(ctx, pendingErasures, nil, func(scan func(...any) error) error {
 		var number services.UserID
 		var key string
 		err := scan(&number, &key)
@@ -210,28 +211,29 @@ func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	})
 	if err == nil {
 		s.mu.Lock()
-		s.leaving = leaving
+		s.beingErased = leaving
 		s.mu.Unlock()
 	}
 	return err
 }
 
-// forgetUser makes this node forget a user who is being erased. It calls Gone, which closes the user's sockets, when the node
-// first learns of the erasure. It calls Gone again if a request that had read the ID before has put the user back into the cache.
+// forgetUser makes this node forget a user who is being erased. It calls OnErasureBegun, which closes the user's sockets, when the
+// node first learns of the erasure. It calls OnErasureBegun again if a request that had read the ID before has put the user back
+// into the cache.
 func (s *Service) forgetUser(user services.UserID, key string) {
 	met := s.cfg.People.Drop(user, key)
 	s.cfg.Redis.ForgetDocument(user)
 	s.mu.Lock()
-	known := s.leaving[user]
-	s.leaving[user] = true
+	known := s.beingErased[user]
+	s.beingErased[user] = true
 	s.mu.Unlock()
-	if s.cfg.Gone != nil && (met || !known) {
-		s.cfg.Gone(key)
+	if s.cfg.OnErasureBegun != nil && (met || !known) {
+		s.cfg.OnErasureBegun(key)
 	}
 }
 
-// Kinds returns the names of the kinds of which something was removed, sorted.
-func (e Erasure) Kinds() []string {
+// RemovedKinds returns the names of the kinds of which something was removed, sorted.
+func (e Erasure) RemovedKinds() []string {
 	kinds := []string{}
 	for kind, n := range e.Removed {
 		if n > 0 {

@@ -16,46 +16,46 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-const leaver = "leaver" // the key of the user who is erased
+const erasedUserKey = "leaver" // the key of the user who is erased
 
-// world is a node with erasures of some steps, and a user.
-type world struct {
+// erasureWorld is a node with erasures of some steps, and a user.
+type erasureWorld struct {
 	*fanouttest.World
 	*Service
-	user     services.UserID
-	goneKeys []string // the keys that Gone was called with
+	erasedUser       services.UserID
+	begunErasureKeys []string // the keys that OnErasureBegun was called with
 }
 
-// newWorld makes a node whose erasures consist of the given steps, and the user to erase.
-func newWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *world {
+// newErasureWorld makes a node whose erasures consist of the given steps, and the user to erase.
+func newErasureWorld(t *testing.T, options fanouttest.Options, steps ...erase.Step) *erasureWorld {
 	t.Helper()
-	w := &world{World: fanouttest.New(t, options)}
+	w := &erasureWorld{World: fanouttest.New(t, options)}
 	w.Service = New(Config{
 		DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, People: w.Caches.People, Changelog: w.Caches.Changelog, Clock: w.Clock, Steps: steps,
-		Gone: func(key string) { w.goneKeys = append(w.goneKeys, key) },
+		OnErasureBegun: func(key string) { w.begunErasureKeys = append(w.begunErasureKeys, key) },
 	})
-	w.user = w.MakeNamedUsers(leaver)[0]
-	w.follow()
+	w.erasedUser = w.MakeNamedUsers(erasedUserKey)[0]
+	w.followChangelog()
 	return w
 }
 
-// follow brings the node cache up to date.
-func (w *world) follow() {
+// followChangelog brings the node cache up to date.
+func (w *erasureWorld) followChangelog() {
 	w.TB.Helper()
 	_, err := w.Caches.Changelog.RunOnce(w.TB.Context())
 	w.Must(err)
 }
 
-// begin begins to erase the user.
-func (w *world) begin() Erasure {
+// beginErasure begins to erase the user.
+func (w *erasureWorld) beginErasure() Erasure {
 	w.TB.Helper()
-	erasure, err := w.Begin(w.TB.Context(), leaver)
+	erasure, err := w.Begin(w.TB.Context(), erasedUserKey)
 	w.Must(err)
 	return erasure
 }
 
-// end runs the erasure to its end.
-func (w *world) end(erasure Erasure) Erasure {
+// runToEnd runs the erasure to its end.
+func (w *erasureWorld) runToEnd(erasure Erasure) Erasure {
 	w.TB.Helper()
 	for range 100 {
 		w.RunDueJobs(w.Fanout)
@@ -69,30 +69,32 @@ func (w *world) end(erasure Erasure) Erasure {
 	return Erasure{}
 }
 
-// nothing returns a step that finds nothing.
-func nothing(name string) erase.Step {
-	return erase.Step{Name: name, Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) { return erase.Result{}, nil }}
+// emptyStep returns a step that finds nothing.
+func emptyStep(name string) erase.Step {
+	return erase.Step{Name: name, Run: func(context.Context, *sql.Tx, erase.StepPosition) (erase.StepResult, error) {
+		return erase.StepResult{}, nil
+	}}
 }
 
 // A request that was under way when the erasure began adds something within the grace, after the step that would remove it. The
 // pass outlasts the grace and finds nothing, but it is not the last one.
 func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
-	var w *world
+	var w *erasureWorld
 	left, runs := 1, 0
-	w = newWorld(t, fanouttest.Options{Redis: "embedded"},
-		erase.Step{Name: "facts", Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) {
+	w = newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"},
+		erase.Step{Name: "facts", Run: func(context.Context, *sql.Tx, erase.StepPosition) (erase.StepResult, error) {
 			found := left
 			left = 0
-			return erase.Result{Removed: erase.RemovedCounts("posts", found)}, nil
+			return erase.StepResult{Removed: erase.RemovedCounts("posts", found)}, nil
 		}},
-		erase.Step{Name: "long", Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) {
+		erase.Step{Name: "long", Run: func(context.Context, *sql.Tx, erase.StepPosition) (erase.StepResult, error) {
 			if runs++; runs == 3 {
 				left = 1 // after 3 s
 				w.Clock.Advance(time.Minute)
 			}
-			return erase.Result{}, nil
+			return erase.StepResult{}, nil
 		}})
-	if done := w.end(w.begin()); left != 0 || done.Removed["posts"] != 2 {
+	if done := w.runToEnd(w.beginErasure()); left != 0 || done.Removed["posts"] != 2 {
 		t.Errorf("%d are left, removed %v", left, done.Removed)
 	}
 }
@@ -100,49 +102,49 @@ func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
 // A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node
 // forgets it again, long before the end, and closes the sockets that were opened with it.
 func TestANodeForgetsALeavingUserAgain(t *testing.T) {
-	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
-	w.Caches.People.KeepNumber(leaver, w.user)
-	erasure := w.begin()
-	w.follow()
-	if w.Caches.People.KnowsNumber(leaver) || len(w.goneKeys) != 1 {
-		t.Errorf("the user is known, told %q", w.goneKeys)
+	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, emptyStep("nothing"))
+	w.Caches.People.KeepUserID(erasedUserKey, w.erasedUser)
+	erasure := w.beginErasure()
+	w.followChangelog()
+	if w.Caches.People.HasUserID(erasedUserKey) || len(w.begunErasureKeys) != 1 {
+		t.Errorf("the user is known, told %q", w.begunErasureKeys)
 	}
-	w.Caches.People.KeepNumber(leaver, w.user)
+	w.Caches.People.KeepUserID(erasedUserKey, w.erasedUser)
 	w.RunDueJobs(w.Fanout)
-	w.follow()
-	if w.Caches.People.KnowsNumber(leaver) || len(w.goneKeys) != 2 {
-		t.Errorf("the user is known again, told %q", w.goneKeys)
+	w.followChangelog()
+	if w.Caches.People.HasUserID(erasedUserKey) || len(w.begunErasureKeys) != 2 {
+		t.Errorf("the user is known again, told %q", w.begunErasureKeys)
 	}
-	w.end(erasure)
-	w.follow()
-	if len(w.goneKeys) != 2 {
-		t.Errorf("told %q", w.goneKeys)
+	w.runToEnd(erasure)
+	w.followChangelog()
+	if len(w.begunErasureKeys) != 2 {
+		t.Errorf("told %q", w.begunErasureKeys)
 	}
 }
 
 // A node forgets the badge document that it keeps of a user who is being erased: the document has to be read from Redis again.
 func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
-	w := newWorld(t, fanouttest.Options{}, nothing("nothing"))
-	_, err := w.Projector.RebuildDocument(t.Context(), w.user)
+	w := newErasureWorld(t, fanouttest.Options{}, emptyStep("nothing"))
+	_, err := w.Projector.RebuildDocument(t.Context(), w.erasedUser)
 	w.Must(err)
 	read := func() error {
-		_, err := w.Redis.DocumentsCached(t.Context(), []services.UserID{w.user})
+		_, err := w.Redis.DocumentsCached(t.Context(), []services.UserID{w.erasedUser})
 		return err
 	}
 	w.Must(read())
-	w.Server.Do("ACL", "SETUSER", "default", "-hgetall")
+	w.RedisServer.Do("ACL", "SETUSER", "default", "-hgetall")
 	w.Must(read()) // it is kept
-	erasure := w.begin()
+	erasure := w.beginErasure()
 	if err := read(); err == nil {
 		t.Error("the document is kept")
 	}
 	// A node that was away during the whole erasure still has the document, and finds entries of the log that name nobody.
-	w.Server.Do("ACL", "SETUSER", "default", "+hgetall")
-	w.end(erasure)
-	_, err = w.Projector.RebuildDocument(t.Context(), w.user)
+	w.RedisServer.Do("ACL", "SETUSER", "default", "+hgetall")
+	w.runToEnd(erasure)
+	_, err = w.Projector.RebuildDocument(t.Context(), w.erasedUser)
 	w.Must(err)
 	w.Must(read())
-	w.Server.Do("ACL", "SETUSER", "default", "-hgetall")
+	w.RedisServer.Do("ACL", "SETUSER", "default", "-hgetall")
 	w.Must(read())
 	w.Must(w.forgetErasedUsers(t.Context()))
 	if err := read(); err == nil {
@@ -153,7 +155,7 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 // A node that does not read the log while a user is erased, such as one that hangs, later finds entries that name nobody. It
 // forgets all users, so it does not use the cached ID for the user who has the key now.
 func TestALateNodeForgetsWhoWasErased(t *testing.T) {
-	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, people.EraseLog(people.LogProfile, nodecache.LogPull))
+	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind))
 	late := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: w.Store}, Redis: w.Redis, Clock: w.Clock, Log: w.Log})
 	follow := func() {
 		t.Helper()
@@ -161,14 +163,14 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 		w.Must(err)
 	}
 	follow()
-	number, found, err := late.People.Number(t.Context(), leaver)
-	if err != nil || !found || number != w.user {
+	number, found, err := late.People.UserID(t.Context(), erasedUserKey)
+	if err != nil || !found || number != w.erasedUser {
 		t.Fatal(number, found, err)
 	}
-	w.end(w.begin())
-	again := w.MakeNamedUsers(leaver)[0]
+	w.runToEnd(w.beginErasure())
+	again := w.MakeNamedUsers(erasedUserKey)[0]
 	follow()
-	if number, _, err := late.People.Number(t.Context(), leaver); err != nil || number != again {
+	if number, _, err := late.People.UserID(t.Context(), erasedUserKey); err != nil || number != again {
 		t.Errorf("the key is of %d, the late node says %d, %v", again, number, err)
 	}
 }
@@ -176,11 +178,11 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 // A node whose clock is ahead changed a user's profile just before the erasure, so the profile's time is after the erasure's. Even
 // so no node shows the profile any more.
 func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
-	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, nothing("nothing"))
-	w.Caches.People.Keep(w.user, services.User{Number: w.user, Key: leaver, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
-	w.begin()
-	w.follow()
-	if user, known := w.Caches.People.Get(w.user); known {
+	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, emptyStep("nothing"))
+	w.Caches.People.Keep(w.erasedUser, services.User{Number: w.erasedUser, Key: erasedUserKey, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})
+	w.beginErasure()
+	w.followChangelog()
+	if user, known := w.Caches.People.Get(w.erasedUser); known {
 		t.Errorf("the node has %+v", user)
 	}
 }
@@ -189,15 +191,15 @@ func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
 // has a job, another request adds no job.
 func TestASecondRequestRevivesADeadErasure(t *testing.T) {
 	broken := true
-	w := newWorld(t, fanouttest.Options{Redis: "embedded"}, erase.Step{Name: "one", Run: func(context.Context, *sql.Tx, erase.Position) (erase.Result, error) {
+	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, erase.Step{Name: "one", Run: func(context.Context, *sql.Tx, erase.StepPosition) (erase.StepResult, error) {
 		if broken {
-			return erase.Result{}, errors.New("broken")
+			return erase.StepResult{}, errors.New("broken")
 		}
-		return erase.Result{}, nil
+		return erase.StepResult{}, nil
 	}})
-	erasure := w.begin()
+	erasure := w.beginErasure()
 	for range 3 {
-		w.begin()
+		w.beginErasure()
 	}
 	if waiting, dead := w.CountJobs(); waiting != 1 || dead != 0 {
 		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
@@ -210,10 +212,10 @@ func TestASecondRequestRevivesADeadErasure(t *testing.T) {
 		t.Fatalf("%d jobs wait, %d are dead: the test proves nothing", waiting, dead)
 	}
 	broken = false
-	if again := w.begin(); again.Name != erasure.Name {
+	if again := w.beginErasure(); again.Name != erasure.Name {
 		t.Errorf("asked again it is %q, it was %q", again.Name, erasure.Name)
 	}
-	w.end(erasure)
+	w.runToEnd(erasure)
 	if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 {
 		t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 	}
@@ -221,14 +223,14 @@ func TestASecondRequestRevivesADeadErasure(t *testing.T) {
 
 // One of several concurrent requests begins the erasure, and the others return the same erasure.
 func TestConcurrentRequestsBeginOneErasure(t *testing.T) {
-	w := newWorld(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}, nothing("nothing"))
+	w := newErasureWorld(t, fanouttest.Options{SQLURL: sqltest.Postgres(t), RedisURL: "embedded"}, emptyStep("nothing"))
 	for range 10 {
-		w.MakeNamedUsers(leaver)
+		w.MakeNamedUsers(erasedUserKey)
 		var all sync.WaitGroup
 		names, errs := make([]string, 6), make([]error, 6)
 		for i := range names {
 			all.Go(func() {
-				erasure, _, err := Begin(t.Context(), w.Store, leaver)
+				erasure, _, err := Begin(t.Context(), w.Store, erasedUserKey)
 				names[i], errs[i] = erasure.Name, err
 			})
 		}
@@ -238,7 +240,7 @@ func TestConcurrentRequestsBeginOneErasure(t *testing.T) {
 				t.Errorf("erasure %q, %v; another is %q", names[i], errs[i], names[0])
 			}
 		}
-		w.end(Erasure{Name: names[0]})
+		w.runToEnd(Erasure{Name: names[0]})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// The first pass begins with an empty step name, which means the first step: see step.
+	// The first pass begins with an empty step name, which means the first step: see runNextStep.
 	insertErasure = sql.NewStatement("begin an erasure", `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		VALUES ($1, $2, $3, $4, 0, 1, $5, 0, 0, $6)`)
 
@@ -28,14 +28,14 @@ var (
 	erasedUser = sql.NewStatement("the user of an erasure", `SELECT user_number FROM erasures WHERE key = $1 AND key <> '' {for update}`)
 
 	// When the key is free again only the scrub of the database is left, and no node has data of the user.
-	pending = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 AND key <> '' ORDER BY user_number`)
+	pendingErasures = sql.NewStatement("erasures that go on", `SELECT user_number, key FROM erasures WHERE user_number > 0 AND key <> '' ORDER BY user_number`)
 
 	// user_number is 0 in an erasure that is done.
 	lockErasure = sql.NewStatement("lock an erasure", `SELECT id, key, began_at, pass, step, after, found, counts FROM erasures
 		WHERE user_number = $1 AND user_number > 0 {for update}`)
 
-	// The ID was read by lock, which has locked the row.
-	moveErasure = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
+	// The ID was read by lockProgress, which has locked the row.
+	saveErasureProgress = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
 
 	keysToFree = sql.NewStatement("keys of erasures to free", `SELECT key, began_at FROM erasures WHERE {in id $1 TEXT} AND key <> ''`)
 
@@ -58,12 +58,12 @@ func read(ctx context.Context, r sql.Runner, st sql.Statement, arg string) (e Er
 	return e, true, json.Unmarshal([]byte(counts), &e.Removed)
 }
 
-// lock reads how far the erasure of a user has come, and keeps other workers from moving it on until this transaction ends: two
-// workers may have the job when the lease of one ran out. It returns errErasureDone if there is no erasure.
-func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (at progress, err error) {
+// lockProgress reads how far the erasure of a user has come, and keeps other workers from moving it on until this transaction ends:
+// two workers may have the job when the lease of one ran out. It returns errErasureDone if there is no erasure.
+func (s *Service) lockProgress(ctx context.Context, tx *sql.Tx, user services.UserID) (at erasureProgress, err error) {
 	var began int64
 	var counts string
-	found, err := tx.One(ctx, lockErasure, []any{user}, &at.id, &at.key, &began, &at.pass, &at.step, &at.after, &at.found, &counts)
+	found, err := tx.One(ctx, lockErasure, []any{user}, &at.id, &at.key, &began, &at.pass, &at.step, &at.stepPosition, &at.foundInPass, &counts)
 	if err == nil && !found {
 		err = errErasureDone
 	}
@@ -71,15 +71,15 @@ func (s *Service) lock(ctx context.Context, tx *sql.Tx, user services.UserID) (a
 		return at, err
 	}
 	at.began = sql.FromMicros(began)
-	return at, json.Unmarshal([]byte(counts), &at.counts)
+	return at, json.Unmarshal([]byte(counts), &at.removedCounts)
 }
 
 // save writes how far an erasure has come, in the transaction of the removal: so the counts are exact even after a crash.
-func (s *Service) save(ctx context.Context, tx *sql.Tx, at progress) error {
-	counts, err := json.Marshal(at.counts)
+func (s *Service) save(ctx context.Context, tx *sql.Tx, at erasureProgress) error {
+	counts, err := json.Marshal(at.removedCounts)
 	if err != nil {
 		return err
 	}
-	_, err = tx.Run(ctx, moveErasure, at.id, at.pass, at.step, at.after, at.found, string(counts))
+	_, err = tx.Run(ctx, saveErasureProgress, at.id, at.pass, at.step, at.stepPosition, at.foundInPass, string(counts))
 	return err
 }

@@ -16,20 +16,20 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// crowd is a node on SQLite whose users have notes. Its file is so large that a scrub takes several parts.
-type crowd struct {
-	*world
-	file      string       // the path of the database's file
-	serverLog bytes.Buffer // the server's log
-	erasures  []Erasure    // of all users, as they were when they began
+// manyErasuresWorld is a node on SQLite whose users have notes. Its file is so large that a scrub takes several parts.
+type manyErasuresWorld struct {
+	*erasureWorld
+	databaseFile string       // the path of the database's file
+	serverLog    bytes.Buffer // the server's log
+	erasures     []Erasure    // of all users, as they were when they began
 }
 
-// newCrowd makes a node with this many users, and begins to erase all of them.
-func newCrowd(t *testing.T, users int) *crowd {
+// newManyErasuresWorld makes a node with this many users, and begins to erase all of them.
+func newManyErasuresWorld(t *testing.T, users int) *manyErasuresWorld {
 	t.Helper()
 	url := sqltest.SQLite(t)
-	c := &crowd{file: strings.TrimPrefix(url, "sqlite:")}
-	c.world = newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, erase.DeleteRows("notes", "notes", "user_number", "id"))
+	c := &manyErasuresWorld{databaseFile: strings.TrimPrefix(url, "sqlite:")}
+	c.erasureWorld = newErasureWorld(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}, erase.DeleteRows("notes", "notes", "user_number", "id"))
 	c.cfg.Logger = slog.New(slog.NewTextHandler(&c.serverLog, nil))
 	keys := make([]string, users)
 	for i := range keys {
@@ -45,7 +45,7 @@ func newCrowd(t *testing.T, users int) *crowd {
 			texts = append(texts, fmt.Sprintf(`INSERT INTO notes (user_number, text) VALUES (%d, 'a secret of %d')`, number, number))
 		}
 		for _, text := range texts {
-			if _, err := tx.Lines(ctx, text); err != nil {
+			if _, err := tx.QueryLines(ctx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}
@@ -60,7 +60,7 @@ func newCrowd(t *testing.T, users int) *crowd {
 }
 
 // countUnfinished returns how many erasures go on.
-func (c *crowd) countUnfinished() (left int) {
+func (c *manyErasuresWorld) countUnfinished() (left int) {
 	c.TB.Helper()
 	for _, erasure := range c.erasures {
 		now, _, err := c.ByName(c.TB.Context(), erasure.Name)
@@ -71,29 +71,30 @@ func (c *crowd) countUnfinished() (left int) {
 	return left
 }
 
-// end runs the due jobs, second by second, until all users are erased. It calls often before each further second.
-func (c *crowd) end(often func()) {
+// runAllToEnd runs the due jobs, second by second, until all users are erased. It calls beforeEachSecond before each further
+// second.
+func (c *manyErasuresWorld) runAllToEnd(beforeEachSecond func()) {
 	c.TB.Helper()
 	for range 300 {
 		c.RunDueJobs(c.Fanout)
 		if c.countUnfinished() == 0 {
 			return
 		}
-		often()
+		beforeEachSecond()
 		c.Clock.Advance(time.Second)
 	}
 	c.TB.Fatalf("%d erasures do not end", c.countUnfinished())
 }
 
-// rounds returns how many rounds over the file have ended.
-func (c *crowd) rounds() int {
+// countEndedScrubRounds returns how many rounds over the file have ended.
+func (c *manyErasuresWorld) countEndedScrubRounds() int {
 	return strings.Count(c.serverLog.String(), "a round over the database's file has ended")
 }
 
-// assertNothingLeft checks that the file and its log have nothing of the users, and that the server logged no warning.
-func (c *crowd) assertNothingLeft() {
+// assertNoUserDataLeft checks that the file and its log have nothing of the users, and that the server logged no warning.
+func (c *manyErasuresWorld) assertNoUserDataLeft() {
 	c.TB.Helper()
-	for _, name := range []string{c.file, c.file + "-wal"} {
+	for _, name := range []string{c.databaseFile, c.databaseFile + "-wal"} {
 		data, err := os.ReadFile(name)
 		c.Must(err)
 		for _, text := range []string{"a secret of", "parting-"} {
@@ -110,46 +111,46 @@ func (c *crowd) assertNothingLeft() {
 // Concurrent erasures share the rounds over the file: twenty need the two rounds that one erasure needs, and at most two more for
 // the erasures that came too late for the first round.
 func TestErasuresShareRounds(t *testing.T) {
-	c := newCrowd(t, 20)
-	c.end(func() {})
-	c.assertNothingLeft()
-	if rounds := c.rounds(); rounds < 2 || rounds > 4 {
+	c := newManyErasuresWorld(t, 20)
+	c.runAllToEnd(func() {})
+	c.assertNoUserDataLeft()
+	if rounds := c.countEndedScrubRounds(); rounds < 2 || rounds > 4 {
 		t.Errorf("%d rounds", rounds)
 	}
 }
 
 // An erasure that comes to the scrub during a round is served by the next round, and not by the round in progress.
 func TestAnErasureWaitsForTheNextRound(t *testing.T) {
-	c := newCrowd(t, 2)
+	c := newManyErasuresWorld(t, 2)
 	comes := func(erasure string) {
 		c.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.Lines(ctx, fmt.Sprintf(`UPDATE erasures SET step = '%s' WHERE id = '%s'`, scrubbedDB, erasure))
+			_, err := tx.QueryLines(ctx, fmt.Sprintf(`UPDATE erasures SET step = '%s' WHERE id = '%s'`, stepScrubFile, erasure))
 			return err
 		})
 	}
-	first, second := progress{id: c.erasures[0].Name, step: scrubbedDB}, progress{id: c.erasures[1].Name, step: scrubbedDB}
+	first, second := erasureProgress{id: c.erasures[0].Name, step: stepScrubFile}, erasureProgress{id: c.erasures[1].Name, step: stepScrubFile}
 	comes(first.id)
-	if wait, err := c.joinRound(t.Context(), first); err != nil || wait > 0 {
+	if wait, err := c.joinScrubRound(t.Context(), first); err != nil || wait > 0 {
 		t.Fatalf("the first waits for %v, %v", wait, err)
 	}
 	comes(second.id)
-	if wait, err := c.joinRound(t.Context(), second); err != nil || wait == 0 {
+	if wait, err := c.joinScrubRound(t.Context(), second); err != nil || wait == 0 {
 		t.Errorf("the second waits for %v, %v", wait, err)
 	}
-	if serves := c.served(first.id); len(serves) != 1 || serves[0] != first.id {
+	if serves := c.erasuresOfRound(first.id); len(serves) != 1 || serves[0] != first.id {
 		t.Errorf("the round serves %q", serves)
 	}
-	c.Clock.Advance(2 * roundStaleAfter)
-	if wait, err := c.joinRound(t.Context(), second); err != nil || wait == 0 {
+	c.Clock.Advance(2 * scrubRoundStaleAfter)
+	if wait, err := c.joinScrubRound(t.Context(), second); err != nil || wait == 0 {
 		t.Errorf("while a part takes long the second waits for %v, %v", wait, err)
 	}
-	c.pauseRound(first.id)
-	c.Clock.Advance(roundStaleAfter / 2)
-	if wait, err := c.joinRound(t.Context(), second); err != nil || wait == 0 {
+	c.pauseScrubRound(first.id)
+	c.Clock.Advance(scrubRoundStaleAfter / 2)
+	if wait, err := c.joinScrubRound(t.Context(), second); err != nil || wait == 0 {
 		t.Errorf("between two parts the second waits for %v, %v", wait, err)
 	}
-	c.endRound(first.id, scrubbedDB)
-	if wait, err := c.joinRound(t.Context(), second); err != nil || wait > 0 {
+	c.endScrubRound(first.id, stepScrubFile)
+	if wait, err := c.joinScrubRound(t.Context(), second); err != nil || wait > 0 {
 		t.Errorf("after the round the second waits for %v, %v", wait, err)
 	}
 }
@@ -157,21 +158,21 @@ func TestAnErasureWaitsForTheNextRound(t *testing.T) {
 // A node that restarts in the middle of a round forgets the round: its leader ends the step alone, and the other erasures have a
 // new round. A round that stands still because its job has died is taken over after a while.
 func TestErasuresOutliveALostRound(t *testing.T) {
-	c := newCrowd(t, 5)
+	c := newManyErasuresWorld(t, 5)
 	restarts := 0
-	c.end(func() {
-		if c.scrubbing.round.leader != "" {
+	c.runAllToEnd(func() {
+		if c.scrubState.round.leaderErasure != "" {
 			restarts++
-			c.scrubbing.round = round{}
+			c.scrubState.round = scrubRound{}
 		}
 	})
-	c.assertNothingLeft()
+	c.assertNoUserDataLeft()
 
-	c = newCrowd(t, 3)
+	c = newManyErasuresWorld(t, 3)
 	began := c.Clock.Now()
-	c.scrubbing.round = round{leader: "of a job that died", began: began, moved: began.Add(time.Minute)}
-	c.end(func() {})
-	c.assertNothingLeft()
+	c.scrubState.round = scrubRound{leaderErasure: "of a job that died", began: began, lastPartEndedAt: began.Add(time.Minute)}
+	c.runAllToEnd(func() {})
+	c.assertNoUserDataLeft()
 	if took := c.Clock.Now().Sub(began); took < time.Minute {
 		t.Errorf("a round that stands still was taken over after %v", took)
 	}

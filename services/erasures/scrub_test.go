@@ -15,12 +15,12 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-var rowsToHold = sql.NewStatement("rows that the test holds", `SELECT name FROM counters`)
+var selectCounterNames = sql.NewStatement("rows that the test holds", `SELECT name FROM counters`)
 
-// at returns the step at which the erasure is.
-func (w *world) at() string {
+// currentStep returns the step at which the erasure is.
+func (w *erasureWorld) currentStep() string {
 	w.TB.Helper()
-	rows, err := w.Store.Lines(w.TB.Context(), `SELECT step FROM erasures`)
+	rows, err := w.Store.QueryLines(w.TB.Context(), `SELECT step FROM erasures`)
 	if w.Must(err); len(rows) != 1 {
 		w.TB.Fatalf("%q", rows)
 	}
@@ -28,7 +28,7 @@ func (w *world) at() string {
 }
 
 // runOneSecond runs the due jobs, and advances the clock by a second.
-func (w *world) runOneSecond(erasure Erasure) Erasure {
+func (w *erasureWorld) runOneSecond(erasure Erasure) Erasure {
 	w.TB.Helper()
 	w.RunDueJobs(w.Fanout)
 	w.Clock.Advance(time.Second)
@@ -43,15 +43,15 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer
 		url := sqltest.SQLite(t)
-		w := newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, nothing("nothing"))
+		w := newErasureWorld(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}, emptyStep("nothing"))
 		w.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
-		erasure := w.begin()
+		erasure := w.beginErasure()
 		tries := 0
 		held := func(scan func(...any) error) error { // the other rows are not read yet
 			if tries > 0 {
 				return nil
 			}
-			for !erasure.Done() && (!ends || w.at() != emptyLog) {
+			for !erasure.Done() && (!ends || w.currentStep() != stepEmptyWAL) {
 				if tries++; tries > 200 {
 					t.Fatal("the erasure does not end")
 				}
@@ -59,11 +59,11 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 			}
 			return nil
 		}
-		w.Must(w.Store.Each(t.Context(), rowsToHold, nil, held))
+		w.Must(w.Store.Each(t.Context(), selectCounterNames, nil, held))
 		if ends == erasure.Done() {
 			t.Errorf("with a reader that ends: %v, the erasure is done: %v", ends, erasure.Done())
 		}
-		w.end(erasure)
+		w.runToEnd(erasure)
 		if warned := strings.Contains(said.String(), "level=WARN"); warned == ends {
 			t.Errorf("with a reader that ends: %v, the log says %s", ends, said.String())
 		}
@@ -78,7 +78,7 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	var said bytes.Buffer
 	url := sqltest.SQLite(t)
-	w := newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, nothing("nothing"))
+	w := newErasureWorld(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}, emptyStep("nothing"))
 	w.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, text := range []string{
@@ -86,7 +86,7 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 			`UPDATE sqlite_dbpage SET data = CAST(substr(data, 1, 4) || x'09' || substr(data, 6) AS BLOB) -- nine rows
 				WHERE pgno = (SELECT rootpage FROM sqlite_schema WHERE name = 'damaged')`,
 		} {
-			if _, err := tx.Lines(ctx, text); err != nil {
+			if _, err := tx.QueryLines(ctx, text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}
@@ -95,7 +95,7 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	if damage, err := w.Store.FindDamage(t.Context()); err != nil || damage == "" {
 		t.Fatalf("the file is not damaged: %q, %v", damage, err)
 	}
-	if erasure := w.end(w.begin()); !erasure.Done() {
+	if erasure := w.runToEnd(w.beginErasure()); !erasure.Done() {
 		t.Error("the erasure does not end")
 	}
 	if text := said.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "it was not scrubbed") {
@@ -108,16 +108,16 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer
-		w := newWorld(t, fanouttest.Options{SQL: sqltest.SQLite(t), Redis: "embedded"}, nothing("nothing"))
+		w := newErasureWorld(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), RedisURL: "embedded"}, emptyStep("nothing"))
 		w.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
-		w.scrubbing.logged = logPages
-		erasure := w.begin()
+		w.scrubState.walPages = maxWALPages
+		erasure := w.beginErasure()
 		tries := 0
 		held := func(func(...any) error) error {
 			if tries > 0 {
 				return nil
 			}
-			for !erasure.Done() && (!ends || w.scrubbing.held < 3) {
+			for !erasure.Done() && (!ends || w.scrubState.emptyWALFailures < 3) {
 				if tries++; tries > 200 {
 					t.Fatal("the erasure does not end")
 				}
@@ -125,16 +125,16 @@ func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 			}
 			return nil
 		}
-		w.Must(w.Store.Each(t.Context(), rowsToHold, nil, held))
-		if ends && w.at() != scrubbedDB {
-			t.Errorf("the scrub goes on to %s", w.at())
+		w.Must(w.Store.Each(t.Context(), selectCounterNames, nil, held))
+		if ends && w.currentStep() != stepScrubFile {
+			t.Errorf("the scrub goes on to %s", w.currentStep())
 		}
-		w.end(erasure)
+		w.runToEnd(erasure)
 		if given := strings.Contains(said.String(), "it was not scrubbed"); given == ends {
 			t.Errorf("with a reader that ends: %v, the log says %s", ends, said.String())
 		}
-		if ends && w.scrubbing.logged >= logPages {
-			t.Errorf("the log was not emptied: %d pages since", w.scrubbing.logged)
+		if ends && w.scrubState.walPages >= maxWALPages {
+			t.Errorf("the log was not emptied: %d pages since", w.scrubState.walPages)
 		}
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"tidings/services/sql"
 )
 
-// progress is how far an erasure has come. It is a row of erasures as lock has read it.
-type progress struct {
-	id, key, step string
-	began         time.Time      // when the erasure began
-	pass, found   int            // found: how much the pass has found so far
-	after         int64          // where the step goes on
-	counts        map[string]int // of removed things, by kind
-	passEnded     bool           // the pass came to its end
+// erasureProgress is how far an erasure has come. It is a row of erasures as lockProgress has read it.
+type erasureProgress struct {
+	id, key, step     string
+	began             time.Time      // when the erasure began
+	pass, foundInPass int            // foundInPass: how much the pass has found so far
+	stepPosition      int64          // where the step goes on
+	removedCounts     map[string]int // of removed things, by kind
+	passEnded         bool           // the pass came to its end
 }
 
 const (
-	stepsAtOnce = 200 // in one run of the job: other bulk work runs between the runs
+	stepsPerJob = 200 // in one run of the job: other bulk work runs between the runs
 	// A pass that follows at once would often find data that the jobs of the previous pass are about to remove.
-	passAfter = time.Second // the least time between two passes, so that the jobs of the first pass are done
-	// The wait after a pass grows with the number of passes, up to longestWait: if something adds data again and again, the
+	minPassWait = time.Second // the least time between two passes, so that the jobs of the first pass are done
+	// The wait after a pass grows with the number of passes, up to maxRequeueWait: if something adds data again and again, the
 	// erasure must not keep a worker busy.
-	longestWait = time.Minute
+	maxRequeueWait = time.Minute
 )
 
 // run runs the next steps. The job ends with the erasure. A long erasure takes several jobs, one after the other: a job holds a
@@ -43,12 +43,12 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 	if err := s.cfg.Redis.EraseUser(ctx, user); err != nil {
 		return err
 	}
-	for range stepsAtOnce {
-		at, done, err := s.step(ctx, user)
+	for range stepsPerJob {
+		at, done, err := s.runNextStep(ctx, user)
 		wait := time.Duration(0)
-		// step leaves the steps of scrub alone, because they need more than one transaction.
-		if err == nil && at.scrubs() && !at.passEnded && !done {
-			done, wait, err = s.scrub(ctx, user, at)
+		// runNextStep leaves the steps of the scrub alone, because they need more than one transaction.
+		if err == nil && at.atScrubStep() && !at.passEnded && !done {
+			done, wait, err = s.runScrubStep(ctx, user, at)
 		}
 		// Another worker has ended the erasure, or this job is a late copy.
 		if errors.Is(err, errErasureDone) {
@@ -59,11 +59,11 @@ func (s *Service) run(ctx context.Context, job jobs.Job) error {
 			return err
 		case done:
 			if s.cfg.Logger != nil && at.id != "" {
-				s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.counts)
+				s.cfg.Logger.Info("a user is erased", "erasure", at.id, "removed", at.removedCounts)
 			}
 			return s.cfg.Redis.EraseUser(ctx, user) // if this fails, the job is repeated
 		case at.passEnded:
-			wait = min(passAfter*time.Duration(at.pass), longestWait)
+			wait = min(minPassWait*time.Duration(at.pass), maxRequeueWait)
 		}
 		if wait > 0 {
 			return s.requeue(ctx, job, user, wait)
@@ -84,38 +84,38 @@ func (s *Service) requeue(ctx context.Context, job jobs.Job, user services.UserI
 // errErasureDone says that there is no erasure of the user any more. For run this is success.
 var errErasureDone = errors.New("the erasure is done")
 
-// step runs one step of a feature and saves the new position, in one transaction. It leaves the steps of scrub alone. done is true
-// when the erasure is done. at is where the erasure is afterwards.
-func (s *Service) step(ctx context.Context, user services.UserID) (at progress, done bool, err error) {
+// runNextStep runs one step of a feature and saves the new position, in one transaction. It leaves the steps of the scrub alone.
+// done is true when the erasure is done. at is where the erasure is afterwards.
+func (s *Service) runNextStep(ctx context.Context, user services.UserID) (at erasureProgress, done bool, err error) {
 	err = s.cfg.DB.Write(ctx, func(tx *sql.Tx) error {
 		done = false
-		if at, err = s.lock(ctx, tx, user); err != nil {
+		if at, err = s.lockProgress(ctx, tx, user); err != nil {
 			return err
 		}
-		if at.scrubs() {
+		if at.atScrubStep() {
 			return nil
 		}
 		index := s.stepIndex[at.step] // 0 for a step of another release: all steps then run again, which does no harm
-		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.Position{User: user, Key: at.key, After: at.after, Late: at.pass > 1})
+		result, err := s.cfg.Steps[index].Run(ctx, tx, erase.StepPosition{User: user, UserKey: at.key, ResumeAfter: at.stepPosition, LaterPass: at.pass > 1})
 		if err != nil {
 			return fmt.Errorf("step %s: %w", at.step, err)
 		}
 		for kind, n := range result.Removed {
-			at.counts[kind] += n
-			at.found += n
+			at.removedCounts[kind] += n
+			at.foundInPass += n
 		}
 		// A step that needs a later pass counts as if it had found something, so that this pass cannot be the last.
 		if result.NeedsLaterPass {
-			at.found++
+			at.foundInPass++
 		}
 		switch {
 		case result.More:
-			at.after = result.After
+			at.stepPosition = result.ResumeAfter
 		case index+1 < len(s.cfg.Steps):
-			at.step, at.after = s.cfg.Steps[index+1].Name, 0
-		case at.found == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.Grace)):
-			if s.cfg.DB.Scrubs() {
-				at.step, at.after, at.passEnded = scrubbedDB, 0, true // run waits then, so that erasures that began together come to the same round
+			at.step, at.stepPosition = s.cfg.Steps[index+1].Name, 0
+		case at.foundInPass == 0 && at.pass > 2 && !tx.Now.Before(at.began.Add(s.cfg.RequestGrace)):
+			if s.cfg.DB.CanScrub() {
+				at.step, at.stepPosition, at.passEnded = stepScrubFile, 0, true // run waits then, so that erasures that began together come to the same round
 				break
 			}
 			done = true
@@ -133,9 +133,9 @@ func (s *Service) step(ctx context.Context, user services.UserID) (at progress, 
 
 // freeKeys forgets the keys of erasures, so that they are free.
 func (s *Service) freeKeys(ctx context.Context, tx *sql.Tx, erasures []string) error {
-	var freed []progress
+	var freed []erasureProgress
 	err := tx.Each(ctx, keysToFree, []any{erasures}, func(scan func(...any) error) error {
-		var one progress
+		var one erasureProgress
 		var began int64
 		err := scan(&one.key, &began)
 		one.began = sql.FromMicros(began)
@@ -146,7 +146,7 @@ func (s *Service) freeKeys(ctx context.Context, tx *sql.Tx, erasures []string) e
 		return err
 	}
 	for _, one := range freed {
-		for _, unname := range s.cfg.Unname {
+		for _, unname := range s.cfg.KeyRemovers {
 			if err := unname(ctx, tx, one.key, one.began); err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (s *Service) freeKeys(ctx context.Context, tx *sql.Tx, erasures []string) e
 }
 
 // end ends an erasure.
-func (s *Service) end(ctx context.Context, tx *sql.Tx, at progress) error {
+func (s *Service) end(ctx context.Context, tx *sql.Tx, at erasureProgress) error {
 	_, err := tx.Run(ctx, endErasure, at.id, tx.Now)
 	return err
 }
@@ -165,10 +165,10 @@ func (s *Service) end(ctx context.Context, tx *sql.Tx, at progress) error {
 // nextPass begins the next pass, and makes all nodes forget the user again: a request that had read the user's ID before the
 // erasure began may have given it back to the cache. A pass that begins before the grace is over is not the last one, even if it
 // finds nothing: a request may still add something after it.
-func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *progress) error {
-	at.pass, at.step, at.after, at.found, at.passEnded = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
-	if tx.Now.Before(at.began.Add(s.cfg.Grace)) {
-		at.found = 1
+func (s *Service) nextPass(ctx context.Context, tx *sql.Tx, at *erasureProgress) error {
+	at.pass, at.step, at.stepPosition, at.foundInPass, at.passEnded = at.pass+1, s.cfg.Steps[0].Name, 0, 0, true
+	if tx.Now.Before(at.began.Add(s.cfg.RequestGrace)) {
+		at.foundInPass = 1
 	}
 	if _, err := changelog.AppendLog(ctx, tx, logKind, "", nil); err != nil {
 		return err

@@ -20,31 +20,31 @@ import (
 func TestWhatNamesTheUserUntilTheKeyIsFreeIsRemoved(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		requests := 0
-		request := erase.Step{Name: "request", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
+		request := erase.Step{Name: "request", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
 			requests++
 			id := services.PostIDAt(tx.Now) + services.PostID(requests)
 			for _, text := range []string{
-				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, 'boss', 'eraseUser', 'user:%s', '', 'DONE')`, id, leaver),
-				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, '%s', 'raiseDot', '', '', 'DONE')`, id+1000, leaver),
+				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, 'boss', 'eraseUser', 'user:%s', '', 'DONE')`, id, erasedUserKey),
+				fmt.Sprintf(`INSERT INTO acts (id, actor, action, target, details, outcome) VALUES (%d, '%s', 'raiseDot', '', '', 'DONE')`, id+1000, erasedUserKey),
 				fmt.Sprintf(`INSERT INTO idempotency (scope, key, body_hash, ids, at, code, message) VALUES ('u9', 'k%d', '', '[]', %d, 'CONFLICT', 'userId: the user "%s" is being erased')`,
-					requests, sql.Micros(tx.Now), leaver),
+					requests, sql.Micros(tx.Now), erasedUserKey),
 			} {
-				if _, err := tx.Lines(ctx, text); err != nil {
-					return erase.Result{}, err
+				if _, err := tx.QueryLines(ctx, text); err != nil {
+					return erase.StepResult{}, err
 				}
 			}
-			return erase.Result{}, nil
+			return erase.StepResult{}, nil
 		}}
-		w := newWorld(t, fanouttest.Options{SQL: url, Redis: "embedded"}, slices.Concat(jobs.EraseSteps(JobKind), acts.EraseSteps, []erase.Step{request})...)
-		w.cfg.Unname = []erase.Unname{acts.Unname, jobs.Unname}
-		w.end(w.begin())
+		w := newErasureWorld(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}, slices.Concat(jobs.EraseSteps(JobKind), acts.EraseSteps, []erase.Step{request})...)
+		w.cfg.KeyRemovers = []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}
+		w.runToEnd(w.beginErasure())
 		for _, table := range []string{"acts", "idempotency", "erasures"} {
-			rows, err := w.Store.Lines(t.Context(), "SELECT * FROM "+table)
+			rows, err := w.Store.QueryLines(t.Context(), "SELECT * FROM "+table)
 			if w.Must(err); len(rows) == 0 {
 				t.Errorf("%s is empty: the test proves nothing", table)
 			}
 			for _, row := range rows {
-				if strings.Contains(row, leaver) {
+				if strings.Contains(row, erasedUserKey) {
 					t.Errorf("left in %s: %s", table, row)
 				}
 			}

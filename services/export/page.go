@@ -15,19 +15,19 @@ import (
 
 // The types of the columns that order lines.
 const (
-	keyNumber = "BIGINT"
-	keyText   = "TEXT"
+	keyTypeNumber = "BIGINT"
+	keyTypeText   = "TEXT"
 )
 
-// pageBytes is the length at which a page gets no further line, so that a page of long texts fits into an answer. The line
+// maxPageBytes is the length at which a page gets no further line, so that a page of long texts fits into an answer. The line
 // that exceeds it is still on the page: every page has at least one line, and so the export comes to its end.
-const pageBytes = 1 << 20
+const maxPageBytes = 1 << 20
 
 // Reader reads exports in pages. It keeps nothing between them: the position is the whole state, so any node can read the
 // next page.
 type Reader struct {
 	DB    sql.Reader
-	Kinds []Kind
+	Kinds []LineKind
 }
 
 // Line is one line of an export, without its line break. Position is opaque to clients, but not secret: it is the kind and the
@@ -45,7 +45,7 @@ var errFull = errors.New("the page is full")
 // shorter. more reports whether there are lines after the page. The error is INVALID if after is not a position. Nothing is locked
 // between pages: a line that is added or removed meanwhile may be missed, and any other line is on exactly one page.
 func (r Reader) Page(ctx context.Context, user services.UserID, after string, size int) (lines []Line, more bool, err error) {
-	at, keys, err := r.position(after)
+	at, keys, err := r.parsePosition(after)
 	if err != nil {
 		return nil, false, err
 	}
@@ -53,8 +53,8 @@ func (r Reader) Page(ctx context.Context, user services.UserID, after string, si
 	for i := at; i < len(r.Kinds); i++ {
 		kind := r.Kinds[i]
 		// One line more than the page has room for is read, to learn whether there are more.
-		err := kind.each(ctx, r.DB, user, keys, int64(size-len(lines)+1), func(line []byte, keys []any) error {
-			if len(lines) == size || length >= pageBytes {
+		err := kind.eachLine(ctx, r.DB, user, keys, int64(size-len(lines)+1), func(line []byte, keys []any) error {
+			if len(lines) == size || length >= maxPageBytes {
 				return errFull
 			}
 			position, err := json.Marshal(append([]any{kind.name}, keys...))
@@ -74,10 +74,10 @@ func (r Reader) Page(ctx context.Context, user services.UserID, after string, si
 	return lines, false, nil
 }
 
-// position reads the position of a line: the kind with which a page begins, and the keys after which it begins; nil means the
+// parsePosition reads the position of a line: the kind with which a page begins, and the keys after which it begins; nil means the
 // first line of the kind. The text comes from a client, and its keys are parameters of a statement: each must have the type of
 // its column.
-func (r Reader) position(text string) (kind int, after []any, err error) {
+func (r Reader) parsePosition(text string) (kind int, after []any, err error) {
 	if text == "" {
 		return 0, nil, nil
 	}
@@ -92,12 +92,12 @@ func (r Reader) position(text string) (kind int, after []any, err error) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return 0, nil, invalid
 	}
-	kind = slices.IndexFunc(r.Kinds, func(k Kind) bool { return parts[0] == any(k.name) })
-	if kind < 0 || len(parts)-1 != len(r.Kinds[kind].keys) {
+	kind = slices.IndexFunc(r.Kinds, func(k LineKind) bool { return parts[0] == any(k.name) })
+	if kind < 0 || len(parts)-1 != len(r.Kinds[kind].keyTypes) {
 		return 0, nil, invalid
 	}
-	for i, form := range r.Kinds[kind].keys {
-		key, fits := keyOf(form, parts[i+1])
+	for i, form := range r.Kinds[kind].keyTypes {
+		key, fits := convertKey(form, parts[i+1])
 		if !fits {
 			return 0, nil, invalid
 		}
@@ -109,15 +109,15 @@ func (r Reader) position(text string) (kind int, after []any, err error) {
 	return kind, after, nil
 }
 
-// keyOf converts a JSON value to a key of the type form; fits is false if it has another type. PostgreSQL refuses a text with
+// convertKey converts a JSON value to a key of the type form; fits is false if it has another type. PostgreSQL refuses a text with
 // a NUL.
-func keyOf(form string, value any) (key any, fits bool) {
+func convertKey(form string, value any) (key any, fits bool) {
 	switch value := value.(type) {
 	case json.Number:
 		number, err := value.Int64()
-		return number, err == nil && form == keyNumber
+		return number, err == nil && form == keyTypeNumber
 	case string:
-		return value, form == keyText && !strings.ContainsRune(value, 0)
+		return value, form == keyTypeText && !strings.ContainsRune(value, 0)
 	}
 	return nil, false
 }

@@ -17,27 +17,27 @@ import (
 
 // The kinds of jobs of authors' modes. The names are stored in the queue, so they stay the same across releases.
 const (
-	jobMode  = "author.mode"  // key: author. The author's audience may have crossed a threshold
-	jobModes = "author.modes" // key: "all". Any author's audience may have crossed a threshold, or the thresholds have changed
-	jobName  = "author.name"  // a chunk of followers whose documents are to name the author; payload: FollowerChunk
+	jobUpdateMode            = "author.mode"  // key: author. The author's audience may have crossed a threshold
+	jobUpdateAllModes        = "author.modes" // key: "all". Any audience may have crossed a threshold, or the thresholds have changed
+	jobNameAuthorInDocuments = "author.name"  // a chunk of followers whose documents are to name the author; payload: FollowerChunk
 )
 
 const (
 	// A mode may lag behind the audience: a post that is pushed to more followers than necessary costs time and nothing else.
-	modeAfter  = 5 * time.Second // so that several follows are counted together
-	countAgain = time.Minute     // the least time between two counts of an audience of thousands
-	// modesBatch is how many authors queueModeJobs queues in one transaction: SQLite runs one writing transaction at a time, and others
-	// wait.
-	modesBatch = 1000
+	updateModeDelay    = 5 * time.Second // so that several follows are counted together
+	minRecountInterval = time.Minute     // the least time between two counts of an audience of thousands
+	// modeJobsPerBatch is how many authors queueModeJobs queues in one transaction: SQLite runs one writing transaction at a time,
+	// and others wait.
+	modeJobsPerBatch = 1000
 )
 
 // authorKinds are the kinds of jobs in this file. A mode changes how later posts reach followers, and changes no count. A name in
 // a document makes the author's pulled posts count, so a naming chunk that a dead node left may concern everybody's counts.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMode, Class: jobs.Short, Each: jobs.UserWork(f.findMode), Changes: jobs.NoCounts()},
-		{Name: jobModes, Class: jobs.Bulk, Each: f.queueModeJobs, Changes: jobs.NoCounts()},
-		{Name: jobName, Class: jobs.Bulk, Each: f.runName, Changes: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
+		{Name: jobUpdateMode, Class: jobs.ShortClass, Each: jobs.UserWork(f.updateMode), ChangedCounts: jobs.NoCounts()},
+		{Name: jobUpdateAllModes, Class: jobs.BulkClass, Each: f.queueModeJobs, ChangedCounts: jobs.NoCounts()},
+		{Name: jobNameAuthorInDocuments, Class: jobs.BulkClass, Each: f.runNameAuthorChunk, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)},
 	}
 }
 
@@ -45,32 +45,34 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 // its job is small, and serves the users who follow when it runs. It is the payload of jobs: the names of its fields are
 // stored.
 //
-// The chunks of one split meet without a gap: After is the To of the chunk before, 0 in the first, and To is the greatest ID in the last.
+// The chunks of one split meet without a gap: After is the To of the chunk before, 0 in the first, and To is the greatest ID in the
+// last.
 type FollowerChunk struct {
 	Author services.UserID `json:"author"`
 	After  services.UserID `json:"after"`
 	To     services.UserID `json:"to"`
 }
 
-// ModeJob is the job that recounts an author's followers a little later than now, because a follow or an unfollow has changed their
-// number. The jobs of one author have one key, so a burst of follows is one count.
-func ModeJob(author services.UserID, now time.Time) jobs.NewJob {
-	job := jobs.UserJob(jobMode, author)
-	job.NotBefore = now.Add(modeAfter)
+// UpdateModeJob is the job that recounts an author's followers a little later than now, because a follow or an unfollow has changed
+// their number. The jobs of one author have one key, so a burst of follows is one count.
+func UpdateModeJob(author services.UserID, now time.Time) jobs.NewJob {
+	job := jobs.UserJob(jobUpdateMode, author)
+	job.NotBefore = now.Add(updateModeDelay)
 	return job
 }
 
-// modesJob is the job that recounts all audiences: after an import, or when the thresholds have changed.
-func modesJob() jobs.NewJob { return jobs.KeyedJob(jobModes, "all") }
+// updateAllModesJob is the job that recounts all audiences: after an import, or when the thresholds have changed.
+func updateAllModesJob() jobs.NewJob { return jobs.KeyedJob(jobUpdateAllModes, "all") }
 
-// QueueModes queues a job that recounts all audiences. An import needs it: its follows come into SQL without jobs of their own.
-func QueueModes(ctx context.Context, db *sql.DB) error {
-	return db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, modesJob()) })
+// QueueUpdateAllModes queues a job that recounts all audiences. An import needs it: its follows come into SQL without jobs of their
+// own.
+func QueueUpdateAllModes(ctx context.Context, db *sql.DB) error {
+	return db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, updateAllModesJob()) })
 }
 
 // Thresholds returns the thresholds in force: the thresholds that an admin has set, else the configured thresholds. They are read
 // from their row each time, so that a change holds on all nodes at once.
-func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
+func (f *Fanout) Thresholds(ctx context.Context) (services.FollowerThresholds, error) {
 	thresholds, set, err := posts.ReadThresholds(ctx, f.store)
 	if err == nil && !set {
 		thresholds = f.thresholds
@@ -78,17 +80,17 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.Thresholds, error) {
 	return thresholds, err
 }
 
-// findMode sets an author's mode: the mode for their number of followers, or the one that an admin has pinned. Before an author
+// updateMode sets an author's mode: the mode for their number of followers, or the one that an admin has pinned. Before an author
 // becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's posts.
 //
-// A count may take long. A pin or another count that commits meanwhile wins: findMode stores its count only if the author's row is
+// A count may take long. A pin or another count that commits meanwhile wins: updateMode stores its count only if the author's row is
 // still as it was before, and begins again otherwise.
-func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
+func (f *Fanout) updateMode(ctx context.Context, author services.UserID) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return err
 	}
-	return jobs.Merge[services.Author, int]{
+	return jobs.ProjectionMerge[services.Author, int]{
 		Name: func() string { return fmt.Sprintf("mode of author %d", author) },
 		Mark: func(ctx context.Context) (known services.Author, ok bool, err error) {
 			known, putOff, err := f.readAuthor(ctx, author)
@@ -101,13 +103,13 @@ func (f *Fanout) findMode(ctx context.Context, author services.UserID) error {
 		Put: func(ctx context.Context, known services.Author, followers int) (done bool, err error) {
 			counted := known
 			counted.CountedAt, counted.Followers = f.clock.Now(), followers
-			return f.settleMode(ctx, thresholds, known, counted)
+			return f.storeModeAfterCount(ctx, thresholds, known, counted)
 		},
 	}.Run(ctx)
 }
 
 // readAuthor reads the stored state of an author; without a row it returns the zero state. A count of thousands is put off while the
-// last one is recent: putOff then says that a job for it is queued, and findMode ends. An author whose mode is about to change is
+// last one is recent: putOff then says that a job for it is queued, and updateMode ends. An author whose mode is about to change is
 // never put off.
 func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
 	found, err := posts.Authors(ctx, f.store, []services.UserID{author})
@@ -117,18 +119,18 @@ func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known 
 	known, has := found[author]
 	// The zero state lacks the author's ID, by which the row is written.
 	known.Number = author
-	again := known.CountedAt.Add(countAgain)
-	if !has || known.Followers < alwaysCountedBelow || !f.clock.Now().Before(again) || modeWithoutCount(known) != known.Mode {
+	again := known.CountedAt.Add(minRecountInterval)
+	if !has || known.Followers < maxFollowersAlwaysRecounted || !f.clock.Now().Before(again) || modeWithoutCount(known) != known.Mode {
 		return known, false, nil
 	}
-	job := jobs.UserJob(jobMode, author)
+	job := jobs.UserJob(jobUpdateMode, author)
 	job.NotBefore = again
 	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// alwaysCountedBelow is the size up to which an audience is counted at each change. Counting that many rows of one index takes
-// milliseconds.
-const alwaysCountedBelow = 10_000
+// maxFollowersAlwaysRecounted is the size up to which an audience is counted at each change. Counting that many rows of one index
+// takes milliseconds.
+const maxFollowersAlwaysRecounted = 10_000
 
 // modeWithoutCount is the mode that an author has or is about to get without a new count: the pinned one, or huge once the
 // documents of all followers name the author. Where it differs from the stored mode, a count must not be put off.
@@ -136,18 +138,18 @@ func modeWithoutCount(author services.Author) services.AuthorMode {
 	switch {
 	case author.Pinned != nil:
 		return *author.Pinned
-	case author.Pull && author.Mode != services.AuthorHuge && author.Unnamed == 0:
+	case author.NamedInFollowerDocuments && author.Mode != services.AuthorHuge && author.FollowerChunksToName == 0:
 		return services.AuthorHuge // possibly huge: only a count can say
 	}
 	return author.Mode
 }
 
-// settleMode stores the mode that a count yields. It does nothing if the author has changed since known was read, and
-// reports done as false: findMode then begins again. The way to huge takes two calls: the first sets Pull and queues
-// the naming of all followers, and the job of the last chunk causes the second, which changes the mode. Pull stays set
+// storeModeAfterCount stores the mode that a count yields. It does nothing if the author has changed since known was read, and
+// reports done as false: updateMode then begins again. The way to huge takes two calls: the first sets NamedInFollowerDocuments and
+// queues the naming of all followers, and the job of the last chunk causes the second, which changes the mode. The field stays set
 // after the author shrinks, because the newest posts that were pulled are still merged in from the node cache.
-func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds, known, counted services.Author) (done bool, err error) {
-	target := thresholds.Mode(known.Mode, counted.Followers)
+func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.FollowerThresholds, known, counted services.Author) (done bool, err error) {
+	target := thresholds.NextMode(known.Mode, counted.Followers)
 	if known.Pinned != nil {
 		target = *known.Pinned
 	}
@@ -158,18 +160,18 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	var chunks []FollowerChunk
 	switch {
 	// Step one. Until the naming ends, the mode stays and posts are pushed: no reader misses one.
-	case target == services.AuthorHuge && !known.Pull:
-		if chunks, err = f.FollowerChunks(ctx, known.Number, f.Projector.ActiveSince()); err != nil {
+	case target == services.AuthorHuge && !known.NamedInFollowerDocuments:
+		if chunks, err = f.FollowerChunks(ctx, known.Number, f.Projector.DormantBefore()); err != nil {
 			return false, err
 		}
-		counted.Pull, counted.Unnamed = true, len(chunks)
+		counted.NamedInFollowerDocuments, counted.FollowerChunksToName = true, len(chunks)
 		if len(chunks) == 0 {
 			// All followers are dormant, or there are none: no document has to name the author first, and the mode changes now. But
 			// a user who follows before the commit below still reads that the author is not pulled. So one chunk of all followers,
 			// whose end nothing waits for, writes the name into their documents.
 			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
 		}
-	case target == services.AuthorHuge && known.Unnamed > 0: // the last chunk queues this job again
+	case target == services.AuthorHuge && known.FollowerChunksToName > 0: // the last chunk queues this job again
 	default:
 		counted.Mode = target
 	}
@@ -177,8 +179,8 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
 		// Every transaction that locks both the log and the author's row locks the log first: see changelog.LockLog.
-		if counted.Pull != known.Pull {
-			if _, err := changelog.LockLog(ctx, tx, nodecache.LogPull); err != nil {
+		if counted.NamedInFollowerDocuments != known.NamedInFollowerDocuments {
+			if _, err := changelog.LockLog(ctx, tx, nodecache.PullChangelogKind); err != nil {
 				return err
 			}
 		}
@@ -187,10 +189,10 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 			return err
 		}
 		done = true
-		if _, err := posts.PutAuthor(ctx, tx, counted); err != nil || counted.Pull == known.Pull {
+		if _, err := posts.PutAuthor(ctx, tx, counted); err != nil || counted.NamedInFollowerDocuments == known.NamedInFollowerDocuments {
 			return err
 		}
-		return beginNaming(ctx, tx, known.Number, chunks)
+		return queueAuthorNaming(ctx, tx, known.Number, chunks)
 	})
 	if err == nil && done {
 		f.Wake()
@@ -201,11 +203,11 @@ func (f *Fanout) settleMode(ctx context.Context, thresholds services.Thresholds,
 	return done, err
 }
 
-// beginNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes. The
-// chunks and the announcement commit with the author's Pull: documents that are rebuilt later name the author because of that
-// column.
-func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
-	naming, err := jobs.ChunkJobs(jobName, chunks)
+// queueAuthorNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes. The
+// chunks and the announcement commit with the author's NamedInFollowerDocuments: documents that are rebuilt later name the author
+// because of that column.
+func queueAuthorNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
+	naming, err := jobs.ChunkJobs(jobNameAuthorInDocuments, chunks)
 	if err != nil {
 		return err
 	}
@@ -217,58 +219,58 @@ func beginNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks
 	return err
 }
 
-// runName writes the author's name into the documents of one chunk of followers. A user who follows or returns
-// meanwhile gets the name elsewhere: every document that is written after the commit of settleMode names the author.
-func (f *Fanout) runName(ctx context.Context, job jobs.Job) error {
-	chunk, err := f.nameChunk(ctx, rdb.PulledAuthors, job)
+// runNameAuthorChunk writes the author's name into the documents of one chunk of followers. A user who follows or returns
+// meanwhile gets the name elsewhere: every document that is written after the commit of storeModeAfterCount names the author.
+func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job) error {
+	chunk, err := f.nameAuthorInChunk(ctx, rdb.PulledAuthorsField, job)
 	if err != nil {
 		return err
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		// The number of unfinished chunks falls in the transaction that ends the job, so that a repeated chunk never counts twice.
-		last, err := posts.EndAuthorChunk(ctx, tx, chunk.Author)
+		last, err := posts.DecrementUnnamedChunks(ctx, tx, chunk.Author)
 		if err != nil || !last {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, jobs.UserJob(jobMode, chunk.Author))
+		return jobs.Enqueue(ctx, tx, jobs.UserJob(jobUpdateMode, chunk.Author))
 	})
 }
 
-// nameChunk is NameAuthor for the chunk in a job's payload.
-func (f *Fanout) nameChunk(ctx context.Context, field rdb.NamedField, job jobs.Job) (chunk FollowerChunk, err error) {
+// nameAuthorInChunk is NameAuthorInDocuments for the chunk in a job's payload.
+func (f *Fanout) nameAuthorInChunk(ctx context.Context, field rdb.AuthorsField, job jobs.Job) (chunk FollowerChunk, err error) {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return chunk, err
 	}
-	return chunk, f.NameAuthor(ctx, field, chunk)
+	return chunk, f.NameAuthorInDocuments(ctx, field, chunk)
 }
 
-// NameAuthor names the author of a chunk in a field of followers' documents: of those users of the chunk who follow the author when
-// it runs. Dormant followers have no document; their rebuild names the author.
-func (f *Fanout) NameAuthor(ctx context.Context, field rdb.NamedField, chunk FollowerChunk) error {
+// NameAuthorInDocuments names the author of a chunk in a field of followers' documents: of those users of the chunk who follow the
+// author when it runs. Dormant followers have no document; their rebuild names the author.
+func (f *Fanout) NameAuthorInDocuments(ctx context.Context, field rdb.AuthorsField, chunk FollowerChunk) error {
 	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
-	// refuse the name, see WriteNames.
+	// refuse the name, see NameAuthorsInDocuments.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
 	}
-	return f.EachFollower(ctx, chunk, f.Projector.ActiveSince(), func(edges []services.Edge) error {
-		return f.WriteNames(ctx, field, stamp, edges)
+	return f.EachFollower(ctx, chunk, f.Projector.DormantBefore(), func(edges []services.FollowEdge) error {
+		return f.NameAuthorsInDocuments(ctx, field, stamp, edges)
 	})
 }
 
-// WriteNames writes authors into followers' documents, in a field, by edges that were read after a stamp. A document
+// NameAuthorsInDocuments writes authors into followers' documents, in a field, by edges that were read after a stamp. A document
 // refuses the names if something was removed from it since the stamp; that follower is then reconciled with the author.
-func (f *Fanout) WriteNames(ctx context.Context, field rdb.NamedField, stamp redis.Stamp, edges []services.Edge) error {
-	adds := make([]rdb.NamedAdd, len(edges))
+func (f *Fanout) NameAuthorsInDocuments(ctx context.Context, field rdb.AuthorsField, stamp redis.ClockStamp, edges []services.FollowEdge) error {
+	adds := make([]rdb.AuthorAddition, len(edges))
 	for i, edge := range edges {
-		adds[i] = rdb.NamedAdd{Reader: edge.Follower, Author: edge.Pulled()}
+		adds[i] = rdb.AuthorAddition{Reader: edge.Follower, Author: edge.AsPulledAuthor()}
 		// A document stores different data of pulled authors and of hosts: for a host also whether none of their shows counts
-		// (Quiet).
-		if field == rdb.Hosts {
-			adds[i].Author = edge.Host()
+		// (CountsNothing).
+		if field == rdb.HostsField {
+			adds[i].Author = edge.AsFollowedHost()
 		}
 	}
-	results, err := f.redis.MergeNamed(ctx, field, stamp, adds)
+	results, err := f.redis.MergeAuthors(ctx, field, stamp, adds)
 	if err != nil {
 		return err
 	}
@@ -279,7 +281,7 @@ func (f *Fanout) WriteNames(ctx context.Context, field rdb.NamedField, stamp red
 	// alone.
 	for i, result := range results {
 		if result.Status == redis.Retry {
-			if err := f.Reconcile(ctx, edges[i].Follower, edges[i].Followee); err != nil {
+			if err := f.ReconcileFollow(ctx, edges[i].Follower, edges[i].Followee); err != nil {
 				return err
 			}
 		}
@@ -298,20 +300,20 @@ func (f *Fanout) queueModeJobs(ctx context.Context, _ jobs.Job) error {
 	// have become too small.
 	for _, followers := range []int{thresholds.Big, 0} {
 		for after := services.UserID(0); ; {
-			authors, err := posts.AuthorsToLookAt(ctx, f.store, followers, after, modesBatch)
+			authors, err := posts.AuthorsForModeCheck(ctx, f.store, followers, after, modeJobsPerBatch)
 			if err != nil {
 				return err
 			}
 			queued := make([]jobs.NewJob, len(authors))
 			for i, author := range authors {
-				queued[i] = jobs.UserJob(jobMode, author)
+				queued[i] = jobs.UserJob(jobUpdateMode, author)
 			}
 			if len(queued) > 0 {
 				if err := f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, queued...) }); err != nil {
 					return err
 				}
 			}
-			if len(authors) < modesBatch {
+			if len(authors) < modeJobsPerBatch {
 				break
 			}
 			after = authors[len(authors)-1]
@@ -323,7 +325,7 @@ func (f *Fanout) queueModeJobs(ctx context.Context, _ jobs.Job) error {
 
 // SetThresholds sets the thresholds for all nodes, at once and until they are set again. Jobs then change the modes of the
 // authors. It returns INVALID unless 1 <= big <= huge.
-func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Thresholds) error {
+func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.FollowerThresholds) error {
 	if err := thresholds.Check(); err != nil {
 		return err
 	}
@@ -331,7 +333,7 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Threshol
 		if err := posts.SetThresholds(ctx, tx, thresholds); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, modesJob())
+		return jobs.Enqueue(ctx, tx, updateAllModesJob())
 	})
 	f.Wake()
 	return err
@@ -350,13 +352,13 @@ func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *serv
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, jobs.UserJob(jobMode, author))
+		return jobs.Enqueue(ctx, tx, jobs.UserJob(jobUpdateMode, author))
 	})
 	if err != nil {
 		return err
 	}
 	// The admin waits for the answer, so try now. The job that was committed above makes up for a failure.
-	if err := f.findMode(ctx, author); err != nil {
+	if err := f.updateMode(ctx, author); err != nil {
 		f.log.Debug("a pinned mode does not hold yet; its job will see to it", "error", err)
 	}
 	f.Wake()

@@ -18,44 +18,44 @@ import (
 	"tidings/services/sql"
 )
 
-// lowThresholds let a few followers make an author big, and huge.
-func lowThresholds(cfg *fanout.Config) {
+// lowModeThresholds lets a few followers make an author big, and huge.
+func lowModeThresholds(cfg *fanout.Config) {
 	smallChunks(cfg)
-	cfg.Thresholds = services.Thresholds{Big: 3, Huge: 5}
+	cfg.Thresholds = services.FollowerThresholds{Big: 3, Huge: 5}
 }
 
 // follow writes edges with the jobs that the mutation queues.
 func follow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Follow(author, readers...)
-	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
+	enqueue(w, fanout.UpdateModeJob(author, w.Clock.Now()))
 }
 
 // unfollow removes edges with the jobs that the mutation queues.
 func unfollow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Unfollow(author, readers...)
-	enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
+	enqueue(w, fanout.UpdateModeJob(author, w.Clock.Now()))
 }
 
-// mode is the mode of an author in SQL.
-func mode(w *fanouttest.World, author services.UserID) services.AuthorMode {
+// modeInSQL is the mode of an author in SQL.
+func modeInSQL(w *fanouttest.World, author services.UserID) services.AuthorMode {
 	w.TB.Helper()
 	mode, err := posts.ModeOf(w.TB.Context(), w.Store.Runner, author)
 	w.Must(err)
 	return mode
 }
 
-// names reports whether a reader's document names an author.
-func names(w *fanouttest.World, reader, author services.UserID) bool {
+// documentNamesAuthor reports whether a reader's document names an author.
+func documentNamesAuthor(w *fanouttest.World, reader, author services.UserID) bool {
 	w.TB.Helper()
-	return slices.ContainsFunc(w.Document(reader).Pulled, func(p services.FollowedAuthor) bool { return p.Author == author })
+	return slices.ContainsFunc(w.Document(reader).PulledAuthors, func(p services.FollowedAuthor) bool { return p.Author == author })
 }
 
-// An author's mode follows their number of followers: up at a threshold, and down below 80 % of it. Documents keep the names of authors who
-// were huge once.
+// An author's mode follows their number of followers: up at a threshold, and down below 80 % of it. Documents keep the names of
+// authors who were huge once.
 func TestAModeFollowsTheAudience(t *testing.T) {
-	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(7)
 		author, readers := users[0], users[1:]
 		at := func(followers int, want services.AuthorMode, pull bool) {
@@ -63,11 +63,11 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 			w.RunAllJobs(w.Fanout)
 			known, err := posts.Authors(t.Context(), w.Store, []services.UserID{author})
 			w.Must(err)
-			if got := known[author]; got.Mode != want || got.Pull != pull || got.Unnamed != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
+			if got := known[author]; got.Mode != want || got.NamedInFollowerDocuments != pull || got.FollowerChunksToName != 0 || got.Version > 0 && got.Followers != min(followers, 5) {
 				t.Fatalf("with %d followers: %+v, want mode %d, pull %v", followers, got, want, pull)
 			}
 			for i, reader := range readers {
-				if got, want := names(w, reader, author), pull && i < followers; got != want {
+				if got, want := documentNamesAuthor(w, reader, author), pull && i < followers; got != want {
 					t.Errorf("with %d followers the document of number %d names the author: %v, want %v", followers, i, got, want)
 				}
 			}
@@ -89,20 +89,20 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 
 // Follows of one moment are counted once, and an audience of thousands once a minute.
 func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
-	w := world(t, lowThresholds)
+	w := newEmbeddedWorld(t, lowModeThresholds)
 	users := w.MakeUsers(4)
 	author := users[0]
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		_, err := posts.PutAuthor(ctx, tx, services.Author{Number: author, Followers: 20_000, Mode: services.AuthorBig, CountedAt: w.Clock.Now()})
 		return err
 	})
-	w.Must(w.Fanout.FindMode(t.Context(), author))
-	if mode(w, author) != services.AuthorBig {
+	w.Must(w.Fanout.UpdateAuthorMode(t.Context(), author))
+	if modeInSQL(w, author) != services.AuthorBig {
 		t.Fatal("the audience was counted again at once")
 	}
 	w.Clock.Advance(time.Minute)
 	w.RunDueJobs(w.Fanout)
-	if mode(w, author) != services.AuthorSmall {
+	if modeInSQL(w, author) != services.AuthorSmall {
 		t.Error("the audience was not counted after a minute")
 	}
 	for _, follower := range users[1:] {
@@ -121,7 +121,7 @@ func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 }
 
 func TestAPinHoldsWhateverTheAudience(t *testing.T) {
-	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(4)
 		author := users[0]
 		follow(w, author, users[1:]...)
@@ -136,24 +136,24 @@ func TestAPinHoldsWhateverTheAudience(t *testing.T) {
 			}
 		}
 		pin(services.AuthorSmall)
-		if mode(w, author) != services.AuthorSmall {
+		if modeInSQL(w, author) != services.AuthorSmall {
 			t.Error("a pinned mode that needs nothing does not hold at once")
 		}
 		pin(services.AuthorHuge)
-		if mode(w, author) == services.AuthorHuge {
+		if modeInSQL(w, author) == services.AuthorHuge {
 			t.Error("an author is huge before their followers' documents name them")
 		}
 		w.RunAllJobs(w.Fanout)
-		if mode(w, author) != services.AuthorHuge || !names(w, users[1], author) {
+		if modeInSQL(w, author) != services.AuthorHuge || !documentNamesAuthor(w, users[1], author) {
 			t.Error("a pinned author did not become huge")
 		}
 		unfollow(w, author, users[1:]...)
 		w.RunAllJobs(w.Fanout)
-		if mode(w, author) != services.AuthorHuge {
+		if modeInSQL(w, author) != services.AuthorHuge {
 			t.Error("a pinned mode went with the audience")
 		}
 		w.Must(w.Fanout.PinMode(t.Context(), author, nil))
-		if mode(w, author) != services.AuthorSmall {
+		if modeInSQL(w, author) != services.AuthorSmall {
 			t.Error("a mode that is no longer pinned does not go by the audience")
 		}
 	})
@@ -161,33 +161,33 @@ func TestAPinHoldsWhateverTheAudience(t *testing.T) {
 
 // Thresholds that an admin sets hold for all authors, on every node, and the modes follow.
 func TestThresholdsAreSetWhileItRuns(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(6)
 		w.Follow(users[0], users[1:]...)
 		w.Follow(users[1], users[2:5]...)
 		w.RunAllJobs(w.Fanout)
-		if got, err := w.Fanout.Thresholds(t.Context()); err != nil || got != (services.Thresholds{Big: 5000, Huge: 1_000_000}) {
+		if got, err := w.Fanout.Thresholds(t.Context()); err != nil || got != (services.FollowerThresholds{Big: 5000, Huge: 1_000_000}) {
 			t.Fatalf("the thresholds are %v, %v", got, err)
 		}
 		for _, step := range []struct {
-			services.Thresholds
+			services.FollowerThresholds
 			first, second services.AuthorMode
 		}{
-			{services.Thresholds{Big: 2, Huge: 4}, services.AuthorHuge, services.AuthorBig},
-			{services.Thresholds{Big: 4, Huge: 400}, services.AuthorBig, services.AuthorSmall},
-			{services.Thresholds{Big: 100, Huge: 100}, services.AuthorSmall, services.AuthorSmall},
-			{services.Thresholds{Big: 1, Huge: 1}, services.AuthorHuge, services.AuthorHuge},
+			{services.FollowerThresholds{Big: 2, Huge: 4}, services.AuthorHuge, services.AuthorBig},
+			{services.FollowerThresholds{Big: 4, Huge: 400}, services.AuthorBig, services.AuthorSmall},
+			{services.FollowerThresholds{Big: 100, Huge: 100}, services.AuthorSmall, services.AuthorSmall},
+			{services.FollowerThresholds{Big: 1, Huge: 1}, services.AuthorHuge, services.AuthorHuge},
 		} {
-			w.Must(w.Fanout.SetThresholds(t.Context(), step.Thresholds))
-			if got, err := w.AnotherFanout().Thresholds(t.Context()); err != nil || got != step.Thresholds {
+			w.Must(w.Fanout.SetThresholds(t.Context(), step.FollowerThresholds))
+			if got, err := w.AnotherFanout().Thresholds(t.Context()); err != nil || got != step.FollowerThresholds {
 				t.Fatalf("another node has the thresholds %v, %v", got, err)
 			}
 			w.RunAllJobs(w.Fanout)
-			if first, second := mode(w, users[0]), mode(w, users[1]); first != step.first || second != step.second {
-				t.Errorf("%v: modes %d and %d, want %d and %d", step.Thresholds, first, second, step.first, step.second)
+			if first, second := modeInSQL(w, users[0]), modeInSQL(w, users[1]); first != step.first || second != step.second {
+				t.Errorf("%v: modes %d and %d, want %d and %d", step.FollowerThresholds, first, second, step.first, step.second)
 			}
 		}
-		if err := w.Fanout.SetThresholds(t.Context(), services.Thresholds{Big: 2, Huge: 1}); services.CodeOf(err) != services.Invalid {
+		if err := w.Fanout.SetThresholds(t.Context(), services.FollowerThresholds{Big: 2, Huge: 1}); services.CodeOf(err) != services.Invalid {
 			t.Errorf("unfit thresholds: %v", err)
 		}
 	})
@@ -195,22 +195,22 @@ func TestThresholdsAreSetWhileItRuns(t *testing.T) {
 
 // After an import one job finds every author with enough followers.
 func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
-	w := world(t, lowThresholds)
+	w := newEmbeddedWorld(t, lowModeThresholds)
 	users := w.MakeUsers(9)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		var edges []services.Edge
+		var edges []services.FollowEdge
 		for _, reader := range users[3:] {
-			edges = append(edges, services.Edge{Follower: reader, Followee: users[0]}, services.Edge{Follower: reader, Followee: users[1]})
+			edges = append(edges, services.FollowEdge{Follower: reader, Followee: users[0]}, services.FollowEdge{Follower: reader, Followee: users[1]})
 		}
-		_, err := people.ImportFollows(ctx, tx, append(edges, services.Edge{Follower: users[3], Followee: users[2]}))
+		_, err := people.ImportFollows(ctx, tx, append(edges, services.FollowEdge{Follower: users[3], Followee: users[2]}))
 		return err
 	})
-	w.Must(fanout.QueueModes(t.Context(), w.Store))
+	w.Must(fanout.QueueUpdateAllModes(t.Context(), w.Store))
 	if waiting, _ := w.CountJobs(); waiting != 1 {
 		t.Fatalf("%d jobs after an import", waiting)
 	}
 	w.RunAllJobs(w.Fanout)
-	if got := []services.AuthorMode{mode(w, users[0]), mode(w, users[1]), mode(w, users[2])}; !slices.Equal(got, []services.AuthorMode{services.AuthorHuge, services.AuthorHuge, services.AuthorSmall}) {
+	if got := []services.AuthorMode{modeInSQL(w, users[0]), modeInSQL(w, users[1]), modeInSQL(w, users[2])}; !slices.Equal(got, []services.AuthorMode{services.AuthorHuge, services.AuthorHuge, services.AuthorSmall}) {
 		t.Errorf("the modes are %v", got)
 	}
 }
@@ -218,20 +218,20 @@ func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 // A user begins to follow and another returns, at any moment while an author becomes huge: in the end every follower's document names
 // the author.
 func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
-	fanouttest.Each(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		for moment := range 6 {
 			t.Run(fmt.Sprint(moment), func(t *testing.T) {
 				users := w.MakeUsers(7)
 				author, newcomer := users[0], users[6]
-				returning := w.MakeStrangers(1)[0]
+				returning := w.MakeNeverSeenUsers(1)[0]
 				w.Follow(author, append(users[1:6], returning)...)
 				w.RunAllJobs(w.Fanout)
-				enqueue(w, fanout.ModeJob(author, w.Clock.Now()))
+				enqueue(w, fanout.UpdateModeJob(author, w.Clock.Now()))
 				w.Clock.Advance(5 * time.Second)
-				for step := 0; mode(w, author) != services.AuthorHuge; step++ {
+				for step := 0; modeInSQL(w, author) != services.AuthorHuge; step++ {
 					if step == moment {
 						w.Follow(author, newcomer)
-						w.Must(w.Fanout.Reconcile(t.Context(), newcomer, author))
+						w.Must(w.Fanout.ReconcileFollow(t.Context(), newcomer, author))
 						w.Must(w.Projector.Rebuild(t.Context(), returning))
 					}
 					if step > 50 {
@@ -246,7 +246,7 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 				followers, err := people.Followers(t.Context(), w.Store, author, 0, 100, time.Time{})
 				w.Must(err)
 				for _, edge := range followers {
-					if !names(w, edge.Follower, author) {
+					if !documentNamesAuthor(w, edge.Follower, author) {
 						t.Errorf("the document of user %d does not name the huge author", edge.Follower)
 					}
 				}
@@ -255,8 +255,8 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 	})
 }
 
-// changes are the log's entries of one kind.
-func changes(w *fanouttest.World, kind string) []changelog.Entry {
+// logEntries are the log's entries of one kind.
+func logEntries(w *fanouttest.World, kind string) []changelog.Entry {
 	w.TB.Helper()
 	entries, err := changelog.LogAfter(w.TB.Context(), w.Store, kind, 0, 1000)
 	w.Must(err)
@@ -265,7 +265,7 @@ func changes(w *fanouttest.World, kind string) []changelog.Entry {
 
 // A node learns of an author before it learns of the first of their pulled posts, and it learns of each pulled post.
 func TestTheLogNamesPulledPosts(t *testing.T) {
-	w := world(t, lowThresholds)
+	w := newEmbeddedWorld(t, lowModeThresholds)
 	users := w.MakeUsers(7)
 	follow(w, users[0], users[1:]...)
 	pushed := w.Post(users[0])
@@ -275,7 +275,7 @@ func TestTheLogNamesPulledPosts(t *testing.T) {
 	w.Delete(pulled)
 	w.RunAllJobs(w.Fanout)
 	var got []nodecache.PullChange
-	for _, entry := range changes(w, nodecache.LogPull) {
+	for _, entry := range logEntries(w, nodecache.PullChangelogKind) {
 		change, err := nodecache.ParsePullChange(entry)
 		w.Must(err)
 		got = append(got, change)
@@ -288,7 +288,7 @@ func TestTheLogNamesPulledPosts(t *testing.T) {
 
 // A pulled post is in no inbox but its author's, and leaves that inbox when it is deleted.
 func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(6)
 		author := users[0]
 		w.Follow(author, users[1:]...)
@@ -297,8 +297,8 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 		post := w.Post(author)
 		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
-			w.Must(w.Projector.Refill(t.Context(), user))
-			if listed, counts := lists(w, user, post); listed != (user == author) || counts {
+			w.Must(w.Projector.RefillInbox(t.Context(), user))
+			if listed, counts := inboxListsPost(w, user, post); listed != (user == author) || counts {
 				t.Errorf("user %d: listed %v, counts %v", user, listed, counts)
 			}
 		}
@@ -306,12 +306,12 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 		w.Unfollow(author, users[1])
 		w.Follow(author, users[1])
 		w.RunAllJobs(w.Fanout)
-		if listed, _ := lists(w, users[1], post); listed {
+		if listed, _ := inboxListsPost(w, users[1], post); listed {
 			t.Error("a pulled post was pushed by a follow")
 		}
 		w.Delete(post)
 		w.RunAllJobs(w.Fanout)
-		if listed, _ := lists(w, author, post); listed {
+		if listed, _ := inboxListsPost(w, author, post); listed {
 			t.Error("a deleted post stays in its author's inbox")
 		}
 	})
@@ -320,7 +320,7 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 // If something was removed from a follower's feed since the chunk was read, that follower alone is read again. They get the name if
 // they still follow.
 func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(4)
 		author, stays, leaves, other := users[0], users[1], users[2], users[3]
 		w.Follow(author, stays, leaves)
@@ -334,11 +334,11 @@ func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 		w.Unfollow(author, leaves)
 		w.Unfollow(other, stays)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Fanout.Name(t.Context(), stamp, edges))
-		if !names(w, stays, author) {
+		w.Must(w.Fanout.AddAuthorToDocuments(t.Context(), stamp, edges))
+		if !documentNamesAuthor(w, stays, author) {
 			t.Error("a follower from whose feed another author went is not named")
 		}
-		if names(w, leaves, author) {
+		if documentNamesAuthor(w, leaves, author) {
 			t.Error("who no longer follows is named by what was read before")
 		}
 	})
@@ -348,8 +348,8 @@ func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
 	var pin func()
 	w := fanouttest.New(t, fanouttest.Options{
-		Redis:  "embedded",
-		Fanout: func(cfg *fanout.Config) { cfg.Thresholds = services.Thresholds{Big: 1, Huge: 1000} },
+		RedisURL: "embedded",
+		Fanout:   func(cfg *fanout.Config) { cfg.Thresholds = services.FollowerThresholds{Big: 1, Huge: 1000} },
 		Trace: func(statement string) {
 			if now := pin; statement == "count followers" && now != nil {
 				pin = nil
@@ -371,7 +371,7 @@ func TestAModeIsFoundAgainWhenItsAuthorChangedMeanwhile(t *testing.T) {
 			return err
 		})
 	}
-	w.Must(w.Fanout.FindMode(t.Context(), users[0]))
+	w.Must(w.Fanout.UpdateAuthorMode(t.Context(), users[0]))
 	if mode, err := posts.ModeOf(t.Context(), w.Store.Runner, users[0]); mode != services.AuthorBig || err != nil {
 		t.Errorf("the mode is %v, %v; want that of the pin", mode, err)
 	}

@@ -15,18 +15,18 @@ import (
 	"tidings/services/sql"
 )
 
-// postChunk is a chunk of an author's followers: IDs above After, up to To. With Online it serves only the followers in this
-// range who are online now. With ShardCount it serves, in place of a range, the followers among the online users of that many shards.
-// It is the payload of jobs: the names of its fields are stored, and a node of the release before may read them.
+// postChunk is a chunk of an author's followers: IDs above After, up to To. With OnlineOnly it serves only the followers in this range
+// who are online now. With OnlineShardCount it serves, in place of a range, the followers among the online users of that many
+// shards. It is the payload of jobs: the names of its fields are stored, and a node of the release before may read them.
 type postChunk struct {
 	Post services.PostID `json:"post"`
 	// Author is the author of the post, so that a chunk can end the fan-out without a read of the post.
-	Author     services.UserID `json:"author"`
-	After      services.UserID `json:"after,omitempty"`
-	To         services.UserID `json:"to,omitempty"`
-	FirstShard int             `json:"shard,omitempty"`  // the first shard
-	ShardCount int             `json:"shards,omitempty"` // how many; 0: the chunk is a range of followers
-	Online     bool            `json:"online,omitempty"`
+	Author           services.UserID `json:"author"`
+	After            services.UserID `json:"after,omitempty"`
+	To               services.UserID `json:"to,omitempty"`
+	FirstOnlineShard int             `json:"shard,omitempty"`  // the first shard
+	OnlineShardCount int             `json:"shards,omitempty"` // how many; 0: the chunk is a range of followers
+	OnlineOnly       bool            `json:"online,omitempty"`
 
 	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. It is not stored, because that chunk
 	// runs within the job that would split it off.
@@ -48,15 +48,15 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	}
 	// A follow that this node makes from now on gets a later ID, so the post does not count for that follower.
 	f.ids.Observe(id)
-	kind := jobPush
-	if job.Kind == jobRemove {
-		kind = jobDrop
+	kind := jobPushChunk
+	if job.Kind == jobRemovePost {
+		kind = jobDropChunk
 	}
 	if post.OffFeed {
 		return f.redis.PutCopies(ctx, []services.Post{post}, nil)
 	}
 	// The author is served first: they look at their own post now, and serving them takes one script.
-	if err := f.serveAuthor(ctx, kind, post); err != nil || post.Pull {
+	if err := f.pushOrDropForAuthor(ctx, kind, post); err != nil || post.Pulled {
 		return err
 	}
 	chunks, err := f.chunks(ctx, kind, post)
@@ -64,34 +64,34 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	case err != nil || len(chunks) == 0:
 		return err
 	case len(chunks) > 1:
-		return f.split(ctx, job, kind, post, chunks)
+		return f.splitIntoChunkJobs(ctx, job, kind, post, chunks)
 	default:
 		// One chunk is as short as the other jobs of this class. As a job of its own, the chunk would only wait for a worker once
 		// more.
 		chunks[0].OnlineFirst = true
-		return f.serveChunk(ctx, kind, chunks[0])
+		return f.pushOrDropChunk(ctx, kind, chunks[0])
 	}
 }
 
-// split replaces the parent by the chunks. For a new post, only the chunks of online followers are queued now; the last of
-// these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record: feeds leave
-// out a deleted post because its copy, which serveAuthor has updated, says so.
-func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []postChunk) error {
+// splitIntoChunkJobs replaces the parent by the chunks. For a new post, only the chunks of online followers are queued now; the
+// last of these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record: feeds
+// leave out a deleted post because its copy, which pushOrDropForAuthor has updated, says so.
+func (f *Fanout) splitIntoChunkJobs(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []postChunk) error {
 	count := len(chunks)
-	if kind == jobPush {
+	if kind == jobPushChunk {
 		online, err := f.onlineChunks(ctx, post, chunks)
 		if err != nil {
 			return err
 		}
 		if len(online) > 0 {
-			kind, chunks, count = jobOnline, online, len(online)+1 // the extra one stands for all chunks that are queued later
+			kind, chunks, count = jobPushOnlineChunk, online, len(online)+1 // the extra one stands for the chunks queued later
 		}
 	}
 	queued, err := jobs.ChunkJobs(kind, chunks)
 	if err != nil {
 		return err
 	}
-	if kind == jobDrop {
+	if kind == jobDropChunk {
 		return f.Replace(ctx, job, queued)
 	}
 	// The end of the parent, the number of chunks, the announcement and the chunks are one transaction: a crash leaves all or none.
@@ -107,17 +107,17 @@ func (f *Fanout) split(ctx context.Context, job jobs.Job, kind string, post serv
 	})
 }
 
-// runChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes. A chunk
+// runPostChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes. A chunk
 // that dies counts as not done: its fan-out stays in flight, and pages merge the post in.
-func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
+func (f *Fanout) runPostChunk(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	if job.Kind == jobDrop {
-		return f.serveChunk(ctx, jobDrop, chunk)
+	if job.Kind == jobDropChunk {
+		return f.pushOrDropChunk(ctx, jobDropChunk, chunk)
 	}
-	if err := f.serveChunk(ctx, jobPush, chunk); err != nil {
+	if err := f.pushOrDropChunk(ctx, jobPushChunk, chunk); err != nil {
 		return err
 	}
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
@@ -126,11 +126,11 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 		if err := jobs.Finish(ctx, tx, job); err != nil {
 			return err
 		}
-		left, err := posts.EndChunk(ctx, tx, chunk.Post)
+		left, err := posts.EndFanoutChunk(ctx, tx, chunk.Post)
 		if err != nil || left != 0 {
 			return err
 		}
-		return chunk.appendEnd(ctx, tx)
+		return chunk.announceFanoutEnd(ctx, tx)
 	})
 	if err != nil {
 		return err
@@ -138,19 +138,19 @@ func (f *Fanout) runChunk(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// appendEnd announces to all nodes that every follower has the chunk's post.
-func (s postChunk) appendEnd(ctx context.Context, tx *sql.Tx) error {
+// announceFanoutEnd announces to all nodes that every follower has the chunk's post.
+func (s postChunk) announceFanoutEnd(ctx context.Context, tx *sql.Tx) error {
 	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
-// serveAuthor updates the copy of the post and the author's feed. The copy comes first: a page that finds the entry then finds
+// pushOrDropForAuthor updates the copy of the post and the author's feed. The copy comes first: a page that finds the entry then finds
 // its text in Redis.
-func (f *Fanout) serveAuthor(ctx context.Context, kind string, post services.Post) error {
+func (f *Fanout) pushOrDropForAuthor(ctx context.Context, kind string, post services.Post) error {
 	if err := f.redis.PutCopies(ctx, []services.Post{post}, nil); err != nil {
 		return err
 	}
-	if kind == jobDrop {
-		return f.drop(ctx, post, []services.UserID{post.Author})
+	if kind == jobDropChunk {
+		return f.dropFromInboxes(ctx, post, []services.UserID{post.Author})
 	}
 	return f.AddToOwnFeed(ctx, post)
 }
@@ -158,7 +158,7 @@ func (f *Fanout) serveAuthor(ctx context.Context, kind string, post services.Pos
 // AddToOwnFeed puts a post into its author's own feed, where it does not count. The command that publishes calls it too, so
 // that authors see their post at once; the job repeats it without effect.
 func (f *Fanout) AddToOwnFeed(ctx context.Context, post services.Post) error {
-	result, err := f.mergePost(ctx, post.Author, post.ID)
+	result, err := f.mergePostIntoInbox(ctx, post.Author, post.ID)
 	if err != nil {
 		return err
 	}
@@ -167,13 +167,13 @@ func (f *Fanout) AddToOwnFeed(ctx context.Context, post services.Post) error {
 
 // DropFromOwnFeed takes a deleted post out of its author's own feed, for the command that deletes.
 func (f *Fanout) DropFromOwnFeed(ctx context.Context, author services.UserID, id services.PostID) error {
-	return f.drop(ctx, services.Post{ID: id, Author: author}, []services.UserID{author})
+	return f.dropFromInboxes(ctx, services.Post{ID: id, Author: author}, []services.UserID{author})
 }
 
 // chunks splits the author's followers into chunks of the post's fan-out. The number of queries grows with the
 // audience: one for each chunk.
 func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([]postChunk, error) {
-	since, err := f.cutoff(ctx, kind, post)
+	since, err := f.lastSeenCutoff(ctx, kind, post)
 	if err != nil {
 		return nil, err
 	}
@@ -185,26 +185,26 @@ func (f *Fanout) chunks(ctx context.Context, kind string, post services.Post) ([
 	return chunks, err
 }
 
-// cutoff returns the cutoff time of a fan-out: followers last seen before it are not served. A deletion goes to everyone who is not
-// dormant, because the author may have been small when the post was published.
-func (f *Fanout) cutoff(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
-	if kind == jobDrop {
-		return f.Projector.ActiveSince(), nil
+// lastSeenCutoff returns the cutoff time of a fan-out: followers last seen before it are not served. A deletion goes to everyone
+// who is not dormant, because the author may have been small when the post was published.
+func (f *Fanout) lastSeenCutoff(ctx context.Context, kind string, post services.Post) (since time.Time, err error) {
+	if kind == jobDropChunk {
+		return f.Projector.DormantBefore(), nil
 	}
-	return f.PushedSince(ctx, post.Author)
+	return f.PushLastSeenCutoff(ctx, post.Author)
 }
 
-// PushedSince is the cutoff for an author's posts: followers who were seen since then get them pushed. For a small author these
+// PushLastSeenCutoff is the cutoff for an author's posts: followers who were seen since then get them pushed. For a small author these
 // are all users who are not dormant, for any other author the active users. The cutoffs have some slack, so that everyone whose
-// document is shown without a rebuild is served: see projector.IdleSince. The mode is read when a chunk runs. If it has changed
+// document is shown without a rebuild is served: see projector.IdleBefore. The mode is read when a chunk runs. If it has changed
 // since the split, some followers may be served without need. Followers who are not served count as away, and their documents
 // will be rebuilt.
-func (f *Fanout) PushedSince(ctx context.Context, author services.UserID) (since time.Time, err error) {
+func (f *Fanout) PushLastSeenCutoff(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
-		return f.Projector.ActiveSince(), err
+		return f.Projector.DormantBefore(), err
 	}
-	return f.Projector.IdleSince(), nil
+	return f.Projector.IdleBefore(), nil
 }
 
 // FollowerChunks splits the followers of an author who were seen since a time into chunks. The last chunk has no upper end: it
@@ -239,7 +239,7 @@ func allFollowers(author services.UserID) FollowerChunk {
 }
 
 // EachFollower calls do with the followers of a chunk who were seen since a time, as SQL has them now, up to ChunkSize at a time.
-func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since time.Time, do func(edges []services.Edge) error) error {
+func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since time.Time, do func(edges []services.FollowEdge) error) error {
 	for after := chunk.After; ; {
 		edges, err := people.Followers(ctx, f.store, chunk.Author, after, f.ChunkSize, since)
 		if err != nil {
@@ -261,10 +261,10 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 	}
 }
 
-// serveChunk serves one chunk of followers, as SQL has them when it runs.
-func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) error {
-	// The stamp is taken before every read of SQL below: an inbox from which something was removed after the stamp refuses the post, see
-	// push.
+// pushOrDropChunk serves one chunk of followers, as SQL has them when it runs.
+func (f *Fanout) pushOrDropChunk(ctx context.Context, kind string, chunk postChunk) error {
+	// The stamp is taken before every read of SQL below: an inbox from which something was removed after the stamp refuses the
+	// post, see pushToInboxes.
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -278,42 +278,42 @@ func (f *Fanout) serveChunk(ctx context.Context, kind string, chunk postChunk) e
 		return fmt.Errorf("post %s of job %s is not there", chunk.Post, kind)
 	}
 	// The deletion has a job of its own. A push now would bring back entries that the deletion's job may have removed already.
-	if kind == jobPush && post.Deleted {
+	if kind == jobPushChunk && post.Deleted {
 		return nil
 	}
-	if chunk.ShardCount > 0 {
+	if chunk.OnlineShardCount > 0 {
 		return f.pushOnline(ctx, stamp, post, chunk)
 	}
-	since, err := f.cutoff(ctx, kind, post)
+	since, err := f.lastSeenCutoff(ctx, kind, post)
 	if err != nil {
 		return err
 	}
-	return f.EachFollower(ctx, FollowerChunk{post.Author, chunk.After, chunk.To}, since, func(edges []services.Edge) error {
-		if kind == jobDrop {
-			return f.drop(ctx, post, FollowerIDs(edges))
+	return f.EachFollower(ctx, FollowerChunk{post.Author, chunk.After, chunk.To}, since, func(edges []services.FollowEdge) error {
+		if kind == jobDropChunk {
+			return f.dropFromInboxes(ctx, post, FollowerIDs(edges))
 		}
-		if !chunk.Online && !chunk.OnlineFirst {
-			return f.push(ctx, stamp, post, edges)
+		if !chunk.OnlineOnly && !chunk.OnlineFirst {
+			return f.pushToInboxes(ctx, stamp, post, edges)
 		}
 		// A chunk of online followers leaves the others to the chunks that are queued after it.
 		online, others, err := f.splitOnline(ctx, edges)
 		if err == nil && len(online) > 0 {
-			err = f.push(ctx, stamp, post, online)
+			err = f.pushToInboxes(ctx, stamp, post, online)
 		}
 		if err == nil && len(others) > 0 && chunk.OnlineFirst {
-			err = f.push(ctx, stamp, post, others)
+			err = f.pushToInboxes(ctx, stamp, post, others)
 		}
 		return err
 	})
 }
 
-// push adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox that has lost
-// anything since then may have lost this author: it refuses the post, and push reads the post and the edge again for its reader.
-func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
+// pushToInboxes adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox that has
+// lost anything since then may have lost this author: it refuses the post, and the post and the edge are read again for its reader.
+func (f *Fanout) pushToInboxes(ctx context.Context, stamp redis.ClockStamp, post services.Post, edges []services.FollowEdge) error {
 	adds := make([]rdb.InboxPost, len(edges))
 	for i, edge := range edges {
 		// A post from before the follow is listed and does not count.
-		entry := services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > edge.Since}
+		entry := services.FeedEntry{Post: post.ID, Author: post.Author, CountsAsNew: post.ID > edge.PostsCountAfter}
 		adds[i] = rdb.InboxPost{Reader: edge.Follower, Entry: entry}
 	}
 	results, err := f.redis.AddToInboxes(ctx, stamp, adds)
@@ -322,22 +322,22 @@ func (f *Fanout) push(ctx context.Context, stamp redis.Stamp, post services.Post
 	}
 	for i, result := range results {
 		if result.Status == redis.Retry {
-			if results[i], err = f.mergePost(ctx, edges[i].Follower, post.ID); err != nil {
+			if results[i], err = f.mergePostIntoInbox(ctx, edges[i].Follower, post.ID); err != nil {
 				return err
 			}
 		}
 	}
 	for _, result := range results {
-		// Same means that the entry was there already: from an earlier run, or from a page that was read for the reader.
+		// Unchanged means that the entry was there already: from an earlier run, or from a page that was read for the reader.
 		if result.Status == redis.Applied {
-			f.delivered.Add(1)
+			f.deliveredEntries.Add(1)
 		}
 	}
 	return f.Projector.HintAndMark(ctx, FollowerIDs(edges), results)
 }
 
 // FollowerIDs are the followers of edges.
-func FollowerIDs(edges []services.Edge) []services.UserID {
+func FollowerIDs(edges []services.FollowEdge) []services.UserID {
 	numbers := make([]services.UserID, len(edges))
 	for i, edge := range edges {
 		numbers[i] = edge.Follower

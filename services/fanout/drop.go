@@ -10,9 +10,9 @@ import (
 	"tidings/services/sql"
 )
 
-// drop removes the post from the readers' inboxes. If an inbox is then too short, drop queues a refill. It takes no stamp: a
-// deletion is final, so no read of SQL can be too old for it.
-func (f *Fanout) drop(ctx context.Context, post services.Post, readers []services.UserID) error {
+// dropFromInboxes removes the post from the readers' inboxes, and queues a refill of each inbox that is then too short. It takes no
+// stamp: a deletion is final, so no read of SQL can be too old for it.
+func (f *Fanout) dropFromInboxes(ctx context.Context, post services.Post, readers []services.UserID) error {
 	results, err := f.redis.DeleteFromInboxes(ctx, readers, post.ID, post.Author)
 	if err != nil {
 		return err
@@ -22,19 +22,19 @@ func (f *Fanout) drop(ctx context.Context, post services.Post, readers []service
 	}
 	var short []services.UserID
 	for i, result := range results {
-		if result.Short {
+		if result.RefillDue {
 			short = append(short, readers[i])
 		}
 	}
-	return f.refillLater(ctx, short)
+	return f.queueInboxRefills(ctx, short)
 }
 
-// refillLater queues a refill for each of the readers, whose inboxes are too short. A refill is a job of its own, because the
+// queueInboxRefills queues a refill for each of the readers, whose inboxes are too short. A refill is a job of its own, because the
 // deletion of a post that many followers have would otherwise wait for as many rebuilds.
 //
 // Idle readers are left out: a refill does nothing for them, so their inbox stays short until they return, and every deletion would
 // queue a job for each of them. The visits are read after the removal: a reader who returns later rebuilds the inbox without the post.
-func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID) error {
+func (f *Fanout) queueInboxRefills(ctx context.Context, readers []services.UserID) error {
 	if len(readers) == 0 {
 		return nil
 	}
@@ -43,10 +43,10 @@ func (f *Fanout) refillLater(ctx context.Context, readers []services.UserID) err
 		return err
 	}
 	var refills []jobs.NewJob
-	idle := f.Projector.IdleSince()
+	idle := f.Projector.IdleBefore()
 	for _, reader := range readers {
 		if !visits[reader].Before(idle) {
-			refills = append(refills, projector.RefillJob(reader))
+			refills = append(refills, projector.RefillInboxJob(reader))
 		}
 	}
 	if len(refills) == 0 {

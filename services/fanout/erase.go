@@ -11,33 +11,33 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseStep is the step that ends the fan-outs of the user's posts, in SQL and in the memory of every node: the chunks that still run find
-// no fan-out, and do not end it.
-var EraseStep = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
-	end, last, err := boundOfFanouts(ctx, tx, at.After)
+// EraseStep is the step that ends the fan-outs of the user's posts, in SQL and in the memory of every node: the chunks that still
+// run find no fan-out, and do not end it.
+var EraseStep = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
+	end, last, err := findFanoutPartEnd(ctx, tx, at.ResumeAfter)
 	if err != nil {
-		return erase.Result{}, err
+		return erase.StepResult{}, err
 	}
-	ended, err := posts.EraseFanouts(ctx, tx, at.User, at.After, end)
+	ended, err := posts.EraseFanouts(ctx, tx, at.User, at.ResumeAfter, end)
 	for _, fanout := range ended {
 		if err == nil {
 			err = nodecache.FanoutChange{InFlightFanout: fanout, Ended: true}.Append(ctx, tx)
 		}
 	}
-	return erase.Result{After: end, More: !last}, err
+	return erase.StepResult{ResumeAfter: end, More: !last}, err
 }}
 
-var boundOfFanouts = erase.PartEndFinder("fanouts", "post")
+var findFanoutPartEnd = erase.ScanPartEndFinder("fanouts", "post")
 
-// entriesAtOnce is how many entries of the log one run of EraseLogStep reads.
-const entriesAtOnce = 1000
+// logEntriesPerRun is how many entries of the log one run of EraseLogStep reads.
+const logEntriesPerRun = 1000
 
-// EraseLogStep is the step that takes the author out of the log of fan-outs. The entries stay, as ends of the posts' fan-outs: a node that
-// has not applied them yet learns that the posts are not in flight, whatever the entry was.
-var EraseLogStep = erase.Step{Name: "log.fanout", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
-	entries, err := changelog.LogAfter(ctx, tx, nodecache.LogFanout, uint64(at.After), entriesAtOnce)
+// EraseLogStep is the step that takes the author out of the log of fan-outs. The entries stay, as ends of the posts' fan-outs: a
+// node that has not applied them yet learns that the posts are not in flight, whatever the entry was.
+var EraseLogStep = erase.Step{Name: "log.fanout", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
+	entries, err := changelog.LogAfter(ctx, tx, nodecache.FanoutChangelogKind, uint64(at.ResumeAfter), logEntriesPerRun)
 	for _, entry := range entries {
-		done.After = int64(entry.Version)
+		done.ResumeAfter = int64(entry.Version)
 		// Nodes cannot read such an entry either, and say so.
 		change, unread := nodecache.ParseFanoutChange(entry)
 		if err != nil || unread != nil || change.Author != at.User {
@@ -49,6 +49,6 @@ var EraseLogStep = erase.Step{Name: "log.fanout", Run: func(ctx context.Context,
 			err = changelog.Rewrite(ctx, tx, entry, payload)
 		}
 	}
-	done.More = len(entries) == entriesAtOnce
+	done.More = len(entries) == logEntriesPerRun
 	return done, err
 }}

@@ -12,9 +12,9 @@ import (
 
 // Parts of fan-out that tests run one by one.
 
-// Push adds a post to inboxes with a stamp and edges that were read before.
-func (f *Fanout) Push(ctx context.Context, stamp redis.Stamp, post services.Post, edges []services.Edge) error {
-	return f.push(ctx, stamp, post, edges)
+// PushPost adds a post to inboxes with a stamp and edges that were read before.
+func (f *Fanout) PushPost(ctx context.Context, stamp redis.ClockStamp, post services.Post, edges []services.FollowEdge) error {
+	return f.pushToInboxes(ctx, stamp, post, edges)
 }
 
 // DeliverChunk delivers a chunk to inboxes, and does not record that the chunk is done.
@@ -23,15 +23,15 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
 		return err
 	}
-	return f.serveChunk(ctx, jobPush, chunk)
+	return f.pushOrDropChunk(ctx, jobPushChunk, chunk)
 }
 
-// Name lets followers' documents name the author, with a stamp and edges that were read before.
-func (f *Fanout) Name(ctx context.Context, stamp redis.Stamp, edges []services.Edge) error {
-	return f.WriteNames(ctx, rdb.PulledAuthors, stamp, edges)
+// AddAuthorToDocuments lets followers' documents name the author, with a stamp and edges that were read before.
+func (f *Fanout) AddAuthorToDocuments(ctx context.Context, stamp redis.ClockStamp, edges []services.FollowEdge) error {
+	return f.NameAuthorsInDocuments(ctx, rdb.PulledAuthorsField, stamp, edges)
 }
 
-// FindMode sets an author's mode by their number of followers.
-func (f *Fanout) FindMode(ctx context.Context, author services.UserID) error {
-	return f.findMode(ctx, author)
+// UpdateAuthorMode sets an author's mode by their number of followers.
+func (f *Fanout) UpdateAuthorMode(ctx context.Context, author services.UserID) error {
+	return f.updateMode(ctx, author)
 }

@@ -1,7 +1,7 @@
 // Package fanout brings posts to followers: fan-out on write, authors' modes, and the effects of a follow and of its end.
 //
 // A post, a follow or a seen position is on disk with its job before its command is answered. The package guarantees that every
-// effect on an inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.Merge, as the
+// effect on an inbox is idempotent and safe against reordering: additions and removals follow the rule of jobs.ProjectionMerge, as the
 // rebuilds of services/projector do. When Redis fails, the job fails and tries again. services/jobs runs the jobs; New registers
 // their kinds there.
 //
@@ -9,16 +9,16 @@
 //
 //  1. services/feed commits the post with the job post.fanout. It also decides there whether the post is pushed or pulled.
 //  2. fanOut puts it into the author's own feed. A pulled post ends here: readers find it in the node cache.
-//  3. split replaces the job by chunks of followers. The changelog then tells every node that the post is in flight, and
+//  3. splitIntoChunkJobs replaces the job by chunks of followers. The changelog then tells every node that the post is in flight, and
 //     pages merge it in until its end.
 //  4. The chunks of users who are online run first (post.online), because these users would notice a delay. The last
 //     of them queues the chunks of all followers (post.push).
-//  5. A chunk reads the follows as they are when it runs. push then calls one script for each inbox.
-//  6. An inbox from which something was removed meanwhile refuses. mergePost reads post and follow again for this reader.
+//  5. A chunk reads the follows as they are when it runs. pushToInboxes then calls one script for each inbox.
+//  6. An inbox from which something was removed meanwhile refuses. mergePostIntoInbox reads post and follow again for this reader.
 //  7. The last chunk ends the fan-out on all nodes.
 //
 // A deletion takes the same path without steps 4, 6 and 7, and its post is not in flight. A follow, an unfollow and the end of a mute
-// are the work of one function: Reconcile.
+// are the work of one function: ReconcileFollow.
 package fanout
 
 import (
@@ -46,9 +46,9 @@ type Config struct {
 	IDs       *services.IDClock
 	Log       *slog.Logger
 
-	// All nodes need the same two values: every node splits posts, runs chunks and finds modes.
-	ChunkSize  int                 // followers a chunk job serves; 0 means 2,000
-	Thresholds services.Thresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
+	// All nodes need the same two values: every node splits posts, runs chunks and updates modes.
+	ChunkSize  int                         // followers a chunk job serves; 0 means 2,000
+	Thresholds services.FollowerThresholds // of authors' modes, unless an admin has set others; zero means 5,000 and 1,000,000
 }
 
 // Fanout is the fan-out of one node. It is safe for concurrent use.
@@ -63,16 +63,16 @@ type Fanout struct {
 	clock      services.Clock
 	ids        *services.IDClock
 	log        *slog.Logger
-	thresholds services.Thresholds // the configured ones, in force until an admin sets others
-	hosts      HostMerge           // nil without the feature of shows; set before the first job and not afterwards
+	thresholds services.FollowerThresholds // the configured ones, in force until an admin sets others
+	hostMerge  HostMerge                   // nil without the feature of shows; set before the first job and not afterwards
 
-	// delivered is how many entries this node has put into inboxes since its start. It is for metrics: a repeated chunk adds
+	// deliveredEntries is how many entries this node has put into inboxes since its start. It is for metrics: a repeated chunk adds
 	// only the entries that it changed.
-	delivered atomic.Uint64
+	deliveredEntries atomic.Uint64
 }
 
-// fanoutsKeptFor is how long a fan-out with a dead chunk is in flight: until then pages merge its post in. Afterwards the followers of that
-// chunk lack the post until an operator runs the chunk again.
+// fanoutsKeptFor is how long a fan-out with a dead chunk is in flight: until then pages merge its post in. Afterwards the followers
+// of that chunk lack the post until an operator runs the chunk again.
 const fanoutsKeptFor = 24 * time.Hour
 
 // New makes the fan-out, and registers the kinds of its jobs.
@@ -81,8 +81,8 @@ func New(cfg Config) *Fanout {
 	if cfg.ChunkSize == 0 {
 		cfg.ChunkSize = 2000
 	}
-	if cfg.Thresholds == (services.Thresholds{}) {
-		cfg.Thresholds = services.Thresholds{Big: 5000, Huge: 1_000_000}
+	if cfg.Thresholds == (services.FollowerThresholds{}) {
+		cfg.Thresholds = services.FollowerThresholds{Big: 5000, Huge: 1_000_000}
 	}
 	f := &Fanout{
 		Engine: cfg.Jobs, Projector: cfg.Projector, ChunkSize: cfg.ChunkSize, store: cfg.Store, redis: cfg.Redis, clock: cfg.Clock,
@@ -91,14 +91,14 @@ func New(cfg Config) *Fanout {
 	for _, kinds := range [][]jobs.Kind{f.feedKinds(), f.authorKinds(), f.restrictionKinds()} {
 		f.Register(kinds...)
 	}
-	// The projector's janitor calls forgetFanouts, as it does for other rows that are kept for a limited time.
-	f.Projector.RegisterExpiringRows("fan-outs with a dead chunk", f.forgetFanouts)
+	// The projector's janitor calls endExpiredFanouts, as it does for other rows that are kept for a limited time.
+	f.Projector.RegisterExpiringRows("fan-outs with a dead chunk", f.endExpiredFanouts)
 	return f
 }
 
-// forgetFanouts ends the fan-outs that began longer than fanoutsKeptFor ago, in SQL and in the memory of every node. They have not
+// endExpiredFanouts ends the fan-outs that began longer than fanoutsKeptFor ago, in SQL and in the memory of every node. They have not
 // ended because one of their chunks is dead.
-func (f *Fanout) forgetFanouts(ctx context.Context) (dropped int, err error) {
+func (f *Fanout) endExpiredFanouts(ctx context.Context) (dropped int, err error) {
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		gone, err := posts.ForgetFanouts(ctx, tx, f.clock.Now().Add(-fanoutsKeptFor))
 		for _, fanout := range gone {

@@ -16,35 +16,37 @@ import (
 const (
 	jobFanOut = nodecache.JobFanOut // key: post id. A new post to all followers
 
-	jobPush   = "post.push"   // a new post to a chunk of followers; payload: postChunk
-	jobOnline = "post.online" // a new post to the followers of a chunk who are online; payload: postChunk
-	jobRemove = "post.remove" // key: post id. A deleted post from all followers
-	jobDrop   = "post.drop"   // a deleted post from a chunk of followers; payload: postChunk
-	jobFollow = "follow"      // key: reader/author. The edge changed
-	jobSeen   = "feed.seen"   // key: user. The seen position of their feed moved
+	jobPushChunk       = "post.push"   // a new post to a chunk of followers; payload: postChunk
+	jobPushOnlineChunk = "post.online" // a new post to the followers of a chunk who are online; payload: postChunk
+	jobRemovePost      = "post.remove" // key: post id. A deleted post from all followers
+	jobDropChunk       = "post.drop"   // a deleted post from a chunk of followers; payload: postChunk
+	jobFollow          = "follow"      // key: reader/author. The edge changed
+	jobProjectSeen     = "feed.seen"   // key: user. The seen position of their feed moved
 )
 
 // feedKinds are the kinds of jobs in this file. A fan-out concerns everyone: listing its followers would take as long as serving
-// them. A follow changes the live board too, because Reconcile merges the shows of a host.
+// them. A follow changes the live board too, because ReconcileFollow merges the shows of a host.
 func (f *Fanout) feedKinds() []jobs.Kind {
 	everyFeed := jobs.CountsOf(jobs.Everyone, services.SourceHomeFeed)
-	ownFeed := jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)
+	ownFeed := jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)
 	return []jobs.Kind{
-		{Name: jobFanOut, Class: jobs.Short, Each: jobs.PostWork(f.fanOut), Changes: everyFeed},
-		{Name: jobRemove, Class: jobs.Short, Each: jobs.PostWork(f.fanOut), Changes: everyFeed},
-		{Name: jobPush, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
-		{Name: jobOnline, Class: jobs.Urgent, Each: f.runOnline, Changes: everyFeed},
-		{Name: jobDrop, Class: jobs.Bulk, Each: f.runChunk, Changes: everyFeed},
-		{Name: jobFollow, Class: jobs.Short, Each: jobs.PairWork(f.Reconcile), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed, services.SourceLiveBoard)},
-		{Name: jobSeen, Class: jobs.Short, Each: jobs.UserWork(f.ProjectSeen), Changes: ownFeed},
+		{Name: jobFanOut, Class: jobs.ShortClass, Each: jobs.PostWork(f.fanOut), ChangedCounts: everyFeed},
+		{Name: jobRemovePost, Class: jobs.ShortClass, Each: jobs.PostWork(f.fanOut), ChangedCounts: everyFeed},
+		{Name: jobPushChunk, Class: jobs.BulkClass, Each: f.runPostChunk, ChangedCounts: everyFeed},
+		{Name: jobPushOnlineChunk, Class: jobs.UrgentClass, Each: f.runOnlineChunk, ChangedCounts: everyFeed},
+		{Name: jobDropChunk, Class: jobs.BulkClass, Each: f.runPostChunk, ChangedCounts: everyFeed},
+		{Name: jobFollow, Class: jobs.ShortClass, Each: jobs.PairWork(f.ReconcileFollow), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed, services.SourceLiveBoard)},
+		{Name: jobProjectSeen, Class: jobs.ShortClass, Each: jobs.UserWork(f.ProjectSeen), ChangedCounts: ownFeed},
 	}
 }
 
 // FanOutJob brings a new post to all followers.
 func FanOutJob(post services.PostID) jobs.NewJob { return jobs.KeyedJob(jobFanOut, post.String()) }
 
-// RemoveJob takes a deleted post out of all followers' feeds.
-func RemoveJob(post services.PostID) jobs.NewJob { return jobs.KeyedJob(jobRemove, post.String()) }
+// RemovePostJob takes a deleted post out of all followers' feeds.
+func RemovePostJob(post services.PostID) jobs.NewJob {
+	return jobs.KeyedJob(jobRemovePost, post.String())
+}
 
 // FollowJob makes a reader's feed agree with whether they follow the author. The job says only that the edge changed, and reads
 // the edge when it runs: so the result is right for any order of follows and unfollows.
@@ -52,16 +54,16 @@ func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.KeyedJob(jobFollow, jobs.PairKey(reader, author))
 }
 
-// SeenJob projects the seen position of a user's feed into their document. The command does that at once too; the job makes up
+// ProjectSeenJob projects the seen position of a user's feed into their document. The command does that at once too; the job makes up
 // for a failure of the command.
-func SeenJob(user services.UserID) jobs.NewJob {
-	return jobs.UserJob(jobSeen, user)
+func ProjectSeenJob(user services.UserID) jobs.NewJob {
+	return jobs.UserJob(jobProjectSeen, user)
 }
 
 // ProjectSeen projects the durable seen position of a user's feed into their document. Positions only move forward,
 // here and in SQL, so it needs no stamp.
 func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
-	seen, err := positions.Of(ctx, f.store, user, positions.HomePage, "")
+	seen, err := positions.Of(ctx, f.store, user, positions.HomeFeedView, "")
 	if err != nil {
 		return err
 	}
@@ -74,13 +76,13 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 
 // Lag is how far fan-out is behind, for metrics and the console.
 type Lag struct {
-	Waiting int           // jobs that deliver posts or deletions
-	Oldest  time.Duration // the age of the oldest; 0 when there is none
+	WaitingJobs  int           // jobs that deliver posts or deletions
+	OldestJobAge time.Duration // the age of the oldest; 0 when there is none
 }
 
 // Lag reads how far fan-out is behind, on all nodes together.
 func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
-	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store, []string{jobFanOut, jobOnline, jobPush, jobRemove, jobDrop})
+	waiting, oldest, err := jobs.JobCountsOf(ctx, f.store, []string{jobFanOut, jobPushOnlineChunk, jobPushChunk, jobRemovePost, jobDropChunk})
 	if err != nil {
 		return lag, err
 	}
@@ -92,13 +94,13 @@ func (f *Fanout) Lag(ctx context.Context) (lag Lag, err error) {
 	if oldest.IsZero() || !began.IsZero() && began.Before(oldest) {
 		oldest = began
 	}
-	lag.Waiting = waiting
+	lag.WaitingJobs = waiting
 	if !oldest.IsZero() {
 		// The job may have been made by a clock that is ahead of this one.
-		lag.Oldest = max(0, f.clock.Now().Sub(oldest))
+		lag.OldestJobAge = max(0, f.clock.Now().Sub(oldest))
 	}
 	return lag, nil
 }
 
-// Delivered is the number of entries that this node has put into inboxes.
-func (f *Fanout) Delivered() uint64 { return f.delivered.Load() }
+// DeliveredEntries is the number of entries that this node has put into inboxes.
+func (f *Fanout) DeliveredEntries() uint64 { return f.deliveredEntries.Load() }

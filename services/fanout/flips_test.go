@@ -16,45 +16,46 @@ import (
 	"tidings/services/posts"
 )
 
-// flips is a history of authors whose numbers of followers rise and fall across both thresholds.
-type flips struct {
+// authorModeHistory is a history of authors whose numbers of followers rise and fall across both thresholds.
+type authorModeHistory struct {
 	*fanouttest.World
-	t       *rapid.T
-	authors []services.UserID
-	readers []services.UserID
-	posts   []services.PostID
-	follows map[[2]services.UserID]bool // the pairs of reader and author that are a follow now
-	unsure  map[[2]services.UserID]bool // the pairs whose last follow or unfollow has a job that may not have run
+	t              *rapid.T
+	authors        []services.UserID
+	readers        []services.UserID
+	posts          []services.PostID
+	follows        map[[2]services.UserID]bool // the pairs of reader and author that are a follow now
+	pendingFollows map[[2]services.UserID]bool // the pairs whose last follow or unfollow has a job that may not have run
 }
 
-// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at
-// any step. At every moment the documents of all followers name every huge author, except those of followers whose follow has a
-// job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled posts together.
+// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers
+// die at any step. At every moment the documents of all followers name every huge author, except those of followers whose follow
+// has a job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled posts
+// together.
 func TestFlipsLeaveNoHole(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.ChunkSize = 1
-		cfg.Thresholds = services.Thresholds{Big: 2, Huge: 3}
+		cfg.Thresholds = services.FollowerThresholds{Big: 2, Huge: 3}
 	}
-	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) {
-		fanouttest.ReduceHistories(t, w, 4)
+	fanouttest.EachEnginePair(t, settings, func(t *testing.T, w *fanouttest.World) {
+		fanouttest.ReduceRapidChecks(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.MakeUsers(6)
-			h := &flips{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserID]bool{}, unsure: map[[2]services.UserID]bool{}}
+			h := &authorModeHistory{World: w, t: t, authors: users[:2], readers: users[1:], follows: map[[2]services.UserID]bool{}, pendingFollows: map[[2]services.UserID]bool{}}
 			for _, reader := range users[2:] { // the first author has many followers from the start, so that a pin can make them huge
 				w.Follow(users[0], reader)
 				h.follows[[2]services.UserID{reader, users[0]}] = true
 			}
 			h.RunAllJobs(h.Fanout)
 			for range rapid.IntRange(5, 25).Draw(t, "steps") {
-				h.step()
-				h.checkNames()
+				h.runRandomStep()
+				h.checkDocumentsNameAuthors()
 			}
 			h.Clock.Advance(31 * time.Second)
 			h.RunAllJobs(h.AnotherFanout())
-			clear(h.unsure)
-			h.checkNames()
+			clear(h.pendingFollows)
+			h.checkDocumentsNameAuthors()
 			for _, user := range users {
-				if difference := h.Difference(user); difference != "" {
+				if difference := h.DiffAgainstFacts(user); difference != "" {
 					t.Fatalf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
 				}
 				h.checkFeed(user)
@@ -62,15 +63,15 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 			if _, dead := h.CountJobs(); dead > 0 {
 				t.Fatalf("%d jobs are dead", dead)
 			}
-			if bySQL, byLog := inFlight(h.World); len(bySQL)+len(byLog) > 0 {
+			if bySQL, byLog := postsOfInFlightFanouts(h.World); len(bySQL)+len(byLog) > 0 {
 				t.Fatalf("%v and %v are still in flight", bySQL, byLog)
 			}
 		})
 	})
 }
 
-// step does one random thing.
-func (h *flips) step() {
+// runRandomStep does one random thing.
+func (h *authorModeHistory) runRandomStep() {
 	author := rapid.SampledFrom(h.authors).Draw(h.t, "author")
 	reader := rapid.SampledFrom(h.readers).Draw(h.t, "reader")
 	pair := [2]services.UserID{reader, author}
@@ -78,13 +79,13 @@ func (h *flips) step() {
 	case "follow":
 		if reader != author && !h.follows[pair] {
 			follow(h.World, author, reader)
-			h.follows[pair], h.unsure[pair] = true, true
+			h.follows[pair], h.pendingFollows[pair] = true, true
 		}
 	case "unfollow":
 		if h.follows[pair] {
 			unfollow(h.World, author, reader)
 			delete(h.follows, pair)
-			h.unsure[pair] = true
+			h.pendingFollows[pair] = true
 		}
 	case "publish":
 		h.posts = append(h.posts, h.Post(author))
@@ -95,9 +96,9 @@ func (h *flips) step() {
 			h.posts = slices.Delete(h.posts, i, i+1)
 		}
 	case "work":
-		h.work(rapid.IntRange(1, 6).Draw(h.t, "jobs"), -1)
+		h.runJobsOrCrash(rapid.IntRange(1, 6).Draw(h.t, "jobs"), -1)
 	case "crash":
-		h.work(rapid.IntRange(1, 6).Draw(h.t, "jobs"), rapid.IntRange(1, 60).Draw(h.t, "checks"))
+		h.runJobsOrCrash(rapid.IntRange(1, 6).Draw(h.t, "jobs"), rapid.IntRange(1, 60).Draw(h.t, "checks"))
 	case "later":
 		h.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 31 * time.Second}).Draw(h.t, "by"))
 	case "return":
@@ -111,47 +112,48 @@ func (h *flips) step() {
 	}
 }
 
-// work lets a worker run some jobs. It dies after the given number of checks of its context, or never if checks is negative.
-func (h *flips) work(count, checks int) {
-	if err := h.RunSome(count, checks); err != nil {
+// runJobsOrCrash lets a worker run some jobs. It dies after the given number of checks of its context, or never if checks is negative.
+func (h *authorModeHistory) runJobsOrCrash(count, checks int) {
+	if err := h.RunSomeJobs(count, checks); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// checkNames checks the rule that keeps feeds complete through changes of mode: the documents of a huge author's followers name the author.
-func (h *flips) checkNames() {
+// checkDocumentsNameAuthors checks the rule that keeps feeds complete through changes of mode: the documents of a huge author's
+// followers name the author.
+func (h *authorModeHistory) checkDocumentsNameAuthors() {
 	for pair := range h.follows {
-		if reader, author := pair[0], pair[1]; !h.unsure[pair] && mode(h.World, author) == services.AuthorHuge && !names(h.World, reader, author) {
+		if reader, author := pair[0], pair[1]; !h.pendingFollows[pair] && modeInSQL(h.World, author) == services.AuthorHuge && !documentNamesAuthor(h.World, reader, author) {
 			h.t.Fatalf("author %d is huge, and the document of their follower %d does not name them", author, reader)
 		}
 	}
 }
 
 // checkFeed compares the feed that is merged from inbox and pulled posts with the feed from SQL.
-func (h *flips) checkFeed(user services.UserID) {
+func (h *authorModeHistory) checkFeed(user services.UserID) {
 	ctx := h.TB.Context()
 	entries := h.Inbox(user)
 	document := h.Document(user)
 	count := document.FeedCount
-	for _, named := range document.Pulled {
-		pulled, err := posts.Pulled(ctx, h.Store, []services.UserID{named.Author}, services.Retention)
+	for _, named := range document.PulledAuthors {
+		pulled, err := posts.Pulled(ctx, h.Store, []services.UserID{named.Author}, services.FeedRetention)
 		h.Must(err)
 		for _, post := range pulled[named.Author].Posts {
-			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, Counts: post > named.Since})
-			if post > named.Since {
+			entries = append(entries, services.FeedEntry{Post: post, Author: named.Author, CountsAsNew: post > named.ItemsCountAfter})
+			if post > named.ItemsCountAfter {
 				count++
 			}
 		}
 	}
 	slices.SortFunc(entries, func(a, b services.FeedEntry) int { return cmp.Compare(b.Post, a.Post) })
-	want, err := posts.HomeFeed(ctx, h.Store, user, services.MaxPostID, services.Retention)
+	want, err := posts.HomeFeed(ctx, h.Store, user, services.MaxPostID, services.FeedRetention)
 	h.Must(err)
 	if !slices.Equal(entries, want) {
 		h.t.Fatalf("user %d is shown %v, want %v", user, entries, want)
 	}
-	seen, err := positions.Of(ctx, h.Store, user, positions.HomePage, "")
+	seen, err := positions.Of(ctx, h.Store, user, positions.HomeFeedView, "")
 	h.Must(err)
-	if facts, err := posts.CountNew(ctx, h.Store, []posts.Reader{{ID: user, Seen: seen}}, services.Retention); err != nil || facts[0] != count {
+	if facts, err := posts.CountNew(ctx, h.Store, []posts.FeedReader{{ID: user, SeenTo: seen}}, services.FeedRetention); err != nil || facts[0] != count {
 		h.t.Fatal(fmt.Sprintf("user %d has %d new posts, want %d, %v", user, count, facts, err))
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"tidings/services/redis"
 )
 
-// AddInFlight adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether the inbox holds any of them
+// AddInFlightPosts adds posts in flight to one reader's inbox, as the fan-outs will, and reports whether the inbox holds any of them
 // now, added here or by a fan-out: a page that was read before may lack them. Posts of authors that the reader does not follow are
 // skipped. services/feed calls it for each page of a feed, so that readers notice a slow fan-out neither in the list nor in the
 // next count.
-func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (held bool, err error) {
+func (f *Fanout) AddInFlightPosts(ctx context.Context, reader services.UserID, inFlight []posts.InFlightFanout) (held bool, err error) {
 	if len(inFlight) == 0 {
 		return false, nil
 	}
@@ -30,13 +30,13 @@ func (f *Fanout) AddInFlight(ctx context.Context, reader services.UserID, inFlig
 		if _, follows := edges[post.Author]; !follows {
 			continue
 		}
-		// mergePost takes a stamp of its own, because the inbox may have changed since the list was read.
-		result, err := f.mergePost(ctx, reader, post.Post)
+		// mergePostIntoInbox takes a stamp of its own, because the inbox may have changed since the list was read.
+		result, err := f.mergePostIntoInbox(ctx, reader, post.Post)
 		if err != nil {
 			return held, err
 		}
-		// Same counts too: the fan-out may have added the post after the page was read.
-		held = held || result.Status == redis.Applied || result.Status == redis.Same
+		// Unchanged counts too: the fan-out may have added the post after the page was read.
+		held = held || result.Status == redis.Applied || result.Status == redis.Unchanged
 		if err := f.Projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 			return held, err
 		}

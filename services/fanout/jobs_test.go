@@ -17,41 +17,41 @@ import (
 	"tidings/tests/eventually"
 )
 
-// steps together cause most kinds of fan-out's jobs: not those of online followers, of all authors, and of the ends of mutes.
-func steps() []fanouttest.Step {
+// factScenarios together cause most kinds of fan-out's jobs: not those of online followers, of all authors, and of the ends of mutes.
+func factScenarios() []fanouttest.FactScenario {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	withPost := func(w *fanouttest.World, users []services.UserID) {
 		follow(w, users)
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		found, err := posts.OfAuthor(w.TB.Context(), w.Store, author, 1)
+		found, err := posts.PushedPostsOfAuthor(w.TB.Context(), w.Store, author, 1)
 		w.Must(err)
 		return found[0]
 	}
-	return []fanouttest.Step{
-		{Name: "a post", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
-		{Name: "a deletion", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) { w.Delete(newest(w, users[0])) }},
-		{Name: "a follow", Before: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }, Happen: follow},
-		{Name: "an unfollow", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) { w.Unfollow(users[0], users[1:4]...) }},
-		{Name: "a look at the feed", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
+	return []fanouttest.FactScenario{
+		{Name: "a post", Prepare: follow, CommitFact: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
+		{Name: "a deletion", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) { w.Delete(newest(w, users[0])) }},
+		{Name: "a follow", Prepare: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }, CommitFact: follow},
+		{Name: "an unfollow", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) { w.Unfollow(users[0], users[1:4]...) }},
+		{Name: "a look at the feed", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				if _, err := positions.Raise(ctx, tx, users[1], positions.HomePage, "", newest(w, users[0])); err != nil {
+				if _, err := positions.Advance(ctx, tx, users[1], positions.HomeFeedView, "", newest(w, users[0])); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx, fanout.SeenJob(users[1]))
+				return jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(users[1]))
 			})
 		}},
-		{Name: "a profile", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a profile", Prepare: follow, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			name := "A name"
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
 				if _, err := people.SetProfile(ctx, tx, users[0], &name, nil); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx, people.ProfileJob(users[0]))
+				return jobs.Enqueue(ctx, tx, people.ProjectProfileJob(users[0]))
 			})
 		}},
-		{Name: "an author becomes huge", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
+		{Name: "an author becomes huge", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
 				author, err := posts.LockAuthor(ctx, tx, users[0])
 				if err != nil {
@@ -62,33 +62,33 @@ func steps() []fanouttest.Step {
 				if _, err := posts.PutAuthor(ctx, tx, author); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx, fanout.ModeJob(users[0], tx.Now.Add(-time.Minute)))
+				return jobs.Enqueue(ctx, tx, fanout.UpdateModeJob(users[0], tx.Now.Add(-time.Minute)))
 			})
 		}},
-		{Name: "a pulled post", Before: func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a pulled post", Prepare: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.SetMode(users[0], services.AuthorHuge)
 			for _, reader := range users[1:] {
 				enqueue(w, fanout.FollowJob(reader, users[0]))
 			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
-		{Name: "a refill", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
-			enqueue(w, projector.RefillJob(users[1]))
+		}, CommitFact: func(w *fanouttest.World, users []services.UserID) { w.Post(users[0]) }},
+		{Name: "a refill", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) {
+			enqueue(w, projector.RefillInboxJob(users[1]))
 		}},
 	}
 }
 
-// The jobs of each step make the documents and inboxes equal to the facts, and projecting the readers again changes nothing.
+// The jobs of each scenario make the documents and inboxes equal to the facts, and projecting the readers again changes nothing.
 func TestEveryJobMakesTheViewsEqualTheFacts(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		for _, step := range steps() {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+		for _, step := range factScenarios() {
 			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}
 	})
 }
 
 func TestAPostCountsForFollowersAndNotForItsAuthor(t *testing.T) {
-	w := world(t, smallChunks)
+	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(4)
 	author, before, stranger := users[0], users[1], users[3]
 	w.Follow(author, before)
@@ -102,15 +102,15 @@ func TestAPostCountsForFollowersAndNotForItsAuthor(t *testing.T) {
 		user           services.UserID
 		listed, counts bool
 	}{{"the author", author, true, false}, {"a follower", before, true, true}, {"a later follower", users[2], true, false}, {"a stranger", stranger, false, false}} {
-		if listed, counts := lists(w, expected.user, post); listed != expected.listed || counts != expected.counts {
+		if listed, counts := inboxListsPost(w, expected.user, post); listed != expected.listed || counts != expected.counts {
 			t.Errorf("for %s it is listed %t, counts %t", expected.who, listed, counts)
 		}
 	}
 }
 
 func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
-	w := world(t, nil)
-	author, dormant := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
+	w := newEmbeddedWorld(t, nil)
+	author, dormant := w.MakeUsers(1)[0], w.MakeNeverSeenUsers(1)[0]
 	w.Follow(author, dormant)
 	post := w.Post(author)
 	w.RunAllJobs(w.Fanout)
@@ -118,12 +118,12 @@ func TestADormantFollowerGetsNothingPushedAndARebuiltFeed(t *testing.T) {
 		t.Fatal("a document was made for somebody who was never here")
 	}
 	w.Must(w.Projector.Rebuild(t.Context(), dormant))
-	if listed, counts := lists(w, dormant, post); !listed || !counts {
+	if listed, counts := inboxListsPost(w, dormant, post); !listed || !counts {
 		t.Errorf("after the return the post is listed %t, counts %t", listed, counts)
 	}
 	next := w.Post(author)
 	w.RunAllJobs(w.Fanout)
-	if listed, _ := lists(w, dormant, next); !listed {
+	if listed, _ := inboxListsPost(w, dormant, next); !listed {
 		t.Error("who came back gets nothing pushed")
 	}
 	w.CheckAgainstFacts(dormant)
@@ -143,7 +143,7 @@ func TestAFailingJobDelaysNoOthers(t *testing.T) {
 	}
 	for name, poison := range poisons {
 		t.Run(name, func(t *testing.T) {
-			w := world(t, nil)
+			w := newEmbeddedWorld(t, nil)
 			users := w.MakeUsers(3)
 			w.Follow(users[0], users[1:]...)
 			w.Post(users[0])
@@ -167,11 +167,11 @@ func TestAFailingJobDelaysNoOthers(t *testing.T) {
 
 // If Redis does not answer, that is not a job's fault: jobs are released, and do not die however often that happens.
 func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
-	w := served(t, nil)
+	w := redisServerWorld(t, nil)
 	users := w.MakeUsers(3)
 	w.Follow(users[0], users[1:]...)
 	w.Post(users[0])
-	w.Server.Kill()
+	w.RedisServer.Kill()
 	for range 2 * jobs.MaxTries {
 		claimed, err := w.Fanout.Workers(1)[0].RunOnce(t.Context())
 		if claimed == 0 || !services.IsUnavailable(err) {
@@ -185,7 +185,7 @@ func TestAnUnavailableEngineDoesNotCountAsATry(t *testing.T) {
 	if waiting, dead := w.CountJobs(); waiting != 3 || dead != 0 {
 		t.Errorf("%d wait, %d are dead", waiting, dead)
 	}
-	w.Server.Start()
+	w.RedisServer.Start()
 	eventually.Holds(t, "Redis answers again", func() bool { return w.Redis.Ping(t.Context()) == nil })
 	for _, user := range users {
 		w.Must(w.Projector.Rebuild(t.Context(), user))

@@ -16,14 +16,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a world on the engines that start fastest.
-func world(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+// newEmbeddedWorld makes a world on the engines that start fastest.
+func newEmbeddedWorld(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
-	return fanouttest.New(t, fanouttest.Options{Redis: "embedded", Fanout: settings})
+	return fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Fanout: settings})
 }
 
-// served is a world on a redis-server, which the test may flush and kill.
-func served(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
+// redisServerWorld makes a world on a redis-server, which the test may flush and kill.
+func redisServerWorld(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
 	return fanouttest.New(t, fanouttest.Options{Fanout: settings})
 }
@@ -45,12 +45,12 @@ func claim(w *fanouttest.World) []jobs.Job {
 	return queued
 }
 
-// lists reports whether a user's inbox lists a post, and whether the post counts.
-func lists(w *fanouttest.World, user services.UserID, post services.PostID) (listed, counts bool) {
+// inboxListsPost reports whether a user's inbox lists a post, and whether the post counts.
+func inboxListsPost(w *fanouttest.World, user services.UserID, post services.PostID) (listed, counts bool) {
 	w.TB.Helper()
 	for _, entry := range w.Inbox(user) {
 		if entry.Post == post {
-			return true, entry.Counts
+			return true, entry.CountsAsNew
 		}
 	}
 	return false, false

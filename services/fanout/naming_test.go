@@ -12,11 +12,11 @@ import (
 	"tidings/services/sql"
 )
 
-// followUnnamed writes an edge without its job, as for a follower whose job ran before the author was pulled.
-func followUnnamed(w *fanouttest.World, follower, author services.UserID) {
+// followWithoutJob writes an edge without its job, as for a follower whose job ran before the author was pulled.
+func followWithoutJob(w *fanouttest.World, follower, author services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := people.InsertFollow(ctx, tx, services.Edge{Follower: follower, Followee: author, Since: w.IDs.Next()})
+		_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: follower, Followee: author, PostsCountAfter: w.IDs.Next()})
 		return err
 	})
 }
@@ -26,20 +26,20 @@ func followUnnamed(w *fanouttest.World, follower, author services.UserID) {
 func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 	for followers := 1; followers < 5; followers++ {
 		t.Run(fmt.Sprint(followers), func(t *testing.T) {
-			w := world(t, smallChunks)
+			w := newEmbeddedWorld(t, smallChunks)
 			users := w.MakeUsers(6)
 			author, late := users[0], users[5]
 			for _, follower := range users[1 : 1+followers] {
-				followUnnamed(w, follower, author)
+				followWithoutJob(w, follower, author)
 			}
-			chunks, err := w.Fanout.FollowerChunks(t.Context(), author, w.Projector.ActiveSince())
+			chunks, err := w.Fanout.FollowerChunks(t.Context(), author, w.Projector.DormantBefore())
 			w.Must(err)
-			followUnnamed(w, late, author)
+			followWithoutJob(w, late, author)
 			w.SetMode(author, services.AuthorHuge)
 			for _, chunk := range chunks {
-				w.Must(w.Fanout.NameAuthor(t.Context(), rdb.PulledAuthors, chunk))
+				w.Must(w.Fanout.NameAuthorInDocuments(t.Context(), rdb.PulledAuthorsField, chunk))
 			}
-			if !names(w, late, author) {
+			if !documentNamesAuthor(w, late, author) {
 				t.Error("the document of the late follower does not name the author")
 			}
 		})
@@ -48,16 +48,16 @@ func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 
 // An author without followers is huge at once. A job writes the name into the document of a user who followed just before.
 func TestAFirstFollowerDuringThePinIsNamed(t *testing.T) {
-	w := world(t, smallChunks)
+	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(2)
 	author, late, huge := users[0], users[1], services.AuthorHuge
 	w.Must(w.Fanout.PinMode(t.Context(), author, &huge))
-	if got := mode(w, author); got != huge {
+	if got := modeInSQL(w, author); got != huge {
 		t.Errorf("the mode is %v: nobody has to be named first", got)
 	}
-	followUnnamed(w, late, author)
+	followWithoutJob(w, late, author)
 	w.RunAllJobs(w.Fanout)
-	if !names(w, late, author) {
+	if !documentNamesAuthor(w, late, author) {
 		t.Error("the document of the late follower does not name the author")
 	}
 	w.CheckAgainstFacts(users...)

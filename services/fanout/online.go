@@ -16,13 +16,13 @@ import (
 // A chunk of online users looks up a follow for each of them, a thousand in one query: 20 queries, and as many round trips to
 // Redis.
 const (
-	onlinePerChunk = 20_000 // the most online users that one chunk checks
-	onlineBatch    = 1000   // users looked up in one query
+	onlineUsersPerChunk = 20_000 // the most online users that one chunk checks
+	onlineUsersPerQuery = 1000   // users looked up in one query
 )
 
 // onlineChunks returns the chunks that deliver a post to online followers before all others; none when no user is online. Each
 // chunk checks a part of all online users. If online users are many more than followers, each chunk checks a part of the
-// followers instead, because that is faster. A user who comes online later is served with all others, or by AddInFlight.
+// followers instead, because that is faster. A user who comes online later is served with all others, or by AddInFlightPosts.
 func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []postChunk) ([]postChunk, error) {
 	online, err := f.redis.CountOnline(ctx)
 	if err != nil || online == 0 {
@@ -33,28 +33,28 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 	if online > 10*len(chunks)*f.ChunkSize {
 		followers := slices.Clone(chunks)
 		for i := range followers {
-			followers[i].Online = true
+			followers[i].OnlineOnly = true
 		}
 		return followers, nil
 	}
-	count := min((online+onlinePerChunk-1)/onlinePerChunk, rdb.OnlineShards)
+	count := min((online+onlineUsersPerChunk-1)/onlineUsersPerChunk, rdb.OnlineShards)
 	parts := make([]postChunk, count)
 	for i := range parts {
 		// The parts meet without a gap, whatever the count.
 		from, to := i*rdb.OnlineShards/count, (i+1)*rdb.OnlineShards/count
-		parts[i] = postChunk{Post: post.ID, Author: post.Author, FirstShard: from, ShardCount: to - from}
+		parts[i] = postChunk{Post: post.ID, Author: post.Author, FirstOnlineShard: from, OnlineShardCount: to - from}
 	}
 	return parts, nil
 }
 
-// runOnline serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps
+// runOnlineChunk serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps
 // failing holds these up only until its last try: they also serve the users that it missed.
-func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
+func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	if err := f.serveChunk(ctx, jobPush, chunk); err != nil {
+	if err := f.pushOrDropChunk(ctx, jobPushChunk, chunk); err != nil {
 		// An engine that does not answer would not answer the other chunks either. On its last try the job ends as if
 		// it had served.
 		if services.IsUnavailable(err) || job.Tries+1 < jobs.MaxTries {
@@ -64,25 +64,25 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 	}
 	// Only the last chunk needs rest. But a chunk learns only in the transaction below that it is the last, and long reads must
 	// not run there.
-	rest, err := f.chunks(ctx, jobPush, services.Post{ID: chunk.Post, Author: chunk.Author})
+	rest, err := f.chunks(ctx, jobPushChunk, services.Post{ID: chunk.Post, Author: chunk.Author})
 	if err != nil {
 		return err
 	}
-	chunks, err := jobs.ChunkJobs(jobPush, rest)
+	chunks, err := jobs.ChunkJobs(jobPushChunk, rest)
 	if err != nil {
 		return err
 	}
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
-		left, err := posts.EndChunk(ctx, tx, chunk.Post)
+		left, err := posts.EndFanoutChunk(ctx, tx, chunk.Post)
 		// left counts one for the chunks that are not queued yet. The others that it counts are online chunks that still run.
 		if err != nil || left > 1 {
 			return err
 		}
 		if len(chunks) == 0 { // all followers have unfollowed since
-			if left, err = posts.EndChunk(ctx, tx, chunk.Post); err != nil || left != 0 {
+			if left, err = posts.EndFanoutChunk(ctx, tx, chunk.Post); err != nil || left != 0 {
 				return err
 			}
-			return chunk.appendEnd(ctx, tx)
+			return chunk.announceFanoutEnd(ctx, tx)
 		}
 		// The number of unfinished chunks held one for all of the queued chunks; now it counts each of them.
 		if err := posts.ResizeFanout(ctx, tx, chunk.Post, len(chunks)); err != nil {
@@ -94,7 +94,7 @@ func (f *Fanout) runOnline(ctx context.Context, job jobs.Job) error {
 
 // splitOnline separates the followers who are online now from the others. The answer of Redis may be as old as a lease, but it
 // only decides the order.
-func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online, others []services.Edge, err error) {
+func (f *Fanout) splitOnline(ctx context.Context, edges []services.FollowEdge) (online, others []services.FollowEdge, err error) {
 	isOnline, err := f.redis.OnlineOf(ctx, FollowerIDs(edges))
 	if err != nil {
 		return nil, nil, err
@@ -110,20 +110,20 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.Edge) (online
 }
 
 // pushOnline serves the followers among the users who are online now. The stamp was taken before the follows are read.
-func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post services.Post, chunk postChunk) error {
-	for shard := chunk.FirstShard; shard < chunk.FirstShard+chunk.ShardCount; shard++ {
+func (f *Fanout) pushOnline(ctx context.Context, stamp redis.ClockStamp, post services.Post, chunk postChunk) error {
+	for shard := chunk.FirstOnlineShard; shard < chunk.FirstOnlineShard+chunk.OnlineShardCount; shard++ {
 		online, err := f.redis.OnlineInShard(ctx, shard)
 		if err != nil {
 			return err
 		}
 		for len(online) > 0 {
-			batch := online[:min(onlineBatch, len(online))]
+			batch := online[:min(onlineUsersPerQuery, len(online))]
 			online = online[len(batch):]
 			following, err := people.Edges(ctx, f.store, batch, post.Author)
 			if err != nil {
 				return err
 			}
-			edges := make([]services.Edge, 0, len(following))
+			edges := make([]services.FollowEdge, 0, len(following))
 			// Edges are added in the order of the batch, because a map has no order: scripts then run in an order that a test can
 			// repeat.
 			for _, user := range batch {
@@ -134,7 +134,7 @@ func (f *Fanout) pushOnline(ctx context.Context, stamp redis.Stamp, post service
 			if len(edges) == 0 {
 				continue
 			}
-			if err := f.push(ctx, stamp, post, edges); err != nil {
+			if err := f.pushToInboxes(ctx, stamp, post, edges); err != nil {
 				return err
 			}
 		}

@@ -37,12 +37,12 @@ func runOnce(w *fanouttest.World, worker *jobs.Worker) (claimed int) {
 // If a post has several chunks, online followers get it first, whatever their IDs, and online users who do not follow get
 // nothing.
 func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(9)
 		author, last, stranger := users[0], users[7], users[8]
 		w.Follow(author, users[1:8]...)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.Enter(t.Context(), []services.UserID{last, stranger}, time.Hour))
+		w.Must(w.Redis.WriteOnlineLeases(t.Context(), []services.UserID{last, stranger}, time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
 		runOnce(w, quick)
@@ -50,7 +50,7 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 			t.Fatal("there is not one chunk of those who are online")
 		}
 		for i, user := range users[1:] {
-			if listed, _ := lists(w, user, post); listed != (user == last) {
+			if listed, _ := inboxListsPost(w, user, post); listed != (user == last) {
 				t.Errorf("after the first chunk: follower %d has the post: %v", i+1, listed)
 			}
 		}
@@ -63,10 +63,10 @@ func TestFollowersWhoAreOnlineAreServedFirst(t *testing.T) {
 	})
 }
 
-// If many more users are online than an author has followers, the chunks check the followers and not the online users. Online followers
-// still come first.
+// If many more users are online than an author has followers, the chunks check the followers and not the online users. Online
+// followers still come first.
 func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(7)
 		author, watching := users[0], []services.UserID{users[2], users[6]}
 		w.Follow(author, users[1:]...)
@@ -75,17 +75,17 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 		for i := range crowd {
 			crowd[i] = services.UserID(1000 + i)
 		}
-		w.Must(w.Redis.Enter(t.Context(), append(crowd, watching...), time.Hour))
+		w.Must(w.Redis.WriteOnlineLeases(t.Context(), append(crowd, watching...), time.Hour))
 		post := w.Post(author)
 		quick, bulk, online := workersOf(w.Fanout)
 		runOnce(w, quick)
-		for !listsAll(w, watching, post) {
+		for !allInboxesListPost(w, watching, post) {
 			if runOnce(w, bulk) > 0 || runOnce(w, online) == 0 {
 				t.Fatal("not all online followers are served before the others")
 			}
 		}
 		for i, user := range users[1:] {
-			if listed, _ := lists(w, user, post); listed != slices.Contains(watching, user) {
+			if listed, _ := inboxListsPost(w, user, post); listed != slices.Contains(watching, user) {
 				t.Errorf("after the online chunks: follower %d has the post: %v", i+1, listed)
 			}
 		}
@@ -94,28 +94,28 @@ func TestOnlineFollowersComeFirstInACrowd(t *testing.T) {
 	})
 }
 
-// listsAll reports whether the inboxes of all these users list a post.
-func listsAll(w *fanouttest.World, users []services.UserID, post services.PostID) bool {
+// allInboxesListPost reports whether the inboxes of all these users list a post.
+func allInboxesListPost(w *fanouttest.World, users []services.UserID, post services.PostID) bool {
 	return !slices.ContainsFunc(users, func(user services.UserID) bool {
-		listed, _ := lists(w, user, post)
+		listed, _ := inboxListsPost(w, user, post)
 		return !listed
 	})
 }
 
 // Workers of the other queue classes have no job of a post until its online followers have the post.
 func TestOthersWaitForOnlineFollowers(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(9)
 		w.Follow(users[0], users[1:]...)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
+		w.Must(w.Redis.WriteOnlineLeases(t.Context(), users[8:], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, online := workersOf(w.Fanout)
 		runOnce(w, quick)
 		if claimed := runOnce(w, bulk); claimed != 0 {
 			t.Fatalf("%d chunks of others are there before the online followers have the post", claimed)
 		}
-		if bySQL, byLog := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
+		if bySQL, byLog := postsOfInFlightFanouts(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
 			t.Errorf("%v and %v are on their way", bySQL, byLog)
 		}
 		runOnce(w, online)
@@ -124,7 +124,7 @@ func TestOthersWaitForOnlineFollowers(t *testing.T) {
 		}
 		w.RunAllJobs(w.Fanout)
 		w.CheckAgainstFacts(users...)
-		if bySQL, byLog := inFlight(w); len(bySQL)+len(byLog) != 0 {
+		if bySQL, byLog := postsOfInFlightFanouts(w); len(bySQL)+len(byLog) != 0 {
 			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
 		}
 	})
@@ -136,13 +136,13 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	users := w.MakeUsers(9)
 	w.Follow(users[0], users[1:]...)
 	w.RunAllJobs(w.Fanout)
-	w.Must(w.Redis.Enter(t.Context(), users[8:], time.Hour))
+	w.Must(w.Redis.WriteOnlineLeases(t.Context(), users[8:], time.Hour))
 	w.Post(users[0])
 	quick, _, online := workersOf(w.Fanout)
 	runOnce(w, quick)
 	const set = "on:" // a shard of the online users becomes a key of the wrong type, which is an error of the job itself
 	shard := set + strconv.Itoa(int(users[8])%rdb.OnlineShards)
-	w.Server.Do("SET", shard, "a string")
+	w.RedisServer.Do("SET", shard, "a string")
 	for range jobs.MaxTries {
 		runOnce(w, online)
 		w.Clock.Advance(time.Minute)
@@ -160,13 +160,13 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	users := w.MakeUsers(9)
 	w.Follow(users[0], users[1:]...)
 	w.RunAllJobs(w.Fanout)
-	w.Must(w.Redis.Enter(t.Context(), []services.UserID{users[4], users[8], 1000}, time.Hour))
-	w.Server.Do("CONFIG", "SET", "slowlog-max-len", "10000")
-	w.Server.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is logged
+	w.Must(w.Redis.WriteOnlineLeases(t.Context(), []services.UserID{users[4], users[8], 1000}, time.Hour))
+	w.RedisServer.Do("CONFIG", "SET", "slowlog-max-len", "10000")
+	w.RedisServer.Do("CONFIG", "SET", "slowlog-log-slower-than", "0") // every command is logged
 	post := w.Post(users[0])
 	w.RunAllJobs(w.Fanout)
 	var order []services.UserID
-	for _, entry := range slices.Backward(w.Server.Do("SLOWLOG", "GET", "10000").([]any)) {
+	for _, entry := range slices.Backward(w.RedisServer.Do("SLOWLOG", "GET", "10000").([]any)) {
 		words := fmt.Sprint(entry.([]any)[3])
 		for _, user := range users[1:] {
 			if strings.Contains(words, post.String()) && strings.Contains(words, fmt.Sprintf("{u%d}:i", user)) && !slices.Contains(order, user) {
@@ -181,15 +181,15 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w.CheckAgainstFacts(users...)
 }
 
-// inFlight are the posts that all nodes consider in flight, according to SQL and to the log.
-func inFlight(w *fanouttest.World) (bySQL, byLog []services.PostID) {
+// postsOfInFlightFanouts are the posts that all nodes consider in flight, according to SQL and to the log.
+func postsOfInFlightFanouts(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
 	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
 	w.Must(err)
 	for _, one := range unfinished {
 		bySQL = append(bySQL, one.Post)
 	}
-	for _, entry := range changes(w, nodecache.LogFanout) {
+	for _, entry := range logEntries(w, nodecache.FanoutChangelogKind) {
 		change, err := nodecache.ParseFanoutChange(entry)
 		w.Must(err)
 		byLog = slices.DeleteFunc(byLog, func(post services.PostID) bool { return post == change.Post })
@@ -203,14 +203,14 @@ func inFlight(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 // From its split to the end of its last chunk a post with several chunks is in flight, once according to SQL and once according
 // to the log.
 func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(6)
 		w.Follow(users[0], users[1:]...)
 		w.Follow(users[1], users[2])
 		w.RunAllJobs(w.Fanout)
 		known := func(when string, want ...services.PostID) {
 			t.Helper()
-			bySQL, byLog := inFlight(w)
+			bySQL, byLog := postsOfInFlightFanouts(w)
 			if !slices.Equal(bySQL, want) || !slices.Equal(byLog, want) {
 				t.Errorf("%s: on their way are %v by SQL and %v by the log, want %v", when, bySQL, byLog, want)
 			}
@@ -223,14 +223,14 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 		known("after the split", post)
 		lag, err := w.Fanout.Lag(t.Context())
 		w.Must(err)
-		if lag.Waiting != 3 {
+		if lag.WaitingJobs != 3 {
 			t.Errorf("the lag is %+v", lag)
 		}
 		w.Clock.Advance(3 * time.Second)
 		runOnce(w, bulk)
 		runOnce(w, bulk)
 		known("before the last chunk", post)
-		if lag, err = w.Fanout.Lag(t.Context()); err != nil || lag.Waiting != 1 || lag.Oldest < 3*time.Second {
+		if lag, err = w.Fanout.Lag(t.Context()); err != nil || lag.WaitingJobs != 1 || lag.OldestJobAge < 3*time.Second {
 			t.Errorf("the lag is %+v, %v", lag, err)
 		}
 		runOnce(w, bulk)
@@ -242,20 +242,20 @@ func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 		runOnce(w, quick)
 		known("while it is taken out")
 		w.RunAllJobs(w.Fanout)
-		if entries := changes(w, nodecache.LogFanout); len(entries) != 2 {
+		if entries := logEntries(w, nodecache.FanoutChangelogKind); len(entries) != 2 {
 			t.Errorf("the log has %d entries of one fan-out", len(entries))
 		}
 	})
 }
 
-// A worker that dies in the middle of many chunks skips none, and no inbox gets a post twice. The post stays in flight until another worker
-// has done the rest.
+// A worker that dies in the middle of many chunks skips none, and no inbox gets a post twice. The post stays in flight until
+// another worker has done the rest.
 func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(14)
 		w.Follow(users[0], users[1:]...)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.Enter(t.Context(), users[5:9], time.Hour))
+		w.Must(w.Redis.WriteOnlineLeases(t.Context(), users[5:9], time.Hour))
 		post := w.Post(users[0])
 		quick, bulk, _ := workersOf(w.Fanout)
 		runOnce(w, quick)
@@ -268,7 +268,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 			}
 			die()
 		}
-		if bySQL, byLog := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
+		if bySQL, byLog := postsOfInFlightFanouts(w); !slices.Equal(bySQL, []services.PostID{post}) || !slices.Equal(byLog, bySQL) {
 			t.Errorf("after the crash %v and %v are on their way", bySQL, byLog)
 		}
 		w.Clock.Advance(31 * time.Second)
@@ -281,17 +281,17 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 				t.Errorf("the dead worker comes back: %v", err)
 			}
 			if waiting, _ := w.CountJobs(); waiting > 0 {
-				if bySQL, _ := inFlight(w); !slices.Equal(bySQL, []services.PostID{post}) {
+				if bySQL, _ := postsOfInFlightFanouts(w); !slices.Equal(bySQL, []services.PostID{post}) {
 					t.Errorf("%d chunks wait, and %v are on their way", waiting, bySQL)
 				}
 			}
 		}
 		w.RunAllJobs(w.Fanout)
 		w.CheckAgainstFacts(users...)
-		if bySQL, byLog := inFlight(w); len(bySQL)+len(byLog) != 0 {
+		if bySQL, byLog := postsOfInFlightFanouts(w); len(bySQL)+len(byLog) != 0 {
 			t.Errorf("after all %v and %v are on their way", bySQL, byLog)
 		}
-		if entries := changes(w, nodecache.LogFanout); len(entries) != 2 {
+		if entries := logEntries(w, nodecache.FanoutChangelogKind); len(entries) != 2 {
 			t.Errorf("the log has %d entries of one fan-out", len(entries))
 		}
 	})
@@ -300,7 +300,7 @@ func TestACrashInTheMiddleOfManyChunks(t *testing.T) {
 // A big author's post is pushed to followers who are not idle, a small author's post to followers who are not dormant. A deletion
 // goes to all followers who are not dormant.
 func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(6)
 		big, small, idle, active := users[0], users[1], users[2:4], users[4:6]
 		w.Follow(big, users[2:]...)
@@ -312,18 +312,18 @@ func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 		ofBig, ofSmall := w.Post(big), w.Post(small)
 		w.RunAllJobs(w.Fanout)
 		for _, user := range users[2:] {
-			gotBig, _ := lists(w, user, ofBig)
-			gotSmall, _ := lists(w, user, ofSmall)
+			gotBig, _ := inboxListsPost(w, user, ofBig)
+			gotSmall, _ := inboxListsPost(w, user, ofSmall)
 			if gotBig == slices.Contains(idle, user) || !gotSmall {
 				t.Errorf("user %d has the big author's post %v and the small one's %v", user, gotBig, gotSmall)
 			}
-			if away := w.Projector.Away(w.Document(user)); !away {
+			if away := w.Projector.IsOfIdleUser(w.Document(user)); !away {
 				t.Errorf("user %d, whose document nobody has touched for ten days, is not away", user)
 			}
 		}
 		for _, user := range users {
 			w.Must(w.Projector.Rebuild(t.Context(), user))
-			if w.Projector.Away(w.Document(user)) {
+			if w.Projector.IsOfIdleUser(w.Document(user)) {
 				t.Errorf("user %d is away after they have returned", user)
 			}
 		}
@@ -337,9 +337,9 @@ func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 }
 
 // Every user who does not count as away had every post of a big author pushed to them, at whatever hours the visit, the read and
-// the fan-out happen. So no user is left out between the cutoff of fan-out and that of Away.
+// the fan-out happen. So no user is left out between the cutoff of fan-out and that of IsOfIdleUser.
 func TestEveryUserIsServedOrAway(t *testing.T) {
-	w := world(t, nil)
+	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])
 	w.RunAllJobs(w.Fanout)
@@ -348,11 +348,11 @@ func TestEveryUserIsServedOrAway(t *testing.T) {
 		w.Clock.Advance(6*time.Hour - time.Minute)
 		post := w.Post(users[0])
 		w.RunDueJobs(w.Fanout)
-		if listed, _ := lists(w, users[1], post); !listed && !w.Projector.Away(w.Document(users[1])) {
-			t.Fatalf("after %s the user has no post and is not away", w.Clock.Now().Sub(fanouttest.Start))
+		if listed, _ := inboxListsPost(w, users[1], post); !listed && !w.Projector.IsOfIdleUser(w.Document(users[1])) {
+			t.Fatalf("after %s the user has no post and is not away", w.Clock.Now().Sub(fanouttest.StartTime))
 		}
 	}
-	if !w.Projector.Away(w.Document(users[1])) {
+	if !w.Projector.IsOfIdleUser(w.Document(users[1])) {
 		t.Error("after eleven days the user is not away")
 	}
 }

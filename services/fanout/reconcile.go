@@ -14,39 +14,39 @@ import (
 	"tidings/services/redis"
 )
 
-// stampOf returns a function that takes the stamp of a reader's document and inbox for a merge. A reader without a document needs
+// stampFunc returns a function that takes the stamp of a reader's document and inbox for a merge. A reader without a document needs
 // no merge: a rebuild will read everything.
-func (f *Fanout) stampOf(reader services.UserID) func(ctx context.Context) (stamp redis.Stamp, ok bool, err error) {
-	return func(ctx context.Context) (redis.Stamp, bool, error) {
-		stamp, err := f.redis.StampOf(ctx, reader)
+func (f *Fanout) stampFunc(reader services.UserID) func(ctx context.Context) (stamp redis.ClockStamp, ok bool, err error) {
+	return func(ctx context.Context) (redis.ClockStamp, bool, error) {
+		stamp, err := f.redis.TakeUserStamp(ctx, reader)
 		return stamp, stamp != 0, err
 	}
 }
 
 // currentEdge is an edge as SQL has it now, or its absence.
 type currentEdge struct {
-	services.Edge
+	services.FollowEdge
 	follows bool // false: there is no edge
 }
 
-// Reconcile brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of a
+// ReconcileFollow brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of a
 // follow, of a change of its mode and of an unfollow, and may be repeated. If the edge exists, it merges the author's newest
 // posts, of which those after the follow count, and the replays of their shows, and names the author in the document if their
 // posts are pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge
 // again.
-func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) error {
-	err := jobs.Merge[redis.Stamp, currentEdge]{
+func (f *Fanout) ReconcileFollow(ctx context.Context, reader, author services.UserID) error {
+	err := jobs.ProjectionMerge[redis.ClockStamp, currentEdge]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
-		Mark: f.stampOf(reader),
+		Mark: f.stampFunc(reader),
 		Read: func(ctx context.Context) (edge currentEdge, err error) {
-			edge.Edge, edge.follows, err = people.Edge(ctx, f.store, reader, author)
+			edge.FollowEdge, edge.follows, err = people.Edge(ctx, f.store, reader, author)
 			return edge, err
 		},
-		Put: func(ctx context.Context, stamp redis.Stamp, edge currentEdge) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.ClockStamp, edge currentEdge) (done bool, err error) {
 			if !edge.follows {
-				return f.dropAuthor(ctx, reader, author)
+				return f.dropAuthorItems(ctx, reader, author)
 			}
-			return f.mergeAuthor(ctx, stamp, edge.Edge)
+			return f.mergeAuthorItems(ctx, stamp, edge.FollowEdge)
 		},
 	}.Run(ctx)
 	if err != nil {
@@ -55,9 +55,9 @@ func (f *Fanout) Reconcile(ctx context.Context, reader, author services.UserID) 
 	return f.Projector.Mark(ctx, []services.UserID{reader}) // also without a document: the count then comes from the facts
 }
 
-// mergeAuthor merges the items of an author that a follower may see. done is false when something was removed since the stamp.
+// mergeAuthorItems merges the items of an author that a follower may see. done is false when something was removed since the stamp.
 // The lists of shows are merged first, because their merge may be refused; then one script writes posts and names.
-func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge services.Edge) (done bool, err error) {
+func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, edge services.FollowEdge) (done bool, err error) {
 	pulled, err := f.pulledEntry(ctx, edge)
 	if err != nil {
 		return false, err
@@ -68,17 +68,17 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	}
 	// This reads one more than an inbox holds: the inbox then trims itself, and the trimmed post raises its floor, which says that
 	// older posts exist.
-	found, err := posts.OfAuthor(ctx, f.store, edge.Followee, projector.RebuildEntries+1)
+	found, err := posts.PushedPostsOfAuthor(ctx, f.store, edge.Followee, projector.RebuiltInboxEntries+1)
 	if err != nil {
 		return false, err
 	}
 	entries := make([]services.FeedEntry, len(found))
 	for i, post := range found {
-		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, Counts: post > edge.Since}
+		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, CountsAsNew: post > edge.PostsCountAfter}
 	}
-	// Fence refuses whatever was read before: a chunk that read the former edge would count its posts differently.
-	result, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{
-		Reader: edge.Follower, Stamp: stamp, Fence: true, Uncounted: edge.Mode != services.FollowAll, Pulled: pulled, Hosts: hosts, Entries: entries,
+	// RefuseEarlierReads refuses whatever was read before: a chunk that read the former edge would count its posts differently.
+	result, err := f.redis.MergeIntoInbox(ctx, rdb.InboxMerge{
+		Reader: edge.Follower, Stamp: stamp, RefuseEarlierReads: true, AuthorNoLongerCounts: edge.Mode != services.FollowAll, PulledAuthors: pulled, Hosts: hosts, Entries: entries,
 	})
 	if err != nil || result.Status == redis.Retry {
 		return false, err
@@ -88,29 +88,29 @@ func (f *Fanout) mergeAuthor(ctx context.Context, stamp redis.Stamp, edge servic
 	}
 	// Either a removal before has left the inbox short, or the mode took posts out of the count, perhaps posts that the inbox counts
 	// without listing them: only a rebuild can tell how many still count.
-	if result.Short {
-		if err := f.Projector.Refill(ctx, edge.Follower); err != nil {
+	if result.RefillDue {
+		if err := f.Projector.RefillInbox(ctx, edge.Follower); err != nil {
 			return false, err
 		}
 	}
-	return true, f.dropDeleted(ctx, edge.Follower, edge.Followee, found)
+	return true, f.dropDeletedPosts(ctx, edge.Follower, edge.Followee, found)
 }
 
 // pulledEntry is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. The
-// author's Pull decides, and not the mode: an author who shrank has pulled posts, and an author who grows must be named before
-// the mode changes.
-func (f *Fanout) pulledEntry(ctx context.Context, edge services.Edge) ([]services.FollowedAuthor, error) {
+// author's NamedInFollowerDocuments decides, and not the mode: an author who shrank has pulled posts, and an author who grows must
+// be named before the mode changes.
+func (f *Fanout) pulledEntry(ctx context.Context, edge services.FollowEdge) ([]services.FollowedAuthor, error) {
 	pulls, err := posts.IsPullAuthor(ctx, f.store, edge.Followee)
 	if err != nil || !pulls {
 		return nil, err
 	}
-	return []services.FollowedAuthor{edge.Pulled()}, nil
+	return []services.FollowedAuthor{edge.AsPulledAuthor()}, nil
 }
 
-// dropDeleted removes posts that were deleted while the reader did not follow the author, because the removal did not
+// dropDeletedPosts removes posts that were deleted while the reader did not follow the author, because the removal did not
 // visit the reader then. newest are the author's posts, just read. It matters after an unfollow and a follow so close
 // together that no removal of the author ran in between.
-func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID, newest []services.PostID) error {
+func (f *Fanout) dropDeletedPosts(ctx context.Context, reader, author services.UserID, newest []services.PostID) error {
 	held, err := f.redis.AuthorPostsInInbox(ctx, reader, author)
 	if err != nil {
 		return err
@@ -132,16 +132,16 @@ func (f *Fanout) dropDeleted(ctx context.Context, reader, author services.UserID
 		if !post.Deleted {
 			continue
 		}
-		if err := f.drop(ctx, post, []services.UserID{reader}); err != nil {
+		if err := f.dropFromInboxes(ctx, post, []services.UserID{reader}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropAuthor removes the author's items and answers whether the edge is still absent. The edge is read again after the removal:
-// the removal may have removed the items that a follow in between had merged. gone is false then, and Reconcile merges again.
-func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
+// dropAuthorItems removes the author's items and answers whether the edge is still absent. The edge is read again after the removal:
+// the removal may have removed the items that a follow in between had merged. gone is false then, and ReconcileFollow merges again.
+func (f *Fanout) dropAuthorItems(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
 	// The script also refuses, from then on, pushes that read the old edge.
 	result, err := f.redis.DropFromInbox(ctx, reader, author)
 	if err != nil {
@@ -153,26 +153,27 @@ func (f *Fanout) dropAuthor(ctx context.Context, reader, author services.UserID)
 	if err := f.Projector.HintAndMark(ctx, []services.UserID{reader}, []redis.Result{result}); err != nil {
 		return false, err
 	}
-	if result.Short {
-		return true, f.Projector.Refill(ctx, reader)
+	if result.RefillDue {
+		return true, f.Projector.RefillInbox(ctx, reader)
 	}
 	return true, nil
 }
 
-// mergePost reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is zero if the post
-// is not for the reader, or the reader has no document. AddToOwnFeed and AddInFlight also use it, to add one post to one inbox.
-func (f *Fanout) mergePost(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
-	err = jobs.Merge[redis.Stamp, *services.FeedEntry]{
+// mergePostIntoInbox reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is zero if
+// the post is not for the reader, or the reader has no document. AddToOwnFeed and AddInFlightPosts also use it, to add one post to
+// one inbox.
+func (f *Fanout) mergePostIntoInbox(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
+	err = jobs.ProjectionMerge[redis.ClockStamp, *services.FeedEntry]{
 		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },
-		Mark: f.stampOf(reader),
+		Mark: f.stampFunc(reader),
 		Read: func(ctx context.Context) (*services.FeedEntry, error) { return f.entryFor(ctx, reader, id) },
-		Put: func(ctx context.Context, stamp redis.Stamp, entry *services.FeedEntry) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.ClockStamp, entry *services.FeedEntry) (done bool, err error) {
 			if entry == nil {
 				return true, nil
 			}
-			// The merge needs no Fence, because the edge did not change. It also replaces an entry of this post that counts
-			// differently.
-			merged, err := f.redis.MergeIntoInbox(ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
+			// The merge needs no RefuseEarlierReads, because the edge did not change. It also replaces an entry of this post that
+			// counts differently.
+			merged, err := f.redis.MergeIntoInbox(ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
 			if err != nil || merged.Status == redis.Retry {
 				return false, err
 			}
@@ -192,7 +193,7 @@ func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id servic
 	}
 	post, ok := found[id]
 	// Unlike in fanOut, this is no error: a reader may ask for a post that was deleted since it was listed as in flight.
-	if !ok || post.Deleted || post.OffFeed || post.Pull && reader != post.Author {
+	if !ok || post.Deleted || post.OffFeed || post.Pulled && reader != post.Author {
 		return nil, nil
 	}
 	entry := &services.FeedEntry{Post: id, Author: post.Author}
@@ -201,7 +202,7 @@ func (f *Fanout) entryFor(ctx context.Context, reader services.UserID, id servic
 		if err != nil || !follows {
 			return nil, err
 		}
-		entry.Counts = id > edge.Since
+		entry.CountsAsNew = id > edge.PostsCountAfter
 	}
 	return entry, nil
 }

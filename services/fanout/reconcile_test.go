@@ -15,33 +15,33 @@ import (
 	"tidings/services/trace"
 )
 
-// heldPush is a push that has read all its facts and has not written yet: its stamp, its post and its edges.
-type heldPush struct {
-	stamp redis.Stamp
+// preparedPush is a push that has read all its facts and has not written yet: its stamp, its post and its edges.
+type preparedPush struct {
+	stamp redis.ClockStamp
 	post  services.Post
-	edges []services.Edge
+	edges []services.FollowEdge
 }
 
-// readForPush does all reads of a push of a post to its author's followers.
-func readForPush(w *fanouttest.World, id services.PostID) heldPush {
+// preparePush does all reads of a push of a post to its author's followers.
+func preparePush(w *fanouttest.World, id services.PostID) preparedPush {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	stamp, err := w.Redis.Now(ctx)
 	w.Must(err)
 	found, err := posts.ByID(ctx, w.Store, []services.PostID{id})
 	w.Must(err)
-	edges, err := people.Followers(ctx, w.Store, found[id].Author, 0, 100, fanouttest.Start.AddDate(-1, 0, 0))
+	edges, err := people.Followers(ctx, w.Store, found[id].Author, 0, 100, fanouttest.StartTime.AddDate(-1, 0, 0))
 	w.Must(err)
 	if len(edges) == 0 {
 		w.TB.Fatal("nobody is to be served")
 	}
-	return heldPush{stamp, found[id], edges}
+	return preparedPush{stamp, found[id], edges}
 }
 
 // write does the write of the push.
-func (h heldPush) write(w *fanouttest.World) {
+func (h preparedPush) write(w *fanouttest.World) {
 	w.TB.Helper()
-	w.Must(w.Fanout.Push(w.TB.Context(), h.stamp, h.post, h.edges))
+	w.Must(w.Fanout.PushPost(w.TB.Context(), h.stamp, h.post, h.edges))
 }
 
 // A change between the reads of a push and its write wins over the push, because the push is older.
@@ -61,10 +61,10 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 		}, true, false},
 		{"a deletion", func(w *fanouttest.World, _, _ services.UserID, post services.PostID) { w.Delete(post) }, false, false},
 		{"another push of the same", func(w *fanouttest.World, _, _ services.UserID, post services.PostID) {
-			readForPush(w, post).write(w)
+			preparePush(w, post).write(w)
 		}, true, true},
 		{"a loss of the document", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
-			w.Server.Flush()
+			w.RedisServer.Flush()
 			w.Must(w.Projector.Rebuild(w.TB.Context(), reader))
 		}, true, true},
 		{"an unfollow of somebody else", func(w *fanouttest.World, _, reader services.UserID, _ services.PostID) {
@@ -75,13 +75,13 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 	}
 	for _, history := range histories {
 		t.Run(history.name, func(t *testing.T) {
-			w := served(t, nil)
+			w := redisServerWorld(t, nil)
 			users := w.MakeUsers(2)
 			author, reader := users[0], users[1]
 			w.Follow(author, reader)
 			w.RunAllJobs(w.Fanout)
 			post := w.Post(author)
-			late := readForPush(w, post)
+			late := preparePush(w, post)
 			history.meanwhile(w, author, reader, post)
 			for _, job := range claim(w) { // all jobs but the fan-out itself, which is late
 				if job.Kind == "post.fanout" {
@@ -90,7 +90,7 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 			}
 			late.write(w)
-			if listed, counts := lists(w, reader, post); listed != history.listed || counts != history.counts {
+			if listed, counts := inboxListsPost(w, reader, post); listed != history.listed || counts != history.counts {
 				t.Errorf("listed %t, counts %t; want %t, %t", listed, counts, history.listed, history.counts)
 			}
 			w.CheckAgainstFacts(reader)
@@ -101,7 +101,7 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 // A removal only visits users who follow when it runs. A user unfollows, and follows again before their feed was reconciled; in
 // between the author deletes a post. The user still has the post: the follow must remove it, and keep the others.
 func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)
 		author, reader := users[0], users[1]
 		w.Follow(author, reader)
@@ -115,15 +115,15 @@ func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 				w.Must(w.Fanout.RunJobs(t.Context(), []jobs.Job{job}))
 			}
 		}
-		if listed, counts := lists(w, reader, deleted); !listed || !counts {
+		if listed, counts := inboxListsPost(w, reader, deleted); !listed || !counts {
 			t.Fatal("the removal has visited who does not follow: the history is another one")
 		}
 		w.Follow(author, reader)
-		w.Must(w.Fanout.Reconcile(t.Context(), reader, author)) // as the mutation does before its answer
-		if listed, _ := lists(w, reader, deleted); listed {
+		w.Must(w.Fanout.ReconcileFollow(t.Context(), reader, author)) // as the mutation does before its answer
+		if listed, _ := inboxListsPost(w, reader, deleted); listed {
 			t.Error("the deleted post is listed")
 		}
-		if listed, counts := lists(w, reader, kept); !listed || counts {
+		if listed, counts := inboxListsPost(w, reader, kept); !listed || counts {
 			t.Errorf("the other post, from before the follow: listed %t, counts %t", listed, counts)
 		}
 		w.CheckAgainstFacts(reader)
@@ -134,15 +134,15 @@ func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 
 // A reader without a document gets none from a push or a follow: their next read builds it as a whole.
 func TestUsersWithoutADocumentAreSkipped(t *testing.T) {
-	w := world(t, nil)
-	author, reader := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
+	w := newEmbeddedWorld(t, nil)
+	author, reader := w.MakeUsers(1)[0], w.MakeNeverSeenUsers(1)[0]
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := people.InsertFollow(ctx, tx, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}); err != nil {
+		if _, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: w.IDs.Next()}); err != nil {
 			return err
 		}
 		return people.MarkActive(ctx, tx, []services.UserID{reader})
 	})
-	w.Must(w.Fanout.Reconcile(t.Context(), reader, author))
+	w.Must(w.Fanout.ReconcileFollow(t.Context(), reader, author))
 	w.Post(author)
 	w.RunAllJobs(w.Fanout)
 	w.Must(w.Fanout.ProjectSeen(t.Context(), reader))
@@ -155,11 +155,11 @@ func TestUsersWithoutADocumentAreSkipped(t *testing.T) {
 
 // An unfollow that leaves an inbox short, although older posts exist, refills it at once.
 func TestAnUnfollowRefills(t *testing.T) {
-	w := world(t, nil)
+	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(3)
 	quiet, loud, reader := users[0], users[1], users[2]
-	w.Posts(quiet, services.Retention+100)
-	w.Posts(loud, services.Retention+100)
+	w.InsertPosts(quiet, services.FeedRetention+100)
+	w.InsertPosts(loud, services.FeedRetention+100)
 	w.Follow(quiet, reader)
 	w.Follow(loud, reader)
 	w.RunAllJobs(w.Fanout)
@@ -167,7 +167,7 @@ func TestAnUnfollowRefills(t *testing.T) {
 	w.Unfollow(loud, reader)
 	w.RunAllJobs(w.Fanout)
 	w.CheckAgainstFacts(reader)
-	if entries := w.Inbox(reader); len(entries) != services.Retention {
+	if entries := w.Inbox(reader); len(entries) != services.FeedRetention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}
 }
@@ -175,7 +175,7 @@ func TestAnUnfollowRefills(t *testing.T) {
 // A worker dies anywhere between a removal and the refill for which it asks. The repetition finds nothing to remove, and still
 // refills.
 func TestARemovalThatDiesRefills(t *testing.T) {
-	w := world(t, nil)
+	w := newEmbeddedWorld(t, nil)
 	for name, remove := range map[string]func(loud services.UserID, posts []services.PostID, reader services.UserID){
 		"an unfollow": func(loud services.UserID, _ []services.PostID, reader services.UserID) { w.Unfollow(loud, reader) },
 		"deletions": func(_ services.UserID, posts []services.PostID, _ services.UserID) {
@@ -185,18 +185,18 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fanouttest.CrashAnywhere(t, w, func() (check func()) {
+			fanouttest.CheckAfterEachCrash(t, w, func() (check func()) {
 				users := w.MakeUsers(3)
 				quiet, loud, reader := users[0], users[1], users[2]
-				w.Posts(quiet, services.Retention+20)
-				posts := w.Posts(loud, 30)
+				w.InsertPosts(quiet, services.FeedRetention+20)
+				posts := w.InsertPosts(loud, 30)
 				w.Follow(quiet, reader)
 				w.Follow(loud, reader)
 				w.RunAllJobs(w.Fanout)
 				remove(loud, posts, reader)
 				return func() {
 					w.CheckAgainstFacts(reader)
-					if entries := w.Inbox(reader); len(entries) < services.Retention {
+					if entries := w.Inbox(reader); len(entries) < services.FeedRetention {
 						t.Errorf("%d posts are listed, and older ones exist", len(entries))
 					}
 				}
@@ -209,7 +209,7 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 // which it returns. These are the newest.
 func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...services.UserID) (newest []services.PostID) {
 	w.TB.Helper()
-	newest = w.Posts(author, 40)
+	newest = w.InsertPosts(author, 40)
 	w.Must(w.Projector.Rebuild(w.TB.Context(), author)) // of the author's own posts
 	w.Follow(quiet, readers...)
 	w.Follow(author, readers...)
@@ -217,7 +217,7 @@ func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...
 	_, _, err := w.Redis.TrimInboxes(w.TB.Context(), readers)
 	w.Must(err)
 	for _, reader := range readers {
-		if entries, err := w.Redis.AuthorPostsInInbox(w.TB.Context(), reader, quiet); err != nil || len(entries) != services.Retention-len(newest) {
+		if entries, err := w.Redis.AuthorPostsInInbox(w.TB.Context(), reader, quiet); err != nil || len(entries) != services.FeedRetention-len(newest) {
 			w.TB.Fatalf("%d entries of the author with many posts, %v", len(entries), err)
 		}
 	}
@@ -227,14 +227,14 @@ func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...
 // An unfollow has removed the author's posts and left the inbox short. Before it queues the refill, the user follows again: the
 // follow refills the inbox, and does not bring back what the author deleted in between.
 func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
-	w := world(t, nil)
+	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(3)
 	quiet, author, reader := users[0], users[1], users[2]
-	w.Posts(quiet, services.Retention+100)
+	w.InsertPosts(quiet, services.FeedRetention+100)
 	newest := fillInboxes(w, quiet, author, reader)
 	w.Unfollow(author, reader)
 	result, err := w.Redis.DropFromInbox(t.Context(), reader, author)
-	if w.Must(err); !result.Short {
+	if w.Must(err); !result.RefillDue {
 		t.Fatal("the inbox is not short")
 	}
 	w.Delete(newest[0])
@@ -246,7 +246,7 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	w.Follow(author, reader)
 	w.RunAllJobs(w.Fanout)
 	w.CheckAgainstFacts(reader)
-	if entries := w.Inbox(reader); len(entries) != services.Retention {
+	if entries := w.Inbox(reader); len(entries) != services.FeedRetention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}
 }
@@ -254,10 +254,10 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 // Deletions queue no refill for readers who are idle. Otherwise each further deletion, even of a post that is
 // not in it, would queue another one, because their inbox stays short until they return.
 func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
-	w := world(t, nil)
+	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(4)
 	quiet, author, idle, here := users[0], users[1], users[2], users[3]
-	old := w.Posts(quiet, services.Retention+100)
+	old := w.InsertPosts(quiet, services.FeedRetention+100)
 	newest := fillInboxes(w, quiet, author, idle, here)
 	w.Clock.Advance(9 * 24 * time.Hour)
 	w.Must(w.Projector.Rebuild(t.Context(), here))
@@ -296,10 +296,10 @@ func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 
 // The deletion of many posts also refills an inbox that it leaves short, by a job of its own.
 func TestMassDeletionRefills(t *testing.T) {
-	w := world(t, nil)
+	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(2)
 	author, reader := users[0], users[1]
-	posts := w.Posts(author, services.Retention+100)
+	posts := w.InsertPosts(author, services.FeedRetention+100)
 	w.Follow(author, reader)
 	w.RunAllJobs(w.Fanout)
 	for _, post := range posts[len(posts)-40:] {
@@ -307,7 +307,7 @@ func TestMassDeletionRefills(t *testing.T) {
 	}
 	w.RunAllJobs(w.Fanout)
 	w.CheckAgainstFacts(reader)
-	if entries := w.Inbox(reader); len(entries) != services.Retention {
+	if entries := w.Inbox(reader); len(entries) != services.FeedRetention {
 		t.Errorf("%d posts are listed, and older ones exist", len(entries))
 	}
 }
@@ -315,22 +315,22 @@ func TestMassDeletionRefills(t *testing.T) {
 // The node where a reader is online gets a hint at once of everything that a follow, a mode and an unfollow change: it does
 // not wait for reconciliation.
 func TestAReaderOnlineHearsOfFollows(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)
 		author, reader := users[0], users[1]
-		w.Posts(author, 3)
+		w.InsertPosts(author, 3)
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.Enter(t.Context(), []services.UserID{reader}, time.Hour))
+		w.Must(w.Redis.WriteOnlineLeases(t.Context(), []services.UserID{reader}, time.Hour))
 		ctx, cancel := context.WithCancel(t.Context())
 		hints, ready, ended := make(chan redis.Hint, 100), make(chan struct{}, 10), make(chan error, 1)
 		go func() {
 			ended <- w.Redis.RunHints(ctx, redis.HintReceiver{
-				Documents: func(got []redis.Hint, _ trace.Cause) {
+				DocumentsChanged: func(got []redis.Hint, _ trace.Cause) {
 					for _, hint := range got {
 						hints <- hint
 					}
 				},
-				Log: func() {}, Resync: func() { ready <- struct{}{} },
+				ChangelogGrown: func() {}, Resync: func() { ready <- struct{}{} },
 			})
 		}()
 		defer func() {
@@ -350,12 +350,12 @@ func TestAReaderOnlineHearsOfFollows(t *testing.T) {
 		} {
 			step.do()
 			w.RunAllJobs(w.Fanout)
-			want := w.Document(reader).N
+			want := w.Document(reader).Version
 			var last redis.Hint
 			for len(hints) > 0 {
 				last = <-hints
 			}
-			if last.User != reader || last.N != want {
+			if last.User != reader || last.Version != want {
 				t.Errorf("after %s the last hint is %+v, and the document is at %d", step.name, last, want)
 			}
 		}

@@ -18,7 +18,7 @@ const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
 // with FollowJob.
 func (f *Fanout) restrictionKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobMuteEnd, Class: jobs.Short, Each: jobs.PairWork(f.endMute), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
+		{Name: jobMuteEnd, Class: jobs.ShortClass, Each: jobs.PairWork(f.endMute), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)},
 	}
 }
 
@@ -42,12 +42,12 @@ func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) erro
 		if err != nil || !found || until.IsZero() || until.After(tx.Now) {
 			return err
 		}
-		// The removal is a fact of its own: without a restriction the edge counts again, which Reconcile then projects.
+		// The removal is a fact of its own: without a restriction the edge counts again, which ReconcileFollow then projects.
 		_, err = people.Unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return f.Reconcile(ctx, muter, muted)
+	return f.ReconcileFollow(ctx, muter, muted)
 }

@@ -14,7 +14,7 @@ import (
 
 // The fan-out of a post to many followers is split: all chunks replace their parent, or none.
 func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
-	w := world(t, smallChunks)
+	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(6)
 	w.Follow(users[0], users[1:]...)
 	w.RunAllJobs(w.Fanout)
@@ -43,7 +43,7 @@ func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 
 // A chunk serves the followers at the time when it runs, not those at the time of the split.
 func TestAChunkServesThePresentFollowers(t *testing.T) {
-	w := world(t, smallChunks)
+	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(8)
 	w.Follow(users[0], users[1:6]...)
 	w.RunAllJobs(w.Fanout)
@@ -59,7 +59,7 @@ func TestAChunkServesThePresentFollowers(t *testing.T) {
 
 // A worker that splits a job after another worker did changes nothing: the chunks are not queued twice.
 func TestALateSplitLeavesNothing(t *testing.T) {
-	w := world(t, smallChunks)
+	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(6)
 	w.Follow(users[0], users[1:]...)
 	w.RunAllJobs(w.Fanout)
@@ -81,7 +81,7 @@ func TestALateSplitLeavesNothing(t *testing.T) {
 
 // Workers of two nodes share the work, and every job is done.
 func TestTwoNodesShareTheWork(t *testing.T) {
-	w := world(t, smallChunks)
+	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(6)
 	w.Follow(users[0], users[1:]...)
 	for range 10 {
@@ -113,7 +113,7 @@ func TestTwoNodesShareTheWork(t *testing.T) {
 // A fan-out that does not end, as when a chunk is a dead job, is deleted after a day, and not before: until then every node merges its
 // post into pages.
 func TestTheJanitorForgetsAFanOutThatDoesNotEnd(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(6)
 		w.Follow(users[0], users[1:]...)
 		w.RunAllJobs(w.Fanout)

@@ -13,13 +13,13 @@ import (
 // PostgreSQL rolls a command back, and another node commits the same command meanwhile. Its answer then comes from its idempotency
 // key, and this node shows nothing of the run that was rolled back.
 func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
+	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)}))
 	other := newNode(n.AnotherNode())
-	reader, huge, _ := n.crowd()
+	reader, huge, _ := n.newFollower()
 	publish := func(n node) *jobs.Command {
 		cmd, err := n.Publish(huge, Draft{Body: "hello"})
 		n.Must(err)
-		cmd.Key, cmd.Input = "k", "hello"
+		cmd.IdempotencyKey, cmd.Input = "k", "hello"
 		return cmd
 	}
 	cmd, rolledBack, elsewhere := publish(n), false, false
@@ -27,7 +27,7 @@ func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		if rolledBack && !elsewhere {
 			elsewhere = true
-			other.Must(other.do(publish(other)))
+			other.Must(other.commit(publish(other)))
 		}
 		ids, err := apply(ctx, tx)
 		if err == nil && !rolledBack {
@@ -36,10 +36,10 @@ func TestAnAnswerFromTheKeyShowsNothingOfAnEarlierRun(t *testing.T) {
 		}
 		return ids, err
 	}
-	n.Must(n.do(cmd))
+	n.Must(n.commit(cmd))
 	if !elsewhere {
 		t.Error("the command was not repeated")
 	}
-	n.settle()
-	n.checkWalks(reader)
+	n.runJobsAndReadLog()
+	n.checkWholeFeed(reader)
 }

@@ -19,15 +19,15 @@ type statementLog struct {
 	names []string
 }
 
-// note adds the name of a statement.
-func (s *statementLog) note(name string) {
+// addName adds the name of a statement.
+func (s *statementLog) addName(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.names = append(s.names, name)
 }
 
-// take returns the names since the last take.
-func (s *statementLog) take() []string {
+// takeNames returns the names since the last call.
+func (s *statementLog) takeNames() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := s.names
@@ -39,16 +39,16 @@ func (s *statementLog) take() []string {
 // statements for the log, and one for the version of its author.
 func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	asked := &statementLog{}
-	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: asked.note})
+	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Trace: asked.addName})
 	n := newNode(w)
 	users := n.MakeUsers(3)
 	small, big, huge := users[0], users[1], users[2]
 	synthetic := func(author services.UserID, count int) {
 		for first := 0; first < count; first += 10_000 {
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
-				edges := make([]services.Edge, min(10_000, count-first))
+				edges := make([]services.FollowEdge, min(10_000, count-first))
 				for i := range edges {
-					edges[i] = services.Edge{Follower: services.UserID(1000 + first + i), Followee: author}
+					edges[i] = services.FollowEdge{Follower: services.UserID(1000 + first + i), Followee: author}
 				}
 				_, err := people.ImportFollows(ctx, tx, edges)
 				return err
@@ -63,12 +63,12 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	statements := func(author services.UserID) []string {
 		cmd, err := n.Publish(author, Draft{Body: "a post"})
 		n.Must(err)
-		asked.take()
+		asked.takeNames()
 		n.Must(n.Store.Write(t.Context(), func(tx *sql.Tx) error {
 			_, err := cmd.Apply(t.Context(), tx)
 			return err
 		}))
-		return asked.take()
+		return asked.takeNames()
 	}
 	ofSmall, ofBig, ofHuge := statements(small), statements(big), statements(huge)
 	if len(ofSmall) == 0 || !slices.Equal(ofSmall, ofBig) {
@@ -83,9 +83,9 @@ func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 
 // A user who was idle sees on their first page the posts that were not pushed to them, and is active afterwards.
 func TestThePageOfAReturningUserIsComplete(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.pair()
+		author, reader := n.newAuthorAndReader()
 		n.SetMode(author, services.AuthorBig)
 		n.publish(author, "before he went")
 		n.RunAllJobs(n.fan)
@@ -95,7 +95,7 @@ func TestThePageOfAReturningUserIsComplete(t *testing.T) {
 		if entries := n.Inbox(reader); len(entries) != 1 {
 			t.Fatalf("a big author's post was pushed to somebody idle: %v", entries)
 		}
-		if got := n.bodies(reader); !slices.Equal(got, []string{"while he was away", "before he went"}) {
+		if got := n.feedBodies(reader); !slices.Equal(got, []string{"while he was away", "before he went"}) {
 			t.Errorf("who returns is shown %q", got)
 		}
 		n.CheckAgainstFacts(reader)

@@ -22,11 +22,11 @@ func (n node) edit(author services.UserID, post services.PostID, draft Draft) {
 	n.TB.Helper()
 	cmd, err := n.Edit(author, post, draft)
 	n.Must(err)
-	n.Must(n.do(cmd))
+	n.Must(n.commit(cmd))
 }
 
-// bodies are the texts in a reader's feed.
-func (n node) bodies(reader services.UserID) (bodies []string) {
+// feedBodies are the texts in a reader's feed.
+func (n node) feedBodies(reader services.UserID) (bodies []string) {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 10)
 	n.Must(err)
@@ -38,27 +38,27 @@ func (n node) bodies(reader services.UserID) (bodies []string) {
 
 // An edit changes neither position nor count. Its author sees it at once, and every node soon.
 func TestAnEditKeepsThePosition(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.pair()
+		author, reader := n.newAuthorAndReader()
 		first := n.publish(author, "one")
 		n.publish(author, "two")
 		n.RunAllJobs(n.fan)
 		there := newNode(w.AnotherNode())
 		for _, node := range []node{n, there} {
-			if got := node.bodies(reader); !slices.Equal(got, []string{"two", "one"}) {
+			if got := node.feedBodies(reader); !slices.Equal(got, []string{"two", "one"}) {
 				t.Fatalf("before the edit: %q", got)
 			}
 		}
 		before := n.Document(reader)
 		n.edit(author, first, Draft{Body: "mended"})
-		if got := n.bodies(author); !slices.Equal(got, []string{"two", "mended"}) {
+		if got := n.feedBodies(author); !slices.Equal(got, []string{"two", "mended"}) {
 			t.Errorf("the author sees %q", got)
 		}
 		if _, err := there.Caches.Changelog.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := there.bodies(reader); !slices.Equal(got, []string{"two", "mended"}) {
+		if got := there.feedBodies(reader); !slices.Equal(got, []string{"two", "mended"}) {
 			t.Errorf("another node shows %q", got)
 		}
 		n.RunAllJobs(n.fan)
@@ -68,7 +68,7 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 		}
 		n.edit(author, first, Draft{Body: "mended again"}) // the last edit wins, even within one millisecond of the clock
 		n.edit(author, first, Draft{Body: "mended at last"})
-		if got := n.bodies(author); got[1] != "mended at last" {
+		if got := n.feedBodies(author); got[1] != "mended at last" {
 			t.Errorf("after several edits: %q", got)
 		}
 		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{first})
@@ -79,10 +79,11 @@ func TestAnEditKeepsThePosition(t *testing.T) {
 	})
 }
 
-// Each edit has a later version than the one before, even if the clock was set back: a copy of an earlier edit never blocks a later one.
+// Each edit has a later version than the one before, even if the clock was set back: a copy of an earlier edit never blocks a later
+// one.
 func TestEditsUnderAClockThatIsSetBackAreInOrder(t *testing.T) {
-	n := served(t)
-	author, _ := n.pair()
+	n := redisServerNode(t)
+	author, _ := n.newAuthorAndReader()
 	post := n.publish(author, "one")
 	last := time.Time{}
 	for _, body := range []string{"two", "three", "four"} {
@@ -96,7 +97,7 @@ func TestEditsUnderAClockThatIsSetBackAreInOrder(t *testing.T) {
 			t.Errorf("%q was written at %v, after %v", found[post].Body, found[post].UpdatedAt, last)
 		}
 		last = found[post].UpdatedAt
-		if got := n.bodies(author); got[0] != body {
+		if got := n.feedBodies(author); got[0] != body {
 			t.Errorf("shown is %q, want %q", got[0], body)
 		}
 	}
@@ -105,49 +106,49 @@ func TestEditsUnderAClockThatIsSetBackAreInOrder(t *testing.T) {
 // An edit notifies users that it newly mentions, and withdraws the notifications of users that it no longer mentions. A parent
 // author who is mentioned gets only the mention.
 func TestAnEditMovesMentions(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
-		post := n.publishDraft(author, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
+		post := n.publishDraft(author, Draft{Body: "@" + n.keyOfUser(bob), Mentions: []string{n.keyOfUser(carol)}})
 		wantMentions := func(when string, want map[services.UserID]int) {
 			t.Helper()
 			for user, count := range want {
-				n.wantNotified(user, when, services.CategoryMention, count)
+				n.wantUnseenCount(user, when, services.CategoryMention, count)
 			}
 		}
 		wantMentions("published", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
-		n.edit(author, post, Draft{Body: "@" + n.key(dora), Mentions: []string{n.key(bob)}})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(dora), Mentions: []string{n.keyOfUser(bob)}})
 		wantMentions("edited", map[services.UserID]int{bob: 1, carol: 0, dora: 1})
 		n.edit(author, post, Draft{Body: "nobody"})
 		wantMentions("nobody is named", map[services.UserID]int{bob: 0, carol: 0, dora: 0})
-		n.edit(author, post, Draft{Body: "@" + n.key(carol), KeepListed: true})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(carol), KeepListedMentions: true})
 		wantMentions("somebody is named again", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
-		n.edit(author, post, Draft{Body: "@" + n.key(carol), Mentions: []string{n.key(bob), n.key(carol)}})
-		n.edit(author, post, Draft{Body: "@" + n.key(dora), KeepListed: true})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(carol), Mentions: []string{n.keyOfUser(bob), n.keyOfUser(carol)}})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(dora), KeepListedMentions: true})
 		wantMentions("the list is left, and had carol too", map[services.UserID]int{bob: 1, carol: 1, dora: 1})
-		n.edit(author, post, Draft{Body: "@" + n.key(bob), KeepListed: true})
-		n.edit(author, post, Draft{Body: "nobody of the list", KeepListed: true})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(bob), KeepListedMentions: true})
+		n.edit(author, post, Draft{Body: "nobody of the list", KeepListedMentions: true})
 		wantMentions("the list is left, although the body named some of it", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
 		w.Write(func(ctx context.Context, tx *sql.Tx) error { // as a node that does not know the column yet writes it
 			_, err := tx.Run(ctx, sql.NewStatement("forget who is listed", `UPDATE mentions SET listed = NULL WHERE post = $1`), post)
 			return err
 		})
-		n.edit(author, post, Draft{Body: "@" + n.key(carol), KeepListed: true})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(carol), KeepListedMentions: true})
 		wantMentions("it is not known who is listed, and the body named nobody", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
-		n.edit(author, post, Draft{Body: "nobody again", KeepListed: true})
+		n.edit(author, post, Draft{Body: "nobody again", KeepListedMentions: true})
 		wantMentions("it is known again", map[services.UserID]int{bob: 1, carol: 1, dora: 0})
-		n.edit(author, post, Draft{Body: "@" + n.key(bob), Mentions: []string{n.key(carol)}})
-		n.edit(author, post, Draft{Body: "nobody", KeepListed: true})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(bob), Mentions: []string{n.keyOfUser(carol)}})
+		n.edit(author, post, Draft{Body: "nobody", KeepListedMentions: true})
 		wantMentions("a list without bob", map[services.UserID]int{bob: 0, carol: 1, dora: 0})
 		answer := n.publishDraft(dora, Draft{Body: "an answer", Parent: post})
-		n.wantNotified(author, "an answer", services.CategoryComment, 1)
-		n.edit(dora, answer, Draft{Body: "an answer to @" + n.key(author)})
-		n.wantNotified(author, "an answer that mentions", services.CategoryComment, 0)
-		n.wantNotified(author, "an answer that mentions", services.CategoryMention, 1)
+		n.wantUnseenCount(author, "an answer", services.CategoryComment, 1)
+		n.edit(dora, answer, Draft{Body: "an answer to @" + n.keyOfUser(author)})
+		n.wantUnseenCount(author, "an answer that mentions", services.CategoryComment, 0)
+		n.wantUnseenCount(author, "an answer that mentions", services.CategoryMention, 1)
 		n.edit(dora, answer, Draft{Body: "an answer again"})
-		n.wantNotified(author, "an answer that mentions no longer", services.CategoryComment, 1)
-		n.wantNotified(author, "an answer that mentions no longer", services.CategoryMention, 0)
+		n.wantUnseenCount(author, "an answer that mentions no longer", services.CategoryComment, 1)
+		n.wantUnseenCount(author, "an answer that mentions no longer", services.CategoryMention, 0)
 		found, err := posts.ByID(t.Context(), n.Store, []services.PostID{answer})
 		n.Must(err)
 		if found[answer].Parent != post || found[answer].Kind != services.PostKindComment {
@@ -156,8 +157,8 @@ func TestAnEditMovesMentions(t *testing.T) {
 	})
 }
 
-// An edit takes a mention out of an answer to the mentioned user's post. The answer is as seen and as read as the mention was, whatever
-// else is in its notification.
+// An edit takes a mention out of an answer to the mentioned user's post. The answer is as seen and as read as the mention was,
+// whatever else is in its notification.
 func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 	for name, c := range map[string]struct {
 		mark   func(told *notifications.Service, user services.UserID) (*jobs.Command, error)
@@ -180,32 +181,32 @@ func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 		}, true, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+			fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 				n := newNode(w)
 				users := n.MakeUsers(3)
 				author, dora, erin := users[0], users[1], users[2]
 				post := n.publishDraft(author, Draft{Body: "a post"})
-				answer := n.publishDraft(dora, Draft{Body: "for @" + n.key(author), Parent: post})
-				n.wantNotified(author, "an answer that mentions", services.CategoryMention, 1)
+				answer := n.publishDraft(dora, Draft{Body: "for @" + n.keyOfUser(author), Parent: post})
+				n.wantUnseenCount(author, "an answer that mentions", services.CategoryMention, 1)
 				var other services.PostID
 				if c.others {
 					other = n.publishDraft(erin, Draft{Body: "another answer", Parent: post})
-					n.wantNotified(author, "another answer", services.CategoryComment, 1)
+					n.wantUnseenCount(author, "another answer", services.CategoryComment, 1)
 				}
 				if c.mark != nil {
 					mark, err := c.mark(n.notifications, author)
 					n.Must(err)
-					n.Must(n.do(mark))
-					n.wantNotified(author, "marked", services.CategoryMention, 0)
+					n.Must(n.commit(mark))
+					n.wantUnseenCount(author, "marked", services.CategoryMention, 0)
 				}
 				n.edit(dora, answer, Draft{Body: "for nobody", Parent: post})
-				n.wantNotified(author, "without the mention", services.CategoryComment, c.unseen)
-				n.wantNotified(author, "without the mention", services.CategoryMention, 0)
+				n.wantUnseenCount(author, "without the mention", services.CategoryComment, c.unseen)
+				n.wantUnseenCount(author, "without the mention", services.CategoryMention, 0)
 				if c.others { // without the other answer the number shows what the edit did
-					n.Must(n.do(n.Service.Delete(erin, other)))
-					n.wantNotified(author, "the other answer is deleted", services.CategoryComment, 0)
+					n.Must(n.commit(n.Service.Delete(erin, other)))
+					n.wantUnseenCount(author, "the other answer is deleted", services.CategoryComment, 0)
 				}
-				page, err := n.notifications.Page(t.Context(), author, notifications.Query{First: 10})
+				page, err := n.notifications.Page(t.Context(), author, notifications.PageQuery{First: 10})
 				n.Must(err)
 				if list := page.Notifications; len(list) != 1 || list[0].Category != services.CategoryComment || list[0].Seen != (c.mark != nil) ||
 					list[0].Read != c.read {
@@ -221,21 +222,21 @@ func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 // too do not change that time, nor the time of users whom the post mentioned from the start.
 func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 	const day = 24 * time.Hour
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
 		users := n.MakeUsers(4)
 		author, bob, carol, dora := users[0], users[1], users[2], users[3]
 		published := n.Clock.Now()
-		post := n.publishDraft(author, Draft{Body: "@" + n.key(bob)})
+		post := n.publishDraft(author, Draft{Body: "@" + n.keyOfUser(bob)})
 		n.RunAllJobs(n.fan)
 		n.Clock.Advance(8 * day)
 		first := n.Clock.Now()
-		n.edit(author, post, Draft{Body: "@" + n.key(bob) + " and @" + n.key(dora)})
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(bob) + " and @" + n.keyOfUser(dora)})
 		n.Clock.Advance(day) // the jobs of the first edit run after the second edit
 		second := n.Clock.Now()
-		n.edit(author, post, Draft{Body: "@" + n.key(bob) + ", @" + n.key(carol) + " and @" + n.key(dora)})
-		n.wantNotified(carol, "mentioned by the second edit", services.CategoryMention, 1)
-		n.wantNotified(dora, "mentioned by the first edit", services.CategoryMention, 1)
+		n.edit(author, post, Draft{Body: "@" + n.keyOfUser(bob) + ", @" + n.keyOfUser(carol) + " and @" + n.keyOfUser(dora)})
+		n.wantUnseenCount(carol, "mentioned by the second edit", services.CategoryMention, 1)
+		n.wantUnseenCount(dora, "mentioned by the first edit", services.CategoryMention, 1)
 		for user, want := range map[services.UserID]time.Time{bob: published, carol: second, dora: first} {
 			at, err := sql.ReadColumn[int64](t.Context(), n.Store, sql.AdHoc("when notified", "SELECT at FROM notification_groups WHERE recipient = $1"), user)
 			n.Must(err)
@@ -247,10 +248,10 @@ func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 }
 
 func TestRefusedEdits(t *testing.T) {
-	n := served(t)
-	author, reader := n.pair()
+	n := redisServerNode(t)
+	author, reader := n.newAuthorAndReader()
 	post, gone := n.publish(author, "one"), n.publish(author, "two")
-	n.Must(n.do(n.Service.Delete(author, gone)))
+	n.Must(n.commit(n.Service.Delete(author, gone)))
 	for _, c := range []struct {
 		by   services.UserID
 		post services.PostID
@@ -264,7 +265,7 @@ func TestRefusedEdits(t *testing.T) {
 	} {
 		cmd, err := n.Edit(c.by, c.post, Draft{Body: "mended"})
 		n.Must(err)
-		if err := n.do(cmd); services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+		if err := n.commit(cmd); services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%d edits %s: %v", c.by, c.post, err)
 		}
 	}
@@ -274,10 +275,10 @@ func TestRefusedEdits(t *testing.T) {
 		}
 	}
 	n.RunAllJobs(n.fan)
-	if got := n.bodies(reader); !slices.Equal(got, []string{"one"}) {
+	if got := n.feedBodies(reader); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("what was refused left %q", got)
 	}
-	if entries, err := changelog.LogAfter(t.Context(), n.Store, nodecache.LogPost, 0, 10); err != nil || len(entries) != 1 {
+	if entries, err := changelog.LogAfter(t.Context(), n.Store, nodecache.PostChangelogKind, 0, 10); err != nil || len(entries) != 1 {
 		t.Errorf("the log has %d entries of one deletion, %v", len(entries), err)
 	}
 }
@@ -285,19 +286,19 @@ func TestRefusedEdits(t *testing.T) {
 // An edit whose answer was lost gets the same answer when it is repeated with its idempotency key. Another edit with that key is
 // refused.
 func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
-	n := served(t)
-	author, _ := n.pair()
+	n := redisServerNode(t)
+	author, _ := n.newAuthorAndReader()
 	post := n.publish(author, "one")
 	under := func(body string) error {
 		cmd, err := n.Edit(author, post, Draft{Body: body})
 		n.Must(err)
-		cmd.Key, cmd.Input = "k", body
-		return n.do(cmd)
+		cmd.IdempotencyKey, cmd.Input = "k", body
+		return n.commit(cmd)
 	}
 	n.Must(under("two"))
 	n.edit(author, post, Draft{Body: "three"})
 	n.Must(under("two"))
-	if got := n.bodies(author); got[0] != "three" {
+	if got := n.feedBodies(author); got[0] != "three" {
 		t.Errorf("a repeated edit undid a later one: %q", got)
 	}
 	if err := under("four"); services.CodeOf(err) != services.Conflict {
@@ -309,7 +310,7 @@ func TestAnEditUnderAKeyHappensOnce(t *testing.T) {
 func TestNoCopyOfAPostThatIsGone(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	n := newNode(w)
-	w.Must(n.projectCopy(t.Context(), 7))
+	w.Must(n.projectPostCopy(t.Context(), 7))
 	copies, err := w.Redis.Commands().Keys(t.Context(), "p:*").Result()
 	if err != nil || len(copies) > 0 {
 		t.Fatalf("copies %v, error %v", copies, err)

@@ -25,9 +25,9 @@ func (s *Service) EraseSteps() []erase.Step {
 		}
 		return err == nil, err
 	}, func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error {
-		if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), at); err != nil {
+		if _, err := changelog.AppendChange(ctx, tx, nodecache.PostChangelogKind, id.String(), at); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, copyJob(id))
+		return jobs.Enqueue(ctx, tx, projectPostCopyJob(id))
 	})}
 }

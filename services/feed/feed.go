@@ -7,10 +7,10 @@
 // One page is made like this:
 //
 //  1. readRaw reads a piece of the reader's inbox, and rebuilds an inbox that is lost or from before the reader's absence.
-//  2. mergePage merges the posts of pulled authors into it, from this node's memory. The list ends at the 300th entry of all sources, or
-//     where one of the sources has lost posts.
+//  2. mergePage merges the posts of pulled authors into it, from this node's memory. The list ends at the 300th entry of all sources,
+//     or where one of the sources has lost posts.
 //  3. For the newest page, readRawNewest adds posts in flight to the inbox, and reads it again.
-//  4. fill reads the posts and authors, and leaves out deleted posts. page goes on with step 1 until the page is full.
+//  4. appendVisible reads the posts and authors, and leaves out deleted posts. page goes on with step 1 until the page is full.
 //
 // Entries are IDs, and a cursor is an ID: it needs no look-up, and holds wherever the page came from.
 package feed
@@ -37,86 +37,86 @@ type Config struct {
 	Jobs     *jobs.Engine // New registers its kinds of jobs
 	Store    *sql.DB
 	Redis    *rdb.Projections
-	Posts    *nodecache.Posts
-	Reader   *nodecache.Reader
-	Pulled   *nodecache.Pulled
-	InFlight *nodecache.InFlight // the posts that may not have reached all their readers yet
+	Posts    *nodecache.PostCache
+	Reader   *nodecache.PostAndUserReader
+	Pulled   *nodecache.PulledCache
+	InFlight *nodecache.InFlightFanoutCache // the posts that may not have reached all their readers yet
 	Fanout   *fanout.Fanout
 	IDs      *services.IDClock
 	Clock    services.Clock
-	// Kinds are the kinds of posts that enter home feeds and count there; nil means posts alone. A change applies to the posts that are
-	// published after it.
-	Kinds []services.PostKind
-	// BuildWait is how long a page waits for a feed that is being rebuilt before it comes from the facts; 0 means 500 ms.
-	BuildWait time.Duration
+	// KindsInFeeds are the kinds of posts that enter home feeds and count there; nil means posts alone. A change applies to the
+	// posts that are published after it.
+	KindsInFeeds []services.PostKind
+	// RebuildWait is how long a page waits for a feed that is being rebuilt before it comes from the facts; 0 means 500 ms.
+	RebuildWait time.Duration
 }
 
 // Service has the commands of posts and reads the pages of home feeds. It is safe for concurrent use.
 type Service struct {
-	store     *sql.DB
-	redis     *rdb.Projections
-	posts     *nodecache.Posts
-	reader    *nodecache.Reader
-	pulled    *nodecache.Pulled
-	inFlight  *nodecache.InFlight
-	fanout    *fanout.Fanout
-	projector *projector.Projector
-	ids       *services.IDClock
-	clock     services.Clock
-	inFeeds   []services.PostKind // the kinds of posts that enter feeds
+	store        *sql.DB
+	redis        *rdb.Projections
+	posts        *nodecache.PostCache
+	reader       *nodecache.PostAndUserReader
+	pulled       *nodecache.PulledCache
+	inFlight     *nodecache.InFlightFanoutCache
+	fanout       *fanout.Fanout
+	projector    *projector.Projector
+	ids          *services.IDClock
+	clock        services.Clock
+	kindsInFeeds []services.PostKind // the kinds of posts that enter feeds
 
-	buildWait time.Duration // see Config.BuildWait
+	rebuildWait time.Duration // see Config.RebuildWait
 }
 
 // New makes the service, and registers the kinds of its jobs.
 func New(cfg Config) *Service {
-	if cfg.Kinds == nil {
-		cfg.Kinds = []services.PostKind{services.PostKindPost}
+	if cfg.KindsInFeeds == nil {
+		cfg.KindsInFeeds = []services.PostKind{services.PostKindPost}
 	}
-	if cfg.BuildWait == 0 {
-		cfg.BuildWait = 500 * time.Millisecond
+	if cfg.RebuildWait == 0 {
+		cfg.RebuildWait = 500 * time.Millisecond
 	}
 	s := &Service{
-		buildWait: cfg.BuildWait,
-		store:     cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, inFeeds: cfg.Kinds,
+		rebuildWait: cfg.RebuildWait,
+		store:       cfg.Store, redis: cfg.Redis, posts: cfg.Posts, reader: cfg.Reader, pulled: cfg.Pulled, inFlight: cfg.InFlight, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, kindsInFeeds: cfg.KindsInFeeds,
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	return s
 }
 
-// maxSkew is how far ahead of this node's time a position may be: other nodes' clocks differ.
-const maxSkew = time.Minute
+// maxClockSkew is how far ahead of this node's time a position may be: other nodes' clocks differ.
+const maxClockSkew = time.Minute
 
 // MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when the
 // command is committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's
-// cache. A mark of a past moment, see jobs.Command.Moment, reaches the newest post that the feed has from before that moment. The
+// cache. A mark of a past moment, see jobs.Command.HappenedAt, reaches the newest post that the feed has from before that moment. The
 // mark only moves forward. The post at the position may have been deleted or hidden since, or its author unfollowed. INVALID if the
 // position is in the future, NOT_FOUND if the reader can never have been shown such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			place, err := s.shownUpTo(ctx, tx, reader, upTo)
+			place, err := s.seenPositionToMark(ctx, tx, reader, upTo)
 			if err != nil {
 				return nil, err
 			}
 			// The position is a fact, and the document only its projection: after a loss of Redis the posts stay seen.
-			if _, err := positions.Raise(ctx, tx, reader, positions.HomePage, "", place); err != nil {
+			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, "", place); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx, fanout.SeenJob(reader))
+			return nil, jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(reader))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.fanout.ProjectSeen(ctx, reader) },
 	}
 }
 
-// shownUpTo is the position up to which a reader has been shown posts. It refuses a post that the reader cannot have been shown:
-// the mark never moves back, so a wrong mark would hide new posts.
-func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
-	switch at := tx.Dated(); {
+// seenPositionToMark is the position up to which a reader has been shown posts. It refuses a post that the reader cannot have been
+// shown: the mark never moves back, so a wrong mark would hide new posts.
+func (s *Service) seenPositionToMark(ctx context.Context, tx *sql.Tx, reader services.UserID, upTo services.PostID) (services.PostID, error) {
+	switch at := tx.EventMoment(); {
 	case upTo == 0 && at != 0:
 		// A mute that had ended at that time hides nothing any more, but the job that ends the mute may run later than this mark.
-		if err := people.EndMutes(ctx, tx, reader, tx.HappenedAt()); err != nil {
+		if err := people.EndMutes(ctx, tx, reader, tx.EventTime()); err != nil {
 			return 0, err
 		}
 		return posts.NewestOfFeedUntil(ctx, tx, reader, at)
@@ -125,10 +125,10 @@ func (s *Service) shownUpTo(ctx context.Context, tx *sql.Tx, reader services.Use
 	}
 	// SQL is asked first: a post that exists may come from a node whose clock is ahead.
 	name := services.GlobalID(services.PostType, upTo.String())
-	shown, erased, err := posts.CanHaveShown(ctx, tx, reader, upTo)
+	shown, erased, err := posts.MayHaveBeenShown(ctx, tx, reader, upTo)
 	switch {
 	case err != nil || shown && !erased: // a post that was shown is not in the future, whatever this node's clock says
-	case upTo > services.PostIDAt(s.ids.Now().Add(maxSkew)):
+	case upTo > services.PostIDAt(s.ids.Now().Add(maxClockSkew)):
 		err = services.Errorf(services.Invalid, "upTo: %s is in the future", name)
 	default:
 		err = services.Errorf(services.NotFound, "upTo: there is no %s", name)

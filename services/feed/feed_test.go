@@ -38,14 +38,14 @@ func newNode(w *fanouttest.World) node {
 	return node{w, New(Config{Jobs: w.Fanout.Engine, Store: w.Store, Redis: w.Redis, Posts: w.Caches.Posts, Reader: w.Caches.Reader, Pulled: w.Caches.Pulled, InFlight: w.Caches.InFlight, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock}), w.Fanout, told}
 }
 
-// served makes a node on a redis-server.
-func served(t *testing.T) node {
+// redisServerNode makes a node on a redis-server.
+func redisServerNode(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{}))
 }
 
-// pair is an author and a reader who follows them.
-func (n node) pair() (author, reader services.UserID) {
+// newAuthorAndReader makes an author and a reader who follows them.
+func (n node) newAuthorAndReader() (author, reader services.UserID) {
 	n.TB.Helper()
 	users := n.MakeUsers(2)
 	n.Follow(users[0], users[1])
@@ -53,7 +53,7 @@ func (n node) pair() (author, reader services.UserID) {
 	return users[0], users[1]
 }
 
-func (n node) do(cmd *jobs.Command) error {
+func (n node) commit(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Millisecond)
 	return n.fan.Commit(n.TB.Context(), cmd)[0]
@@ -63,16 +63,16 @@ func (n node) publish(author services.UserID, body string) services.PostID {
 	n.TB.Helper()
 	cmd, err := n.Publish(author, Draft{Body: body})
 	n.Must(err)
-	n.Must(n.do(cmd))
+	n.Must(n.commit(cmd))
 	id, err := services.ParsePostGlobalID("id", cmd.IDs()[0])
 	n.Must(err)
 	return id
 }
 
 func TestPublishReachesTheAuthorAtOnce(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.pair()
+		author, reader := n.newAuthorAndReader()
 		id := n.publish(author, "hello")
 		page, err := n.Page(t.Context(), author, services.MaxPostID, 20)
 		if err != nil || len(page.Items) != 1 || page.Items[0].Post.Body != "hello" || page.Items[0].Author.Number != author {
@@ -88,7 +88,7 @@ func TestPublishReachesTheAuthorAtOnce(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
-	n := served(t)
+	n := redisServerNode(t)
 	for what, body := range map[string]struct {
 		text string
 		fits bool
@@ -105,8 +105,8 @@ func TestBodies(t *testing.T) {
 }
 
 func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
-	n := served(t)
-	author, reader := n.pair()
+	n := redisServerNode(t)
+	author, reader := n.newAuthorAndReader()
 	id := n.publish(author, "hello")
 	n.RunAllJobs(n.fan)
 	for _, attempt := range []struct {
@@ -121,7 +121,7 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 		{"again", author, id, ""},
 		{"another's, deleted", reader, id, services.Forbidden},
 	} {
-		if err := n.do(n.Service.Delete(attempt.user, attempt.post)); services.CodeOf(err) != attempt.code {
+		if err := n.commit(n.Service.Delete(attempt.user, attempt.post)); services.CodeOf(err) != attempt.code {
 			t.Errorf("%s: %v, want %q", attempt.what, err, attempt.code)
 		}
 		if attempt.code == services.Forbidden && attempt.post == id {
@@ -148,8 +148,8 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 }
 
 func TestTheMarkOnlyGrows(t *testing.T) {
-	n := served(t)
-	author, reader := n.pair()
+	n := redisServerNode(t)
+	author, reader := n.newAuthorAndReader()
 	var ids []services.PostID
 	for range 3 {
 		ids = append(ids, n.publish(author, "hello"))
@@ -159,7 +159,7 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 		upTo services.PostID
 		left int
 	}{{ids[0], 2}, {ids[1], 1}, {ids[0], 1}, {0, 0}, {ids[0], 0}, {ids[2], 0}} {
-		n.Must(n.do(n.MarkSeen(reader, look.upTo)))
+		n.Must(n.commit(n.MarkSeen(reader, look.upTo)))
 		if count := n.Document(reader).FeedCount; count != look.left {
 			t.Errorf("after looking up to %s %d are new, want %d", look.upTo, count, look.left)
 		}
@@ -171,11 +171,11 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 // A post that was shown may have been deleted since, or its author unfollowed: its position is still accepted. Positions of posts that
 // never existed, and positions in the future, are refused, and the mark stays.
 func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
-	n := served(t)
-	author, reader := n.pair()
-	stranger := n.MakeStrangers(1)[0]
+	n := redisServerNode(t)
+	author, reader := n.newAuthorAndReader()
+	stranger := n.MakeNeverSeenUsers(1)[0]
 	deleted := n.publish(author, "deleted")
-	n.Must(n.do(n.Service.Delete(author, deleted)))
+	n.Must(n.commit(n.Service.Delete(author, deleted)))
 	shown, strange := n.publish(author, "shown"), n.publish(stranger, "not followed")
 	n.RunAllJobs(n.fan)
 	now := n.Clock.Now()
@@ -190,17 +190,17 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 		{"a deleted post", deleted, "", deleted},
 		{"a post", shown, "", shown},
 		{"a post of somebody who is not followed", strange, "", strange},
-		{"what a node with a faster clock may publish yet", services.PostIDAt(now.Add(maxSkew)), services.NotFound, strange},
-		{"the future", services.PostIDAt(now.Add(maxSkew + time.Second)), services.Invalid, strange},
+		{"what a node with a faster clock may publish yet", services.PostIDAt(now.Add(maxClockSkew)), services.NotFound, strange},
+		{"the future", services.PostIDAt(now.Add(maxClockSkew + time.Second)), services.Invalid, strange},
 		{"what is ten years ahead", services.PostIDAt(now.AddDate(10, 0, 0)), services.Invalid, strange},
 		{"the end of time", services.MaxPostID, services.Invalid, strange},
 		{"all that is in the feed", 0, "", strange},
 	} {
-		err := n.do(n.MarkSeen(reader, look.upTo))
+		err := n.commit(n.MarkSeen(reader, look.upTo))
 		if services.CodeOf(err) != look.code || err != nil && !strings.HasPrefix(err.Error(), "upTo: ") {
 			t.Errorf("up to %s: %v, want %q", look.what, err, look.code)
 		}
-		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomePage, "")
+		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomeFeedView, "")
 		if err != nil || mark != look.mark {
 			t.Errorf("up to %s: the mark is at %s, %v, want %s", look.what, mark, err, look.mark)
 		}
@@ -209,15 +209,15 @@ func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n.CheckAgainstFacts(reader)
 }
 
-// publishBeforeAndAfter lets two authors publish before and after one of them hides from a reader and the other blocks them. It returns
-// the posts from before, deleted ones too, and the posts from after, which the reader can never have been shown.
-func (n node) publishBeforeAndAfter(reader services.UserID) (before, after []services.PostID) {
+// publishAroundRestrictions lets two authors publish before and after one of them hides from a reader and the other blocks them. It
+// returns the posts from before, deleted ones too, and the posts from after, which the reader can never have been shown.
+func (n node) publishAroundRestrictions(reader services.UserID) (before, after []services.PostID) {
 	n.TB.Helper()
 	authors := n.MakeUsers(2)
 	publish := func() (ids []services.PostID) {
 		for _, author := range authors {
 			deleted := n.publish(author, "deleted")
-			n.Must(n.do(n.Service.Delete(author, deleted)))
+			n.Must(n.commit(n.Service.Delete(author, deleted)))
 			ids = append(ids, deleted, n.publish(author, "hidden"))
 		}
 		return ids
@@ -228,7 +228,7 @@ func (n node) publishBeforeAndAfter(reader services.UserID) (before, after []ser
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for i, kind := range []services.RestrictionKind{services.Hide, services.Block} {
 			made := services.PostIDAt(n.Clock.Now())
-			if _, err := people.Restrict(ctx, tx, services.Restriction{Kind: kind, Owner: authors[i], Other: reader, Made: made}); err != nil {
+			if _, err := people.Restrict(ctx, tx, services.Restriction{Kind: kind, Owner: authors[i], Other: reader, MadeAt: made}); err != nil {
 				return err
 			}
 		}
@@ -243,13 +243,13 @@ func (n node) publishBeforeAndAfter(reader services.UserID) (before, after []ser
 // A post that its author published while hiding from the reader, or while blocking them, looks to the reader as if it never
 // existed. A post from before is accepted as a position, as a deleted post is: nothing reveals that it was hidden since.
 func TestHiddenPostsAsPositions(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		_, reader := n.pair()
-		before, after := n.publishBeforeAndAfter(reader)
+		_, reader := n.newAuthorAndReader()
+		before, after := n.publishAroundRestrictions(reader)
 		for _, post := range slices.Concat(before, after) {
 			want := map[bool]services.Code{true: "", false: services.NotFound}[slices.Contains(before, post)]
-			err := n.do(n.MarkSeen(reader, post))
+			err := n.commit(n.MarkSeen(reader, post))
 			if services.CodeOf(err) != want || err != nil && err.Error() != "upTo: there is no post:"+post.String() {
 				t.Errorf("up to %s: %v, want %q", post, err, want)
 			}
@@ -258,7 +258,7 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 				t.Errorf("below %s: %v, want %q", post, err, want)
 			}
 		}
-		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomePage, "")
+		mark, err := positions.Of(t.Context(), n.Store, reader, positions.HomeFeedView, "")
 		if err != nil || mark != slices.Max(before) {
 			t.Errorf("the mark is at %s, %v, want %s", mark, err, slices.Max(before))
 		}
@@ -267,23 +267,23 @@ func TestHiddenPostsAsPositions(t *testing.T) {
 
 // A mutation with an idempotency key that was used before returns the post that the first request made, and changes nothing.
 func TestPublishAgainUnderItsKey(t *testing.T) {
-	n := served(t)
-	author, _ := n.pair()
+	n := redisServerNode(t)
+	author, _ := n.newAuthorAndReader()
 	var ids []string
 	for range 2 {
 		cmd, err := n.Publish(author, Draft{Body: "hello"})
 		n.Must(err)
-		cmd.Key, cmd.Input = "k", "hello"
-		n.Must(n.do(cmd))
+		cmd.IdempotencyKey, cmd.Input = "k", "hello"
+		n.Must(n.commit(cmd))
 		ids = append(ids, cmd.IDs()...)
 	}
-	if len(ids) != 2 || ids[0] != ids[1] || listed(n, author) != 1 {
-		t.Errorf("the answers name %v, and %d posts are listed", ids, listed(n, author))
+	if len(ids) != 2 || ids[0] != ids[1] || countListedPosts(n, author) != 1 {
+		t.Errorf("the answers name %v, and %d posts are listed", ids, countListedPosts(n, author))
 	}
 }
 
-// listed is how many posts a page lists.
-func listed(n node, reader services.UserID) int {
+// countListedPosts is how many posts a page lists.
+func countListedPosts(n node, reader services.UserID) int {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 20)
 	n.Must(err)
@@ -292,10 +292,10 @@ func listed(n node, reader services.UserID) int {
 
 // A page from Redis and the node cache takes at most two round trips, whatever its size.
 func TestAPageIsTwoRoundTrips(t *testing.T) {
-	n := served(t)
-	author, reader := n.pair()
-	n.Posts(author, 120)
-	n.Must(n.fan.Reconcile(t.Context(), reader, author))
+	n := redisServerNode(t)
+	author, reader := n.newAuthorAndReader()
+	n.InsertPosts(author, 120)
+	n.Must(n.fan.ReconcileFollow(t.Context(), reader, author))
 	for _, first := range []int{1, 20, 100} {
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		page, err := n.Page(ctx, reader, services.MaxPostID, first)
@@ -313,8 +313,8 @@ func TestAPageIsTwoRoundTrips(t *testing.T) {
 	}
 }
 
-// postsOf are the IDs of a page's posts, in its order.
-func postsOf(page Page) []services.PostID {
+// postIDsOf are the IDs of a page's posts, in its order.
+func postIDsOf(page Page) []services.PostID {
 	ids := make([]services.PostID, len(page.Items))
 	for i, item := range page.Items {
 		ids[i] = item.Post.ID
@@ -322,21 +322,21 @@ func postsOf(page Page) []services.PostID {
 	return ids
 }
 
-// walk reads a feed to its end.
-func (n node) walk(reader services.UserID, first int) (ids []services.PostID, end services.FeedEnd) {
+// readWholeFeed reads a feed to its end.
+func (n node) readWholeFeed(reader services.UserID, first int) (ids []services.PostID, end services.FeedEnd) {
 	n.TB.Helper()
 	before := services.MaxPostID
-	for range 2 * services.Retention {
+	for range 2 * services.FeedRetention {
 		page, err := n.Page(n.TB.Context(), reader, before, first)
 		n.Must(err)
-		if len(page.Items) > first || page.HasNext != (page.End == "") || page.HasNext && page.Next >= before {
-			n.TB.Fatalf("a page of %d before %s: %d items, next %s, more %t, end %q", first, before, len(page.Items), page.Next, page.HasNext, page.End)
+		if len(page.Items) > first || page.HasNext != (page.End == "") || page.HasNext && page.NextPageAfter >= before {
+			n.TB.Fatalf("a page of %d before %s: %d items, next %s, more %t, end %q", first, before, len(page.Items), page.NextPageAfter, page.HasNext, page.End)
 		}
-		ids = append(ids, postsOf(page)...)
+		ids = append(ids, postIDsOf(page)...)
 		if !page.HasNext {
 			return ids, page.End
 		}
-		before = page.Next
+		before = page.NextPageAfter
 	}
 	n.TB.Fatal("the feed has no end")
 	return nil, ""

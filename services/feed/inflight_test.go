@@ -14,9 +14,9 @@ import (
 
 // A post in flight that is older than the first page is on the page where it belongs.
 func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
-	n := served(t)
-	reader, _, small := n.crowd()
-	one := posts.InFlightFanout{Post: n.Posts(small, 1)[0], Author: small} // without a job: no fan-out brings it
+	n := redisServerNode(t)
+	reader, _, small := n.newFollower()
+	one := posts.InFlightFanout{Post: n.InsertPosts(small, 1)[0], Author: small} // without a job: no fan-out brings it
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := posts.BeginFanout(ctx, tx, one, 2); err != nil {
 			return err
@@ -30,7 +30,7 @@ func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
 		want = append([]services.PostID{n.World.Post(small)}, want...)
 	}
 	n.RunAllJobs(n.fan)
-	if got, _ := n.walk(reader, 2); !slices.Equal(got, want) {
+	if got, _ := n.readWholeFeed(reader, 2); !slices.Equal(got, want) {
 		t.Errorf("pages of 2: %v, want %v", got, want)
 	}
 	if got := n.Document(reader).FeedCount; got != len(want) {
@@ -40,10 +40,10 @@ func TestAPostInFlightIsBelowTheFirstPage(t *testing.T) {
 
 // A post in flight below the end of the inbox is on no page. Reads of the last page leave the reader's document as it is.
 func TestAPostInFlightBelowTheInboxIsNotMerged(t *testing.T) {
-	n := served(t)
-	reader, _, small := n.crowd()
-	ids := n.Posts(small, services.Retention+100)
-	n.Must(n.World.Projector.Refill(t.Context(), reader))
+	n := redisServerNode(t)
+	reader, _, small := n.newFollower()
+	ids := n.InsertPosts(small, services.FeedRetention+100)
+	n.Must(n.World.Projector.RefillInbox(t.Context(), reader))
 	one := posts.InFlightFanout{Post: ids[0], Author: small}
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if err := posts.BeginFanout(ctx, tx, one, 2); err != nil {
@@ -51,16 +51,16 @@ func TestAPostInFlightBelowTheInboxIsNotMerged(t *testing.T) {
 		}
 		return nodecache.FanoutChange{InFlightFanout: one}.Append(ctx, tx)
 	})
-	n.settle()
+	n.runJobsAndReadLog()
 	last := ids[len(ids)-290]
-	was := n.Document(reader).N
+	was := n.Document(reader).Version
 	for range 2 {
 		page, err := n.Page(t.Context(), reader, last, 20)
 		n.Must(err)
 		if len(page.Items) != 10 || page.HasNext || page.End != services.EndOfRetention {
 			t.Errorf("the last page has %d posts, further ones: %t, and ends for %v", len(page.Items), page.HasNext, page.End)
 		}
-		if now := n.Document(reader).N; now != was {
+		if now := n.Document(reader).Version; now != was {
 			t.Errorf("a read of the last page moves the version from %d to %d", was, now)
 		}
 	}
@@ -69,21 +69,21 @@ func TestAPostInFlightBelowTheInboxIsNotMerged(t *testing.T) {
 // A fan-out reaches a reader and ends while their page is read, after the inbox was read. The page still has the post.
 func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 	var during func()
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Trace: func(statement string) {
 		if now := during; statement == "pulled posts" && now != nil {
 			during = nil
 			now()
 		}
 	}}))
-	reader, _, small := n.crowd()
-	one := posts.InFlightFanout{Post: n.Posts(small, 1)[0], Author: small}
+	reader, _, small := n.newFollower()
+	one := posts.InFlightFanout{Post: n.InsertPosts(small, 1)[0], Author: small}
 	change := func(ended bool) {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			if !ended {
 				if err := posts.BeginFanout(ctx, tx, one, 1); err != nil {
 					return err
 				}
-			} else if _, err := posts.EndChunk(ctx, tx, one.Post); err != nil {
+			} else if _, err := posts.EndFanoutChunk(ctx, tx, one.Post); err != nil {
 				return err
 			}
 			return nodecache.FanoutChange{InFlightFanout: one, Ended: ended}.Append(ctx, tx)
@@ -98,12 +98,12 @@ func TestAFanOutThatEndsDuringAPageIsOnIt(t *testing.T) {
 	n.Follow(unheard, reader)
 	n.RunAllJobs(n.fan)
 	during = func() {
-		_, err := n.fan.AddInFlight(t.Context(), reader, []posts.InFlightFanout{one})
+		_, err := n.fan.AddInFlightPosts(t.Context(), reader, []posts.InFlightFanout{one})
 		n.Must(err)
 		change(true)
 	}
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || during != nil || !slices.Equal(postsOf(page), []services.PostID{one.Post}) {
-		t.Errorf("%v, %v; want %v. The fan-out did not end during the page: %t", postsOf(page), err, one.Post, during != nil)
+	if err != nil || during != nil || !slices.Equal(postIDsOf(page), []services.PostID{one.Post}) {
+		t.Errorf("%v, %v; want %v. The fan-out did not end during the page: %t", postIDsOf(page), err, one.Post, during != nil)
 	}
 }

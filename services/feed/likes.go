@@ -15,7 +15,7 @@ import (
 func (s *Service) Like(user services.UserID, post services.PostID) *jobs.Command {
 	return changeLike("likePost", user, post, func(ctx context.Context, tx *sql.Tx) (changed bool, err error) {
 		// The times of all causes come from the clock of IDs, so that lists of causes have one order.
-		return posts.InsertLike(ctx, tx, post, user, tx.NewID(s.ids).Moment())
+		return posts.InsertLike(ctx, tx, post, user, tx.NewID(s.ids).OrderedTime())
 	})
 }
 
@@ -31,8 +31,8 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			// HoldVisible keeps the post from being deleted meanwhile, so that no like of a deleted post is notified.
-			post, err := posts.HoldVisible(ctx, tx, user, "postId", id)
+			// LockVisibleShared keeps the post from being deleted meanwhile, so that no like of a deleted post is notified.
+			post, err := posts.LockVisibleShared(ctx, tx, user, "postId", id)
 			if err != nil {
 				return nil, err
 			}
@@ -46,7 +46,7 @@ func changeLike(name string, user services.UserID, id services.PostID, change fu
 				return nil, nil // a user who likes their own post is not notified
 			}
 			// The job names the like, and not whether it was added or removed: it brings the notification in line with the facts.
-			job, err := notifications.Job(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.Dated()})
+			job, err := notifications.NotifyJob(notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: id, Actor: user, Moment: tx.EventMoment()})
 			if err != nil {
 				return nil, err
 			}

@@ -13,9 +13,9 @@ func (s *Service) Engagements(ctx context.Context, viewer services.UserID, ids [
 	return posts.Engagements(ctx, s.store, viewer, ids)
 }
 
-// Visible reads posts that a viewer may see, by one query. Deleted posts and posts that are hidden from the viewer are absent,
+// VisiblePosts reads posts that a viewer may see, by one query. Deleted posts and posts that are hidden from the viewer are absent,
 // and so look like posts that never existed.
-func (s *Service) Visible(ctx context.Context, viewer services.UserID, ids []services.PostID) (map[services.PostID]posts.ShownPost, error) {
+func (s *Service) VisiblePosts(ctx context.Context, viewer services.UserID, ids []services.PostID) (map[services.PostID]posts.ShownPost, error) {
 	return posts.ShownTo(ctx, s.store, viewer, ids)
 }
 
@@ -29,8 +29,8 @@ func (s *Service) Likes(ctx context.Context, viewer services.UserID, pages []pos
 	return posts.Likes(ctx, s.store, viewer, pages)
 }
 
-// Published reads pages of users' posts, by one query: only posts that home feeds list. A user who hides from the viewer or blocks
-// them has none.
-func (s *Service) Published(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[posts.ShownPost], error) {
-	return posts.Published(ctx, s.store, viewer, pages)
+// PublishedPosts reads pages of users' posts, by one query: only posts that home feeds list. A user who hides from the viewer or
+// blocks them has none.
+func (s *Service) PublishedPosts(ctx context.Context, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[posts.ShownPost], error) {
+	return posts.PublishedPosts(ctx, s.store, viewer, pages)
 }

@@ -11,34 +11,34 @@ import (
 
 // rawPage is entries of a reader's feed, of all its sources, before anything is filtered.
 type rawPage struct {
-	Entries   []services.FeedEntry // newest first
-	Cut       bool                 // older posts exist and are not listed: feeds end at their 300th entry
-	Building  bool                 // the page comes from the facts, because the inbox is still being built
-	FromFacts bool                 // the page comes from the facts
-	Seen      services.PostID      // seen up to; not read if FromFacts is set
-	Floor     services.PostID      // the inbox takes no post up to here; not read if FromFacts is set
+	Entries       []services.FeedEntry // newest first
+	OlderPostsCut bool                 // older posts exist and are not listed: feeds end at their 300th entry
+	InboxBuilding bool                 // the page comes from the facts, because the inbox is still being built
+	FromFacts     bool                 // the page comes from the facts
+	SeenUpTo      services.PostID      // the seen position; not read if FromFacts is set
+	NewestTrimmed services.PostID      // the inbox takes no post up to here; not read if FromFacts is set
 }
 
-// mergePage returns the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300 entries in
-// all sources together, so it ends after the 300th entry, counted from the top. Each source has a floor: at or below it the source
-// may have lost posts. Nothing older than the newest floor is listed, because one source would be missing there. The inbox brings
-// limit entries, or all that it has.
+// mergePage returns the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300
+// entries in all sources together, so it ends after the 300th entry, counted from the top. Each source has a floor: at or below it
+// the source may have lost posts. Nothing older than the newest floor is listed, because one source would be missing there. The
+// inbox brings limit entries, or all that it has.
 func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
-	page := rawPage{Cut: inbox.Cut, Seen: inbox.Seen, Floor: inbox.Floor}
+	page := rawPage{OlderPostsCut: inbox.OlderPostsCut, SeenUpTo: inbox.SeenUpTo, NewestTrimmed: inbox.NewestTrimmed}
 	// room is how many of the feed's 300 entries are below the position.
-	floor, room := inbox.Floor, services.Retention-inbox.Above
+	floor, room := inbox.NewestTrimmed, services.FeedRetention-inbox.EntriesAbove
 	// A heap of the authors finds the newest pulled post in the logarithm of their number: a reader may follow many of
 	// them.
 	heads := make(authorHeap, 0, len(pulled))
 	for _, author := range pulled {
 		below, _ := slices.BinarySearch(author.Posts, before)
 		room -= len(author.Posts) - below
-		floor = max(floor, author.Floor)
+		floor = max(floor, author.NextOlder)
 		if below > 0 {
 			heads = append(heads, authorPosts{author, below - 1})
 		}
 	}
-	page.Cut = page.Cut || floor > 0
+	page.OlderPostsCut = page.OlderPostsCut || floor > 0
 	heap.Init(&heads)
 	// From here on two lists are merged, both newest first.
 	rest := inbox.Entries
@@ -49,7 +49,7 @@ func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before servi
 			next, rest = rest[0], rest[1:]
 		} else {
 			next = heads[0].entry()
-			heads.advance()
+			heads.dropTopPost()
 		}
 		if next.Post <= floor {
 			break
@@ -59,7 +59,7 @@ func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before servi
 			continue
 		}
 		if len(page.Entries) >= room {
-			page.Cut = true
+			page.OlderPostsCut = true
 			break
 		}
 		if len(page.Entries) == limit {
@@ -73,25 +73,25 @@ func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before servi
 // authorPosts is an author's posts, from the post at an index downwards.
 type authorPosts struct {
 	nodecache.PulledPosts
-	at int
+	newestIndex int
 }
 
 // post is the author's newest post that is not used up.
-func (s authorPosts) post() services.PostID { return s.Posts[s.at] }
+func (s authorPosts) post() services.PostID { return s.Posts[s.newestIndex] }
 
 // entry is the author's newest unused post as an entry of the feed. It counts if it is newer than the follow.
 func (s authorPosts) entry() services.FeedEntry {
-	return services.FeedEntry{Post: s.post(), Author: s.Author, Counts: s.post() > s.Since}
+	return services.FeedEntry{Post: s.post(), Author: s.Author, CountsAsNew: s.post() > s.ItemsCountAfter}
 }
 
 // authorHeap is a heap of the authors whose posts are not used up, the newest post on top. container/heap calls its
 // methods.
 type authorHeap []authorPosts
 
-// advance removes the post on top. An author whose posts are used up leaves the heap.
-func (s *authorHeap) advance() {
-	if top := &(*s)[0]; top.at > 0 {
-		top.at--
+// dropTopPost removes the post on top. An author whose posts are used up leaves the heap.
+func (s *authorHeap) dropTopPost() {
+	if top := &(*s)[0]; top.newestIndex > 0 {
+		top.newestIndex--
 		heap.Fix(s, 0)
 	} else {
 		heap.Pop(s)

@@ -21,15 +21,15 @@ type feedSources struct {
 	pulled     []nodecache.PulledPosts
 }
 
-// read is the part of a page that the inbox gives.
-func (s feedSources) read(before services.PostID, limit int) rdb.InboxPage {
-	page := rdb.InboxPage{Ready: true, Floor: s.inboxFloor, Cut: s.inboxFloor > 0}
+// readInbox is the part of a page that the inbox gives.
+func (s feedSources) readInbox(before services.PostID, limit int) rdb.InboxPage {
+	page := rdb.InboxPage{Ready: true, NewestTrimmed: s.inboxFloor, OlderPostsCut: s.inboxFloor > 0}
 	for i, entry := range s.inbox {
 		switch {
 		case entry.Post >= before:
-			page.Above++
-		case i >= services.Retention:
-			page.Cut = true
+			page.EntriesAbove++
+		case i >= services.FeedRetention:
+			page.OlderPostsCut = true
 		case len(page.Entries) < limit:
 			page.Entries = append(page.Entries, entry)
 		}
@@ -37,14 +37,14 @@ func (s feedSources) read(before services.PostID, limit int) rdb.InboxPage {
 	return page
 }
 
-// model is the whole feed, sorted: the newest 300 entries down to the newest floor, and whether more exist.
-func (s feedSources) model() (feed []services.FeedEntry, cut bool) {
+// expectedFeed is the whole feed, sorted: the newest 300 entries down to the newest floor, and whether more exist.
+func (s feedSources) expectedFeed() (feed []services.FeedEntry, cut bool) {
 	floor := s.inboxFloor
 	all := map[services.PostID]services.FeedEntry{}
 	for _, author := range s.pulled {
-		floor = max(floor, author.Floor)
+		floor = max(floor, author.NextOlder)
 		for _, post := range author.Posts {
-			all[post] = services.FeedEntry{Post: post, Author: author.Author, Counts: post > author.Since}
+			all[post] = services.FeedEntry{Post: post, Author: author.Author, CountsAsNew: post > author.ItemsCountAfter}
 		}
 	}
 	for _, entry := range s.inbox {
@@ -56,7 +56,7 @@ func (s feedSources) model() (feed []services.FeedEntry, cut bool) {
 		}
 	}
 	slices.SortFunc(feed, func(a, b services.FeedEntry) int { return cmp.Compare(b.Post, a.Post) })
-	return feed[:min(len(feed), services.Retention)], floor > 0 || len(feed) > services.Retention
+	return feed[:min(len(feed), services.FeedRetention)], floor > 0 || len(feed) > services.FeedRetention
 }
 
 // drawFeedSources draws an inbox and pulled authors at random.
@@ -66,13 +66,13 @@ func drawFeedSources(t *rapid.T) feedSources {
 	authors := rapid.IntRange(0, 5).Draw(t, "authors")
 	for i := range authors {
 		s.pulled = append(s.pulled, nodecache.PulledPosts{FollowedAuthor: services.FollowedAuthor{
-			Author: services.UserID(10 + i), Since: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
+			Author: services.UserID(10 + i), ItemsCountAfter: services.PostID(rapid.IntRange(0, size).Draw(t, "since")),
 		}})
 	}
 	for post := range services.PostID(size) {
 		post++
 		if to := rapid.IntRange(-1, authors).Draw(t, "of"); to == authors {
-			s.inbox = append(s.inbox, services.FeedEntry{Post: post, Author: inboxAuthor, Counts: rapid.Bool().Draw(t, "counts")})
+			s.inbox = append(s.inbox, services.FeedEntry{Post: post, Author: inboxAuthor, CountsAsNew: rapid.Bool().Draw(t, "counts")})
 		} else if to >= 0 {
 			s.pulled[to].Posts = append(s.pulled[to].Posts, post)
 		}
@@ -81,7 +81,7 @@ func drawFeedSources(t *rapid.T) feedSources {
 	for i := range s.pulled {
 		if rapid.IntRange(0, 3).Draw(t, "trim") == 0 && len(s.pulled[i].Posts) > 1 {
 			at := rapid.IntRange(0, len(s.pulled[i].Posts)/2).Draw(t, "floor")
-			s.pulled[i].Floor, s.pulled[i].Posts = s.pulled[i].Posts[at], s.pulled[i].Posts[at+1:]
+			s.pulled[i].NextOlder, s.pulled[i].Posts = s.pulled[i].Posts[at], s.pulled[i].Posts[at+1:]
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "trim") == 0 && len(s.inbox) > 1 {
@@ -92,17 +92,17 @@ func drawFeedSources(t *rapid.T) feedSources {
 }
 
 // For any sources and pages, a walk returns the newest 300 entries of all sources, down to the newest floor, each once.
-func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
+func TestAWalkOverMergedPagesReturnsTheExpectedFeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFeedSources(t)
-		want, cut := s.model()
+		want, cut := s.expectedFeed()
 		var walked []services.FeedEntry
-		for before := services.MaxPostID; len(walked) <= services.Retention; {
+		for before := services.MaxPostID; len(walked) <= services.FeedRetention; {
 			limit := rapid.IntRange(1, 100).Draw(t, "first") + 1
-			page := mergePage(s.read(before, limit), s.pulled, before, limit)
+			page := mergePage(s.readInbox(before, limit), s.pulled, before, limit)
 			if len(page.Entries) < limit {
-				if walked = append(walked, page.Entries...); page.Cut != cut {
-					t.Fatalf("the end says %t, want %t", page.Cut, cut)
+				if walked = append(walked, page.Entries...); page.OlderPostsCut != cut {
+					t.Fatalf("the end says %t, want %t", page.OlderPostsCut, cut)
 				}
 				break
 			}
@@ -119,13 +119,13 @@ func TestAWalkOverMergedPagesIsTheModel(t *testing.T) {
 func TestAMergedPageStartsAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFeedSources(t)
-		want, _ := s.model()
+		want, _ := s.expectedFeed()
 		before := services.PostID(rapid.IntRange(0, 1000).Draw(t, "before"))
-		limit := rapid.IntRange(1, services.Retention).Draw(t, "limit")
+		limit := rapid.IntRange(1, services.FeedRetention).Draw(t, "limit")
 		for len(want) > 0 && want[0].Post >= before {
 			want = want[1:]
 		}
-		if got := mergePage(s.read(before, limit), s.pulled, before, limit).Entries; !slices.Equal(got, want[:min(limit, len(want))]) {
+		if got := mergePage(s.readInbox(before, limit), s.pulled, before, limit).Entries; !slices.Equal(got, want[:min(limit, len(want))]) {
 			t.Fatalf("below %d: %v, want %v", before, got, want)
 		}
 	})
@@ -134,11 +134,11 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 // A post that is in two sources, as after an error in Redis that the audit has not found yet, is listed once.
 func TestAPostInTwoSourcesIsListedOnce(t *testing.T) {
 	s := feedSources{
-		inbox:  []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}},
+		inbox:  []services.FeedEntry{{Post: 9, Author: 7, CountsAsNew: true}, {Post: 5, Author: inboxAuthor, CountsAsNew: true}},
 		pulled: []nodecache.PulledPosts{{FollowedAuthor: services.FollowedAuthor{Author: 7}, Posts: []services.PostID{3, 9}}},
 	}
-	want := []services.FeedEntry{{Post: 9, Author: 7, Counts: true}, {Post: 5, Author: inboxAuthor, Counts: true}, {Post: 3, Author: 7, Counts: true}}
-	if got := mergePage(s.read(services.MaxPostID, 10), s.pulled, services.MaxPostID, 10); !slices.Equal(got.Entries, want) {
+	want := []services.FeedEntry{{Post: 9, Author: 7, CountsAsNew: true}, {Post: 5, Author: inboxAuthor, CountsAsNew: true}, {Post: 3, Author: 7, CountsAsNew: true}}
+	if got := mergePage(s.readInbox(services.MaxPostID, 10), s.pulled, services.MaxPostID, 10); !slices.Equal(got.Entries, want) {
 		t.Errorf("%v, want %v", got.Entries, want)
 	}
 }
@@ -152,7 +152,7 @@ func BenchmarkMergeAPageOf50Authors(b *testing.B) {
 		}
 		s.pulled = append(s.pulled, author)
 	}
-	inbox := s.read(services.MaxPostID, 21)
+	inbox := s.readInbox(services.MaxPostID, 21)
 	for b.Loop() {
 		mergePage(inbox, s.pulled, services.MaxPostID, 21)
 	}

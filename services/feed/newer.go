@@ -10,29 +10,29 @@ import (
 
 // A page of newer posts repeats some older posts. These limits say which.
 const (
-	// overlap is how long after its ID was made a post may be committed and still be on the next page of newer posts: such a page
-	// begins overlap before its position.
-	overlap = 5 * time.Second
-	// mostLate bounds how many posts of the overlap a page repeats.
-	mostLate = 100
+	// newerPageOverlap is how long after its ID was made a post may be committed and still be on the next page of newer posts: such
+	// a page begins newerPageOverlap before its position.
+	newerPageOverlap = 5 * time.Second
+	// maxOverlapPosts bounds how many posts of the overlap a page repeats.
+	maxOverlapPosts = 100
 )
 
-// PageNewer reads up to first posts that are newer than a position, the oldest first; the next page starts at its last post. The page
-// begins with the posts of the five seconds before the position, because a post may be committed after a reader has passed its
-// position. A client that always asks with its newest post misses none, and receives a few twice. The page's end is
+// PageNewerOldestFirst reads up to first posts that are newer than a position, the oldest first; the next page starts at its last
+// post. The page begins with the posts of the five seconds before the position, because a post may be committed after a reader has
+// passed its position. A client that always asks with its newest post misses none, and receives a few twice. The page's end is
 // EndOfRetention when posts between the position and the page are no longer kept.
-func (s *Service) PageNewer(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
-	page := Page{Next: than}
+func (s *Service) PageNewerOldestFirst(ctx context.Context, reader services.UserID, than services.PostID, first int) (Page, error) {
+	page := Page{NextPageAfter: than}
 	// The whole list is read: new posts are at its top, and the page begins at its bottom.
-	raw, err := s.readRawNewest(ctx, reader, services.Retention)
+	raw, err := s.readRawNewest(ctx, reader, services.FeedRetention)
 	if err != nil {
 		return page, err
 	}
-	page.Building = raw.Building
-	if oldest := len(raw.Entries) - 1; raw.Cut && (oldest < 0 || raw.Entries[oldest].Post > than) {
+	page.InboxBuilding = raw.InboxBuilding
+	if oldest := len(raw.Entries) - 1; raw.OlderPostsCut && (oldest < 0 || raw.Entries[oldest].Post > than) {
 		page.End = services.EndOfRetention
 	}
-	from := services.PostIDAt(than.Time().Add(-overlap))
+	from := services.PostIDAt(than.Time().Add(-newerPageOverlap))
 	var late, newer []services.FeedEntry
 	for _, entry := range slices.Backward(raw.Entries) {
 		switch {
@@ -43,7 +43,7 @@ func (s *Service) PageNewer(ctx context.Context, reader services.UserID, than se
 		}
 	}
 	// Posts of the overlap do not count toward the page's size, so that a burst of them does not keep the client from moving on.
-	if page.Items, err = s.fill(ctx, nil, late[max(0, len(late)-mostLate):]); err != nil {
+	if page.Items, err = s.appendVisible(ctx, nil, late[max(0, len(late)-maxOverlapPosts):]); err != nil {
 		return page, err
 	}
 	page.HasNext, err = s.appendUpward(ctx, &page, newer, first)
@@ -55,12 +55,12 @@ func (s *Service) PageNewer(ctx context.Context, reader services.UserID, than se
 // is EndOfRetention.
 func (s *Service) PageAbove(ctx context.Context, reader services.UserID, place services.PostID, last int) (Page, error) {
 	page := Page{HasNext: true}
-	raw, err := s.readRawNewest(ctx, reader, services.Retention)
+	raw, err := s.readRawNewest(ctx, reader, services.FeedRetention)
 	if err != nil {
 		return page, err
 	}
-	page.Building = raw.Building
-	if oldest := len(raw.Entries) - 1; raw.Cut && (oldest < 0 || raw.Entries[oldest].Post > place) {
+	page.InboxBuilding = raw.InboxBuilding
+	if oldest := len(raw.Entries) - 1; raw.OlderPostsCut && (oldest < 0 || raw.Entries[oldest].Post > place) {
 		page.End = services.EndOfRetention
 	}
 	// The oldest of the newer posts come first, because the page is next to the position.
@@ -74,9 +74,9 @@ func (s *Service) PageAbove(ctx context.Context, reader services.UserID, place s
 		return page, err
 	}
 	slices.Reverse(page.Items)
-	page.Next = place
+	page.NextPageAfter = place
 	if len(page.Items) > 0 {
-		page.Next = page.Items[len(page.Items)-1].Post.ID
+		page.NextPageAfter = page.Items[len(page.Items)-1].Post.ID
 	}
 	return page, nil
 }
@@ -86,10 +86,10 @@ func (s *Service) PageAbove(ctx context.Context, reader services.UserID, place s
 func (s *Service) appendUpward(ctx context.Context, page *Page, entries []services.FeedEntry, count int) (more bool, err error) {
 	for before := len(page.Items); len(entries) > 0 && len(page.Items)-before < count; {
 		want := min(count-(len(page.Items)-before), len(entries))
-		if page.Items, err = s.fill(ctx, page.Items, entries[:want]); err != nil {
+		if page.Items, err = s.appendVisible(ctx, page.Items, entries[:want]); err != nil {
 			return false, err
 		}
-		page.Next = entries[want-1].Post
+		page.NextPageAfter = entries[want-1].Post
 		entries = entries[want:]
 	}
 	return len(entries) > 0, nil

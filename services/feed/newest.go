@@ -24,8 +24,8 @@ type NewestRequest struct {
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
 func (s *Service) ReadNewest(ctx context.Context, asked []NewestRequest, found func(i int, page Page)) error {
 	readers, limits, owed := make([]services.UserID, len(asked)), make([]int, len(asked)), make([]bool, len(asked))
-	// The owed updates and the posts in flight are read before the inboxes, as in readRaw and readRawNewest: if an update or a fan-out ends
-	// in between, the reader is still left to Page.
+	// The owed updates and the posts in flight are read before the inboxes, as in readRaw and readRawNewest: if an update or a
+	// fan-out ends in between, the reader is still left to Page.
 	for i, one := range asked {
 		readers[i], limits[i], owed[i] = one.Reader, one.First+1, s.fanout.OwesUpdate(one.Reader)
 	}
@@ -47,21 +47,21 @@ func (s *Service) ReadNewest(ctx context.Context, asked []NewestRequest, found f
 
 // newestPage makes a page from the top of an inbox and the node's cache. ready is false if they lack a part of the page.
 func (s *Service) newestPage(inbox *rdb.InboxPage, first int, unfinished []posts.InFlightFanout) (page Page, ready bool) {
-	if !inbox.Ready || s.projector.AwayIfSeenOn(inbox.Day) {
+	if !inbox.Ready || s.projector.IsIdleIfSeenOn(inbox.LastActiveDay) {
 		return page, false
 	}
 	var pulled []nodecache.PulledPosts
-	if len(inbox.Pulled) > 0 {
+	if len(inbox.PulledAuthors) > 0 {
 		var known bool
-		if pulled, known = s.pulled.Of(inbox.Pulled); !known {
+		if pulled, known = s.pulled.PostsOf(inbox.PulledAuthors); !known {
 			return page, false
 		}
 	}
 	raw := mergePage(*inbox, pulled, services.MaxPostID, first+1)
-	if len(raw.lacking(unfinished, services.MaxPostID, first+1)) > 0 {
+	if len(raw.missingInFlight(unfinished, services.MaxPostID, first+1)) > 0 {
 		return page, false
 	}
-	entries := page.cut(raw, first)
+	entries := page.takeEntries(raw, first)
 	page.Items, ready = s.appendCached(nil, entries)
 	// A page from which deleted posts were left out is not ready if older posts can fill it.
 	return page, ready && (len(page.Items) == len(entries) || !page.HasNext)

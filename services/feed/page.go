@@ -20,15 +20,15 @@ type Page struct {
 	Items   []Item
 	HasNext bool // more posts follow below the page
 	// HasPrevious reports that newer posts exist above the page. Only PageAbove finds that out.
-	HasPrevious bool
-	Next        services.PostID  // the last position read: the next page starts after it; 0 if nothing was read
-	End         services.FeedEnd // why the feed ends, when HasNext is false
+	HasPrevious   bool
+	NextPageAfter services.PostID  // the last position read: the next page starts after it; 0 if nothing was read
+	End           services.FeedEnd // why the feed ends, when HasNext is false
 
-	Building bool // the page comes from the facts, because the inbox is still being built
+	InboxBuilding bool // the page comes from the facts, because the inbox is still being built
 }
 
-// rawLimit bounds how many entries one page reads: beyond it the page is short and reports that more follow.
-const rawLimit = services.Retention
+// maxRawEntriesPerPage bounds how many entries one page reads: beyond it the page is short and reports that more follow.
+const maxRawEntriesPerPage = services.FeedRetention
 
 // Page reads up to first posts with ids below before. Deleted posts are omitted and replaced by older ones. The next page
 // starts after the last entry that was read, filtered or not, so that no page repeats another.
@@ -46,7 +46,7 @@ func (s *Service) PageBelow(ctx context.Context, reader services.UserID, post se
 func (s *Service) page(ctx context.Context, reader services.UserID, before, named services.PostID, first int) (Page, error) {
 	var page Page
 	for looked := 0; ; {
-		want := min(first-len(page.Items), rawLimit-looked)
+		want := min(first-len(page.Items), maxRawEntriesPerPage-looked)
 		read := s.readRaw
 		if named != 0 { // the first piece is below the named post
 			read = s.readRawBelow
@@ -56,38 +56,38 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 		if err != nil {
 			return page, err
 		}
-		entries := page.cut(raw, want)
-		if page.Items, err = s.fill(ctx, page.Items, entries); err != nil {
+		entries := page.takeEntries(raw, want)
+		if page.Items, err = s.appendVisible(ctx, page.Items, entries); err != nil {
 			return page, err
 		}
 		named = 0
-		before = page.Next
+		before = page.NextPageAfter
 		looked += len(entries)
-		if !page.HasNext || len(page.Items) == first || looked >= rawLimit {
+		if !page.HasNext || len(page.Items) == first || looked >= maxRawEntriesPerPage {
 			return page, nil
 		}
 	}
 }
 
-// cut takes the first entries of a piece, as many as are wanted, and notes what follows them.
-func (p *Page) cut(raw rawPage, want int) (entries []services.FeedEntry) {
-	p.Building = p.Building || raw.Building
+// takeEntries takes the first entries of a piece, as many as are wanted, and notes what follows them.
+func (p *Page) takeEntries(raw rawPage, want int) (entries []services.FeedEntry) {
+	p.InboxBuilding = p.InboxBuilding || raw.InboxBuilding
 	p.HasNext = len(raw.Entries) > want
 	entries = raw.Entries[:min(want, len(raw.Entries))]
 	if len(entries) > 0 {
-		p.Next = entries[len(entries)-1].Post
+		p.NextPageAfter = entries[len(entries)-1].Post
 	}
 	if !p.HasNext {
 		p.End = services.EndOfFeed
-		if raw.Cut {
+		if raw.OlderPostsCut {
 			p.End = services.EndOfRetention
 		}
 	}
 	return entries
 }
 
-// fill appends the posts of entries that the reader may still see. Posts and authors are read in one round trip.
-func (s *Service) fill(ctx context.Context, items []Item, entries []services.FeedEntry) ([]Item, error) {
+// appendVisible appends the posts of entries that the reader may still see. Posts and authors are read in one round trip.
+func (s *Service) appendVisible(ctx context.Context, items []Item, entries []services.FeedEntry) ([]Item, error) {
 	if cached, all := s.appendCached(items, entries); all {
 		return cached, nil
 	}
@@ -145,7 +145,7 @@ func (s *Service) readRawBelow(ctx context.Context, reader services.UserID, post
 	}
 	page.Entries = page.Entries[:min(limit, len(page.Entries))]
 	// A reader may go on below the post of an erased author: as a position it does no harm.
-	shown, _, err := posts.CanHaveShown(ctx, s.store, reader, post)
+	shown, _, err := posts.MayHaveBeenShown(ctx, s.store, reader, post)
 	if err == nil && !shown {
 		err = services.Errorf(services.NotFound, "lastId: there is no %s", services.GlobalID(services.PostType, post.String()))
 	}
@@ -161,7 +161,7 @@ func (s *Service) readRawBelow(ctx context.Context, reader services.UserID, post
 func (s *Service) readRaw(ctx context.Context, reader services.UserID, before services.PostID, limit int) (rawPage, error) {
 	// The reader's own last command is not in their inbox yet.
 	if s.fanout.ViewsStale(ctx, reader) {
-		return s.readRawFacts(ctx, reader, before, limit, false)
+		return s.readRawFromFacts(ctx, reader, before, limit, false)
 	}
 	inbox, building, err := s.readInbox(ctx, reader, before, limit)
 	// An error of another kind is a bug or damaged data in Redis, and reading from SQL would hide it.
@@ -169,28 +169,28 @@ func (s *Service) readRaw(ctx context.Context, reader services.UserID, before se
 		return rawPage{}, err
 	}
 	if err != nil || !inbox.Ready {
-		return s.readRawFacts(ctx, reader, before, limit, building)
+		return s.readRawFromFacts(ctx, reader, before, limit, building)
 	}
 	// Almost everyone follows no huge author: their page is one round trip.
-	if len(inbox.Pulled) == 0 {
+	if len(inbox.PulledAuthors) == 0 {
 		return mergePage(inbox, nil, before, limit), nil
 	}
-	s.pulled.LoadMissing(ctx, inbox.Pulled)
-	pulled, known := s.pulled.Of(inbox.Pulled)
+	s.pulled.LoadMissing(ctx, inbox.PulledAuthors)
+	pulled, known := s.pulled.PostsOf(inbox.PulledAuthors)
 	// The node cache lacks an author, so the page comes from SQL. If SQL does not answer, the page is without this author.
 	if !known {
-		if page, err := s.readRawFacts(ctx, reader, before, limit, false); err == nil {
+		if page, err := s.readRawFromFacts(ctx, reader, before, limit, false); err == nil {
 			return page, nil
 		}
 	}
 	return mergePage(inbox, pulled, before, limit), nil
 }
 
-// readInbox reads the pushed entries. An inbox that is lost is rebuilt, and so is one from before the reader's absence. building reports that
-// the rebuild takes longer than a page waits.
+// readInbox reads the pushed entries. An inbox that is lost is rebuilt, and so is one from before the reader's absence. building
+// reports that the rebuild takes longer than a page waits.
 func (s *Service) readInbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (page rdb.InboxPage, building bool, err error) {
 	page, err = s.redis.Inbox(ctx, reader, before, limit)
-	if err != nil || page.Ready && !s.projector.AwayIfSeenOn(page.Day) {
+	if err != nil || page.Ready && !s.projector.IsIdleIfSeenOn(page.LastActiveDay) {
 		return page, false, err
 	}
 	// An observer must not make the user active, as a rebuild does.
@@ -198,7 +198,7 @@ func (s *Service) readInbox(ctx context.Context, reader services.UserID, before 
 		return page, false, nil
 	}
 	// The rebuild goes on without this page, and the next page finds the inbox.
-	waiting, cancel := context.WithTimeout(ctx, s.buildWait)
+	waiting, cancel := context.WithTimeout(ctx, s.rebuildWait)
 	defer cancel()
 	if err = s.projector.Rebuild(waiting, reader); err != nil {
 		return page, waiting.Err() != nil, err
@@ -207,17 +207,17 @@ func (s *Service) readInbox(ctx context.Context, reader services.UserID, before 
 	return page, false, err
 }
 
-// readRawFacts reads the entries of readRaw from SQL, out of the 300 entries that a feed lists. It does not read the seen position, which
-// pages do not show.
-func (s *Service) readRawFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
+// readRawFromFacts reads the entries of readRaw from SQL, out of the 300 entries that a feed lists. It does not read the seen
+// position, which pages do not show.
+func (s *Service) readRawFromFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
 	// finds that.
-	entries, err := posts.HomeFeed(ctx, s.store, reader, services.MaxPostID, services.Retention+1)
+	entries, err := posts.HomeFeed(ctx, s.store, reader, services.MaxPostID, services.FeedRetention+1)
 	if err != nil {
 		return rawPage{}, err
 	}
-	page := rawPage{Cut: len(entries) > services.Retention, Building: building, FromFacts: true}
-	entries = entries[:min(len(entries), services.Retention)]
+	page := rawPage{OlderPostsCut: len(entries) > services.FeedRetention, InboxBuilding: building, FromFacts: true}
+	entries = entries[:min(len(entries), services.FeedRetention)]
 	for len(entries) > 0 && entries[0].Post >= before {
 		entries = entries[1:]
 	}
@@ -230,10 +230,10 @@ func (s *Service) readRawNewest(ctx context.Context, reader services.UserID, lim
 	return s.withInFlight(ctx, s.readRaw, reader, services.MaxPostID, limit)
 }
 
-// withInFlight reads entries by readRaw or readRawBelow, with the posts in flight that belong there. They are added to the reader's inbox, so
-// that the reader notices a slow fan-out neither in the list nor in the next count. A post may still be in flight when newer ones
-// fill the first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out brings it
-// into the count.
+// withInFlight reads entries by readRaw or readRawBelow, with the posts in flight that belong there. They are added to the reader's
+// inbox, so that the reader notices a slow fan-out neither in the list nor in the next count. A post may still be in flight when
+// newer ones fill the first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out
+// brings it into the count.
 func (s *Service) withInFlight(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
 	reader services.UserID, before services.PostID, limit int,
 ) (rawPage, error) {
@@ -243,22 +243,23 @@ func (s *Service) withInFlight(ctx context.Context, read func(context.Context, s
 	if err != nil || page.FromFacts || len(unfinished) == 0 {
 		return page, err
 	}
-	lacking := page.lacking(unfinished, before, limit)
+	lacking := page.missingInFlight(unfinished, before, limit)
 	if len(lacking) > 0 && services.Observed(ctx) { // they are in SQL already
-		return s.readRawFacts(ctx, reader, before, limit, false)
+		return s.readRawFromFacts(ctx, reader, before, limit, false)
 	}
-	held, err := s.fanout.AddInFlight(ctx, reader, lacking)
+	held, err := s.fanout.AddInFlightPosts(ctx, reader, lacking)
 	if err != nil || !held {
 		return page, nil // the page is right without the lacking posts, which the fan-out will still add
 	}
 	return read(ctx, reader, before, limit)
 }
 
-// lacking are the posts in flight that a page of at most limit entries below a position should have and does not. Older posts
-// belong to the pages below, or to none: the inbox refuses a post up to its floor, and each try would move the version of the document.
-func (p *rawPage) lacking(unfinished []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
+// missingInFlight are the posts in flight that a page of at most limit entries below a position should have and does not. Older
+// posts belong to the pages below, or to none: the inbox refuses a post up to its floor, and each try would move the version of the
+// document.
+func (p *rawPage) missingInFlight(unfinished []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
 	for _, post := range unfinished {
-		beyond := post.Post >= before || post.Post <= p.Floor || len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
+		beyond := post.Post >= before || post.Post <= p.NewestTrimmed || len(p.Entries) == limit && post.Post < p.Entries[limit-1].Post
 		if !beyond && !slices.ContainsFunc(p.Entries, func(entry services.FeedEntry) bool { return entry.Post == post.Post }) {
 			lacking = append(lacking, post)
 		}

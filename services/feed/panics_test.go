@@ -9,14 +9,14 @@ import (
 
 // A first page whose rebuild panics is INTERNAL. Other readers get their pages, and so does this one when the fault is gone.
 func TestAPageWhoseRebuildPanicsIsInternal(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
 	panicFor := w.RegisterFaultyRebuild()
 	n := newNode(w)
-	author, reader := n.pair()
+	author, reader := n.newAuthorAndReader()
 	id := n.publish(author, "hello")
 	n.RunAllJobs(n.fan)
 	for _, user := range []services.UserID{author, reader} {
-		n.Must(n.Redis.Reset(t.Context(), user))
+		n.Must(n.Redis.ResetUserData(t.Context(), user))
 	}
 	panicFor(reader)
 	if _, err := n.Page(t.Context(), reader, services.MaxPostID, 20); !services.IsPanic(err) || services.CodeOf(err) != services.Internal {

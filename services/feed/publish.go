@@ -22,8 +22,8 @@ type Draft struct {
 	Body     string
 	Parent   services.PostID // the post that this one answers; 0: none
 	Mentions []string        // keys of users, beside the users that the body names as @key
-	// KeepListed makes an edit keep the users that the list of the post mentioned.
-	KeepListed bool
+	// KeepListedMentions makes an edit keep the users that the list of the post mentioned.
+	KeepListedMentions bool
 }
 
 // check checks everything that needs no SQL. The body may name more users: mentionedBy counts those together with the list.
@@ -75,20 +75,20 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 			if err != nil {
 				return nil, err
 			}
-			post = services.Post{ID: id, Author: author, Kind: services.PostKindPost, Parent: draft.Parent, Body: draft.Body, UpdatedAt: tx.HappenedAt()}
+			post = services.Post{ID: id, Author: author, Kind: services.PostKindPost, Parent: draft.Parent, Body: draft.Body, UpdatedAt: tx.EventTime()}
 			if post.Parent != 0 {
 				post.Kind = parent.Kind.AnswerKind()
 			}
 			// Whether a post enters feeds is decided at publishing, like the mode: a changed setting moves no post that
 			// readers have seen.
-			post.OffFeed = !slices.Contains(s.inFeeds, post.Kind)
+			post.OffFeed = !slices.Contains(s.kindsInFeeds, post.Kind)
 			if pulled, err = insert(ctx, tx, &post); err != nil {
 				return nil, err
 			}
 			if err := posts.InsertMentions(ctx, tx, post.ID, mentioned, listed); err != nil {
 				return nil, err
 			}
-			queued, err := notifications.JobsAt(tx.Dated(), causesOf(post, parent, mentioned)...)
+			queued, err := notifications.NotifyJobsAt(tx.EventMoment(), causesOf(post, parent, mentioned)...)
 			if err != nil {
 				return nil, err
 			}
@@ -97,7 +97,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 		AfterApply: func(ctx context.Context) error {
 			// The author's own page finds the body in this node's memory.
 			s.posts.Keep(post.ID, post)
-			if post.Pull {
+			if post.Pulled {
 				s.pulled.ApplyOwnChange(nodecache.PullChange{Author: author, Post: post.ID}, pulled)
 			}
 			if post.OffFeed {
@@ -116,9 +116,9 @@ func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64
 		if err != nil {
 			return 0, err
 		}
-		post.Pull = mode == services.AuthorHuge
+		post.Pulled = mode == services.AuthorHuge
 	}
-	if err := posts.Insert(ctx, tx, *post); err != nil || !post.Pull {
+	if err := posts.Insert(ctx, tx, *post); err != nil || !post.Pulled {
 		return 0, err
 	}
 	return nodecache.PullChange{Author: post.Author, Post: post.ID}.Append(ctx, tx)
@@ -130,7 +130,7 @@ func parentOf(ctx context.Context, tx *sql.Tx, author services.UserID, id servic
 	if id == 0 {
 		return parent, nil
 	}
-	return posts.HoldVisible(ctx, tx, author, "parentId", id)
+	return posts.LockVisibleShared(ctx, tx, author, "parentId", id)
 }
 
 // mentionedBy returns the kept users and the users that a draft mentions, each once, without users who block the author. listed
@@ -149,12 +149,12 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 		for _, key := range draft.Mentions {
 			number, known := numbers[key]
 			if !known {
-				return nil, nil, services.NoUser("mentions", key)
+				return nil, nil, services.NoUserError("mentions", key)
 			}
 			mentioned[number], listed = true, append(listed, number)
 		}
 	}
-	named, err := namedIn(ctx, tx, draft.Body)
+	named, err := usersNamedIn(ctx, tx, draft.Body)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,8 +169,8 @@ func mentionedBy(ctx context.Context, tx *sql.Tx, author services.UserID, draft 
 	return slices.DeleteFunc(all, func(user services.UserID) bool { return slices.Contains(blockers, user) }), listed, err
 }
 
-// namedIn are the users that a body names as @key, by their keys. Unknown keys are left out.
-func namedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.UserID, error) {
+// usersNamedIn are the users that a body names as @key, by their keys. Unknown keys are left out.
+func usersNamedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]services.UserID, error) {
 	keys := services.MentionedKeys(body)
 	if len(keys) == 0 {
 		return nil, nil
@@ -205,7 +205,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			// The rights are checked after the change: a refusal undoes it, and the post is locked meanwhile.
 			post, deleted, err := posts.Delete(ctx, tx, id)
-			if err := posts.CheckOwn(ctx, tx, author, "postId", id, post.Author, err); err != nil {
+			if err := posts.CheckIsAuthor(ctx, tx, author, "postId", id, post.Author, err); err != nil {
 				return nil, err
 			}
 			if !deleted {
@@ -213,20 +213,20 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 			}
 			changedAt = post.UpdatedAt
 			// The log tells every node that the body is gone; the removal from inboxes is a job.
-			if _, err := changelog.AppendChange(ctx, tx, nodecache.LogPost, id.String(), changedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, nodecache.PostChangelogKind, id.String(), changedAt); err != nil {
 				return nil, err
 			}
 			// Apply may run again, and its first run may have seen another state.
-			if pulled = 0; post.Pull {
+			if pulled = 0; post.Pulled {
 				if pulled, err = (nodecache.PullChange{Author: author, Post: id, Deleted: true}).Append(ctx, tx); err != nil {
 					return nil, err
 				}
 			}
-			left, err := withdrawals(ctx, tx, post)
+			left, err := withdrawalJobs(ctx, tx, post)
 			if err != nil {
 				return nil, err
 			}
-			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(left, fanout.RemoveJob(id))...)
+			return []string{post.GlobalID()}, jobs.Enqueue(ctx, tx, append(left, fanout.RemovePostJob(id))...)
 		},
 		AfterApply: func(context.Context) error {
 			s.posts.RecordChange(id, changedAt)
@@ -239,16 +239,16 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 	}
 }
 
-// withdrawals are the jobs that withdraw the notifications of a deleted post: the notifications about the post, and the
+// withdrawalJobs are the jobs that withdraw the notifications of a deleted post: the notifications about the post, and the
 // notifications that the post caused by its mentions and as an answer.
-func withdrawals(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob, error) {
+func withdrawalJobs(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.NewJob, error) {
 	mentioned, err := posts.Mentions(ctx, tx.Runner, post.ID)
 	if err != nil {
 		return nil, err
 	}
 	var parent services.Post
 	if post.Parent != 0 {
-		if parent, err = posts.Hold(ctx, tx, post.Parent); err != nil {
+		if parent, err = posts.LockShared(ctx, tx, post.Parent); err != nil {
 			return nil, err
 		}
 	}
@@ -256,5 +256,5 @@ func withdrawals(ctx context.Context, tx *sql.Tx, post services.Post) ([]jobs.Ne
 	causes := append(causesOf(post, parent, usersOf(mentioned)),
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryLike, Subject: post.ID},
 		notifications.Cause{Recipient: post.Author, Category: services.CategoryComment, Subject: post.ID})
-	return notifications.Jobs(causes...)
+	return notifications.NotifyJobs(causes...)
 }

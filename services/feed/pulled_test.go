@@ -13,40 +13,40 @@ import (
 	"tidings/services/sql"
 )
 
-// settle runs all jobs, and reads the log.
-func (n node) settle() {
+// runJobsAndReadLog runs all jobs, and reads the log.
+func (n node) runJobsAndReadLog() {
 	n.TB.Helper()
 	n.RunAllJobs(n.fan)
 	_, err := n.Caches.Changelog.RunOnce(n.TB.Context())
 	n.Must(err)
 }
 
-// crowd is a reader who follows one author whose posts are pulled and one whose posts are pushed.
-func (n node) crowd() (reader, huge, small services.UserID) {
+// newFollower makes a reader who follows one author whose posts are pulled and one whose posts are pushed.
+func (n node) newFollower() (reader, huge, small services.UserID) {
 	n.TB.Helper()
 	users := n.MakeUsers(3)
 	n.SetMode(users[1], services.AuthorHuge)
 	n.Follow(users[1], users[0])
 	n.Follow(users[2], users[0])
-	n.settle()
+	n.runJobsAndReadLog()
 	return users[0], users[1], users[2]
 }
 
-// checkWalks checks that walks with large and small pages equal SQL's feed, and end with the right reason.
-func (n node) checkWalks(reader services.UserID) {
+// checkWholeFeed checks that walks with large and small pages equal SQL's feed, and end with the right reason.
+func (n node) checkWholeFeed(reader services.UserID) {
 	n.TB.Helper()
-	entries, err := posts.HomeFeed(n.TB.Context(), n.Store, reader, services.MaxPostID, services.Retention+1)
+	entries, err := posts.HomeFeed(n.TB.Context(), n.Store, reader, services.MaxPostID, services.FeedRetention+1)
 	n.Must(err)
-	want := make([]services.PostID, min(len(entries), services.Retention))
+	want := make([]services.PostID, min(len(entries), services.FeedRetention))
 	for i := range want {
 		want[i] = entries[i].Post
 	}
 	end := services.EndOfFeed
-	if len(entries) > services.Retention {
+	if len(entries) > services.FeedRetention {
 		end = services.EndOfRetention
 	}
 	for _, first := range []int{100, 7} {
-		if got, said := n.walk(reader, first); !slices.Equal(got, want) || said != end {
+		if got, said := n.readWholeFeed(reader, first); !slices.Equal(got, want) || said != end {
 			n.TB.Errorf("by %d: %d listed to %s, want %d to %s:\n%v\n%v", first, len(got), said, len(want), end, got, want)
 		}
 	}
@@ -54,78 +54,78 @@ func (n node) checkWalks(reader services.UserID) {
 
 // The feed has pushed and pulled posts in one order, before and after changes of the mode, deletions, unfollows and losses.
 func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		reader, huge, small := n.crowd()
+		reader, huge, small := n.newFollower()
 		var posts []services.PostID
 		for range 20 {
 			posts = append(posts, n.publish(huge, "pulled"), n.publish(small, "pushed"))
 		}
 		own := n.publish(reader, "own")
-		n.settle()
-		n.checkWalks(reader)
-		n.checkWalks(huge)
+		n.runJobsAndReadLog()
+		n.checkWholeFeed(reader)
+		n.checkWholeFeed(huge)
 		n.SetMode(huge, services.AuthorSmall)
 		n.publish(huge, "pushed now")
 		n.SetMode(huge, services.AuthorHuge)
 		n.publish(huge, "pulled again")
-		n.settle()
-		n.checkWalks(reader)
-		n.Must(n.do(n.Service.Delete(huge, posts[4])))
-		n.Must(n.do(n.Service.Delete(small, posts[5])))
-		n.Must(n.do(n.Service.Delete(reader, own)))
-		n.settle()
-		n.checkWalks(reader)
+		n.runJobsAndReadLog()
+		n.checkWholeFeed(reader)
+		n.Must(n.commit(n.Service.Delete(huge, posts[4])))
+		n.Must(n.commit(n.Service.Delete(small, posts[5])))
+		n.Must(n.commit(n.Service.Delete(reader, own)))
+		n.runJobsAndReadLog()
+		n.checkWholeFeed(reader)
 		n.Unfollow(huge, reader)
-		n.settle()
-		n.checkWalks(reader)
+		n.runJobsAndReadLog()
+		n.checkWholeFeed(reader)
 		n.Follow(huge, reader)
-		n.settle()
-		n.checkWalks(reader)
-		n.Must(n.Redis.Reset(t.Context(), reader))
-		n.checkWalks(reader)
+		n.runJobsAndReadLog()
+		n.checkWholeFeed(reader)
+		n.Must(n.Redis.ResetUserData(t.Context(), reader))
+		n.checkWholeFeed(reader)
 		other := newNode(n.AnotherNode())
-		other.checkWalks(reader) // this node's cache has nothing of the reader yet
+		other.checkWholeFeed(reader) // this node's cache has nothing of the reader yet
 	})
 }
 
 // A feed has 300 posts in all sources together, for any number in each source.
 func TestAFeedOf300OfAllSources(t *testing.T) {
-	n := served(t)
-	reader, huge, small := n.crowd()
+	n := redisServerNode(t)
+	reader, huge, small := n.newFollower()
 	for _, count := range []int{90, 150, 400, 40} {
-		n.Posts(huge, count)
-		n.Posts(small, count/2)
-		n.Must(n.fan.Projector.Refill(t.Context(), reader))
-		n.settle()
-		n.checkWalks(reader)
+		n.InsertPosts(huge, count)
+		n.InsertPosts(small, count/2)
+		n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
+		n.runJobsAndReadLog()
+		n.checkWholeFeed(reader)
 	}
 }
 
 // A pulled post that this node has published is on the page before any job has run, and a deleted one is not.
 func TestAPulledPostIsThereAtOnce(t *testing.T) {
-	n := served(t)
-	reader, huge, _ := n.crowd()
+	n := redisServerNode(t)
+	reader, huge, _ := n.newFollower()
 	id := n.publish(huge, "now")
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || !slices.Equal(postsOf(page), []services.PostID{id}) {
-		t.Errorf("the page has %v, %v", postsOf(page), err)
+	if err != nil || !slices.Equal(postIDsOf(page), []services.PostID{id}) {
+		t.Errorf("the page has %v, %v", postIDsOf(page), err)
 	}
-	n.Must(n.do(n.Service.Delete(huge, id)))
+	n.Must(n.commit(n.Service.Delete(huge, id)))
 	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || len(page.Items) != 0 {
-		t.Errorf("after the deletion %v, %v", postsOf(page), err)
+		t.Errorf("after the deletion %v, %v", postIDsOf(page), err)
 	}
 }
 
 // During a walk everything changes, and no post is skipped or repeated.
 func TestAWalkWhileEverythingMoves(t *testing.T) {
-	n := served(t)
-	reader, huge, small := n.crowd()
-	n.Posts(huge, 60)
-	n.Posts(small, 60)
-	n.Must(n.fan.Projector.Refill(t.Context(), reader))
-	n.settle()
-	entries, err := posts.HomeFeed(t.Context(), n.Store, reader, services.MaxPostID, services.Retention)
+	n := redisServerNode(t)
+	reader, huge, small := n.newFollower()
+	n.InsertPosts(huge, 60)
+	n.InsertPosts(small, 60)
+	n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
+	n.runJobsAndReadLog()
+	entries, err := posts.HomeFeed(t.Context(), n.Store, reader, services.MaxPostID, services.FeedRetention)
 	n.Must(err)
 	gone := map[services.PostID]bool{}
 	var walked []services.PostID
@@ -133,11 +133,11 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 	for step := 0; ; step++ {
 		page, err := n.Page(t.Context(), reader, before, 11)
 		n.Must(err)
-		walked = append(walked, postsOf(page)...)
+		walked = append(walked, postIDsOf(page)...)
 		if !page.HasNext {
 			break
 		}
-		before = page.Next
+		before = page.NextPageAfter
 		switch step % 5 {
 		case 0:
 			n.publish(huge, "meanwhile")
@@ -147,13 +147,13 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 		case 2:
 			victim := entries[(step*17)%len(entries)]
 			if !gone[victim.Post] {
-				n.Must(n.do(n.Service.Delete(victim.Author, victim.Post)))
+				n.Must(n.commit(n.Service.Delete(victim.Author, victim.Post)))
 			}
 			gone[victim.Post] = true
 		case 3:
-			n.Must(n.Redis.Reset(t.Context(), reader))
+			n.Must(n.Redis.ResetUserData(t.Context(), reader))
 		case 4:
-			n.settle()
+			n.runJobsAndReadLog()
 		}
 	}
 	seen := map[services.PostID]bool{}
@@ -172,22 +172,22 @@ func TestAWalkWhileEverythingMoves(t *testing.T) {
 
 // If SQL does not answer, pages come from Redis and memory; if Redis does not answer, from SQL.
 func TestPulledPagesWithoutAnEngine(t *testing.T) {
-	n := served(t)
-	reader, huge, small := n.crowd()
+	n := redisServerNode(t)
+	reader, huge, small := n.newFollower()
 	ids := []services.PostID{n.publish(small, "1"), n.publish(huge, "2"), n.publish(small, "3")}
-	n.settle()
+	n.runJobsAndReadLog()
 	want := newestFirst(ids)
 	read := func(what string) {
 		t.Helper()
 		page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-		if err != nil || !slices.Equal(postsOf(page), want) || page.Building {
-			t.Errorf("%s: %v, %v", what, postsOf(page), err)
+		if err != nil || !slices.Equal(postIDsOf(page), want) || page.InboxBuilding {
+			t.Errorf("%s: %v, %v", what, postIDsOf(page), err)
 		}
 	}
 	read("both")
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	read("SQL alone")
-	n.Server.Start()
+	n.RedisServer.Start()
 	n.Must(n.fan.Projector.Rebuild(t.Context(), reader))
 	read("both again")
 	n.Must(n.Store.Close())
@@ -196,36 +196,36 @@ func TestPulledPagesWithoutAnEngine(t *testing.T) {
 
 // A feed that takes long to rebuild is read from the facts and marked as building until it is ready.
 func TestAFeedThatIsBeingBuilt(t *testing.T) {
-	n := served(t)
-	reader, huge, small := n.crowd()
+	n := redisServerNode(t)
+	reader, huge, small := n.newFollower()
 	ids := newestFirst([]services.PostID{n.publish(huge, "1"), n.publish(small, "2")})
-	n.settle()
-	n.Must(n.Redis.Reset(t.Context(), reader))
-	n.buildWait = time.Nanosecond
+	n.runJobsAndReadLog()
+	n.Must(n.Redis.ResetUserData(t.Context(), reader))
+	n.rebuildWait = time.Nanosecond
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || !page.Building || !slices.Equal(postsOf(page), ids) || page.End != services.EndOfFeed {
-		t.Errorf("%v, building %t, end %q, %v", postsOf(page), page.Building, page.End, err)
+	if err != nil || !page.InboxBuilding || !slices.Equal(postIDsOf(page), ids) || page.End != services.EndOfFeed {
+		t.Errorf("%v, building %t, end %q, %v", postIDsOf(page), page.InboxBuilding, page.End, err)
 	}
-	n.buildWait = time.Minute
-	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || page.Building || !slices.Equal(postsOf(page), ids) {
-		t.Errorf("built: %v, building %t, %v", postsOf(page), page.Building, err)
+	n.rebuildWait = time.Minute
+	if page, err = n.Page(t.Context(), reader, services.MaxPostID, 10); err != nil || page.InboxBuilding || !slices.Equal(postIDsOf(page), ids) {
+		t.Errorf("built: %v, building %t, %v", postIDsOf(page), page.InboxBuilding, err)
 	}
 }
 
 // A post whose fan-out waits for a worker is on its readers' first pages and in their counts. It appears once, and
 // disappears if it is deleted while it waits.
 func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		n := newNode(w)
-		author, reader := n.pair()
+		author, reader := n.newAuthorAndReader()
 		stranger := n.MakeUsers(1)[0]
 		shows := func(what string, reader services.UserID, want ...services.PostID) {
 			t.Helper()
 			_, err := n.Caches.Changelog.RunOnce(t.Context())
 			n.Must(err)
 			page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-			if err != nil || !slices.Equal(postsOf(page), want) || n.Document(reader).FeedCount != len(want) {
-				t.Errorf("%s: %v and %d, %v; want %v", what, postsOf(page), n.Document(reader).FeedCount, err, want)
+			if err != nil || !slices.Equal(postIDsOf(page), want) || n.Document(reader).FeedCount != len(want) {
+				t.Errorf("%s: %v and %d, %v; want %v", what, postIDsOf(page), n.Document(reader).FeedCount, err, want)
 			}
 		}
 		first := n.publish(author, "waits")
@@ -238,7 +238,7 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 		n.Clock.Advance(time.Second)
 		_, err := n.Caches.Changelog.RunOnce(t.Context())
 		n.Must(err)
-		n.Must(n.do(n.Service.Delete(author, gone)))
+		n.Must(n.commit(n.Service.Delete(author, gone)))
 		shows("one deleted", reader, second, first)
 		n.RunAllJobs(n.fan)
 		shows("and when they have come", reader, second, first)
@@ -251,11 +251,11 @@ func TestAPostThatWaitsForAWorkerIsNotMissing(t *testing.T) {
 
 // A post in flight is on a first page and in the count before it has reached the inbox, and appears once.
 func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
-	n := served(t)
-	reader, _, small := n.crowd()
+	n := redisServerNode(t)
+	reader, _, small := n.newFollower()
 	stranger := n.MakeUsers(1)[0]
-	ids := n.Posts(small, 2) // without a job: no fan-out brings them
-	foreign := n.Posts(stranger, 1)
+	ids := n.InsertPosts(small, 2) // without a job: no fan-out brings them
+	foreign := n.InsertPosts(stranger, 1)
 	begin := func(post services.PostID, author services.UserID) {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			one := posts.InFlightFanout{Post: post, Author: author}
@@ -270,8 +270,8 @@ func TestAPostInFlightIsOnTheFirstPage(t *testing.T) {
 	shows := func(what string, want ...services.PostID) {
 		t.Helper()
 		page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-		if err != nil || !slices.Equal(postsOf(page), want) || n.Document(reader).FeedCount != len(want) {
-			t.Errorf("%s: %v and %d, %v; want %v", what, postsOf(page), n.Document(reader).FeedCount, err, want)
+		if err != nil || !slices.Equal(postIDsOf(page), want) || n.Document(reader).FeedCount != len(want) {
+			t.Errorf("%s: %v and %d, %v; want %v", what, postIDsOf(page), n.Document(reader).FeedCount, err, want)
 		}
 	}
 	shows("nothing is on its way")

@@ -13,22 +13,22 @@ import (
 	"tidings/services/sql"
 )
 
-// insertLate commits a post whose ID was made earlier.
-func (n node) insertLate(author services.UserID, id services.PostID) {
+// insertPostWithID commits a post whose ID was made earlier.
+func (n node) insertPostWithID(author services.UserID, id services.PostID) {
 	n.TB.Helper()
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		mode, err := posts.ModeOf(ctx, tx.Runner, author)
 		if err != nil {
 			return err
 		}
-		post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "late", Pull: mode == services.AuthorHuge}
+		post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "late", Pulled: mode == services.AuthorHuge}
 		_, err = insert(ctx, tx, &post)
 		return err
 	})
 }
 
 // waitForChange waits a while for the next change, and returns it.
-func waitForChange(t *testing.T, changes <-chan Change) Change {
+func waitForChange(t *testing.T, changes <-chan FeedChange) FeedChange {
 	t.Helper()
 	deadline := time.NewTimer(20 * time.Second)
 	defer deadline.Stop()
@@ -41,13 +41,13 @@ func waitForChange(t *testing.T, changes <-chan Change) Change {
 	case <-deadline.C:
 		t.Fatal("no change came")
 	}
-	return Change{}
+	return FeedChange{}
 }
 
 // A watcher gets the state and then only its changes: the number of new posts, the newest, and their authors.
 func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
-	n := served(t)
-	reader, huge, small := n.crowd()
+	n := redisServerNode(t)
+	reader, huge, small := n.newFollower()
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := n.Watch(ctx, reader, badges)
@@ -55,27 +55,27 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 		badges <- &services.Badges{Version: version, HomeFeed: services.NewCount(count, services.Exact, time.Time{})}
 	}
 	show("1", 0)
-	if first := waitForChange(t, changes); first.New.Value != 0 || first.Newest != 0 || len(first.Authors) != 0 || first.Badges.Version != "1" {
+	if first := waitForChange(t, changes); first.NewPosts.Value != 0 || first.NewestUnseen != 0 || len(first.NewestAuthors) != 0 || first.Badges.Version != "1" {
 		t.Errorf("first: %+v", first)
 	}
 	show("2", 0) // something else has changed
 	n.publish(small, "1")
 	last := n.publish(huge, "2")
-	n.settle()
+	n.runJobsAndReadLog()
 	show("3", 2)
 	event := waitForChange(t, changes)
-	if event.New.Value != 2 || event.Newest != last || !slices.Equal(event.Authors, []services.UserID{huge, small}) || event.Badges.Version != "3" {
+	if event.NewPosts.Value != 2 || event.NewestUnseen != last || !slices.Equal(event.NewestAuthors, []services.UserID{huge, small}) || event.Badges.Version != "3" {
 		t.Errorf("the change is %+v", event)
 	}
 	page, err := n.Page(t.Context(), reader, services.MaxPostID, 10)
-	if err != nil || len(page.Items) != 2 || page.Items[0].Post.ID != event.Newest {
-		t.Errorf("the page afterwards: %v, %v", postsOf(page), err)
+	if err != nil || len(page.Items) != 2 || page.Items[0].Post.ID != event.NewestUnseen {
+		t.Errorf("the page afterwards: %v, %v", postIDsOf(page), err)
 	}
 	n.publish(reader, "own posts are nobody's news")
-	n.Must(n.do(n.Service.MarkSeen(reader, event.Newest)))
-	n.settle()
+	n.Must(n.commit(n.Service.MarkSeen(reader, event.NewestUnseen)))
+	n.runJobsAndReadLog()
 	show("4", 0)
-	if event = waitForChange(t, changes); event.New.Value != 0 || event.Newest != 0 || len(event.Authors) != 0 {
+	if event = waitForChange(t, changes); event.NewPosts.Value != 0 || event.NewestUnseen != 0 || len(event.NewestAuthors) != 0 {
 		t.Errorf("when all is seen: %+v", event)
 	}
 	cancel()
@@ -85,13 +85,13 @@ func TestAWatcherGetsTheAuthorsOfNewPosts(t *testing.T) {
 
 // A reader's own posts do not hide the authors of new posts.
 func TestAWatcherWhoPostsMuchGetsTheAuthorsOfNewPosts(t *testing.T) {
-	n := served(t)
-	author, reader := n.pair()
+	n := redisServerNode(t)
+	author, reader := n.newAuthorAndReader()
 	last := n.publish(author, "new")
-	n.Posts(reader, services.Retention+changeEntries)
-	n.Must(n.fan.Projector.Refill(t.Context(), reader))
+	n.InsertPosts(reader, services.FeedRetention+maxSearchedEntries)
+	n.Must(n.fan.Projector.RefillInbox(t.Context(), reader))
 	n.RunAllJobs(n.fan)
-	newest, authors, err := n.newest(t.Context(), reader)
+	newest, authors, err := n.newestUnseen(t.Context(), reader)
 	if err != nil || newest != last || !slices.Equal(authors, []services.UserID{author}) {
 		t.Errorf("the newest is %s of %v, %v; want %s", newest, authors, err, last)
 	}
@@ -117,29 +117,29 @@ func TestAWatcherGetsNoAuthorsOfExpiredPosts(t *testing.T) {
 	}
 	wants := func(when string) {
 		t.Helper()
-		newest, authors, err := n.newest(t.Context(), reader)
+		newest, authors, err := n.newestUnseen(t.Context(), reader)
 		if err != nil || newest != last || !slices.Equal(authors, []services.UserID{today, yesterday}) {
 			t.Errorf("%s the newest is %s of %v, %v; want %s of %v", when, newest, authors, err, last, []services.UserID{today, yesterday})
 		}
 	}
 	wants("by the inbox")
-	n.Server.Kill()
+	n.RedisServer.Kill()
 	wants("by the facts")
 }
 
 // A slow watcher gets the latest state, once. The channel is closed when the badges' channel is.
 func TestASlowWatcherGetsTheLatest(t *testing.T) {
-	n := served(t)
-	reader, huge, _ := n.crowd()
+	n := redisServerNode(t)
+	reader, huge, _ := n.newFollower()
 	badges := make(chan *services.Badges)
 	changes := n.Watch(t.Context(), reader, badges)
-	n.Server.Kill() // the changes then come from the facts, and do not differ
+	n.RedisServer.Kill() // the changes then come from the facts, and do not differ
 	for i := range 30 {
 		n.publish(huge, "x")
 		badges <- &services.Badges{Version: "x", HomeFeed: services.NewCount(i+1, services.Exact, time.Time{})}
 	}
-	for event := waitForChange(t, changes); event.New.Value != 30; event = waitForChange(t, changes) {
-		if len(event.Authors) != 1 {
+	for event := waitForChange(t, changes); event.NewPosts.Value != 30; event = waitForChange(t, changes) {
+		if len(event.NewestAuthors) != 1 {
 			t.Fatalf("the change is %+v", event)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"tidings/services"
 )
 
-// mostPrinted is how many bad lines are printed one by one.
-const mostPrinted = 20
+// maxPrintedBadLines is how many bad lines are printed one by one.
+const maxPrintedBadLines = 20
 
 // badLines collects the lines that could not be used: for each a remark "# line 7: reason" and the unchanged line. Imports skip
 // lines that begin with #, so the file can be imported itself once its lines are corrected. Nothing is written before flush,
@@ -25,33 +25,33 @@ type badLines struct {
 	count int64     // bad lines in the file, and those that wait for flush
 
 	// These bound the cost of a broken file: bytes for each line, and lines on the screen.
-	longest int      // bytes of a line that are kept; 0 is maxLineBytes
-	added   int      // bad lines of this run, of which the first are put on the screen
-	handle  *os.File // the open file; nil before the first flush
+	maxKeptBytes int      // bytes of a line that are kept; 0 is maxLineBytes
+	addedThisRun int      // bad lines of this run, of which the first are put on the screen
+	handle       *os.File // the open file; nil before the first flush
 	// The entries that flush has yet to write, and their number. count includes them.
-	pending bytes.Buffer
-	queued  int
+	pending      bytes.Buffer
+	pendingCount int
 }
 
-// remark precedes each bad line in the file. startAfter reads the number back by the same format.
-const remark = "# line %d: "
+// badLineRemarkFormat precedes each bad line in the file. reopenCutAfter reads the number back by the same format.
+const badLineRemarkFormat = "# line %d: "
 
-// startAfter opens the file of an earlier run and removes the entries of later lines, because those lines are read again. A new import
-// starts without the file.
-func (b *badLines) startAfter(line int64) error {
+// reopenCutAfter opens the file of an earlier run and removes the entries of later lines, because those lines are read again. A new
+// import starts without the file.
+func (b *badLines) reopenCutAfter(line int64) error {
 	if line == 0 {
-		return b.faultOf(ignoreMissing(os.Remove(b.path)))
+		return b.withAdvice(ignoreMissing(os.Remove(b.path)))
 	}
 	file, err := os.OpenFile(b.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return b.faultOf(err)
+		return b.withAdvice(err)
 	}
 	b.handle = file
 	if err := file.Chmod(0o600); err != nil { // an older program may have written it with other permissions
-		return b.faultOf(err)
+		return b.withAdvice(err)
 	}
 	// Find the byte behind the last entry that stays, and cut the file there. The numbers may decrease within a batch, but a
 	// batch lies on one side of the saved position, so all entries after the first greater number go too.
@@ -61,7 +61,7 @@ func (b *badLines) startAfter(line int64) error {
 	for {
 		text, err := reader.ReadBytes('\n')
 		var number int64
-		if _, none := fmt.Sscanf(string(text), remark, &number); none == nil {
+		if _, none := fmt.Sscanf(string(text), badLineRemarkFormat, &number); none == nil {
 			if number > line {
 				break
 			}
@@ -76,16 +76,16 @@ func (b *badLines) startAfter(line int64) error {
 			break
 		}
 		if err != nil {
-			return b.faultOf(err)
+			return b.withAdvice(err)
 		}
 		keep += int64(len(text))
 	}
 	if err := file.Truncate(keep); err != nil {
-		return b.faultOf(err)
+		return b.withAdvice(err)
 	}
 	// The reader has read ahead, so the file's offset is not the cut.
 	_, err = file.Seek(keep, io.SeekStart)
-	return b.faultOf(err)
+	return b.withAdvice(err)
 }
 
 // ignoreMissing drops the error of removing a file that does not exist.
@@ -99,26 +99,26 @@ func ignoreMissing(err error) error {
 // add records a bad line, and prints the first ones.
 func (b *badLines) add(number int64, line []byte, reason error) {
 	b.count++
-	b.queued++
-	fmt.Fprintf(&b.pending, remark+"%s\n", number, reason)
+	b.pendingCount++
+	fmt.Fprintf(&b.pending, badLineRemarkFormat+"%s\n", number, reason)
 	// A line that is too long arrives with one byte more than allowed, which only shows that it is too long.
-	b.pending.Write(line[:min(len(line), cmp.Or(b.longest, maxLineBytes))])
+	b.pending.Write(line[:min(len(line), cmp.Or(b.maxKeptBytes, maxLineBytes))])
 	b.pending.WriteByte('\n')
 	// A failure to print stops nothing: the bad lines are in the file.
-	switch b.added++; {
-	case b.added <= mostPrinted:
+	switch b.addedThisRun++; {
+	case b.addedThisRun <= maxPrintedBadLines:
 		_, _ = fmt.Fprintf(b.out, "line %d: %s\n", number, reason)
-	case b.added == mostPrinted+1:
+	case b.addedThisRun == maxPrintedBadLines+1:
 		_, _ = fmt.Fprintf(b.out, "further bad lines are in %s only\n", b.path)
 	}
 }
 
-// waiting is the number of lines that wait for flush. Imports also commit when a full batch of them waits: otherwise a file
+// pendingLines is the number of lines that wait for flush. Imports also commit when a full batch of them waits: otherwise a file
 // without a good line would collect in memory.
-func (b *badLines) waiting() int { return b.queued }
+func (b *badLines) pendingLines() int { return b.pendingCount }
 
-// file is the path of the file with the bad lines, "" when there are none.
-func (b *badLines) file() string {
+// pathIfAny is the path of the file with the bad lines, "" when there are none.
+func (b *badLines) pathIfAny() string {
 	if b.count == 0 {
 		return ""
 	}
@@ -129,23 +129,23 @@ func (b *badLines) file() string {
 // file.
 func (b *badLines) flush() error {
 	// Without a bad line there is no file at all: an operator sees by its absence that every line was used.
-	if b.queued == 0 {
+	if b.pendingCount == 0 {
 		return nil
 	}
 	// Bad lines hold keys and texts of users, so only the owner of the file may read them.
 	if b.handle == nil {
 		file, err := os.OpenFile(b.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 		if err != nil {
-			return b.faultOf(err)
+			return b.withAdvice(err)
 		}
 		b.handle = file
 		if err := file.Chmod(0o600); err != nil { // the file may have existed with other permissions
-			return b.faultOf(err)
+			return b.withAdvice(err)
 		}
 	}
 	_, err := b.pending.WriteTo(b.handle)
-	b.queued = 0
-	return b.faultOf(err)
+	b.pendingCount = 0
+	return b.withAdvice(err)
 }
 
 // close writes the pending entries and closes the file, also after a failure of the import. The next run cuts entries that lie
@@ -153,13 +153,13 @@ func (b *badLines) flush() error {
 func (b *badLines) close() error {
 	err := b.flush()
 	if b.handle != nil {
-		err = errors.Join(err, b.faultOf(b.handle.Close()))
+		err = errors.Join(err, b.withAdvice(b.handle.Close()))
 	}
 	return err
 }
 
-// faultOf adds advice for the operator to an error of the file. The code is UNAVAILABLE, because the data are not at fault.
-func (b *badLines) faultOf(err error) error {
+// withAdvice adds advice for the operator to an error of the file. The code is UNAVAILABLE, because the data are not at fault.
+func (b *badLines) withAdvice(err error) error {
 	if err == nil {
 		return nil
 	}

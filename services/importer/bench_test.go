@@ -29,17 +29,19 @@ func BenchmarkImportFollows(b *testing.B) {
 	for _, batch := range []int{1_000, 5_000, 20_000} {
 		b.Run(fmt.Sprintf("rows=%d", batch), func(b *testing.B) {
 			for b.Loop() {
-				b.Run("sqlite", func(b *testing.B) { importPairs(b, sqltest.Open(b, sql.Config{URL: sqltest.SQLite(b)}), pairs, batch) })
+				b.Run("sqlite", func(b *testing.B) {
+					importFollowPairs(b, sqltest.Open(b, sql.Config{URL: sqltest.SQLite(b)}), pairs, batch)
+				})
 				b.Run("postgres", func(b *testing.B) {
-					importPairs(b, sqltest.Open(b, sql.Config{URL: sqltest.Postgres(b)}), pairs, batch)
+					importFollowPairs(b, sqltest.Open(b, sql.Config{URL: sqltest.Postgres(b)}), pairs, batch)
 				})
 			}
 		})
 	}
 }
 
-// importPairs imports pairs of keys as follows in both directions.
-func importPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
+// importFollowPairs imports pairs of keys as follows in both directions.
+func importFollowPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
 	ctx := context.Background()
 	for line := 0; line < len(pairs); line += batch {
 		part := pairs[line:min(line+batch, len(pairs))]
@@ -52,10 +54,10 @@ func importPairs(b *testing.B, s *sql.DB, pairs [][2]string, batch int) {
 			if err != nil {
 				return err
 			}
-			edges := make([]services.Edge, 0, 2*len(part))
+			edges := make([]services.FollowEdge, 0, 2*len(part))
 			for _, pair := range part {
 				one, other := numbers[pair[0]], numbers[pair[1]]
-				edges = append(edges, services.Edge{Follower: one, Followee: other, Since: 1}, services.Edge{Follower: other, Followee: one, Since: 1})
+				edges = append(edges, services.FollowEdge{Follower: one, Followee: other, PostsCountAfter: 1}, services.FollowEdge{Follower: other, Followee: one, PostsCountAfter: 1})
 			}
 			if _, err := people.ImportFollows(ctx, tx, edges); err != nil {
 				return err
@@ -83,7 +85,7 @@ func BenchmarkImportPosts(b *testing.B) {
 		b.StartTimer()
 		report, err := Posts(b.Context(), db, services.NewIDClock(services.SystemClock{}, 1), []services.PostKind{services.PostKindPost},
 			Options{File: "-", Input: strings.NewReader(text.String()), Quiet: true})
-		if err != nil || report.New != lines {
+		if err != nil || report.NewItems != lines {
 			b.Fatal(report, err)
 		}
 		b.ReportMetric(float64(lines)/report.Took.Seconds(), "lines/s")

@@ -19,20 +19,20 @@ import (
 // interruptedDB is a database in which something happens before a write, or at the end of its transaction. The writes count from 1.
 type interruptedDB struct {
 	*sql.DB
-	writes         int            // how many have begun
-	before, within map[int]func() // what happens, by the number of the write
+	writeCount               int            // how many have begun
+	beforeWrite, withinWrite map[int]func() // what happens, by the number of the write
 }
 
 func (i *interruptedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	i.writes++
-	if happens := i.before[i.writes]; happens != nil {
+	i.writeCount++
+	if happens := i.beforeWrite[i.writeCount]; happens != nil {
 		happens()
 	}
 	return i.DB.Write(ctx, func(tx *sql.Tx) error {
 		err := fn(tx)
-		if happens := i.within[i.writes]; happens != nil && err == nil {
+		if happens := i.withinWrite[i.writeCount]; happens != nil && err == nil {
 			// A busy machine may need long for it, and the server would end a transaction that is silent for too long.
-			if _, err := tx.Lines(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			if _, err := tx.QueryLines(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 				return err
 			}
 			happens()
@@ -46,7 +46,7 @@ func (im *importer) runStatements(texts ...string) (lines []string) {
 	im.t.Helper()
 	err := im.db.Write(im.t.Context(), func(tx *sql.Tx) (err error) {
 		for _, text := range texts {
-			if lines, err = tx.Lines(im.t.Context(), text); err != nil {
+			if lines, err = tx.QueryLines(im.t.Context(), text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}
@@ -58,8 +58,8 @@ func (im *importer) runStatements(texts ...string) (lines []string) {
 	return lines
 }
 
-// number is the ID of a user; 0 if there is no such user.
-func (im *importer) number(key string) services.UserID {
+// userID is the ID of a user; 0 if there is no such user.
+func (im *importer) userID(key string) services.UserID {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
@@ -68,71 +68,71 @@ func (im *importer) number(key string) services.UserID {
 	return numbers[key]
 }
 
-// beginErasure is the transaction that begins the erasure of alice.
-func (im *importer) beginErasure() {
+// beginErasureOfAlice is the transaction that begins the erasure of alice.
+func (im *importer) beginErasureOfAlice() {
 	im.t.Helper()
 	im.runStatements(`INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		SELECT 'e', number, key, 1, 0, 1, '', 0, 0, 'null' FROM users WHERE key = 'alice'`, `DELETE FROM users WHERE key = 'alice'`)
 }
 
-// endErasure removes all that the erasure of alice finds, and frees the key.
-func (im *importer) endErasure() {
+// endErasureOfAlice removes all that the erasure of alice finds, and frees the key.
+func (im *importer) endErasureOfAlice() {
 	im.t.Helper()
 	of := `(SELECT user_number FROM erasures WHERE id = 'e')`
 	im.runStatements(`DELETE FROM follows WHERE follower = `+of+` OR followee = `+of, `DELETE FROM posts WHERE author = `+of, `DELETE FROM shows WHERE host = `+of,
 		`DELETE FROM hosts WHERE host = `+of, `DELETE FROM refs WHERE owner = `+of, `UPDATE erasures SET user_number = 0, key = '', done_at = 1 WHERE id = 'e'`)
 }
 
-// besideErasure is an import of three lines, each of which names alice.
-type besideErasure struct {
-	lines string // the file
-	run   func(im *importer, db Store, opts Options) (Report, error)
-	count string // the statement that counts the rows that user $1 has of the import
+// importOfErasedUser is an import of three lines, each of which names alice.
+type importOfErasedUser struct {
+	fileText       string // the file
+	runImport      func(im *importer, db Store, opts Options) (Report, error)
+	countStatement string // the statement that counts the rows that user $1 has of the import
 }
 
-// besideErasures are the imports of files in batches, by name.
-var besideErasures = map[string]besideErasure{
+// importsOfErasedUser are the imports of files in batches, by name.
+var importsOfErasedUser = map[string]importOfErasedUser{
 	"follows": {
-		lines: "alice,bob\nbob,alice\ncarol,alice\n", run: (*importer).run,
-		count: `SELECT count(*) FROM follows WHERE follower = $1 OR followee = $1`,
+		fileText: "alice,bob\nbob,alice\ncarol,alice\n", runImport: (*importer).importFollows,
+		countStatement: `SELECT count(*) FROM follows WHERE follower = $1 OR followee = $1`,
 	},
 	"posts": {
-		lines: jsonLines(`{"key":"p%d","author":"alice","at":"2026-01-30T09:30:00Z","body":"one"}`), run: (*importer).posts,
-		count: `SELECT count(*) FROM posts WHERE author = $1`,
+		fileText: threeJSONLines(`{"key":"p%d","author":"alice","at":"2026-01-30T09:30:00Z","body":"one"}`), runImport: (*importer).importPosts,
+		countStatement: `SELECT count(*) FROM posts WHERE author = $1`,
 	},
 	"shows": {
-		lines: jsonLines(`{"key":"s%d","host":"alice","title":"One","plannedAt":"2026-02-01T09:30:00Z"}`), run: (*importer).shows,
-		count: `SELECT count(*) FROM shows WHERE host = $1`,
+		fileText: threeJSONLines(`{"key":"s%d","host":"alice","title":"One","plannedAt":"2026-02-01T09:30:00Z"}`), runImport: (*importer).importShows,
+		countStatement: `SELECT count(*) FROM shows WHERE host = $1`,
 	},
 }
 
-// jsonLines are three lines with the numbers 1 to 3.
-func jsonLines(format string) (lines string) {
+// threeJSONLines are three lines with the numbers 1 to 3.
+func threeJSONLines(format string) (lines string) {
 	for i := range 3 {
 		lines += fmt.Sprintf(format, i+1) + "\n"
 	}
 	return lines
 }
 
-// rows counts the rows that a user has of an import.
-func (im *importer) rows(of besideErasure, user services.UserID) string {
+// countRows counts the rows that a user has of an import.
+func (im *importer) countRows(of importOfErasedUser, user services.UserID) string {
 	im.t.Helper()
-	return strings.Join(im.runStatements(strings.ReplaceAll(of.count, "$1", strconv.Itoa(int(user)))), " ")
+	return strings.Join(im.runStatements(strings.ReplaceAll(of.countStatement, "$1", strconv.Itoa(int(user)))), " ")
 }
 
-// eachBesideErasure runs a test for each import in batches, on both engines.
-func eachBesideErasure(t *testing.T, test func(im *importer, of besideErasure)) {
+// eachImportOfErasedUser runs a test for each import in batches, on both engines.
+func eachImportOfErasedUser(t *testing.T, test func(im *importer, of importOfErasedUser)) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		for name, of := range besideErasures {
+		for name, of := range importsOfErasedUser {
 			t.Run(name, func(t *testing.T) {
-				test(newImporter(t, sqltest.Open(t, sql.Config{URL: newURL(t, url)})), of)
+				test(newImporter(t, sqltest.Open(t, sql.Config{URL: newDatabaseURL(t, url)})), of)
 			})
 		}
 	})
 }
 
-// newURL is a new database of the engine of a URL.
-func newURL(t *testing.T, url string) string {
+// newDatabaseURL is a new database of the engine of a URL.
+func newDatabaseURL(t *testing.T, url string) string {
 	t.Helper()
 	if strings.HasPrefix(url, "postgres") {
 		return sqltest.Postgres(t)
@@ -143,22 +143,22 @@ func newURL(t *testing.T, url string) string {
 // A user who was erased between two batches is a new user in the later one: nothing is imported for the former ID, which no
 // erasure would find again.
 func TestAUserIsErasedBetweenTwoBatches(t *testing.T) {
-	eachBesideErasure(t, func(im *importer, of besideErasure) {
+	eachImportOfErasedUser(t, func(im *importer, of importOfErasedUser) {
 		var former services.UserID
-		db := &interruptedDB{DB: im.db, before: map[int]func(){2: func() {
-			former = im.number("alice")
-			im.beginErasure()
-			im.endErasure()
+		db := &interruptedDB{DB: im.db, beforeWrite: map[int]func(){2: func() {
+			former = im.userID("alice")
+			im.beginErasureOfAlice()
+			im.endErasureOfAlice()
 		}}}
-		report, err := of.run(im, db, Options{File: im.writeFile("f", of.lines), Batch: 1})
-		if err != nil || report.New != 3 {
+		report, err := of.runImport(im, db, Options{File: im.writeFile("f", of.fileText), BatchSize: 1})
+		if err != nil || report.NewItems != 3 {
 			im.t.Fatalf("%+v, %v", report, err)
 		}
-		again := im.number("alice")
+		again := im.userID("alice")
 		if again == 0 || again == former {
 			im.t.Errorf("the user is %d, was %d", again, former)
 		}
-		if before, now := im.rows(of, former), im.rows(of, again); before != "0" || now != "2" {
+		if before, now := im.countRows(of, former), im.countRows(of, again); before != "0" || now != "2" {
 			im.t.Errorf("the former ID has %s rows, the new one %s", before, now)
 		}
 	})
@@ -167,27 +167,27 @@ func TestAUserIsErasedBetweenTwoBatches(t *testing.T) {
 // A batch that names a user who is being erased imports nothing. Once the erasure is done, the same command continues there, and
 // the user is a new one.
 func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
-	eachBesideErasure(t, func(im *importer, of besideErasure) {
+	eachImportOfErasedUser(t, func(im *importer, of importOfErasedUser) {
 		var former services.UserID
-		db := &interruptedDB{DB: im.db, before: map[int]func(){2: func() {
-			former = im.number("alice")
-			im.beginErasure()
+		db := &interruptedDB{DB: im.db, beforeWrite: map[int]func(){2: func() {
+			former = im.userID("alice")
+			im.beginErasureOfAlice()
 		}}}
-		opts := Options{File: im.writeFile("f", of.lines), Batch: 1}
-		report, err := of.run(im, db, opts)
-		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `"alice" is being erased`) || report.New != 1 {
+		opts := Options{File: im.writeFile("f", of.fileText), BatchSize: 1}
+		report, err := of.runImport(im, db, opts)
+		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `"alice" is being erased`) || report.NewItems != 1 {
 			im.t.Errorf("%+v, %v", report, err)
 		}
 		// The erasure will remove the first row. If the batch added another one, the erasure might be past its place already.
-		if rows := im.rows(of, former); rows != "1" {
+		if rows := im.countRows(of, former); rows != "1" {
 			im.t.Errorf("%s rows are there, of which one was before the erasure", rows)
 		}
-		im.endErasure()
-		report, err = of.run(im, im.db, opts)
-		if err != nil || report.ResumedAfter != 1 || report.New != 2 {
+		im.endErasureOfAlice()
+		report, err = of.runImport(im, im.db, opts)
+		if err != nil || report.ResumedAfter != 1 || report.NewItems != 2 {
 			im.t.Errorf("again: %+v, %v", report, err)
 		}
-		if before, now := im.rows(of, former), im.rows(of, im.number("alice")); before != "0" || now != "2" {
+		if before, now := im.countRows(of, former), im.countRows(of, im.userID("alice")); before != "0" || now != "2" {
 			im.t.Errorf("the former ID has %s rows, the new one %s", before, now)
 		}
 	})
@@ -196,20 +196,20 @@ func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
 // A replay ends at an event whose host is being erased, as an import ends at a batch. Once the erasure is done, the same command
 // continues there.
 func TestAnErasureIsUnderWayDuringAReplay(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		r, of := newReplayWorld(t, withShows(w)), besideErasures["shows"]
-		opts := Options{File: r.writeFile("f", of.lines), Out: &r.out, Clock: w.Clock}
-		db := &interruptedDB{DB: r.db, before: map[int]func(){2: r.beginErasure}}
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		r, of := newReplayWorld(t, addShowService(w)), importsOfErasedUser["shows"]
+		opts := Options{File: r.writeFile("f", of.fileText), Out: &r.out, Clock: w.Clock}
+		db := &interruptedDB{DB: r.db, beforeWrite: map[int]func(){2: r.beginErasureOfAlice}}
 		report, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, opts)
-		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `line 2: the user "alice" is being erased`) || report.New != 1 {
+		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `line 2: the user "alice" is being erased`) || report.NewItems != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
-		r.endErasure()
+		r.endErasureOfAlice()
 		report, err = ReplayShows(t.Context(), r.db, livetest.Service(w), 60, opts)
-		if err != nil || report.New != 2 || !strings.Contains(r.out.String(), "continuing after event 1") {
+		if err != nil || report.NewItems != 2 || !strings.Contains(r.out.String(), "continuing after event 1") {
 			t.Errorf("again: %+v, %v\n%s", report, err, r.out.String())
 		}
-		if rows := r.rows(of, r.number("alice")); rows != "2" {
+		if rows := r.countRows(of, r.userID("alice")); rows != "2" {
 			t.Errorf("the new user has %s shows, want 2", rows)
 		}
 	})
@@ -218,27 +218,27 @@ func TestAnErasureIsUnderWayDuringAReplay(t *testing.T) {
 // An erasure that begins during a batch waits for its end, however long the batch takes, so that it finds all rows of the batch. That
 // holds for a user of an earlier batch, for one who was there before the import, and for one in a transaction of a replay.
 func TestAnErasureWaitsForTheBatch(t *testing.T) {
-	imports := map[string]besideErasure{
+	imports := map[string]importOfErasedUser{
 		"messages": {
-			lines: jsonLines(`{"key":"m%d","title":"One","content":"one","to":["alice"]}`),
-			run: func(im *importer, db Store, opts Options) (Report, error) {
+			fileText: threeJSONLines(`{"key":"m%d","title":"One","content":"one","to":["alice"]}`),
+			runImport: func(im *importer, db Store, opts Options) (Report, error) {
 				opts.Clock, opts.Quiet = im, true
 				return Messages(im.t.Context(), db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
 			},
-			count: `SELECT count(*) FROM jobs WHERE kind = 'message.deliver' AND $1 > 0`,
+			countStatement: `SELECT count(*) FROM jobs WHERE kind = 'message.deliver' AND $1 > 0`,
 		},
 	}
-	for name, of := range besideErasures {
+	for name, of := range importsOfErasedUser {
 		imports[name] = of
 	}
-	check := func(im *importer, of besideErasure, write int, run func(db Store) error) {
+	check := func(im *importer, of importOfErasedUser, write int, run func(db Store) error) {
 		im.t.Helper()
 		im.runStatements(`UPDATE counters SET value = 40 WHERE name = 'users'`, `INSERT INTO users (number, key) VALUES (40, 'alice')`)
 		began := make(chan struct{})
-		db := &interruptedDB{DB: im.db, within: map[int]func(){write: func() {
+		db := &interruptedDB{DB: im.db, withinWrite: map[int]func(){write: func() {
 			go func() {
 				defer close(began)
-				im.beginErasure()
+				im.beginErasureOfAlice()
 			}()
 			eventually.Holds(im.t, "the erasure waits", func() bool {
 				select {
@@ -255,29 +255,29 @@ func TestAnErasureWaitsForTheBatch(t *testing.T) {
 			im.t.Error(err)
 		}
 		<-began
-		if number := im.number("alice"); number != 0 || im.rows(of, 40) == "0" {
-			im.t.Errorf("the user is %d, with %s rows", number, im.rows(of, 40))
+		if number := im.userID("alice"); number != 0 || im.countRows(of, 40) == "0" {
+			im.t.Errorf("the user is %d, with %s rows", number, im.countRows(of, 40))
 		}
 	}
 	for name, of := range imports {
 		for when, of := range map[string]struct {
-			besideErasure
+			importOfErasedUser
 			batch, write int
 		}{"first batch": {of, 100, 1}, "last batch": {of, 1, 3}} {
 			t.Run(name+"/"+when, func(t *testing.T) {
 				im := newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.Postgres(t)}))
-				check(im, of.besideErasure, of.write, func(db Store) error {
-					_, err := of.run(im, db, Options{File: im.writeFile("f", of.lines), Batch: of.batch})
+				check(im, of.importOfErasedUser, of.write, func(db Store) error {
+					_, err := of.runImport(im, db, Options{File: im.writeFile("f", of.fileText), BatchSize: of.batch})
 					return err
 				})
 			})
 		}
 	}
 	t.Run("replay", func(t *testing.T) {
-		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Redis: "embedded"}))
-		r, of := newReplayWorld(t, w), besideErasures["shows"]
+		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t), RedisURL: "embedded"}))
+		r, of := newReplayWorld(t, w), importsOfErasedUser["shows"]
 		check(r.importer, of, 1, func(db Store) error {
-			line, _, _ := strings.Cut(of.lines, "\n")
+			line, _, _ := strings.Cut(of.fileText, "\n")
 			_, err := ReplayShows(t.Context(), db, livetest.Service(w), 60, Options{File: r.writeFile("f", line+"\n"), Out: &r.out, Clock: w.Clock})
 			return err
 		})

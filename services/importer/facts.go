@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	// A row for each source that was ever imported, by the hash in source.identify. Rows stay after the end: they are
+	// A row for each source that was ever imported, by the hash in importFile.setProgressKey. Rows stay after the end: they are
 	// few.
 	putProgress = sql.NewStatement("set an import's progress", `INSERT INTO imports (source, line) VALUES ($1, $2)
 		ON CONFLICT (source) DO UPDATE SET line = excluded.line`)

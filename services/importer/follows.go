@@ -13,7 +13,7 @@ import (
 )
 
 // followForm is the form of a file of follows.
-var followForm = form{name: "follows", lines: "CSV with the columns follower,followee", unit: "follows", longest: maxLineBytes}
+var followForm = fileForm{name: "follows", expectedLine: "CSV with the columns follower,followee", countedUnit: "follows", maxBytesPerLine: maxLineBytes}
 
 // Follows imports the follows of a CSV file. A row is follower,followee or follower,followee,since; empty lines and lines that
 // begin with # are passed over. A follow without since counts what is published after its import. Bad lines are put aside and
@@ -32,8 +32,8 @@ func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostI
 	if err != nil {
 		return Report{}, err
 	}
-	im := &followImport{fileRun: run, ids: ids, keys: newKeyTable(opts.Prefix)}
-	im.newest = im.latestSince()
+	im := &followImport{fileRun: run, ids: ids, keys: newKeyTable(opts.KeyPrefix)}
+	im.maxSince = im.latestAllowedSince()
 	return run.importLines(ctx, im)
 }
 
@@ -43,34 +43,34 @@ type followImport struct {
 	ids  interface{ Next() services.PostID }
 	keys *keyTable
 
-	begun  bool            // a line was read that is no comment
-	batch  []row           // since the last commit
-	newest services.PostID // a since after this one is refused
+	firstLineRead bool            // a line was read that is no comment
+	batch         []followRow     // since the last commit
+	maxSince      services.PostID // a since after this one is refused
 }
 
-// row is one good row; its keys are indexes in the key table.
-type row struct {
+// followRow is one good row; its keys are indexes in the key table.
+type followRow struct {
 	follower, followee int32
 	since              services.PostID // 0: the time of the import
 }
 
-// full counts follows rather than rows, because Batch bounds the size of a transaction.
-func (im *followImport) full() bool {
-	return len(im.batch)*im.edgesPerRow() >= im.opts.Batch || im.bad.waiting() >= im.opts.Batch
+// batchFull counts follows rather than rows, because BatchSize bounds the size of a transaction.
+func (im *followImport) batchFull() bool {
+	return len(im.batch)*im.edgesPerRow() >= im.opts.BatchSize || im.bad.pendingLines() >= im.opts.BatchSize
 }
 
 // errOpenRow refuses a last row without a line break in a plain file: if the file was cut off, the row may end with half a
 // key, which looks like a key.
 var errOpenRow = services.Errorf(services.Invalid, "the row does not end with a line break, so it may be cut off: if it is complete, import the .bad file")
 
-// take parses one line: a good one enters the batch, a bad one is put aside.
-func (im *followImport) take(_ context.Context, line []byte) error {
+// addLine parses one line: a good one enters the batch, a bad one is put aside.
+func (im *followImport) addLine(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
 	}
 	// Only the first line that is no comment can be a header. A resumed run begins after it.
-	first := !im.begun && im.report.ResumedAfter == 0
-	im.begun = true
+	first := !im.firstLineRead && im.report.ResumedAfter == 0
+	im.firstLineRead = true
 	if first {
 		if header, err := isHeader(line); err != nil || header {
 			if err != nil {
@@ -79,18 +79,18 @@ func (im *followImport) take(_ context.Context, line []byte) error {
 			return err
 		}
 	}
-	var next row
+	var next followRow
 	var err error
-	if im.source.lineOpen {
+	if im.source.noLineBreak {
 		err = errOpenRow // leave it out: the keys in a row become users
 	} else {
-		next, err = im.keys.row(line, im.newest)
+		next, err = im.keys.row(line, im.maxSince)
 	}
 	if err != nil {
-		return im.refuse(line, err)
+		return im.refuseLastLine(line, err)
 	}
 	im.batch = append(im.batch, next)
-	im.hasGood = true
+	im.hasGoodLine = true
 	return nil
 }
 
@@ -107,49 +107,49 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 		used = append(used, next.follower, next.followee)
 	}
 	// Write may run its function again, after a conflict with another transaction: it must set every variable anew.
-	edges := make([]services.Edge, 0, len(im.batch)*im.edgesPerRow())
+	edges := make([]services.FollowEdge, 0, len(im.batch)*im.edgesPerRow())
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = im.keys.ensure(ctx, tx, used); err != nil {
+		if users, err = im.keys.ensureUsers(ctx, tx, used); err != nil {
 			return err
 		}
 		// The edges are made here, because the IDs of new keys are known here only, and anew for each run.
 		edges = im.edges(edges[:0], users)
-		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil || im.source.identity == "" {
+		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil || im.source.progressKey == "" {
 			return err
 		}
-		return setProgress(ctx, tx, im.source.identity, line)
+		return setProgress(ctx, tx, im.source.progressKey, line)
 	})
 	if err != nil {
-		return im.at(err)
+		return im.withPosition(err)
 	}
 	// The table learns the IDs only after the commit: a rollback removes new users, and their IDs go to other users.
-	im.keys.learn(users)
-	im.report.Rows += int64(len(im.batch))
-	im.report.New += int64(inserted)
-	im.report.NotNew += int64(len(edges) - inserted)
+	im.keys.rememberIDs(users)
+	im.report.GoodRows += int64(len(im.batch))
+	im.report.NewItems += int64(inserted)
+	im.report.SkippedRows += int64(len(edges) - inserted)
 	im.batch = im.batch[:0]
-	im.newest = im.latestSince()
+	im.maxSince = im.latestAllowedSince()
 	im.showProgress()
 	return nil
 }
 
 // edges makes the follows of the batch. users has the IDs that the transaction has read.
-func (im *followImport) edges(into []services.Edge, users map[string]services.UserID) []services.Edge {
+func (im *followImport) edges(into []services.FollowEdge, users map[string]services.UserID) []services.FollowEdge {
 	// One ID serves the batch: follows without a time begin together, before anything that is published after the
 	// commit.
 	now := im.ids.Next()
 	for _, next := range im.batch {
-		edge := services.Edge{Follower: im.keys.id(next.follower, users), Followee: im.keys.id(next.followee, users), Since: next.since}
-		if edge.Since == 0 {
-			edge.Since = now
+		edge := services.FollowEdge{Follower: im.keys.id(next.follower, users), Followee: im.keys.id(next.followee, users), PostsCountAfter: next.since}
+		if edge.PostsCountAfter == 0 {
+			edge.PostsCountAfter = now
 		}
 		into = append(into, edge)
-		if im.opts.Both {
-			into = append(into, services.Edge{Follower: edge.Followee, Followee: edge.Follower, Since: edge.Since})
+		if im.opts.BothDirections {
+			into = append(into, services.FollowEdge{Follower: edge.Followee, Followee: edge.Follower, PostsCountAfter: edge.PostsCountAfter})
 		}
 	}
 	// Sort by the IDs, which is also the order of locks: two imports at once do not deadlock.
-	slices.SortFunc(into, func(a, b services.Edge) int {
+	slices.SortFunc(into, func(a, b services.FollowEdge) int {
 		return cmp.Or(cmp.Compare(a.Follower, b.Follower), cmp.Compare(a.Followee, b.Followee))
 	})
 	return into
@@ -157,14 +157,14 @@ func (im *followImport) edges(into []services.Edge, users map[string]services.Us
 
 // edgesPerRow is how many follows a row makes.
 func (im *followImport) edgesPerRow() int {
-	if im.opts.Both {
+	if im.opts.BothDirections {
 		return 2
 	}
 	return 1
 }
 
-// latestSince is the latest moment that a row may name: five minutes ahead, because the clocks of the application and of
+// latestAllowedSince is the latest moment that a row may name: five minutes ahead, because the clocks of the application and of
 // this machine differ. It is taken anew for each batch, since an import may last for hours.
-func (im *followImport) latestSince() services.PostID {
+func (im *followImport) latestAllowedSince() services.PostID {
 	return services.PostIDAt(im.ids.Next().Time().Add(5 * time.Minute))
 }

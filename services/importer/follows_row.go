@@ -14,18 +14,18 @@ import (
 type column int
 
 const (
-	unnamed      column = iota // no known name: the line is a row
-	aFollower                  // the user who follows
-	aFollowee                  // the user who is followed
-	eitherColumn               // one of the two: the other column says which
+	unknownColumn  column = iota // no known name: the line is a row
+	followerColumn               // the user who follows
+	followeeColumn               // the user who is followed
+	eitherColumn                 // one of the two: the other column says which
 )
 
 // The names that the first line may give the columns, in lower case. Exports of applications and public data sets of graphs use
 // these names.
 var columnNames = map[column][]string{
-	aFollower:    {"follower", "follower_id", "from", "from_id", "source", "src", "id_1", "id1", "node_1"},
-	aFollowee:    {"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"},
-	eitherColumn: {"user", "user_id"},
+	followerColumn: {"follower", "follower_id", "from", "from_id", "source", "src", "id_1", "id1", "node_1"},
+	followeeColumn: {"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"},
+	eitherColumn:   {"user", "user_id"},
 }
 
 // columnOf finds a column by its name, in lower case.
@@ -36,7 +36,7 @@ func columnOf(name []byte) column {
 			return column
 		}
 	}
-	return unnamed
+	return unknownColumn
 }
 
 // isHeader reports whether a line names the columns; it is given a file's first line that is no comment. A header that names the
@@ -50,9 +50,9 @@ func isHeader(line []byte) (bool, error) {
 	}
 	first, second := columnOf(fields[0]), columnOf(fields[1])
 	switch {
-	case first == unnamed || second == unnamed:
+	case first == unknownColumn || second == unknownColumn:
 		return false, nil
-	case second == aFollowee && first != aFollowee, first == aFollower && second == eitherColumn:
+	case second == followeeColumn && first != followeeColumn, first == followerColumn && second == eitherColumn:
 		return true, nil
 	}
 	return false, services.Errorf(services.Invalid, "the first line names the columns %s: the follower must come first and then the followee, as in follower,followee",
@@ -89,30 +89,30 @@ func split(line []byte) ([][]byte, error) {
 }
 
 // row parses a line. The error describes its fault. newest bounds the time of a follow.
-func (k *keyTable) row(line []byte, newest services.PostID) (row, error) {
+func (k *keyTable) row(line []byte, newest services.PostID) (followRow, error) {
 	if len(line) > maxLineBytes {
-		return row{}, services.Errorf(services.Invalid, "longer than %d bytes", maxLineBytes)
+		return followRow{}, services.Errorf(services.Invalid, "longer than %d bytes", maxLineBytes)
 	}
 	fields, err := split(line)
 	if err != nil {
-		return row{}, err
+		return followRow{}, err
 	}
 	if len(fields) != 2 && len(fields) != 3 {
-		return row{}, services.Errorf(services.Invalid, "2 or 3 columns are needed, follower,followee,since; got %d", len(fields))
+		return followRow{}, services.Errorf(services.Invalid, "2 or 3 columns are needed, follower,followee,since; got %d", len(fields))
 	}
 	// Add keys to the table only if the whole row is valid: each key in the table becomes a user.
 	for _, field := range fields[:2] {
-		if err := k.check(field); err != nil {
-			return row{}, err
+		if err := k.checkKey(field); err != nil {
+			return followRow{}, err
 		}
 	}
 	if bytes.Equal(fields[0], fields[1]) {
-		return row{}, services.Errorf(services.Invalid, "%s cannot follow themselves", services.Quote(k.prefix+string(fields[0])))
+		return followRow{}, services.Errorf(services.Invalid, "%s cannot follow themselves", services.Quote(k.prefix+string(fields[0])))
 	}
-	var next row
+	var next followRow
 	if len(fields) == 3 && len(fields[2]) > 0 {
 		if next.since, err = readSince(string(fields[2]), newest); err != nil {
-			return row{}, err
+			return followRow{}, err
 		}
 	}
 	next.follower, next.followee = k.indexOf(fields[0]), k.indexOf(fields[1])

@@ -9,8 +9,8 @@ import (
 	"tidings/services"
 )
 
-// testNewest is the latest time that a row of these tests may name.
-var testNewest = services.PostIDAt(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
+// latestAllowedID is the latest time that a row of these tests may name.
+var latestAllowedID = services.PostIDAt(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
 
 func TestRows(t *testing.T) {
 	for line, want := range map[string]string{
@@ -27,7 +27,7 @@ func TestRows(t *testing.T) {
 		strings.Repeat("k", 64) + ",b":        strings.Repeat("k", 64) + ">b",
 	} {
 		table := newKeyTable("")
-		got, err := table.row([]byte(line), testNewest)
+		got, err := table.row([]byte(line), latestAllowedID)
 		if err != nil {
 			t.Errorf("%q: %v", line, err)
 			continue
@@ -69,7 +69,7 @@ func TestBadRows(t *testing.T) {
 		strings.Repeat(`"`, 4_000) + ",bob": "1 to 128 characters",
 	} {
 		table := newKeyTable("")
-		_, err := table.row([]byte(line), testNewest)
+		_, err := table.row([]byte(line), latestAllowedID)
 		if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), word) {
 			t.Errorf("%.40q: got %v, want %q", line, err, word)
 		}
@@ -82,13 +82,13 @@ func TestBadRows(t *testing.T) {
 // With a prefix the limit applies to the whole key, and errors show the whole key.
 func TestPrefix(t *testing.T) {
 	table := newKeyTable("team.")
-	if _, err := table.row([]byte("1,2"), testNewest); err != nil || table.keys[0] != "team.1" || table.keys[1] != "team.2" {
+	if _, err := table.row([]byte("1,2"), latestAllowedID); err != nil || table.keys[0] != "team.1" || table.keys[1] != "team.2" {
 		t.Errorf("%v %v", table.keys, err)
 	}
-	if _, err := table.row([]byte("1,"+strings.Repeat("k", 124)), testNewest); err == nil || !strings.Contains(err.Error(), "got 129") {
+	if _, err := table.row([]byte("1,"+strings.Repeat("k", 124)), latestAllowedID); err == nil || !strings.Contains(err.Error(), "got 129") {
 		t.Errorf("a key that the prefix makes too long: %v", err)
 	}
-	if _, err := table.row([]byte("7,7"), testNewest); err == nil || !strings.Contains(err.Error(), `"team.7" cannot follow themselves`) {
+	if _, err := table.row([]byte("7,7"), latestAllowedID); err == nil || !strings.Contains(err.Error(), `"team.7" cannot follow themselves`) {
 		t.Errorf("a follow of oneself: %v", err)
 	}
 }
@@ -127,28 +127,28 @@ func TestBlankLines(t *testing.T) {
 }
 
 // The IDs come from the transaction once, then from the table. A table that has become too large is emptied.
-func TestKeyTableLearns(t *testing.T) {
+func TestKeyTableRemembersIDs(t *testing.T) {
 	table := newKeyTable("u")
-	first, err := table.row([]byte("1,2"), testNewest)
+	first, err := table.row([]byte("1,2"), latestAllowedID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ids := map[string]services.UserID{"u1": 11, "u2": 12}
-	if fresh := strings.Join(table.fresh(), " "); fresh != "u1 u2" || table.id(first.followee, ids) != 12 {
+	if fresh := strings.Join(table.unresolvedKeys(), " "); fresh != "u1 u2" || table.id(first.followee, ids) != 12 {
 		t.Errorf("before: fresh %q, ID %d", fresh, table.id(first.followee, ids))
 	}
-	table.learn(ids)
-	second, err := table.row([]byte("2,3"), testNewest)
+	table.rememberIDs(ids)
+	second, err := table.row([]byte("2,3"), latestAllowedID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fresh := strings.Join(table.fresh(), " "); fresh != "u3" || table.id(second.follower, nil) != 12 || table.id(second.followee, map[string]services.UserID{"u3": 13}) != 13 {
+	if fresh := strings.Join(table.unresolvedKeys(), " "); fresh != "u3" || table.id(second.follower, nil) != 12 || table.id(second.followee, map[string]services.UserID{"u3": 13}) != 13 {
 		t.Errorf("after: fresh %q", fresh)
 	}
-	table.keys = make([]string, mostKeys+1)
-	table.learn(nil)
-	if len(table.keys) != 0 || table.known != 0 || table.prefix != "u" {
-		t.Errorf("a large table keeps %d keys, %d known, prefix %q", len(table.keys), table.known, table.prefix)
+	table.keys = make([]string, maxTableKeys+1)
+	table.rememberIDs(nil)
+	if len(table.keys) != 0 || table.resolvedCount != 0 || table.prefix != "u" {
+		t.Errorf("a large table keeps %d keys, %d known, prefix %q", len(table.keys), table.resolvedCount, table.prefix)
 	}
 }
 
@@ -159,7 +159,7 @@ func FuzzRow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		table := newKeyTable("")
-		got, err := table.row([]byte(line), testNewest)
+		got, err := table.row([]byte(line), latestAllowedID)
 		if err != nil {
 			if services.CodeOf(err) != services.Invalid || !utf8.ValidString(err.Error()) || strings.Contains(err.Error(), "\n") || len(table.keys) != 0 {
 				t.Fatalf("%q: %q, keys %q", line, err, table.keys)
@@ -171,7 +171,7 @@ func FuzzRow(f *testing.F) {
 				t.Fatalf("%q made the key %q", line, key)
 			}
 		}
-		if got.follower == got.followee || len(table.keys) != 2 || got.since > testNewest {
+		if got.follower == got.followee || len(table.keys) != 2 || got.since > latestAllowedID {
 			t.Fatalf("%q: %+v, keys %q", line, got, table.keys)
 		}
 	})

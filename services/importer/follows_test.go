@@ -65,25 +65,25 @@ func (im *importer) readFile(path string) string {
 	return string(text)
 }
 
-// run imports into the database, or into a wrapper of it.
-func (im *importer) run(db Store, opts Options) (Report, error) {
+// importFollows imports into the database, or into a wrapper of it.
+func (im *importer) importFollows(db Store, opts Options) (Report, error) {
 	im.out.Reset()
 	opts.Out, opts.Clock = &im.out, im
 	return Follows(im.t.Context(), db, services.NewIDClock(im, 1), opts)
 }
 
-// mustFollows imports follows, and fails the test on an error.
-func (im *importer) mustFollows(opts Options) Report {
+// mustImportFollows imports follows, and fails the test on an error.
+func (im *importer) mustImportFollows(opts Options) Report {
 	im.t.Helper()
-	report, err := im.run(im.db, opts)
+	report, err := im.importFollows(im.db, opts)
 	if err != nil {
 		im.t.Fatalf("%v\n%s", err, im.out.String())
 	}
 	return report
 }
 
-// followsOf reads every follow among the keys back: "alice>bob" -> since.
-func (im *importer) followsOf(keys ...string) map[string]services.PostID {
+// sinceByFollow reads every follow among the keys back: "alice>bob" -> since.
+func (im *importer) sinceByFollow(keys ...string) map[string]services.PostID {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, keys)
 	if err != nil {
@@ -100,15 +100,15 @@ func (im *importer) followsOf(keys ...string) map[string]services.PostID {
 			im.t.Fatal(err)
 		}
 		for _, edge := range edges {
-			all[names[edge.Follower]+">"+followee] = edge.Since
+			all[names[edge.Follower]+">"+followee] = edge.PostsCountAfter
 		}
 	}
 	return all
 }
 
-// pairs are the follows without their since, in order.
-func (im *importer) pairs(keys ...string) []string {
-	return slices.Sorted(maps.Keys(im.followsOf(keys...)))
+// followPairs are the follows without their since, in order.
+func (im *importer) followPairs(keys ...string) []string {
+	return slices.Sorted(maps.Keys(im.sinceByFollow(keys...)))
 }
 
 // gzipText compresses a text with gzip.
@@ -126,15 +126,15 @@ func gzipText(t *testing.T, text string) string {
 }
 
 func TestImportFollows(t *testing.T) {
-	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+	sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
 		path := im.writeFile("follows.csv", "follower,followee,since\nalice,bob\n\n# a remark\n alice , carol ,2026-01-02T03:04:05.678Z\r\n\"bob\",\"alice\",\nalice,bob,2020-01-01T00:00:00+02:00\ncarol,bob\n")
-		got := im.mustFollows(Options{File: path})
-		if want := (Report{What: "follows", Lines: 8, Rows: 5, New: 4, NotNew: 1}); got != want {
+		got := im.mustImportFollows(Options{File: path})
+		if want := (Report{Kind: "follows", LastLine: 8, GoodRows: 5, NewItems: 4, SkippedRows: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		now := services.PostIDAt(im.now)
-		follows := im.followsOf("alice", "bob", "carol")
+		follows := im.sinceByFollow("alice", "bob", "carol")
 		if since := follows["alice>carol"]; since != services.PostIDAt(time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)) {
 			t.Errorf("alice follows carol since %v", since.Time())
 		}
@@ -143,31 +143,31 @@ func TestImportFollows(t *testing.T) {
 				t.Errorf("%s since %v, want the time of the import", pair, since.Time())
 			}
 		}
-		if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "carol>bob"}, im.pairs("alice", "bob", "carol")); diff != "" {
+		if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "bob>alice", "carol>bob"}, im.followPairs("alice", "bob", "carol")); diff != "" {
 			t.Error(diff)
 		}
 
 		// Existing follows stay as they are, and a finished import starts from the beginning.
 		im.now = im.now.Add(time.Hour)
-		again := im.mustFollows(Options{File: path})
-		if want := (Report{What: "follows", Lines: 8, Rows: 5, NotNew: 5}); again != want {
+		again := im.mustImportFollows(Options{File: path})
+		if want := (Report{Kind: "follows", LastLine: 8, GoodRows: 5, SkippedRows: 5}); again != want {
 			t.Errorf("again: got %+v, want %+v", again, want)
 		}
-		if diff := cmp.Diff(follows, im.followsOf("alice", "bob", "carol")); diff != "" {
+		if diff := cmp.Diff(follows, im.sinceByFollow("alice", "bob", "carol")); diff != "" {
 			t.Errorf("the second import changed (-first +second):\n%s", diff)
 		}
 	})
 }
 
 func TestImportBothWaysWithPrefix(t *testing.T) {
-	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+	sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
 		im := newImporter(t, open())
 		path := im.writeFile("friends.csv", "id_1,id_2\n1,2\n2,1\n1,3\n")
-		got := im.mustFollows(Options{File: path, Both: true, Prefix: "u-"})
-		if want := (Report{What: "follows", Lines: 4, Rows: 3, New: 4, NotNew: 2}); got != want {
+		got := im.mustImportFollows(Options{File: path, BothDirections: true, KeyPrefix: "u-"})
+		if want := (Report{Kind: "follows", LastLine: 4, GoodRows: 3, NewItems: 4, SkippedRows: 2}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		if diff := cmp.Diff([]string{"u-1>u-2", "u-1>u-3", "u-2>u-1", "u-3>u-1"}, im.pairs("u-1", "u-2", "u-3", "1", "2", "3")); diff != "" {
+		if diff := cmp.Diff([]string{"u-1>u-2", "u-1>u-3", "u-2>u-1", "u-3>u-1"}, im.followPairs("u-1", "u-2", "u-3", "1", "2", "3")); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -190,11 +190,11 @@ func TestImportFormsOfFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			got := im.mustFollows(Options{File: im.writeFile("f", text)})
-			if got.Rows != 2 || got.New != 2 || got.Bad != 0 {
+			got := im.mustImportFollows(Options{File: im.writeFile("f", text)})
+			if got.GoodRows != 2 || got.NewItems != 2 || got.BadLines != 0 {
 				t.Errorf("got %+v\n%s", got, im.out.String())
 			}
-			if diff := cmp.Diff([]string{"alice>bob", "bob>carol"}, im.pairs("alice", "bob", "carol")); diff != "" {
+			if diff := cmp.Diff([]string{"alice>bob", "bob>carol"}, im.followPairs("alice", "bob", "carol")); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -205,11 +205,11 @@ func TestImportFormsOfFiles(t *testing.T) {
 func TestImportRefusesAReversedHeader(t *testing.T) {
 	im := sqliteImporter(t)
 	file := im.writeFile("friends.csv", "user_id,follower_id\nalice,bob\n")
-	got, err := im.run(im.db, Options{File: file})
-	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "user_id,follower_id") || got.Rows != 0 {
+	got, err := im.importFollows(im.db, Options{File: file})
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "user_id,follower_id") || got.GoodRows != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if pairs := im.pairs("alice", "bob"); len(pairs) != 0 {
+	if pairs := im.followPairs("alice", "bob"); len(pairs) != 0 {
 		t.Errorf("in are %v", pairs)
 	}
 }
@@ -217,14 +217,14 @@ func TestImportRefusesAReversedHeader(t *testing.T) {
 // A header is found behind comments and empty lines too: it is no row, and a header in reverse order is refused.
 func TestImportFindsAHeaderBehindComments(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.mustFollows(Options{File: im.writeFile("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
-	if got.Rows != 2 || got.Bad != 0 {
+	got := im.mustImportFollows(Options{File: im.writeFile("f.csv", "# exported today\n\nfollower,followee\nalice,bob\nfrom,to\n")})
+	if got.GoodRows != 2 || got.BadLines != 0 {
 		t.Errorf("%+v", got)
 	}
-	if pairs := im.pairs("alice", "bob", "from", "to"); !slices.Equal(pairs, []string{"alice>bob", "from>to"}) {
+	if pairs := im.followPairs("alice", "bob", "from", "to"); !slices.Equal(pairs, []string{"alice>bob", "from>to"}) {
 		t.Errorf("in are %v", pairs)
 	}
-	if got, err := im.run(im.db, Options{File: im.writeFile("g.csv", "# exported today\nfollowee,follower\nalice,carol\n")}); services.CodeOf(err) != services.Invalid {
+	if got, err := im.importFollows(im.db, Options{File: im.writeFile("g.csv", "# exported today\nfollowee,follower\nalice,carol\n")}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("in reverse order: %+v, %v", got, err)
 	}
 }
@@ -232,7 +232,7 @@ func TestImportFindsAHeaderBehindComments(t *testing.T) {
 func TestImportEmptyFiles(t *testing.T) {
 	for _, text := range []string{"", "\n", "follower,followee\n", gzipText(t, "")} {
 		im := sqliteImporter(t)
-		if got := im.mustFollows(Options{File: im.writeFile("f", text)}); got.Rows != 0 || got.Bad != 0 {
+		if got := im.mustImportFollows(Options{File: im.writeFile("f", text)}); got.GoodRows != 0 || got.BadLines != 0 {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
@@ -245,21 +245,21 @@ func TestImportIsNotLimited(t *testing.T) {
 	for i := range 2_500 {
 		fmt.Fprintf(&text, "alice,friend%d\n", i)
 	}
-	if got := im.mustFollows(Options{File: im.writeFile("f", text.String()), Batch: 700}); got.New != 2_500 {
+	if got := im.mustImportFollows(Options{File: im.writeFile("f", text.String()), BatchSize: 700}); got.NewItems != 2_500 {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestImportFromStandardInput(t *testing.T) {
 	im := sqliteImporter(t)
-	got := im.mustFollows(Options{File: "-", Input: strings.NewReader(gzipText(t, "alice,bob\nalice,alice\n"))})
-	if want := (Report{What: "follows", Lines: 2, Rows: 1, New: 1, Bad: 1, BadFile: "import-follows.bad"}); got != want {
+	got := im.mustImportFollows(Options{File: "-", Input: strings.NewReader(gzipText(t, "alice,bob\nalice,alice\n"))})
+	if want := (Report{Kind: "follows", LastLine: 2, GoodRows: 1, NewItems: 1, BadLines: 1, BadFile: "import-follows.bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if text := im.readFile("import-follows.bad"); !strings.Contains(text, "alice,alice\n") {
 		t.Errorf("the bad lines: %q", text)
 	}
-	if _, err := im.run(im.db, Options{File: "-"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.importFollows(im.db, Options{File: "-"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("without an input: %v", err)
 	}
 }
@@ -273,7 +273,7 @@ func TestImportFaults(t *testing.T) {
 	}
 	im.writeFile("blocked.csv.bad/kept", "")
 	var noise strings.Builder
-	for i := range hopeless {
+	for i := range badLinesUntilStop {
 		fmt.Fprintf(&noise, "%d;%d\n", i, i+1)
 	}
 	for name, c := range map[string]struct {
@@ -287,7 +287,7 @@ func TestImportFaults(t *testing.T) {
 		"not our columns": {im.writeFile("noise.csv", noise.String()), "none of its first 1000 lines", services.Invalid},
 		"no room for bad": {blocked, "bad lines cannot be saved", services.Unavailable},
 	} {
-		_, err := im.run(im.db, Options{File: c.file})
+		_, err := im.importFollows(im.db, Options{File: c.file})
 		if services.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.word) {
 			t.Errorf("%s: %s: %v", name, services.CodeOf(err), err)
 		}
@@ -297,17 +297,17 @@ func TestImportFaults(t *testing.T) {
 	if _, err := Follows(ctx, im.db, services.NewIDClock(im, 1), Options{File: im.writeFile("f", "alice,bob\n")}); err == nil {
 		t.Error("an import that was called off says nothing")
 	}
-	if got := im.pairs("alice", "bob"); slices.Contains(got, "bob>alice") {
+	if got := im.followPairs("alice", "bob"); slices.Contains(got, "bob>alice") {
 		t.Errorf("what failed is in: %v", got)
 	}
 }
 
 func TestReportIsReadable(t *testing.T) {
 	for want, report := range map[string]Report{
-		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {What: "follows", Rows: 289_003, New: 578_006, Took: 15_240 * time.Millisecond},
+		"289,003 rows: 578,006 follows are new, 0 existed already; 15.2 s": {Kind: "follows", GoodRows: 289_003, NewItems: 578_006, Took: 15_240 * time.Millisecond},
 		"after line 1,000: 7 rows: 3 posts are new, 4 existed already; 1,234,567 bad lines are in f.bad; 0.0 s": {
-			What: "posts", ResumedAfter: 1000, Rows: 7, New: 3, NotNew: 4, Bad: 1_234_567, BadFile: "f.bad"},
-		"3 rows: 2 messages are new, to 1,005 recipients; 0.1 s": {What: "messages", Rows: 3, New: 2, Recipients: 1_005, Took: 100 * time.Millisecond},
+			Kind: "posts", ResumedAfter: 1000, GoodRows: 7, NewItems: 3, SkippedRows: 4, BadLines: 1_234_567, BadFile: "f.bad"},
+		"3 rows: 2 messages are new, to 1,005 recipients; 0.1 s": {Kind: "messages", GoodRows: 3, NewItems: 2, Recipients: 1_005, Took: 100 * time.Millisecond},
 	} {
 		if got := report.String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -325,7 +325,7 @@ func TestBadLinesArePrivate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		im.mustFollows(Options{File: path})
+		im.mustImportFollows(Options{File: path})
 		info, err := os.Stat(path + ".bad")
 		if err != nil {
 			t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// oneOfEach are the lines of an import in which each host has one show of each status.
-func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
+// showLinesOfEachStatus are the lines of an import in which each host has one show of each status.
+func showLinesOfEachStatus(hosts []string, now time.Time) (keys []string, lines string) {
 	at := func(minutes int) string { return now.Add(time.Duration(minutes) * time.Minute).Format(time.RFC3339) }
 	for _, host := range hosts {
 		for kind, fields := range map[string]string{
@@ -39,7 +39,7 @@ func oneOfEach(hosts []string, now time.Time) (keys []string, lines string) {
 // none of the shows.
 func TestManyNewHostsArePublishedTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded", Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 3 }}))
+		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded", Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 3 }}))
 		im := newImporter(t, w.Store)
 		const hosts = 12
 		names := make([]string, hosts)
@@ -60,8 +60,8 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		before := livetest.Service(w).Memory.Version()
 		w.Clock.Advance(time.Second)
 		im.now = w.Clock.Now()
-		keys, lines := oneOfEach(names, im.now)
-		im.mustShows(Options{File: im.writeFile("f.jsonl", lines)})
+		keys, lines := showLinesOfEachStatus(names, im.now)
+		im.mustImportShows(Options{File: im.writeFile("f.jsonl", lines)})
 		if waits, _, _, err := jobs.JobCounts(t.Context(), w.Store); err != nil || waits != 2*hosts+1 {
 			t.Errorf("%d jobs wait (%v), want two a host that close shows, and one that names all", waits, err)
 		}
@@ -92,7 +92,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 			if i == 5 {
 				want = hosts - 1
 			}
-			got := board(w, reader, shows)
+			got := boardKeys(w, reader, shows)
 			kinds := map[string]int{}
 			for _, key := range got {
 				kinds[strings.TrimLeft(key, "host0123456789")]++
@@ -100,16 +100,16 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 			if followed != want || kinds["live"] != want || kinds["plan"] != want || len(got) != 3*want {
 				t.Errorf("reader %d follows %d hosts, his board has %v", i, followed, got)
 			}
-			if count := livetest.Service(w).Memory.CountLive(w.Document(reader).Hosts, 0); count.New != want {
+			if count := livetest.Service(w).Memory.CountLive(w.Document(reader).Hosts, 0); count.NewShows != want {
 				t.Errorf("reader %d counts %+v, want %d", i, count, want)
 			}
-			if list := livetest.Replays(w, reader); len(list) != want {
+			if list := livetest.ListedReplays(w, reader); len(list) != want {
 				t.Errorf("reader %d has %d replays, want %d", i, len(list), want)
 			}
 		}
 		w.CheckAgainstFacts(readers...)
 		// A host who is imported again is known already: the shows are on boards at once, without a job for the host.
-		im.mustShows(Options{File: im.writeFile("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
+		im.mustImportShows(Options{File: im.writeFile("g.jsonl", fmt.Sprintf(`{"key":"again","host":"host11","title":"t","plannedAt":"%s"}`+"\n", im.now.Add(time.Hour).Format(time.RFC3339)))})
 		if _, shows := im.readShows("again"); shows["again"].Version == 0 {
 			t.Errorf("the next show of a named host waits: %+v", shows["again"])
 		}

@@ -14,12 +14,12 @@ import (
 )
 
 // messageForm is the form of a file of site messages.
-var messageForm = form{
-	name: "messages", lines: `JSON Lines like {"key":"spring","title":"...","content":"...","to":["alice"]}`, unit: "recipients", longest: 1 << 20,
+var messageForm = fileForm{
+	name: "messages", expectedLine: `JSON Lines like {"key":"spring","title":"...","content":"...","to":["alice"]}`, countedUnit: "recipients", maxBytesPerLine: 1 << 20,
 }
 
-// messageRow is one line: a message and some of its recipients. Further lines of the same key name more recipients, and need not repeat the
-// text.
+// messageRow is one line: a message and some of its recipients. Further lines of the same key name more recipients, and need not
+// repeat the text.
 type messageRow struct {
 	Key     string   `json:"key"`
 	Type    string   `json:"type"`
@@ -31,7 +31,7 @@ type messageRow struct {
 	text    messages.Text // all lines of a key share it
 }
 
-// messageImport is one import of site messages under way. fresh has the messages that the next commit inserts, by their
+// messageImport is one import of site messages under way. newMessages has the messages that the next commit inserts, by their
 // keys: lines of the batch find their message there before the database has it.
 type messageImport struct {
 	*fileRun
@@ -40,35 +40,35 @@ type messageImport struct {
 	types []string // of messages that exist, the default first
 
 	batch []messageRow // since the last commit
-	// recipients counts the recipients of the batch, each as often as a line names them: the cost of a transaction depends on it.
-	recipients int
-	fresh      map[string]messageRow
-	bytes      int // of the texts of fresh
+	// recipientCount counts the recipients of the batch, each as often as a line names them: the cost of a transaction depends on it.
+	recipientCount int
+	newMessages    map[string]messageRow
+	textBytes      int // of the texts of newMessages
 }
 
-// mostText bounds the texts of a batch, in bytes. 20,000 rows of the longest texts would be gigabytes.
-const mostText = 8 << 20
+// maxBatchTextBytes bounds the texts of a batch, in bytes. 20,000 rows of the longest texts would be gigabytes.
+const maxBatchTextBytes = 8 << 20
 
-// Messages sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines, runs
-// and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the server
-// delivers them when it runs. Bad lines and broken files are treated as by Follows. types are the types of messages that exist, the default
-// first. facts is the database under db.
+// Messages sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines,
+// runs and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the
+// server delivers them when it runs. Bad lines and broken files are treated as by Follows. types are the types of messages that
+// exist, the default first. facts is the database under db.
 func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
 	run, err := newRun(db, opts, messageForm)
 	if err != nil {
 		return Report{}, err
 	}
-	return run.importLines(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, fresh: map[string]messageRow{}})
+	return run.importLines(ctx, &messageImport{fileRun: run, facts: facts, ids: ids, types: types, newMessages: map[string]messageRow{}})
 }
 
-// full reports whether the batch has reached one of three limits: the recipients of a transaction, the memory for texts, and bad lines
-// that wait. A line may name many recipients, so they are counted and not the lines.
-func (im *messageImport) full() bool {
-	return im.recipients >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
+// batchFull reports whether the batch has reached one of three limits: the recipients of a transaction, the memory for texts, and
+// bad lines that wait. A line may name many recipients, so they are counted and not the lines.
+func (im *messageImport) batchFull() bool {
+	return im.recipientCount >= im.opts.BatchSize || im.textBytes >= maxBatchTextBytes || im.bad.pendingLines() >= im.opts.BatchSize
 }
 
-// take parses one line: a good one enters the batch, a bad one is put aside.
-func (im *messageImport) take(ctx context.Context, line []byte) error {
+// addLine parses one line: a good one enters the batch, a bad one is put aside.
+func (im *messageImport) addLine(ctx context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
 	}
@@ -79,38 +79,38 @@ func (im *messageImport) take(ctx context.Context, line []byte) error {
 		return err
 	}
 	if err != nil {
-		return im.refuse(line, err)
+		return im.refuseLastLine(line, err)
 	}
 	im.batch = append(im.batch, row)
-	im.recipients += len(row.To)
-	im.hasGood = true
+	im.recipientCount += len(row.To)
+	im.hasGoodLine = true
 	return nil
 }
 
-// row reads a line and finds its message, in fresh or in the database. A message that is in neither is new, and row adds it to
-// fresh. The rest of the line is checked first: a bad line must not leave a message without recipients.
+// row reads a line and finds its message, in newMessages or in the database. A message that is in neither is new, and row adds it to
+// newMessages. The rest of the line is checked first: a bad line must not leave a message without recipients.
 func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, err error) {
-	if len(line) > messageForm.longest {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.longest)
+	if len(line) > messageForm.maxBytesPerLine {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", messageForm.maxBytesPerLine)
 	}
 	if err := readObject(line, &row, "key, type, title, content and to"); err != nil {
 		return row, err
 	}
-	if err := checkName("key", row.Key); err != nil {
+	if err := checkRefKey("key", row.Key); err != nil {
 		return row, err
 	}
 	if n := len(row.To); n == 0 || n > messages.MaxRecipients {
 		return row, services.Errorf(services.Invalid, "to: 1 to %d recipients are allowed in a line, got %d", messages.MaxRecipients, n)
 	}
 	for i, key := range row.To {
-		row.To[i] = im.opts.Prefix + key
+		row.To[i] = im.opts.KeyPrefix + key
 		if err := services.CheckUserKey(row.To[i]); err != nil {
 			return row, services.Errorf(services.Invalid, "to: %s", err)
 		}
 	}
 	given := messages.Text{Type: row.Type, Title: row.Title, Content: row.Content}
 	// A message that the batch does not have may be one of an earlier batch, run or file, or one that ingest sent.
-	known, found := im.fresh[row.Key]
+	known, found := im.newMessages[row.Key]
 	if !found {
 		if known.message, known.text, found, err = im.findStored(ctx, row.Key); err != nil {
 			return row, err
@@ -118,7 +118,7 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	}
 	if found {
 		row.message, row.text = known.message, known.text
-		return row, checkFits(given, known.text, row.Key)
+		return row, checkSameText(given, known.text, row.Key)
 	}
 	// The first line of a key has to have the whole text.
 	if err := given.Check(im.types); err != nil {
@@ -126,9 +126,9 @@ func (im *messageImport) row(ctx context.Context, line []byte) (row messageRow, 
 	}
 	// A user's list is in the order of IDs: a message gets its ID at the first line of its key.
 	row.message, row.text = messages.ID(im.ids.Next()), given
-	im.fresh[row.Key] = row
+	im.newMessages[row.Key] = row
 	// Only the content is counted: the other texts are short.
-	im.bytes += len(row.text.Content)
+	im.textBytes += len(row.text.Content)
 	return row, nil
 }
 
@@ -150,8 +150,8 @@ func messageRef(key string) services.Ref {
 	return services.Ref{Type: services.SiteMessageType, Text: key}
 }
 
-// checkFits reports whether a further line of a key agrees with the earlier ones. A part that the line leaves out agrees.
-func checkFits(given, known messages.Text, key string) error {
+// checkSameText reports whether a further line of a key agrees with the earlier ones. A part that the line leaves out agrees.
+func checkSameText(given, known messages.Text, key string) error {
 	for _, part := range []struct{ field, given, known string }{
 		{"type", given.Type, known.Type}, {"title", given.Title, known.Title}, {"content", given.Content, known.Content},
 	} {
@@ -175,13 +175,13 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	err := im.db.Write(ctx, func(tx *sql.Tx) error {
-		numbers, err := people.EnsureHeld(ctx, tx, keys, nil)
+		numbers, err := people.EnsureLocked(ctx, tx, keys, nil)
 		if err != nil {
 			return err
 		}
-		var named []refs.NamedObject
-		for _, key := range slices.Sorted(maps.Keys(im.fresh)) { // the keys in one order, so that two imports at once do not deadlock
-			row := im.fresh[key]
+		var named []refs.ObjectWithRef
+		for _, key := range slices.Sorted(maps.Keys(im.newMessages)) { // in one order, so that two imports at once do not deadlock
+			row := im.newMessages[key]
 			if err := messages.Insert(ctx, tx, row.message, row.text); err != nil {
 				return err
 			}
@@ -205,22 +205,22 @@ func (im *messageImport) commit(ctx context.Context, line int64) error {
 				return err
 			}
 		}
-		if im.source.identity == "" {
+		if im.source.progressKey == "" {
 			return nil
 		}
 		// At the end line is 0, so that the same file may be imported again: refs and recipients make that harmless.
-		return setProgress(ctx, tx, im.source.identity, line)
+		return setProgress(ctx, tx, im.source.progressKey, line)
 	})
 	if err != nil {
-		return im.at(err)
+		return im.withPosition(err)
 	}
-	im.report.Rows += int64(len(im.batch))
-	im.report.New += int64(len(im.fresh))
-	im.report.Recipients += int64(im.recipients)
-	im.batch, im.recipients = im.batch[:0], 0
-	// fresh is cleared only after the commit: a further line of a key now finds its message in the database.
-	clear(im.fresh)
-	im.bytes = 0
+	im.report.GoodRows += int64(len(im.batch))
+	im.report.NewItems += int64(len(im.newMessages))
+	im.report.Recipients += int64(im.recipientCount)
+	im.batch, im.recipientCount = im.batch[:0], 0
+	// newMessages is cleared only after the commit: a further line of a key now finds its message in the database.
+	clear(im.newMessages)
+	im.textBytes = 0
 	im.showProgress()
 	return nil
 }

@@ -19,17 +19,17 @@ import (
 
 var messageTypes = []string{"general", "offer"}
 
-// messages imports a file of messages.
-func (im *importer) messages(opts Options) (Report, error) {
+// importMessages imports a file of messages.
+func (im *importer) importMessages(opts Options) (Report, error) {
 	im.now = im.now.Add(time.Minute) // IDs contain the time
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	return Messages(im.t.Context(), im.db, im.db, services.NewIDClock(im, 1), messageTypes, opts)
 }
 
-// mustMessages imports a file of messages, and fails the test on an error.
-func (im *importer) mustMessages(opts Options) Report {
+// mustImportMessages imports a file of messages, and fails the test on an error.
+func (im *importer) mustImportMessages(opts Options) Report {
 	im.t.Helper()
-	report, err := im.messages(opts)
+	report, err := im.importMessages(opts)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -37,15 +37,15 @@ func (im *importer) mustMessages(opts Options) Report {
 	return report
 }
 
-// spring is a file of messages.
-const spring = `{"key":"spring","type":"offer","title":"Spring","content":"It is here.","to":["ann","bob","ann"]}
+// messagesFile is a file of messages.
+const messagesFile = `{"key":"spring","type":"offer","title":"Spring","content":"It is here.","to":["ann","bob","ann"]}
 {"key":"spring","to":["carl","ann"]}
 
 {"key":"rules","title":"Rules","to":["bob"]}
 `
 
-// titlesOf returns the recipients' messages after all jobs: user -> titles.
-func titlesOf(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
+// messagesByRecipient returns the recipients' messages after all jobs: user -> titles.
+func messagesByRecipient(t *testing.T, w *fanouttest.World, service *messages.Service, keys ...string) map[string]string {
 	t.Helper()
 	w.RunAllJobs(w.Fanout)
 	numbers, err := people.IDs(t.Context(), w.Store, keys)
@@ -65,67 +65,67 @@ func titlesOf(t *testing.T, w *fanouttest.World, service *messages.Service, keys
 // engines.
 func TestImportedMessagesAreDeliveredOnce(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		w := fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"})
 		im := newImporter(t, w.Store)
 		service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
-		file := im.writeFile("spring.jsonl", spring)
-		want := Report{What: "messages", Lines: 4, Rows: 3, New: 2, Recipients: 6}
-		if diff := cmp.Diff(want, im.mustMessages(Options{File: file, Batch: 1})); diff != "" {
+		file := im.writeFile("spring.jsonl", messagesFile)
+		want := Report{Kind: "messages", LastLine: 4, GoodRows: 3, NewItems: 2, Recipients: 6}
+		if diff := cmp.Diff(want, im.mustImportMessages(Options{File: file, BatchSize: 1})); diff != "" {
 			t.Errorf("the report (-want +got):\n%s", diff)
 		}
 		text := "offer/Spring/It is here. "
 		has := map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}
-		if diff := cmp.Diff(has, titlesOf(t, w, service, "ann", "bob", "carl", "dora")); diff != "" {
+		if diff := cmp.Diff(has, messagesByRecipient(t, w, service, "ann", "bob", "carl", "dora")); diff != "" {
 			t.Errorf("they have (-want +got):\n%s", diff)
 		}
-		want.New = 0
-		if diff := cmp.Diff(want, im.mustMessages(Options{File: file})); diff != "" {
+		want.NewItems = 0
+		if diff := cmp.Diff(want, im.mustImportMessages(Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(has, titlesOf(t, w, service, "ann", "bob", "carl")); diff != "" {
+		if diff := cmp.Diff(has, messagesByRecipient(t, w, service, "ann", "bob", "carl")); diff != "" {
 			t.Errorf("after the second time they have (-want +got):\n%s", diff)
 		}
-		more := im.mustMessages(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), Prefix: ""})
-		if more.New != 0 || more.Rows != 1 {
+		more := im.mustImportMessages(Options{File: "-", Input: strings.NewReader(`{"key":"spring","to":["dora"]}`), KeyPrefix: ""})
+		if more.NewItems != 0 || more.GoodRows != 1 {
 			t.Errorf("another file of the same key: %+v", more)
 		}
-		if got := titlesOf(t, w, service, "dora")["dora"]; got != text {
+		if got := messagesByRecipient(t, w, service, "dora")["dora"]; got != text {
 			t.Errorf("dora has %q", got)
 		}
 	})
 }
 
-// failingDB is a database that accepts as many further transactions as left says, and fails all later ones.
+// failingDB is a database that accepts as many further transactions as writesLeft says, and fails all later ones.
 type failingDB struct {
 	Store
-	left int
+	writesLeft int
 }
 
 func (b *failingDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	if b.left--; b.left < 0 {
+	if b.writesLeft--; b.writesLeft < 0 {
 		return services.Errorf(services.Unavailable, "the database went away")
 	}
 	return b.Store.Write(ctx, fn)
 }
 
 func TestAnInterruptedImportOfMessagesResumes(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
 	im := newImporter(t, w.Store)
 	service := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs, Types: messageTypes})
-	file := im.writeFile("spring.jsonl", spring)
-	_, err := Messages(t.Context(), &failingDB{w.Store, 1}, w.Store, services.NewIDClock(im, 1), messageTypes, Options{File: file, Batch: 1, Out: &im.out})
+	file := im.writeFile("spring.jsonl", messagesFile)
+	_, err := Messages(t.Context(), &failingDB{w.Store, 1}, w.Store, services.NewIDClock(im, 1), messageTypes, Options{File: file, BatchSize: 1, Out: &im.out})
 	if services.CodeOf(err) != services.Unavailable {
 		t.Fatalf("broken off: %v", err)
 	}
-	got := im.mustMessages(Options{File: file})
-	if diff := cmp.Diff(Report{What: "messages", ResumedAfter: 1, Lines: 4, Rows: 2, New: 1, Recipients: 3}, got); diff != "" {
+	got := im.mustImportMessages(Options{File: file})
+	if diff := cmp.Diff(Report{Kind: "messages", ResumedAfter: 1, LastLine: 4, GoodRows: 2, NewItems: 1, Recipients: 3}, got); diff != "" {
 		t.Errorf("the report of the rest (-want +got):\n%s", diff)
 	}
 	if text := got.String(); text != "after line 1: 2 rows: 1 messages are new, to 3 recipients; 0.0 s" {
 		t.Errorf("it reads %q", text)
 	}
 	text := "offer/Spring/It is here. "
-	if diff := cmp.Diff(map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}, titlesOf(t, w, service, "ann", "bob", "carl")); diff != "" {
+	if diff := cmp.Diff(map[string]string{"ann": text, "bob": "general/Rules/ " + text, "carl": text}, messagesByRecipient(t, w, service, "ann", "bob", "carl")); diff != "" {
 		t.Errorf("they have (-want +got):\n%s", diff)
 	}
 }
@@ -158,8 +158,8 @@ func TestBadLinesOfMessages(t *testing.T) {
 	}
 	lines = append(lines, `{"key":"last","title":"Last","to":["y"]}`)
 	file := im.writeFile("m.jsonl", strings.Join(lines, "\n"))
-	report := im.mustMessages(Options{File: file})
-	if diff := cmp.Diff(Report{What: "messages", Lines: int64(len(lines)), Rows: 2, New: 2, Recipients: 2, Bad: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
+	report := im.mustImportMessages(Options{File: file})
+	if diff := cmp.Diff(Report{Kind: "messages", LastLine: int64(len(lines)), GoodRows: 2, NewItems: 2, Recipients: 2, BadLines: int64(len(bad)), BadFile: file + ".bad"}, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
 	printed, aside := im.out.String(), im.readFile(file+".bad")
@@ -171,10 +171,10 @@ func TestBadLinesOfMessages(t *testing.T) {
 			t.Errorf("%.60s was not put aside", line.line)
 		}
 	}
-	if _, err := im.messages(Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.importMessages(Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("no file: %v", err)
 	}
-	if _, err := im.messages(Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.importMessages(Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
 }

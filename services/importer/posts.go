@@ -14,8 +14,8 @@ import (
 )
 
 // postForm is the form of a file of posts.
-var postForm = form{
-	name: "posts", lines: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, unit: "posts", longest: 128 << 10,
+var postForm = fileForm{
+	name: "posts", expectedLine: `JSON Lines like {"key":"p1","author":"alice","at":"2026-01-31T09:30:00Z","body":"..."}`, countedUnit: "posts", maxBytesPerLine: 128 << 10,
 }
 
 // postRow is one line: a post and, if the line has a key, the post's ref. It keeps the text of the line, because planning
@@ -27,22 +27,22 @@ type postRow struct {
 	Body   string `json:"body"`
 	Parent string `json:"parent"` // the ID or the key of the post that it answers; "" for none
 
-	firstID services.PostID // the least id of its millisecond
-	parent  services.PostID // where the parent is named by an id
-	number  int64           // of the line
-	line    []byte          // its text
+	firstIDOfMilli services.PostID // the least id of its millisecond
+	parentID       services.PostID // where the parent is named by an id
+	lineNumber     int64           // of the line
+	line           []byte          // its text
 }
 
 // postImport is one import of posts under way.
 type postImport struct {
 	*fileRun
-	stored Store // the database, which planning reads outside of the transaction
-	ids    interface{ Next() services.PostID }
-	kinds  []services.PostKind // that enter home feeds
-	keys   *keyTable
+	store        Store // the database, which planning reads outside of the transaction
+	ids          interface{ Next() services.PostID }
+	kindsInFeeds []services.PostKind // that enter home feeds
+	keys         *keyTable
 
-	batch []postRow // since the last commit
-	bytes int       // of its lines
+	batch        []postRow // since the last commit
+	bytesOfLines int       // of its lines
 }
 
 // Posts imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts
@@ -56,49 +56,51 @@ func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	if err != nil {
 		return Report{}, err
 	}
-	return run.importLines(ctx, &postImport{fileRun: run, stored: db, ids: ids, kinds: kinds, keys: newKeyTable(opts.Prefix)})
+	return run.importLines(ctx, &postImport{fileRun: run, store: db, ids: ids, kindsInFeeds: kinds, keys: newKeyTable(opts.KeyPrefix)})
 }
 
-// full reports whether the batch has reached one of three limits: the rows of a transaction, the memory for texts, and bad lines that wait.
-func (im *postImport) full() bool {
-	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
+// batchFull reports whether the batch has reached one of three limits: the rows of a transaction, the memory for texts, and bad
+// lines that wait.
+func (im *postImport) batchFull() bool {
+	return len(im.batch) >= im.opts.BatchSize || im.bytesOfLines >= maxBatchTextBytes || im.bad.pendingLines() >= im.opts.BatchSize
 }
 
-// take parses one line: a good one enters the batch, a bad one is put aside. It looks nothing up: plan does that for the whole batch.
-func (im *postImport) take(_ context.Context, line []byte) error {
+// addLine parses one line: a good one enters the batch, a bad one is put aside. It looks nothing up: plan does that for the whole
+// batch.
+func (im *postImport) addLine(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
 	}
 	row, err := im.row(line)
 	if err != nil {
-		return im.refuse(line, err)
+		return im.refuseLastLine(line, err)
 	}
 	// The source reuses its buffer for the next line.
-	row.number, row.line = im.source.line, bytes.Clone(line)
+	row.lineNumber, row.line = im.source.lineNumber, bytes.Clone(line)
 	im.batch = append(im.batch, row)
-	im.bytes += len(line)
-	im.hasGood = true
+	im.bytesOfLines += len(line)
+	im.hasGoodLine = true
 	return nil
 }
 
 // row parses a line, without looking anything up.
 func (im *postImport) row(line []byte) (row postRow, err error) {
-	if len(line) > postForm.longest {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", postForm.longest)
+	if len(line) > postForm.maxBytesPerLine {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", postForm.maxBytesPerLine)
 	}
 	if err := readObject(line, &row, "key, author, at, body and parent"); err != nil {
 		return row, err
 	}
 	// A key that looks like an ID could not be named as a parent, because the name would be taken for the ID.
 	if row.Key != "" {
-		if err := checkName("key", row.Key); err != nil {
+		if err := checkRefKey("key", row.Key); err != nil {
 			return row, err
 		}
 		if isPostID(row.Key) {
 			return row, services.Errorf(services.Invalid, "key: %s has the form of an ID of Tidings: choose another", services.Quote(row.Key))
 		}
 	}
-	if err := im.keys.check([]byte(row.Author)); err != nil {
+	if err := im.keys.checkKey([]byte(row.Author)); err != nil {
 		return row, services.Errorf(services.Invalid, "author: %s", err)
 	}
 	if err := services.CheckBody(row.Body); err != nil {
@@ -107,11 +109,11 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 	if isPostID(row.Parent) {
 		// An ID names any post of the database, a key a post of a file or of ingest. Planning the batch finds out whether the
 		// post exists.
-		if row.parent, err = services.ParsePostGlobalID("parent", row.Parent); err != nil {
+		if row.parentID, err = services.ParsePostGlobalID("parent", row.Parent); err != nil {
 			return row, err
 		}
 	} else if row.Parent != "" {
-		if err := checkName("parent", row.Parent); err != nil {
+		if err := checkRefKey("parent", row.Parent); err != nil {
 			return row, err
 		}
 		if row.Parent == row.Key {
@@ -123,7 +125,7 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 		return row, services.Errorf(services.Invalid, "at is %s: a time like 2026-01-31T09:30:00Z is needed", services.Quote(row.At))
 	}
 	// The ID of millisecond 0 is 0, which stands for no ID.
-	if row.firstID = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.firstID > im.ids.Next() {
+	if row.firstIDOfMilli = services.PostIDAt(moment); moment.UnixMilli() < 1 || row.firstIDOfMilli > im.ids.Next() {
 		return row, services.Errorf(services.Invalid, "at is %s: it is before 1970 or in the future", services.Quote(row.At))
 	}
 	return row, nil
@@ -132,9 +134,9 @@ func (im *postImport) row(line []byte) (row postRow, err error) {
 // isPostID reports whether a name of a post is an ID of the API.
 func isPostID(name string) bool { return strings.HasPrefix(name, services.PostType+":") }
 
-// errTaken means that another object has taken an ID or a ref of the batch since it was planned. The transaction is rolled
+// errKeyOrIDTaken means that another object has taken an ID or a ref of the batch since it was planned. The transaction is rolled
 // back and the batch planned again; callers see the error when that happened planTries times.
-var errTaken = services.Errorf(services.Conflict, "others kept taking its milliseconds or keys: import the file again")
+var errKeyOrIDTaken = services.Errorf(services.Conflict, "others kept taking its milliseconds or keys: import the file again")
 
 // commit plans and writes the batch and the position in the file, 0 at the end of the file.
 func (im *postImport) commit(ctx context.Context, line int64) error {
@@ -142,7 +144,7 @@ func (im *postImport) commit(ctx context.Context, line int64) error {
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
 		return err
 	}
-	im.batch, im.bytes = im.batch[:0], 0
+	im.batch, im.bytesOfLines = im.batch[:0], 0
 	return nil
 }
 
@@ -159,10 +161,10 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 	var users map[string]services.UserID
 	numbered := make([]services.Post, len(planned))
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = im.keys.ensure(ctx, tx, authors); err != nil {
+		if users, err = im.keys.ensureUsers(ctx, tx, authors); err != nil {
 			return err
 		}
-		named := make([]refs.NamedObject, 0, len(planned))
+		named := make([]refs.ObjectWithRef, 0, len(planned))
 		for i, plan := range planned {
 			post := plan.Post
 			// Until here the author is an index in the table of keys, because planning creates no users.
@@ -180,19 +182,19 @@ func (im *postImport) write(ctx context.Context, planned []plannedPost, line int
 		}
 		// An ID of the plan was taken by a server or another import, and the row with it was left out.
 		if inserted < len(planned) {
-			return errTaken
+			return errKeyOrIDTaken
 		}
 		if err := importRefs(ctx, tx, named); err != nil {
 			return err
 		}
-		if im.source.identity == "" {
+		if im.source.progressKey == "" {
 			return nil
 		}
 		// Store it also at the end, when line is 0: a repeated import would otherwise insert posts without a key again.
-		return setProgress(ctx, tx, im.source.identity, max(line, im.report.Lines))
+		return setProgress(ctx, tx, im.source.progressKey, max(line, im.report.LastLine))
 	})
 	if err == nil {
-		im.keys.learn(users)
+		im.keys.rememberIDs(users)
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, err := im.lastOfMoments(ctx)
+	last, err := im.newestIDsByMilli(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +39,10 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 		}
 		post, err := planOne(row, known, last)
 		if err != nil {
-			im.putAside(row.number, row.line, err)
+			im.recordBadLine(row.lineNumber, row.line, err)
 			continue
 		}
-		post.OffFeed = !slices.Contains(im.kinds, post.Kind)
+		post.OffFeed = !slices.Contains(im.kindsInFeeds, post.Kind)
 		post.Author = services.UserID(im.keys.indexOf([]byte(row.Author)))
 		// Later rows of the batch may answer this post or repeat its key.
 		if row.Key != "" {
@@ -60,9 +60,9 @@ func (im *postImport) plan(ctx context.Context) ([]plannedPost, error) {
 // CONFLICT make the row a bad line.
 func planOne(row postRow, known knownPosts, last map[services.PostID]services.PostID) (post plannedPost, err error) {
 	post.Kind, post.Body, post.ref = services.PostKindPost, row.Body, postRef(row.Key)
-	post.UpdatedAt = row.firstID.Time()
+	post.UpdatedAt = row.firstIDOfMilli.Time()
 	if row.Parent != "" {
-		id := row.parent
+		id := row.parentID
 		// For an unknown key id stays 0, which is no post.
 		if id == 0 {
 			id = known.ids[postRef(row.Parent)]
@@ -79,15 +79,15 @@ func planOne(row postRow, known knownPosts, last map[services.PostID]services.Po
 	}
 	// A millisecond has room for two million posts, including posts that the server makes. IDs of one millisecond sort as the
 	// lines do.
-	post.ID = row.firstID
-	if newest, some := last[row.firstID]; some {
+	post.ID = row.firstIDOfMilli
+	if newest, some := last[row.firstIDOfMilli]; some {
 		post.ID = newest + 1
 	}
-	if post.ID >= row.firstID+services.PostsAMillisecond {
-		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostsAMillisecond)
+	if post.ID >= row.firstIDOfMilli+services.PostIDsPerMillisecond {
+		return post, services.Errorf(services.Conflict, "at is %s: this millisecond already has %d posts", services.Quote(row.At), services.PostIDsPerMillisecond)
 	}
 	// The ID counts as used from here on. If write refuses the batch, the plan is made anew, with a new map.
-	last[row.firstID] = post.ID
+	last[row.firstIDOfMilli] = post.ID
 	return post, nil
 }
 
@@ -109,14 +109,14 @@ func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err erro
 		if row.Key != "" {
 			names = append(names, row.Key)
 		}
-		if row.parent != 0 {
-			ids = append(ids, row.parent)
+		if row.parentID != 0 {
+			ids = append(ids, row.parentID)
 		} else if row.Parent != "" {
 			parents = append(parents, row.Parent)
 		}
 	}
 	// Keys of rows show which posts exist already; parents lead to their posts.
-	holders, err := findRefs(ctx, im.stored, services.PostType, append(names, parents...))
+	holders, err := findRefs(ctx, im.store, services.PostType, append(names, parents...))
 	if err != nil {
 		return known, err
 	}
@@ -136,23 +136,23 @@ func (im *postImport) readKnown(ctx context.Context) (known knownPosts, err erro
 		known.posts = map[services.PostID]services.Post{}
 		return known, nil
 	}
-	known.posts, err = posts.ByID(ctx, im.stored, slices.Compact(ids))
+	known.posts, err = posts.ByID(ctx, im.store, slices.Compact(ids))
 	return known, err
 }
 
-// lastOfMoments returns the greatest used ID of each millisecond of the batch. A millisecond after the newest post has no used
+// newestIDsByMilli returns the greatest used ID of each millisecond of the batch. A millisecond after the newest post has no used
 // ID, so that a file of posts newer than all others costs one look at the end of the index instead of one for each row.
-func (im *postImport) lastOfMoments(ctx context.Context) (map[services.PostID]services.PostID, error) {
-	newest, err := posts.Newest(ctx, im.stored)
+func (im *postImport) newestIDsByMilli(ctx context.Context) (map[services.PostID]services.PostID, error) {
+	newest, err := posts.Newest(ctx, im.store)
 	if err != nil {
 		return nil, err
 	}
 	var moments []services.PostID
 	for _, row := range im.batch {
-		if row.firstID <= newest {
-			moments = append(moments, row.firstID)
+		if row.firstIDOfMilli <= newest {
+			moments = append(moments, row.firstIDOfMilli)
 		}
 	}
 	slices.Sort(moments)
-	return posts.NewestAt(ctx, im.stored, slices.Compact(moments))
+	return posts.NewestAt(ctx, im.store, slices.Compact(moments))
 }

@@ -22,32 +22,32 @@ import (
 	"tidings/tests/histories"
 )
 
-// posts imports a file of posts.
-func (im *importer) posts(db Store, opts Options) (Report, error) {
+// importPosts imports a file of posts.
+func (im *importer) importPosts(db Store, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	report, err := Posts(im.t.Context(), db, services.NewIDClock(im, 1), []services.PostKind{services.PostKindPost}, opts)
 	report.Took = 0
 	return report, err
 }
 
-// mustPosts imports a file of posts, and fails the test on an error.
-func (im *importer) mustPosts(opts Options) Report {
+// mustImportPosts imports a file of posts, and fails the test on an error.
+func (im *importer) mustImportPosts(opts Options) Report {
 	im.t.Helper()
-	report, err := im.posts(im.db, opts)
+	report, err := im.importPosts(im.db, opts)
 	if err != nil {
 		im.t.Fatalf("%v\n%s", err, im.out.String())
 	}
 	return report
 }
 
-// postsOf lists a user's posts in SQL, the newest first, each as "body time".
-func (im *importer) postsOf(key string) (lines []string) {
+// postLinesOf lists a user's posts in SQL, the newest first, each as "body time".
+func (im *importer) postLinesOf(key string) (lines []string) {
 	im.t.Helper()
 	numbers, err := people.IDs(im.t.Context(), im.db, []string{key})
 	if err != nil {
 		im.t.Fatal(err)
 	}
-	ids, err := posts.OfAuthor(im.t.Context(), im.db, numbers[key], 1000)
+	ids, err := posts.PushedPostsOfAuthor(im.t.Context(), im.db, numbers[key], 1000)
 	if err != nil {
 		im.t.Fatal(err)
 	}
@@ -75,19 +75,19 @@ const postsFile = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body"
 // adds nothing, and an import of a copy adds only the post without a key.
 func TestImportedPosts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"})
+		w := fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"})
 		im := newImporter(t, w.Store)
 		file := im.writeFile("archive.jsonl", postsFile)
-		want := Report{What: "posts", Lines: 7, Rows: 6, New: 6}
-		if diff := cmp.Diff(want, im.mustPosts(Options{File: file, Batch: 2})); diff != "" {
+		want := Report{Kind: "posts", LastLine: 7, GoodRows: 6, NewItems: 6}
+		if diff := cmp.Diff(want, im.mustImportPosts(Options{File: file, BatchSize: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
 		}
 		check := func(bobs ...string) {
 			t.Helper()
-			if diff := cmp.Diff([]string{"three 09:30:00.007", "two 09:30:00.000", "one 09:30:00.000"}, im.postsOf("ann")); diff != "" {
+			if diff := cmp.Diff([]string{"three 09:30:00.007", "two 09:30:00.000", "one 09:30:00.000"}, im.postLinesOf("ann")); diff != "" {
 				t.Errorf("of ann (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(bobs, im.postsOf("bob")); diff != "" {
+			if diff := cmp.Diff(bobs, im.postLinesOf("bob")); diff != "" {
 				t.Errorf("of bob (-want +got):\n%s", diff)
 			}
 		}
@@ -103,28 +103,28 @@ func TestImportedPosts(t *testing.T) {
 		}
 		w.RunAllJobs(w.Fanout)
 		for _, recipient := range []services.UserID{1, 2} {
-			if counts := notificationstest.Counts(w, recipient); len(counts) > 0 {
+			if counts := notificationstest.CountsFromFacts(w, recipient); len(counts) > 0 {
 				t.Errorf("somebody was notified: %+v", counts)
 			}
 		}
-		if diff := cmp.Diff(Report{What: "posts", ResumedAfter: 7, Lines: 7}, im.mustPosts(Options{File: file})); diff != "" {
+		if diff := cmp.Diff(Report{Kind: "posts", ResumedAfter: 7, LastLine: 7}, im.mustImportPosts(Options{File: file})); diff != "" {
 			t.Errorf("the report of the second time (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000")
-		want = Report{What: "posts", Lines: 7, Rows: 6, New: 1, NotNew: 5}
-		if diff := cmp.Diff(want, im.mustPosts(Options{File: im.writeFile("copy.jsonl", postsFile)})); diff != "" {
+		want = Report{Kind: "posts", LastLine: 7, GoodRows: 6, NewItems: 1, SkippedRows: 5}
+		if diff := cmp.Diff(want, im.mustImportPosts(Options{File: im.writeFile("copy.jsonl", postsFile)})); diff != "" {
 			t.Errorf("the report of a copy (-want +got):\n%s", diff)
 		}
 		check("without a key 09:33:00.000", "without a key 09:33:00.000")
 		answer := fmt.Sprintf(`{"author":"carl","at":"2026-01-30T10:00:00Z","body":"x","parent":"post:%s"}`, known["c2"].ID)
-		if got := im.mustPosts(Options{File: "-", Input: strings.NewReader(answer), Prefix: "u-"}); got.New != 1 {
+		if got := im.mustImportPosts(Options{File: "-", Input: strings.NewReader(answer), KeyPrefix: "u-"}); got.NewItems != 1 {
 			t.Errorf("an answer to an id: %+v\n%s", got, im.out.String())
 		}
 	})
 }
 
-// An import that breaks at any of its writes, before the commit or after it, has the same result as one that does not break: every post
-// once, in order, and every bad line put aside once.
+// An import that breaks at any of its writes, before the commit or after it, has the same result as one that does not break: every
+// post once, in order, and every bad line put aside once.
 func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	var text strings.Builder
 	for i := range 40 {
@@ -137,25 +137,25 @@ func TestAnInterruptedImportOfPostsResumes(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breakingStore{DB: whole.db}
-		want, err := whole.posts(counter, Options{File: whole.writeFile("f.jsonl", text.String()), Batch: 7})
-		if err != nil || want.New != 44 || want.Bad != 4 || counter.writes < 5 {
-			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
+		want, err := whole.importPosts(counter, Options{File: whole.writeFile("f.jsonl", text.String()), BatchSize: 7})
+		if err != nil || want.NewItems != 44 || want.BadLines != 4 || counter.writeCount < 5 {
+			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writeCount, want)
 		}
 		wantBad := whole.readFile(want.BadFile)
-		for n := range 2 * counter.writes {
+		for n := range 2 * counter.writeCount {
 			im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
 			// On PostgreSQL all runs share one database, so the keys of posts and users belong to this run.
 			mine := strings.NewReplacer(`"key":"`, fmt.Sprintf(`"key":"r%d.`, n)).Replace(text.String())
-			opts := Options{File: im.writeFile("f.jsonl", mine), Batch: 7, Prefix: fmt.Sprintf("r%d.", n)}
-			if _, err := im.posts(&breakingStore{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+			opts := Options{File: im.writeFile("f.jsonl", mine), BatchSize: 7, KeyPrefix: fmt.Sprintf("r%d.", n)}
+			if _, err := im.importPosts(&breakingStore{DB: im.db, failAtWrite: n/2 + 1, failAfterCommit: n%2 == 1}, opts); !errors.Is(err, errConnectionGone) {
 				t.Fatalf("run %d: %v", n, err)
 			}
-			got := im.mustPosts(opts)
-			if got.Bad != 4 || strings.ReplaceAll(im.readFile(got.BadFile), fmt.Sprintf("r%d.", n), "") != wantBad {
-				t.Errorf("run %d: %d bad lines:\n%s", n, got.Bad, im.readFile(got.BadFile))
+			got := im.mustImportPosts(opts)
+			if got.BadLines != 4 || strings.ReplaceAll(im.readFile(got.BadFile), fmt.Sprintf("r%d.", n), "") != wantBad {
+				t.Errorf("run %d: %d bad lines:\n%s", n, got.BadLines, im.readFile(got.BadFile))
 			}
 			for _, author := range []string{"a0", "a1", "a2"} {
-				if diff := cmp.Diff(whole.postsOf(author), im.postsOf(opts.Prefix+author)); diff != "" {
+				if diff := cmp.Diff(whole.postLinesOf(author), im.postLinesOf(opts.KeyPrefix+author)); diff != "" {
 					t.Errorf("run %d: the posts of %s (-want +got):\n%s", n, author, diff)
 				}
 			}
@@ -175,15 +175,15 @@ func TestATruncatedImportOfPosts(t *testing.T) {
 		fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%x"}`+"\n", i, i*i*7919)
 	}
 	packed := gzipText(t, text.String())
-	got, err := im.posts(im.db, Options{File: im.writeFile("a.jsonl.gz", packed[:len(packed)/2])})
-	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz is cut off after line %d: the lines before are imported", got.Lines)) {
+	got, err := im.importPosts(im.db, Options{File: im.writeFile("a.jsonl.gz", packed[:len(packed)/2])})
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), fmt.Sprintf("a.jsonl.gz is cut off after line %d: the lines before are imported", got.LastLine)) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got.New == 0 || got.New != got.Lines || got.Bad != 0 {
+	if got.NewItems == 0 || got.NewItems != got.LastLine || got.BadLines != 0 {
 		t.Errorf("of the half: %+v", got)
 	}
-	if rest := im.mustPosts(Options{File: im.writeFile("a.jsonl.gz", packed)}); rest.New+got.New != 3000 || rest.NotNew != got.New {
-		t.Errorf("of the whole after %d: %+v", got.New, rest)
+	if rest := im.mustImportPosts(Options{File: im.writeFile("a.jsonl.gz", packed)}); rest.NewItems+got.NewItems != 3000 || rest.SkippedRows != got.NewItems {
+		t.Errorf("of the whole after %d: %+v", got.NewItems, rest)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 		{line(`"parent":"gone"`), `parent: "gone" is deleted`},
 		{`{"author":"x",` + at + `,"body":"` + strings.Repeat("b", 1<<17) + `"}`, "longer than 131072 bytes"},
 	}
-	im.mustPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
+	im.mustImportPosts(Options{File: "-", Input: strings.NewReader(line(`"key":"gone"`))})
 	gone := im.readPosts("gone")
 	err := im.db.Write(t.Context(), func(tx *sql.Tx) error { _, _, err := posts.Delete(t.Context(), tx, gone["gone"].ID); return err })
 	if err != nil {
@@ -237,8 +237,8 @@ func TestBadLinesOfPosts(t *testing.T) {
 	}
 	lines = append(lines, line(`"key":"later"`), line(`"key":"last","parent":"good"`))
 	file := im.writeFile("p.jsonl", strings.Join(lines, "\n"))
-	report := im.mustPosts(Options{File: file})
-	want := Report{What: "posts", Lines: int64(len(lines)), Rows: 3, New: 3, Bad: int64(len(bad)), BadFile: file + ".bad"}
+	report := im.mustImportPosts(Options{File: file})
+	want := Report{Kind: "posts", LastLine: int64(len(lines)), GoodRows: 3, NewItems: 3, BadLines: int64(len(bad)), BadFile: file + ".bad"}
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
@@ -257,30 +257,30 @@ func TestBadLinesOfPosts(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, []string{"a b", "x"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users %v, %v", numbers, err)
 	}
-	if _, err := im.posts(im.db, Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
+	if _, err := im.importPosts(im.db, Options{File: im.writeFile("csv", strings.Repeat("a,b\n", 1001))}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "JSON Lines") {
 		t.Errorf("another kind of file: %v", err)
 	}
-	if _, err := im.posts(im.db, Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
+	if _, err := im.importPosts(im.db, Options{File: im.dir + "/none"}); services.CodeOf(err) != services.Invalid {
 		t.Errorf("no file: %v", err)
 	}
 }
 
-// publishingStore is a database in which another client publishes, at most left times, in a millisecond that is imported. The
+// publishingStore is a database in which another client publishes, at most publishesLeft times, in a millisecond that is imported. The
 // import has to plan new IDs, and no post may be lost or duplicated.
 type publishingStore struct {
 	*sql.DB
-	t    *testing.T
-	left int
+	t             *testing.T
+	publishesLeft int
 }
 
 // Each runs the statement. If the statement has read which IDs are used in the milliseconds that are imported, Each then
-// publishes a post in one of them, at most left times in all.
+// publishes a post in one of them, at most publishesLeft times in all.
 func (p *publishingStore) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
 	err := p.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the newest posts of moments"].Text(sql.SQLite) {
 		return err
 	}
-	if p.left--; p.left < 0 {
+	if p.publishesLeft--; p.publishesLeft < 0 {
 		return err
 	}
 	moment := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
@@ -299,25 +299,25 @@ func TestPostsPublishedDuringAnImportMakeItPlanAgain(t *testing.T) {
 		for i := range 100 {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
-		got, err := im.posts(&publishingStore{im.db, t, 5}, Options{File: im.writeFile("a.jsonl", text.String())})
-		if err != nil || got.New != 100 || len(im.postsOf("ann")) != 100 {
+		got, err := im.importPosts(&publishingStore{im.db, t, 5}, Options{File: im.writeFile("a.jsonl", text.String())})
+		if err != nil || got.NewItems != 100 || len(im.postLinesOf("ann")) != 100 {
 			t.Errorf("%+v, %v", got, err)
 		}
 		im2 := newImporter(t, im.db)
-		_, err = im2.posts(&publishingStore{im.db, t, 1000}, Options{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
+		_, err = im2.importPosts(&publishingStore{im.db, t, 1000}, Options{File: "-", Input: strings.NewReader(strings.ReplaceAll(text.String(), `:"k`, `:"l`))})
 		if err == nil || !strings.Contains(err.Error(), "lines to 100") {
 			t.Errorf("when it never ends: %v", err)
 		}
-		if posts := im.postsOf("ann"); len(posts) != 100 {
+		if posts := im.postLinesOf("ann"); len(posts) != 100 {
 			t.Errorf("%d posts of an import that did not come through", len(posts))
 		}
 	})
 }
 
-// However posts are distributed over files, batches and milliseconds, each has its own time and a unique ID, and within a millisecond the
-// later line is the newer post.
+// However posts are distributed over files, batches and milliseconds, each has its own time and a unique ID, and within a
+// millisecond the later line is the newer post.
 func TestOrderOfImportedPosts(t *testing.T) {
-	histories.Reduce(t, 5)
+	histories.ReduceRapidChecks(t, 5)
 	rapid.Check(t, func(r *rapid.T) {
 		im := sqliteImporter(t)
 		defer func() { _ = im.db.Close() }()
@@ -335,14 +335,14 @@ func TestOrderOfImportedPosts(t *testing.T) {
 				moment := began.Add(time.Duration(ms) * time.Millisecond).Format(time.RFC3339Nano)
 				fmt.Fprintf(&text, `{"author":"ann","at":"%s","body":"%s"}`+"\n", moment, one.body)
 			}
-			im.mustPosts(Options{File: "-", Input: strings.NewReader(text.String()), Batch: rapid.IntRange(1, 7).Draw(r, "batch")})
+			im.mustImportPosts(Options{File: "-", Input: strings.NewReader(text.String()), BatchSize: rapid.IntRange(1, 7).Draw(r, "batch")})
 		}
 		slices.SortStableFunc(all, func(a, b placed) int { return a.ms - b.ms })
 		var want []string
 		for _, one := range slices.Backward(all) {
 			want = append(want, one.body+" "+began.Add(time.Duration(one.ms)*time.Millisecond).Format("15:04:05.000"))
 		}
-		if diff := cmp.Diff(want, im.postsOf("ann")); diff != "" {
+		if diff := cmp.Diff(want, im.postLinesOf("ann")); diff != "" {
 			r.Fatalf("the feed (-want +got):\n%s", diff)
 		}
 	})

@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	lineEvery = 5 * time.Second        // between two lines where nothing can be redrawn
-	barEvery  = 100 * time.Millisecond // between two states of a bar
-	barWidth  = 24                     // in letters, full or empty
+	progressLineInterval = 5 * time.Second        // between two lines where nothing can be redrawn
+	progressBarInterval  = 100 * time.Millisecond // between two states of a bar
+	barWidth             = 24                     // in letters, full or empty
 )
 
-// progress shows how much of a file is imported: as a bar on a terminal, as a line each 5 s elsewhere. The remaining part is computed from
-// the bytes of the stored file.
+// progress shows how much of a file is imported: as a bar on a terminal, as a line each 5 s elsewhere. The remaining part is
+// computed from the bytes of the stored file.
 type progress struct {
 	// out is io.Discard if the import is quiet. An error of the writer fails nothing here.
 	out io.Writer
 	now func() time.Time
-	// size is the file's size as it is stored, of which the bytes given to show are a part. 0 means unknown: neither a share nor
+	// fileBytes is the file's size as it is stored, of which the bytes given to show are a part. 0 means unknown: neither a share nor
 	// a remaining time is shown.
-	size     int64
-	started  time.Time // when this run came to its first new line
-	skipped  int64     // bytes that an earlier run has done
-	last     time.Time // of the last drawing; at first the start
-	terminal bool      // a bar is drawn
-	unit     string    // what the counted items are called: follows, posts
-	drawn    int       // letters of the bar that are on the screen
+	fileBytes    int64
+	started      time.Time // when this run came to its first new line
+	skippedBytes int64     // bytes that an earlier run has done
+	lastDrawnAt  time.Time // of the last drawing; at first the start
+	drawsBar     bool      // a bar is drawn
+	countedUnit  string    // what the counted items are called: follows, posts
+	drawnLength  int       // letters of the bar that are on the screen
 }
 
 // newProgress makes the progress of an import that begins at started.
 func newProgress(opts Options, size int64, started time.Time) *progress {
-	p := &progress{out: opts.Out, now: opts.Clock.Now, size: size, started: started, last: started, terminal: opts.Terminal, unit: opts.formOf().unit}
+	p := &progress{out: opts.Out, now: opts.Clock.Now, fileBytes: size, started: started, lastDrawnAt: started, drawsBar: opts.OutIsTerminal, countedUnit: opts.formOrDefault().countedUnit}
 	if opts.Quiet {
 		p.out = io.Discard
 	}
@@ -44,76 +44,76 @@ func newProgress(opts Options, size int64, started time.Time) *progress {
 // startAt records that this run begins now, after so many bytes. The lines of an earlier run took no time of this run, and must not
 // make it look fast.
 func (p *progress) startAt(bytes int64) {
-	p.skipped = bytes
+	p.skippedBytes = bytes
 	p.started = p.now()
 }
 
 // show draws the state after a batch, unless it did so a moment ago.
 func (p *progress) show(report Report, bytes int64) {
-	if now := p.now(); p.due(now) {
+	if now := p.now(); p.shouldDraw(now) {
 		p.draw(p.text(report, bytes, now.Sub(p.started)))
 	}
 }
 
-// showAt draws the progress of a replay: its last event, and the time of that event.
-func (p *progress) showAt(report Report, event, events int64, at time.Time) {
-	if p.due(p.now()) {
-		p.draw(fmt.Sprintf("%s  %s of %s events  %s %s", at.UTC().Format(time.RFC3339), humanize.Comma(event), humanize.Comma(events), humanize.Comma(report.New), p.unit))
+// showReplayProgress draws the progress of a replay: its last event, and the time of that event.
+func (p *progress) showReplayProgress(report Report, event, events int64, at time.Time) {
+	if p.shouldDraw(p.now()) {
+		p.draw(fmt.Sprintf("%s  %s of %s events  %s %s", at.UTC().Format(time.RFC3339), humanize.Comma(event), humanize.Comma(events), humanize.Comma(report.NewItems), p.countedUnit))
 	}
 }
 
-// due reports whether it is time to draw again, and if so starts the next wait.
-func (p *progress) due(now time.Time) bool {
-	every := lineEvery
-	if p.terminal {
-		every = barEvery
+// shouldDraw reports whether it is time to draw again, and if so starts the next wait.
+func (p *progress) shouldDraw(now time.Time) bool {
+	every := progressLineInterval
+	if p.drawsBar {
+		every = progressBarInterval
 	}
-	if now.Sub(p.last) < every {
+	if now.Sub(p.lastDrawnAt) < every {
 		return false
 	}
 	// The wait begins with the drawing and not with the last batch: short batches do not delay it for ever.
-	p.last = now
+	p.lastDrawnAt = now
 	return true
 }
 
 // draw writes a line, or draws over the previous bar: the text is padded to that bar's length, so that no letter of it is left.
 func (p *progress) draw(text string) {
 	// A log or a file keeps each line.
-	if !p.terminal {
+	if !p.drawsBar {
 		_, _ = fmt.Fprintln(p.out, text)
 		return
 	}
-	_, _ = fmt.Fprintf(p.out, "\r%-*s", p.drawn, text)
-	p.drawn = len(text)
+	_, _ = fmt.Fprintf(p.out, "\r%-*s", p.drawnLength, text)
+	p.drawnLength = len(text)
 }
 
-// text is the state of an import in one line. The remaining time counts from the bytes of this run, because an earlier run's were skipped
-// and took no time.
+// text is the state of an import in one line. The remaining time counts from the bytes of this run, because an earlier run's were
+// skipped and took no time.
 func (p *progress) text(report Report, bytes int64, took time.Duration) string {
 	var text strings.Builder
 	done := 0.0
-	if p.size > 0 {
-		done = min(float64(bytes)/float64(p.size), 1)
-		if p.terminal {
+	if p.fileBytes > 0 {
+		done = min(float64(bytes)/float64(p.fileBytes), 1)
+		if p.drawsBar {
 			filled := int(done * barWidth)
 			fmt.Fprintf(&text, "[%s%s] ", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled))
 		}
 		fmt.Fprintf(&text, "%3.0f %%  ", done*100)
 	}
-	perSecond := float64(report.counted()) / max(took.Seconds(), 0.001)
-	fmt.Fprintf(&text, "%s rows  %s %s/s", humanize.Comma(report.Rows), humanize.Comma(int64(perSecond)), p.unit)
+	perSecond := float64(report.progressCount()) / max(took.Seconds(), 0.001)
+	fmt.Fprintf(&text, "%s rows  %s %s/s", humanize.Comma(report.GoodRows), humanize.Comma(int64(perSecond)), p.countedUnit)
 	// The rest takes as long for each byte as this run has taken so far.
-	if worked := bytes - p.skipped; p.size > 0 && worked > 0 {
-		left := time.Duration(float64(took) * float64(p.size-bytes) / float64(worked))
+	if worked := bytes - p.skippedBytes; p.fileBytes > 0 && worked > 0 {
+		left := time.Duration(float64(took) * float64(p.fileBytes-bytes) / float64(worked))
 		fmt.Fprintf(&text, "  %s left", max(left, 0).Round(time.Second))
 	}
 	return text.String()
 }
 
-// end removes the bar, so that later output starts on a new line.
-func (p *progress) end() {
-	if p.drawn > 0 {
-		_, _ = fmt.Fprintf(p.out, "\r%*s\r", p.drawn, "")
-		p.drawn = 0
+// clearBar removes the bar, so that later output starts on a new line.
+func (p *progress) clearBar() {
+	if p.drawnLength > 0 {
+		_, _ = fmt.Fprintf(p.out, "\r%*s\r", p.drawnLength, "")
+		p.drawnLength = 0
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // The key of an imported object is its ref: ingest, the API and other imports know the object by the same name.
 
-// checkName checks a key of an object in a line; field names it in the error.
-func checkName(field, key string) error {
+// checkRefKey checks a key of an object in a line; field names it in the error.
+func checkRefKey(field, key string) error {
 	if err := services.CheckRef(key); err != nil {
 		return services.Errorf(services.Invalid, "%s: %s", field, err)
 	}
@@ -21,7 +21,7 @@ func checkName(field, key string) error {
 
 // findRefs finds the objects of one type that have some keys, in one statement. It sorts keys in place. A key without an
 // object is absent.
-func findRefs(ctx context.Context, stored sql.Reader, kind string, keys []string) (map[services.Ref]refs.Holder, error) {
+func findRefs(ctx context.Context, stored sql.Reader, kind string, keys []string) (map[services.Ref]refs.RefHolder, error) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	list := make([]services.Ref, len(keys))
@@ -32,17 +32,17 @@ func findRefs(ctx context.Context, stored sql.Reader, kind string, keys []string
 }
 
 // namedObject is a new object with the ref that a line gives it.
-func namedObject(ref services.Ref, id uint64, owner services.UserID) refs.NamedObject {
-	return refs.NamedObject{Ref: ref, Holder: refs.Holder{Object: services.Object{Type: ref.Type, Number: id}, Owner: owner}}
+func namedObject(ref services.Ref, id uint64, owner services.UserID) refs.ObjectWithRef {
+	return refs.ObjectWithRef{Ref: ref, RefHolder: refs.RefHolder{Object: services.Object{Type: ref.Type, Number: id}, Owner: owner}}
 }
 
-// importRefs gives new objects their refs, or returns errTaken: another import or an ingest took one of the keys since the
+// importRefs gives new objects their refs, or returns errKeyOrIDTaken: another import or an ingest took one of the keys since the
 // batch was planned, and the caller's transaction is to be rolled back.
-func importRefs(ctx context.Context, tx *sql.Tx, named []refs.NamedObject) error {
+func importRefs(ctx context.Context, tx *sql.Tx, named []refs.ObjectWithRef) error {
 	// A ref that is taken is left out without an error, so the count tells.
 	inserted, err := refs.Import(ctx, tx, named)
 	if err == nil && inserted < len(named) {
-		err = errTaken
+		err = errKeyOrIDTaken
 	}
 	return err
 }

@@ -56,7 +56,7 @@ func (im *importer) readShows(keys ...string) (lines []string, shows map[string]
 	return lines, shows
 }
 
-var oneShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
+var selectShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
 
 // readShow reads a show from SQL.
 func (im *importer) readShow(id services.PostID) live.Show {
@@ -65,7 +65,7 @@ func (im *importer) readShow(id services.PostID) live.Show {
 	var status int
 	var planned int64
 	var started, ended, cancelled sql.NullInt64
-	found, err := im.db.One(im.t.Context(), oneShow, []any{id}, &show.Host, &show.Title, &show.CoverURL, &show.ReplayURL, &status, &planned, &started, &ended, &cancelled, &show.Version, &show.LiveVersion, &show.LiveStamp)
+	found, err := im.db.One(im.t.Context(), selectShow, []any{id}, &show.Host, &show.Title, &show.CoverURL, &show.ReplayURL, &status, &planned, &started, &ended, &cancelled, &show.Version, &show.LiveVersion, &show.LiveStamp)
 	if err != nil || !found {
 		im.t.Fatalf("the show %s: %v, %v", id, found, err)
 	}
@@ -81,9 +81,9 @@ func (im *importer) readShow(id services.PostID) live.Show {
 // claimingStore gives refs to other objects after an import has found that they are free.
 type claimingStore struct {
 	*sql.DB
-	t     *testing.T
-	claim []services.Ref  // the refs to take
-	owner services.UserID // of the other objects
+	t           *testing.T
+	refsToClaim []services.Ref  // the refs to take
+	refOwner    services.UserID // of the other objects
 }
 
 func (c *claimingStore) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
@@ -91,8 +91,8 @@ func (c *claimingStore) Each(ctx context.Context, st sql.Statement, args []any, 
 	if st.Text(sql.SQLite) != sql.Statements()["the objects of refs"].Text(sql.SQLite) {
 		return err
 	}
-	for i, ref := range c.claim {
-		cmd := &jobs.Command{Actor: c.owner, Apply: func(context.Context, *sql.Tx) ([]string, error) {
+	for i, ref := range c.refsToClaim {
+		cmd := &jobs.Command{Actor: c.refOwner, Apply: func(context.Context, *sql.Tx) ([]string, error) {
 			return []string{services.Object{Type: ref.Type, Number: uint64(1000 + i)}.GlobalID()}, nil
 		}}
 		refs.LabelOnCreate(cmd, ref.Type, services.Label{Ref: ref.Text})
@@ -100,12 +100,12 @@ func (c *claimingStore) Each(ctx context.Context, st sql.Statement, args []any, 
 			c.t.Error(err)
 		}
 	}
-	c.claim = nil
+	c.refsToClaim = nil
 	return err
 }
 
-// If ingest gives a ref to an object while an import has the ref's line in its batch, the ref belongs to that object, and the line is a
-// duplicate.
+// If ingest gives a ref to an object while an import has the ref's line in its batch, the ref belongs to that object, and the line
+// is a duplicate.
 func TestARefTakenDuringAnImportMakesADuplicate(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
@@ -114,9 +114,9 @@ func TestARefTakenDuringAnImportMakesADuplicate(t *testing.T) {
 			fmt.Fprintf(&text, `{"key":"k%d","author":"ann","at":"2026-01-30T09:30:00Z","body":"%d"}`+"\n", i, i)
 		}
 		claim := []services.Ref{postRef("k3"), showRef("k5"), postRef("k17")}
-		got, err := im.posts(&claimingStore{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
-		if err != nil || got.New != 18 || got.NotNew != 2 || len(im.postsOf("ann")) != 18 {
-			t.Errorf("%+v, %v: %v", got, err, im.postsOf("ann"))
+		got, err := im.importPosts(&claimingStore{im.db, t, claim, 1}, Options{File: "-", Input: strings.NewReader(text.String())})
+		if err != nil || got.NewItems != 18 || got.SkippedRows != 2 || len(im.postLinesOf("ann")) != 18 {
+			t.Errorf("%+v, %v: %v", got, err, im.postLinesOf("ann"))
 		}
 		holders, err := findRefs(t.Context(), im.db, services.PostType, []string{"k3", "k5", "k17"})
 		if err != nil || holders[postRef("k3")].Object.Number != 1000 || holders[postRef("k17")].Object.Number != 1002 || holders[postRef("k5")].Object.Number < 1000_000 {

@@ -19,28 +19,28 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-var errBroken = errors.New("the connection is gone")
+var errConnectionGone = errors.New("the connection is gone")
 
 // breakingStore is a database that fails at its n-th write, before the commit or after it, which the caller cannot distinguish.
 type breakingStore struct {
 	*sql.DB
-	writes, failAt int
-	afterCommit    bool // the write fails after its commit
+	writeCount, failAtWrite int
+	failAfterCommit         bool // the write fails after its commit
 }
 
 func (b *breakingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	b.writes++
-	if b.writes != b.failAt {
+	b.writeCount++
+	if b.writeCount != b.failAtWrite {
 		return b.DB.Write(ctx, fn)
 	}
-	if b.afterCommit {
-		return errors.Join(b.DB.Write(ctx, fn), errBroken)
+	if b.failAfterCommit {
+		return errors.Join(b.DB.Write(ctx, fn), errConnectionGone)
 	}
-	return b.DB.Write(ctx, func(tx *sql.Tx) error { return errors.Join(fn(tx), errBroken) })
+	return b.DB.Write(ctx, func(tx *sql.Tx) error { return errors.Join(fn(tx), errConnectionGone) })
 }
 
-// longFile is 60 lines: 20 users in a ring, each following the next and the one after it, with bad lines between.
-func longFile() (text string, keys []string) {
+// longFollowsFile is 60 lines: 20 users in a ring, each following the next and the one after it, with bad lines between.
+func longFollowsFile() (text string, keys []string) {
 	var lines strings.Builder
 	lines.WriteString("follower,followee\n")
 	for i := range 20 {
@@ -61,31 +61,31 @@ func longFile() (text string, keys []string) {
 // An import that breaks at any of its writes, once before and once after the commit, has the same result as one that did not
 // break: the same follows, and every bad line put aside once.
 func TestAnInterruptedImportResumes(t *testing.T) {
-	text, keys := longFile()
+	text, keys := longFollowsFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		whole := sqliteImporter(t)
 		counter := &breakingStore{DB: whole.db}
-		want, err := whole.run(counter, Options{File: whole.writeFile("f.csv", text), Batch: 7})
-		wantPairs, wantBad := whole.pairs(keys...), whole.readFile(want.BadFile)
-		if err != nil || want.New != 40 || want.Bad != 10 || len(wantPairs) != 40 || counter.writes < 5 {
-			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
+		want, err := whole.importFollows(counter, Options{File: whole.writeFile("f.csv", text), BatchSize: 7})
+		wantPairs, wantBad := whole.followPairs(keys...), whole.readFile(want.BadFile)
+		if err != nil || want.NewItems != 40 || want.BadLines != 10 || len(wantPairs) != 40 || counter.writeCount < 5 {
+			t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writeCount, want)
 		}
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
-		for n := range 2 * counter.writes {
-			db := &breakingStore{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}
+		for n := range 2 * counter.writeCount {
+			db := &breakingStore{DB: im.db, failAtWrite: n/2 + 1, failAfterCommit: n%2 == 1}
 			prefix := fmt.Sprintf("run%d.", n)
-			opts := Options{File: im.writeFile(fmt.Sprintf("f%d.csv", n), text), Batch: 7, Prefix: prefix}
-			if _, err := im.run(db, opts); !errors.Is(err, errBroken) {
+			opts := Options{File: im.writeFile(fmt.Sprintf("f%d.csv", n), text), BatchSize: 7, KeyPrefix: prefix}
+			if _, err := im.importFollows(db, opts); !errors.Is(err, errConnectionGone) {
 				t.Fatalf("run %d: %v", n, err)
 			}
 			committed := (n + 1) / 2
-			second := im.mustFollows(opts)
+			second := im.mustImportFollows(opts)
 			// The last commit is the end of the file: a run after it is a new import.
-			if goesOn := committed > 0 && committed < counter.writes; (second.ResumedAfter > 0) != goesOn {
+			if goesOn := committed > 0 && committed < counter.writeCount; (second.ResumedAfter > 0) != goesOn {
 				t.Errorf("run %d, %d commits: it goes on after line %d", n, committed, second.ResumedAfter)
 			}
-			if second.Bad != want.Bad {
-				t.Errorf("run %d: %d bad lines, want %d", n, second.Bad, want.Bad)
+			if second.BadLines != want.BadLines {
+				t.Errorf("run %d: %d bad lines, want %d", n, second.BadLines, want.BadLines)
 			}
 			if got := strings.ReplaceAll(im.readFile(second.BadFile), prefix, ""); got != wantBad {
 				t.Errorf("run %d, put aside (-want +got):\n%s", n, cmp.Diff(wantBad, got))
@@ -94,7 +94,7 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 			for _, key := range keys {
 				named = append(named, prefix+key)
 			}
-			got := strings.Fields(strings.ReplaceAll(strings.Join(im.pairs(named...), " "), prefix, ""))
+			got := strings.Fields(strings.ReplaceAll(strings.Join(im.followPairs(named...), " "), prefix, ""))
 			if diff := cmp.Diff(wantPairs, got); diff != "" {
 				t.Errorf("run %d (-want +got):\n%s", n, diff)
 			}
@@ -104,10 +104,10 @@ func TestAnInterruptedImportResumes(t *testing.T) {
 
 // Only an import of the same file with the same options resumes.
 func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
-	text, keys := longFile()
+	text, keys := longFollowsFile()
 	for name, change := range map[string]func(im *importer, opts *Options){
-		"both ways":       func(_ *importer, opts *Options) { opts.Both = true },
-		"a prefix":        func(_ *importer, opts *Options) { opts.Prefix = "x" },
+		"both ways":       func(_ *importer, opts *Options) { opts.BothDirections = true },
+		"a prefix":        func(_ *importer, opts *Options) { opts.KeyPrefix = "x" },
 		"another path":    func(im *importer, opts *Options) { opts.File = im.writeFile("g.csv", text) },
 		"another size":    func(im *importer, opts *Options) { im.writeFile("f.csv", text+"u1,u9\n") },
 		"another content": func(im *importer, opts *Options) { im.writeFile("f.csv", strings.Replace(text, "u0,u1", "u0,u9", 1)) },
@@ -116,18 +116,18 @@ func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			im := sqliteImporter(t)
-			opts := Options{File: im.writeFile("f.csv", text), Batch: 10}
-			if _, err := im.run(&breakingStore{DB: im.db, failAt: 3}, opts); !errors.Is(err, errBroken) {
+			opts := Options{File: im.writeFile("f.csv", text), BatchSize: 10}
+			if _, err := im.importFollows(&breakingStore{DB: im.db, failAtWrite: 3}, opts); !errors.Is(err, errConnectionGone) {
 				t.Fatal(err)
 			}
 			if change != nil {
 				change(im, &opts)
 			}
-			got := im.mustFollows(opts)
+			got := im.mustImportFollows(opts)
 			if (got.ResumedAfter > 0) != (change == nil) {
 				t.Errorf("it went on after line %d", got.ResumedAfter)
 			}
-			if n := len(im.pairs(keys...)); change == nil && n != 40 {
+			if n := len(im.followPairs(keys...)); change == nil && n != 40 {
 				t.Errorf("%d follows, want 40", n)
 			}
 		})
@@ -136,15 +136,15 @@ func TestAnotherImportStartsFromTheBeginning(t *testing.T) {
 
 // An import of standard input cannot resume.
 func TestStandardInputKeepsNoProgress(t *testing.T) {
-	text, _ := longFile()
+	text, _ := longFollowsFile()
 	im := sqliteImporter(t)
 	for range 2 {
-		_, err := im.run(&breakingStore{DB: im.db, failAt: 3}, Options{File: "-", Input: strings.NewReader(text), Batch: 10})
-		if !errors.Is(err, errBroken) {
+		_, err := im.importFollows(&breakingStore{DB: im.db, failAtWrite: 3}, Options{File: "-", Input: strings.NewReader(text), BatchSize: 10})
+		if !errors.Is(err, errConnectionGone) {
 			t.Fatal(err)
 		}
 	}
-	if got := im.mustFollows(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.Rows != 40 || got.NotNew == 0 {
+	if got := im.mustImportFollows(Options{File: "-", Input: strings.NewReader(text)}); got.ResumedAfter != 0 || got.GoodRows != 40 || got.SkippedRows == 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -159,31 +159,31 @@ func TestATruncatedFile(t *testing.T) {
 	im := sqliteImporter(t)
 	packed := gzipText(t, text.String())
 	path := im.writeFile("f.csv.gz", packed[:len(packed)*2/3])
-	first, err := im.run(im.db, Options{File: path, Batch: 500})
-	want := fmt.Sprintf("is cut off after line %d", first.Lines)
-	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.New != first.Lines || first.Lines < 2_000 {
+	first, err := im.importFollows(im.db, Options{File: path, BatchSize: 500})
+	want := fmt.Sprintf("is cut off after line %d", first.LastLine)
+	if services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), want) || first.NewItems != first.LastLine || first.LastLine < 2_000 {
 		t.Fatalf("%v; %+v", err, first)
 	}
-	second, err := im.run(im.db, Options{File: path, Batch: 500})
-	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.Lines || second.New != 0 {
+	second, err := im.importFollows(im.db, Options{File: path, BatchSize: 500})
+	if err == nil || !strings.Contains(err.Error(), want) || second.ResumedAfter != first.LastLine || second.NewItems != 0 {
 		t.Errorf("again: %v; %+v", err, second)
 	}
-	third := im.mustFollows(Options{File: im.writeFile("f.csv.gz", packed), Batch: 500})
-	if third.New != 8_000-first.New || third.NotNew != first.New {
+	third := im.mustImportFollows(Options{File: im.writeFile("f.csv.gz", packed), BatchSize: 500})
+	if third.NewItems != 8_000-first.NewItems || third.SkippedRows != first.NewItems {
 		t.Errorf("the whole file: %+v after %+v", third, first)
 	}
 }
 
-// A plain file that was cut within its last row looks like a whole file without its last line break: bo may have been bob. Such a row is
-// set aside and reported, and its keys do not become users. An operator who knows that it is complete can import the file of bad
-// lines. A compressed file shows by itself whether it was cut off, and a row that ends with CR lacks nothing but its LF.
+// A plain file that was cut within its last row looks like a whole file without its last line break: bo may have been bob. Such a
+// row is set aside and reported, and its keys do not become users. An operator who knows that it is complete can import the file of
+// bad lines. A compressed file shows by itself whether it was cut off, and a row that ends with CR lacks nothing but its LF.
 func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	im := sqliteImporter(t)
 	whole := "follower,followee\nalice,bob\nalice,carol,2026-01-31T09:30:00Z\nalice,dave"
 	for _, cut := range []int{len(whole), len(whole) - 1, len(whole) - 5, len(whole) - 8} {
 		path := im.writeFile("f.csv", whole[:cut])
-		got := im.mustFollows(Options{File: path})
-		if got.Rows != 2 || got.Bad != 1 || got.BadFile != path+".bad" || got.Lines != 4 {
+		got := im.mustImportFollows(Options{File: path})
+		if got.GoodRows != 2 || got.BadLines != 1 || got.BadFile != path+".bad" || got.LastLine != 4 {
 			t.Errorf("of %q: %+v", whole[:cut], got)
 		}
 		row := whole[strings.LastIndex(whole, "\n")+1 : cut]
@@ -192,43 +192,43 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 			t.Errorf("of %q: put aside %q, printed %q", whole[:cut], put, im.out.String())
 		}
 	}
-	piped := im.mustFollows(Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
-	if piped.Rows != 1 || piped.Bad != 1 {
+	piped := im.mustImportFollows(Options{File: "-", Input: strings.NewReader("eve,alice\neve,bo")})
+	if piped.GoodRows != 1 || piped.BadLines != 1 {
 		t.Errorf("of a pipe: %+v", piped)
 	}
 	keys := []string{"alice", "bob", "carol", "dave", "dav", "eve", "bo"}
-	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "eve>alice"}, im.pairs(keys...)); diff != "" {
+	if diff := cmp.Diff([]string{"alice>bob", "alice>carol", "eve>alice"}, im.followPairs(keys...)); diff != "" {
 		t.Error(diff)
 	}
 	if numbers, err := people.IDs(t.Context(), im.db, keys); err != nil || len(numbers) != 4 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
-	im.mustFollows(Options{File: im.writeFile("f.csv", whole)})
+	im.mustImportFollows(Options{File: im.writeFile("f.csv", whole)})
 	for name, text := range map[string]string{"f.csv.bad": im.readFile(im.dir + "/f.csv.bad"), "f.csv.gz": gzipText(t, "bob,alice\nbob,dave"), "g.csv": "carol,alice\r\ncarol,dave\r", "h.csv": "dave,bob\n# whole"} {
-		if got := im.mustFollows(Options{File: im.writeFile(name, text)}); got.Bad != 0 {
+		if got := im.mustImportFollows(Options{File: im.writeFile(name, text)}); got.BadLines != 0 {
 			t.Errorf("%s: %+v\n%s", name, got, im.out.String())
 		}
 	}
 	want := []string{"alice>bob", "alice>carol", "alice>dave", "bob>alice", "bob>dave", "carol>alice", "carol>dave", "dave>bob", "eve>alice"}
-	if diff := cmp.Diff(want, im.pairs("alice", "bob", "carol", "dave", "eve")); diff != "" {
+	if diff := cmp.Diff(want, im.followPairs("alice", "bob", "carol", "dave", "eve")); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// childVariable tells TestImportChild what to import: URL|PATH.
-const childVariable = "TIDINGS_TEST_IMPORT"
+// importChildVariable tells TestImportChild what to import: URL|PATH.
+const importChildVariable = "TIDINGS_TEST_IMPORT"
 
-// announcingStore is a database that prints each commit to the standard output, and blocks after the commit number stopAfter.
-type announcingStore struct {
+// printingStore is a database that prints each commit to the standard output, and blocks after the commit number blockAfterWrite.
+type printingStore struct {
 	*sql.DB
-	writes, stopAfter int
+	writeCount, blockAfterWrite int
 }
 
-func (a *announcingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (a *printingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	err := a.DB.Write(ctx, fn)
-	a.writes++
-	fmt.Println("commit", a.writes, err)
-	if a.writes == a.stopAfter {
+	a.writeCount++
+	fmt.Println("commit", a.writeCount, err)
+	if a.writeCount == a.blockAfterWrite {
 		<-ctx.Done()
 	}
 	return err
@@ -236,7 +236,7 @@ func (a *announcingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) 
 
 // TestImportChild is the process that TestAKilledImportResumes kills. Without that test it returns at once.
 func TestImportChild(t *testing.T) {
-	url, path, asked := strings.Cut(os.Getenv(childVariable), "|")
+	url, path, asked := strings.Cut(os.Getenv(importChildVariable), "|")
 	if !asked {
 		return
 	}
@@ -244,13 +244,13 @@ func TestImportChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Follows(t.Context(), &announcingStore{DB: db, stopAfter: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, Batch: 10})
+	_, err = Follows(t.Context(), &printingStore{DB: db, blockAfterWrite: 3}, services.NewIDClock(services.SystemClock{}, 2), Options{File: path, BatchSize: 10})
 	t.Fatal("the import was not killed: ", err)
 }
 
 // An import that is killed with kill -9 resumes after its last commit.
 func TestAKilledImportResumes(t *testing.T) {
-	text, keys := longFile()
+	text, keys := longFollowsFile()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		dir := t.TempDir()
 		path := dir + "/f.csv"
@@ -258,7 +258,7 @@ func TestAKilledImportResumes(t *testing.T) {
 			t.Fatal(err)
 		}
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestImportChild$")
-		child.Env = append(os.Environ(), childVariable+"="+url+"|"+path)
+		child.Env = append(os.Environ(), importChildVariable+"="+url+"|"+path)
 		var fault bytes.Buffer
 		child.Stderr = &fault
 		out, err := child.StdoutPipe()
@@ -281,15 +281,15 @@ func TestAKilledImportResumes(t *testing.T) {
 			t.Fatalf("the child ended by itself: %v, %q, %s", err, last, fault.String())
 		}
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
-		before := len(im.pairs(keys...))
+		before := len(im.followPairs(keys...))
 		if before == 0 || before == 40 {
 			t.Fatalf("%d of 40 follows are in when the import is killed", before)
 		}
-		got := im.mustFollows(Options{File: path, Batch: 10})
-		if got.ResumedAfter == 0 || got.NotNew != 0 || int(got.New) != 40-before || got.Bad != 10 {
+		got := im.mustImportFollows(Options{File: path, BatchSize: 10})
+		if got.ResumedAfter == 0 || got.SkippedRows != 0 || int(got.NewItems) != 40-before || got.BadLines != 10 {
 			t.Errorf("after %d follows: %+v", before, got)
 		}
-		if n := len(im.pairs(keys...)); n != 40 {
+		if n := len(im.followPairs(keys...)); n != 40 {
 			t.Errorf("%d follows, want 40", n)
 		}
 		if n := strings.Count(im.readFile(got.BadFile), "# line "); n != 10 {

@@ -15,14 +15,14 @@ import (
 
 // Report is the result of an import. It is valid also with an error.
 type Report struct {
-	What         string        // the kind of import: follows, messages, posts or shows
+	Kind         string        // the kind of import: follows, messages, posts or shows
 	ResumedAfter int64         // the line after which this run went on; 0: from the start
-	Lines        int64         // the last line that was read
-	Rows         int64         // good rows of this run
-	New          int64         // items that did not exist before
-	NotNew       int64         // rows that existed already or came twice, and follows that a block forbids
+	LastLine     int64         // the last line that was read
+	GoodRows     int64         // good rows of this run
+	NewItems     int64         // items that did not exist before
+	SkippedRows  int64         // rows that existed already or came twice, and follows that a block forbids
 	Recipients   int64         // recipients named in rows of messages; a user who has a message does not get it again
-	Bad          int64         // lines that could not be used, including lines of earlier runs
+	BadLines     int64         // lines that could not be used, including lines of earlier runs
 	BadFile      string        // the file with the bad lines; "" when there are none
 	Took         time.Duration // this run
 }
@@ -33,26 +33,26 @@ func (r Report) String() string {
 	if r.ResumedAfter > 0 {
 		fmt.Fprintf(&text, "after line %s: ", humanize.Comma(r.ResumedAfter))
 	}
-	fmt.Fprintf(&text, "%s rows: %s %s are new, ", humanize.Comma(r.Rows), humanize.Comma(r.New), r.What)
-	if r.What == messageForm.name {
+	fmt.Fprintf(&text, "%s rows: %s %s are new, ", humanize.Comma(r.GoodRows), humanize.Comma(r.NewItems), r.Kind)
+	if r.Kind == messageForm.name {
 		fmt.Fprintf(&text, "to %s recipients", humanize.Comma(r.Recipients))
 	} else {
-		fmt.Fprintf(&text, "%s existed already", humanize.Comma(r.NotNew))
+		fmt.Fprintf(&text, "%s existed already", humanize.Comma(r.SkippedRows))
 	}
-	if r.Bad > 0 {
-		fmt.Fprintf(&text, "; %s bad lines are in %s", humanize.Comma(r.Bad), r.BadFile)
+	if r.BadLines > 0 {
+		fmt.Fprintf(&text, "; %s bad lines are in %s", humanize.Comma(r.BadLines), r.BadFile)
 	}
 	fmt.Fprintf(&text, "; %.1f s", r.Took.Seconds())
 	return text.String()
 }
 
-// counted is the number that the progress shows. A message is one row of the report but may have a million recipients, which
+// progressCount is the number that the progress shows. A message is one row of the report but may have a million recipients, which
 // are the work.
-func (r Report) counted() int64 {
-	if r.What == messageForm.name {
+func (r Report) progressCount() int64 {
+	if r.Kind == messageForm.name {
 		return r.Recipients
 	}
-	return r.New + r.NotNew
+	return r.NewItems + r.SkippedRows
 }
 
 // fileRun is one run over a file, with the parts that all imports share. One goroutine uses it. An import embeds it, and the
@@ -60,28 +60,28 @@ func (r Report) counted() int64 {
 type fileRun struct {
 	db       Store
 	opts     Options
-	form     form
-	source   *source
+	form     fileForm
+	source   *importFile
 	bad      *badLines
 	progress *progress
 	started  time.Time
-	// report counts committed items, except that its Lines is the last line read, and a replay counts its rows as it reads them.
-	report  Report
-	hasGood bool // a line was right, in this run or before
+	// report counts committed items, except that its LastLine is the last line read, and a replay counts its rows as it reads them.
+	report      Report
+	hasGoodLine bool // a line was right, in this run or before
 }
 
 // lineImport handles the lines of an import's file.
 type lineImport interface {
-	// take parses one line: a good one enters the batch, a bad one is put aside.
-	take(ctx context.Context, line []byte) error
-	// full reports whether the batch must be written.
-	full() bool
+	// addLine parses one line: a good one enters the batch, a bad one is put aside.
+	addLine(ctx context.Context, line []byte) error
+	// batchFull reports whether the batch must be written.
+	batchFull() bool
 	// commit writes the batch and the position in the file, 0 at the end of the file.
 	commit(ctx context.Context, line int64) error
 }
 
 // newRun opens the file of an import. The caller calls importLines, which closes the files, or calls close.
-func newRun(db Store, opts Options, form form) (*fileRun, error) {
+func newRun(db Store, opts Options, form fileForm) (*fileRun, error) {
 	// The form travels with the options, because opening the source and drawing the progress need it.
 	opts.form = form
 	opts = opts.withDefaults()
@@ -91,8 +91,8 @@ func newRun(db Store, opts Options, form form) (*fileRun, error) {
 		return nil, err
 	}
 	run := &fileRun{
-		db: db, opts: opts, form: form, source: source, started: opts.Clock.Now(), report: Report{What: form.name},
-		bad: &badLines{path: source.badPath, out: opts.Out, longest: form.longest},
+		db: db, opts: opts, form: form, source: source, started: opts.Clock.Now(), report: Report{Kind: form.name},
+		bad: &badLines{path: source.badLinesPath, out: opts.Out, maxKeptBytes: form.maxBytesPerLine},
 	}
 	run.progress = newProgress(opts, source.size, run.started)
 	return run, nil
@@ -100,7 +100,7 @@ func newRun(db Store, opts Options, form form) (*fileRun, error) {
 
 // importLines passes an import the lines of its file, from the end of an interrupted earlier run, and closes the files.
 func (r *fileRun) importLines(ctx context.Context, im lineImport) (Report, error) {
-	err := r.resume(ctx)
+	err := r.skipImported(ctx)
 	if err == nil {
 		err = r.eachLine(ctx, im)
 	}
@@ -109,25 +109,25 @@ func (r *fileRun) importLines(ctx context.Context, im lineImport) (Report, error
 
 // close closes the files, after success or failure, and completes the report.
 func (r *fileRun) close(err error) (Report, error) {
-	r.progress.end()
+	r.progress.clearBar()
 	// The first error is reported: a later one follows from it, or means that a file could not be closed.
 	for _, closing := range []func() error{r.bad.close, r.source.close} {
 		if fault := closing(); err == nil {
 			err = fault
 		}
 	}
-	r.report.Bad, r.report.BadFile = r.bad.count, r.bad.file()
+	r.report.BadLines, r.report.BadFile = r.bad.count, r.bad.pathIfAny()
 	r.report.Took = r.opts.Clock.Now().Sub(r.started)
 	return r.report, err
 }
 
 // eachLine passes an import the lines of its file, up to the end or a read error.
 func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
-	lines := &r.report.Lines
+	lines := &r.report.LastLine
 	for {
-		// A line is valid until the next call, so take copies the parts that it keeps.
-		line, err := r.source.next()
-		*lines = r.source.line
+		// A line is valid until the next call, so addLine copies the parts that it keeps.
+		line, err := r.source.nextLine()
+		*lines = r.source.lineNumber
 		if err == io.EOF {
 			// The rest of the batch and the end of the import are written in one transaction.
 			return im.commit(ctx, 0)
@@ -140,10 +140,10 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 			return services.Wrapf(services.Invalid, err, "%s is cut off after line %d: the lines before are imported", r.opts.File, *lines)
 		}
 		// A bad line is no error here: only a fault of the database is, or a file that is wrong as a whole.
-		if err := im.take(ctx, line); err != nil {
+		if err := im.addLine(ctx, line); err != nil {
 			return err
 		}
-		if im.full() {
+		if im.batchFull() {
 			if err := im.commit(ctx, *lines); err != nil {
 				return err
 			}
@@ -155,7 +155,7 @@ func (r *fileRun) eachLine(ctx context.Context, im lineImport) error {
 // or takes the same keys, between plan and commit: for a file of the past that hardly happens once.
 const planTries = 10
 
-// commitPlan plans a batch and writes its new items. write returns errTaken if the plan is no longer valid. rows is the
+// commitPlan plans a batch and writes its new items. write returns errKeyOrIDTaken if the plan is no longer valid. rows is the
 // number of good rows, which planning may lower.
 func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Context) ([]P, error), write func(context.Context, []P) error, rows func() int) (err error) {
 	var planned []P
@@ -164,67 +164,67 @@ func commitPlan[P any](ctx context.Context, r *fileRun, plan func(context.Contex
 		if planned, err = plan(ctx); err != nil {
 			break
 		}
-		if err = write(ctx, planned); !errors.Is(err, errTaken) {
+		if err = write(ctx, planned); !errors.Is(err, errKeyOrIDTaken) {
 			break
 		}
 	}
 	if err != nil {
-		return r.at(err)
+		return r.withPosition(err)
 	}
-	r.report.Rows += int64(rows())
-	r.report.New += int64(len(planned))
-	r.report.NotNew += int64(rows() - len(planned))
+	r.report.GoodRows += int64(rows())
+	r.report.NewItems += int64(len(planned))
+	r.report.SkippedRows += int64(rows() - len(planned))
 	r.showProgress()
 	return nil
 }
 
-// resume skips the lines that an earlier run of the same file has imported. These lines are read nevertheless, because a packed
+// skipImported skips the lines that an earlier run of the same file has imported. These lines are read nevertheless, because a packed
 // file cannot be entered in the middle and lines have no fixed length.
-func (r *fileRun) resume(ctx context.Context) (err error) {
+func (r *fileRun) skipImported(ctx context.Context) (err error) {
 	var done int64
-	if r.source.identity != "" {
-		if done, err = readProgress(ctx, r.db, r.source.identity); err != nil {
+	if r.source.progressKey != "" {
+		if done, err = readProgress(ctx, r.db, r.source.progressKey); err != nil {
 			return fmt.Errorf("the progress of %s: %w", r.opts.File, err)
 		}
 	}
 	// The import is new, or an earlier import came to its end and this one starts anew.
 	if done == 0 {
-		return r.bad.startAfter(0)
+		return r.bad.reopenCutAfter(0)
 	}
-	for r.source.line < done {
+	for r.source.lineNumber < done {
 		// The file has fewer lines than before, although its first bytes and its size are the same: it was edited.
-		if _, err := r.source.next(); err != nil {
-			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", r.opts.File, r.source.line, done)
+		if _, err := r.source.nextLine(); err != nil {
+			return services.Wrapf(services.Invalid, err, "%s ends at line %d, and line %d was imported before: is it another file?", r.opts.File, r.source.lineNumber, done)
 		}
 	}
-	r.progress.startAt(r.source.bytes())
+	r.progress.startAt(r.source.bytesRead())
 	_, _ = fmt.Fprintf(r.opts.Out, "%s: continuing after line %s\n", r.opts.File, humanize.Comma(done))
-	// The earlier run got this far, so the file has good lines: refuse need not doubt it.
-	r.report.ResumedAfter, r.hasGood = done, true
-	return r.bad.startAfter(done)
+	// The earlier run got this far, so the file has good lines: refuseLastLine need not doubt it.
+	r.report.ResumedAfter, r.hasGoodLine = done, true
+	return r.bad.reopenCutAfter(done)
 }
 
-// refuse puts the last line aside. It returns an error after many bad lines without a good one: an import of the wrong file should
-// stop soon, and not fill a second file with a copy.
-func (r *fileRun) refuse(line []byte, reason error) error {
-	r.putAside(r.source.line, line, reason)
-	if !r.hasGood && r.bad.count >= hopeless {
-		return services.Errorf(services.Invalid, "%s: none of its first %d lines is valid: it should be %s", r.opts.File, hopeless, r.form.lines)
+// refuseLastLine puts the last line aside. It returns an error after many bad lines without a good one: an import of the wrong file
+// should stop soon, and not fill a second file with a copy.
+func (r *fileRun) refuseLastLine(line []byte, reason error) error {
+	r.recordBadLine(r.source.lineNumber, line, reason)
+	if !r.hasGoodLine && r.bad.count >= badLinesUntilStop {
+		return services.Errorf(services.Invalid, "%s: none of its first %d lines is valid: it should be %s", r.opts.File, badLinesUntilStop, r.form.expectedLine)
 	}
 	return nil
 }
 
-// putAside records a bad line, which need not be the one that was read last. It ends the progress bar first, so that the message
+// recordBadLine records a bad line, which need not be the one that was read last. It ends the progress bar first, so that the message
 // about the line is printed on a line of its own.
-func (r *fileRun) putAside(number int64, line []byte, reason error) {
-	r.progress.end()
+func (r *fileRun) recordBadLine(number int64, line []byte, reason error) {
+	r.progress.clearBar()
 	r.bad.add(number, line, reason)
 }
 
-// at adds the position in the file to an error.
-func (r *fileRun) at(err error) error {
-	return fmt.Errorf("%s, lines to %d: %w", r.opts.File, r.report.Lines, err)
+// withPosition adds the position in the file to an error.
+func (r *fileRun) withPosition(err error) error {
+	return fmt.Errorf("%s, lines to %d: %w", r.opts.File, r.report.LastLine, err)
 }
 
 // showProgress shows how far the import is.
-func (r *fileRun) showProgress() { r.progress.show(r.report, r.source.bytes()) }
+func (r *fileRun) showProgress() { r.progress.show(r.report, r.source.bytesRead()) }

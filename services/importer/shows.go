@@ -17,56 +17,56 @@ import (
 )
 
 // showForm is the form of a file of shows.
-var showForm = form{
-	name: "shows", unit: "shows", longest: 128 << 10,
-	lines: `JSON Lines like {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z","startedAt":"...","endedAt":"..."}`,
+var showForm = fileForm{
+	name: "shows", countedUnit: "shows", maxBytesPerLine: 128 << 10,
+	expectedLine: `JSON Lines like {"key":"s1","host":"alice","title":"...","plannedAt":"2026-01-31T20:00:00Z","startedAt":"...","endedAt":"..."}`,
 }
 
 // showImport is one import of shows under way.
 type showImport struct {
 	*fileRun
-	stored Store // for reads outside of the transactions
-	ids    interface{ Next() services.PostID }
-	keys   *keyTable
+	store Store // for reads outside of the transactions
+	ids   interface{ Next() services.PostID }
+	keys  *keyTable
 
-	batch []showRow // since the last commit
-	bytes int       // of its lines
+	batch        []showRow // since the last commit
+	bytesOfLines int       // of its lines
 }
 
-// Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled
-// ones are on no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once,
-// however often a file names it; a key of another host's show makes a bad line. No reminders are sent. A live or upcoming
-// show is closed at its time if nothing else is reported of it. After a batch every node reloads all shows, unless all hosts of the batch are new:
-// shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds nothing when it is
-// imported again. Bad lines and broken files are treated as by Follows.
+// Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled ones
+// are on no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once, however
+// often a file names it; a key of another host's show makes a bad line. No reminders are sent. A live or upcoming show is closed at
+// its time if nothing else is reported of it. After a batch every node reloads all shows, unless all hosts of the batch are new:
+// shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds
+// nothing when it is imported again. Bad lines and broken files are treated as by Follows.
 func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, showForm)
 	if err != nil {
 		return Report{}, err
 	}
-	return run.importLines(ctx, &showImport{fileRun: run, stored: db, ids: ids, keys: newKeyTable(opts.Prefix)})
+	return run.importLines(ctx, &showImport{fileRun: run, store: db, ids: ids, keys: newKeyTable(opts.KeyPrefix)})
 }
 
-// full reports whether the batch is full. The limits are those of postImport.full.
-func (im *showImport) full() bool {
-	return len(im.batch) >= im.opts.Batch || im.bytes >= mostText || im.bad.waiting() >= im.opts.Batch
+// batchFull reports whether the batch is full. The limits are those of postImport.batchFull.
+func (im *showImport) batchFull() bool {
+	return len(im.batch) >= im.opts.BatchSize || im.bytesOfLines >= maxBatchTextBytes || im.bad.pendingLines() >= im.opts.BatchSize
 }
 
-// take parses one line: a good one enters the batch, a bad one is put aside. Times are compared with the clock of IDs, which
+// addLine parses one line: a good one enters the batch, a bad one is put aside. Times are compared with the clock of IDs, which
 // is never behind the newest ID of this process.
-func (im *showImport) take(_ context.Context, line []byte) error {
+func (im *showImport) addLine(_ context.Context, line []byte) error {
 	if isBlank(line) {
 		return nil
 	}
 	row, err := parseShowRow(line, im.keys, im.ids.Next().Time())
 	if err != nil {
-		return im.refuse(line, err)
+		return im.refuseLastLine(line, err)
 	}
 	// The source reuses its buffer for the next line.
-	row.number, row.line = im.source.line, bytes.Clone(line)
+	row.lineNumber, row.line = im.source.lineNumber, bytes.Clone(line)
 	im.batch = append(im.batch, row)
-	im.bytes += len(line)
-	im.hasGood = true
+	im.bytesOfLines += len(line)
+	im.hasGoodLine = true
 	return nil
 }
 
@@ -76,7 +76,7 @@ func (im *showImport) commit(ctx context.Context, line int64) error {
 	if err := commitPlan(ctx, im.fileRun, im.plan, write, func() int { return len(im.batch) }); err != nil {
 		return err
 	}
-	im.batch, im.bytes = im.batch[:0], 0
+	im.batch, im.bytesOfLines = im.batch[:0], 0
 	return nil
 }
 
@@ -89,7 +89,7 @@ type plannedShow struct {
 // plan makes the shows of the batch that do not exist yet. A row that moves a show to another host is set aside and leaves
 // the batch. Like the plan of posts it reads outside of the transaction, and runs again if a key was taken meanwhile.
 func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
-	hosts, err := hostsOf(ctx, im.stored, im.batch)
+	hosts, err := storedHostKeys(ctx, im.store, im.batch)
 	if err != nil {
 		return nil, err
 	}
@@ -97,17 +97,17 @@ func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 	for _, row := range im.batch {
 		host, known := hosts[row.Key]
 		switch {
-		case known && host != im.opts.Prefix+row.Host:
-			im.putAside(row.number, row.line, row.movedError(host))
+		case known && host != im.opts.KeyPrefix+row.Host:
+			im.recordBadLine(row.lineNumber, row.line, row.otherHostError(host))
 			continue
 		case !known:
 			// The ID has the time of the import, whenever the show took place.
 			id := im.ids.Next()
-			show := row.show(id, id.Time())
+			show := row.toShow(id, id.Time())
 			show.Host = services.UserID(im.keys.indexOf([]byte(row.Host)))
 			planned = append(planned, plannedShow{show, showRef(row.Key)})
 			// A later row of the key is a duplicate, or bad if it names another host.
-			hosts[row.Key] = im.opts.Prefix + row.Host
+			hosts[row.Key] = im.opts.KeyPrefix + row.Host
 		}
 		good = append(good, row)
 	}
@@ -128,10 +128,10 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 	}
 	var users map[string]services.UserID
 	err := im.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		if users, err = im.keys.ensure(ctx, tx, hosts); err != nil {
+		if users, err = im.keys.ensureUsers(ctx, tx, hosts); err != nil {
 			return err
 		}
-		numbered, named := make([]live.Show, len(planned)), make([]refs.NamedObject, len(planned))
+		numbered, named := make([]live.Show, len(planned)), make([]refs.ObjectWithRef, len(planned))
 		for i, plan := range planned {
 			show := plan.Show
 			show.Host = im.keys.id(int32(show.Host), users)
@@ -141,14 +141,14 @@ func (im *showImport) write(ctx context.Context, planned []plannedShow, line int
 		if err := im.insert(ctx, tx, numbered); err != nil {
 			return err
 		}
-		if err := importRefs(ctx, tx, named); err != nil || im.source.identity == "" {
+		if err := importRefs(ctx, tx, named); err != nil || im.source.progressKey == "" {
 			return err
 		}
 		// Store it also at the end, when line is 0: a file that is imported already adds nothing.
-		return setProgress(ctx, tx, im.source.identity, max(line, im.report.Lines))
+		return setProgress(ctx, tx, im.source.progressKey, max(line, im.report.LastLine))
 	})
 	if err == nil {
-		im.keys.learn(users)
+		im.keys.rememberIDs(users)
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	}
 	// The lock comes before anything that gets a version: versions are then committed in their order, and no reader of
 	// the log skips one.
-	if _, err := changelog.LockLog(ctx, tx, live.LogKind); err != nil {
+	if _, err := changelog.LockLog(ctx, tx, live.ChangelogKind); err != nil {
 		return err
 	}
 	hosts := make([]services.UserID, len(planned))
@@ -186,12 +186,12 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	}
 	inserted, err := live.ImportShows(ctx, tx, planned)
 	if err == nil && inserted < len(planned) {
-		err = errTaken
+		err = errKeyOrIDTaken
 	}
 	if err != nil {
 		return err
 	}
-	queued, err := showJobs(planned, unnamed)
+	queued, err := jobsForShows(planned, unnamed)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 // that names the host sets the version. It marks the replays of huge authors, which are in no follower's list but pulled. A
 // live show counts for the present followers of its host, whenever it started: for them it went live with the import.
 func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
-	authors, err := posts.Authors(ctx, im.stored, hosts)
+	authors, err := posts.Authors(ctx, im.store, hosts)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []liv
 	// The hosts are updated in their order, which is the order of their locks.
 	for _, host := range hosts {
 		if goLive[host] {
-			if err := live.SetHostVersion(ctx, tx, host, version); err != nil {
+			if err := live.SetHostLiveVersion(ctx, tx, host, version); err != nil {
 				return err
 			}
 		}
@@ -235,10 +235,10 @@ func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []liv
 	return nil
 }
 
-// showJobs are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
+// jobsForShows are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
 // For the lists, one job for each host is enough, because it reads all of the host's replays.
-func showJobs(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
-	queued, err := live.HostsJobs(slices.Sorted(maps.Keys(unnamed)))
+func jobsForShows(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
+	queued, err := live.HostsIntoDocumentsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {
 		return nil, err
 	}
@@ -246,13 +246,13 @@ func showJobs(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.New
 	for _, show := range planned {
 		switch {
 		case show.Status == live.ShowUpcoming || show.Status == live.ShowLive:
-			queued = append(queued, live.CloseJob(show.ID, time.Time{})) // the job computes the time at which the show is closed
+			queued = append(queued, live.CloseShowJob(show.ID, time.Time{})) // the job computes the time at which the show is closed
 		case show.Status == live.ShowReplay && show.Version > 0 && !show.Pull:
 			over[show.Host] = true
 		}
 	}
 	for _, host := range slices.Sorted(maps.Keys(over)) {
-		queued = append(queued, live.ReplaysJob(host))
+		queued = append(queued, live.FanOutReplaysJob(host))
 	}
 	return queued, nil
 }

@@ -30,9 +30,9 @@ type ShowService interface {
 	Cancel(host services.UserID, id services.PostID) *jobs.Command
 }
 
-// leadTime is the time from the scheduling of a show to its plan or its start, whichever is earlier, by the clock of the file: files do
-// not say when a show was announced.
-const leadTime = time.Hour
+// scheduleLeadTime is the time from the scheduling of a show to its plan or its start, whichever is earlier, by the clock of the
+// file: files do not say when a show was announced.
+const scheduleLeadTime = time.Hour
 
 // showStep is the kind of an event. If two events of a show have the same time, the lower step comes first: a show is scheduled
 // before it starts.
@@ -45,32 +45,32 @@ const (
 	stepEnd
 )
 
-// showEvent is one step of one row, at its time in the file. row is an index in rows.
+// showEvent is one step of one row, at its time in the file. rowIndex is an index in rows.
 type showEvent struct {
-	at   time.Time
-	step showStep
-	row  int
+	at       time.Time
+	step     showStep
+	rowIndex int
 }
 
-// showReplay is one run of ReplayShows. It holds the whole file, because the events are in another order than the rows.
+// showReplayRun is one run of ReplayShows. It holds the whole file, because the events are in another order than the rows.
 // rows and events do not change once the file was read.
-type showReplay struct {
+type showReplayRun struct {
 	*fileRun
-	stored  Store // for reads outside of the transactions
-	service ShowService
-	factor  int // how many times as fast as the file
+	store       Store // for reads outside of the transactions
+	service     ShowService
+	speedFactor int // how many times as fast as the file
 
 	rows   []showRow
 	events []showEvent
-	// began and first are the same moment on two clocks: replayTime converts between them.
-	began time.Time // by this machine's clock
-	first time.Time // the time of this run's first event in the file
+	// began and firstEventAt are the same moment on two clocks: replayTime converts between them.
+	began        time.Time // by this machine's clock
+	firstEventAt time.Time // the time of this run's first event in the file
 }
 
-// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened.
-// Each show is scheduled an hour of the file's time before its plan or its start, whichever is earlier; then it starts, ends or is cancelled
-// through the service, with all effects, in the order of the events. Their times are shifted and scaled, so that the first event is now. On a slow
-// machine, late events run at once.
+// ReplayShows replays the shows of a file, in the format of Shows, from now on and factor times as fast as they happened. Each show
+// is scheduled an hour of the file's time before its plan or its start, whichever is earlier; then it starts, ends or is cancelled
+// through the service, with all effects, in the order of the events. Their times are shifted and scaled, so that the first event is
+// now. On a slow machine, late events run at once.
 //
 // After a run that was interrupted, also by ctx, the next run continues with the next event, and its time is then now. The stored
 // position is a count of events, so the rows of the file must be the same in both runs. Bad lines are treated as by Shows. A show that
@@ -80,10 +80,10 @@ func ReplayShows(ctx context.Context, db Store, service ShowService, factor int,
 	if err != nil {
 		return Report{}, err
 	}
-	if run.source.identity != "" {
-		run.source.identity += ":replay" // the position of an import counts lines, that of a replay events
+	if run.source.progressKey != "" {
+		run.source.progressKey += ":replay" // the position of an import counts lines, that of a replay events
 	}
-	re := &showReplay{fileRun: run, stored: db, service: service, factor: factor}
+	re := &showReplayRun{fileRun: run, store: db, service: service, speedFactor: factor}
 	return re.run(ctx)
 }
 
@@ -101,31 +101,31 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // run reads the file and runs its events.
-func (re *showReplay) run(ctx context.Context) (Report, error) {
-	err := re.read(ctx)
+func (re *showReplayRun) run(ctx context.Context) (Report, error) {
+	err := re.readFile(ctx)
 	if err == nil {
 		err = re.runEvents(ctx)
 	}
 	return re.close(err)
 }
 
-// read reads the whole file and sorts the events. A repeated line of a key is ignored; a line that moves a show of the file or
+// readFile reads the whole file and sorts the events. A repeated line of a key is ignored; a line that moves a show of the file or
 // the database to another host is bad.
-func (re *showReplay) read(ctx context.Context) error {
+func (re *showReplayRun) readFile(ctx context.Context) error {
 	// Every run reads the whole file, so the bad lines are written anew too.
-	if err := re.bad.startAfter(0); err != nil {
+	if err := re.bad.reopenCutAfter(0); err != nil {
 		return err
 	}
-	keys, hosts := newKeyTable(re.opts.Prefix), map[string]string{}
+	keys, hosts := newKeyTable(re.opts.KeyPrefix), map[string]string{}
 	for {
-		line, err := re.source.next()
+		line, err := re.source.nextLine()
 		if err == io.EOF {
 			break
 		}
 		// A file that is cut off replays nothing: its last shows would have no end.
-		re.report.Lines = re.source.line
+		re.report.LastLine = re.source.lineNumber
 		if err != nil {
-			return services.Wrapf(services.Invalid, err, "%s is cut off in line %d: nothing is replayed", re.opts.File, re.source.line)
+			return services.Wrapf(services.Invalid, err, "%s is cut off in line %d: nothing is replayed", re.opts.File, re.source.lineNumber)
 		}
 		if isBlank(line) {
 			continue
@@ -133,27 +133,27 @@ func (re *showReplay) read(ctx context.Context) error {
 		// The table only checks that a host's key is valid: the events make the users.
 		row, err := parseShowRow(line, keys, re.opts.Clock.Now())
 		host, known := hosts[row.Key]
-		if err == nil && known && host != re.opts.Prefix+row.Host {
-			err = row.movedError(host)
+		if err == nil && known && host != re.opts.KeyPrefix+row.Host {
+			err = row.otherHostError(host)
 		}
 		if err != nil {
-			if err := re.refuse(line, err); err != nil {
+			if err := re.refuseLastLine(line, err); err != nil {
 				return err
 			}
 			continue
 		}
-		re.hasGood = true
-		if re.report.Rows++; known {
-			re.report.NotNew++
+		re.hasGoodLine = true
+		if re.report.GoodRows++; known {
+			re.report.SkippedRows++
 			continue
 		}
-		hosts[row.Key] = re.opts.Prefix + row.Host
-		row.number, row.line = re.source.line, bytes.Clone(line)
+		hosts[row.Key] = re.opts.KeyPrefix + row.Host
+		row.lineNumber, row.line = re.source.lineNumber, bytes.Clone(line)
 		re.rows = append(re.rows, row)
 	}
 	// The keys may name shows of the database: look them up in parts, so that no statement carries the whole file.
-	for part := range slices.Chunk(re.rows, defaultBatch) {
-		stored, err := hostsOf(ctx, re.stored, part)
+	for part := range slices.Chunk(re.rows, defaultBatchSize) {
+		stored, err := storedHostKeys(ctx, re.store, part)
 		if err != nil {
 			return err
 		}
@@ -163,9 +163,9 @@ func (re *showReplay) read(ctx context.Context) error {
 	// that exists.
 	re.rows = slices.DeleteFunc(re.rows, func(row showRow) bool {
 		host := hosts[row.Key]
-		moves := host != re.opts.Prefix+row.Host
+		moves := host != re.opts.KeyPrefix+row.Host
 		if moves {
-			re.putAside(row.number, row.line, row.movedError(host))
+			re.recordBadLine(row.lineNumber, row.line, row.otherHostError(host))
 		}
 		return moves
 	})
@@ -182,7 +182,7 @@ func eventsOf(rows []showRow) []showEvent {
 		if !row.StartedAt.IsZero() && row.StartedAt.Before(first) {
 			first = row.StartedAt.Time
 		}
-		events = append(events, showEvent{first.Add(-leadTime), stepSchedule, i})
+		events = append(events, showEvent{first.Add(-scheduleLeadTime), stepSchedule, i})
 		// The order does not matter here, because all events are sorted below.
 		for step, at := range map[showStep]time.Time{stepStart: row.StartedAt.Time, stepEnd: row.EndedAt.Time} {
 			if !at.IsZero() {
@@ -194,17 +194,17 @@ func eventsOf(rows []showRow) []showEvent {
 		}
 	}
 	slices.SortFunc(events, func(a, b showEvent) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.row, b.row), cmp.Compare(a.step, b.step))
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.rowIndex, b.rowIndex), cmp.Compare(a.step, b.step))
 	})
 	return events
 }
 
 // runEvents waits for the time of each event and applies it. The end of ctx is no error: the operator stopped the replay.
-func (re *showReplay) runEvents(ctx context.Context) error {
+func (re *showReplayRun) runEvents(ctx context.Context) error {
 	var done int64
 	var err error
-	if re.source.identity != "" {
-		if done, err = readProgress(ctx, re.db, re.source.identity); err != nil {
+	if re.source.progressKey != "" {
+		if done, err = readProgress(ctx, re.db, re.source.progressKey); err != nil {
 			return fmt.Errorf("the progress of %s: %w", re.opts.File, err)
 		}
 	}
@@ -216,7 +216,7 @@ func (re *showReplay) runEvents(ctx context.Context) error {
 		_, _ = fmt.Fprintf(re.opts.Out, "%s: continuing after event %s\n", re.opts.File, humanize.Comma(done))
 	}
 	// The first event that is left happens now, so that an interruption leaves no burst of late events.
-	re.began, re.first = re.opts.Clock.Now(), re.events[done].at
+	re.began, re.firstEventAt = re.opts.Clock.Now(), re.events[done].at
 	for i := done; i < int64(len(re.events)); i++ {
 		event := re.events[i]
 		if err := re.opts.sleep(ctx, re.replayTime(event.at).Sub(re.opts.Clock.Now())); err != nil {
@@ -226,27 +226,27 @@ func (re *showReplay) runEvents(ctx context.Context) error {
 		}
 		// An event that has begun is finished, and its position in the file is stored.
 		if err := re.applyEvent(context.WithoutCancel(ctx), event, i+1); err != nil {
-			return fmt.Errorf("%s, line %d: %w", re.opts.File, re.rows[event.row].number, err)
+			return fmt.Errorf("%s, line %d: %w", re.opts.File, re.rows[event.rowIndex].lineNumber, err)
 		}
-		re.progress.showAt(re.report, i+1, int64(len(re.events)), event.at)
+		re.progress.showReplayProgress(re.report, i+1, int64(len(re.events)), event.at)
 	}
 	return nil
 }
 
 // replayTime converts a time of the file into the time of the replay. The bound keeps the result within a Duration, even if a
 // wrong file spans centuries.
-func (re *showReplay) replayTime(at time.Time) time.Time {
-	after := float64(at.Sub(re.first)) / float64(re.factor)
+func (re *showReplayRun) replayTime(at time.Time) time.Time {
+	after := float64(at.Sub(re.firstEventAt)) / float64(re.speedFactor)
 	return re.began.Add(time.Duration(min(after, math.MaxInt64/4)))
 }
 
 // applyEvent applies one event and saves the progress in one transaction: a crash repeats no event and skips none. If the show
 // refuses the event, because another client has changed the show meanwhile, or because it is gone, the event is reported and skipped.
 // If its host is being erased, applyEvent fails, and the next run begins with the event.
-func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number int64) error {
-	row := re.rows[event.row]
+func (re *showReplayRun) applyEvent(ctx context.Context, event showEvent, number int64) error {
+	row := re.rows[event.rowIndex]
 	// The show is read for each event, because another client may have made, started or cancelled it since the last event.
-	known, err := findRefs(ctx, re.stored, services.ShowType, []string{row.Key})
+	known, err := findRefs(ctx, re.store, services.ShowType, []string{row.Key})
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number in
 	// schedule that was refused.
 	happens := exists == (event.step != stepSchedule)
 	if event.step == stepSchedule && exists {
-		re.report.NotNew++
+		re.report.SkippedRows++
 	}
 	// Write may run its function again, so the show is counted once the transaction is committed.
 	var made, refused bool
@@ -278,26 +278,26 @@ func (re *showReplay) applyEvent(ctx context.Context, event showEvent, number in
 	// The event can never succeed. Save the position alone, or every further run would stop here.
 	code := services.CodeOf(err)
 	if refused && slices.Contains([]services.Code{services.Conflict, services.Invalid, services.Forbidden, services.NotFound}, code) {
-		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.number, err)
+		_, _ = fmt.Fprintf(re.opts.Out, "line %d: %s\n", row.lineNumber, err)
 		return re.db.Write(ctx, func(tx *sql.Tx) error { return re.saveEventCount(ctx, tx, number) })
 	}
 	if made {
-		re.report.New++
+		re.report.NewItems++
 	}
 	return err
 }
 
 // saveEventCount saves the number of events that have happened, if the file can be resumed at all.
-func (re *showReplay) saveEventCount(ctx context.Context, tx *sql.Tx, number int64) error {
-	if re.source.identity == "" {
+func (re *showReplayRun) saveEventCount(ctx context.Context, tx *sql.Tx, number int64) error {
+	if re.source.progressKey == "" {
 		return nil
 	}
-	return setProgress(ctx, tx, re.source.identity, number)
+	return setProgress(ctx, tx, re.source.progressKey, number)
 }
 
 // command makes the command of an event, for the transaction. show is the existing show of the row's key; a schedule has none, and its
 // host becomes a user with the first show. It fails if the host is being erased.
-func (re *showReplay) command(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.Holder) (*jobs.Command, error) {
+func (re *showReplayRun) command(ctx context.Context, tx *sql.Tx, event showEvent, row showRow, show refs.RefHolder) (*jobs.Command, error) {
 	// The zero time means now. With its old time from the file, the event would alert nobody.
 	id, now := services.PostID(show.Object.Number), time.Time{}
 	switch event.step {
@@ -308,8 +308,8 @@ func (re *showReplay) command(ctx context.Context, tx *sql.Tx, event showEvent, 
 	case stepEnd:
 		return re.service.End(show.Owner, id, now, row.ReplayURL), nil
 	}
-	key := re.opts.Prefix + row.Host
-	numbers, err := people.EnsureHeld(ctx, tx, []string{key}, nil)
+	key := re.opts.KeyPrefix + row.Host
+	numbers, err := people.EnsureLocked(ctx, tx, []string{key}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -16,14 +16,15 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// withShows gives a world the service of shows.
-func withShows(w *fanouttest.World) *fanouttest.World {
+// addShowService gives a world the service of shows.
+func addShowService(w *fanouttest.World) *fanouttest.World {
 	livetest.New(w, live.ShowLimits{})
 	return w
 }
 
-// replayFile has four shows, and a line that moves one to another host. The first event is at 18:00, an hour before the first plan.
-const replayFile = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-30T19:00:00Z","startedAt":"2026-01-30T19:01:00Z","endedAt":"2026-01-30T20:01:00Z","replayUrl":"https://a.example/r"}
+// replayedShowsFile has four shows, and a line that moves one to another host. The first event is at 18:00, an hour before the
+// first plan.
+const replayedShowsFile = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-30T19:00:00Z","startedAt":"2026-01-30T19:01:00Z","endedAt":"2026-01-30T20:01:00Z","replayUrl":"https://a.example/r"}
 {"key":"e2","host":"bob","title":"Two","plannedAt":"2026-01-30T19:30:00Z","startedAt":"2026-01-30T19:29:00Z"}
 {"key":"e3","host":"ann","title":"Three","plannedAt":"2026-01-30T21:00:00Z"}
 {"key":"e4","host":"bob","title":"Four","plannedAt":"2026-01-30T20:30:00Z","cancelled":true}
@@ -33,43 +34,43 @@ const replayFile = `{"key":"e1","host":"ann","title":"One","plannedAt":"2026-01-
 // replayWorld is a world in which a file of shows is replayed, sixty times as fast.
 type replayWorld struct {
 	*importer
-	w *fanouttest.World
+	world *fanouttest.World
 }
 
 func newReplayWorld(t *testing.T, w *fanouttest.World) replayWorld {
 	return replayWorld{newImporter(t, w.Store), w}
 }
 
-// replay runs ReplayShows until the end of a file, or until it has waited the given number of times.
-func (r replayWorld) replay(file string, waits int) (Report, error) {
+// replayShowsFile runs ReplayShows until the end of a file, or until it has waited the given number of times.
+func (r replayWorld) replayShowsFile(file string, waits int) (Report, error) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
 	defer end()
-	return ReplayShows(ctx, r.db, livetest.Service(r.w), 60, Options{File: file, Out: &r.out, Clock: r.w.Clock, sleep: func(ctx context.Context, d time.Duration) error {
+	return ReplayShows(ctx, r.db, livetest.Service(r.world), 60, Options{File: file, Out: &r.out, Clock: r.world.Clock, sleep: func(ctx context.Context, d time.Duration) error {
 		if waits--; waits < 0 {
 			end()
 			return ctx.Err()
 		}
-		r.w.Clock.Advance(max(d, time.Millisecond))
+		r.world.Clock.Advance(max(d, time.Millisecond))
 		return nil
 	}})
 }
 
 // A file is replayed in the order of time, sixty times as fast, with all effects of the shows on boards.
 func TestReplayedShows(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		withShows(w)
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		addShowService(w)
 		r := newReplayWorld(t, w)
-		file := r.writeFile("evening.jsonl.gz", gzipText(t, replayFile))
-		report, err := r.replay(file, 100)
-		if err != nil || report.New != 4 || report.Rows != 4 || report.Bad != 1 {
+		file := r.writeFile("evening.jsonl.gz", gzipText(t, replayedShowsFile))
+		report, err := r.replayShowsFile(file, 100)
+		if err != nil || report.NewItems != 4 || report.GoodRows != 4 || report.BadLines != 1 {
 			t.Fatalf("%+v, %v\n%s", report, err, r.out.String())
 		}
 		if put := r.readFile(file + ".bad"); !strings.Contains(put, `# line 5: key: "e1" is a show of "ann": it cannot be moved to another host`) {
 			t.Errorf("put aside: %s", put)
 		}
 		lines, shows := r.readShows("e1", "e2", "e3", "e4")
-		began := fanouttest.Start
+		began := fanouttest.StartTime
 		near := func(what string, got time.Time, at string) {
 			t.Helper()
 			then, err := time.Parse(time.RFC3339, at)
@@ -100,10 +101,10 @@ func TestReplayedShows(t *testing.T) {
 		w.Follow(shows["e1"].Host, reader)
 		w.Follow(shows["e2"].Host, reader)
 		w.RunDueJobs(w.Fanout)
-		if got := board(w, reader, shows); !slices.Equal(got, []string{"e2", "e3", "e1"}) {
+		if got := boardKeys(w, reader, shows); !slices.Equal(got, []string{"e2", "e3", "e1"}) {
 			t.Errorf("the board is %v", got)
 		}
-		if again, err := r.replay(file, 100); err != nil || again.New != 0 {
+		if again, err := r.replayShowsFile(file, 100); err != nil || again.NewItems != 0 {
 			t.Errorf("once more: %+v, %v", again, err)
 		}
 	})
@@ -112,17 +113,17 @@ func TestReplayedShows(t *testing.T) {
 // A replay that is interrupted before an event resumes with it: in the end each event has happened once.
 func TestAnInterruptedReplayResumes(t *testing.T) {
 	for waits := range 8 {
-		w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+		w := addShowService(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}))
 		r := newReplayWorld(t, w)
-		file := r.writeFile("evening.jsonl", replayFile)
-		first, err := r.replay(file, waits)
+		file := r.writeFile("evening.jsonl", replayedShowsFile)
+		first, err := r.replayShowsFile(file, waits)
 		if err != nil || !strings.Contains(r.out.String(), "stopped at 2026-01-30T") {
 			t.Fatalf("after %d events: %+v, %v", waits, first, err)
 		}
 		w.Clock.Advance(time.Hour)
 		r.out.Reset()
-		second, err := r.replay(file, 100)
-		if err != nil || first.New+second.New != 4 || waits > 0 != strings.Contains(r.out.String(), "continuing after event "+humanize.Comma(int64(waits))) {
+		second, err := r.replayShowsFile(file, 100)
+		if err != nil || first.NewItems+second.NewItems != 4 || waits > 0 != strings.Contains(r.out.String(), "continuing after event "+humanize.Comma(int64(waits))) {
 			t.Errorf("after %d events: %+v and %+v, %v\n%s", waits, first, second, err, r.out.String())
 		}
 		var statuses []live.ShowStatus
@@ -138,16 +139,16 @@ func TestAnInterruptedReplayResumes(t *testing.T) {
 
 // If a show is gone, its further events are reported and skipped, and the replay goes on with the other shows.
 func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
-	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	w := addShowService(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}))
 	r := newReplayWorld(t, w)
-	file := r.writeFile("evening.jsonl", replayFile)
-	if _, err := r.replay(file, 2); err != nil {
+	file := r.writeFile("evening.jsonl", replayedShowsFile)
+	if _, err := r.replayShowsFile(file, 2); err != nil {
 		t.Fatal(err)
 	}
 	_, shows := r.readShows("e1")
 	r.runStatements(fmt.Sprintf(`DELETE FROM shows WHERE id = %d`, shows["e1"].ID)) // the ref stays, as if the replay had read it before the deletion
 	r.out.Reset()
-	_, err := r.replay(file, 100)
+	_, err := r.replayShowsFile(file, 100)
 	if _, shows = r.readShows("e2", "e3", "e4"); err != nil || shows["e2"].Status != live.ShowLive || shows["e4"].Status != live.ShowCancelled {
 		t.Errorf("%v: %+v", err, shows)
 	}
@@ -159,24 +160,24 @@ func TestAReplayGoesOnWithoutAShowThatIsGone(t *testing.T) {
 // An event that is refused, because its show was changed meanwhile, is reported, and the others happen. A file that is cut off replays
 // nothing.
 func TestAReplaySkipsRefusedEvents(t *testing.T) {
-	w := withShows(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	w := addShowService(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}))
 	r := newReplayWorld(t, w)
-	file := r.writeFile("evening.jsonl", replayFile)
-	if _, err := r.replay(file, 2); err != nil {
+	file := r.writeFile("evening.jsonl", replayedShowsFile)
+	if _, err := r.replayShowsFile(file, 2); err != nil {
 		t.Fatal(err)
 	}
 	_, shows := r.readShows("e1")
 	livetest.Apply(w, livetest.Service(w).Cancel(shows["e1"].Host, shows["e1"].ID))
 	r.out.Reset()
-	report, err := r.replay(file, 100)
+	report, err := r.replayShowsFile(file, 100)
 	if _, shows = r.readShows("e1", "e2"); err != nil || shows["e1"].Status != live.ShowCancelled || shows["e2"].Status != live.ShowLive {
 		t.Errorf("%+v, %v: %+v", report, err, shows)
 	}
 	if !strings.Contains(r.out.String(), "line 1: showId: ") {
 		t.Errorf("printed was\n%s", r.out.String())
 	}
-	half := gzipText(t, replayFile)
-	if _, err := r.replay(r.writeFile("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {
+	half := gzipText(t, replayedShowsFile)
+	if _, err := r.replayShowsFile(r.writeFile("half.gz", half[:len(half)-20]), 100); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "nothing is replayed") {
 		t.Errorf("of half a file: %v", err)
 	}
 }

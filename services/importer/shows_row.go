@@ -24,8 +24,8 @@ type showRow struct {
 	CoverURL  string   `json:"coverUrl"`
 	ReplayURL string   `json:"replayUrl"`
 
-	number int64 // of the line
-	line   []byte
+	lineNumber int64 // of the line
+	line       []byte
 }
 
 // showTime is a moment in RFC 3339, or in milliseconds since 1970 as a number or as a text of digits; to the millisecond,
@@ -58,16 +58,16 @@ func (t *showTime) UnmarshalJSON(text []byte) error {
 
 // parseShowRow parses a line, without looking anything up.
 func parseShowRow(line []byte, keys *keyTable, now time.Time) (row showRow, err error) {
-	if len(line) > showForm.longest {
-		return row, services.Errorf(services.Invalid, "longer than %d bytes", showForm.longest)
+	if len(line) > showForm.maxBytesPerLine {
+		return row, services.Errorf(services.Invalid, "longer than %d bytes", showForm.maxBytesPerLine)
 	}
 	if err := readObject(line, &row, "key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"); err != nil {
 		return row, err
 	}
-	if err := checkName("key", row.Key); err != nil {
+	if err := checkRefKey("key", row.Key); err != nil {
 		return row, err
 	}
-	if err := keys.check([]byte(row.Host)); err != nil {
+	if err := keys.checkKey([]byte(row.Host)); err != nil {
 		return row, services.Errorf(services.Invalid, "host: %s", err)
 	}
 	if err := services.CheckFilled("title", row.Title, live.MaxShowTitle); err != nil {
@@ -104,14 +104,14 @@ func (r showRow) checkTimes(now time.Time) error {
 	return nil
 }
 
-// movedError is the error for a row whose key belongs to another host's show: followers of that host may have the show in their
+// otherHostError is the error for a row whose key belongs to another host's show: followers of that host may have the show in their
 // lists.
-func (r showRow) movedError(host string) error {
+func (r showRow) otherHostError(host string) error {
 	return services.Errorf(services.Conflict, "key: %s is a show of %s: it cannot be moved to another host", services.Quote(r.Key), services.Quote(host))
 }
 
-// show makes the show of a row, except for its host.
-func (r showRow) show(id services.PostID, now time.Time) live.Show {
+// toShow makes the show of a row, except for its host.
+func (r showRow) toShow(id services.PostID, now time.Time) live.Show {
 	show := live.Show{
 		ID: id, Title: r.Title, CoverURL: r.CoverURL, ReplayURL: r.ReplayURL, Status: live.ShowUpcoming,
 		PlannedAt: r.PlannedAt.Time, StartedAt: r.StartedAt.Time, EndedAt: r.EndedAt.Time, UpdatedAt: now,
@@ -135,8 +135,9 @@ func (r showRow) show(id services.PostID, now time.Time) live.Show {
 // showRef is the ref of a show with a key.
 func showRef(key string) services.Ref { return services.Ref{Type: services.ShowType, Text: key} }
 
-// hostsOf finds the shows of a batch that exist already. It returns the key of the host, with the prefix, by the key of the show.
-func hostsOf(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
+// storedHostKeys finds the shows of a batch that exist already. It returns the key of the host, with the prefix, by the key of the
+// show.
+func storedHostKeys(ctx context.Context, stored Store, batch []showRow) (map[string]string, error) {
 	keys := make([]string, len(batch))
 	for i, row := range batch {
 		keys[i] = row.Key

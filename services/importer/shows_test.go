@@ -22,8 +22,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// shows runs Shows with the clock and the output of the test.
-func (im *importer) shows(db Store, opts Options) (Report, error) {
+// importShows runs Shows with the clock and the output of the test.
+func (im *importer) importShows(db Store, opts Options) (Report, error) {
 	opts.Clock, opts.Out, opts.Quiet = im, &im.out, true
 	im.out.Reset()
 	report, err := Shows(im.t.Context(), db, services.NewIDClock(im, 7), opts)
@@ -31,9 +31,9 @@ func (im *importer) shows(db Store, opts Options) (Report, error) {
 	return report, err
 }
 
-func (im *importer) mustShows(opts Options) Report {
+func (im *importer) mustImportShows(opts Options) Report {
 	im.t.Helper()
-	report, err := im.shows(im.db, opts)
+	report, err := im.importShows(im.db, opts)
 	if err != nil {
 		im.t.Fatalf("%v\n%s", err, im.out.String())
 	}
@@ -60,8 +60,8 @@ const showsFile = `{"key":"s1","host":"ann","title":"One","plannedAt":"2026-01-3
 {"key":"s5","host":"ann","title":"Five","plannedAt":"2026-02-01T21:00:00Z","cancelled":true}
 `
 
-// board is a follower's present board, by the keys of the shows.
-func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Show) (keys []string) {
+// boardKeys is a follower's present board, by the keys of the shows.
+func boardKeys(w *fanouttest.World, reader services.UserID, shows map[string]live.Show) (keys []string) {
 	w.TB.Helper()
 	_, err := w.Caches.Changelog.RunOnce(w.TB.Context())
 	w.Must(err)
@@ -81,11 +81,11 @@ func board(w *fanouttest.World, reader services.UserID, shows map[string]live.Sh
 // others at once. Ended shows are in the lists of replays. A second import changes nothing.
 func TestImportedShows(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
+		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}))
 		im := newImporter(t, w.Store)
 		file := im.writeFile("season.jsonl.gz", gzipText(t, showsFile))
 		keys := []string{"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", ""}
-		if diff := cmp.Diff(Report{What: "shows", Lines: 6, Rows: 5, New: 5}, im.mustShows(Options{File: file, Batch: 2})); diff != "" {
+		if diff := cmp.Diff(Report{Kind: "shows", LastLine: 6, GoodRows: 5, NewItems: 5}, im.mustImportShows(Options{File: file, BatchSize: 2})); diff != "" {
 			t.Fatalf("the report (-want +got):\n%s", diff)
 		}
 		want := []string{
@@ -104,7 +104,7 @@ func TestImportedShows(t *testing.T) {
 		w.Follow(ann, reader)
 		w.Follow(bob, reader)
 		w.RunAllJobs(w.Fanout)
-		if diff := cmp.Diff([]string{"s2", "s3", "s1"}, board(w, reader, shows)); diff != "" {
+		if diff := cmp.Diff([]string{"s2", "s3", "s1"}, boardKeys(w, reader, shows)); diff != "" {
 			t.Errorf("the board (-want +got):\n%s", diff)
 		}
 		more := `{"key":"s6","host":"ann","title":"Six","plannedAt":"2026-01-31T11:30:00Z","startedAt":"2026-01-31T11:30:00Z"}
@@ -115,7 +115,7 @@ func TestImportedShows(t *testing.T) {
 		listed := func(want ...string) {
 			t.Helper()
 			var keys []string
-			for _, id := range livetest.Replays(w, reader) {
+			for _, id := range livetest.ListedReplays(w, reader) {
 				for key, show := range shows {
 					if show.ID == id {
 						keys = append(keys, key)
@@ -128,11 +128,11 @@ func TestImportedShows(t *testing.T) {
 		}
 		listed("s1")
 		before := livetest.Service(w).Memory.Version()
-		if got := im.mustShows(Options{File: im.writeFile("more.jsonl", more)}); got.New != 3 || got.NotNew != 1 {
+		if got := im.mustImportShows(Options{File: im.writeFile("more.jsonl", more)}); got.NewItems != 3 || got.SkippedRows != 1 {
 			t.Errorf("of more: %+v", got)
 		}
 		_, shows = im.readShows(keys...)
-		if diff := cmp.Diff([]string{"s6", "s2", "s8", "s3", "s7", "s1"}, board(w, reader, shows)); diff != "" {
+		if diff := cmp.Diff([]string{"s6", "s2", "s8", "s3", "s7", "s1"}, boardKeys(w, reader, shows)); diff != "" {
 			t.Errorf("the board at once (-want +got):\n%s", diff)
 		}
 		// There is one log entry for all shows; a session from before has none of the new shows.
@@ -144,7 +144,7 @@ func TestImportedShows(t *testing.T) {
 				t.Errorf("%s was there before", key)
 			}
 		}
-		if got := im.mustShows(Options{File: file}); got.ResumedAfter != 6 || got.New+got.NotNew != 0 {
+		if got := im.mustImportShows(Options{File: file}); got.ResumedAfter != 6 || got.NewItems+got.SkippedRows != 0 {
 			t.Errorf("of a file that is in: %+v", got)
 		}
 		w.RunDueJobs(w.Fanout)
@@ -157,7 +157,7 @@ func TestImportedShows(t *testing.T) {
 // and not for users who follow later.
 func TestAnImportedLiveShowCounts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		w := withShows(fanouttest.New(t, fanouttest.Options{SQL: url, Redis: "embedded"}))
+		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded"}))
 		im := newImporter(t, w.Store)
 		reader, late := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		var host services.UserID
@@ -174,17 +174,17 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			w.RunAllJobs(w.Fanout)
 			_, err := w.Caches.Changelog.RunOnce(t.Context())
 			w.Must(err)
-			return livetest.Service(w).Memory.CountLive(w.Document(user).Hosts, 0).New
+			return livetest.Service(w).Memory.CountLive(w.Document(user).Hosts, 0).NewShows
 		}
 		line := func(key string) string {
 			started := w.Clock.Now().Add(-time.Hour).Format(time.RFC3339)
 			return fmt.Sprintf(`{"key":"%s","host":"ann","title":"t","plannedAt":"%s","startedAt":"%s"}`+"\n", key, started, started)
 		}
-		im.mustShows(Options{File: im.writeFile("one.jsonl", line("one"))})
+		im.mustImportShows(Options{File: im.writeFile("one.jsonl", line("one"))})
 		if got := count(reader); got != 1 {
 			t.Errorf("the first show of a host: %d count, want 1", got)
 		}
-		im.mustShows(Options{File: im.writeFile("two.jsonl", line("two"))})
+		im.mustImportShows(Options{File: im.writeFile("two.jsonl", line("two"))})
 		if got := count(reader); got != 2 {
 			t.Errorf("the next one: %d count, want 2", got)
 		}
@@ -194,7 +194,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 			t.Errorf("for a later follower %d count, want none", got)
 		}
 		_, shows := im.readShows("one", "two")
-		if got := board(w, late, shows); len(got) != 2 {
+		if got := boardKeys(w, late, shows); len(got) != 2 {
 			t.Errorf("the later follower's board has %v", got)
 		}
 	})
@@ -203,7 +203,7 @@ func TestAnImportedLiveShowCounts(t *testing.T) {
 // One job adds a host's replays, for any number of them in a batch, and each follower of the host gets the newest in their list,
 // whether documents name the host already or not.
 func TestManyImportedReplaysAreOneJob(t *testing.T) {
-	w := withShows(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 2 }}))
+	w := addShowService(fanouttest.New(t, fanouttest.Options{Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 2 }}))
 	im := newImporter(t, w.Store)
 	replays := func(name, host string, count int) {
 		t.Helper()
@@ -212,7 +212,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 			at := im.Now().Add(time.Duration(i-2*count) * time.Minute).Format(time.RFC3339)
 			fmt.Fprintf(&text, `{"key":"%s%d","host":"%s","title":"t","plannedAt":"%s","startedAt":"%s","endedAt":"%s"}`+"\n", name, i, host, at, at, at)
 		}
-		if got := im.mustShows(Options{File: im.writeFile(name, text.String())}); got.New != int64(count) {
+		if got := im.mustImportShows(Options{File: im.writeFile(name, text.String())}); got.NewItems != int64(count) {
 			t.Fatalf("imported: %+v", got)
 		}
 	}
@@ -231,7 +231,7 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	lists := func(want int) {
 		t.Helper()
 		for _, reader := range readers {
-			if got := len(livetest.Replays(w, reader)); got != want {
+			if got := len(livetest.ListedReplays(w, reader)); got != want {
 				t.Errorf("user %d has %d replays, want %d", reader, got, want)
 			}
 		}
@@ -253,14 +253,14 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	replays("c", "ben", 400)
 	jobs(1)
 	w.RunAllJobs(w.Fanout)
-	lists(services.Retention)
+	lists(services.FeedRetention)
 }
 
 // An imported show without further reports is closed by its own times.
 func TestImportedShowsAreClosed(t *testing.T) {
-	w := withShows(fanouttest.New(t, fanouttest.Options{}))
+	w := addShowService(fanouttest.New(t, fanouttest.Options{}))
 	im := newImporter(t, w.Store)
-	im.mustShows(Options{File: im.writeFile("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
+	im.mustImportShows(Options{File: im.writeFile("old.jsonl", `{"key":"late","host":"ann","title":"a","plannedAt":"2026-01-31T05:00:00Z"}
 {"key":"long","host":"ann","title":"a","plannedAt":"2026-01-30T05:00:00Z","startedAt":"2026-01-30T05:00:00Z"}
 {"key":"young","host":"ann","title":"a","plannedAt":"2026-01-31T09:00:00Z"}
 `)})
@@ -287,24 +287,24 @@ func TestAnInterruptedImportOfShowsResumes(t *testing.T) {
 	}
 	whole := sqliteImporter(t)
 	counter := &breakingStore{DB: whole.db}
-	want, err := whole.shows(counter, Options{File: whole.writeFile("f.jsonl", text.String()), Batch: 7})
-	if err != nil || want.New != 30 || want.Bad != 3 || counter.writes < 4 {
-		t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writes, want)
+	want, err := whole.importShows(counter, Options{File: whole.writeFile("f.jsonl", text.String()), BatchSize: 7})
+	if err != nil || want.NewItems != 30 || want.BadLines != 3 || counter.writeCount < 4 {
+		t.Fatalf("the import that does not break: %v, %d writes, %+v", err, counter.writeCount, want)
 	}
 	wantLines, _ := whole.readShows(keys...)
 	wantBad := whole.readFile(want.BadFile)
 	if !strings.Contains(wantBad, `# line 11: key: "k4" is a show of "h1": it cannot be moved to another host`) {
 		t.Errorf("the bad lines:\n%s", wantBad)
 	}
-	for n := range 2 * counter.writes {
+	for n := range 2 * counter.writeCount {
 		im := sqliteImporter(t)
-		opts := Options{File: im.writeFile("f.jsonl", text.String()), Batch: 7}
-		if _, err := im.shows(&breakingStore{DB: im.db, failAt: n/2 + 1, afterCommit: n%2 == 1}, opts); !errors.Is(err, errBroken) {
+		opts := Options{File: im.writeFile("f.jsonl", text.String()), BatchSize: 7}
+		if _, err := im.importShows(&breakingStore{DB: im.db, failAtWrite: n/2 + 1, failAfterCommit: n%2 == 1}, opts); !errors.Is(err, errConnectionGone) {
 			t.Fatalf("run %d: %v", n, err)
 		}
-		got := im.mustShows(opts)
+		got := im.mustImportShows(opts)
 		lines, _ := im.readShows(keys...)
-		if got.Bad != 3 || im.readFile(got.BadFile) != wantBad || !slices.Equal(lines, wantLines) {
+		if got.BadLines != 3 || im.readFile(got.BadFile) != wantBad || !slices.Equal(lines, wantLines) {
 			t.Errorf("run %d: %+v\n%s\n%s", n, got, im.readFile(got.BadFile), strings.Join(lines, "\n"))
 		}
 		if waiting, _, _, err := jobs.JobCounts(t.Context(), im.db); err != nil || waiting < 33 {
@@ -356,8 +356,8 @@ func TestBadLinesOfShows(t *testing.T) {
 		lines = append(lines, one.line)
 	}
 	file := im.writeFile("s.jsonl", strings.Join(lines, "\n")+"\n")
-	got := im.mustShows(Options{File: file})
-	if want := (Report{What: "shows", Lines: int64(len(lines)), Rows: 1, New: 1, Bad: int64(len(bad)), BadFile: file + ".bad"}); got != want {
+	got := im.mustImportShows(Options{File: file})
+	if want := (Report{Kind: "shows", LastLine: int64(len(lines)), GoodRows: 1, NewItems: 1, BadLines: int64(len(bad)), BadFile: file + ".bad"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	put := im.readFile(file + ".bad")
@@ -373,8 +373,8 @@ func TestBadLinesOfShows(t *testing.T) {
 	if numbers, err := people.IDs(t.Context(), im.db, []string{"x", "y", "a b"}); err != nil || len(numbers) != 1 {
 		t.Errorf("the users are %v, %v", numbers, err)
 	}
-	noise := strings.Repeat("{}\n", hopeless+1)
-	if _, err := im.shows(im.db, Options{File: im.writeFile("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
+	noise := strings.Repeat("{}\n", badLinesUntilStop+1)
+	if _, err := im.importShows(im.db, Options{File: im.writeFile("n.jsonl", noise)}); services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), `{"key":"s1","host":"alice"`) {
 		t.Errorf("of another file: %v", err)
 	}
 }

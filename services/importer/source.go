@@ -19,8 +19,8 @@ import (
 
 const (
 	// Two keys and a time are far shorter: a longer line is no row of follows.
-	maxLineBytes = 4096
-	sampleBytes  = 64 << 10 // bytes of the beginning of a file, by which it is recognized
+	maxLineBytes           = 4096
+	progressKeySampleBytes = 64 << 10 // bytes of the beginning of a file, by which it is recognized
 )
 
 var (
@@ -28,17 +28,17 @@ var (
 	byteOrderMark = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
 )
 
-// source is the file to import, read line by line. next sets line and lineOpen for each line; everything else is set
+// importFile is the file to import, read line by line. nextLine sets lineNumber and noLineBreak for each line; everything else is set
 // when the file is opened.
-type source struct {
-	identity string // made of a regular file and its options; "" when reading cannot be resumed
-	badPath  string // the file of bad lines
-	size     int64  // in bytes as stored; 0: unknown
-	line     int64  // the number of the last line read, from 1
-	packed   bool   // by gzip, which detects a file that is cut off
-	lineOpen bool   // the last line read has no line break: the file may be truncated there
+type importFile struct {
+	progressKey  string // made of a regular file and its options; "" when reading cannot be resumed
+	badLinesPath string // the file of bad lines
+	size         int64  // in bytes as stored; 0: unknown
+	lineNumber   int64  // the number of the last line read, from 1
+	gzipped      bool   // the file is compressed by gzip, which detects a file that is cut off
+	noLineBreak  bool   // the last line read has no line break: the file may be truncated there
 
-	form    form
+	form    fileForm
 	file    *os.File
 	counter *countingReader
 	reader  *bufio.Reader
@@ -47,45 +47,45 @@ type source struct {
 // countingReader counts the bytes as they are stored, before anything is unpacked: the size of a packed file says nothing of its rows.
 type countingReader struct {
 	io.Reader
-	n int64
+	bytesRead int64
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	c.n += int64(n)
+	c.bytesRead += int64(n)
 	return n, err
 }
 
 // openSource opens the file of an import, or for "-" the standard input. It returns INVALID if that cannot be read.
-func openSource(opts Options) (*source, error) {
-	form := opts.formOf()
+func openSource(opts Options) (*importFile, error) {
+	form := opts.formOrDefault()
 	// Without a regular file there is no folder beside it: bad lines go into the working folder.
-	s := &source{badPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
-	// An input cannot be read again, so it has no identity and no progress.
+	s := &importFile{badLinesPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
+	// An input cannot be read again, so it has no progressKey and no progress.
 	if opts.File == "-" {
 		if opts.Input == nil {
 			return nil, services.Errorf(services.Invalid, "there is no standard input to import from")
 		}
-		return s, s.unpack(opts.File)
+		return s, s.prepareReader(opts.File)
 	}
 	file, err := os.Open(opts.File)
 	if err != nil {
 		return nil, services.Wrapf(services.Invalid, err, "the file cannot be read")
 	}
 	s.file, s.counter.Reader = file, file
-	if err := s.identify(opts); err != nil {
+	if err := s.setProgressKey(opts); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	if err := s.unpack(opts.File); err != nil {
+	if err := s.prepareReader(opts.File); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-// identify makes the name under which the progress is stored, from the path, the size, the first 64 KB and the options that
+// setProgressKey makes the key under which the progress is stored, from the path, the size, the first 64 KB and the options that
 // change rows. A file that was edited behind the first 64 KB, but has its old size, is taken for the same file. Only a regular
-// file has a name: a pipe cannot be read again.
-func (s *source) identify(opts Options) error {
+// file has a key: a pipe cannot be read again.
+func (s *importFile) setProgressKey(opts Options) error {
 	info, err := s.file.Stat()
 	if err != nil {
 		return services.Wrapf(services.Invalid, err, "the file cannot be read")
@@ -100,26 +100,26 @@ func (s *source) identify(opts Options) error {
 	if err != nil {
 		return services.Wrapf(services.Invalid, err, "the path of the file cannot be found")
 	}
-	// A hash, so that the name is short and says nothing of the file.
+	// A hash, so that the key is short and says nothing of the file.
 	hash := sha256.New()
-	if _, err := io.CopyN(hash, s.file, sampleBytes); err != nil && err != io.EOF {
+	if _, err := io.CopyN(hash, s.file, progressKeySampleBytes); err != nil && err != io.EOF {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
 	}
 	// The sample is read again as lines.
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return services.Wrapf(services.Invalid, err, "%s cannot be read", opts.File)
 	}
-	_, _ = fmt.Fprintf(hash, "\x00%s\x00%d\x00%t\x00%s", path, info.Size(), opts.Both, opts.Prefix)
-	s.identity = fmt.Sprintf("%s:%x", s.form.name, hash.Sum(nil))
+	_, _ = fmt.Fprintf(hash, "\x00%s\x00%d\x00%t\x00%s", path, info.Size(), opts.BothDirections, opts.KeyPrefix)
+	s.progressKey = fmt.Sprintf("%s:%x", s.form.name, hash.Sum(nil))
 	s.size = info.Size()
-	s.badPath = opts.File + ".bad"
+	s.badLinesPath = opts.File + ".bad"
 	return nil
 }
 
-// unpack prepares the reader of lines. It detects gzip by the first bytes, because the name of a file proves nothing, and
+// prepareReader prepares the reader of lines. It detects gzip by the first bytes, because the name of a file proves nothing, and
 // skips the mark of the byte order, which would become a part of the first key.
-func (s *source) unpack(name string) error {
-	room := max(64<<10, s.form.longest+2) // room for a line that is not too long
+func (s *importFile) prepareReader(name string) error {
+	room := max(64<<10, s.form.maxBytesPerLine+2) // room for a line that is not too long
 	raw := bufio.NewReaderSize(s.counter, room)
 	s.reader = raw
 	if start, err := raw.Peek(len(gzipMagic)); err != nil && err != io.EOF {
@@ -129,7 +129,7 @@ func (s *source) unpack(name string) error {
 		if err != nil {
 			return services.Wrapf(services.Invalid, err, "%s begins like a gzip file but is not one", name)
 		}
-		s.reader, s.packed = bufio.NewReaderSize(unpacked, room), true
+		s.reader, s.gzipped = bufio.NewReaderSize(unpacked, room), true
 	}
 	// An error is ignored here: the first read of a line meets it again, and reports it.
 	if start, _ := s.reader.Peek(len(byteOrderMark)); bytes.Equal(start, byteOrderMark) {
@@ -138,18 +138,18 @@ func (s *source) unpack(name string) error {
 	return nil
 }
 
-// next is the next line without its end, valid until the next call. A line that is longer than its form allows is cut to one
+// nextLine is the next line without its end, valid until the next call. A line that is longer than its form allows is cut to one
 // byte more than that, by which its parser sees that it is too long. io.EOF comes after the last line; with another error
 // the line is incomplete.
-func (s *source) next() ([]byte, error) {
+func (s *importFile) nextLine() ([]byte, error) {
 	line, err := s.reader.ReadSlice('\n')
 	if err == io.EOF && len(line) == 0 {
 		return nil, err
 	}
-	s.line++
+	s.lineNumber++
 	// Keep the beginning of the line and read past the rest, so that no line needs more memory than the buffer.
 	if err == bufio.ErrBufferFull {
-		line = bytes.Clone(line[:s.form.longest+1])
+		line = bytes.Clone(line[:s.form.maxBytesPerLine+1])
 		for err == bufio.ErrBufferFull {
 			_, err = s.reader.ReadSlice('\n')
 		}
@@ -159,16 +159,16 @@ func (s *source) next() ([]byte, error) {
 	}
 	// A packed file that is cut off ends with an error of its own. A last line that ends with CR is whole: nothing but
 	// its LF can be missing.
-	s.lineOpen = err == io.EOF && !s.packed && !bytes.HasSuffix(line, []byte{'\r'})
+	s.noLineBreak = err == io.EOF && !s.gzipped && !bytes.HasSuffix(line, []byte{'\r'})
 	line = bytes.TrimRight(line, "\r\n")
-	return line[:min(len(line), s.form.longest+1)], nil
+	return line[:min(len(line), s.form.maxBytesPerLine+1)], nil
 }
 
-// bytes is how much of the file was read, as it is stored: up to a buffer more than the lines that were returned.
-func (s *source) bytes() int64 { return s.counter.n }
+// bytesRead is how much of the file was read, as it is stored: up to a buffer more than the lines that were returned.
+func (s *importFile) bytesRead() int64 { return s.counter.bytesRead }
 
 // close closes the file; the standard input stays open.
-func (s *source) close() error {
+func (s *importFile) close() error {
 	if s.file == nil {
 		return nil
 	}
@@ -191,9 +191,9 @@ func readObject(line []byte, into any, fields string) error {
 	wrong, isWrong := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case isWrong && wrong.Field != "":
-		return services.Errorf(services.Invalid, "%s: %s is needed, got %s", wrong.Field, neededFor(wrong.Type), gotOf(wrong))
+		return services.Errorf(services.Invalid, "%s: %s is needed, got %s", wrong.Field, neededKindText(wrong.Type), wrongKindText(wrong))
 	case isWrong:
-		return noObject("it is " + gotOf(wrong))
+		return noObject("it is " + wrongKindText(wrong))
 	case err != nil:
 		return noObject(strings.TrimPrefix(err.Error(), "json: "))
 	case bytes.TrimSpace(line)[0] != '{': // the decoder takes null for an object without fields
@@ -205,8 +205,8 @@ func readObject(line []byte, into any, fields string) error {
 	return nil
 }
 
-// gotOf names in plain words the kind of a wrong value.
-func gotOf(wrong *json.UnmarshalTypeError) string {
+// wrongKindText names in plain words the kind of a wrong value.
+func wrongKindText(wrong *json.UnmarshalTypeError) string {
 	switch kind, _, _ := strings.Cut(wrong.Value, " "); kind { // for a number, Value has its digits too
 	case "object":
 		return "an object"
@@ -220,8 +220,8 @@ func gotOf(wrong *json.UnmarshalTypeError) string {
 	return "a number"
 }
 
-// neededFor names in plain words the kind of value that a field of a row needs.
-func neededFor(field reflect.Type) string {
+// neededKindText names in plain words the kind of value that a field of a row needs.
+func neededKindText(field reflect.Type) string {
 	switch field.Kind() {
 	case reflect.Slice:
 		return "a list of texts"

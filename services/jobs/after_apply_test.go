@@ -9,8 +9,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// withNotes makes a command note its updates in the list notes, and returns the command.
-func withNotes(o *command, name string, notes *[]string) *jobs.Command {
+// withRecordedUpdates makes a command record its updates in the list notes, and returns the command.
+func withRecordedUpdates(o *command, name string, notes *[]string) *jobs.Command {
 	note := func(what string) func(context.Context) error {
 		return func(context.Context) error {
 			*notes = append(*notes, what+" "+name)
@@ -28,8 +28,8 @@ func TestARepetitionRunsNoAfterApply(t *testing.T) {
 		var notes []string
 		for _, name := range []string{"first", "again"} {
 			o := newCommand(1, "make")
-			o.Key = "k"
-			n.must(n.Commit(t.Context(), withNotes(o, name, &notes))[0])
+			o.IdempotencyKey = "k"
+			n.must(n.Commit(t.Context(), withRecordedUpdates(o, name, &notes))[0])
 		}
 		if want := []string{"apply first", "commit first", "commit again"}; !slices.Equal(notes, want) {
 			t.Errorf("the updates are %v, want %v", notes, want)
@@ -43,8 +43,8 @@ func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
 		var notes []string
 		made := func(name, key string) *jobs.Command {
 			o := newCommand(1, "make")
-			o.Key, o.CoalesceKey = key, "view"
-			return withNotes(o, name, &notes)
+			o.IdempotencyKey, o.CoalesceKey = key, "view"
+			return withRecordedUpdates(o, name, &notes)
 		}
 		n.must(n.Commit(t.Context(), made("old", "k1"))[0])
 		notes = nil
@@ -62,7 +62,7 @@ func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var notes []string
 	o := newCommand(1, "make")
-	cmd := withNotes(o, "once more", &notes)
+	cmd := withRecordedUpdates(o, "once more", &notes)
 	apply := cmd.AfterApply
 	cmd.AfterApply = func(context.Context) error { return errors.New("of the test") }
 	n.must(n.Commit(t.Context(), cmd)[0])
@@ -84,11 +84,11 @@ func TestARepetitionDoesNotReplaceTheUpdateThatIsOwed(t *testing.T) {
 	for _, coalesced := range []string{"", "view"} {
 		eachDatabase(t, func(t *testing.T, n *node) {
 			var notes []string
-			failure := errFailed
+			failure := errUpdateFailed
 			for _, name := range []string{"first", "again"} {
 				o := newCommand(1, "make")
-				o.Key, o.CoalesceKey = "k", coalesced
-				cmd := withNotes(o, name, &notes)
+				o.IdempotencyKey, o.CoalesceKey = "k", coalesced
+				cmd := withRecordedUpdates(o, name, &notes)
 				commit := cmd.AfterCommit
 				cmd.AfterCommit = func(ctx context.Context) error {
 					if failure != nil {

@@ -10,29 +10,29 @@ import (
 	"tidings/services/sql"
 )
 
-const burst = 300 // commands: enough that their jobs do not go ahead
+const burstCommandCount = 300 // commands: enough that their jobs do not go ahead
 
-// enqueueCommand makes a command that enqueues one job.
-func enqueueCommand(job jobs.NewJob) *jobs.Command {
+// newEnqueueingCommand makes a command that enqueues one job.
+func newEnqueueingCommand(job jobs.NewJob) *jobs.Command {
 	return &jobs.Command{Name: "add", Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		return nil, jobs.Enqueue(ctx, tx, job)
 	}}
 }
 
-// commitAll commits count commands together. Each enqueues one job of the kind and key.
-func (n *node) commitAll(count int, kind, key string) {
+// commitEnqueueingCommands commits count commands together. Each enqueues one job of the kind and key.
+func (n *node) commitEnqueueingCommands(count int, kind, key string) {
 	n.tb.Helper()
 	commands := make([]*jobs.Command, count)
 	for i := range commands {
-		commands[i] = enqueueCommand(jobs.KeyedJob(kind, key))
+		commands[i] = newEnqueueingCommand(jobs.KeyedJob(kind, key))
 	}
 	for _, err := range n.Commit(n.tb.Context(), commands...) {
 		n.must(err)
 	}
 }
 
-// keysOf are the keys of jobs in their order.
-func keysOf(claimed []jobs.Job) (keys []string) {
+// jobKeys are the keys of jobs in their order.
+func jobKeys(claimed []jobs.Job) (keys []string) {
 	for _, job := range claimed {
 		keys = append(keys, job.Key)
 	}
@@ -44,18 +44,18 @@ func keysOf(claimed []jobs.Job) (keys []string) {
 func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		var done []string
-		n.Register(shortKind("last", func(_ context.Context, job jobs.Job) error {
+		n.Register(shortJobKind("last", func(_ context.Context, job jobs.Job) error {
 			done = append(done, job.Key)
 			return nil
-		}), shortKind("first", func(ctx context.Context, job jobs.Job) error {
+		}), shortJobKind("first", func(ctx context.Context, job jobs.Job) error {
 			if job.Key == "" {
 				return nil
 			}
 			return n.Replace(ctx, job, []jobs.NewJob{jobs.KeyedJob("last", job.Key)})
 		}))
-		n.commitAll(burst, "first", "")
+		n.commitEnqueueingCommands(burstCommandCount, "first", "")
 		n.enqueue(jobs.KeyedJob("first", "of the burst"))
-		n.commitAll(1, "first", "of a mutation")
+		n.commitEnqueueingCommands(1, "first", "of a mutation")
 		workers := n.Workers(1)
 		prompt := workers[len(workers)-1]
 		for step := range 2 { // the first step runs the job, the second the job that it enqueues
@@ -66,29 +66,29 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 		if claimed, err := prompt.RunOnce(t.Context()); claimed != 0 || err != nil {
 			t.Errorf("then %d jobs went ahead (%v), want none of the burst", claimed, err)
 		}
-		n.commitAll(1, "first", "of a mutation")
+		n.commitEnqueueingCommands(1, "first", "of a mutation")
 		if _, err := workers[0].RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		claimed := n.claimOf("last")
-		if want := []string{"of a mutation", "of the burst"}; !slices.Equal(done, want[:1]) || !slices.Equal(keysOf(claimed), want) {
-			t.Errorf("done were %v, then claimed %v, want %v", done, keysOf(claimed), want)
+		if want := []string{"of a mutation", "of the burst"}; !slices.Equal(done, want[:1]) || !slices.Equal(jobKeys(claimed), want) {
+			t.Errorf("done were %v, then claimed %v, want %v", done, jobKeys(claimed), want)
 		}
 	})
 }
 
 // No job waits for ever behind jobs that go ahead, and a planned job is not claimed before its time.
 func TestGoingAheadIsBounded(t *testing.T) {
-	n := sqliteNode(t, nil, shortKind("a", doNothing))
-	n.commitAll(burst, "a", "long")
-	n.clock.advance(jobs.HeadStart + time.Second)
-	n.commitAll(1, "a", "short")
-	n.must(n.Commit(t.Context(), enqueueCommand(jobs.NewJob{Kind: "a", Key: "planned", NotBefore: n.clock.Now().Add(time.Second)}))[0])
-	if got := keysOf(n.claim()); !slices.Equal(got, []string{"long", "short"}) {
+	n := sqliteNode(t, nil, shortJobKind("a", doNothing))
+	n.commitEnqueueingCommands(burstCommandCount, "a", "long")
+	n.clock.advance(jobs.PriorityHeadStart + time.Second)
+	n.commitEnqueueingCommands(1, "a", "short")
+	n.must(n.Commit(t.Context(), newEnqueueingCommand(jobs.NewJob{Kind: "a", Key: "planned", NotBefore: n.clock.Now().Add(time.Second)}))[0])
+	if got := jobKeys(n.claim()); !slices.Equal(got, []string{"long", "short"}) {
 		t.Errorf("claimed were %v, want those of the burst first, which have waited for longer, and not the planned one", got)
 	}
 	n.clock.advance(time.Second)
-	if got := keysOf(n.claim()); !slices.Equal(got, []string{"planned"}) {
+	if got := jobKeys(n.claim()); !slices.Equal(got, []string{"planned"}) {
 		t.Errorf("claimed were %v, want the planned one", got)
 	}
 }

@@ -18,23 +18,23 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 }
 
 // CommitInOrder is Commit for commands that may need the effects of those before them. After a command that fails for now, see
-// services.FailedForNow, the later ones are not applied. Their error is ErrBehind, and no key remembers it: the failed command
-// and the later ones can be committed again, in their order.
+// services.IsTransient, the later ones are not applied. Their error is ErrEarlierCommandFailed, and no key remembers it: the failed
+// command and the later ones can be committed again, in their order.
 func (e *Engine) CommitInOrder(ctx context.Context, cmds ...*Command) (errs []error) {
 	inOrder := func(ctx context.Context, writes []func(*sql.Tx) error) []error {
-		return e.db.WriteAll(sql.InOrder(ctx), writes)
+		return e.db.WriteAll(sql.WithOrderedWrites(ctx), writes)
 	}
 	return e.commit(ctx, inOrder, cmds)
 }
 
-// ErrBehind is the error of a command of CommitInOrder that was not applied.
-var ErrBehind = sql.ErrBehind
+// ErrEarlierCommandFailed is the error of a command of CommitInOrder that was not applied.
+var ErrEarlierCommandFailed = sql.ErrEarlierWriteFailed
 
 // commit is Commit with the function that runs the commands in a transaction: writeAll.
 func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []func(*sql.Tx) error) []error, cmds []*Command) (errs []error) {
-	few := len(cmds) <= manyCommands
+	few := len(cmds) <= maxPriorityCommitSize
 	if few {
-		ctx = withAhead(ctx)
+		ctx = withPriority(ctx)
 	}
 	writes := make([]func(*sql.Tx) error, len(cmds))
 	for i, cmd := range cmds {
@@ -59,12 +59,13 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 	return errs
 }
 
-// Up to manyCommands commands that are committed together are short work, and their jobs go ahead of the jobs of bulk work, such as an
-// ingest of 500 events. If more are committed together, the actors' own views are updated at once only as long as that takes at most
-// readsOfMany reads of SQL, and by the jobs otherwise: each single read would cost several round trips to PostgreSQL.
+// Up to maxPriorityCommitSize commands that are committed together are short work, and their jobs go ahead of the jobs of bulk work,
+// such as an ingest of 500 events. If more are committed together, the actors' own views are updated at once only as long as that
+// takes at most maxSQLReadsAfterBulkCommit reads of SQL, and by the jobs otherwise: each single read would cost several round trips to
+// PostgreSQL.
 const (
-	manyCommands = 20 // up to so many commands are short work
-	readsOfMany  = 3  // reads of SQL
+	maxPriorityCommitSize      = 20 // up to so many commands are short work
+	maxSQLReadsAfterBulkCommit = 3  // reads of SQL
 )
 
 // afterCommit updates the actors' own views: one actor's in order, several actors' in parallel.
@@ -76,10 +77,10 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 		}
 	}
 	// The fact is committed: a client that disconnects must not leave its own view stale.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommitWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.AfterCommitTimeout)
 	defer cancel()
-	if len(cmds) > manyCommands {
-		ctx = sql.LimitReads(ctx, readsOfMany)
+	if len(cmds) > maxPriorityCommitSize {
+		ctx = sql.LimitReads(ctx, maxSQLReadsAfterBulkCommit)
 	}
 	var group errgroup.Group
 	// Only an ingest has several actors. Eight at a time leave database connections for other requests.
@@ -97,8 +98,8 @@ func (e *Engine) afterCommit(ctx context.Context, cmds []*Command, errs []error)
 					continue
 				}
 				if err := e.updateViews(ctx, cmd.viewUpdate()); err != nil {
-					cmd.stale = true
-					e.stale.note(cmd)
+					cmd.viewsStale = true
+					e.staleViews.recordOwedUpdate(cmd)
 					e.log.Debug("the actor's own view was not updated in time; the job updates it", "mutation", cmd.Name, "error", err)
 				}
 			}

@@ -19,18 +19,18 @@ import (
 // command is a command that leaves a log entry, and counts its runs.
 type command struct {
 	jobs.Command
-	applied, updated int // the runs of Apply and of AfterCommit
+	applyCount, afterCommitCount int // the runs of Apply and of AfterCommit
 }
 
 func newCommand(actor services.UserID, name string) *command {
 	o := &command{Command: jobs.Command{Name: name, Actor: actor, Input: "input"}}
 	o.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-		o.applied++
-		_, err := changelog.AppendLog(ctx, tx, name, fmt.Sprint(o.applied), nil)
+		o.applyCount++
+		_, err := changelog.AppendLog(ctx, tx, name, fmt.Sprint(o.applyCount), nil)
 		return []string{"made:" + name}, err
 	}
 	o.AfterCommit = func(context.Context) error {
-		o.updated++
+		o.afterCommitCount++
 		return nil
 	}
 	return o
@@ -42,29 +42,29 @@ func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		for range 3 {
 			again := newCommand(1, "make")
-			again.Key = "k"
+			again.IdempotencyKey = "k"
 			n.must(n.commit(again))
 			if ids := again.IDs(); len(ids) != 1 || ids[0] != "made:make" {
 				t.Errorf("the answer names %v", ids)
 			}
-			if again.updated != 1 {
-				t.Errorf("the actor's own views were brought up to date %d times", again.updated)
+			if again.afterCommitCount != 1 {
+				t.Errorf("the actor's own views were brought up to date %d times", again.afterCommitCount)
 			}
 		}
-		if left := n.countEntries("make"); left != 1 {
+		if left := n.countLogEntries("make"); left != 1 {
 			t.Errorf("%d effects of one key", left)
 		}
 		other := newCommand(2, "make")
-		other.Key = "k"
+		other.IdempotencyKey = "k"
 		n.must(n.commit(other))
-		if left := n.countEntries("make"); left != 2 {
+		if left := n.countLogEntries("make"); left != 2 {
 			t.Error("another user's key is another key")
 		}
-		n.clock.advance(jobs.IdempotencyFor + time.Second)
+		n.clock.advance(jobs.IdempotencyRetention + time.Second)
 		late := newCommand(1, "make")
-		late.Key = "k"
+		late.IdempotencyKey = "k"
 		n.must(n.commit(late))
-		if left := n.countEntries("make"); left != 3 {
+		if left := n.countLogEntries("make"); left != 3 {
 			t.Error("a key is good for 24 hours")
 		}
 	})
@@ -73,30 +73,30 @@ func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 func TestAKeyUsedForAnotherRequestIsAConflict(t *testing.T) {
 	n := sqliteNode(t, nil)
 	first := newCommand(1, "make")
-	first.Key = "k"
+	first.IdempotencyKey = "k"
 	n.must(n.commit(first))
 	for what, change := range map[string]func(*command){
 		"another input":    func(o *command) { o.Input = "else" },
 		"another mutation": func(o *command) { o.Name = "delete" },
 	} {
 		again := newCommand(1, "make")
-		again.Key = "k"
+		again.IdempotencyKey = "k"
 		change(again)
 		err := n.commit(again)
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "idempotencyKey") {
 			t.Errorf("%s: %v", what, err)
 		}
-		if again.applied != 0 || again.updated != 0 {
+		if again.applyCount != 0 || again.afterCommitCount != 0 {
 			t.Errorf("%s: it was applied", what)
 		}
 	}
 }
 
-// switchCommand makes a command that turns a switch on or off; it is refused if the switch is already in that state. The switch is on after
-// an odd number of changes.
+// switchCommand makes a command that turns a switch on or off; it is refused if the switch is already in that state. The switch is
+// on after an odd number of changes.
 func switchCommand(name, key string, on bool) *jobs.Command {
 	return &jobs.Command{
-		Name: fmt.Sprint("turn ", on), Actor: 1, Input: name, Key: key,
+		Name: fmt.Sprint("turn ", on), Actor: 1, Input: name, IdempotencyKey: key,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			changes, err := changelog.AppendLog(ctx, tx, name, "", nil)
 			if wasOn := changes%2 == 0; err == nil && wasOn == on {
@@ -129,7 +129,7 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 					t.Errorf("together %t, request %d: %v, want %q", together, i, errs[i], says)
 				}
 			}
-			if changes := n.countEntries(name); changes != 1 {
+			if changes := n.countLogEntries(name); changes != 1 {
 				t.Errorf("together %t: the switch was changed %d times, want once", together, changes)
 			}
 		}
@@ -146,7 +146,7 @@ func TestCodesThatAKeyRemembers(t *testing.T) {
 		remembered := slices.Contains([]services.Code{services.Conflict, services.NotFound, services.Forbidden}, code)
 		name := "refused with " + string(code)
 		failing := newCommand(1, name)
-		failing.Key = name
+		failing.IdempotencyKey = name
 		apply := failing.Apply
 		failing.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			ids, err := apply(ctx, tx)
@@ -155,17 +155,17 @@ func TestCodesThatAKeyRemembers(t *testing.T) {
 		if err := n.commit(failing); services.CodeOf(err) != code || len(failing.IDs()) != 0 {
 			t.Fatalf("%s: %v, ids %v", code, err, failing.IDs())
 		}
-		if n := n.countEntries(name); n != 0 || failing.updated != 0 {
-			t.Errorf("%s left %d entries and was shown %d times", code, n, failing.updated)
+		if n := n.countLogEntries(name); n != 0 || failing.afterCommitCount != 0 {
+			t.Errorf("%s left %d entries and was shown %d times", code, n, failing.afterCommitCount)
 		}
 		again := newCommand(1, name)
-		again.Key = name
+		again.IdempotencyKey = name
 		err := n.commit(again)
-		if remembered && (services.CodeOf(err) != code || err.Error() != "of the test" || again.applied+again.updated != 0) {
-			t.Errorf("%s again: %v, applied %d times", code, err, again.applied)
+		if remembered && (services.CodeOf(err) != code || err.Error() != "of the test" || again.applyCount+again.afterCommitCount != 0) {
+			t.Errorf("%s again: %v, applied %d times", code, err, again.applyCount)
 		}
-		if !remembered && (err != nil || n.countEntries(name) != 1) {
-			t.Errorf("%s again: %v, %d effects", code, err, n.countEntries(name))
+		if !remembered && (err != nil || n.countLogEntries(name) != 1) {
+			t.Errorf("%s again: %v, %d effects", code, err, n.countLogEntries(name))
 		}
 	}
 }
@@ -179,10 +179,10 @@ func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 			cmds, errs := make([]*command, callers), make([]error, callers)
 			for i := range callers {
 				o := newCommand(1, "make")
-				o.Key = fmt.Sprint("k", key)
+				o.IdempotencyKey = fmt.Sprint("k", key)
 				apply := o.Apply
 				o.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-					made, err := changelog.AppendLog(ctx, tx, o.Key, "", nil)
+					made, err := changelog.AppendLog(ctx, tx, o.IdempotencyKey, "", nil)
 					if err == nil && made > 1 {
 						err = services.Errorf(services.Conflict, "made already")
 					}
@@ -202,7 +202,7 @@ func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 				}
 			}
 		}
-		if left := n.countEntries("make"); left != keys {
+		if left := n.countLogEntries("make"); left != keys {
 			t.Errorf("%d effects of %d keys", left, keys)
 		}
 	})
@@ -239,8 +239,8 @@ func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 			if want != "" {
 				left, shown = 0, 0
 			}
-			if n.countEntries(fmt.Sprint("command", i)) != left || mine[i].updated != shown {
-				t.Errorf("command %d left %d entries, and was shown %d times", i, n.countEntries(fmt.Sprint("command", i)), mine[i].updated)
+			if n.countLogEntries(fmt.Sprint("command", i)) != left || mine[i].afterCommitCount != shown {
+				t.Errorf("command %d left %d entries, and was shown %d times", i, n.countLogEntries(fmt.Sprint("command", i)), mine[i].afterCommitCount)
 			}
 		}
 	})
@@ -248,7 +248,7 @@ func TestAFailedCommandDoesNotAffectOthers(t *testing.T) {
 
 // The fact is committed even if the update of the view fails; the answer says that the views are stale.
 func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
-	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.AfterCommitWithin = 10 * time.Millisecond })
+	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.AfterCommitTimeout = 10 * time.Millisecond })
 	good, bad, slow := newCommand(1, "good"), newCommand(2, "bad"), newCommand(3, "slow")
 	bad.AfterCommit = func(context.Context) error { return errors.New("of the test") }
 	slow.AfterCommit = func(ctx context.Context) error {
@@ -262,7 +262,7 @@ func TestAFailedUpdateLeavesTheViewStale(t *testing.T) {
 		t.Errorf("behind: good %t, failing %t, slow %t", good.ViewsStale(), bad.ViewsStale(), slow.ViewsStale())
 	}
 	for _, name := range []string{"good", "bad", "slow"} {
-		if n.countEntries(name) != 1 {
+		if n.countLogEntries(name) != 1 {
 			t.Errorf("%s has no fact", name)
 		}
 	}
@@ -281,14 +281,14 @@ func TestTheViewIsUpdatedAfterTheClientLeft(t *testing.T) {
 	var seen error
 	o.AfterCommit = func(ctx context.Context) error {
 		seen = ctx.Err()
-		o.updated++
+		o.afterCommitCount++
 		return nil
 	}
 	if err := n.Commit(ctx, &o.Command)[0]; err != nil {
 		t.Fatalf("SQLite commits what has begun: %v", err)
 	}
-	if o.updated != 1 || seen != nil || o.ViewsStale() {
-		t.Errorf("updated %d times under %v, behind %t", o.updated, seen, o.ViewsStale())
+	if o.afterCommitCount != 1 || seen != nil || o.ViewsStale() {
+		t.Errorf("updated %d times under %v, behind %t", o.afterCommitCount, seen, o.ViewsStale())
 	}
 }
 
@@ -322,7 +322,7 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 	for key, fits := range map[string]bool{
 		"": false, "a": true, strings.Repeat("é", 64): true, strings.Repeat("é", 65): false, "a\x00": false, "\xff": false,
 	} {
-		err := jobs.CheckKey(key)
+		err := jobs.CheckIdempotencyKey(key)
 		if (err == nil) != fits || err != nil && (services.CodeOf(err) != services.Invalid || !strings.Contains(err.Error(), "idempotencyKey")) {
 			t.Errorf("%q: %v", key, err)
 		}

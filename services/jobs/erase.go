@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// jobRange and deadJobRange read all jobs in a range of IDs, in the order of the IDs. eraseJobs leaves a job with a token alone, because
-// it is running: its worker deletes it, or the job is released and the next pass finds it.
+// jobRange and deadJobRange read all jobs in a range of IDs, in the order of the IDs. eraseJobs leaves a job with a token alone,
+// because it is running: its worker deletes it, or the job is released and the next pass finds it.
 var (
 	jobRange = sql.NewStatement("jobs to erase", `SELECT id, kind, key, payload, due_at FROM jobs WHERE id > $1 AND id <= $2 ORDER BY id`)
 
@@ -25,52 +25,53 @@ var (
 	eraseIdempotency = sql.NewStatement("erase idempotency keys", `DELETE FROM idempotency
 		WHERE scope = $1 AND key IN (SELECT key FROM idempotency WHERE scope = $1 LIMIT $2)`)
 
-	refusalsKept = sql.NewStatement("refusals to erase a name from", `SELECT scope, key, message FROM idempotency WHERE at > $1 AND at <= $2 AND message <> ''`)
+	rememberedRefusals = sql.NewStatement("refusals to erase a name from", `SELECT scope, key, message FROM idempotency WHERE at > $1 AND at <= $2 AND message <> ''`)
 
 	setRefusal = sql.NewStatement("erase a name from a refusal", `UPDATE idempotency SET message = $3 WHERE scope = $1 AND key = $2`)
 )
 
-// eraseDueWithin separates two kinds of planned jobs. Those that are due within this time are left to run before the next pass. Those
-// that are planned for later, such as the ends of mutes, are deleted.
-const eraseDueWithin = time.Minute
+// eraseJobsDueAfter separates two kinds of planned jobs. Those that are due within this time are left to run before the next pass.
+// Those that are planned for later, such as the ends of mutes, are deleted.
+const eraseJobsDueAfter = time.Minute
 
-// EraseSteps are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that name the
-// user. The parameter except is a kind whose jobs stay. Due jobs still update views, so they run: a pass that finds such a job is
-// followed by another one.
+// EraseSteps are the steps that remove the idempotency keys of a user, the user's name in the keys of others, and the jobs that
+// name the user. The parameter except is a kind whose jobs stay. Due jobs still update views, so they run: a pass that finds such a
+// job is followed by another one.
 func EraseSteps(except string) []erase.Step {
 	return []erase.Step{
-		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
-			n, err := tx.Run(ctx, eraseIdempotency, scopeOf(at.User), erase.Batch)
-			return erase.Result{More: n == erase.Batch}, err
+		{Name: "idempotency", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
+			n, err := tx.Run(ctx, eraseIdempotency, idempotencyScope(at.User), erase.RowsPerRun)
+			return erase.StepResult{More: n == erase.RowsPerRun}, err
 		}},
-		{Name: "idempotency_refusals", Run: unnameRefusals},
-		eraseNamed("jobs", jobRange, eraseJobs, except), eraseNamed("dead_jobs", deadJobRange, eraseDeadJobs, except),
+		{Name: "idempotency_refusals", Run: eraseKeyFromRefusals},
+		eraseJobsStep("jobs", jobRange, eraseJobs, except), eraseJobsStep("dead_jobs", deadJobRange, eraseDeadJobs, except),
 	}
 }
 
-// refusalsBound finds the end of the part of the table that one run of unnameRefusals goes through.
-var refusalsBound = erase.PartEndFinder("idempotency", "at")
+// findRefusalsPartEnd finds the end of the part of the table that one run of eraseKeyFromRefusals goes through.
+var findRefusalsPartEnd = erase.ScanPartEndFinder("idempotency", "at")
 
-// unnameRefusals is the step that removes the user's key from the refusals that the idempotency keys of others remember.
-func unnameRefusals(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
-	end, last, err := refusalsBound(ctx, tx, at.After)
+// eraseKeyFromRefusals is the step that removes the user's key from the refusals that the idempotency keys of others remember.
+func eraseKeyFromRefusals(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
+	end, last, err := findRefusalsPartEnd(ctx, tx, at.ResumeAfter)
 	if err == nil {
-		err = unname(ctx, tx, at.Key, at.After, end)
+		err = eraseKeyFromRefusalsBetween(ctx, tx, at.UserKey, at.ResumeAfter, end)
 	}
-	return erase.Result{After: end, More: !last}, err
+	return erase.StepResult{ResumeAfter: end, More: !last}, err
 }
 
-// Unname is the erase.Unname that removes a user's key from remembered refusals.
-func Unname(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
-	return unname(ctx, tx, key, sql.Micros(since), math.MaxInt64)
+// EraseKeyFromRefusalsSince is the erase.KeyRemover that removes a user's key from remembered refusals.
+func EraseKeyFromRefusalsSince(ctx context.Context, tx *sql.Tx, key string, since time.Time) error {
+	return eraseKeyFromRefusalsBetween(ctx, tx, key, sql.Micros(since), math.MaxInt64)
 }
 
-// unname removes a user's key from the texts of the refusals that were remembered later than after, and not later than end. Such a
-// refusal names a user whom its request did not find. The code and the argument stay, so a repetition is refused as before.
-func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error {
+// eraseKeyFromRefusalsBetween removes a user's key from the texts of the refusals that were remembered later than after, and not later
+// than end. Such a refusal names a user whom its request did not find. The code and the argument stay, so a repetition is refused
+// as before.
+func eraseKeyFromRefusalsBetween(ctx context.Context, tx *sql.Tx, key string, after, end int64) error {
 	name := services.Quote(key)
 	var found [][3]any
-	err := tx.Each(ctx, refusalsKept, []any{after, end}, func(scan func(...any) error) error {
+	err := tx.Each(ctx, rememberedRefusals, []any{after, end}, func(scan func(...any) error) error {
 		var scope, key, message string
 		err := scan(&scope, &key, &message)
 		if err == nil && strings.Contains(message, name) {
@@ -84,28 +85,28 @@ func unname(ctx context.Context, tx *sql.Tx, key string, after, end int64) error
 	return err
 }
 
-// eraseNamed is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that name the
-// user, it deletes dead jobs and jobs that are planned for later than eraseDueWithin, and waits for the others.
-func eraseNamed(table string, find, remove sql.Statement, except string) erase.Step {
-	bound := erase.PartEndFinder(table, "id")
-	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
-		end, last, err := bound(ctx, tx, at.After)
+// eraseJobsStep is the step that goes through all jobs of a table, because no index finds those that name a user. Of the jobs that
+// name the user, it deletes dead jobs and jobs that are planned for later than eraseJobsDueAfter, and waits for the others.
+func eraseJobsStep(table string, find, remove sql.Statement, except string) erase.Step {
+	bound := erase.ScanPartEndFinder(table, "id")
+	return erase.Step{Name: table, Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
+		end, last, err := bound(ctx, tx, at.ResumeAfter)
 		if err != nil {
 			return done, err
 		}
 		var gone []int64
 		waiting := 0
-		// A job names a user by its key or in its payload, in the formats of all kinds: erase.NamesUser knows them.
-		err = tx.Each(ctx, find, []any{at.After, end}, func(scan func(...any) error) error {
+		// A job names a user by its key or in its payload, in the formats of all kinds: erase.JobNamesUser knows them.
+		err = tx.Each(ctx, find, []any{at.ResumeAfter, end}, func(scan func(...any) error) error {
 			var job Job
 			var due int64
 			if err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &due); err != nil || job.Kind == except {
 				return err
 			}
 			switch {
-			case !erase.NamesUser(at.User, job.Kind, job.Key, job.Payload):
+			case !erase.JobNamesUser(at.User, job.Kind, job.Key, job.Payload):
 			// Dead jobs have no time: the statement gives them 0.
-			case due == 0 || due > sql.Micros(tx.Now.Add(eraseDueWithin)):
+			case due == 0 || due > sql.Micros(tx.Now.Add(eraseJobsDueAfter)):
 				gone = append(gone, job.ID)
 			default:
 				waiting++
@@ -115,9 +116,9 @@ func eraseNamed(table string, find, remove sql.Statement, except string) erase.S
 		if err == nil && len(gone) > 0 {
 			_, err = tx.Run(ctx, remove, gone)
 		}
-		return erase.Result{After: end, More: !last, NeedsLaterPass: waiting > 0}, err
+		return erase.StepResult{ResumeAfter: end, More: !last, NeedsLaterPass: waiting > 0}, err
 	}}
 }
 
-// scopeOf is the scope of the idempotency keys of a user.
-func scopeOf(user services.UserID) string { return "u" + services.UserIDText(user) }
+// idempotencyScope is the scope of the idempotency keys of a user.
+func idempotencyScope(user services.UserID) string { return "u" + services.UserIDText(user) }

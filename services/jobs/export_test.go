@@ -1,10 +1,10 @@
 package jobs
 
-// Doubt marks jobs as in doubt: this node may or may not hold them.
-func (e *Engine) Doubt(claimed []Job) { e.jobsInDoubt.add(claimed) }
+// MarkPossiblyLeased marks jobs as in doubt: this node may or may not hold them.
+func (e *Engine) MarkPossiblyLeased(claimed []Job) { e.possiblyLeasedJobs.add(claimed) }
 
-// MaxRounds is how often a merge reads the facts at most.
-const MaxRounds = maxRounds
+// MaxMergeAttempts is how often a merge reads the facts at most.
+const MaxMergeAttempts = maxMergeAttempts
 
-// HeadStart is how much earlier short work is due.
-const HeadStart = headStart
+// PriorityHeadStart is how much earlier short work is due.
+const PriorityHeadStart = priorityHeadStart

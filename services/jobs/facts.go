@@ -15,25 +15,25 @@ type NewJob struct {
 	Kind, Key string
 	Payload   []byte
 	NotBefore time.Time
-	// Group merges jobs of a kind that are committed together into one: its payload has one line for each. Such a job has no
+	// MergeGroup merges jobs of a kind that are committed together into one: its payload has one line for each. Such a job has no
 	// key and no NotBefore. "" keeps the job separate.
-	Group string
+	MergeGroup string
 
-	cause trace.Cause // of the command that enqueued it
-	ahead bool        // it goes ahead of waiting bulk work, see headStart
+	cause       trace.Cause // of the command that enqueued it
+	prioritized bool        // it goes ahead of waiting bulk work, see priorityHeadStart
 }
 
-// Job is work that this process holds a lease on. Tries is how often it has failed. Token guards the lease: after it has expired and
-// another process has claimed the job, writes of the former holder have no effect.
+// Job is work that this process holds a lease on. Tries is how often it has failed. LeaseToken guards the lease: after it has
+// expired and another process has claimed the job, writes of the former holder have no effect.
 type Job struct {
-	ID        int64
-	Kind, Key string
-	Payload   []byte
-	Tries     int
-	Token     string
-	CreatedAt time.Time
-	Cause     trace.Cause // the span in which it was enqueued
-	Ahead     bool        // it goes ahead of waiting bulk work, and so do the jobs that it enqueues: see headStart
+	ID          int64
+	Kind, Key   string
+	Payload     []byte
+	Tries       int
+	LeaseToken  string
+	CreatedAt   time.Time
+	Cause       trace.Cause // the span in which it was enqueued
+	Prioritized bool        // it goes ahead of waiting bulk work, and so do the jobs that it enqueues: see priorityHeadStart
 }
 
 // Every statement with which a holder ends or moves its lease names the token or runs after lockJob, so that it changes nothing if
@@ -68,16 +68,16 @@ var (
 	countJobs = sql.NewStatement("count jobs", `SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dead_jobs), (SELECT min(created_at) FROM jobs)`)
 )
 
-// Enqueue adds jobs, in the transaction of the fact that causes them: those with a group at the end of the transaction, the
+// Enqueue adds jobs, in the transaction of the fact that causes them: those with a MergeGroup at the end of the transaction, the
 // others now.
 func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	single := make([]NewJob, 0, len(jobs))
-	cause, ahead := trace.CauseOf(ctx), isAhead(ctx)
+	cause, ahead := trace.CauseOf(ctx), isPrioritized(ctx)
 	for _, job := range jobs {
-		job.cause, job.ahead = cause, ahead
+		job.cause, job.prioritized = cause, ahead
 		// The end of the transaction knows all jobs of the group, from all commands that share it.
-		if job.Group != "" {
-			tx.KeepForEnd(groupedJobs, job)
+		if job.MergeGroup != "" {
+			tx.KeepForEndHook(mergeGroupHook, job)
 			continue
 		}
 		single = append(single, job)
@@ -98,8 +98,8 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 			if due.After(made) {
 				made = due
 			}
-		case job.ahead:
-			due = made.Add(-headStart)
+		case job.prioritized:
+			due = made.Add(-priorityHeadStart)
 		default:
 			due = made
 		}
@@ -114,20 +114,20 @@ func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	return err
 }
 
-// groupedJobs are the jobs of a transaction that have a group. One job is added for each group, in the order of the groups'
+// mergeGroupHook merges the jobs of a transaction that have a MergeGroup. It adds one job for each group, in the order of the groups'
 // first jobs.
-var groupedJobs = sql.NewEndHook(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
+var mergeGroupHook = sql.NewTxEndHook(func(ctx context.Context, tx *sql.Tx, grouped []any) error {
 	type group struct{ kind, name string }
 	places := map[group]int{}
 	var jobs []NewJob
 	for _, value := range grouped {
 		job := value.(NewJob)
-		of := group{job.Kind, job.Group}
+		of := group{job.Kind, job.MergeGroup}
 		place, known := places[of]
 		if !known {
 			place = len(jobs)
 			places[of] = place
-			jobs = append(jobs, NewJob{Kind: job.Kind, cause: job.cause, ahead: job.ahead})
+			jobs = append(jobs, NewJob{Kind: job.Kind, cause: job.cause, prioritized: job.prioritized})
 		} else {
 			jobs[place].Payload = append(jobs[place].Payload, '\n')
 		}
@@ -139,14 +139,14 @@ var groupedJobs = sql.NewEndHook(func(ctx context.Context, tx *sql.Tx, grouped [
 // Extend makes the leases end after the duration lease, counted from now. Jobs that this process no longer holds are left alone.
 func Extend(ctx context.Context, s *sql.DB, jobs []Job, lease time.Duration) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := runOnHeld(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))
+		_, err := runOnHeldJobs(ctx, tx, extendJobs, jobs, tx.Now.Add(lease))
 		return err
 	})
 }
 
-// FinishHeld deletes jobs that are done and returns how many it deleted. It does not delete jobs whose lease was lost: they will be
+// FinishIfHeld deletes jobs that are done and returns how many it deleted. It does not delete jobs whose lease was lost: they will be
 // done again.
-func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err error) {
+func FinishIfHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		finished, err = FinishInTx(ctx, tx, jobs)
 		return err
@@ -157,27 +157,27 @@ func FinishHeld(ctx context.Context, s *sql.DB, jobs []Job) (finished int, err e
 // FinishInTx deletes jobs that are done, in the transaction of their effect. If it deletes fewer than were given, a lease was lost:
 // return an error from the transaction, because another process does the rest.
 func FinishInTx(ctx context.Context, tx *sql.Tx, jobs []Job) (int, error) {
-	return runOnHeld(ctx, tx, finishStatement, jobs)
+	return runOnHeldJobs(ctx, tx, finishStatement, jobs)
 }
 
 // Release returns jobs to the queue undone. They can be claimed from notBefore on, and no try is counted.
 func Release(ctx context.Context, s *sql.DB, jobs []Job, notBefore time.Time) error {
 	return s.Write(ctx, func(tx *sql.Tx) error {
-		_, err := runOnHeld(ctx, tx, releaseJobs, jobs, notBefore)
+		_, err := runOnHeldJobs(ctx, tx, releaseJobs, jobs, notBefore)
 		return err
 	})
 }
 
-// runOnHeld runs a statement on the given jobs, as far as this process still holds their leases: $1 their ids, $2 their token.
-func runOnHeld(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
+// runOnHeldJobs runs a statement on the given jobs, as far as this process still holds their leases: $1 their ids, $2 their token.
+func runOnHeldJobs(ctx context.Context, tx *sql.Tx, st sql.Statement, jobs []Job, more ...any) (changed int, err error) {
 	ids := make(map[string][]int64)
 	var tokens []string
 	// One claim has one token, so this is one statement, unless jobs of several claims are given back together.
 	for _, job := range jobs {
-		if ids[job.Token] == nil {
-			tokens = append(tokens, job.Token)
+		if ids[job.LeaseToken] == nil {
+			tokens = append(tokens, job.LeaseToken)
 		}
-		ids[job.Token] = append(ids[job.Token], job.ID)
+		ids[job.LeaseToken] = append(ids[job.LeaseToken], job.ID)
 	}
 	for _, token := range tokens {
 		if token == "" {
@@ -198,11 +198,11 @@ func Fail(ctx context.Context, s *sql.DB, job Job, cause error, retryAt time.Tim
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		dead = false
 		var tries int
-		if job.Token == "" {
+		if job.LeaseToken == "" {
 			return nil
 		}
 		// Another worker may have taken the job over, and failed or finished it.
-		held, err := tx.One(ctx, lockJob, []any{job.ID, job.Token}, &tries)
+		held, err := tx.One(ctx, lockJob, []any{job.ID, job.LeaseToken}, &tries)
 		if err != nil || !held {
 			return err
 		}

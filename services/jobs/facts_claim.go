@@ -34,8 +34,8 @@ var (
 		SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM k WHERE k.kind IS NOT NULL`)
 )
 
-// claimJobs returns the statement that locks the due jobs of a number of kinds. It is built once for each number of kinds.
-func claimJobs(kinds int) sql.Statement {
+// claimStatementFor returns the statement that locks the due jobs of a number of kinds. It is built once for each number of kinds.
+func claimStatementFor(kinds int) sql.Statement {
 	if made, found := claimStatements.Load(kinds); found {
 		return made.(sql.Statement)
 	}
@@ -48,7 +48,7 @@ func claimJobs(kinds int) sql.Statement {
 	return st
 }
 
-// claimStatements are the statements of claimJobs by the number of kinds: int -> Statement.
+// claimStatements are the statements of claimStatementFor by the number of kinds: int -> Statement.
 var claimStatements sync.Map
 
 // Claim leases up to limit due jobs of some kinds, those due longest first. Of several jobs with one kind and key it returns
@@ -59,7 +59,7 @@ func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time
 	return claimWaiting(ctx, s, kinds, limit, lease, 0)
 }
 
-// claimWaiting is Claim for jobs that have been due for at least waited. With headStart, it claims the jobs that go ahead, and
+// claimWaiting is Claim for jobs that have been due for at least waited. With priorityHeadStart, it claims the jobs that go ahead, and
 // other jobs that have been due for that long.
 func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
@@ -67,7 +67,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 	}
 	// The due kinds are read first, to save the writer and the disk an empty transaction.
 	now := s.Now().Add(-waited)
-	kinds, err := firstDue(ctx, s, kinds, func(due time.Time) bool { return !due.After(now) })
+	kinds, err := filterKindsByFirstDue(ctx, s, kinds, func(due time.Time) bool { return !due.After(now) })
 	if err != nil || len(kinds) == 0 {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 			return err
 		}
 		var collapsed []int64
-		var backdated sql.Rows
+		var backdated sql.RowsParameter
 		claimed, collapsed, backdated = collapse(due)
 		if len(collapsed) > 0 {
 			if _, err := tx.Run(ctx, dropJobs, collapsed); err != nil {
@@ -93,10 +93,10 @@ func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lea
 			}
 		}
 		// The token begins with the text of this process, so that the next process recognizes the jobs that this process left.
-		token := s.TokenPrefix + rand.Text()
+		token := s.LeaseTokenPrefix + rand.Text()
 		ids := make([]int64, len(claimed))
 		for i := range claimed {
-			claimed[i].Token = token
+			claimed[i].LeaseToken = token
 			ids[i] = claimed[i].ID
 		}
 		_, err = tx.Run(ctx, leaseJobs, ids, token, tx.Now.Add(lease), s.Node)
@@ -111,7 +111,7 @@ func lockDue(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time
 	for _, kind := range kinds {
 		args = append(args, kind)
 	}
-	st := claimJobs(len(kinds))
+	st := claimStatementFor(len(kinds))
 	type dueJob struct {
 		Job
 		due int64
@@ -124,8 +124,8 @@ func lockDue(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time
 		err := scan(&job.ID, &job.Kind, &job.Key, &job.Payload, &job.Tries, &created, &job.due, &cause)
 		job.Cause = trace.ParseCause(cause)
 		job.CreatedAt = sql.FromMicros(created)
-		// Only headStart makes a job due before it was made.
-		job.Ahead = job.due < created
+		// Only priorityHeadStart makes a job due before it was made.
+		job.Prioritized = job.due < created
 		due = append(due, job)
 		return err
 	})
@@ -138,13 +138,13 @@ func lockDue(ctx context.Context, tx *sql.Tx, kinds []string, limit int, by time
 	return jobs, err
 }
 
-// backdateFrom is the least difference in age that a claim stores when jobs collapse. Jobs of one burst then need no further
+// minBackdate is the least difference in age that a claim stores when jobs collapse. Jobs of one burst then need no further
 // statement. A job that was released before is older than its successor by at least its pause, so its age is stored.
-const backdateFrom = pauseFor / 2
+const minBackdate = unavailablePause / 2
 
 // collapse keeps the newest job of each kind and key, in the position of the first and with the time of the oldest, and lists the
 // ids of the others. backdated has the IDs and the new times of the kept jobs that become much older.
-func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
+func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.RowsParameter) {
 	type name struct{ kind, key string }
 	// A job without a key never collapses. Of jobs with one key the newest stays: its payload is the latest, though most have
 	// none.
@@ -174,7 +174,7 @@ func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 		if !some {
 			continue
 		}
-		if kept[place].CreatedAt.Sub(made) >= backdateFrom {
+		if kept[place].CreatedAt.Sub(made) >= minBackdate {
 			backdated = append(backdated, []any{kept[place].ID, made.UnixMicro()})
 		}
 		kept[place].CreatedAt = made
@@ -182,9 +182,9 @@ func collapse(due []Job) (kept []Job, dropped []int64, backdated sql.Rows) {
 	return kept, dropped, backdated
 }
 
-// firstDue looks up when the first job of each kind is due, and returns the kinds that keep accepts. A kind without jobs is
-// left out.
-func firstDue(ctx context.Context, s *sql.DB, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
+// filterKindsByFirstDue looks up when the first job of each kind is due, and returns the kinds that keep accepts. A kind without
+// jobs is left out.
+func filterKindsByFirstDue(ctx context.Context, s *sql.DB, kinds []string, keep func(due time.Time) bool) (kept []string, err error) {
 	err = s.Each(ctx, firstDueStatement, nil, func(scan func(...any) error) error {
 		var kind string
 		var due int64

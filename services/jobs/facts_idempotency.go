@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// IdempotencyFor is how long an idempotency key is kept. A client that repeats a request later gets a new effect.
-const IdempotencyFor = 24 * time.Hour
+// IdempotencyRetention is how long an idempotency key is kept. A client that repeats a request later gets a new effect.
+const IdempotencyRetention = 24 * time.Hour
 
 // ErrKeyExists is the error of RememberRequest when the key exists already: RecallRequest returns its result.
 var ErrKeyExists = services.Errorf(services.Unavailable, "this idempotency key is being used by another request: send it again")
@@ -19,7 +19,8 @@ var ErrKeyExists = services.Errorf(services.Unavailable, "this idempotency key i
 // A row is claimed before the command runs and filled in after it, in one transaction: other transactions only see a row
 // with a whole answer.
 var (
-	// rememberRequest writes a row if the key is new or expired. If the key is in use, it writes nothing, and the count of changed rows is 0.
+	// rememberRequest writes a row if the key is new or expired. If the key is in use, it writes nothing, and the count of changed
+	// rows is 0.
 	rememberRequest = sql.NewStatement("remember an idempotency key", `INSERT INTO idempotency AS i (scope, key, body_hash, sent_hash, subject, ids, at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (scope, key) DO UPDATE SET body_hash = excluded.body_hash, sent_hash = excluded.sent_hash, subject = excluded.subject,
@@ -32,23 +33,23 @@ var (
 
 	recallRequest = sql.NewStatement("recall an idempotency key", `SELECT body_hash, sent_hash, subject, ids, code, message FROM idempotency WHERE scope = $1 AND key = $2 AND at > $3`)
 
-	forget = sql.NewStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
+	forgetIdempotencyKeys = sql.NewStatement("forget idempotency keys", `DELETE FROM idempotency WHERE at < $1`)
 )
 
-// RememberRequest claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a refusal is
-// stored by RememberRefusal. It waits for a running transaction that has claimed the same key. ErrKeyExists when the key exists
-// already: the transaction can go on, and RecallRequest finds the result in it.
+// RememberRequest claims a key for 24 hours and stores the request and its IDs with it, in the transaction of the command; a
+// refusal is stored by RememberRefusal. It waits for a running transaction that has claimed the same key. ErrKeyExists when the key
+// exists already: the transaction can go on, and RecallRequest finds the result in it.
 func RememberRequest(ctx context.Context, tx *sql.Tx, scope, key string, as RememberedRequest) error {
 	if as.IDs == nil {
 		as.IDs = []string{}
 	}
 	// A nil would become a NULL, which the columns refuse.
-	for _, hash := range []*[]byte{&as.BodyHash, &as.SentHash} {
+	for _, hash := range []*[]byte{&as.InputHash, &as.SentInputHash} {
 		if *hash == nil {
 			*hash = []byte{}
 		}
 	}
-	changed, err := tx.Run(ctx, rememberRequest, scope, key, as.BodyHash, as.SentHash, as.Subject, sql.AsJSON(as.IDs), tx.Now, tx.Now.Add(-IdempotencyFor))
+	changed, err := tx.Run(ctx, rememberRequest, scope, key, as.InputHash, as.SentInputHash, as.Subject, sql.AsJSON(as.IDs), tx.Now, tx.Now.Add(-IdempotencyRetention))
 	if err == nil && changed == 0 {
 		return ErrKeyExists
 	}
@@ -83,21 +84,21 @@ func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 }
 
 // RememberedRequest is the request of a key and its stored result: the created ids, or the refusal (nil for none). Unchanged means
-// that the request changed nothing. SentHash and Subject are those of Command.SentInput and Command.Subject; both are
+// that the request changed nothing. SentInputHash and Subject are those of Command.SentInput and Command.Subject; both are
 // empty for a request without SentInput.
 type RememberedRequest struct {
-	BodyHash  []byte
-	SentHash  []byte
-	Subject   string
-	IDs       []string
-	Refusal   *services.Error
-	Unchanged bool
+	InputHash     []byte
+	SentInputHash []byte
+	Subject       string
+	IDs           []string
+	Refusal       *services.Error
+	Unchanged     bool
 }
 
 // RecallRequest returns the result that a key had within the last 24 hours.
 func RecallRequest(ctx context.Context, tx *sql.Tx, scope, key string) (had RememberedRequest, found bool, err error) {
 	var list, code, message string
-	found, err = tx.One(ctx, recallRequest, []any{scope, key, tx.Now.Add(-IdempotencyFor)}, &had.BodyHash, &had.SentHash, &had.Subject, &list, &code, &message)
+	found, err = tx.One(ctx, recallRequest, []any{scope, key, tx.Now.Add(-IdempotencyRetention)}, &had.InputHash, &had.SentInputHash, &had.Subject, &list, &code, &message)
 	if err != nil || !found {
 		return RememberedRequest{}, false, err
 	}
@@ -117,7 +118,7 @@ func RecallRequest(ctx context.Context, tx *sql.Tx, scope, key string) (had Reme
 // ForgetIdempotencyKeys deletes the keys stored before a time and returns how many.
 func ForgetIdempotencyKeys(ctx context.Context, s *sql.DB, before time.Time) (forgotten int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		forgotten, err = tx.Run(ctx, forget, before)
+		forgotten, err = tx.Run(ctx, forgetIdempotencyKeys, before)
 		return err
 	})
 	return forgotten, err

@@ -17,12 +17,12 @@ var (
 
 // KindCounts are the jobs of one kind.
 type KindCounts struct {
-	Kind    string
-	Waiting int       // in the queue, including running and planned jobs
-	Running int       // a process holds a lease on them
-	Failed  int       // waiting jobs that failed before and are tried again
-	Dead    int       // given up
-	Oldest  time.Time // when the oldest was made, or became due if it was planned for later; zero: none waits
+	Kind               string
+	Waiting            int       // in the queue, including running and planned jobs
+	Running            int       // a process holds a lease on them
+	Failed             int       // waiting jobs that failed before and are tried again
+	Dead               int       // given up
+	OldestWaitingSince time.Time // when the oldest was made, or became due if it was planned for later; zero: none waits
 }
 
 // CountsByKind counts the jobs of each kind that has any. It reads the whole queue.
@@ -32,7 +32,7 @@ func CountsByKind(ctx context.Context, s *sql.DB) (list []KindCounts, err error)
 		var one KindCounts
 		var oldest int64
 		err := scan(&one.Kind, &one.Waiting, &one.Running, &one.Failed, &oldest)
-		one.Oldest = sql.FromMicros(oldest)
+		one.OldestWaitingSince = sql.FromMicros(oldest)
 		places[one.Kind] = len(list)
 		list = append(list, one)
 		return err

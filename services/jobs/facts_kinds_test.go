@@ -19,8 +19,8 @@ func TestCountsByKind(t *testing.T) {
 			text := ""
 			for _, one := range list {
 				lag := time.Duration(0)
-				if !one.Oldest.IsZero() {
-					lag = n.clock.Now().Sub(one.Oldest)
+				if !one.OldestWaitingSince.IsZero() {
+					lag = n.clock.Now().Sub(one.OldestWaitingSince)
 				}
 				text += fmt.Sprintf("%s %d %d %d %d %v; ", one.Kind, one.Waiting, one.Running, one.Failed, one.Dead, lag)
 			}
@@ -49,7 +49,7 @@ func TestCountsByKind(t *testing.T) {
 			t.Errorf("dead %v, %v", dead, err)
 		}
 		wants("dry 1 0 0 0 -59m0s; paint 2 0 1 1 1m0s; ")
-		finished, err := jobs.FinishHeld(t.Context(), n.db, n.claimOf("paint", "dry"))
+		finished, err := jobs.FinishIfHeld(t.Context(), n.db, n.claimOf("paint", "dry"))
 		if err != nil || finished != 2 {
 			t.Errorf("finished %d, %v", finished, err)
 		}

@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// keepNodes is how long a node's row stays after its last heartbeat: longer than any lease of its jobs.
-const keepNodes = 24 * time.Hour
+// nodeRetention is how long a node's row stays after its last heartbeat: longer than any lease of its jobs.
+const nodeRetention = 24 * time.Hour
 
 // All times of heartbeats are the database's, so that clocks of nodes need not agree. clock_at is the node's own time, for the
 // comparison of the two clocks.
@@ -27,10 +27,10 @@ var (
 	heldJobs = sql.NewStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
 
-	heldBefore = sql.NewStatement("jobs held by an earlier process", `SELECT id, kind, key, payload, created_at FROM jobs
+	earlierProcessJobs = sql.NewStatement("jobs held by an earlier process", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 ORDER BY id LIMIT $3`)
 
-	freeJobsBefore = sql.NewStatement("free the jobs of an earlier process", `UPDATE jobs SET due_at = $3, token = '', node = ''
+	freeEarlierProcessJobs = sql.NewStatement("free the jobs of an earlier process", `UPDATE jobs SET due_at = $3, token = '', node = ''
 		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 {skip locked})`)
 
 	overdueJobs = sql.NewStatement("overdue jobs", `SELECT j.id FROM {rows $1 kind TEXT} AS k CROSS JOIN jobs j
@@ -41,35 +41,35 @@ var (
 	remainingJobs = sql.NewStatement("jobs not done yet", `SELECT id FROM jobs WHERE {in id $1 BIGINT}`)
 
 	// The heartbeat is checked again in the statement: a node that has come back keeps its jobs.
-	freeSilent = sql.NewStatement("free the jobs of nodes", `UPDATE jobs SET due_at = $2, token = '', node = ''
+	freeSilentNodesJobs = sql.NewStatement("free the jobs of nodes", `UPDATE jobs SET due_at = $2, token = '', node = ''
 		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' {skip locked})
 		AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.name = jobs.node AND n.beat_at > {database clock} - $3)`)
 )
 
 // Node is a process that shares this database, according to its last heartbeat.
 type Node struct {
-	Name       string
-	Process    string        // the prefix of its jobs' tokens; "" for a release that does not record it
-	Self       bool          // it is this node
-	Halted     bool          // its jobs wait for an engine (Redis or SQL) that does not answer, or did not a moment ago
-	SilentFor  time.Duration // since its last heartbeat, by the database's clock
-	ClockAhead time.Duration // how far its clock is ahead of the database's, less the heartbeat's time in transit
+	Name             string
+	LeaseTokenPrefix string        // the prefix of its jobs' tokens; "" for a release that does not record it
+	Self             bool          // it is this node
+	JobsHalted       bool          // its jobs wait for an engine (Redis or SQL) that does not answer, or did not a moment ago
+	SilentFor        time.Duration // since its last heartbeat, by the database's clock
+	ClockAhead       time.Duration // how far its clock is ahead of the database's, less the heartbeat's time in transit
 }
 
-// Beat records this node's heartbeat, and whether its jobs wait for an engine (Redis or SQL) that does not answer. It lists all nodes
-// by name, except those that have left or that ForgetNodes has removed. On SQLite, which serves one process, it does nothing and lists
-// none.
-func Beat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error) {
+// RecordHeartbeat records this node's heartbeat, and whether its jobs wait for an engine (Redis or SQL) that does not answer. It
+// lists all nodes by name, except those that have left or that ForgetNodes has removed. On SQLite, which serves one process, it
+// does nothing and lists none.
+func RecordHeartbeat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
 	}
-	if _, err := s.Heartbeats.Run(ctx, beatNode, s.Node, s.Now(), s.TokenPrefix, halted); err != nil {
+	if _, err := s.Heartbeats.Run(ctx, beatNode, s.Node, s.Now(), s.LeaseTokenPrefix, halted); err != nil {
 		return nil, err
 	}
 	return Nodes(ctx, s)
 }
 
-// Nodes lists the same nodes as Beat, without a heartbeat of this node.
+// Nodes lists the same nodes as RecordHeartbeat, without a heartbeat of this node.
 func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil
@@ -77,7 +77,7 @@ func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	err = s.Heartbeats.Each(ctx, listNodes, nil, func(scan func(...any) error) error {
 		var node Node
 		var silent, ahead int64
-		err := scan(&node.Name, &node.Process, &node.Halted, &silent, &ahead)
+		err := scan(&node.Name, &node.LeaseTokenPrefix, &node.JobsHalted, &silent, &ahead)
 		node.Self = node.Name == s.Node
 		node.SilentFor, node.ClockAhead = time.Duration(silent)*time.Microsecond, time.Duration(ahead)*time.Microsecond
 		nodes = append(nodes, node)
@@ -86,8 +86,8 @@ func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	return nodes, err
 }
 
-// Leave removes this node from the list. It must hold no jobs any more.
-func Leave(ctx context.Context, s *sql.DB) error {
+// RemoveOwnNode removes this node from the list. It must hold no jobs any more.
+func RemoveOwnNode(ctx context.Context, s *sql.DB) error {
 	if s.Node == "" {
 		return nil
 	}
@@ -98,27 +98,27 @@ func Leave(ctx context.Context, s *sql.DB) error {
 // ForgetNodes removes the nodes that have been silent for a day, and returns how many.
 func ForgetNodes(ctx context.Context, s *sql.DB) (forgotten int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		forgotten, err = tx.Run(ctx, forgetNodes, keepNodes.Microseconds())
+		forgotten, err = tx.Run(ctx, forgetNodes, nodeRetention.Microseconds())
 		return err
 	})
 	return forgotten, err
 }
 
-// HeldBy lists jobs that some nodes hold leases on, at most limit, oldest first.
-func HeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
-	return jobsOf(ctx, s, heldJobs, nodes, limit)
+// JobsHeldBy lists jobs that some nodes hold leases on, at most limit, oldest first.
+func JobsHeldBy(ctx context.Context, s *sql.DB, nodes []string, limit int) ([]Job, error) {
+	return selectJobs(ctx, s, heldJobs, nodes, limit)
 }
 
-// HeldBefore lists jobs that earlier processes of a node hold leases on, at most limit, oldest first.
-func HeldBefore(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, error) {
-	return jobsOf(ctx, s, heldBefore, []string{node.Name}, node.Process+"%", limit)
+// JobsHeldByEarlierProcess lists jobs that earlier processes of a node hold leases on, at most limit, oldest first.
+func JobsHeldByEarlierProcess(ctx context.Context, s *sql.DB, node Node, limit int) ([]Job, error) {
+	return selectJobs(ctx, s, earlierProcessJobs, []string{node.Name}, node.LeaseTokenPrefix+"%", limit)
 }
 
 // OverdueIDs lists the ids of jobs of some kinds that were due by a time and are not done yet, at most limit, oldest first.
 // They are overdue because the workers are behind, an engine does not answer, or a hanging node has locked them. Jobs whose
 // lease or pause ends after until are omitted.
 func OverdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until time.Time, limit int) ([]int64, error) {
-	list := make(sql.Rows, len(kinds))
+	list := make(sql.RowsParameter, len(kinds))
 	for i, kind := range kinds {
 		list[i] = []any{kind}
 	}
@@ -127,11 +127,11 @@ func OverdueIDs(ctx context.Context, s *sql.DB, kinds []string, dueBy, until tim
 
 // Jobs reads the given jobs that are not done yet, oldest first, without claiming them.
 func Jobs(ctx context.Context, s *sql.DB, ids []int64) ([]Job, error) {
-	return jobsOf(ctx, s, jobsByID, ids)
+	return selectJobs(ctx, s, jobsByID, ids)
 }
 
-// jobsOf reads the jobs that a statement selects, without tries and token: they are not claimed.
-func jobsOf(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs []Job, err error) {
+// selectJobs reads the jobs that a statement selects, without tries and token: they are not claimed.
+func selectJobs(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs []Job, err error) {
 	err = s.Each(ctx, st, args, func(scan func(...any) error) error {
 		var job Job
 		var created int64
@@ -143,8 +143,8 @@ func jobsOf(ctx context.Context, s *sql.DB, st sql.Statement, args ...any) (jobs
 	return jobs, err
 }
 
-// Remaining returns which of the given jobs are not done yet.
-func Remaining(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
+// RemainingJobIDs returns which of the given jobs are not done yet.
+func RemainingJobIDs(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
 	return sql.ReadColumn[int64](ctx, s, remainingJobs, ids)
 }
 
@@ -152,7 +152,7 @@ func Remaining(ctx context.Context, s *sql.DB, ids []int64) ([]int64, error) {
 // writes of those nodes to the jobs have no effect: their tokens are void.
 func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Duration) (freed int, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
-		freed, err = tx.Run(ctx, freeSilent, nodes, tx.Now, silent.Microseconds())
+		freed, err = tx.Run(ctx, freeSilentNodesJobs, nodes, tx.Now, silent.Microseconds())
 		return err
 	})
 	return freed, err
@@ -162,7 +162,7 @@ func FreeJobsOf(ctx context.Context, s *sql.DB, nodes []string, silent time.Dura
 // jobs that a transaction of that process still has locked: it returns them, at most limit, oldest first. Call it again
 // until none is left. On SQLite the lock of the file proves that every former holder of a lease is dead: all leases end.
 func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []Job, err error) {
-	its := s.TokenPrefix + "%"
+	its := s.LeaseTokenPrefix + "%"
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		if s.Node == "" {
 			if s.Dialect == sql.SQLite {
@@ -170,12 +170,12 @@ func FreeOwnJobs(ctx context.Context, s *sql.DB, limit int) (freed int, left []J
 			}
 			return err
 		}
-		freed, err = tx.Run(ctx, freeJobsBefore, []string{s.Node}, its, tx.Now)
+		freed, err = tx.Run(ctx, freeEarlierProcessJobs, []string{s.Node}, its, tx.Now)
 		return err
 	})
 	if err != nil || s.Node == "" {
 		return freed, nil, err
 	}
-	left, err = HeldBefore(ctx, s, Node{Name: s.Node, Process: s.TokenPrefix}, limit)
+	left, err = JobsHeldByEarlierProcess(ctx, s, Node{Name: s.Node, LeaseTokenPrefix: s.LeaseTokenPrefix}, limit)
 	return freed, left, err
 }

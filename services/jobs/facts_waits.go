@@ -24,10 +24,10 @@ func LastID(ctx context.Context, s *sql.DB) (id int64, err error) {
 	return id, err
 }
 
-// AnyWaits reports whether a job with an ID of at most upTo is not done yet, was made by madeBy, and is due by dueBy: claimable or leased.
-// A job that was planned for later counts as made when it is first due, and keeps that time through leases and tries. So madeBy leaves
-// out the jobs that are planned for a later time, and not those that are leased, or tried again, until a later time.
-func AnyWaits(ctx context.Context, s *sql.DB, upTo int64, madeBy, dueBy time.Time) (waits bool, err error) {
+// AnyJobWaits reports whether a job with an ID of at most upTo is not done yet, was made by madeBy, and is due by dueBy: claimable
+// or leased. A job that was planned for later counts as made when it is first due, and keeps that time through leases and tries. So
+// madeBy leaves out the jobs that are planned for a later time, and not those that are leased, or tried again, until a later time.
+func AnyJobWaits(ctx context.Context, s *sql.DB, upTo int64, madeBy, dueBy time.Time) (waits bool, err error) {
 	var id int64
 	return s.One(ctx, jobUpTo, []any{upTo, madeBy, dueBy}, &id)
 }

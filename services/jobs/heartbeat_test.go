@@ -21,44 +21,44 @@ func twoNodes(t *testing.T) (n, other *node) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	kinds := []jobs.Kind{
-		{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(userOfKey, "RED", "BLUE")},
-		{Name: "flood", Each: doNothing, Changes: jobs.CountsOf(jobs.Everyone, "RED")},
-		{Name: "lost", Each: doNothing, Changes: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
+		{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(userFromKeyLength, "RED", "BLUE")},
+		{Name: "flood", Each: doNothing, ChangedCounts: jobs.CountsOf(jobs.Everyone, "RED")},
+		{Name: "lost", Each: doNothing, ChangedCounts: jobs.CountsOf(func(context.Context, jobs.Job) ([]services.UserID, bool, error) {
 			return nil, false, errors.New("the key cannot be read")
 		}, "BLUE")},
-		shortKind("dry", doNothing),
+		shortJobKind("dry", doNothing),
 	}
 	n, other = newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
 	other.restart = func() *node { return newNode(t, url, "gone", nil, kinds...) }
 	return n, other
 }
 
-// claimAfterBeat lets the node beat, and then claim all due jobs.
-func (n *node) claimAfterBeat() []jobs.Job {
+// beatAndClaim lets the node beat, and then claim all due jobs.
+func (n *node) beatAndClaim() []jobs.Job {
 	n.tb.Helper()
-	_, err := jobs.Beat(n.tb.Context(), n.db, false)
+	_, err := jobs.RecordHeartbeat(n.tb.Context(), n.db, false)
 	n.must(err)
 	return n.claim()
 }
 
-// While a node that holds jobs is silent, Behind names the counts that the jobs change, and no others. Then the jobs are freed, and
-// Behind names their counts until they are done.
+// While a node that holds jobs is silent, CountsBehind names the counts that the jobs change, and no others. Then the jobs are
+// freed, and CountsBehind names their counts until they are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	n, other := twoNodes(t)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.KeyedJob("paint", "1"), jobs.KeyedJob("paint", "22"), jobs.KeyedJob("dry", "333"))
-	held := other.claimAfterBeat()
+	held := other.beatAndClaim()
 	if len(held) != 3 {
 		t.Fatalf("the other node claimed %v", held)
 	}
-	n.beatOther(heart, other)
+	n.beatBoth(heart, other)
 	eventually.Holds(t, "the node is silent", func() bool {
 		n.beat(heart)
-		return n.SomeBehind()
+		return n.AnyCountsBehind()
 	})
 	for user, want := range map[services.UserID]jobs.BehindSince{1: {"RED": startTime, "BLUE": startTime}, 2: {"RED": startTime, "BLUE": startTime}, 3: nil} {
-		if got := n.Behind(user); !maps.EqualFunc(got, want, time.Time.Equal) {
+		if got := n.CountsBehind(user); !maps.EqualFunc(got, want, time.Time.Equal) {
 			t.Errorf("of user %d %v are behind, want %v", user, got, want)
 		}
 	}
@@ -72,15 +72,15 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 		return len(freed) == len(held)
 	})
 	n.beat(heart)
-	if n.Behind(1) == nil {
+	if n.CountsBehind(1) == nil {
 		t.Error("nothing is behind although the jobs are not done yet")
 	}
-	if done, err := jobs.FinishHeld(t.Context(), other.db, held); done != 0 || err != nil {
+	if done, err := jobs.FinishIfHeld(t.Context(), other.db, held); done != 0 || err != nil {
 		t.Errorf("the silent node finished %d jobs that others hold, %v", done, err)
 	}
 	n.must(n.RunJobs(t.Context(), freed))
 	n.beat(heart)
-	if n.SomeBehind() {
+	if n.AnyCountsBehind() {
 		t.Error("counts are behind although the jobs are done")
 	}
 }
@@ -89,30 +89,30 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 func TestAllIsBehindOnlyWhileASilentNodesJobsAreUnknown(t *testing.T) {
 	url := sqltest.Postgres(t)
 	answers := false
-	kind := jobs.Kind{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+	kind := jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(func(ctx context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 		if !answers {
 			return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
 		}
-		return userOfKey(ctx, job)
+		return userFromKeyLength(ctx, job)
 	}, "RED")}
 	n, other := newNode(t, url, "here", nil, kind), newNode(t, url, "gone", nil, kind)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.KeyedJob("paint", "1"))
-	held := other.claimAfterBeat()
+	held := other.beatAndClaim()
 	eventually.Holds(t, "the node is silent", func() bool {
 		_ = heart.RunOnce(t.Context()) // fails while the job cannot be read
-		return n.SomeBehind()
+		return n.AnyCountsBehind()
 	})
-	if got := n.Behind(2); len(got) != len(services.Sources) {
+	if got := n.CountsBehind(2); len(got) != len(services.Sources) {
 		t.Errorf("of another user %v are behind, want all", got)
 	}
 	answers = true
-	if done, err := jobs.FinishHeld(t.Context(), other.db, held); done != 1 || err != nil {
+	if done, err := jobs.FinishIfHeld(t.Context(), other.db, held); done != 1 || err != nil {
 		t.Fatalf("the node finished %d jobs, %v", done, err)
 	}
 	n.beat(heart)
-	if n.SomeBehind() {
+	if n.AnyCountsBehind() {
 		t.Error("counts are behind although the jobs are done")
 	}
 }
@@ -129,14 +129,14 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 		return nil, false, services.Errorf(services.Unavailable, "the database does not answer")
 	}
 	kinds := []jobs.Kind{
-		{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(userOfKey, "RED")},
-		{Name: "slow", Class: jobs.Bulk, Each: doNothing, Changes: jobs.CountsOf(unknown, "BLUE")},
+		{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(userFromKeyLength, "RED")},
+		{Name: "slow", Class: jobs.BulkClass, Each: doNothing, ChangedCounts: jobs.CountsOf(unknown, "BLUE")},
 	}
 	n, other := newNode(t, url, "here", nil, kinds...), newNode(t, url, "gone", nil, kinds...)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.KeyedJob("paint", "1"))
-	if held := other.claimAfterBeat(); len(held) != 1 {
+	if held := other.beatAndClaim(); len(held) != 1 {
 		t.Fatalf("the other node claimed %v", held)
 	}
 	n.enqueue(jobs.KeyedJob("slow", ""))
@@ -150,17 +150,17 @@ func TestTheTakeoverDoesNotWaitForOverdueJobs(t *testing.T) {
 		return len(freed) == 1
 	})
 	for user := range services.UserID(3) {
-		if got := n.Behind(user); len(got) != len(services.Sources)+map[bool]int{true: 1}[user == 1] {
+		if got := n.CountsBehind(user); len(got) != len(services.Sources)+map[bool]int{true: 1}[user == 1] {
 			t.Errorf("of user %d %v are behind, want all", user, got)
 		}
 	}
 	answers = true
 	n.must(n.RunJobs(t.Context(), freed))
 	n.beat(heart)
-	if got := n.Behind(7); len(got) != 1 || got["BLUE"].IsZero() {
+	if got := n.CountsBehind(7); len(got) != 1 || got["BLUE"].IsZero() {
 		t.Errorf("of the user of the overdue job %v are behind, want BLUE alone", got)
 	}
-	if got := n.Behind(1); got != nil {
+	if got := n.CountsBehind(1); got != nil {
 		t.Errorf("of the user of the job that is done %v are behind", got)
 	}
 }
@@ -172,20 +172,20 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			n, other := twoNodes(t)
 			if kind == "of the next version" {
-				other.Register(shortKind(kind, doNothing))
+				other.Register(shortJobKind(kind, doNothing))
 			}
 			heart := n.Heartbeat()
 			n.must(heart.Begin(t.Context()))
 			n.enqueue(jobs.KeyedJob(kind, "1"))
-			if held := other.claimAfterBeat(); len(held) != 1 {
+			if held := other.beatAndClaim(); len(held) != 1 {
 				t.Fatalf("the other node claimed %v", held)
 			}
 			eventually.Holds(t, "the node is silent", func() bool {
 				n.beat(heart)
-				return n.SomeBehind()
+				return n.AnyCountsBehind()
 			})
 			for user := range services.UserID(3) {
-				if got := slices.Sorted(maps.Keys(n.Behind(user))); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				if got := slices.Sorted(maps.Keys(n.CountsBehind(user))); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 					t.Errorf("of user %d %v are behind, want %v", user, got, want)
 				}
 			}
@@ -197,7 +197,7 @@ func TestAJobOfASilentNodeMayConcernEveryone(t *testing.T) {
 func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 	n, before := twoNodes(t)
 	n.enqueue(jobs.KeyedJob("paint", "1"))
-	before.claimAfterBeat()
+	before.beatAndClaim()
 	n.must(n.Heartbeat().Begin(t.Context()))
 	if claimed := n.claim(); len(claimed) > 0 {
 		t.Fatal("a node frees what another one holds")
@@ -215,7 +215,7 @@ func TestARestartedNodeFreesItsOwnJobs(t *testing.T) {
 func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	_, before := twoNodes(t)
 	before.enqueue(jobs.KeyedJob("paint", "1"))
-	held := before.claimAfterBeat()
+	held := before.beatAndClaim()
 	before.enqueue(jobs.KeyedJob("flood", ""))
 	after := before.restart()
 	after.clock.advance(time.Second)
@@ -227,18 +227,18 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 		}
 		after.must(heart.Begin(t.Context()))
 		for range 3 {
-			if after.Behind(1) == nil {
+			if after.CountsBehind(1) == nil {
 				t.Error("nothing is behind although the job is not done")
 			}
 			after.beat(heart)
 			freed = append(freed, after.claimOf("paint")...)
 		}
-		if got := after.Behind(2); len(got) != 1 || got["RED"].IsZero() {
+		if got := after.CountsBehind(2); len(got) != 1 || got["RED"].IsZero() {
 			t.Errorf("of everybody %v are behind, want RED", got)
 		}
-		return errFailed
+		return errUpdateFailed
 	})
-	if !errors.Is(rolledBack, errFailed) || len(freed) > 0 {
+	if !errors.Is(rolledBack, errUpdateFailed) || len(freed) > 0 {
 		t.Fatalf("%v; claimed %v while it was locked", rolledBack, freed)
 	}
 	after.beat(heart)
@@ -247,7 +247,7 @@ func TestAJobLockedByACrashedProcessIsFreedAfterItsTransaction(t *testing.T) {
 	}
 	after.must(after.RunJobs(t.Context(), freed))
 	after.beat(heart)
-	if after.SomeBehind() {
+	if after.AnyCountsBehind() {
 		t.Error("counts are behind although the jobs are done")
 	}
 }
@@ -259,7 +259,7 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.KeyedJob("paint", "1"))
-	held := before.claimAfterBeat()
+	held := before.beatAndClaim()
 	n.beat(heart)
 	n.enqueue(jobs.KeyedJob("flood", ""))
 	n.clock.advance(time.Second)
@@ -271,15 +271,15 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 		}
 		after.must(again.Begin(t.Context()))
 		n.beat(heart)
-		if got := slices.Sorted(maps.Keys(n.Behind(1))); !slices.Equal(got, []services.Source{"BLUE", "RED"}) {
+		if got := slices.Sorted(maps.Keys(n.CountsBehind(1))); !slices.Equal(got, []services.Source{"BLUE", "RED"}) {
 			t.Errorf("of the user of the locked job %v are behind, want BLUE and RED", got)
 		}
-		if got := n.Behind(2); len(got) != 1 || got["RED"].IsZero() {
+		if got := n.CountsBehind(2); len(got) != 1 || got["RED"].IsZero() {
 			t.Errorf("of everybody %v are behind, want RED of the overdue job", got)
 		}
-		return errFailed
+		return errUpdateFailed
 	})
-	if !errors.Is(rolledBack, errFailed) {
+	if !errors.Is(rolledBack, errUpdateFailed) {
 		t.Fatal(rolledBack)
 	}
 	after.beat(again)
@@ -287,8 +287,8 @@ func TestOtherNodesDetectAReplacedProcess(t *testing.T) {
 	n.beat(heart)
 	after.must(after.RunJobs(t.Context(), claimed))
 	n.beat(heart)
-	if len(claimed) != 2 || n.SomeBehind() {
-		t.Errorf("%d jobs were done, want 2; counts are behind: %v", len(claimed), n.SomeBehind())
+	if len(claimed) != 2 || n.AnyCountsBehind() {
+		t.Errorf("%d jobs were done, want 2; counts are behind: %v", len(claimed), n.AnyCountsBehind())
 	}
 }
 
@@ -299,7 +299,7 @@ func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
 	n.must(heart.Begin(t.Context()))
 	before.must(before.Heartbeat().Begin(t.Context()))
 	n.beat(heart)
-	n.must(jobs.Leave(t.Context(), before.db))
+	n.must(jobs.RemoveOwnNode(t.Context(), before.db))
 	n.beat(heart)
 	after := before.restart()
 	after.must(after.Heartbeat().Begin(t.Context()))
@@ -307,24 +307,24 @@ func TestNoCountIsBehindAfterACleanRestart(t *testing.T) {
 	if held := after.claim(); len(held) != 1 {
 		t.Fatalf("claimed %v", held)
 	}
-	n.beatOther(heart, after)
+	n.beatBoth(heart, after)
 }
 
 // Jobs whose claim or end got no answer from SQL are released with the next heartbeat.
 func TestJobsInDoubtAreReleased(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := newNode(t, url, "here", nil, shortKind("paint", doNothing))
+		n := newNode(t, url, "here", nil, shortJobKind("paint", doNothing))
 		n.enqueue(jobs.KeyedJob("paint", ""))
 		claimed := n.claim()
 		if again := n.claim(); len(claimed) != 1 || len(again) > 0 {
 			t.Fatalf("claimed %v, and then %v", claimed, again)
 		}
-		n.Doubt(claimed)
+		n.MarkPossiblyLeased(claimed)
 		n.must(n.Heartbeat().RunOnce(t.Context()))
 		if again := n.claim(); len(again) != 1 {
 			t.Errorf("%d jobs were given back, want 1", len(again))
 		}
-		if done, err := jobs.FinishHeld(t.Context(), n.db, claimed); done != 0 || err != nil {
+		if done, err := jobs.FinishIfHeld(t.Context(), n.db, claimed); done != 0 || err != nil {
 			t.Errorf("the job was finished under its former token: %d, %v", done, err)
 		}
 	})
@@ -362,11 +362,11 @@ func TestOnBeatGetsTheNodes(t *testing.T) {
 // When a node shuts down, it releases at once the jobs that it may hold.
 func TestANodeReleasesJobsInDoubtAtItsEnd(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
-		n.Register(shortKind("paint", doNothing))
+		n.Register(shortJobKind("paint", doNothing))
 		heart := n.Heartbeat()
 		n.must(heart.Begin(t.Context()))
 		n.enqueue(jobs.KeyedJob("paint", ""))
-		n.Doubt(n.claim())
+		n.MarkPossiblyLeased(n.claim())
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
 		if err := heart.Run(stopped); !errors.Is(err, context.Canceled) {

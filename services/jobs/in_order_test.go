@@ -34,11 +34,11 @@ func TestCommandsInOrder(t *testing.T) {
 			}
 			cmds := func() []*jobs.Command {
 				first, third := newCommand(1, name+" first"), switchCommand(name, name+"3", false)
-				first.Key = name + "1"
+				first.IdempotencyKey = name + "1"
 				return []*jobs.Command{&first.Command, second, third}
 			}
 			errs := n.CommitInOrder(t.Context(), cmds()...)
-			if errs[0] != nil || services.CodeOf(errs[1]) != code || errors.Is(errs[2], jobs.ErrBehind) != failedForNow || errs[2] == nil {
+			if errs[0] != nil || services.CodeOf(errs[1]) != code || errors.Is(errs[2], jobs.ErrEarlierCommandFailed) != failedForNow || errs[2] == nil {
 				t.Errorf("%s: %v", code, errs)
 			}
 			ill = false
@@ -46,7 +46,7 @@ func TestCommandsInOrder(t *testing.T) {
 			if failedForNow && errors.Join(errs...) != nil {
 				t.Errorf("%s, again: %v", code, errs)
 			}
-			if n := n.countEntries(name + " first"); n != 1 {
+			if n := n.countLogEntries(name + " first"); n != 1 {
 				t.Errorf("%s: the first command was applied %d times", code, n)
 			}
 		}
@@ -59,7 +59,7 @@ func TestNothingIsAppliedAfterAPanic(t *testing.T) {
 		panics, after := newCommand(1, "panics"), newCommand(1, "after")
 		panics.Apply = func(context.Context, *sql.Tx) ([]string, error) { panic("of the test") }
 		errs := n.CommitInOrder(t.Context(), &panics.Command, &after.Command)
-		if services.CodeOf(errs[0]) != services.Internal || !errors.Is(errs[1], jobs.ErrBehind) || n.countEntries("after") != 0 {
+		if services.CodeOf(errs[0]) != services.Internal || !errors.Is(errs[1], jobs.ErrEarlierCommandFailed) || n.countLogEntries("after") != 0 {
 			t.Errorf("%v", errs)
 		}
 	})
@@ -79,11 +79,11 @@ func TestALongBatchInOrder(t *testing.T) {
 			return ids, errors.Join(err, errors.New("of the test"))
 		}
 		for i, err := range n.CommitInOrder(t.Context(), cmds...) {
-			if i < ill && err != nil || i == ill && services.CodeOf(err) != services.Internal || i > ill && !errors.Is(err, jobs.ErrBehind) {
+			if i < ill && err != nil || i == ill && services.CodeOf(err) != services.Internal || i > ill && !errors.Is(err, jobs.ErrEarlierCommandFailed) {
 				t.Errorf("command %d: %v", i, err)
 			}
 		}
-		if n := n.countEntries("switch"); n != ill {
+		if n := n.countLogEntries("switch"); n != ill {
 			t.Errorf("%d commands were applied, want %d", n, ill)
 		}
 	})

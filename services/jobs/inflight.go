@@ -23,9 +23,9 @@ func (l BehindSince) add(more BehindSince) {
 	}
 }
 
-// Behind returns which counts of a user's document may lack a change, because a node died that held one of their jobs, or
+// CountsBehind returns which counts of a user's document may lack a change, because a node died that held one of their jobs, or
 // because an engine did not answer such a job. It is nil in normal operation and then costs one atomic read.
-func (e *Engine) Behind(user services.UserID) BehindSince {
+func (e *Engine) CountsBehind(user services.UserID) BehindSince {
 	shown := e.lateJobs.summary.Load()
 	if shown == nil {
 		return nil
@@ -39,17 +39,17 @@ func (e *Engine) Behind(user services.UserID) BehindSince {
 	return lag
 }
 
-// SomeBehind reports whether Behind names a count of any user.
-func (e *Engine) SomeBehind() bool { return e.lateJobs.summary.Load() != nil }
+// AnyCountsBehind reports whether CountsBehind names a count of any user.
+func (e *Engine) AnyCountsBehind() bool { return e.lateJobs.summary.Load() != nil }
 
 // lateJobs holds, until they are done, the jobs that nodes held when they fell silent, and jobs that have waited long
 // because a node hung or an engine did not answer. Only the heartbeat changes it.
 type lateJobs struct {
-	jobs    affectedJobs
-	summary atomic.Pointer[behindSummary] // what Behind reads; nil: there are no jobs
+	jobs    affectedCountsByJob
+	summary atomic.Pointer[behindSummary] // what CountsBehind reads; nil: there are no jobs
 }
 
-// behindSummary is the summary that Behind reads.
+// behindSummary is the summary that CountsBehind reads.
 type behindSummary struct {
 	everybody BehindSince
 	users     map[services.UserID]BehindSince
@@ -57,53 +57,53 @@ type behindSummary struct {
 
 // affectedCounts are the counts that one job changes.
 type affectedCounts struct {
-	everybody bool
-	users     []services.UserID
-	sources   []services.Source
-	since     time.Time // when the counts may first have lacked the job's effect
+	everybody   bool
+	users       []services.UserID
+	sources     []services.Source
+	behindSince time.Time // when the counts may first have lacked the job's effect
 }
 
 // These keys in lateJobs.jobs are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
 const (
-	moreHeld    = 0  // the key for jobs of silent nodes that were not read
-	moreOverdue = -1 // the key for overdue jobs that were not read
+	heldJobsNotReadKey    = 0  // the key for jobs of silent nodes that were not read
+	overdueJobsNotReadKey = -1 // the key for overdue jobs that were not read
 )
 
 // The limits of reading overdue jobs.
 const (
-	// overdueAtOnce is how many overdue jobs are read at once.
-	overdueAtOnce = 500
-	// overdueWithin bounds the time to read overdue jobs in one beat: with more time this node would fall silent.
-	overdueWithin = 400 * time.Millisecond
+	// overdueReadBatch is how many overdue jobs are read at once.
+	overdueReadBatch = 500
+	// overdueReadTimeout bounds the time to read overdue jobs in one beat: with more time this node would fall silent.
+	overdueReadTimeout = 400 * time.Millisecond
 )
 
-// addHeld adds the jobs that silent nodes hold now. Jobs that are done stay until readOverdue removes them. On an error it keeps the
-// jobs found so far.
-func (i *lateJobs) addHeld(ctx context.Context, e *Engine, held []Job) error {
+// addHeldJobs adds the jobs that silent nodes hold now. Jobs that are done stay until refreshWithTimeout removes them. On an error
+// it keeps the jobs found so far.
+func (i *lateJobs) addHeldJobs(ctx context.Context, e *Engine, held []Job) error {
 	if len(held) == 0 {
-		delete(i.jobs, moreHeld) // readOverdue of this beat finds these jobs if they still wait
+		delete(i.jobs, heldJobsNotReadKey) // refreshWithTimeout of this beat finds these jobs if they still wait
 		return nil
 	}
 	next := maps.Clone(i.jobs)
 	if next == nil {
-		next = affectedJobs{}
+		next = affectedCountsByJob{}
 	}
-	delete(next, moreHeld)
+	delete(next, heldJobsNotReadKey)
 	err := next.add(ctx, e, held)
-	if err != nil || len(held) >= heldAtOnce { // there may be more
-		next[moreHeld] = allCounts(held[0].CreatedAt)
+	if err != nil || len(held) >= maxLateJobsRead { // there may be more
+		next[heldJobsNotReadKey] = allCounts(held[0].CreatedAt)
 	}
 	i.setJobs(next)
 	return err
 }
 
 // remaining returns the jobs that are not done yet.
-func (i *lateJobs) remaining(ctx context.Context, e *Engine) (affectedJobs, error) {
-	remaining := make(affectedJobs, len(i.jobs))
+func (i *lateJobs) remaining(ctx context.Context, e *Engine) (affectedCountsByJob, error) {
+	remaining := make(affectedCountsByJob, len(i.jobs))
 	if len(i.jobs) == 0 {
 		return remaining, nil
 	}
-	ids, err := Remaining(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
+	ids, err := RemainingJobIDs(ctx, e.db, slices.Collect(maps.Keys(i.jobs)))
 	if err != nil {
 		return nil, err
 	}
@@ -113,42 +113,42 @@ func (i *lateJobs) remaining(ctx context.Context, e *Engine) (affectedJobs, erro
 	return remaining, nil
 }
 
-// readOverdue removes the jobs that are done and adds all overdue ones, a part at a time, claimed or not: a node that hangs
+// refreshWithTimeout removes the jobs that are done and adds all overdue ones, a part at a time, claimed or not: a node that hangs
 // in the middle of a claim has locked jobs that do not show as claimed yet, and while an engine does not answer, jobs are
 // claimed and released again and again. Until all are read, every count may lack the effect of one of them.
-func (i *lateJobs) readOverdue(ctx context.Context, e *Engine) error {
-	bounded, cancel := context.WithTimeout(ctx, overdueWithin)
+func (i *lateJobs) refreshWithTimeout(ctx context.Context, e *Engine) error {
+	bounded, cancel := context.WithTimeout(ctx, overdueReadTimeout)
 	defer cancel()
-	err := i.findOverdue(bounded, e)
+	err := i.refresh(bounded, e)
 	if bounded.Err() != nil && ctx.Err() == nil {
 		return nil // the next beat continues
 	}
 	return err
 }
 
-// findOverdue is readOverdue without its limit of time. It sets the jobs found so far, also on an error.
-func (i *lateJobs) findOverdue(ctx context.Context, e *Engine) error {
+// refresh is refreshWithTimeout without its limit of time. It sets the jobs found so far, also on an error.
+func (i *lateJobs) refresh(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
-	dueBy := now.Add(-silentAfter)
+	dueBy := now.Add(-nodeSilentAfter)
 	// Do this before the list of overdue jobs is read: that list then has a job that replaces another one in between.
 	next, err := i.remaining(ctx, e)
 	if err != nil {
-		next = affectedJobs{}
+		next = affectedCountsByJob{}
 		maps.Copy(next, i.jobs)
 	}
-	if more, some := i.jobs[moreHeld]; some {
-		next[moreHeld] = more
+	if more, some := i.jobs[heldJobsNotReadKey]; some {
+		next[heldJobsNotReadKey] = more
 	}
 	var ids []int64
 	if err == nil {
-		ids, err = OverdueIDs(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+lostAfter), heldAtOnce)
+		ids, err = OverdueIDs(ctx, e.db, e.Kinds(), dueBy, now.Add(e.cfg.Lease+nodeLocksGoneAfter), maxLateJobsRead)
 	}
 	// Read only the jobs that next lacks: the counts that a job changes stay the same.
 	unknown := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
 		_, known := next[id]
 		return known
 	})
-	for part := range slices.Chunk(unknown, overdueAtOnce) {
+	for part := range slices.Chunk(unknown, overdueReadBatch) {
 		var overdue []Job
 		if overdue, err = Jobs(ctx, e.db, part); err == nil {
 			err = next.add(ctx, e, overdue)
@@ -157,25 +157,25 @@ func (i *lateJobs) findOverdue(ctx context.Context, e *Engine) error {
 			break
 		}
 	}
-	delete(next, moreOverdue)
-	if err != nil || len(ids) >= heldAtOnce {
-		next[moreOverdue] = allCounts(dueBy)
+	delete(next, overdueJobsNotReadKey)
+	if err != nil || len(ids) >= maxLateJobsRead {
+		next[overdueJobsNotReadKey] = allCounts(dueBy)
 	}
 	i.setJobs(next)
 	return err
 }
 
-// setJobs sets the jobs from which Behind answers.
-func (i *lateJobs) setJobs(jobs affectedJobs) {
+// setJobs sets the jobs from which CountsBehind answers.
+func (i *lateJobs) setJobs(jobs affectedCountsByJob) {
 	i.jobs = jobs
 	i.summary.Store(i.summarize())
 }
 
-// affectedJobs are the counts that jobs change, by job ID.
-type affectedJobs map[int64]affectedCounts
+// affectedCountsByJob are the counts that jobs change, by job ID.
+type affectedCountsByJob map[int64]affectedCounts
 
 // add adds the given jobs, except jobs that are there already.
-func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
+func (a affectedCountsByJob) add(ctx context.Context, e *Engine, some []Job) error {
 	for _, job := range some {
 		if _, known := a[job.ID]; known {
 			continue
@@ -191,18 +191,18 @@ func (a affectedJobs) add(ctx context.Context, e *Engine, some []Job) error {
 
 // allCounts returns all counts of all users.
 func allCounts(since time.Time) affectedCounts {
-	return affectedCounts{everybody: true, sources: services.Sources, since: since}
+	return affectedCounts{everybody: true, sources: services.Sources, behindSince: since}
 }
 
 // summarize makes the summary of all jobs; nil if there are none.
 func (i *lateJobs) summarize() *behindSummary {
 	b := &behindSummary{everybody: BehindSince{}, users: map[services.UserID]BehindSince{}}
-	// A user's own entry and the entry for everybody are kept apart, and Behind joins the two. The entry for everybody is usually
-	// empty.
+	// A user's own entry and the entry for everybody are kept apart, and CountsBehind joins the two. The entry for everybody is
+	// usually empty.
 	for _, change := range i.jobs {
 		lag := BehindSince{}
 		for _, source := range change.sources {
-			lag[source] = change.since
+			lag[source] = change.behindSince
 		}
 		if change.everybody {
 			b.everybody.add(lag)
@@ -226,15 +226,15 @@ func (i *lateJobs) summarize() *behindSummary {
 func (e *Engine) affectedBy(ctx context.Context, job Job) (affectedCounts, error) {
 	// A job of a newer version of this program may change anything.
 	kind, known := e.kinds[job.Kind]
-	change := affectedCounts{sources: kind.Changes.sources, since: job.CreatedAt, everybody: !known}
+	change := affectedCounts{sources: kind.ChangedCounts.sources, behindSince: job.CreatedAt, everybody: !known}
 	if !known {
 		change.sources = services.Sources
 	}
-	if kind.Changes.users == nil {
+	if kind.ChangedCounts.users == nil {
 		return change, nil
 	}
 	// An engine that does not answer is asked again at the next beat. Any other error means a job that nobody can read.
-	users, everyone, err := kind.Changes.usersOf(ctx, job)
+	users, everyone, err := kind.ChangedCounts.usersOf(ctx, job)
 	if services.IsUnavailable(err) {
 		return affectedCounts{}, fmt.Errorf("users whose counts a job changes: %w", err)
 	}

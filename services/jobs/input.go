@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// hashVersion is the first byte of an input hash. The previous release had none, and hashed a text that each mutation
+// inputHashVersion is the first byte of an input hash. The previous release had none, and hashed a text that each mutation
 // defined.
-const hashVersion = 2
+const inputHashVersion = 2
 
-// asked returns the part of RememberedRequest that is known before the answer: the hashes of the request and, with SentInput, its subject.
-func (c *Command) asked() (asks RememberedRequest, err error) {
-	if asks.BodyHash, err = inputHash(c.Name, c.Input); err != nil || c.SentInput == nil {
+// requestHashes returns the part of RememberedRequest that is known before the answer: the hashes of the request and, with
+// SentInput, its subject.
+func (c *Command) requestHashes() (asks RememberedRequest, err error) {
+	if asks.InputHash, err = inputHash(c.Name, c.Input); err != nil || c.SentInput == nil {
 		return asks, err
 	}
 	asks.Subject = c.Subject
-	asks.SentHash, err = inputHash(c.Name, c.SentInput)
+	asks.SentInputHash, err = inputHash(c.Name, c.SentInput)
 	return asks, err
 }
 
@@ -30,8 +31,8 @@ func (c *Command) asked() (asks RememberedRequest, err error) {
 // inputs, one with the IDs of objects and one with their refs, as it was sent. If a ref named nothing, the request has only the
 // second.
 func (r RememberedRequest) sameRequest(other RememberedRequest) bool {
-	for _, one := range [][]byte{r.BodyHash, r.SentHash} {
-		if len(one) > 0 && (bytes.Equal(one, other.BodyHash) || bytes.Equal(one, other.SentHash)) {
+	for _, one := range [][]byte{r.InputHash, r.SentInputHash} {
+		if len(one) > 0 && (bytes.Equal(one, other.InputHash) || bytes.Equal(one, other.SentInputHash)) {
 			return true
 		}
 	}
@@ -49,12 +50,12 @@ func inputHash(name string, input any) ([]byte, error) {
 		return nil, fmt.Errorf("jobs: the input of %s: %w", name, err)
 	}
 	hash := sha256.Sum256(request)
-	return append([]byte{hashVersion}, hash[:]...), nil
+	return append([]byte{inputHashVersion}, hash[:]...), nil
 }
 
-// appendCanonical prints an input in canonical form: similar to JSON, with the fields sorted by their Go names, leaving out
-// fields that are nil, that are absent, or that are empty lists. Lists are sorted too and name each element once, because every list in
-// an input is a set: a client may rebuild it in another order when it repeats the request.
+// appendCanonical prints an input in canonical form: similar to JSON, with the fields sorted by their Go names, leaving out fields
+// that are nil, that are absent, or that are empty lists. Lists are sorted too and name each element once, because every list in an
+// input is a set: a client may rebuild it in another order when it repeats the request.
 func appendCanonical(to []byte, value reflect.Value) ([]byte, error) {
 	switch value.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -154,12 +155,12 @@ func sortedFields(of reflect.Type) []inputField {
 	return fields
 }
 
-// fitsUnversioned reports whether a stored answer of the previous release, which hashed requests differently, can belong to this
-// command. It compares the types of the IDs that the stored answer and this command made, and otherwise trusts the key, for the
-// 24 hours that keys are remembered: with a CONFLICT instead, a client that repeats a request across an upgrade would believe
-// that it was refused.
-func (c *Command) fitsUnversioned(had RememberedRequest) bool {
-	if len(had.BodyHash) != sha256.Size {
+// matchesPreviousReleaseRequest reports whether a stored answer of the previous release, which hashed requests differently, can
+// belong to this command. It compares the types of the IDs that the stored answer and this command made, and otherwise trusts the
+// key, for the 24 hours that keys are remembered: with a CONFLICT instead, a client that repeats a request across an upgrade would
+// believe that it was refused.
+func (c *Command) matchesPreviousReleaseRequest(had RememberedRequest) bool {
+	if len(had.InputHash) != sha256.Size {
 		return false
 	}
 	made := ""

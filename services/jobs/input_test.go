@@ -8,18 +8,18 @@ import (
 	"tidings/services"
 )
 
-// part is an object in an input.
-type part struct {
+// inputPart is an object in an input.
+type inputPart struct {
 	Name string
 	On   *bool
 }
 
-// input is the input of a mutation, with a field of each kind.
-type input struct {
+// mutationInput is the input of a mutation, with a field of each kind.
+type mutationInput struct {
 	Text  *string
 	Other *string
 	Names []string
-	Parts []part
+	Parts []inputPart
 	ID    uint64
 	Size  int
 	At    *time.Time
@@ -32,20 +32,20 @@ func TestInputsHaveDistinctHashes(t *testing.T) {
 	one, later := noon.In(time.FixedZone("east", 3600)), noon.Add(time.Microsecond)
 	hashes := map[string]string{}
 	for what, same := range map[string][]any{
-		"nothing":         {input{}, &input{}, input{Names: []string{}}},
-		"an empty text":   {input{Text: &empty}},
-		"a text":          {input{Text: &minus}},
-		"another's text":  {input{Other: &minus}},
-		"a size":          {input{Size: -1}},
-		"a time":          {input{At: &noon}, input{At: &one}},
-		"a later time":    {input{At: &later}},
-		"names":           {input{Names: []string{"a", "b"}}, input{Names: []string{"b", "a", "b"}}},
-		"other names":     {input{Names: []string{"a,b"}}},
-		"one name":        {input{Names: []string{"a"}}},
-		"parts":           {input{Parts: []part{{"a", &yes}, {"b", nil}}}, input{Parts: []part{{"b", nil}, {"a", &yes}}}},
-		"another part":    {input{Parts: []part{{"a", &no}, {"b", nil}}}},
-		"a great number":  {input{ID: 1<<63 + 1}},
-		"the next number": {input{ID: 1<<63 + 2}},
+		"nothing":         {mutationInput{}, &mutationInput{}, mutationInput{Names: []string{}}},
+		"an empty text":   {mutationInput{Text: &empty}},
+		"a text":          {mutationInput{Text: &minus}},
+		"another's text":  {mutationInput{Other: &minus}},
+		"a size":          {mutationInput{Size: -1}},
+		"a time":          {mutationInput{At: &noon}, mutationInput{At: &one}},
+		"a later time":    {mutationInput{At: &later}},
+		"names":           {mutationInput{Names: []string{"a", "b"}}, mutationInput{Names: []string{"b", "a", "b"}}},
+		"other names":     {mutationInput{Names: []string{"a,b"}}},
+		"one name":        {mutationInput{Names: []string{"a"}}},
+		"parts":           {mutationInput{Parts: []inputPart{{"a", &yes}, {"b", nil}}}, mutationInput{Parts: []inputPart{{"b", nil}, {"a", &yes}}}},
+		"another part":    {mutationInput{Parts: []inputPart{{"a", &no}, {"b", nil}}}},
+		"a great number":  {mutationInput{ID: 1<<63 + 1}},
+		"the next number": {mutationInput{ID: 1<<63 + 2}},
 	} {
 		for _, in := range same {
 			cmd := Command{Name: "n", Input: in}
@@ -69,7 +69,7 @@ func TestInputsHaveDistinctHashes(t *testing.T) {
 	if _, err := inputHash("n", nil); err == nil {
 		t.Error("a command without an input has a hash")
 	}
-	if _, err := inputHash("n", input{}); err != nil {
+	if _, err := inputHash("n", mutationInput{}); err != nil {
 		t.Error(err)
 	}
 	if _, err := inputHash("n", map[string]int{}); err == nil {
@@ -87,19 +87,19 @@ func TestAnswersStoredByThePreviousRelease(t *testing.T) {
 		makes string
 		fits  bool
 	}{
-		{RememberedRequest{BodyHash: before}, "", true},
-		{RememberedRequest{BodyHash: before, IDs: []string{"post:1"}}, services.PostType, true},
-		{RememberedRequest{BodyHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
-		{RememberedRequest{BodyHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
-		{RememberedRequest{BodyHash: before, IDs: []string{"post:1"}}, "", false},
-		{RememberedRequest{BodyHash: before}, services.PostType, false},
-		{RememberedRequest{BodyHash: before, Refusal: refusal}, services.PostType, true},
-		{RememberedRequest{BodyHash: now}, "", false},
-		{RememberedRequest{BodyHash: now, Refusal: refusal}, "", false},
+		{RememberedRequest{InputHash: before}, "", true},
+		{RememberedRequest{InputHash: before, IDs: []string{"post:1"}}, services.PostType, true},
+		{RememberedRequest{InputHash: before, IDs: []string{"1234"}}, "", true}, // not a global ID
+		{RememberedRequest{InputHash: before, IDs: []string{"post:1"}}, services.ShowType, false},
+		{RememberedRequest{InputHash: before, IDs: []string{"post:1"}}, "", false},
+		{RememberedRequest{InputHash: before}, services.PostType, false},
+		{RememberedRequest{InputHash: before, Refusal: refusal}, services.PostType, true},
+		{RememberedRequest{InputHash: now}, "", false},
+		{RememberedRequest{InputHash: now, Refusal: refusal}, "", false},
 		{RememberedRequest{}, "", false},
 	} {
 		cmd := Command{CreatedType: memory.makes}
-		if fits := cmd.fitsUnversioned(memory.had); fits != memory.fits {
+		if fits := cmd.matchesPreviousReleaseRequest(memory.had); fits != memory.fits {
 			t.Errorf("%+v for a command that makes %q: %t", memory.had, memory.makes, fits)
 		}
 	}

@@ -6,7 +6,7 @@
 // effect must be idempotent. A job waits while an engine, that is Redis or SQL, does not answer, and that does not count as a try. A
 // job that fails by itself is tried five times, and then it is dead. When a process dies between any two steps, another worker repeats
 // the step: at once when the process restarts under its name, after two seconds of silence on another node, and in any case when the
-// lease expires. Meanwhile Behind names the counts that may lack the effect of the job.
+// lease expires. Meanwhile CountsBehind names the counts that may lack the effect of the job.
 //
 // The path of one mutation:
 //
@@ -36,9 +36,9 @@ type Config struct {
 	Clock services.Clock
 	Log   *slog.Logger
 
-	Lease             time.Duration // of a job, renewed at half its time; 0 means 30 s
-	Poll              time.Duration // how often a worker checks for jobs without being woken; 0 means 250 ms
-	AfterCommitWithin time.Duration // how long a command waits after its commit for the projections of its user; 0 means 300 ms
+	Lease              time.Duration // of a job, renewed at half its time; 0 means 30 s
+	PollInterval       time.Duration // how often a worker checks for jobs without being woken; 0 means 250 ms
+	AfterCommitTimeout time.Duration // how long a command waits after its commit for the projections of its user; 0 means 300 ms
 }
 
 // Engine commits the commands and runs the jobs of one node. It is safe for concurrent use once its kinds are registered.
@@ -48,18 +48,18 @@ type Engine struct {
 	log   *slog.Logger
 	cfg   Config
 
-	// Registrations fill kinds, classes and beats before the first worker runs; they are only read afterwards.
-	kinds   map[string]Kind
-	classes map[Class][]string // the names of the kinds
-	beats   []func(ctx context.Context, nodes []Node) error
-	wakeUp  map[Class]chan struct{} // wakes the workers of a class
-	prompt  chan struct{}           // wakes the worker of the jobs that go ahead
+	// Registrations fill kinds, kindsByClass and beatCallbacks before the first worker runs; they are only read afterwards.
+	kinds          map[string]Kind
+	kindsByClass   map[JobClass][]string // the names of the kinds
+	beatCallbacks  []func(ctx context.Context, nodes []Node) error
+	wakeUp         map[JobClass]chan struct{} // wakes the workers of a class
+	wakeUpPriority chan struct{}              // wakes the worker of the jobs that go ahead
 
 	// Many goroutines use these fields. Each is safe for that by itself.
-	stale       staleViews
-	jobsInDoubt jobsInDoubt
-	lateJobs    lateJobs
-	halt        atomic.Int64 // when an engine last did not answer a job, in microseconds; 0: never
+	staleViews         staleViews
+	possiblyLeasedJobs possiblyLeasedJobs
+	lateJobs           lateJobs
+	lastHaltMicros     atomic.Int64 // when an engine last did not answer a job, in microseconds; 0: never
 }
 
 // New makes the engine of a node, without any kind of job.
@@ -67,18 +67,18 @@ func New(cfg Config) *Engine {
 	if cfg.Lease == 0 {
 		cfg.Lease = 30 * time.Second
 	}
-	if cfg.Poll == 0 {
-		cfg.Poll = 250 * time.Millisecond
+	if cfg.PollInterval == 0 {
+		cfg.PollInterval = 250 * time.Millisecond
 	}
-	if cfg.AfterCommitWithin == 0 {
-		cfg.AfterCommitWithin = 300 * time.Millisecond
+	if cfg.AfterCommitTimeout == 0 {
+		cfg.AfterCommitTimeout = 300 * time.Millisecond
 	}
 	e := &Engine{
 		db: cfg.DB, clock: cfg.Clock, log: cfg.Log, cfg: cfg,
-		kinds: map[string]Kind{}, classes: map[Class][]string{}, wakeUp: map[Class]chan struct{}{}, prompt: make(chan struct{}, 1),
+		kinds: map[string]Kind{}, kindsByClass: map[JobClass][]string{}, wakeUp: map[JobClass]chan struct{}{}, wakeUpPriority: make(chan struct{}, 1),
 	}
 	// Each channel holds one token: a worker that is woken looks at the queue once, however many jobs came.
-	for _, class := range []Class{Short, Bulk, Urgent} {
+	for _, class := range []JobClass{ShortClass, BulkClass, UrgentClass} {
 		e.wakeUp[class] = make(chan struct{}, 1)
 	}
 	return e
@@ -87,15 +87,15 @@ func New(cfg Config) *Engine {
 // Wake makes idle workers check for jobs now.
 func (e *Engine) Wake() {
 	e.wakeAllButShort()
-	signal(e.wakeUp[Short])
+	signal(e.wakeUp[ShortClass])
 }
 
-// wakeAllButShort is Wake after a commit whose jobs go ahead. It does not wake the worker of all short jobs, which would claim the same
-// jobs. That worker checks the queue by itself, and helps if there are more jobs than the other worker can do.
+// wakeAllButShort is Wake after a commit whose jobs go ahead. It does not wake the worker of all short jobs, which would claim the
+// same jobs. That worker checks the queue by itself, and helps if there are more jobs than the other worker can do.
 func (e *Engine) wakeAllButShort() {
-	signal(e.prompt)
-	signal(e.wakeUp[Bulk])
-	signal(e.wakeUp[Urgent])
+	signal(e.wakeUpPriority)
+	signal(e.wakeUp[BulkClass])
+	signal(e.wakeUp[UrgentClass])
 }
 
 // signal leaves a token, unless the channel is full.

@@ -56,15 +56,15 @@ func PostWork(do func(ctx context.Context, job Job, post services.PostID) error)
 	}
 }
 
-// FirstUser is the UsersOf of jobs whose key is a user, or begins with one.
-func FirstUser(_ context.Context, job Job) ([]services.UserID, bool, error) {
+// FirstUserOfKey is the UsersOf of jobs whose key is a user, or begins with one.
+func FirstUserOfKey(_ context.Context, job Job) ([]services.UserID, bool, error) {
 	text, _, _ := strings.Cut(job.Key, "/")
 	user, err := services.ParseUserIDText(text)
 	return []services.UserID{user}, false, err
 }
 
-// SecondUser is the UsersOf of jobs whose key ends with a user.
-func SecondUser(_ context.Context, job Job) ([]services.UserID, bool, error) {
+// SecondUserOfKey is the UsersOf of jobs whose key ends with a user.
+func SecondUserOfKey(_ context.Context, job Job) ([]services.UserID, bool, error) {
 	_, text, _ := strings.Cut(job.Key, "/")
 	user, err := services.ParseUserIDText(text)
 	return []services.UserID{user}, false, err

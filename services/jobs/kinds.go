@@ -10,23 +10,23 @@ import (
 	"tidings/services"
 )
 
-// Class is the queue class of a kind. Each class has its own workers, so that long work does not delay short work.
-type Class int
+// JobClass is the queue class of a kind. Each class has its own workers, so that long work does not delay short work.
+type JobClass int
 
 // The queue classes.
 const (
-	// Short is for milliseconds of work, such as that for one user. A worker claims up to 1,000 jobs at once.
-	Short Class = iota
-	// Bulk is for a chunk of a large piece of work. Workers and nodes share the chunks: each claims one at a time.
-	Bulk
-	// Urgent is for chunks that run before the chunks of Bulk.
-	Urgent
+	// ShortClass is for milliseconds of work, such as that for one user. A worker claims up to 1,000 jobs at once.
+	ShortClass JobClass = iota
+	// BulkClass is for a chunk of a large piece of work. Workers and nodes share the chunks: each claims one at a time.
+	BulkClass
+	// UrgentClass is for chunks that run before the chunks of BulkClass.
+	UrgentClass
 )
 
 // Kind declares one kind of job. Its owner registers it.
 type Kind struct {
 	Name  string // stored in the queue: like keys and payloads, it must stay the same across releases
-	Class Class
+	Class JobClass
 
 	// Each runs one job, Batch runs all jobs that were claimed together and returns an outcome for each; a kind has one of
 	// the two. The outcome ErrFinished means that the job has removed itself from the queue. A panic is a failure of the job; after
@@ -34,9 +34,9 @@ type Kind struct {
 	Each  func(ctx context.Context, job Job) error
 	Batch func(ctx context.Context, jobs []Job) (outcomes []error)
 
-	// Changes states the counts that jobs of the kind change: CountsOf or NoCounts. A kind without it is refused, because
+	// ChangedCounts states the counts that jobs of the kind change: CountsOf or NoCounts. A kind without it is refused, because
 	// the counts of a dead node's job would then be shown as exact.
-	Changes Changes
+	ChangedCounts ChangedCounts
 }
 
 // callEach runs one job. A panic is a failure of the job: a bug in one kind must not end the process, which runs all others.
@@ -55,10 +55,10 @@ func (k Kind) callBatch(ctx context.Context, jobs []Job) (outcomes []error, err 
 	return outcomes, nil
 }
 
-// Changes are the counts in documents that jobs of a kind change.
-type Changes struct {
-	// stated distinguishes NoCounts from a kind that does not state its counts.
-	stated  bool
+// ChangedCounts are the counts in documents that jobs of a kind change.
+type ChangedCounts struct {
+	// isSet distinguishes NoCounts from a kind that does not state its counts.
+	isSet   bool
 	sources []services.Source
 	users   UsersOf
 }
@@ -68,18 +68,18 @@ type Changes struct {
 type UsersOf func(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error)
 
 // usersOf lists the users of a job. A panic is an error.
-func (c Changes) usersOf(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error) {
+func (c ChangedCounts) usersOf(ctx context.Context, job Job) (users []services.UserID, everyone bool, err error) {
 	defer services.Recover(&err)
 	return c.users(ctx, job)
 }
 
 // CountsOf states that jobs of a kind change the counts of these sources, for the users that a job names.
-func CountsOf(users UsersOf, sources ...services.Source) Changes {
-	return Changes{stated: users != nil && len(sources) > 0, sources: sources, users: users}
+func CountsOf(users UsersOf, sources ...services.Source) ChangedCounts {
+	return ChangedCounts{isSet: users != nil && len(sources) > 0, sources: sources, users: users}
 }
 
 // NoCounts states that jobs of a kind change no count.
-func NoCounts() Changes { return Changes{stated: true} }
+func NoCounts() ChangedCounts { return ChangedCounts{isSet: true} }
 
 // Everyone is the UsersOf of jobs that may reach any user.
 func Everyone(context.Context, Job) ([]services.UserID, bool, error) { return nil, true, nil }
@@ -92,8 +92,8 @@ func (e *Engine) Register(kinds ...Kind) {
 			panic(fmt.Sprintf("jobs: kind %q: %s", kind.Name, err))
 		}
 		e.kinds[kind.Name] = kind
-		e.classes[kind.Class] = append(e.classes[kind.Class], kind.Name)
-		slices.Sort(e.classes[kind.Class])
+		e.kindsByClass[kind.Class] = append(e.kindsByClass[kind.Class], kind.Name)
+		slices.Sort(e.kindsByClass[kind.Class])
 	}
 }
 
@@ -110,7 +110,7 @@ func (e *Engine) check(kind Kind) error {
 		return fmt.Errorf("there is no queue class %d", kind.Class)
 	case (kind.Each == nil) == (kind.Batch == nil):
 		return errors.New("it needs either Each or Batch")
-	case !kind.Changes.stated:
+	case !kind.ChangedCounts.isSet:
 		return errors.New("it does not state the counts that it changes")
 	}
 	return nil

@@ -23,19 +23,19 @@ func TestAnIncompleteKindIsRefused(t *testing.T) {
 		says string
 		kind jobs.Kind
 	}{
-		{"", jobs.Kind{Name: "paint", Class: jobs.Short, Each: doNothing, Changes: counts}},
-		{"", jobs.Kind{Name: "dry", Class: jobs.Urgent, Batch: batch, Changes: jobs.NoCounts()}},
-		{"no name", jobs.Kind{Each: doNothing, Changes: counts}},
-		{"registered already", jobs.Kind{Name: "first", Each: doNothing, Changes: counts}},
-		{"no queue class", jobs.Kind{Name: "paint", Class: 3, Each: doNothing, Changes: counts}},
-		{"either Each or Batch", jobs.Kind{Name: "paint", Changes: counts}},
-		{"either Each or Batch", jobs.Kind{Name: "paint", Each: doNothing, Batch: batch, Changes: counts}},
+		{"", jobs.Kind{Name: "paint", Class: jobs.ShortClass, Each: doNothing, ChangedCounts: counts}},
+		{"", jobs.Kind{Name: "dry", Class: jobs.UrgentClass, Batch: batch, ChangedCounts: jobs.NoCounts()}},
+		{"no name", jobs.Kind{Each: doNothing, ChangedCounts: counts}},
+		{"registered already", jobs.Kind{Name: "first", Each: doNothing, ChangedCounts: counts}},
+		{"no queue class", jobs.Kind{Name: "paint", Class: 3, Each: doNothing, ChangedCounts: counts}},
+		{"either Each or Batch", jobs.Kind{Name: "paint", ChangedCounts: counts}},
+		{"either Each or Batch", jobs.Kind{Name: "paint", Each: doNothing, Batch: batch, ChangedCounts: counts}},
 		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing}},
-		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(jobs.Everyone)}},
-		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, Changes: jobs.CountsOf(nil, "RED")}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(jobs.Everyone)}},
+		{"counts that it changes", jobs.Kind{Name: "paint", Each: doNothing, ChangedCounts: jobs.CountsOf(nil, "RED")}},
 	} {
 		e := jobs.New(jobs.Config{})
-		e.Register(shortKind("first", doNothing))
+		e.Register(shortJobKind("first", doNothing))
 		said := func() (said string) {
 			defer func() {
 				if r := recover(); r != nil {
@@ -62,12 +62,12 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 		return nil
 	}
 	n := sqliteNode(t, nil,
-		jobs.Kind{Name: "short", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, claimed []jobs.Job) []error {
+		jobs.Kind{Name: "short", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), Batch: func(_ context.Context, claimed []jobs.Job) []error {
 			done = append(done, fmt.Sprint("short ", len(claimed)))
 			return make([]error, len(claimed))
 		}},
-		jobs.Kind{Name: "bulk", Class: jobs.Bulk, Each: each, Changes: jobs.NoCounts()},
-		jobs.Kind{Name: "urgent", Class: jobs.Urgent, Each: each, Changes: jobs.NoCounts()},
+		jobs.Kind{Name: "bulk", Class: jobs.BulkClass, Each: each, ChangedCounts: jobs.NoCounts()},
+		jobs.Kind{Name: "urgent", Class: jobs.UrgentClass, Each: each, ChangedCounts: jobs.NoCounts()},
 	)
 	for range 3 {
 		n.enqueue(jobs.KeyedJob("short", ""), jobs.KeyedJob("bulk", ""), jobs.KeyedJob("urgent", ""))
@@ -84,7 +84,7 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 		t.Errorf("done were %v, want %v", done, want)
 	}
 	if waiting, _ := n.queueCounts(); waiting != 3 {
-		t.Errorf("%d jobs are left, want a chunk of Bulk and two urgent ones", waiting)
+		t.Errorf("%d jobs are left, want a bulk chunk and two urgent ones", waiting)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestEachClassHasItsWorkers(t *testing.T) {
 // others of its claim.
 func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 	outcome := map[string]error{"bad": fmt.Errorf("of the test"), "away": services.Errorf(services.Unavailable, "of the test")}
-	n := sqliteNode(t, nil, shortKind("good", doNothing), shortKind("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
+	n := sqliteNode(t, nil, shortJobKind("good", doNothing), shortJobKind("paint", func(_ context.Context, job jobs.Job) error { return outcome[job.Key] }))
 	n.enqueue(jobs.KeyedJob("paint", "bad"), jobs.KeyedJob("paint", "away"), jobs.KeyedJob("good", ""))
 	for try := 1; try <= 2*jobs.MaxTries; try++ {
 		_, err := n.Workers(1)[0].RunOnce(t.Context())
@@ -119,18 +119,18 @@ func TestOnlyAJobsOwnFailuresAreTries(t *testing.T) {
 // A job's effect and its end are one transaction: a worker that has lost its lease has no effect.
 func TestALateWorkerHasNoEffect(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
-		n.Register(shortKind("paint", func(ctx context.Context, job jobs.Job) error {
+		n.Register(shortJobKind("paint", func(ctx context.Context, job jobs.Job) error {
 			return n.FinishWith(ctx, job, func(tx *sql.Tx) error {
 				_, err := changelog.AppendLog(ctx, tx, "painted", "", nil)
 				return err
 			})
-		}), shortKind("split", func(ctx context.Context, job jobs.Job) error {
+		}), shortJobKind("split", func(ctx context.Context, job jobs.Job) error {
 			chunks, err := jobs.ChunkJobs("dry", []int{1, 2, 3})
 			if err != nil {
 				return err
 			}
 			return n.Replace(ctx, job, chunks)
-		}), jobs.Kind{Name: "dry", Class: jobs.Bulk, Each: doNothing, Changes: jobs.NoCounts()})
+		}), jobs.Kind{Name: "dry", Class: jobs.BulkClass, Each: doNothing, ChangedCounts: jobs.NoCounts()})
 		for _, kind := range []string{"paint", "split"} {
 			n.enqueue(jobs.KeyedJob(kind, ""))
 			late := n.claim()
@@ -141,7 +141,7 @@ func TestALateWorkerHasNoEffect(t *testing.T) {
 			}
 		}
 		waiting, dead := n.queueCounts()
-		if painted := n.countEntries("painted"); painted != 1 || waiting != 3 || dead != 0 {
+		if painted := n.countLogEntries("painted"); painted != 1 || waiting != 3 || dead != 0 {
 			t.Errorf("painted %d times, %d chunks wait, %d jobs are dead; want 1, 3, 0", painted, waiting, dead)
 		}
 	})

@@ -56,7 +56,7 @@ func newNode(tb testing.TB, url, name string, settings func(*jobs.Config), kinds
 	clock := &manualClock{now: startTime}
 	log := slog.New(slog.DiscardHandler)
 	n := &node{tb: tb, clock: clock, db: sqltest.Open(tb, sql.Config{URL: url, Node: name, Clock: clock, Log: log})}
-	cfg := jobs.Config{DB: n.db, Clock: clock, Log: log, AfterCommitWithin: 5 * time.Second}
+	cfg := jobs.Config{DB: n.db, Clock: clock, Log: log, AfterCommitTimeout: 5 * time.Second}
 	if settings != nil {
 		settings(&cfg)
 	}
@@ -77,9 +77,9 @@ func eachDatabase(t *testing.T, test func(t *testing.T, n *node)) {
 	sqltest.EachURL(t, func(t *testing.T, url string) { test(t, newNode(t, url, "", nil)) })
 }
 
-// shortKind returns a kind of short job that only calls a function.
-func shortKind(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Kind {
-	return jobs.Kind{Name: name, Class: jobs.Short, Each: do, Changes: jobs.NoCounts()}
+// shortJobKind returns a kind of short job that only calls a function.
+func shortJobKind(name string, do func(ctx context.Context, job jobs.Job) error) jobs.Kind {
+	return jobs.Kind{Name: name, Class: jobs.ShortClass, Each: do, ChangedCounts: jobs.NoCounts()}
 }
 
 // doNothing is the work of a job that has no effect.
@@ -95,18 +95,18 @@ func (n *node) must(err error) {
 // beat runs one turn of a heartbeat.
 func (n *node) beat(heart *jobs.Heartbeat) {
 	n.tb.Helper()
-	eventually.SucceedsInTime(n.tb, func() error { return heart.RunOnce(n.tb.Context()) })
+	eventually.SucceedsDespiteTimeouts(n.tb, func() error { return heart.RunOnce(n.tb.Context()) })
 }
 
-// beatOther beats for another node, and checks that this node finds no count behind while the other one lives. On a busy machine the
-// other node may seem silent: then both beat again.
-func (n *node) beatOther(heart *jobs.Heartbeat, other *node) {
+// beatBoth beats for another node and for this one, and checks that this node finds no count behind while the other one lives. On a
+// busy machine the other node may seem silent: then both beat again.
+func (n *node) beatBoth(heart *jobs.Heartbeat, other *node) {
 	n.tb.Helper()
 	eventually.Holds(n.tb, "no count is behind while the node that holds the jobs lives", func() bool {
-		_, err := jobs.Beat(n.tb.Context(), other.db, false)
+		_, err := jobs.RecordHeartbeat(n.tb.Context(), other.db, false)
 		n.must(err)
 		n.beat(heart)
-		return !n.SomeBehind()
+		return !n.AnyCountsBehind()
 	})
 }
 
@@ -135,15 +135,15 @@ func (n *node) queueCounts() (waiting, dead int) {
 	return waiting, dead
 }
 
-// countEntries is how many log entries the commands of a name have left.
-func (n *node) countEntries(name string) int {
+// countLogEntries is how many log entries the commands of a name have left.
+func (n *node) countLogEntries(name string) int {
 	n.tb.Helper()
 	list, err := changelog.LogAfter(n.tb.Context(), n.db, name, 0, 100)
 	n.must(err)
 	return len(list)
 }
 
-// userOfKey is the UsersOf of the tests' kinds: the user's ID is the length of the key.
-func userOfKey(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+// userFromKeyLength is the UsersOf of the tests' kinds: the user's ID is the length of the key.
+func userFromKeyLength(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	return []services.UserID{services.UserID(len(job.Key))}, false, nil
 }

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// maxRounds bounds how often a Merge reads the facts again. Each round needs a change of the same projection in the few
-// milliseconds between two reads.
-const maxRounds = 20
+// maxMergeAttempts bounds how often a ProjectionMerge reads the facts again. Each round needs a change of the same projection in
+// the few milliseconds between two reads.
+const maxMergeAttempts = 20
 
-// Merge makes a projection equal to the facts without a lock over both. A round takes a stamp of the projection, then reads
+// ProjectionMerge makes a projection equal to the facts without a lock over both. A round takes a stamp of the projection, then reads
 // the facts, then merges them under the stamp. The order matters: the projection refuses facts that may be older than a
 // change that it has seen since the stamp, and the next round reads them again.
-type Merge[Stamp, Facts any] struct {
-	// Name names the projection, for the error after maxRounds.
+type ProjectionMerge[Stamp, Facts any] struct {
+	// Name names the projection, for the error after maxMergeAttempts.
 	Name func() string
 	// Mark stamps the projection. ok is false if there is no projection or nothing to do: the merge then ends without an
 	// error.
@@ -25,8 +25,8 @@ type Merge[Stamp, Facts any] struct {
 }
 
 // Run repeats rounds until one succeeds. An error of a step ends it.
-func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
-	for range maxRounds {
+func (m ProjectionMerge[Stamp, Facts]) Run(ctx context.Context) error {
+	for range maxMergeAttempts {
 		stamp, ok, err := m.Mark(ctx)
 		if err != nil || !ok {
 			return err
@@ -41,5 +41,5 @@ func (m Merge[Stamp, Facts]) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: it changed during each of %d attempts", m.Name(), maxRounds)
+	return fmt.Errorf("%s: it changed during each of %d attempts", m.Name(), maxMergeAttempts)
 }

@@ -14,18 +14,18 @@ import (
 
 // projection is a copy of a fact that refuses facts read before its last change.
 type projection struct {
-	fact    int // the source of truth
-	shown   int // the copy
-	changes int // of shown
+	fact        int // the source of truth
+	shownFact   int // the copy
+	changeCount int // of shownFact
 }
 
-// merge makes the Merge of a projection. Before each step it calls before with the name of the step.
-func (p *projection) merge(before func(step string)) jobs.Merge[int, int] {
-	return jobs.Merge[int, int]{
+// merge makes the ProjectionMerge of a projection. Before each step it calls before with the name of the step.
+func (p *projection) merge(before func(step string)) jobs.ProjectionMerge[int, int] {
+	return jobs.ProjectionMerge[int, int]{
 		Name: func() string { return "the copy" },
 		Mark: func(context.Context) (int, bool, error) {
 			before("mark")
-			return p.changes, true, nil
+			return p.changeCount, true, nil
 		},
 		Read: func(context.Context) (int, error) {
 			before("read")
@@ -33,19 +33,19 @@ func (p *projection) merge(before func(step string)) jobs.Merge[int, int] {
 		},
 		Put: func(_ context.Context, stamp, fact int) (bool, error) {
 			before("put")
-			if stamp != p.changes {
+			if stamp != p.changeCount {
 				return false, nil
 			}
-			p.shown = fact
+			p.shownFact = fact
 			return true, nil
 		},
 	}
 }
 
-// set changes the fact and then the projection, as every writer does.
-func (p *projection) set(fact int) {
-	p.fact, p.shown = fact, fact
-	p.changes++
+// setFact changes the fact and then the projection, as every writer does.
+func (p *projection) setFact(fact int) {
+	p.fact, p.shownFact = fact, fact
+	p.changeCount++
 }
 
 // A merge that ends without an error leaves the present fact, whatever changed between its steps.
@@ -56,32 +56,32 @@ func TestAMergeNeverLeavesAnOlderFact(t *testing.T) {
 		steps := 0
 		err := p.merge(func(string) {
 			if slices.Contains(at, steps) {
-				p.set(steps)
+				p.setFact(steps)
 			}
 			steps++
 		}).Run(t.Context())
-		if err != nil || p.shown != p.fact {
-			rt.Fatalf("shown is %d, the fact is %d, %v", p.shown, p.fact, err)
+		if err != nil || p.shownFact != p.fact {
+			rt.Fatalf("shown is %d, the fact is %d, %v", p.shownFact, p.fact, err)
 		}
 	})
 }
 
-// A round marks before it reads. A merge ends with the first successful round, and gives up after MaxRounds.
+// A round marks before it reads. A merge ends with the first successful round, and gives up after MaxMergeAttempts.
 func TestAMergeRepeatsAllStepsUntilItIsDone(t *testing.T) {
 	round := []string{"mark", "read", "put"}
-	for refusals, want := range map[int]int{0: 1, 1: 2, 5: 6, jobs.MaxRounds: jobs.MaxRounds} {
+	for refusals, want := range map[int]int{0: 1, 1: 2, 5: 6, jobs.MaxMergeAttempts: jobs.MaxMergeAttempts} {
 		p := &projection{fact: 7}
 		var steps []string
 		err := p.merge(func(step string) {
 			steps = append(steps, step)
 			if step == "put" && len(steps) <= 3*refusals {
-				p.set(7)
+				p.setFact(7)
 			}
 		}).Run(t.Context())
 		if !slices.Equal(steps, slices.Repeat(round, want)) {
 			t.Errorf("%d refusals: the steps were %v, want %d rounds", refusals, steps, want)
 		}
-		if gaveUp := err != nil && strings.Contains(err.Error(), "the copy: it changed during each of 20 attempts"); gaveUp != (refusals == jobs.MaxRounds) {
+		if gaveUp := err != nil && strings.Contains(err.Error(), "the copy: it changed during each of 20 attempts"); gaveUp != (refusals == jobs.MaxMergeAttempts) {
 			t.Errorf("%d refusals: %v", refusals, err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestAMergeEndsWithTheFirstError(t *testing.T) {
 			}
 			return nil
 		}
-		err := jobs.Merge[int, int]{
+		err := jobs.ProjectionMerge[int, int]{
 			Mark: func(context.Context) (int, bool, error) {
 				err := step("mark")
 				return 0, failing != "", err

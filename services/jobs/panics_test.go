@@ -46,8 +46,8 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 	settings, log := recordLog()
 	tries, painted := 0, 0
 	n := sqliteNode(t, settings,
-		shortKind("explode", func(context.Context, jobs.Job) error { tries++; panic("while it works") }),
-		shortKind("paint", func(context.Context, jobs.Job) error { painted++; return nil }))
+		shortJobKind("explode", func(context.Context, jobs.Job) error { tries++; panic("while it works") }),
+		shortJobKind("paint", func(context.Context, jobs.Job) error { painted++; return nil }))
 	n.enqueue(jobs.KeyedJob("explode", ""), jobs.KeyedJob("paint", ""))
 	for try := 1; try <= jobs.MaxTries; try++ {
 		if waiting, dead := n.queueCounts(); try > 1 && (waiting != 1 || dead != 0) {
@@ -77,7 +77,7 @@ func TestAPanicFailsItsJobAlone(t *testing.T) {
 func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 	settings, log := recordLog()
 	var done []string
-	n := sqliteNode(t, settings, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+	n := sqliteNode(t, settings, jobs.Kind{Name: "paint", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
 		for _, job := range batch {
 			if job.Key == "bad" {
 				panic("while it works")
@@ -102,7 +102,7 @@ func TestAPanicInABatchFailsItsJobAlone(t *testing.T) {
 
 // A batch that returns a wrong number of outcomes is a bug of its kind: its jobs fail, and the process goes on.
 func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
-	n := sqliteNode(t, nil, jobs.Kind{Name: "paint", Class: jobs.Short, Changes: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
+	n := sqliteNode(t, nil, jobs.Kind{Name: "paint", Class: jobs.ShortClass, ChangedCounts: jobs.NoCounts(), Batch: func(_ context.Context, batch []jobs.Job) []error {
 		return make([]error, len(batch)+1)
 	}})
 	n.enqueue(jobs.KeyedJob("paint", "a"), jobs.KeyedJob("paint", "b"))
@@ -115,7 +115,7 @@ func TestABatchWithAWrongNumberOfOutcomesFails(t *testing.T) {
 
 // If the update of the actor's views panics, the command has succeeded and the views are stale.
 func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
-	n := sqliteNode(t, nil, shortKind("paint", doNothing))
+	n := sqliteNode(t, nil, shortJobKind("paint", doNothing))
 	c := &jobs.Command{
 		Actor:       services.UserID(1),
 		Apply:       func(context.Context, *sql.Tx) ([]string, error) { return nil, nil },
@@ -128,14 +128,14 @@ func TestAPanicAfterTheCommitLeavesStaleViews(t *testing.T) {
 
 // If a kind panics while it lists the users of a job, the job may concern anybody, and the heartbeat goes on.
 func TestAPanicWhileUsersAreListedConcernsEverybody(t *testing.T) {
-	e := &engine{away: true, check: func() { panic("while it lists") }}
+	e := &unreliableEngine{unavailable: true, onJobRead: func() { panic("while it lists") }}
 	n := newNode(t, sqltest.SQLite(t), "here", nil, e.kinds()...)
 	heart := n.Heartbeat()
 	n.must(heart.Begin(t.Context()))
 	n.enqueue(jobs.KeyedJob("paint", "1"))
-	n.tryJobs(heart, true)
-	n.tryJobs(heart, true)
-	if n.Behind(2)["RED"].IsZero() {
+	n.runJobsAndBeat(heart, true)
+	n.runJobsAndBeat(heart, true)
+	if n.CountsBehind(2)["RED"].IsZero() {
 		t.Error("no count of another user is behind")
 	}
 }

@@ -48,9 +48,9 @@ func TestRequestsByIDsAndByRefsAreTheSame(t *testing.T) {
 			{unknown("ref"), ids("1"), another, ""},
 			{unknown("ref"), byRef("other", "1"), another, ""},
 		} {
-			of.first.Key, of.again.Key = fmt.Sprint("k", i), fmt.Sprint("k", i)
+			of.first.IdempotencyKey, of.again.IdempotencyKey = fmt.Sprint("k", i), fmt.Sprint("k", i)
 			first := n.commit(of.first)
-			effects := n.countEntries("make")
+			effects := n.countLogEntries("make")
 			again := n.commit(of.again)
 			if of.says == done && again != nil || of.says != done && (again == nil || !strings.Contains(again.Error(), of.says)) {
 				t.Errorf("%d: %v, and first %v", i, again, first)
@@ -58,14 +58,14 @@ func TestRequestsByIDsAndByRefsAreTheSame(t *testing.T) {
 			if of.says != another && of.again.Subject != of.subject {
 				t.Errorf("%d: the subject is %q", i, of.again.Subject)
 			}
-			if left := n.countEntries("make"); left != effects {
+			if left := n.countLogEntries("make"); left != effects {
 				t.Errorf("%d: it has %d effects more", i, left-effects)
 			}
 		}
 		// A key that is used again after its time keeps nothing of the first request.
-		n.clock.advance(jobs.IdempotencyFor + time.Second)
+		n.clock.advance(jobs.IdempotencyRetention + time.Second)
 		late, gone := ids("3"), unknown("ref")
-		late.Key, gone.Key = "k0", "k0"
+		late.IdempotencyKey, gone.IdempotencyKey = "k0", "k0"
 		n.must(n.commit(late))
 		if err := n.commit(gone); err == nil || !strings.Contains(err.Error(), another) {
 			t.Errorf("the ref of an older request: %v", err)
@@ -79,15 +79,15 @@ func TestAnUnrememberedRefusalLeavesTheKeyFree(t *testing.T) {
 	for _, code := range services.Codes {
 		refusal := services.Errorf(code, "of the test")
 		refused := &command{Command: *jobs.RefusalCommand(1, fmt.Errorf("while looking: %w", refusal))}
-		refused.Name, refused.Input, refused.Key = "make", "input", string(code)
+		refused.Name, refused.Input, refused.IdempotencyKey = "make", "input", string(code)
 		if err := n.commit(refused); services.CodeOf(err) != code {
 			t.Errorf("%s: %v", code, err)
 		}
 		again := newCommand(1, "make")
-		again.Key = string(code)
+		again.IdempotencyKey = string(code)
 		err := n.commit(again)
-		if remembered := jobs.IsRemembered(refusal); remembered != (services.CodeOf(err) == code) || remembered == (again.applied > 0) {
-			t.Errorf("%s again: %v, applied %d times", code, err, again.applied)
+		if remembered := jobs.IsRememberedError(refusal); remembered != (services.CodeOf(err) == code) || remembered == (again.applyCount > 0) {
+			t.Errorf("%s again: %v, applied %d times", code, err, again.applyCount)
 		}
 	}
 }

@@ -9,75 +9,76 @@ import (
 	"tidings/services"
 )
 
-// maxStale bounds how many updates are remembered. Beyond it, a command is visible only after its job has run.
-const maxStale = 100_000
+// maxOwedViewUpdates bounds how many updates are remembered. Beyond it, a command is visible only after its job has run.
+const maxOwedViewUpdates = 100_000
 
-// readerTimeDivisor is the divisor by which a reader has less time for an owed update than a command: the reader can read from SQL instead,
-// and if Redis hangs the time is lost.
-const readerTimeDivisor = 6
+// readerUpdateTimeoutDivisor is the divisor by which a reader has less time for an owed update than a command: the reader can read
+// from SQL instead, and if Redis hangs the time is lost.
+const readerUpdateTimeoutDivisor = 6
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
 // update after the commit failed. Until it succeeds, the actor's views in Redis are older than the answers to their
 // commands, so their reads come from SQL. An update that panics when it is tried again is left to its job.
 type staleViews struct {
-	userCount atomic.Int64 // number of users with an owed update: readers check this first
-	unkeyed   atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
+	userCount          atomic.Int64 // number of users with an owed update: readers check this first
+	unkeyedUpdateCount atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
 
-	mu     sync.Mutex
-	byUser map[services.UserID]*owedUpdates
-	count  int // of all updates
+	mu          sync.Mutex
+	byUser      map[services.UserID]*owedViewUpdates
+	updateCount int // of all updates
 }
 
-// owedUpdates are the updates that one actor's views lack.
-type owedUpdates struct {
-	updates map[string]*update // by kind, see note
-	trying  bool               // a try is under way
+// owedViewUpdates are the updates that one actor's views lack.
+type owedViewUpdates struct {
+	updates map[string]*owedViewUpdate // by kind, see recordOwedUpdate
+	trying  bool                       // a try is under way
 }
 
-// update brings a view up to date from the facts. It may run again at any time.
-type update struct {
-	run     func(context.Context) error
-	applied bool // it is of a command that was applied, and runs its AfterApply
+// owedViewUpdate brings a view up to date from the facts. It may run again at any time.
+type owedViewUpdate struct {
+	run            func(context.Context) error
+	commandApplied bool // it is of a command that was applied, and runs its AfterApply
 }
 
-// note records a failed update. A later update of its kind replaces it, because each update reads the facts anew or projects a newer
-// state of them. The update of a repetition runs no AfterApply, so it does not replace the update of a command that was applied.
-func (s *staleViews) note(cmd *Command) {
+// recordOwedUpdate records a failed update. A later update of its kind replaces it, because each update reads the facts anew or
+// projects a newer state of them. The update of a repetition runs no AfterApply, so it does not replace the update of a command
+// that was applied.
+func (s *staleViews) recordOwedUpdate(cmd *Command) {
 	kind := cmd.CoalesceKey
 	if kind == "" {
 		hash, err := inputHash(cmd.Name, cmd.Input)
 		if err != nil { // without an input no other update equals it
-			hash = fmt.Append(nil, s.unkeyed.Add(1))
+			hash = fmt.Append(nil, s.unkeyedUpdateCount.Add(1))
 		}
 		kind = cmd.Name + "\x00" + string(hash)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byUser == nil {
-		s.byUser = map[services.UserID]*owedUpdates{}
+		s.byUser = map[services.UserID]*owedViewUpdates{}
 	}
 	actor := s.byUser[cmd.Actor]
 	if actor == nil {
-		actor = &owedUpdates{updates: map[string]*update{}}
+		actor = &owedViewUpdates{updates: map[string]*owedViewUpdate{}}
 	}
 	had := actor.updates[kind]
-	if had != nil && had.applied && !cmd.applied {
+	if had != nil && had.commandApplied && !cmd.applied {
 		return
 	}
 	if had == nil {
 		// The update is not recorded: until its job has run, the actor may read a view without the change.
-		if s.count == maxStale {
+		if s.updateCount == maxOwedViewUpdates {
 			return
 		}
-		s.count++
+		s.updateCount++
 	}
-	actor.updates[kind] = &update{cmd.viewUpdate(), cmd.applied}
+	actor.updates[kind] = &owedViewUpdate{cmd.viewUpdate(), cmd.applied}
 	s.byUser[cmd.Actor] = actor
 	s.userCount.Store(int64(len(s.byUser)))
 }
 
 // beginTry begins a try for an actor. stale reports whether an update is owed; updates is empty if another try is under way.
-func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*update, stale bool) {
+func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*owedViewUpdate, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.byUser[actor]
@@ -85,7 +86,7 @@ func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*update
 		return nil, its != nil
 	}
 	its.trying = true
-	updates = make(map[string]*update, len(its.updates))
+	updates = make(map[string]*owedViewUpdate, len(its.updates))
 	for kind, one := range its.updates {
 		updates[kind] = one
 	}
@@ -94,7 +95,7 @@ func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*update
 
 // endTry ends a try. The updates in done are owed no longer, unless an update of the same kind failed meanwhile for a newer command.
 // It reports whether any update is still owed.
-func (s *staleViews) endTry(actor services.UserID, done map[string]*update) (stale bool) {
+func (s *staleViews) endTry(actor services.UserID, done map[string]*owedViewUpdate) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its := s.byUser[actor]
@@ -103,7 +104,7 @@ func (s *staleViews) endTry(actor services.UserID, done map[string]*update) (sta
 	for kind, one := range done {
 		if its.updates[kind] == one {
 			delete(its.updates, kind)
-			s.count--
+			s.updateCount--
 		}
 	}
 	if len(its.updates) == 0 {
@@ -128,34 +129,34 @@ func (s *staleViews) actors() []services.UserID {
 // short time, to bring them up to date. After true, the caller reads the facts. It costs nothing while no user's views are
 // stale.
 func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
-	if e.stale.userCount.Load() == 0 {
+	if e.staleViews.userCount.Load() == 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitWithin/readerTimeDivisor)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitTimeout/readerUpdateTimeoutDivisor)
 	defer cancel()
-	return e.updateStale(ctx, user)
+	return e.tryUpdates(ctx, user)
 }
 
 // OwesUpdate is ViewsStale without a try.
 func (e *Engine) OwesUpdate(user services.UserID) bool {
-	if e.stale.userCount.Load() == 0 {
+	if e.staleViews.userCount.Load() == 0 {
 		return false
 	}
-	e.stale.mu.Lock()
-	defer e.stale.mu.Unlock()
-	return e.stale.byUser[user] != nil
+	e.staleViews.mu.Lock()
+	defer e.staleViews.mu.Unlock()
+	return e.staleViews.byUser[user] != nil
 }
 
 // StaleAmong is ViewsStale for several users, whose tries share its time; nil when no user's views are stale.
 func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
-	if e.stale.userCount.Load() == 0 {
+	if e.staleViews.userCount.Load() == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitWithin/readerTimeDivisor)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitTimeout/readerUpdateTimeoutDivisor)
 	defer cancel()
 	stale := map[services.UserID]bool{}
 	for _, user := range users {
-		if e.updateStale(ctx, user) {
+		if e.tryUpdates(ctx, user) {
 			stale[user] = true
 		}
 	}
@@ -167,32 +168,32 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	const enough = 8
 	failed := 0
-	for _, actor := range e.stale.actors() {
-		if e.updateStaleOf(ctx, actor) {
+	for _, actor := range e.staleViews.actors() {
+		if e.tryUpdatesWithTimeout(ctx, actor) {
 			if failed++; failed == enough {
 				break
 			}
 		}
 	}
-	return int(e.stale.userCount.Load())
+	return int(e.staleViews.userCount.Load())
 }
 
-// updateStaleOf tries one user's updates for as long as a command would.
-func (e *Engine) updateStaleOf(ctx context.Context, actor services.UserID) (stale bool) {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitWithin)
+// tryUpdatesWithTimeout tries one user's updates for as long as a command would.
+func (e *Engine) tryUpdatesWithTimeout(ctx context.Context, actor services.UserID) (stale bool) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitTimeout)
 	defer cancel()
-	return e.updateStale(ctx, actor)
+	return e.tryUpdates(ctx, actor)
 }
 
-// updateStale tries the updates that a user's views lack, and reports whether some are still owed. It stops at the first failure:
-// the engine that did not answer one will not answer the others. An update that panics is owed no longer: it would panic at every read,
-// and its job does the same work.
-func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale bool) {
-	updates, stale := e.stale.beginTry(user)
+// tryUpdates tries the updates that a user's views lack, and reports whether some are still owed. It stops at the first failure:
+// the engine that did not answer one will not answer the others. An update that panics is owed no longer: it would panic at every
+// read, and its job does the same work.
+func (e *Engine) tryUpdates(ctx context.Context, user services.UserID) (stale bool) {
+	updates, stale := e.staleViews.beginTry(user)
 	if updates == nil {
 		return stale
 	}
-	done := make(map[string]*update, len(updates))
+	done := make(map[string]*owedViewUpdate, len(updates))
 	for kind, one := range updates {
 		if err := e.updateViews(ctx, one.run); err != nil && !services.IsPanic(err) {
 			e.log.Debug("the actor's own view is still not updated", "error", err)
@@ -200,5 +201,5 @@ func (e *Engine) updateStale(ctx context.Context, user services.UserID) (stale b
 		}
 		done[kind] = one
 	}
-	return e.stale.endTry(user, done)
+	return e.staleViews.endTry(user, done)
 }

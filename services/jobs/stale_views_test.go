@@ -11,18 +11,18 @@ import (
 	"tidings/services"
 )
 
-// errFailed is the error of an update that fails.
-var errFailed = errors.New("missed")
+// errUpdateFailed is the error of an update that fails.
+var errUpdateFailed = errors.New("missed")
 
 // When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds.
 // Other users' views are not stale.
 func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	n := sqliteNode(t, nil)
 	ctx := t.Context()
-	failure := errFailed
+	failure := errUpdateFailed
 	o := newCommand(1, "mark")
 	o.AfterCommit = func(context.Context) error {
-		o.updated++
+		o.afterCommitCount++
 		return failure
 	}
 	n.must(n.commit(o))
@@ -34,12 +34,12 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	if among := n.StaleAmong(ctx, []services.UserID{1, 2}); !among[1] || among[2] {
 		t.Errorf("stale are %v", among)
 	}
-	if left := n.UpdateStaleViews(ctx); left != 1 || o.updated != 5 {
-		t.Errorf("%d left after %d tries", left, o.updated)
+	if left := n.UpdateStaleViews(ctx); left != 1 || o.afterCommitCount != 5 {
+		t.Errorf("%d left after %d tries", left, o.afterCommitCount)
 	}
 	failure = nil
-	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserID{1}) != nil || o.updated != 6 {
-		t.Errorf("stale after an update that succeeded, %d tries", o.updated)
+	if n.ViewsStale(ctx, 1) || n.StaleAmong(ctx, []services.UserID{1}) != nil || o.afterCommitCount != 6 {
+		t.Errorf("stale after an update that succeeded, %d tries", o.afterCommitCount)
 	}
 }
 
@@ -56,12 +56,12 @@ func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 	calls := 0
 	mark(func(context.Context) error {
 		if calls++; calls == 1 {
-			return errFailed
+			return errUpdateFailed
 		}
 		if !n.ViewsStale(ctx, 1) {
 			t.Error("a second reader takes views for whole while they are being updated")
 		}
-		mark(func(context.Context) error { return errFailed })
+		mark(func(context.Context) error { return errUpdateFailed })
 		return nil
 	})
 	for range 2 {
@@ -83,7 +83,7 @@ func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
 		o := newCommand(1, fmt.Sprint(i))
 		o.AfterCommit = func(context.Context) error {
 			if away {
-				return errFailed
+				return errUpdateFailed
 			}
 			if o.Name == faulty {
 				calls++
@@ -108,7 +108,7 @@ func TestAnUpdateThatPanicsIsDropped(t *testing.T) {
 // If one update panics and another fails in the same try, the one that failed is still owed.
 func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 	n := sqliteNode(t, nil)
-	panics, failure, made := false, errFailed, 0
+	panics, failure, made := false, errUpdateFailed, 0
 	for _, name := range []string{"faulty", "late"} {
 		o := newCommand(1, name)
 		o.AfterCommit = func(context.Context) error {
@@ -135,7 +135,7 @@ func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 // Of many owed updates of one actor, each kind runs once.
 func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 	n := sqliteNode(t, nil)
-	failure := errFailed
+	failure := errUpdateFailed
 	made := map[string]int{}
 	for i := range 6 {
 		name := fmt.Sprint(i % 3)
@@ -162,7 +162,7 @@ func TestReadersHaveLessTimeForUpdatesThanCommands(t *testing.T) {
 	o.AfterCommit = func(ctx context.Context) error {
 		until, _ := ctx.Deadline()
 		has = time.Until(until)
-		return errFailed
+		return errUpdateFailed
 	}
 	n.must(n.commit(o))
 	for name, read := range map[string]func(){

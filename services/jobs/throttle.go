@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Throttle keeps the passes over one key apart, so that the jobs that request a pass wait for the next one and merge. It knows only the
-// passes of this process. Its zero value is ready, and it is safe for concurrent use.
+// Throttle keeps the passes over one key apart, so that the jobs that request a pass wait for the next one and merge. It knows only
+// the passes of this process. Its zero value is ready, and it is safe for concurrent use.
 type Throttle[K comparable] struct {
 	mu   sync.Mutex
 	next map[K]*nextPass // by key; a key without a pass so far is absent
@@ -18,8 +18,8 @@ type nextPass struct {
 	wakeScheduled bool // a wake-up is scheduled for it
 }
 
-// Begin records that a pass over a key begins now. The next one is due after gap.
-func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
+// BeginPass records that a pass over a key begins now. The next one is due after gap.
+func (t *Throttle[K]) BeginPass(key K, now time.Time, gap time.Duration) {
 	// The table is not cleaned key by key: it is dropped as a whole when it has grown.
 	const many = 10_000
 	t.mu.Lock()
@@ -30,8 +30,8 @@ func (t *Throttle[K]) Begin(key K, now time.Time, gap time.Duration) {
 	t.next[key] = &nextPass{due: now.Add(gap)}
 }
 
-// DueAt is when the next pass is due, or the zero time if it is due already.
-func (t *Throttle[K]) DueAt(key K, now time.Time) time.Time {
+// NextPassAt is when the next pass is due, or the zero time if it is due already.
+func (t *Throttle[K]) NextPassAt(key K, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if next, known := t.next[key]; known && next.due.After(now) {
@@ -40,9 +40,9 @@ func (t *Throttle[K]) DueAt(key K, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Delay makes a job wait until the next pass is due, and schedules a wake-up of the workers. Without the wake-up the last of many
+// DelayJob makes a job wait until the next pass is due, and schedules a wake-up of the workers. Without the wake-up the last of many
 // jobs would wait until the workers next look at the queue.
-func (t *Throttle[K]) Delay(key K, now time.Time, job NewJob, wake func()) NewJob {
+func (t *Throttle[K]) DelayJob(key K, now time.Time, job NewJob, wake func()) NewJob {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next, known := t.next[key]

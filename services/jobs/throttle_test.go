@@ -12,11 +12,11 @@ import (
 func TestAThrottleKeepsPassesApart(t *testing.T) {
 	var throttle jobs.Throttle[string]
 	now := time.Unix(1000, 0)
-	due := func(key string, after time.Duration) time.Time { return throttle.DueAt(key, now.Add(after)) }
+	due := func(key string, after time.Duration) time.Time { return throttle.NextPassAt(key, now.Add(after)) }
 	if at := due("a", 0); !at.IsZero() {
 		t.Errorf("the first pass is due at %s", at)
 	}
-	throttle.Begin("a", now, time.Second)
+	throttle.BeginPass("a", now, time.Second)
 	if at := due("a", time.Second-1); !at.Equal(now.Add(time.Second)) {
 		t.Errorf("within the gap the next pass is due at %s", at)
 	}
@@ -35,13 +35,13 @@ func TestAThrottleWakesTheWorkersOnce(t *testing.T) {
 		woken := make(chan time.Time, 3)
 		wake := func() { woken <- time.Now() }
 		job := jobs.KeyedJob("kind", "a")
-		if got := throttle.Delay("a", time.Now(), job, wake); !got.NotBefore.IsZero() {
+		if got := throttle.DelayJob("a", time.Now(), job, wake); !got.NotBefore.IsZero() {
 			t.Errorf("the first job waits until %s", got.NotBefore)
 		}
 		due := time.Now().Add(time.Second)
-		throttle.Begin("a", time.Now(), time.Second)
+		throttle.BeginPass("a", time.Now(), time.Second)
 		for range 2 {
-			if got := throttle.Delay("a", time.Now(), job, wake); !got.NotBefore.Equal(due) || got.Key != "a" {
+			if got := throttle.DelayJob("a", time.Now(), job, wake); !got.NotBefore.Equal(due) || got.Key != "a" {
 				t.Errorf("a job within the gap is %+v, due at %s", got, due)
 			}
 		}

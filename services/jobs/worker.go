@@ -15,34 +15,34 @@ import (
 const MaxTries = 5
 
 // The limits of workers. claimLimit is for short jobs: workers of chunks claim one at a time, so that nodes share them.
-// retryAfter is multiplied by the number of tries. jobParallel is how many jobs one worker runs at a time. finishWithin
+// retryAfter is multiplied by the number of tries. maxParallelJobs is how many jobs one worker runs at a time. shutdownGrace
 // bounds claims and the settling of jobs after the process was asked to stop.
 const (
-	claimLimit   = 1000
-	retryAfter   = 2 * time.Second        // the wait after the first failure
-	pauseFor     = 500 * time.Millisecond // a worker's pause after an engine did not answer
-	jobParallel  = 4
-	finishWithin = 5 * time.Second
+	claimLimit       = 1000
+	retryAfter       = 2 * time.Second        // the wait after the first failure
+	unavailablePause = 500 * time.Millisecond // a worker's pause after an engine did not answer
+	maxParallelJobs  = 4
+	shutdownGrace    = 5 * time.Second
 )
 
 // Worker runs the jobs of one class.
 type Worker struct {
-	engine *Engine
-	class  Class
-	dueFor time.Duration // it claims jobs that have been due for at least this time: headStart for the worker of jobs that go ahead, otherwise 0
-	limit  int           // of one claim
-	wakeUp <-chan struct{}
+	engine     *Engine
+	class      JobClass
+	minDueFor  time.Duration // how long its jobs are due at least: priorityHeadStart for the worker of jobs that go ahead, else 0
+	maxClaimed int           // of one claim
+	wakeUp     <-chan struct{}
 }
 
 // Workers makes this node's workers: one for short jobs, some for bulk jobs, one for urgent ones, and one for the short jobs that go
 // ahead.
 func (e *Engine) Workers(bulk int) []*Worker {
-	workers := []*Worker{{engine: e, class: Short, limit: claimLimit, wakeUp: e.wakeUp[Short]}}
+	workers := []*Worker{{engine: e, class: ShortClass, maxClaimed: claimLimit, wakeUp: e.wakeUp[ShortClass]}}
 	for range max(bulk, 1) { // workers and nodes share the chunks
-		workers = append(workers, &Worker{engine: e, class: Bulk, limit: 1, wakeUp: e.wakeUp[Bulk]})
+		workers = append(workers, &Worker{engine: e, class: BulkClass, maxClaimed: 1, wakeUp: e.wakeUp[BulkClass]})
 	}
-	return append(workers, &Worker{engine: e, class: Urgent, limit: 1, wakeUp: e.wakeUp[Urgent]},
-		&Worker{engine: e, class: Short, dueFor: headStart, limit: aheadLimit, wakeUp: e.prompt})
+	return append(workers, &Worker{engine: e, class: UrgentClass, maxClaimed: 1, wakeUp: e.wakeUp[UrgentClass]},
+		&Worker{engine: e, class: ShortClass, minDueFor: priorityHeadStart, maxClaimed: priorityClaimLimit, wakeUp: e.wakeUpPriority})
 }
 
 // Run runs jobs until ctx ends, and then finishes the jobs in progress.
@@ -52,13 +52,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		done, err := w.RunOnce(ctx)
-		wait := e.cfg.Poll
+		wait := e.cfg.PollInterval
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
 			e.log.Warn("jobs wait", "error", err)
-			wait = pauseFor
+			wait = unavailablePause
 		case done > 0:
 			continue
 		}
@@ -85,14 +85,14 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) RunOnce(ctx context.Context) (claimed int, err error) {
 	e := w.engine
 	// A claim that is cut off leaves its jobs leased by a node that is gone: nobody runs them until the leases end.
-	claiming, cancel := outlive(ctx, finishWithin)
+	claiming, cancel := outlive(ctx, shutdownGrace)
 	defer cancel()
-	jobs, err := claimWaiting(claiming, e.db, e.classes[w.class], w.limit, e.cfg.Lease, w.dueFor)
+	jobs, err := claimWaiting(claiming, e.db, e.kindsByClass[w.class], w.maxClaimed, e.cfg.Lease, w.minDueFor)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.noteHalt()
+			e.noteJobsHalted()
 		}
-		e.jobsInDoubt.add(jobs)
+		e.possiblyLeasedJobs.add(jobs)
 		return 0, err
 	}
 	if len(jobs) == 0 {
@@ -152,7 +152,7 @@ func InJob(ctx context.Context) bool { return ctx.Value(runningJobKey{}) != nil 
 func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 	ctx = context.WithValue(ctx, runningJobKey{}, true)
 	var group errgroup.Group
-	group.SetLimit(jobParallel)
+	group.SetLimit(maxParallelJobs)
 	outcomes := make([]error, len(jobs))
 	together := map[string][]int{}
 	for i, job := range jobs {
@@ -164,7 +164,7 @@ func (e *Engine) RunJobs(ctx context.Context, jobs []Job) error {
 			together[job.Kind] = append(together[job.Kind], i)
 		default:
 			group.Go(func() error {
-				ctx, span := trace.StartFrom(inheritAhead(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
+				ctx, span := trace.StartFrom(inheritPriority(ctx, job), []trace.Cause{job.Cause}, "job", job.Kind)
 				outcomes[i] = e.noteOutcome(kind.callEach(ctx, job))
 				endSpan(span, outcomes[i])
 				return nil
@@ -188,7 +188,7 @@ func (e *Engine) runBatch(ctx context.Context, name string, batch []Job, settle 
 	for k, job := range batch {
 		causes[k] = job.Cause
 	}
-	ctx, span := trace.StartFrom(inheritAhead(ctx, batch...), causes, "job", name)
+	ctx, span := trace.StartFrom(inheritPriority(ctx, batch...), causes, "job", name)
 	span.SetCount(len(batch))
 	var failed error
 	// All of the jobs have one span, which fails with the last failure.
@@ -227,11 +227,11 @@ func endSpan(span trace.Span, outcome error) {
 	span.End(outcome)
 }
 
-// noteOutcome returns the outcome of a job. If an engine did not answer the job, it records that at once, because the other jobs of the batch
-// may still be waiting for that engine.
+// noteOutcome returns the outcome of a job. If an engine did not answer the job, it records that at once, because the other jobs of
+// the batch may still be waiting for that engine.
 func (e *Engine) noteOutcome(outcome error) error {
 	if outcome != nil && services.IsUnavailable(outcome) {
-		e.noteHalt()
+		e.noteJobsHalted()
 	}
 	return outcome
 }
@@ -239,7 +239,7 @@ func (e *Engine) noteOutcome(outcome error) error {
 // settle finishes jobs that succeeded, releases jobs for which an engine did not answer, and counts a try for jobs that failed by
 // themselves.
 func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error {
-	ctx, cancel := context.WithTimeout(ctx, finishWithin)
+	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
 	defer cancel()
 	var finished, released []Job
 	var unavailable error
@@ -255,21 +255,21 @@ func (e *Engine) settle(ctx context.Context, jobs []Job, outcomes []error) error
 			dead, failed := Fail(ctx, e.db, job, err, retryAt, MaxTries)
 			e.log.Error("job failed", "kind", job.Kind, "key", job.Key, "tries", job.Tries+1, "dead", dead, "error", err)
 			if failed != nil {
-				e.jobsInDoubt.add(jobs) // releasing jobs that are already settled has no effect: they no longer have this node's token
+				e.possiblyLeasedJobs.add(jobs) // no effect on settled jobs: they have lost this node's token
 				return failed
 			}
 		}
 	}
 	// One statement deletes all of them. It leaves out the jobs whose lease was lost, which run again elsewhere.
 	if len(finished) > 0 {
-		if _, err := FinishHeld(ctx, e.db, finished); err != nil {
-			e.jobsInDoubt.add(jobs)
+		if _, err := FinishIfHeld(ctx, e.db, finished); err != nil {
+			e.possiblyLeasedJobs.add(jobs)
 			return fmt.Errorf("finish jobs: %w", err)
 		}
 	}
 	if len(released) > 0 {
-		if err := Release(ctx, e.db, released, e.clock.Now().Add(pauseFor)); err != nil {
-			e.jobsInDoubt.add(released)
+		if err := Release(ctx, e.db, released, e.clock.Now().Add(unavailablePause)); err != nil {
+			e.possiblyLeasedJobs.add(released)
 			return fmt.Errorf("release jobs: %w", err)
 		}
 	}

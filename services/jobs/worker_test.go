@@ -12,10 +12,10 @@ import (
 	"tidings/tests/eventually"
 )
 
-// blockingKind returns a kind whose jobs report on begun when they begin, and end when leave has a value.
-func blockingKind(name string) (kind jobs.Kind, begun, leave chan struct{}) {
+// blockingJobKind returns a kind whose jobs report on begun when they begin, and end when leave has a value.
+func blockingJobKind(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 	begun, leave = make(chan struct{}), make(chan struct{})
-	return shortKind(name, func(context.Context, jobs.Job) error {
+	return shortJobKind(name, func(context.Context, jobs.Job) error {
 		close(begun)
 		<-leave
 		return nil
@@ -25,7 +25,7 @@ func blockingKind(name string) (kind jobs.Kind, begun, leave chan struct{}) {
 // A worker at a long job keeps its lease: no other worker takes the job meanwhile.
 func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 	const lease = 20 * time.Millisecond
-	kind, begun, leave := blockingKind("paint")
+	kind, begun, leave := blockingJobKind("paint")
 	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.Lease = lease }, kind)
 	n.enqueue(jobs.KeyedJob("paint", ""))
 	done := make(chan error, 1)
@@ -53,7 +53,7 @@ func TestALeaseIsRenewedWhileTheJobRuns(t *testing.T) {
 
 // Run runs due jobs, sleeps in between, is woken by Wake, and ends with its context.
 func TestRunIsWokenAndEndsWithItsContext(t *testing.T) {
-	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.Poll = time.Hour }, shortKind("paint", doNothing))
+	n := sqliteNode(t, func(cfg *jobs.Config) { cfg.PollInterval = time.Hour }, shortJobKind("paint", doNothing))
 	ctx, stop := context.WithCancel(t.Context())
 	var group errgroup.Group
 	for _, worker := range n.Workers(1) {
@@ -75,7 +75,7 @@ func TestRunIsWokenAndEndsWithItsContext(t *testing.T) {
 
 // A worker that is stopped finishes its present job.
 func TestRunFinishesItsPresentJob(t *testing.T) {
-	kind, begun, leave := blockingKind("paint")
+	kind, begun, leave := blockingJobKind("paint")
 	n := sqliteNode(t, nil, kind)
 	n.enqueue(jobs.KeyedJob("paint", ""))
 	ctx, stop := context.WithCancel(t.Context())
@@ -96,7 +96,7 @@ func TestRunFinishesItsPresentJob(t *testing.T) {
 func TestAClaimOutlivesTheStop(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		done := 0
-		n.Register(shortKind("paint", func(context.Context, jobs.Job) error { done++; return nil }))
+		n.Register(shortJobKind("paint", func(context.Context, jobs.Job) error { done++; return nil }))
 		n.enqueue(jobs.KeyedJob("paint", ""))
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
@@ -110,7 +110,7 @@ func TestAClaimOutlivesTheStop(t *testing.T) {
 
 // A worker that is stopped between two claims takes no more jobs.
 func TestAStoppedWorkerClaimsNothing(t *testing.T) {
-	n := sqliteNode(t, nil, shortKind("paint", doNothing))
+	n := sqliteNode(t, nil, shortJobKind("paint", doNothing))
 	n.enqueue(jobs.KeyedJob("paint", ""))
 	stopped, stop := context.WithCancel(t.Context())
 	stop()

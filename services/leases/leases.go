@@ -6,7 +6,7 @@
 // On failure: the lease of a node that crashed ends by itself, and another node takes the row. A node that drains
 // releases its rows at once. While SQL does not answer, the work waits.
 //
-// The Pool of each node looks for rows that nobody holds, and starts a Worker for each in a separate goroutine. The
+// The WorkerPool of each node looks for rows that nobody holds, and starts a Worker for each in a separate goroutine. The
 // worker first calls Hold, by which the nodes compete: one node gets the row, and the workers of the other nodes get
 // ErrLeaseLost and end. The winner calls Hold again before each piece of work, which renews the lease in time.
 package leases
@@ -23,15 +23,15 @@ import (
 	"tidings/services/sql"
 )
 
-// lookEvery bounds how long a row waits for a node once its lease has ended.
+// lookForRowsEvery bounds how long a row waits for a node once its lease has ended.
 const (
-	lookEvery = 2 * time.Second // for rows that no node holds
-	// PauseFor is how long work waits after an engine did not answer, and the longest that giving up a row may take.
-	PauseFor = time.Second
+	lookForRowsEvery = 2 * time.Second // for rows that no node holds
+	// UnavailablePause is how long work waits after an engine did not answer, and the longest that giving up a row may take.
+	UnavailablePause = time.Second
 
-	// clockStep is the most by which a database's clock is behind the machine's when it is read. SQLite's clock counts whole
+	// maxDatabaseClockLag is the most by which a database's clock is behind the machine's when it is read. SQLite's clock counts whole
 	// milliseconds, and what it returns is rounded to some 40 us.
-	clockStep = 2 * time.Millisecond
+	maxDatabaseClockLag = 2 * time.Millisecond
 )
 
 // ErrLeaseLost ends the work on a row that another node holds, or that is gone.
@@ -64,30 +64,30 @@ type Worker interface {
 
 // Config has the dependencies and settings of a pool.
 type Config struct {
-	DB       *sql.DB
-	Table    Table
-	RowsName string                    // the name of the rows in the log
-	Node     string                    // the name of this node
-	Lease    time.Duration             // how long a lease lasts without a renewal
-	On       func() bool               // whether this node works at all
-	Work     func(lease *Lease) Worker // makes the worker of a row
-	Log      *slog.Logger
+	DB        *sql.DB
+	Table     Table
+	RowsName  string                    // the name of the rows in the log
+	Node      string                    // the name of this node
+	Lease     time.Duration             // how long a lease lasts without a renewal
+	Enabled   func() bool               // whether this node works at all
+	NewWorker func(lease *Lease) Worker // makes the worker of a row
+	Log       *slog.Logger
 }
 
 // WorkerPool works on the rows that this node holds, each in a goroutine of its own. It is safe for concurrent use.
 type WorkerPool struct {
-	cfg   Config
-	token string // of this node
-	wake  chan struct{}
+	cfg        Config
+	leaseToken string // of this node
+	wake       chan struct{}
 
-	// running are the rows with a worker, held or not: at most one worker for each.
-	mu      sync.Mutex
-	running map[string]bool
+	// runningRows are the rows with a worker, held or not: at most one worker for each.
+	mu          sync.Mutex
+	runningRows map[string]bool
 }
 
 // NewWorkerPool makes the pool of a node.
 func NewWorkerPool(cfg Config) *WorkerPool {
-	return &WorkerPool{cfg: cfg, token: rand.Text(), wake: make(chan struct{}, 1), running: map[string]bool{}}
+	return &WorkerPool{cfg: cfg, leaseToken: rand.Text(), wake: make(chan struct{}, 1), runningRows: map[string]bool{}}
 }
 
 // Wake makes this node look for rows now.
@@ -98,11 +98,11 @@ func (p *WorkerPool) Wake() {
 	}
 }
 
-// Running returns how many rows this node works on.
-func (p *WorkerPool) Running() int {
+// RunningCount returns how many rows this node works on.
+func (p *WorkerPool) RunningCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.running)
+	return len(p.runningRows)
 }
 
 // Run works on the rows that no other node holds, until ctx ends.
@@ -121,48 +121,48 @@ func (p *WorkerPool) Run(ctx context.Context) error {
 		case <-p.wake:
 		}
 		// While SQL does not answer, the running workers go on for as long as their leases last.
-		names, err := p.Free(ctx)
+		names, err := p.FreeRows(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn(p.cfg.RowsName+" wait", "error", err)
 		}
 		for _, name := range names {
-			if p.begin(name) {
-				working.Go(func() { defer p.end(name); p.work(ctx, name) })
+			if p.beginRow(name) {
+				working.Go(func() { defer p.endRow(name); p.work(ctx, name) })
 			}
 		}
-		timer.Reset(lookEvery)
+		timer.Reset(lookForRowsEvery)
 	}
 }
 
-// Free lists the rows that this node may work on.
-func (p *WorkerPool) Free(ctx context.Context) ([]string, error) {
-	if !p.cfg.On() {
+// FreeRows lists the rows that this node may work on.
+func (p *WorkerPool) FreeRows(ctx context.Context) ([]string, error) {
+	if !p.cfg.Enabled() {
 		return nil, nil
 	}
-	return sql.ReadColumn[string](ctx, p.cfg.DB, p.cfg.Table.free, p.token)
+	return sql.ReadColumn[string](ctx, p.cfg.DB, p.cfg.Table.free, p.leaseToken)
 }
 
-// begin records that this node works on a row. It returns false if the node already works on the row.
-func (p *WorkerPool) begin(name string) bool {
+// beginRow records that this node works on a row. It returns false if the node already works on the row.
+func (p *WorkerPool) beginRow(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running[name] {
+	if p.runningRows[name] {
 		return false
 	}
-	p.running[name] = true
+	p.runningRows[name] = true
 	return true
 }
 
-// end lets Run start a worker for the row again.
-func (p *WorkerPool) end(name string) {
+// endRow lets Run start a worker for the row again.
+func (p *WorkerPool) endRow(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.running, name)
+	delete(p.runningRows, name)
 }
 
 // work works on a row until ctx ends or another node holds the row.
 func (p *WorkerPool) work(ctx context.Context, name string) {
-	w := p.cfg.Work(p.Lease(name))
+	w := p.cfg.NewWorker(p.Lease(name))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -176,7 +176,7 @@ func (p *WorkerPool) work(ctx context.Context, name string) {
 			return
 		case err != nil:
 			p.cfg.Log.Warn(p.cfg.RowsName+" wait", "name", name, "error", err)
-			wait = PauseFor
+			wait = UnavailablePause
 		}
 		timer.Reset(wait)
 		select {
@@ -194,7 +194,7 @@ func step(ctx context.Context, w Worker) (wait time.Duration, err error) {
 
 // Lease is the lease of a row that this node holds, or tries to.
 type Lease struct {
-	p    *WorkerPool
+	pool *WorkerPool
 	Name string
 	// renewAt and until are zero until Hold has succeeded.
 	renewAt time.Time // by the machine's clock, as is until
@@ -202,27 +202,27 @@ type Lease struct {
 }
 
 // Lease returns the lease of a row, which is not held yet.
-func (p *WorkerPool) Lease(name string) *Lease { return &Lease{p: p, Name: name} }
+func (p *WorkerPool) Lease(name string) *Lease { return &Lease{pool: p, Name: name} }
 
 // Token returns the token of the row while this node holds it.
-func (l *Lease) Token() string { return l.p.token }
+func (l *Lease) Token() string { return l.pool.leaseToken }
 
 // Until returns the time until which this node surely holds the row: the lease ends then or a little later.
 func (l *Lease) Until() time.Time { return l.until }
 
 // Hold makes this node the holder of the row, or renews its lease. After a success it does nothing until a quarter of the lease has
-// passed. It returns ErrLeaseLost if another node holds the row, if the row is gone, or if On returns false.
+// passed. It returns ErrLeaseLost if another node holds the row, if the row is gone, or if Enabled returns false.
 func (l *Lease) Hold(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(l.renewAt) {
 		return nil
 	}
-	cfg, leads := l.p.cfg, false
-	if !cfg.On() {
+	cfg, leads := l.pool.cfg, false
+	if !cfg.Enabled() {
 		return ErrLeaseLost
 	}
 	err := cfg.DB.Write(ctx, func(tx *sql.Tx) error {
-		n, err := tx.Run(ctx, cfg.Table.take, l.Name, l.p.token, cfg.Node, cfg.Lease.Microseconds())
+		n, err := tx.Run(ctx, cfg.Table.take, l.Name, l.pool.leaseToken, cfg.Node, cfg.Lease.Microseconds())
 		leads = n > 0
 		return err
 	})
@@ -232,18 +232,18 @@ func (l *Lease) Hold(ctx context.Context) error {
 	if !leads {
 		return ErrLeaseLost
 	}
-	// now was read before the lease began, and the database read its clock at most clockStep behind. So until is never later than
-	// the end of the lease.
-	l.renewAt, l.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease-clockStep)
+	// now was read before the lease began, and the database read its clock at most maxDatabaseClockLag behind. So until is never
+	// later than the end of the lease.
+	l.renewAt, l.until = now.Add(cfg.Lease/4), now.Add(cfg.Lease-maxDatabaseClockLag)
 	return nil
 }
 
 // Resign lets another node hold the row at once.
 func (l *Lease) Resign(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, PauseFor)
+	ctx, cancel := context.WithTimeout(ctx, UnavailablePause)
 	defer cancel()
-	_ = l.p.cfg.DB.Write(ctx, func(tx *sql.Tx) error { // otherwise the lease ends by itself
-		_, err := tx.Run(ctx, l.p.cfg.Table.resign, l.Name, l.p.token)
+	_ = l.pool.cfg.DB.Write(ctx, func(tx *sql.Tx) error { // otherwise the lease ends by itself
+		_, err := tx.Run(ctx, l.pool.cfg.Table.resign, l.Name, l.pool.leaseToken)
 		return err
 	})
 }

@@ -22,68 +22,68 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// table is a table of the tests' own.
-var table = leases.NewTable("paintings", "paintings")
+// paintingsTable is a table of the tests' own.
+var paintingsTable = leases.NewTable("paintings", "paintings")
 
-// studio is a database with a table of paintings. Nodes work on its rows.
-type studio struct {
+// leaseFixture is a database with a table of paintings. Nodes work on its rows.
+type leaseFixture struct {
 	t   *testing.T
 	url string
 	db  *sql.DB
 
-	mu        sync.Mutex
-	nodesAt   map[string][]string // painting: the nodes that work on it now
-	worked    map[string]int      // node and painting: steps
-	stepError error               // the error of each step
-	panics    string              // the painting whose steps panic
+	mu                     sync.Mutex
+	nodesWorkingOn         map[string][]string // painting: the nodes that work on it now
+	stepsByNodeAndPainting map[string]int      // node and painting: steps
+	stepError              error               // the error of each step
+	panickingPainting      string              // the painting whose steps panic
 }
 
 // eachDatabase runs a test on both databases, with some paintings.
-func eachDatabase(t *testing.T, paintings []string, test func(s *studio)) {
+func eachDatabase(t *testing.T, paintings []string, test func(s *leaseFixture)) {
 	t.Helper()
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		s := &studio{t: t, url: url, db: sqltest.Open(t, sql.Config{URL: url}), nodesAt: map[string][]string{}, worked: map[string]int{}}
-		s.run(`CREATE TABLE paintings (name TEXT PRIMARY KEY, token TEXT NOT NULL DEFAULT '', node TEXT NOT NULL DEFAULT '', until_us BIGINT NOT NULL DEFAULT 0)`)
+		s := &leaseFixture{t: t, url: url, db: sqltest.Open(t, sql.Config{URL: url}), nodesWorkingOn: map[string][]string{}, stepsByNodeAndPainting: map[string]int{}}
+		s.runSQL(`CREATE TABLE paintings (name TEXT PRIMARY KEY, token TEXT NOT NULL DEFAULT '', node TEXT NOT NULL DEFAULT '', until_us BIGINT NOT NULL DEFAULT 0)`)
 		for _, name := range paintings {
-			s.run(fmt.Sprintf(`INSERT INTO paintings (name) VALUES ('%s')`, name))
+			s.runSQL(fmt.Sprintf(`INSERT INTO paintings (name) VALUES ('%s')`, name))
 		}
 		test(s)
 	})
 }
 
-// run runs a statement of SQL.
-func (s *studio) run(text string) {
+// runSQL runs a statement of SQL.
+func (s *leaseFixture) runSQL(text string) {
 	s.t.Helper()
 	if err := s.db.Write(s.t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.Lines(s.t.Context(), text)
+		_, err := tx.QueryLines(s.t.Context(), text)
 		return err
 	}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// readEnd reads when the lease of a painting ends, in microseconds by the database's clock.
-var readEnd = sql.NewStatement("read when the lease of a painting ends", `SELECT until_us FROM paintings WHERE name = $1`)
+// readLeaseEnd reads when the lease of a painting ends, in microseconds by the database's clock.
+var readLeaseEnd = sql.NewStatement("read when the lease of a painting ends", `SELECT until_us FROM paintings WHERE name = $1`)
 
-// endsAt returns what readEnd reads.
-func (s *studio) endsAt(painting string) int64 {
+// leaseEndMicros returns what readLeaseEnd reads.
+func (s *leaseFixture) leaseEndMicros(painting string) int64 {
 	s.t.Helper()
-	ends, err := sql.ReadColumn[int64](s.t.Context(), s.db, readEnd, painting)
+	ends, err := sql.ReadColumn[int64](s.t.Context(), s.db, readLeaseEnd, painting)
 	s.must(err)
 	return ends[0]
 }
 
-// pool makes the pool of a node, with leases of a length. Every step of its workers first calls Hold.
-func (s *studio) pool(node string, lease time.Duration) *leases.WorkerPool {
+// newPool makes the pool of a node, with leases of a length. Every step of its workers first calls Hold.
+func (s *leaseFixture) newPool(node string, lease time.Duration) *leases.WorkerPool {
 	return leases.NewWorkerPool(leases.Config{
-		DB: s.db, Table: table, RowsName: "paintings", Node: node, Lease: lease, On: func() bool { return true },
-		Work: func(lease *leases.Lease) leases.Worker { return &painter{s, node, lease} },
-		Log:  slog.New(slog.DiscardHandler),
+		DB: s.db, Table: paintingsTable, RowsName: "paintings", Node: node, Lease: lease, Enabled: func() bool { return true },
+		NewWorker: func(lease *leases.Lease) leases.Worker { return &testWorker{s, node, lease} },
+		Log:       slog.New(slog.DiscardHandler),
 	})
 }
 
-// begin lets a pool work until the returned function is called, which waits for its end.
-func (s *studio) begin(pool *leases.WorkerPool) (end func()) {
+// startPool lets a pool work until the returned function is called, which waits for its end.
+func (s *leaseFixture) startPool(pool *leases.WorkerPool) (end func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var group errgroup.Group
 	group.Go(func() error { return pool.Run(ctx) })
@@ -95,46 +95,46 @@ func (s *studio) begin(pool *leases.WorkerPool) (end func()) {
 	}
 }
 
-// painter is the worker of a node.
-type painter struct {
-	s     *studio
-	node  string
-	lease *leases.Lease
+// testWorker is the worker of a painting on a node.
+type testWorker struct {
+	fixture *leaseFixture
+	node    string
+	lease   *leases.Lease
 }
 
-func (p *painter) Step(ctx context.Context) (time.Duration, error) {
+func (p *testWorker) Step(ctx context.Context) (time.Duration, error) {
 	if err := p.lease.Hold(ctx); err != nil {
 		return 0, err
 	}
-	s, name := p.s, p.lease.Name
+	s, name := p.fixture, p.lease.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.nodesAt[name], p.node) {
-		s.nodesAt[name] = append(s.nodesAt[name], p.node)
+	if !slices.Contains(s.nodesWorkingOn[name], p.node) {
+		s.nodesWorkingOn[name] = append(s.nodesWorkingOn[name], p.node)
 	}
-	if len(s.nodesAt[name]) > 1 {
-		s.t.Errorf("%s is held by %v", name, s.nodesAt[name])
+	if len(s.nodesWorkingOn[name]) > 1 {
+		s.t.Errorf("%s is held by %v", name, s.nodesWorkingOn[name])
 	}
-	s.worked[p.node+name]++
-	if name == s.panics {
+	s.stepsByNodeAndPainting[p.node+name]++
+	if name == s.panickingPainting {
 		panic("while it works")
 	}
 	return time.Millisecond, s.stepError
 }
 
-func (p *painter) Resign(ctx context.Context) {
-	p.s.mu.Lock()
-	p.s.nodesAt[p.lease.Name] = slices.DeleteFunc(p.s.nodesAt[p.lease.Name], func(node string) bool { return node == p.node })
-	p.s.mu.Unlock()
+func (p *testWorker) Resign(ctx context.Context) {
+	p.fixture.mu.Lock()
+	p.fixture.nodesWorkingOn[p.lease.Name] = slices.DeleteFunc(p.fixture.nodesWorkingOn[p.lease.Name], func(node string) bool { return node == p.node })
+	p.fixture.mu.Unlock()
 	p.lease.Resign(ctx)
 }
 
-// count returns how many of the given paintings a node has worked on.
-func (s *studio) count(node string, paintings ...string) (n int) {
+// countPaintingsWorkedOn returns how many of the given paintings a node has worked on.
+func (s *leaseFixture) countPaintingsWorkedOn(node string, paintings ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range paintings {
-		if s.worked[node+name] > 0 {
+		if s.stepsByNodeAndPainting[node+name] > 0 {
 			n++
 		}
 	}
@@ -144,21 +144,23 @@ func (s *studio) count(node string, paintings ...string) (n int) {
 // Every row is worked on, each by one node at a time. When a node stops, another has its rows long before their leases end.
 func TestOneNodeWorksOnARow(t *testing.T) {
 	paintings := []string{"a", "b", "c", "d"}
-	eachDatabase(t, paintings, func(s *studio) {
-		first, second := s.pool("first", time.Hour), s.pool("second", time.Hour)
-		endFirst := s.begin(first)
-		eventually.Holds(t, "the first node works on all", func() bool { return s.count("first", paintings...) == 4 && first.Running() == 4 })
-		endSecond := s.begin(second)
-		s.run(`INSERT INTO paintings (name) VALUES ('e')`)
+	eachDatabase(t, paintings, func(s *leaseFixture) {
+		first, second := s.newPool("first", time.Hour), s.newPool("second", time.Hour)
+		endFirst := s.startPool(first)
+		eventually.Holds(t, "the first node works on all", func() bool { return s.countPaintingsWorkedOn("first", paintings...) == 4 && first.RunningCount() == 4 })
+		endSecond := s.startPool(second)
+		s.runSQL(`INSERT INTO paintings (name) VALUES ('e')`)
 		first.Wake()
 		second.Wake()
-		eventually.Holds(t, "one of them works on the new one", func() bool { return s.count("first", "e")+s.count("second", "e") == 1 })
+		eventually.Holds(t, "one of them works on the new one", func() bool {
+			return s.countPaintingsWorkedOn("first", "e")+s.countPaintingsWorkedOn("second", "e") == 1
+		})
 		endFirst()
 		second.Wake()
-		eventually.Holds(t, "the second node works on all", func() bool { return s.count("second", append(paintings, "e")...) == 5 })
+		eventually.Holds(t, "the second node works on all", func() bool { return s.countPaintingsWorkedOn("second", append(paintings, "e")...) == 5 })
 		endSecond()
-		if first.Running()+second.Running() > 0 {
-			t.Errorf("%d and %d rows are worked on by nodes that ended", first.Running(), second.Running())
+		if first.RunningCount()+second.RunningCount() > 0 {
+			t.Errorf("%d and %d rows are worked on by nodes that ended", first.RunningCount(), second.RunningCount())
 		}
 	})
 }
@@ -167,8 +169,8 @@ func TestOneNodeWorksOnARow(t *testing.T) {
 // and its Resign does not end the lease of the other node.
 func TestALeaseEndsByItself(t *testing.T) {
 	const lease = 300 * time.Millisecond
-	eachDatabase(t, []string{"a"}, func(s *studio) {
-		crashed, other := s.pool("crashed", lease).Lease("a"), s.pool("other", time.Hour).Lease("a")
+	eachDatabase(t, []string{"a"}, func(s *leaseFixture) {
+		crashed, other := s.newPool("crashed", lease).Lease("a"), s.newPool("other", time.Hour).Lease("a")
 		s.must(crashed.Hold(t.Context()))
 		if left := time.Until(crashed.Until()); left > lease {
 			t.Errorf("the lease of %s ends in %s", lease, left)
@@ -187,11 +189,11 @@ func TestALeaseEndsByItself(t *testing.T) {
 			t.Errorf("the crashed node holds it again: %v", err)
 		}
 		crashed.Resign(t.Context())
-		if free := s.free(s.pool("third", lease)); len(free) > 0 {
+		if free := s.freePaintings(s.newPool("third", lease)); len(free) > 0 {
 			t.Errorf("%v are free after a resignation by who holds nothing", free)
 		}
 		other.Resign(t.Context())
-		if free := s.free(s.pool("third", lease)); !slices.Equal(free, []string{"a"}) {
+		if free := s.freePaintings(s.newPool("third", lease)); !slices.Equal(free, []string{"a"}) {
 			t.Errorf("%v are free after the resignation", free)
 		}
 	})
@@ -199,11 +201,11 @@ func TestALeaseEndsByItself(t *testing.T) {
 
 // A holder stops by its own clock before the lease ends by the database's, which may count in steps.
 func TestTheHolderStopsBeforeItsLeaseEnds(t *testing.T) {
-	eachDatabase(t, []string{"a"}, func(s *studio) {
+	eachDatabase(t, []string{"a"}, func(s *leaseFixture) {
 		for range 50 { // SQLite counts milliseconds, so one lease may end in time by chance
-			lease := s.pool("node", time.Hour).Lease("a")
+			lease := s.newPool("node", time.Hour).Lease("a")
 			s.must(lease.Hold(t.Context()))
-			if after := lease.Until().Sub(time.UnixMicro(s.endsAt("a"))); after > 0 {
+			if after := lease.Until().Sub(time.UnixMicro(s.leaseEndMicros("a"))); after > 0 {
 				s.t.Fatalf("the holder goes on for %s after the end", after)
 			}
 			lease.Resign(t.Context())
@@ -213,15 +215,15 @@ func TestTheHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 
 // The node that has a lease renews it while the work continues.
 func TestALeaseIsRenewed(t *testing.T) {
-	eachDatabase(t, []string{"a"}, func(s *studio) {
-		lease := s.pool("node", 200*time.Millisecond).Lease("a")
+	eachDatabase(t, []string{"a"}, func(s *leaseFixture) {
+		lease := s.newPool("node", 200*time.Millisecond).Lease("a")
 		s.must(lease.Hold(t.Context()))
 		first := lease.Until()
 		eventually.Holds(t, "the lease ends later", func() bool {
 			s.must(lease.Hold(t.Context()))
 			return lease.Until().After(first)
 		})
-		if lease.Token() == "" || lease.Token() == s.pool("node", time.Second).Lease("a").Token() {
+		if lease.Token() == "" || lease.Token() == s.newPool("node", time.Second).Lease("a").Token() {
 			t.Error("two processes share a token")
 		}
 	})
@@ -230,51 +232,51 @@ func TestALeaseIsRenewed(t *testing.T) {
 // A step that fails is tried again after a pause. A step that returns ErrLeaseLost ends the work, which begins again when the
 // row is free.
 func TestFailedSteps(t *testing.T) {
-	eachDatabase(t, []string{"a"}, func(s *studio) {
-		pool := s.pool("node", time.Hour)
+	eachDatabase(t, []string{"a"}, func(s *leaseFixture) {
+		pool := s.newPool("node", time.Hour)
 		s.stepError = services.Errorf(services.Unavailable, "the easel fell")
-		end := s.begin(pool)
+		end := s.startPool(pool)
 		defer end()
-		steps := func() int { s.mu.Lock(); defer s.mu.Unlock(); return s.worked["nodea"] }
-		eventually.Holds(t, "a failed step is tried again", func() bool { return steps() == 2 && pool.Running() == 1 })
+		steps := func() int { s.mu.Lock(); defer s.mu.Unlock(); return s.stepsByNodeAndPainting["nodea"] }
+		eventually.Holds(t, "a failed step is tried again", func() bool { return steps() == 2 && pool.RunningCount() == 1 })
 		s.mu.Lock()
 		s.stepError = leases.ErrLeaseLost
 		s.mu.Unlock()
-		eventually.Holds(t, "a worker that lost its lease ends", func() bool { return pool.Running() == 0 })
+		eventually.Holds(t, "a worker that lost its lease ends", func() bool { return pool.RunningCount() == 0 })
 		s.mu.Lock()
 		s.stepError = nil
 		s.mu.Unlock()
 		before := steps()
 		pool.Wake()
-		eventually.Holds(t, "the work begins again", func() bool { return steps() > before && pool.Running() == 1 })
+		eventually.Holds(t, "the work begins again", func() bool { return steps() > before && pool.RunningCount() == 1 })
 	})
 }
 
-// A node whose On returns false holds no row, and no node holds a row that is gone.
+// A node whose Enabled returns false holds no row, and no node holds a row that is gone.
 func TestRowsThatAreNotWorkedOn(t *testing.T) {
-	eachDatabase(t, []string{"a"}, func(s *studio) {
-		off := leases.NewWorkerPool(leases.Config{DB: s.db, Table: table, RowsName: "paintings", Lease: time.Hour, On: func() bool { return false }})
-		if free := s.free(off); len(free) > 0 {
+	eachDatabase(t, []string{"a"}, func(s *leaseFixture) {
+		off := leases.NewWorkerPool(leases.Config{DB: s.db, Table: paintingsTable, RowsName: "paintings", Lease: time.Hour, Enabled: func() bool { return false }})
+		if free := s.freePaintings(off); len(free) > 0 {
 			t.Errorf("%v are free for a node that does not work", free)
 		}
 		if err := off.Lease("a").Hold(t.Context()); !errors.Is(err, leases.ErrLeaseLost) {
 			t.Errorf("a node that does not work holds a row: %v", err)
 		}
-		if err := s.pool("node", time.Hour).Lease("gone").Hold(t.Context()); !errors.Is(err, leases.ErrLeaseLost) {
+		if err := s.newPool("node", time.Hour).Lease("gone").Hold(t.Context()); !errors.Is(err, leases.ErrLeaseLost) {
 			t.Errorf("a row that is gone is held: %v", err)
 		}
 	})
 }
 
-// free returns what pool.Free lists.
-func (s *studio) free(pool *leases.WorkerPool) []string {
+// freePaintings returns what pool.FreeRows lists.
+func (s *leaseFixture) freePaintings(pool *leases.WorkerPool) []string {
 	s.t.Helper()
-	free, err := pool.Free(s.t.Context())
+	free, err := pool.FreeRows(s.t.Context())
 	s.must(err)
 	return free
 }
 
-func (s *studio) must(err error) {
+func (s *leaseFixture) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
@@ -283,11 +285,11 @@ func (s *studio) must(err error) {
 
 // A step that panics waits like one that fails, and the workers of other rows go on.
 func TestAPanicLeavesTheOtherRows(t *testing.T) {
-	eachDatabase(t, []string{"a", "b"}, func(s *studio) {
-		s.panics = "a"
-		pool := s.pool("first", time.Hour)
-		end := s.begin(pool)
-		eventually.Holds(t, "both rows are worked on", func() bool { return s.count("first", "a", "b") == 2 && pool.Running() == 2 })
+	eachDatabase(t, []string{"a", "b"}, func(s *leaseFixture) {
+		s.panickingPainting = "a"
+		pool := s.newPool("first", time.Hour)
+		end := s.startPool(pool)
+		eventually.Holds(t, "both rows are worked on", func() bool { return s.countPaintingsWorkedOn("first", "a", "b") == 2 && pool.RunningCount() == 2 })
 		end()
 	})
 }

@@ -28,19 +28,19 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Use
 	if !projector.SameAuthors(shown.Document.Hosts, facts.hosts) {
 		differs = append(differs, "live board: hosts")
 	}
-	modes, err := people.ModesOf(ctx, s.store, user)
+	modes, err := people.FollowModesOf(ctx, s.store, user)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Modes are compared apart from the hosts: a mode may be wrong although the set of hosts is right.
 	if slices.ContainsFunc(shown.Document.Hosts, func(host services.FollowedAuthor) bool {
-		return host.Quiet != (modes[host.Author] == services.FollowNone)
+		return host.CountsNothing != (modes[host.Author] == services.FollowNone)
 	}) {
 		differs = append(differs, "live board: modes of follows")
 	}
 	// Replays of big hosts are not pushed to idle users, whose lists are rebuilt when they return.
-	held := parseReplays(shown.Lists[replaysList.Part])
-	if !held.listed || s.projector.Away(shown.Document) {
+	held := parseReplays(shown.Lists[replaysList.KeyPart])
+	if !held.listReady || s.projector.IsOfIdleUser(shown.Document) {
 		return facts, differs, nil
 	}
 	found, err := s.replayFacts(ctx, user)
@@ -58,8 +58,8 @@ func (s *Service) audit(ctx context.Context, user services.UserID, shown rdb.Use
 		}
 	}
 	// The floor records that older replays are missing. A list that has a floor and room for more should have been dropped.
-	short := len(held.entries) < services.Retention && held.floor.ID > 0
-	if held.strays > 0 || short || !slices.Equal(facts.replays, held.entries) {
+	short := len(held.entries) < services.FeedRetention && held.floor.ID > 0
+	if held.invalidMembers > 0 || short || !slices.Equal(facts.replays, held.entries) {
 		differs = append(differs, "live board: replays")
 	}
 	return facts, differs, nil

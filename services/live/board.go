@@ -20,8 +20,8 @@ type BoardRequest struct {
 	Session, LastID *string
 }
 
-// Item is one line of a board: a show as it is now, and as the session froze it.
-type Item struct {
+// BoardItem is one line of a board: a show as it is now, and as the session froze it.
+type BoardItem struct {
 	// Place is the position in the session, which a cursor contains. The show may have another position now.
 	Place  ShowPlace
 	Frozen FrozenShow
@@ -38,30 +38,30 @@ type FrozenShow struct {
 
 // Board is a page of a live board.
 type Board struct {
-	Session  Session
-	Replaced bool // the requested session is over; Session is a new one that continues at the same position
-	Items    []Item
-	HasNext  bool
-	End      services.FeedEnd // why nothing follows, if HasNext is false
-	Building bool             // the replays come from SQL, because the viewer's list of them is still being built
+	Session           Session
+	SessionReplaced   bool // the requested session is over; Session is a new one that continues at the same position
+	Items             []BoardItem
+	HasNext           bool
+	End               services.FeedEnd // why nothing follows, if HasNext is false
+	ReplaysBeingBuilt bool             // the replays come from SQL, because the viewer's list of them is still being built
 }
 
 // pageStart is where a page starts.
 type pageStart struct {
-	field   string          // the argument that names the session
-	session Session         // with Made 0: a new one
-	after   ShowPlace       // the page starts below this position; the zero position: at the top
-	last    services.PostID // the page starts after this show's position in the session; 0: at the top
+	sessionArgName string          // the argument that names the session
+	session        Session         // with CreationID 0: a new one
+	after          ShowPlace       // the page starts below this position; the zero position: at the top
+	lastID         services.PostID // the page starts after this show's position in the session; 0: at the top
 }
 
 // parse finds where the page starts, from the arguments of the request alone: it reads no data.
 func (a BoardRequest) parse(viewer services.UserID) (p pageStart, err error) {
-	p.field = "sessionId"
+	p.sessionArgName = "sessionId"
 	switch {
 	case a.After != nil && (a.Session != nil || a.LastID != nil):
 		return p, services.Errorf(services.Invalid, "after: it stands for a session and a position in it, and cannot be given together with sessionId or lastId")
 	case a.After != nil:
-		p.field = "after"
+		p.sessionArgName = "after"
 		p.session, p.after, err = parseCursor(viewer, *a.After)
 		return p, err
 	case a.LastID != nil && a.Session == nil:
@@ -72,7 +72,7 @@ func (a BoardRequest) parse(viewer services.UserID) (p pageStart, err error) {
 	if p.session, err = ParseSession("sessionId", viewer, *a.Session); err != nil || a.LastID == nil {
 		return p, err
 	}
-	p.last, err = ParseShowID("lastId", *a.LastID)
+	p.lastID, err = ParseShowID("lastId", *a.LastID)
 	return p, err
 }
 
@@ -86,20 +86,20 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask BoardRe
 	if err != nil {
 		return Board{}, err
 	}
-	given := start.session.Made != 0
-	if err := s.reachSession(ctx, start.field, start.session); err != nil {
+	given := start.session.CreationID != 0
+	if err := s.catchUpToSession(ctx, start.sessionArgName, start.session); err != nil {
 		return Board{}, err
 	}
 	var shown Show
-	if start.last != 0 {
-		if shown, err = s.frozenShow(ctx, start.session, start.last); err != nil {
+	if start.lastID != 0 {
+		if shown, err = s.frozenShow(ctx, start.session, start.lastID); err != nil {
 			return Board{}, err
 		}
 		start.after = shown.Place()
 	}
 	session := start.session
 	if !given {
-		session = Session{Viewer: viewer, Device: deviceHash(ask.Device)}
+		session = Session{Viewer: viewer, DeviceHash: deviceHash(ask.Device)}
 	}
 	replays := 0 // Live and upcoming shows fill most first pages, which then need no replays.
 	if given {
@@ -111,41 +111,41 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask BoardRe
 	}
 	// This check needs the hosts, so it comes after the read. Without the check, the ID of any show would tell a stranger when
 	// the show starts or ended.
-	if start.last != 0 {
-		if err := s.checkShown(ctx, session, reader.hosts, shown); err != nil {
+	if start.lastID != 0 {
+		if err := s.checkHostOnBoard(ctx, session, reader.hosts, shown); err != nil {
 			return Board{}, err
 		}
 	}
-	board := Board{Replaced: given && !session.lives(s.clock.Now(), reader.lease, s.idleTime, s.longestLife)}
-	if !given || board.Replaced {
+	board := Board{SessionReplaced: given && !session.lives(s.clock.Now(), reader.lease, s.sessionIdleTime, s.maxSessionLife)}
+	if !given || board.SessionReplaced {
 		session = s.newSession(session, reader.hosts)
 	}
 	// A new session in a slot of its own needs no write: without a lease it lives for the first idle time (Session.lives).
 	// A new session that shares a slot takes the slot now, which ends the earlier session. The result is ignored: if a later
 	// session has the slot, the next page of this session finds that out.
-	if given && !board.Replaced || session.sharesSlot(s.sessions) {
+	if given && !board.SessionReplaced || session.sharesSlot(s.sessionScope) {
 		s.renew(ctx, session, reader.lease)
 	}
-	return s.fill(ctx, board, session, reader, start.after, ask.First)
+	return s.fillBoard(ctx, board, session, reader, start.after, ask.First)
 }
 
-// newSession makes a session of the board as it is now. It copies nothing: cut reads the shows as they were at the session's
+// newSession makes a session of the board as it is now. It copies nothing: cutPage reads the shows as they were at the session's
 // version. All hosts in the list belong to the session.
 func (s *Service) newSession(former Session, hosts []services.FollowedAuthor) Session {
 	// The session has the viewer and the device of the former session.
 	session := former
-	session.Version, session.Made = s.Memory.Version(), s.ids.Next()
-	session.LatestFollow, session.Recent = splitFollows(hosts, services.PostIDAt(session.Made.Time().Add(-recently)))
+	session.Version, session.CreationID = s.Memory.Version(), s.ids.Next()
+	session.LatestFollow, session.RecentFollows = splitFollows(hosts, services.PostIDAt(session.CreationID.Time().Add(-recentFollowAge)))
 	return session
 }
 
-// fill completes a page: it reads the data of the shows on it.
-func (s *Service) fill(ctx context.Context, board Board, session Session, reader readerData, after ShowPlace, first int) (Board, error) {
-	page, building, err := s.cut(ctx, session, reader, after, first)
+// fillBoard completes a page: it reads the data of the shows on it.
+func (s *Service) fillBoard(ctx context.Context, board Board, session Session, reader readerData, after ShowPlace, first int) (Board, error) {
+	page, building, err := s.cutPage(ctx, session, reader, after, first)
 	if err != nil {
 		return Board{}, err
 	}
-	board.Session, board.HasNext, board.End, board.Building = session, page.HasNext, page.End, building
+	board.Session, board.HasNext, board.End, board.ReplaysBeingBuilt = session, page.HasNext, page.End, building
 	var hosts []services.UserID
 	board.Items, hosts = itemsOf(page.Lines)
 	if err := s.addHosts(ctx, board.Items, hosts); err != nil {
@@ -156,8 +156,8 @@ func (s *Service) fill(ctx context.Context, board Board, session Session, reader
 
 // itemsOf returns the items of a page without their hosts, and the ID of the host of each item. Each item has its show as the
 // session froze it; refreshShows replaces it by the show as it is now.
-func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
-	items, hosts = make([]Item, len(lines)), make([]services.UserID, len(lines))
+func itemsOf(lines []boardLine) (items []BoardItem, hosts []services.UserID) {
+	items, hosts = make([]BoardItem, len(lines)), make([]services.UserID, len(lines))
 	for i := range lines {
 		line, item := &lines[i], &items[i]
 		hosts[i] = line.Show.Host
@@ -168,7 +168,7 @@ func itemsOf(lines []line) (items []Item, hosts []services.UserID) {
 }
 
 // addHosts adds the hosts of the shows.
-func (s *Service) addHosts(ctx context.Context, items []Item, hosts []services.UserID) error {
+func (s *Service) addHosts(ctx context.Context, items []BoardItem, hosts []services.UserID) error {
 	if s.addCachedHosts(items, hosts) {
 		return nil
 	}
@@ -180,12 +180,12 @@ func (s *Service) addHosts(ctx context.Context, items []Item, hosts []services.U
 }
 
 // addCachedHosts adds the hosts that are cached (nearly all are), and reports whether none is missing.
-func (s *Service) addCachedHosts(items []Item, hosts []services.UserID) (all bool) {
+func (s *Service) addCachedHosts(items []BoardItem, hosts []services.UserID) (all bool) {
 	return s.reader.EachCached(nil, nil, hosts, func(i int, host services.User) { items[i].Host = host })
 }
 
 // refreshShows brings the shows of a page up to date.
-func (s *Service) refreshShows(ctx context.Context, items []Item) error {
+func (s *Service) refreshShows(ctx context.Context, items []BoardItem) error {
 	missing := s.refreshCachedShows(items)
 	if len(missing) == 0 {
 		return nil
@@ -203,8 +203,8 @@ func (s *Service) refreshShows(ctx context.Context, items []Item) error {
 // refreshCachedShows brings the cached shows of a page up to date, and returns the IDs of the others. It skips shows that were replays
 // in the session: their status and times no longer change, and their texts are the present ones already. The other shows stay in
 // the cache while a session that has them lives.
-func (s *Service) refreshCachedShows(items []Item) (missing []services.PostID) {
-	s.Memory.ReadPresent(func(now func(services.PostID) (Show, bool)) {
+func (s *Service) refreshCachedShows(items []BoardItem) (missing []services.PostID) {
+	s.Memory.WithShowLookup(func(now func(services.PostID) (Show, bool)) {
 		for i := range items {
 			if items[i].Frozen.Status == ShowReplay {
 				continue
@@ -219,18 +219,18 @@ func (s *Service) refreshCachedShows(items []Item) (missing []services.PostID) {
 	return missing
 }
 
-// cut makes a page from the node cache and the viewer's replays. after is a position in the session. building reports that
+// cutPage makes a page from the node cache and the viewer's replays. after is a position in the session. building reports that
 // replays came from SQL because the list in Redis is not ready.
-func (s *Service) cut(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page linePage, building bool, err error) {
-	hosts := session.hosts(reader.hosts)
+func (s *Service) cutPage(ctx context.Context, session Session, reader readerData, after ShowPlace, first int) (page linePage, building bool, err error) {
+	hosts := session.filterHosts(reader.hosts)
 	var p boardPart
 	if !after.Replay {
 		// One more show than the page has is read, to learn whether there are more.
-		p.Active, p.More = s.Memory.activeAt(hosts, session.Version, after, first+1)
+		p.Active, p.HasMoreActive = s.Memory.activeAt(hosts, session.Version, after, first+1)
 		after = ShowPlace{}
 	}
 	// The list of replays is neither read nor built for users who never scroll that far.
-	if p.fills(first, hosts) {
+	if p.fillsPage(first, hosts) {
 		return p.page(first), false, nil
 	}
 	// Board has not read the list of replays so far, because active shows fill most pages.
@@ -243,17 +243,17 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	if err != nil {
 		return linePage{}, false, err
 	}
-	if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
+	if listed, err = s.replaysAtSession(ctx, listed, session, hosts); err != nil {
 		return linePage{}, false, err
 	}
-	if listed.More && len(listed.Lines) <= first { // newer replays pushed older ones out of the range that was read
-		if reader, err = s.readerData(ctx, session, after, allReplays); err != nil {
+	if listed.HasMore && len(listed.Lines) <= first { // newer replays pushed older ones out of the range that was read
+		if reader, err = s.readerData(ctx, session, after, allReplaysLimit); err != nil {
 			return linePage{}, false, err
 		}
-		if listed, building, err = s.viewerReplays(ctx, session, reader, after, allReplays); err != nil {
+		if listed, building, err = s.viewerReplays(ctx, session, reader, after, allReplaysLimit); err != nil {
 			return linePage{}, false, err
 		}
-		if listed, err = s.atSession(ctx, listed, session, hosts); err != nil {
+		if listed, err = s.replaysAtSession(ctx, listed, session, hosts); err != nil {
 			return linePage{}, false, err
 		}
 	}
@@ -261,32 +261,33 @@ func (s *Service) cut(ctx context.Context, session Session, reader readerData, a
 	return p.page(first), building, nil
 }
 
-// allReplays is a limit that no list reaches: a list shows up to Retention replays, and keeps a few more (lib_replays.lua).
-const allReplays = 2 * services.Retention
+// allReplaysLimit is a limit that no list reaches: a list shows up to FeedRetention replays, and keeps a few more
+// (lib_replays.lua).
+const allReplaysLimit = 2 * services.FeedRetention
 
-// cachedReplays returns the node cache's replays after a position. They end after the newest Retention replays, as a list
-// of replays does.
+// cachedReplays returns the node cache's replays after a position. They end after the newest FeedRetention replays, as a list of
+// replays does.
 func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
 		// The floor is counted from the top of the board and not from the position of the page, so that all pages end at the same
 		// replay.
-		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPlace{}, services.Retention+1)
-		if len(all) > services.Retention {
-			known.Floor = all[services.Retention].Place()
+		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPlace{}, services.FeedRetention+1)
+		if len(all) > services.FeedRetention {
+			known.Floor = all[services.FeedRetention].Place()
 		}
 	}
 	shows, more := s.Memory.replaysAt(hosts, session.Version, after, first+1)
-	known.More, known.Lines = more, make([]line, len(shows))
+	known.HasMore, known.Lines = more, make([]boardLine, len(shows))
 	for i, show := range shows {
-		known.Lines[i] = lineOf(show)
+		known.Lines[i] = boardLineOf(show)
 	}
 	return known
 }
 
-// atSession keeps the shows of a list that were replays of the session's hosts at the session's version, and reads their data.
+// replaysAtSession keeps the shows of a list that were replays of the session's hosts at the session's version, and reads their data.
 // The cache has the recent replays. A show that the cache lacks became a replay long ago, or after the last log entry that this
 // node has read.
-func (s *Service) atSession(ctx context.Context, list replayList, session Session, hosts []services.FollowedAuthor) (replayList, error) {
+func (s *Service) replaysAtSession(ctx context.Context, list replayList, session Session, hosts []services.FollowedAuthor) (replayList, error) {
 	// Only hosts with a line are in the map: a viewer may follow thousands.
 	on := make(map[services.UserID]bool, len(list.Lines))
 	for _, line := range list.Lines {
@@ -297,7 +298,7 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 			on[host.Author] = true
 		}
 	}
-	var lines []line
+	var lines []boardLine
 	var unknown []services.PostID
 	for _, one := range list.Lines {
 		show, known, there := s.Memory.ShowAt(one.Place.ID, session.Version)
@@ -324,7 +325,7 @@ func (s *Service) atSession(ctx context.Context, list replayList, session Sessio
 	}
 	// Shows that were not replays yet at the session's version are left out: the status of shows from SQL is known only now. An
 	// erased show is the zero Show, and is left out too.
-	list.Lines = slices.DeleteFunc(lines, func(one line) bool {
+	list.Lines = slices.DeleteFunc(lines, func(one boardLine) bool {
 		return one.Show.Status != ShowReplay || one.Show.Version > session.Version
 	})
 	return list, nil

@@ -13,13 +13,13 @@ type FirstPageRequest struct {
 	Device string // as in BoardRequest
 }
 
-// ReadFirst reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits long for
-// another. It calls found with each page that is complete, the same page that Board returns. It leaves out a viewer if only Board can
-// make the page: the document is missing or from before a long absence, the viewer is owed an update, the session shares a slot, or the
-// page needs replays or data that the node's cache lacks. The context must not come from services.Observe.
+// ReadFirstPages reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits
+// long for another. It calls found with each page that is complete, the same page that Board returns. It leaves out a viewer if
+// only Board can make the page: the document is missing or from before a long absence, the viewer is owed an update, the session
+// shares a slot, or the page needs replays or data that the node's cache lacks. The context must not come from services.Observe.
 //
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
-func (s *Service) ReadFirst(ctx context.Context, asked []FirstPageRequest, found func(i int, board Board)) error {
+func (s *Service) ReadFirstPages(ctx context.Context, asked []FirstPageRequest, found func(i int, board Board)) error {
 	if !s.Memory.Loaded() {
 		return nil
 	}
@@ -28,13 +28,13 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPageRequest, found
 		// OwesUpdate is called before the documents are read: if the update is written in between, the viewer is still left to Board.
 		viewers[i], owed[i] = one.Viewer, s.fanout.OwesUpdate(one.Viewer)
 	}
-	states, err := s.redis.HostsOf(ctx, viewers)
+	states, err := s.redis.ReadLiveBoardStates(ctx, viewers)
 	if err != nil {
 		return err
 	}
 	for i, one := range asked {
-		session := Session{Viewer: one.Viewer, Device: deviceHash(one.Device)}
-		if owed[i] || session.sharesSlot(s.sessions) || !states[i].Ready || s.projector.AwayIfSeenOn(states[i].Day) {
+		session := Session{Viewer: one.Viewer, DeviceHash: deviceHash(one.Device)}
+		if owed[i] || session.sharesSlot(s.sessionScope) || !states[i].Ready || s.projector.IsIdleIfSeenOn(states[i].LastActiveDay) {
 			continue
 		}
 		if board, ready := s.firstPage(session, states[i].Hosts, one.First); ready {
@@ -48,7 +48,7 @@ func (s *Service) ReadFirst(ctx context.Context, asked []FirstPageRequest, found
 func (s *Service) firstPage(session Session, hosts []services.FollowedAuthor, first int) (board Board, ready bool) {
 	session = s.newSession(session, hosts) // all hosts belong to it
 	var top boardPart
-	if top.Active, top.More = s.Memory.activeAt(hosts, session.Version, ShowPlace{}, first+1); !top.fills(first, hosts) {
+	if top.Active, top.HasMoreActive = s.Memory.activeAt(hosts, session.Version, ShowPlace{}, first+1); !top.fillsPage(first, hosts) {
 		return board, false
 	}
 	page := top.page(first)

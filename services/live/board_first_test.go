@@ -15,29 +15,29 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// readFirst is a viewer's first page by ReadFirst; nil if it is not ready. boardNode.page compares it with Board's.
-func (h boardNode) readFirst(viewer services.UserID, ask BoardRequest) (page *Board) {
+// readyFirstPage is a viewer's first page by ReadFirstPages; nil if it is not ready. boardNode.page compares it with Board's.
+func (h boardNode) readyFirstPage(viewer services.UserID, ask BoardRequest) (page *Board) {
 	h.TB.Helper()
-	err := h.boards.ReadFirst(h.TB.Context(), []FirstPageRequest{{viewer, ask.First, ask.Device}}, func(_ int, board Board) { page = &board })
+	err := h.boards.ReadFirstPages(h.TB.Context(), []FirstPageRequest{{viewer, ask.First, ask.Device}}, func(_ int, board Board) { page = &board })
 	if err != nil && (!services.IsUnavailable(err) || page != nil) {
 		h.TB.Fatalf("%+v, %v", page, err)
 	}
 	return page
 }
 
-// fullBoardViewer returns a new viewer whose board has a live show and upcoming ones, enough for pages of 5.
-func (h boardNode) fullBoardViewer() services.UserID {
+// newFullBoardViewer returns a new viewer whose board has a live show and upcoming ones, enough for pages of 5.
+func (h boardNode) newFullBoardViewer() services.UserID {
 	h.TB.Helper()
 	users := h.MakeUsers(2)
 	h.Follow(users[1], users[0])
 	for i := range 6 {
 		show := planShow(h.World, users[1], time.Duration(i+1)*time.Hour)
-		h.advance()
+		h.advanceAndRefresh()
 		if i == 3 {
-			start(h.World, show)
+			startShows(h.World, show)
 		}
 	}
-	h.advance()
+	h.advanceAndRefresh()
 	h.RunAllJobs(h.Fanout)
 	h.page(users[0], BoardRequest{First: 5})
 	return users[0]
@@ -46,17 +46,17 @@ func (h boardNode) fullBoardViewer() services.UserID {
 // All ready pages together take one round trip and no statement, for viewers with pages of different sizes.
 func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
-	h := newBoardNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}), nil)
-	viewer := h.fullBoardViewer()
-	alone, stranger := h.MakeUsers(1)[0], h.MakeStrangers(1)[0]
+	h := newBoardNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}), nil)
+	viewer := h.newFullBoardViewer()
+	alone, stranger := h.MakeUsers(1)[0], h.MakeNeverSeenUsers(1)[0]
 	h.page(alone, BoardRequest{First: 5}) // follows nobody
 	before := statements.Load()
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	asked := []FirstPageRequest{{viewer, 5, ""}, {stranger, 5, ""}, {viewer, 2, "phone"}, {alone, 5, ""}, {viewer, 6, ""}}
 	shown := map[int]int{}
-	h.Must(h.boards.ReadFirst(ctx, asked, func(i int, board Board) {
+	h.Must(h.boards.ReadFirstPages(ctx, asked, func(i int, board Board) {
 		shown[i] = len(board.Items)
-		if board.Session.Viewer != asked[i].Viewer || board.Session.Device != deviceHash(asked[i].Device) || board.HasNext != (asked[i].Viewer == viewer) {
+		if board.Session.Viewer != asked[i].Viewer || board.Session.DeviceHash != deviceHash(asked[i].Device) || board.HasNext != (asked[i].Viewer == viewer) {
 			t.Errorf("page %d: %+v", i, board)
 		}
 	}))
@@ -64,46 +64,46 @@ func TestFirstPagesAreOneRoundTrip(t *testing.T) {
 	if len(shown) != 3 || shown[0] != 5 || shown[2] != 2 || shown[3] != 0 || trips.Count() != 1 || statements.Load() != before {
 		t.Errorf("pages of %v shows, %d round trips and %d statements", shown, trips.Count(), statements.Load()-before)
 	}
-	h.Must(h.boards.ReadFirst(ctx, nil, func(int, Board) { t.Error("a page of nobody") }))
+	h.Must(h.boards.ReadFirstPages(ctx, nil, func(int, Board) { t.Error("a page of nobody") }))
 }
 
-// wantUnready checks that a viewer's first page is not ready, and becomes ready by a call of Board.
-func (h boardNode) wantUnready(what string, viewer services.UserID) {
+// wantFirstPageNotReady checks that a viewer's first page is not ready, and becomes ready by a call of Board.
+func (h boardNode) wantFirstPageNotReady(what string, viewer services.UserID) {
 	h.TB.Helper()
-	for range 2 { // the second time too: ReadFirst does not make the page ready
-		if page := h.readFirst(viewer, BoardRequest{First: 5}); page != nil {
+	for range 2 { // the second time too: ReadFirstPages does not make the page ready
+		if page := h.readyFirstPage(viewer, BoardRequest{First: 5}); page != nil {
 			h.TB.Errorf("%s: %v is ready", what, boardShowIDs(*page))
 		}
 	}
-	if h.page(viewer, BoardRequest{First: 5}); h.readFirst(viewer, BoardRequest{First: 5}) == nil {
+	if h.page(viewer, BoardRequest{First: 5}); h.readyFirstPage(viewer, BoardRequest{First: 5}) == nil {
 		h.TB.Errorf("%s: nothing is ready after a read", what)
 	}
 }
 
 func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 	h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), nil)
-	viewer := h.fullBoardViewer()
+	viewer := h.newFullBoardViewer()
 	h.Caches.People.Clear()
-	h.wantUnready("a host whom this node has not read", viewer)
-	h.Must(h.Redis.Reset(t.Context(), viewer))
-	h.wantUnready("a document that is lost", viewer)
+	h.wantFirstPageNotReady("a host whom this node has not read", viewer)
+	h.Must(h.Redis.ResetUserData(t.Context(), viewer))
+	h.wantFirstPageNotReady("a document that is lost", viewer)
 
 	missed := errors.New("missed")
 	apply := func(context.Context, *sql.Tx) ([]string, error) { return nil, nil }
 	h.Must(h.Fanout.Commit(t.Context(), &jobs.Command{Actor: viewer, Name: "mark", Apply: apply, AfterCommit: func(context.Context) error { return missed }})[0])
-	if page := h.readFirst(viewer, BoardRequest{First: 5}); page != nil {
+	if page := h.readyFirstPage(viewer, BoardRequest{First: 5}); page != nil {
 		t.Errorf("a board that lacks an update: %v is ready", boardShowIDs(*page))
 	}
 	missed = nil
-	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.readFirst(viewer, BoardRequest{First: 5}) == nil {
+	if left := h.Fanout.UpdateStaleViews(t.Context()); left != 0 || h.readyFirstPage(viewer, BoardRequest{First: 5}) == nil {
 		t.Errorf("after the update nothing is ready, %d users are owed one", left)
 	}
-	h.Clock.Advance(h.Projector.KeyLifetime())
-	if page := h.readFirst(viewer, BoardRequest{First: 5}); page != nil {
+	h.Clock.Advance(h.Projector.RedisKeyLifetime())
+	if page := h.readyFirstPage(viewer, BoardRequest{First: 5}); page != nil {
 		t.Errorf("a viewer who comes back after a long time: %v is ready", boardShowIDs(*page))
 	}
-	h.Server.Kill()
-	err := h.boards.ReadFirst(t.Context(), []FirstPageRequest{{viewer, 5, ""}}, func(int, Board) { t.Error("a page without Redis") })
+	h.RedisServer.Kill()
+	err := h.boards.ReadFirstPages(t.Context(), []FirstPageRequest{{viewer, 5, ""}}, func(int, Board) { t.Error("a page without Redis") })
 	if !services.IsUnavailable(err) {
 		t.Errorf("without Redis: %v", err)
 	}
@@ -111,14 +111,14 @@ func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 
 // A first page whose session shares a slot writes to Redis, so it is left to Board.
 func TestFirstPagesThatShareASlot(t *testing.T) {
-	for scope, ready := range map[Scope]map[string]bool{
+	for scope, ready := range map[SessionScope]map[string]bool{
 		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},
 	} {
 		t.Run(string(scope), func(t *testing.T) {
-			h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.Sessions = scope })
-			viewer := h.fullBoardViewer()
+			h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), func(cfg *Config) { cfg.SessionScope = scope })
+			viewer := h.newFullBoardViewer()
 			for device, want := range ready {
-				if got := h.readFirst(viewer, BoardRequest{First: 5, Device: device}); (got != nil) != want {
+				if got := h.readyFirstPage(viewer, BoardRequest{First: 5, Device: device}); (got != nil) != want {
 					t.Errorf("of the device %q: %+v is ready", device, got)
 				}
 			}
@@ -129,15 +129,15 @@ func TestFirstPagesThatShareASlot(t *testing.T) {
 // A node that has not loaded its shows serves no boards.
 func TestNoFirstPageBeforeShowsAreLoaded(t *testing.T) {
 	h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), nil)
-	viewer := h.fullBoardViewer()
+	viewer := h.newFullBoardViewer()
 	other := newBoardNode(h.AnotherNode(), nil)
 	if other.boards.Memory.Loaded() {
 		t.Fatal("the other node has loaded its shows")
 	}
 	alone := h.MakeUsers(1)[0]
 	h.page(alone, BoardRequest{First: 5})
-	if page := other.readFirst(alone, BoardRequest{First: 5}); page != nil {
+	if page := other.readyFirstPage(alone, BoardRequest{First: 5}); page != nil {
 		t.Errorf("the board of who follows nobody is ready: %+v", page)
 	}
-	other.wantUnready("a node that has loaded nothing", viewer)
+	other.wantFirstPageNotReady("a node that has loaded nothing", viewer)
 }

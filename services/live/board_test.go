@@ -19,7 +19,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// page reads a page, and fails the test on an error. It compares a new session's first page with ReadFirst's.
+// page reads a page, and fails the test on an error. It compares a new session's first page with ReadFirstPages's.
 func (h boardNode) page(viewer services.UserID, ask BoardRequest) Board {
 	h.TB.Helper()
 	if ask.First == 0 {
@@ -30,17 +30,17 @@ func (h boardNode) page(viewer services.UserID, ask BoardRequest) Board {
 		h.Must(err)
 		return board
 	}
-	earlier := h.readFirst(viewer, ask)
+	earlier := h.readyFirstPage(viewer, ask)
 	board, err := h.boards.Board(h.TB.Context(), viewer, ask)
 	h.Must(err)
-	for when, ready := range map[string]*Board{"before": earlier, "after": h.readFirst(viewer, ask)} {
-		if ready == nil || when == "after" && board.Building { // the list of replays may be built by then
+	for when, ready := range map[string]*Board{"before": earlier, "after": h.readyFirstPage(viewer, ask)} {
+		if ready == nil || when == "after" && board.ReplaysBeingBuilt { // the list of replays may be built by then
 			continue
 		}
-		if ready.Session.Made <= 0 || ready.Session.Made == board.Session.Made {
-			h.TB.Errorf("the session that is ready %s the page was made at %s, and that of the page at %s", when, ready.Session.Made, board.Session.Made)
+		if ready.Session.CreationID <= 0 || ready.Session.CreationID == board.Session.CreationID {
+			h.TB.Errorf("the session that is ready %s the page was made at %s, and that of the page at %s", when, ready.Session.CreationID, board.Session.CreationID)
 		}
-		ready.Session.Made = board.Session.Made // each page has a session of its own
+		ready.Session.CreationID = board.Session.CreationID // each page has a session of its own
 		if diff := cmp.Diff(board, *ready); diff != "" {
 			h.TB.Errorf("the board of %d, ready %s the page (-page +ready):\n%s", viewer, when, diff)
 		}
@@ -48,8 +48,8 @@ func (h boardNode) page(viewer services.UserID, ask BoardRequest) Board {
 	return board
 }
 
-// advance advances the clock, runs the due jobs, and refreshes this node's cache.
-func (h boardNode) advance() {
+// advanceAndRefresh advances the clock, runs the due jobs, and refreshes this node's cache.
+func (h boardNode) advanceAndRefresh() {
 	h.TB.Helper()
 	h.Clock.Advance(time.Second)
 	h.RunDueJobs(h.Fanout)
@@ -85,8 +85,8 @@ func sessionArgument(session Session) *string {
 	return &text
 }
 
-// walk returns the shows of a page and of all pages after it.
-func (h boardNode) walk(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
+// readRemainingPages returns the shows of a page and of all pages after it.
+func (h boardNode) readRemainingPages(viewer services.UserID, board Board, first int) (list []services.PostID, end services.FeedEnd) {
 	h.TB.Helper()
 	for turn := 0; ; turn++ {
 		list = append(list, boardShowIDs(board)...)
@@ -99,7 +99,7 @@ func (h boardNode) walk(viewer services.UserID, board Board, first int) (list []
 		ask := nextRequest(board, turn%2 == 0)
 		ask.First = first
 		session := board.Session
-		if board = h.page(viewer, ask); board.Session != session || board.Replaced {
+		if board = h.page(viewer, ask); board.Session != session || board.SessionReplaced {
 			h.TB.Fatalf("session %+v became %+v", session, board.Session)
 		}
 	}
@@ -113,36 +113,36 @@ func TestBoardsWithoutRedis(t *testing.T) {
 	w.Follow(host, viewer)
 	for range 6 {
 		newReplay(w, host)
-		h.advance()
+		h.advanceAndRefresh()
 	}
 	live, planned := planShow(w, host, time.Hour), planShow(w, host, 2*time.Hour)
-	h.advance()
-	start(w, live)
-	h.advance()
+	h.advanceAndRefresh()
+	startShows(w, live)
+	h.advanceAndRefresh()
 	first := h.page(viewer, BoardRequest{First: 3})
-	whole, end := h.walk(viewer, h.page(viewer, BoardRequest{}), 3)
-	if len(whole) != 8 || whole[0] != live || whole[1] != planned || end != services.EndOfFeed || first.Building {
-		t.Fatalf("the board is %v, %q, building %t", whole, end, first.Building)
+	whole, end := h.readRemainingPages(viewer, h.page(viewer, BoardRequest{}), 3)
+	if len(whole) != 8 || whole[0] != live || whole[1] != planned || end != services.EndOfFeed || first.ReplaysBeingBuilt {
+		t.Fatalf("the board is %v, %q, building %t", whole, end, first.ReplaysBeingBuilt)
 	}
-	w.Server.Kill()
-	finish(w, live)
+	w.RedisServer.Kill()
+	endShows(w, live)
 	h.Clock.Advance(time.Second)
 	h.Must(h.boards.Memory.Refresh(t.Context()))
-	if got, end := h.walk(viewer, h.page(viewer, BoardRequest{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
+	if got, end := h.readRemainingPages(viewer, h.page(viewer, BoardRequest{}), 3); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || end != services.EndOfFeed {
 		t.Errorf("without Redis the board is %v, %q", got, end)
 	}
-	if got, _ := h.walk(viewer, first, 2); !slices.Equal(got, whole) {
+	if got, _ := h.readRemainingPages(viewer, first, 2); !slices.Equal(got, whole) {
 		t.Errorf("without Redis the session goes on with %v, want %v", got, whole)
 	}
-	w.Server.Start()
+	w.RedisServer.Start()
 	var back Board
 	for range 100 {
-		if back = h.page(viewer, BoardRequest{}); !back.Building {
+		if back = h.page(viewer, BoardRequest{}); !back.ReplaysBeingBuilt {
 			break
 		}
 	}
-	if got := boardShowIDs(back); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || back.Building {
-		t.Errorf("with an empty Redis the board is %v, building %t", got, back.Building)
+	if got := boardShowIDs(back); !slices.Equal(got, append([]services.PostID{planned, live}, whole[2:]...)) || back.ReplaysBeingBuilt {
+		t.Errorf("with an empty Redis the board is %v, building %t", got, back.ReplaysBeingBuilt)
 	}
 }
 
@@ -150,8 +150,8 @@ func TestBoardsWithoutRedis(t *testing.T) {
 // meanwhile.
 func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 	for name, pair := range map[string]fanouttest.Options{
-		"embedded":   {SQL: sqltest.SQLite(t), Redis: "embedded"},
-		"production": {SQL: sqltest.Postgres(t)},
+		"embedded":   {SQLURL: sqltest.SQLite(t), RedisURL: "embedded"},
+		"production": {SQLURL: sqltest.Postgres(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var hold atomic.Bool // holds the next list that is made
@@ -162,25 +162,25 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 					<-goOn
 				}
 			}
-			pair.Projector = func(cfg *projector.Config) { cfg.Rebuilds = 1 }
+			pair.Projector = func(cfg *projector.Config) { cfg.MaxParallelRebuilds = 1 }
 			w := fanouttest.New(t, pair)
-			h := newBoardNode(w, func(cfg *Config) { cfg.BuildWait = time.Nanosecond })
+			h := newBoardNode(w, func(cfg *Config) { cfg.RebuildWait = time.Nanosecond })
 			users := w.MakeUsers(3)
 			viewer, other, host := users[0], users[1], users[2]
 			w.Follow(host, viewer, other)
 			replay := newReplay(w, host)
-			h.advance()
+			h.advanceAndRefresh()
 			hold.Store(true)
 			made := make(chan error, 1)
-			go func() { made <- serviceOf(w).rebuildReplays(t.Context(), other) }()
+			go func() { made <- showServiceOf(w).rebuildReplays(t.Context(), other) }()
 			<-held // lists are made one at a time: the viewer's list comes after the held list
 			board := h.page(viewer, BoardRequest{})
-			if got := boardShowIDs(board); !slices.Equal(got, []services.PostID{replay}) || !board.Building {
-				t.Errorf("while the list is made the board is %v, building %t", got, board.Building)
+			if got := boardShowIDs(board); !slices.Equal(got, []services.PostID{replay}) || !board.ReplaysBeingBuilt {
+				t.Errorf("while the list is made the board is %v, building %t", got, board.ReplaysBeingBuilt)
 			}
 			close(goOn)
 			w.Must(<-made)
-			for deadline := time.Now().Add(time.Minute); board.Building; board = h.page(viewer, BoardRequest{}) {
+			for deadline := time.Now().Add(time.Minute); board.ReplaysBeingBuilt; board = h.page(viewer, BoardRequest{}) {
 				if time.Now().After(deadline) {
 					t.Fatal("the list is not made")
 				}
@@ -194,29 +194,29 @@ func TestAPageDoesNotWaitForItsReplays(t *testing.T) {
 
 // A node that is behind a session's version reads the log first, and a node that starts late shows the same board.
 func TestANodeThatLagsCatchesUp(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newBoardNode(w, nil)
 		viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
 		one := planShow(w, host, time.Hour)
-		h.advance()
+		h.advanceAndRefresh()
 		behind := newBoardNode(w.AnotherNode(), nil)
 		behind.page(viewer, BoardRequest{}) // it knows one show
 		two := planShow(w, host, 30*time.Minute)
-		h.advance()
+		h.advanceAndRefresh()
 		first := h.page(viewer, BoardRequest{First: 1})
-		start(w, one)
-		h.advance()
+		startShows(w, one)
+		h.advanceAndRefresh()
 		if got := boardShowIDs(behind.page(viewer, BoardRequest{})); !slices.Equal(got, []services.PostID{one}) {
 			t.Errorf("a node that is behind makes sessions of what it knows: %v", got)
 		}
 		// The other node puts a replay into the viewer's list before this node reads of it in the log. The board that this node makes
 		// now must not have that replay; later boards do.
 		newReplay(w, host)
-		h.advance()
+		h.advanceAndRefresh()
 		h.page(viewer, BoardRequest{}) // makes the list
 		newReplay(w, host)
-		h.advance()
+		h.advanceAndRefresh()
 		lags := behind.page(viewer, BoardRequest{})
 		if got := boardShowIDs(lags); !slices.Equal(got, boardShowIDs(h.page(viewer, BoardRequest{Session: sessionArgument(lags.Session)}))) {
 			t.Errorf("a node that is behind shows %v, and another one the same session otherwise", got)
@@ -238,28 +238,28 @@ func TestANodeThatLagsCatchesUp(t *testing.T) {
 func TestReplaysEndWithTheirRetention(t *testing.T) {
 	for name, mode := range map[string]services.AuthorMode{"pushed": services.AuthorSmall, "pulled": services.AuthorHuge} {
 		t.Run(name, func(t *testing.T) {
-			w := fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+			w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
 			h := newBoardNode(w, nil)
 			viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 			w.SetMode(host, mode)
 			w.Follow(host, viewer)
-			h.advance()
-			const many = services.Retention + 20
+			h.advanceAndRefresh()
+			const many = services.FeedRetention + 20
 			shows := make([]services.PostID, many)
 			for i := range shows {
 				shows[i] = planShow(w, host, time.Hour)
 			}
-			h.advance()
+			h.advanceAndRefresh()
 			for i := range 4 {
 				part := shows[i*many/4 : (i+1)*many/4]
-				start(w, part...)
+				startShows(w, part...)
 				h.Clock.Advance(time.Millisecond)
-				finish(w, part...)
-				h.advance()
+				endShows(w, part...)
+				h.advanceAndRefresh()
 			}
 			slices.Reverse(shows)
-			got, end := h.walk(viewer, h.page(viewer, BoardRequest{First: 70}), 70)
-			if len(got) != services.Retention || !slices.Equal(got, shows[:services.Retention]) || end != services.EndOfRetention {
+			got, end := h.readRemainingPages(viewer, h.page(viewer, BoardRequest{First: 70}), 70)
+			if len(got) != services.FeedRetention || !slices.Equal(got, shows[:services.FeedRetention]) || end != services.EndOfRetention {
 				t.Errorf("%d replays, from %v to %v, end %q", len(got), got[0], got[len(got)-1], end)
 			}
 		})
@@ -269,7 +269,7 @@ func TestReplaysEndWithTheirRetention(t *testing.T) {
 // The show that a viewer saw last may have left the board: its host was unfollowed, or unfollowed and followed again. The
 // next page still continues from the show's position.
 func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newBoardNode(w, nil)
 		viewer := w.MakeUsers(1)[0]
 		hosts := w.MakeUsers(3)
@@ -279,20 +279,20 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 				w.Follow(hosts[i], viewer)
 			}
 			shows = append(shows, planShow(w, hosts[i%3], time.Duration(i+1)*time.Hour))
-			h.advance()
+			h.advanceAndRefresh()
 		}
 		page := h.page(viewer, BoardRequest{First: 2}) // hosts 0 and 1
 		w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.NoteUnfollow(ctx, tx, viewer, hosts[1]) })
 		w.Unfollow(hosts[1], viewer)
-		h.advance()
+		h.advanceAndRefresh()
 		for _, byCursor := range []bool{true, false} {
 			next := h.page(viewer, nextRequest(page, byCursor))
-			if got := boardShowIDs(next); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) || next.Replaced {
+			if got := boardShowIDs(next); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) || next.SessionReplaced {
 				t.Errorf("after an unfollow: %v of %v", got, shows)
 			}
 		}
 		w.Follow(hosts[1], viewer)
-		h.advance()
+		h.advanceAndRefresh()
 		if got := boardShowIDs(h.page(viewer, nextRequest(page, false))); !slices.Equal(got, []services.PostID{shows[2], shows[3], shows[5]}) {
 			t.Errorf("a host who is followed again waits for the next session: %v of %v", got, shows)
 		}
@@ -305,33 +305,33 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 // A host who was followed after the session began has many newer replays. They do not displace the session's replays from the
 // session's pages. A node whose cache is behind the list shows no empty page.
 func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newBoardNode(w, nil)
 		viewer, host, other := w.MakeUsers(1)[0], w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
 		var old []services.PostID
 		for range 4 {
 			old = append([]services.PostID{newReplay(w, host)}, old...)
-			h.advance()
+			h.advanceAndRefresh()
 		}
 		behind := newBoardNode(w.AnotherNode(), nil)
 		behind.page(viewer, BoardRequest{})
 		for range 8 {
 			newReplay(w, other)
 			newReplay(w, host)
-			h.advance()
+			h.advanceAndRefresh()
 		}
 		lags := behind.page(viewer, BoardRequest{First: 1})
-		if got, _ := behind.walk(viewer, lags, 1); !slices.Equal(got, old) {
+		if got, _ := behind.readRemainingPages(viewer, lags, 1); !slices.Equal(got, old) {
 			t.Errorf("a node that is behind lists %v, want %v", got, old)
 		}
 		session := h.page(viewer, BoardRequest{First: 1})
 		w.Follow(other, viewer)
-		h.advance()
-		if got, _ := h.walk(viewer, session, 1); len(got) != 12 || !slices.Equal(got[8:], old) {
+		h.advanceAndRefresh()
+		if got, _ := h.readRemainingPages(viewer, session, 1); len(got) != 12 || !slices.Equal(got[8:], old) {
 			t.Errorf("the session lists %v, at its end %v", got, old)
 		}
-		if got, _ := h.walk(viewer, h.page(viewer, BoardRequest{First: 3}), 3); len(got) != 20 {
+		if got, _ := h.readRemainingPages(viewer, h.page(viewer, BoardRequest{First: 3}), 3); len(got) != 20 {
 			t.Errorf("a new one lists %v", got)
 		}
 	})
@@ -340,35 +340,35 @@ func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 // A subscription whose slot another session has taken continues with a new session, and does not end the session that has the slot.
 func TestAnOpenBoardContinuesWhenItsSlotIsTaken(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
+	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.RedisServer.URL(), NodeID: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.DocumentShape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(redis.Close()) })
-	h := newBoardNode(w, func(cfg *Config) { cfg.Redis, cfg.Sessions = redis, PerUser })
+	h := newBoardNode(w, func(cfg *Config) { cfg.Redis, cfg.SessionScope = redis, PerUser })
 	viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 	w.Follow(host, viewer)
 	show := planShow(w, host, time.Hour)
-	h.advance()
+	h.advanceAndRefresh()
 	first := h.page(viewer, BoardRequest{})
 	badges := make(chan *services.Badges, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	changes, err := h.boards.Watch(ctx, viewer, sessionArgument(first.Session), "", badges)
 	w.Must(err)
 	badges <- &services.Badges{}
-	if change := <-changes; change.Replaced || change.Session != first.Session {
+	if change := <-changes; change.SessionReplaced || change.Session != first.Session {
 		t.Errorf("the first event: %+v", change)
 	}
 	h.Clock.Advance(time.Second)
 	second := h.page(viewer, BoardRequest{})
 	badges <- &services.Badges{Version: "2"}
 	change := <-changes
-	if !change.Replaced || change.Session == first.Session || change.Session == second.Session {
+	if !change.SessionReplaced || change.Session == first.Session || change.Session == second.Session {
 		t.Errorf("after another first page: %+v", change)
 	}
-	if again := h.page(viewer, BoardRequest{Session: sessionArgument(second.Session)}); again.Replaced {
+	if again := h.page(viewer, BoardRequest{Session: sessionArgument(second.Session)}); again.SessionReplaced {
 		t.Error("the subscription has ended the session that took its room")
 	}
-	start(w, show)
-	h.advance()
+	startShows(w, show)
+	h.advanceAndRefresh()
 	badges <- &services.Badges{Version: "3", LiveSequence: 1 << 62}
 	if event := <-changes; event.Session != change.Session || len(event.WentLive) != 1 {
 		t.Errorf("what went live after the new session: %+v", event)

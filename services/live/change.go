@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// maxChanged bounds each list of a change, and with it the size of a frame. A client that gets More reads the board anew.
-const maxChanged = 100
+// maxChangedShows bounds each list of a change, and with it the size of a frame. A client that gets Truncated reads the board anew.
+const maxChangedShows = 100
 
 // Difference is the difference between a session's frozen board and the present one. The shows are as they are now, each
 // list in the order of the present board. Cancelled shows have no position there: among them the greatest ID comes first.
 type Difference struct {
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []Show
 
-	More bool // some are omitted: no list has more than maxChanged
+	Truncated bool // some are omitted: no list has more than maxChangedShows
 }
 
 // newDifference sorts the moves since a session into the lists of a Difference.
@@ -32,9 +32,9 @@ func newDifference(moves []Move) (d Difference) {
 		case is == ShowReplay && was != ShowReplay:
 			d.Ended = append(d.Ended, move.Now)
 		case is == ShowUpcoming && was == "":
-			d.Scheduled = append(d.Scheduled, asUpcoming(move.Now))
+			d.Scheduled = append(d.Scheduled, withoutReportedEnd(move.Now))
 		case is == ShowUpcoming && was == ShowUpcoming && !move.Now.PlannedAt.Equal(move.Before.PlannedAt):
-			d.Rescheduled = append(d.Rescheduled, asUpcoming(move.Now))
+			d.Rescheduled = append(d.Rescheduled, withoutReportedEnd(move.Now))
 		// A show that was scheduled and cancelled since the session began was on no page of it, and is left out.
 		case is == ShowCancelled && was == ShowUpcoming:
 			d.Cancelled = append(d.Cancelled, move.Now)
@@ -42,15 +42,15 @@ func newDifference(moves []Move) (d Difference) {
 	}
 	for _, list := range []*[]Show{&d.WentLive, &d.Ended, &d.Scheduled, &d.Rescheduled, &d.Cancelled} {
 		slices.SortFunc(*list, comparePlaces)
-		if len(*list) > maxChanged {
-			*list, d.More = (*list)[:maxChanged], true
+		if len(*list) > maxChangedShows {
+			*list, d.Truncated = (*list)[:maxChangedShows], true
 		}
 	}
 	return d
 }
 
-// asUpcoming is an upcoming show as boards show it: an end that was reported before the start is left out.
-func asUpcoming(show Show) Show {
+// withoutReportedEnd is an upcoming show as boards show it: an end that was reported before the start is left out.
+func withoutReportedEnd(show Show) Show {
 	show.EndedAt = time.Time{}
 	return show
 }
@@ -76,7 +76,7 @@ func (d Difference) same(other Difference) bool {
 			return a == b
 		})
 	}
-	return d.More == other.More && equal(d.WentLive, other.WentLive) && equal(d.Ended, other.Ended) &&
+	return d.Truncated == other.Truncated && equal(d.WentLive, other.WentLive) && equal(d.Ended, other.Ended) &&
 		equal(d.Scheduled, other.Scheduled) && equal(d.Rescheduled, other.Rescheduled) && equal(d.Cancelled, other.Cancelled)
 }
 
@@ -85,8 +85,8 @@ func (d Difference) empty() bool {
 	return len(d.WentLive)+len(d.Ended)+len(d.Scheduled)+len(d.Rescheduled)+len(d.Cancelled) == 0
 }
 
-// newAbove counts the moved shows that are now above a position. With the zero position it counts all that are on the board.
-func newAbove(top ShowPlace, moves []Move) (count int) {
+// countNewAbove counts the moved shows that are now above a position. With the zero position it counts all that are on the board.
+func countNewAbove(top ShowPlace, moves []Move) (count int) {
 	for _, move := range moves {
 		if place := move.Now.Place(); place.ID != 0 && (top.ID == 0 || place.Before(top)) {
 			count++

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	cursorForm = 0x41 // the first byte of a cursor: no session begins with it
+	cursorFormByte = 0x41 // the first byte of a cursor: no session begins with it
 	// cursorPlaceBytes is the length in bytes of what precedes the session in a cursor: the form, the section, the score and the ID.
 	cursorPlaceBytes = 1 + 1 + 8 + 8
 )
@@ -25,7 +25,7 @@ func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
 	if place.Replay {
 		section = 1
 	}
-	bytes := append(buffer[:0], cursorForm, section)
+	bytes := append(buffer[:0], cursorFormByte, section)
 	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.Score))
 	bytes = binary.BigEndian.AppendUint64(bytes, uint64(place.ID))
 	return sessionEncoding.AppendEncode(to, session.append(bytes))
@@ -34,7 +34,7 @@ func AppendCursor(to []byte, session Session, place ShowPlace) []byte {
 // parseCursor parses the output of CursorText. INVALID for anything else, and for another user's cursor.
 func parseCursor(viewer services.UserID, text string) (session Session, place ShowPlace, err error) {
 	bytes, err := sessionEncoding.DecodeString(text)
-	ok := err == nil && len(bytes) > cursorPlaceBytes && bytes[0] == cursorForm && bytes[1] <= 1
+	ok := err == nil && len(bytes) > cursorPlaceBytes && bytes[0] == cursorFormByte && bytes[1] <= 1
 	if ok {
 		place = ShowPlace{
 			Replay: bytes[1] == 1, Score: int64(binary.BigEndian.Uint64(bytes[2:])), ID: services.PostID(binary.BigEndian.Uint64(bytes[10:])),

@@ -2,20 +2,22 @@ package live
 
 import "tidings/services"
 
-// line is one line of a board: a show at its position in the session.
-type line struct {
+// boardLine is one line of a board: a show at its position in the session.
+type boardLine struct {
 	Place ShowPlace
 	Host  services.UserID
 	Show  Show // as the session froze it; the zero Show until its data is read
 }
 
-func lineOf(show Show) line { return line{Place: show.Place(), Host: show.Host, Show: show} }
+func boardLineOf(show Show) boardLine {
+	return boardLine{Place: show.Place(), Host: show.Host, Show: show}
+}
 
 // replayList is a part of a board's replays, in the order of the board and from one position on. A board merges two of them:
 // the viewer's list, and the node cache's replays.
 type replayList struct {
-	Lines []line
-	More  bool // more follow that were not read
+	Lines   []boardLine
+	HasMore bool // more follow that were not read
 	// Floor is the position of the newest replay that the list has dropped; the zero position: it has all.
 	Floor ShowPlace
 }
@@ -23,8 +25,8 @@ type replayList struct {
 // boardPart is the part of a board after a position, from which its method page cuts a page. It has at most one active show more than
 // the page.
 type boardPart struct {
-	Active []Show // live and upcoming
-	More   bool   // more active shows follow that were not read
+	Active        []Show // live and upcoming
+	HasMoreActive bool   // more active shows follow that were not read
 
 	// Replays are the sources that the replays are merged from. A replay in two of them is listed once.
 	Replays []replayList
@@ -32,33 +34,33 @@ type boardPart struct {
 
 // linePage is a page of a board.
 type linePage struct {
-	Lines   []line
+	Lines   []boardLine
 	HasNext bool
 	End     services.FeedEnd // why nothing follows, when HasNext is false
 }
 
-// fills reports whether a page needs no replays: live and upcoming shows fill it, or there is no host.
-func (p *boardPart) fills(first int, hosts []services.FollowedAuthor) bool {
-	return p.More || len(p.Active) > first || len(hosts) == 0
+// fillsPage reports whether a page needs no replays: live and upcoming shows fill it, or there is no host.
+func (p *boardPart) fillsPage(first int, hosts []services.FollowedAuthor) bool {
+	return p.HasMoreActive || len(p.Active) > first || len(hosts) == 0
 }
 
 // page cuts the first lines off a part. If one source of replays ends while another continues, the page lists nothing older
 // than the newest such end, to avoid gaps. If too few lines of a source were read, the page is short and says that more
 // follow.
 func (p boardPart) page(first int) (page linePage) {
-	page.Lines = make([]line, len(p.Active), max(len(p.Active), first))
+	page.Lines = make([]boardLine, len(p.Active), max(len(p.Active), first))
 	for i := range p.Active {
-		page.Lines[i] = lineOf(p.Active[i])
+		page.Lines[i] = boardLineOf(p.Active[i])
 	}
 	// Active shows come before all replays, so the replays are not looked at.
-	if p.More || len(page.Lines) > first {
+	if p.HasMoreActive || len(page.Lines) > first {
 		page.Lines, page.HasNext = page.Lines[:min(first, len(page.Lines))], true
 		return page
 	}
 	// floor is the newest floor of all sources: from it on, at least one source lacks replays.
 	var floor ShowPlace
 	page.End = services.EndOfFeed
-	heads := make([][]line, len(p.Replays))
+	heads := make([][]boardLine, len(p.Replays))
 	for i, source := range p.Replays {
 		heads[i] = source.Lines
 		if source.Floor.ID != 0 && (floor.ID == 0 || source.Floor.Before(floor)) {
@@ -68,7 +70,7 @@ func (p boardPart) page(first int) (page linePage) {
 	// Merge the sorted lists. last finds replays that are in two sources, because their host became huge, or stopped being huge,
 	// near the end of the show.
 	for last := (ShowPlace{}); ; {
-		at, unread := newestSource(heads, p.Replays)
+		at, unread := listWithNewestLine(heads, p.Replays)
 		if unread {
 			page.HasNext, page.End = true, ""
 		}
@@ -93,14 +95,14 @@ func (p boardPart) page(first int) (page linePage) {
 	}
 }
 
-// newestSource returns the index of the source whose next line is the newest of all, -1 if all have ended. unread reports that the lines
-// read of a source have ended, and that the source has more.
-func newestSource(heads [][]line, sources []replayList) (at int, unread bool) {
+// listWithNewestLine returns the index of the source whose next line is the newest of all, -1 if all have ended. unread reports
+// that the lines read of a source have ended, and that the source has more.
+func listWithNewestLine(heads [][]boardLine, sources []replayList) (at int, unread bool) {
 	at = -1
 	for i, lines := range heads {
 		switch {
 		case len(lines) == 0:
-			unread = unread || sources[i].More
+			unread = unread || sources[i].HasMore
 		case at < 0 || lines[0].Place.Before(heads[at][0].Place):
 			at = i
 		}

@@ -11,20 +11,20 @@ import (
 	"tidings/services"
 )
 
-func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+func timeAtMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // drawShow draws a show from few possible times, so that many are equal.
 func drawShow(t *rapid.T, id int) Show {
 	show := Show{
 		ID: services.PostID(id), Host: services.UserID(rapid.IntRange(1, 3).Draw(t, "host")),
 		Status:    rapid.SampledFrom([]ShowStatus{ShowUpcoming, ShowLive, ShowReplay}).Draw(t, "status"),
-		PlannedAt: at(rapid.Int64Range(1, 4).Draw(t, "planned")),
+		PlannedAt: timeAtMillis(rapid.Int64Range(1, 4).Draw(t, "planned")),
 	}
 	if show.Status != ShowUpcoming {
-		show.StartedAt = at(rapid.Int64Range(1, 4).Draw(t, "started"))
+		show.StartedAt = timeAtMillis(rapid.Int64Range(1, 4).Draw(t, "started"))
 	}
 	if show.Status == ShowReplay {
-		show.EndedAt = at(rapid.Int64Range(1, 6).Draw(t, "ended"))
+		show.EndedAt = timeAtMillis(rapid.Int64Range(1, 6).Draw(t, "ended"))
 	}
 	return show
 }
@@ -103,12 +103,12 @@ func TestPagesAreTheSortedList(t *testing.T) {
 			}
 			first := rapid.IntRange(1, 5).Draw(t, "first")
 			p := boardPart{}
-			p.Active, p.More = showsAfter(active, place, first+rapid.IntRange(1, 2).Draw(t, "read"))
+			p.Active, p.HasMoreActive = showsAfter(active, place, first+rapid.IntRange(1, 2).Draw(t, "read"))
 			for i, shows := range sources {
 				lines, more := showsAfter(shows, place, first+1)
-				one := replayList{More: more, Floor: floors[i]}
+				one := replayList{HasMore: more, Floor: floors[i]}
 				for _, show := range lines {
-					one.Lines = append(one.Lines, lineOf(show))
+					one.Lines = append(one.Lines, boardLineOf(show))
 				}
 				p.Replays = append(p.Replays, one)
 			}
@@ -138,10 +138,10 @@ func TestPagesAreTheSortedList(t *testing.T) {
 
 // A source of which too little was read ends the page early, and no line is skipped.
 func TestAPageEndsWhereASourceWasNotReadFurther(t *testing.T) {
-	replay := func(id int, ended int64) line {
-		return lineOf(Show{ID: services.PostID(id), Status: ShowReplay, EndedAt: at(ended)})
+	replay := func(id int, ended int64) boardLine {
+		return boardLineOf(Show{ID: services.PostID(id), Status: ShowReplay, EndedAt: timeAtMillis(ended)})
 	}
-	p := boardPart{Replays: []replayList{{Lines: []line{replay(1, 9)}, More: true}, {Lines: []line{replay(2, 10), replay(3, 3)}}}}
+	p := boardPart{Replays: []replayList{{Lines: []boardLine{replay(1, 9)}, HasMore: true}, {Lines: []boardLine{replay(2, 10), replay(3, 3)}}}}
 	page := p.page(5)
 	if len(page.Lines) != 2 || !page.HasNext || page.End != "" {
 		t.Fatalf("%+v", page)
@@ -196,14 +196,14 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 
 func TestADifferenceIsBounded(t *testing.T) {
 	var moves []Move
-	for id := range maxChanged + 5 {
-		moves = append(moves, Move{Now: Show{ID: services.PostID(id + 1), Status: ShowLive, StartedAt: at(int64(id))}})
+	for id := range maxChangedShows + 5 {
+		moves = append(moves, Move{Now: Show{ID: services.PostID(id + 1), Status: ShowLive, StartedAt: timeAtMillis(int64(id))}})
 	}
 	d := newDifference(moves)
-	if len(d.WentLive) != maxChanged || !d.More || d.WentLive[0].ID != maxChanged+5 {
-		t.Fatalf("%d, more %t", len(d.WentLive), d.More)
+	if len(d.WentLive) != maxChangedShows || !d.Truncated || d.WentLive[0].ID != maxChangedShows+5 {
+		t.Fatalf("%d, more %t", len(d.WentLive), d.Truncated)
 	}
-	if d.same(newDifference(moves[:maxChanged])) {
+	if d.same(newDifference(moves[:maxChangedShows])) {
 		t.Error("others are taken for the same")
 	}
 }

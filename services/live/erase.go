@@ -22,36 +22,36 @@ var (
 	deleteShows = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
 )
 
-// EraseSteps are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes last: without
-// it the log would not get the entries that take the shows off boards.
+// EraseSteps are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes
+// last: without it the log would not get the entries that take the shows off boards.
 func (s *Service) EraseSteps() []erase.Step {
 	return []erase.Step{
 		erase.DeleteRows("reminders", "reminders", "user_number", "show, user_number"),
 		{Name: "shows.reminders", Run: eraseReminders},
-		erase.UndoFound("shows", showsToErase, nil, s.eraseShows),
+		erase.UndoFoundRows("shows", showsToErase, nil, s.eraseShows),
 		erase.DeleteRows("", "hosts", "host", "host"),
 	}
 }
 
 // eraseReminders deletes the reminders that others have of a host's shows. Another step erases the notifications of these
 // reminders.
-func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
-	shows, err := sql.ReadColumn[int64](ctx, tx, showsToErase, at.User, at.After, erase.Batch)
+func eraseReminders(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
+	shows, err := sql.ReadColumn[int64](ctx, tx, showsToErase, at.User, at.ResumeAfter, erase.RowsPerRun)
 	if err != nil || len(shows) == 0 {
-		return erase.Result{}, err
+		return erase.StepResult{}, err
 	}
-	n, err := tx.Run(ctx, deleteShowReminders, shows, erase.Batch)
-	done := erase.Result{After: shows[len(shows)-1], More: len(shows) == erase.Batch}
+	n, err := tx.Run(ctx, deleteShowReminders, shows, erase.RowsPerRun)
+	done := erase.StepResult{ResumeAfter: shows[len(shows)-1], More: len(shows) == erase.RowsPerRun}
 	// This page of shows has more reminders than one step deletes: the next step begins with the same shows.
-	if n == erase.Batch {
-		done = erase.Result{After: at.After, More: true}
+	if n == erase.RowsPerRun {
+		done = erase.StepResult{ResumeAfter: at.ResumeAfter, More: true}
 	}
 	return done, err
 }
 
 // eraseShows cancels shows of any status and removes their texts. A later pass deletes their rows: by then no node has the
 // shows on boards any more.
-func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.Position, found []int64) (map[string]int, error) {
+func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.StepPosition, found []int64) (map[string]int, error) {
 	removed := 0
 	for _, id := range found {
 		show, err := s.lockAndRead(ctx, tx, services.PostID(id))
@@ -82,7 +82,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.Position,
 			return nil, err
 		}
 	}
-	if removed > 0 || !at.Late {
+	if removed > 0 || !at.LaterPass {
 		return erase.RemovedCounts("shows", removed), nil
 	}
 	// No board has these shows any more. Now their payloads in the log, their former positions and their rows are deleted.
@@ -90,7 +90,8 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.Position,
 	for i, id := range found {
 		keys[i] = services.PostID(id).String()
 	}
-	if err := changelog.Blank(ctx, tx, LogKind, keys); err != nil { // a blank entry makes a node that reads it later reload all shows
+	// A blank entry makes a node that reads it later reload all shows.
+	if err := changelog.BlankEntries(ctx, tx, ChangelogKind, keys); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Run(ctx, deleteShowHistory, found); err != nil {

@@ -30,7 +30,7 @@ var (
 		planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING`)
 
-	newestOfMillisecond = sql.NewestOfMillisecond("shows")
+	newestOfMillisecond = sql.NewestIDOfMillisecond("shows")
 
 	updateShow = sql.NewStatement("update a show", `UPDATE shows SET title = $2, cover_url = $3, replay_url = $4, status = $5,
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
@@ -75,20 +75,20 @@ WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 O
 
 // FormerPosition is a show's position on boards between two versions of the log.
 type FormerPosition struct {
-	Show    services.PostID
-	Host    services.UserID
-	Version uint64    // from this version on
-	Until   uint64    // before this one
-	UntilAt time.Time // the time of Until
-	Status  ShowStatus
-	Score   int64 // the sort key of that position: see ShowPlace
+	Show         services.PostID
+	Host         services.UserID
+	FromVersion  uint64    // from this version on
+	UntilVersion uint64    // before this one
+	UntilAt      time.Time // the time of UntilVersion
+	Status       ShowStatus
+	Score        int64 // the sort key of that position: see ShowPlace
 }
 
-// HostVersion is when the set of a host's live shows last changed.
-type HostVersion struct {
-	Host    services.UserID
-	Version uint64 // the version of the log of that change; 0: it never changed
-	Pulls   bool   // some of the host's replays are in no list
+// HostLiveVersion is when the set of a host's live shows last changed.
+type HostLiveVersion struct {
+	Host             services.UserID
+	LiveVersion      uint64 // the version of the log of that change; 0: it never changed
+	HasPulledReplays bool   // some of the host's replays are in no list
 }
 
 // statusCode is the code of a status in SQL.
@@ -117,12 +117,12 @@ func rewriteShow(ctx context.Context, tx *sql.Tx, show Show, former *FormerPosit
 	if err != nil || former == nil {
 		return err
 	}
-	added, err := tx.Run(ctx, insertFormerPosition, former.Show, int64(former.Version), int64(former.Until), former.UntilAt, former.Host,
+	added, err := tx.Run(ctx, insertFormerPosition, former.Show, int64(former.FromVersion), int64(former.UntilVersion), former.UntilAt, former.Host,
 		statusCode(former.Status), former.Score)
 	// The history already has a position that begins at this version: the log was not locked, or the caller's former show
 	// differs from the row. The transaction is rolled back.
 	if err == nil && added == 0 {
-		err = fmt.Errorf("note where show %s stood: version %d is noted already", former.Show, former.Version)
+		err = fmt.Errorf("note where show %s stood: version %d is noted already", former.Show, former.FromVersion)
 	}
 	return err
 }
@@ -138,8 +138,8 @@ func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error)
 	return lockedShow(ctx, tx, showForUpdate, id)
 }
 
-// holdShow reads a show and keeps others from changing it until this transaction ends. NOT_FOUND if it does not exist.
-func holdShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
+// lockShowShared reads a show and keeps others from changing it until this transaction ends. NOT_FOUND if it does not exist.
+func lockShowShared(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	return lockedShow(ctx, tx, showForShare, id)
 }
 
@@ -215,7 +215,7 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]FormerPos
 	err := d.Each(ctx, showHistory, []any{since}, func(scan func(...any) error) error {
 		var former FormerPosition
 		var until, status int64
-		if err := scan(&former.Show, &former.Host, &former.Version, &former.Until, &until, &status, &former.Score); err != nil {
+		if err := scan(&former.Show, &former.Host, &former.FromVersion, &former.UntilVersion, &until, &status, &former.Score); err != nil {
 			return err
 		}
 		former.UntilAt, former.Status = sql.FromMicros(until), ShowStatuses[status]
@@ -223,7 +223,7 @@ func (d database) ShowHistory(ctx context.Context, since time.Time) ([]FormerPos
 		return nil
 	})
 	slices.SortFunc(list, func(a, b FormerPosition) int {
-		return cmp.Or(cmp.Compare(a.Show, b.Show), cmp.Compare(a.Version, b.Version))
+		return cmp.Or(cmp.Compare(a.Show, b.Show), cmp.Compare(a.FromVersion, b.FromVersion))
 	})
 	return list, err
 }
@@ -235,12 +235,12 @@ func (d database) EndedShows(ctx context.Context, since time.Time) ([]Show, erro
 
 // forgetFormerPositions deletes positions that ended before a time, and returns the number of rows. No open session may be that old.
 func forgetFormerPositions(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
-	return forget(ctx, db, forgetFormerPosition, before)
+	return deleteBefore(ctx, db, forgetFormerPosition, before)
 }
 
-// forget runs a statement that deletes rows from before a time. The janitor of package projector calls it at each of its turns, so that
-// each run deletes few rows.
-func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time) (forgotten int, err error) {
+// deleteBefore runs a statement that deletes rows from before a time. The janitor of package projector calls it at each of its
+// turns, so that each run deletes few rows.
+func deleteBefore(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time) (forgotten int, err error) {
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		forgotten, err = tx.Run(ctx, st, before)
 		return err
@@ -251,6 +251,6 @@ func forget(ctx context.Context, db *sql.DB, st sql.Statement, before time.Time)
 // visibleShow reads a show for a viewer's command, and keeps others from changing it until this transaction ends. NOT_FOUND
 // if it does not exist or is hidden from the viewer.
 func visibleShow(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (Show, error) {
-	show, err := holdShow(ctx, tx, id)
+	show, err := lockShowShared(ctx, tx, id)
 	return show, people.CheckVisible(ctx, tx, viewer, show.Host, err, argument, services.GlobalID(services.ShowType, id.String()))
 }

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// hostEdges are the reader's ($1) follows of hosts whose shows the reader may see.
-	hostEdges = `
-	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND ` + hostEdgeCondition
+	// selectFollowedHosts are the reader's ($1) follows of hosts whose shows the reader may see.
+	selectFollowedHosts = `
+	SELECT f.followee, ` + people.FollowColumns + ` FROM follows f WHERE f.follower = $1 AND ` + followedHostCondition
 
-	// hostEdgeCondition selects follows of hosts whose shows the follower may see. shown is false while the follower mutes the host or
-	// the host hides from the follower. A user's follow of themselves exists only for their own posts, and is left out. A row in
-	// hosts stays when all shows are over. COALESCE makes the search for the host one look-up by key for each follow, never a walk
-	// through all hosts.
-	hostEdgeCondition = `f.followee <> f.follower AND f.shown AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)`
+	// followedHostCondition selects follows of hosts whose shows the follower may see. shown is false while the follower mutes the
+	// host or the host hides from the follower. A user's follow of themselves exists only for their own posts, and is left out. A
+	// row in hosts stays when all shows are over. COALESCE makes the search for the host one look-up by key for each follow, never
+	// a walk through all hosts.
+	followedHostCondition = `f.followee <> f.follower AND f.shown AND COALESCE((SELECT TRUE FROM hosts WHERE hosts.host = f.followee), FALSE)`
 )
 
 var (
@@ -29,16 +29,16 @@ var (
 	oneHost = sql.NewStatement("a host", `SELECT named FROM hosts WHERE host = $1`)
 
 	// A host that is not named and has unnamed = 0 has no chunks yet. Of two jobs of one host only one queues the chunks.
-	setHostChunks = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
+	setUnnamedChunkCount = sql.NewStatement("begin the chunks of a host", `UPDATE hosts SET unnamed = $2
 		WHERE host = $1 AND NOT named AND unnamed = 0`)
 
 	// Each chunk's job runs this in the transaction that ends the job, so each chunk counts once, however often its job runs.
-	lowerHostUnnamed = sql.NewStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
+	lowerUnnamedChunkCount = sql.NewStatement("end a chunk of a host", `UPDATE hosts SET unnamed = unnamed - 1
 		WHERE host = $1 AND NOT named AND unnamed > 0 RETURNING unnamed`)
 
-	nameHost = sql.NewStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
+	setHostInDocuments = sql.NewStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
 
-	nameUnnamedHosts = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
+	setHostsInDocuments = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
 
 	// Dormant followers have no document: they get the hosts when they return.
 	hostFollowers = sql.NewStatement("followers of hosts", `SELECT f.followee, f.follower, `+people.FollowColumns+`
@@ -46,7 +46,7 @@ var (
 		WHERE {in f.followee $1 BIGINT} AND f.shown AND u.seen_at >= $2`)
 
 	// OFFSET stops at the first follower beyond the limit. A count would read all of them.
-	hostsOfMany = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
+	hostsWithManyFollowers = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
 		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
 
 	// There is one statement for each partial index of shows.
@@ -61,16 +61,16 @@ var (
 	UNION ALL `+selectShow+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0
 ) AS s ORDER BY id`)
 
-	hostVersionSet = sql.NewStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
+	setHostLiveVersion = sql.NewStatement("set a host's version", `UPDATE hosts SET live_ver = $2 WHERE host = $1`)
 
-	setHostVersions = sql.NewStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
+	setHostLiveVersions = sql.NewStatement("set the versions of hosts", `UPDATE hosts SET live_ver = $2 WHERE {in host $1 BIGINT}`)
 
 	// The subselect is one look-up in the index shows_replays for each host.
-	hostVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
+	hostLiveVersions = sql.NewStatement("versions of hosts", `SELECT host, live_ver, EXISTS (SELECT 1 FROM shows s WHERE s.host = hosts.host AND `+pulledReplay+`)
 		FROM hosts WHERE host > $1 ORDER BY host LIMIT $2`)
 
 	hostsOfReaders = sql.NewUserStatement("hosts of a reader", "hosts of readers", `SELECT f.follower, f.followee, `+people.FollowColumns+`
-		FROM follows f WHERE {user f.follower} AND `+hostEdgeCondition+` ORDER BY f.follower, f.followee`)
+		FROM follows f WHERE {user f.follower} AND `+followedHostCondition+` ORDER BY f.follower, f.followee`)
 
 	// There is a row if the host's shows left the board: the follow has ended, or it exists and is not shown. A host who hid before
 	// the session was made was not on the board, so there is no row.
@@ -79,7 +79,7 @@ SELECT 1 FROM past_follows WHERE follower = $1 AND followee = $2 AND until_at >=
 UNION ALL SELECT 1 FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND NOT f.shown
 	AND NOT EXISTS (SELECT 1 FROM hides h WHERE h.author = $2 AND h.follower = $1 AND h.made < $4) LIMIT 1`)
 
-	pastFollowsForgotten = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
+	deletePastFollows = sql.NewStatement("forget the ends of follows", `DELETE FROM past_follows WHERE until_at < $1`)
 )
 
 // putHost records that a user has a show; created is true for their first.
@@ -98,7 +98,7 @@ func readHost(ctx context.Context, r sql.Runner, host services.UserID) (known, n
 // were begun before, or if all documents list the host already: then the caller's chunks are not needed. With 0 chunks the
 // caller publishes at once.
 func beginHostChunks(ctx context.Context, tx *sql.Tx, host services.UserID, chunks int) (begun bool, err error) {
-	changed, err := tx.Run(ctx, setHostChunks, host, chunks)
+	changed, err := tx.Run(ctx, setUnnamedChunkCount, host, chunks)
 	return changed > 0, err
 }
 
@@ -106,29 +106,29 @@ func beginHostChunks(ctx context.Context, tx *sql.Tx, host services.UserID, chun
 // last chunk, whose job publishes the host's shows in the same transaction.
 func endHostChunk(ctx context.Context, tx *sql.Tx, host services.UserID) (last bool, err error) {
 	var left int
-	found, err := tx.One(ctx, lowerHostUnnamed, []any{host}, &left)
+	found, err := tx.One(ctx, lowerUnnamedChunkCount, []any{host}, &left)
 	return found && left == 0, err
 }
 
-// setHostNamed records that all documents list a host, and returns the host's shows that no board has yet and were not cancelled,
-// in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
-func setHostNamed(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, error) {
-	if _, err := tx.Run(ctx, nameHost, host); err != nil {
+// recordHostInDocuments records that all documents list a host, and returns the host's shows that no board has yet and were not
+// cancelled, in order of ID. The caller has locked the log of shows, and puts them onto boards in this transaction.
+func recordHostInDocuments(ctx context.Context, tx *sql.Tx, host services.UserID) ([]Show, error) {
+	if _, err := tx.Run(ctx, setHostInDocuments, host); err != nil {
 		return nil, err
 	}
 	return selectShows(ctx, tx.Runner, unpublishedShows, host)
 }
 
-// setHostsNamed records that all documents list these hosts, and returns the hosts of which that was not recorded before. It neither
-// records nor returns hosts whose followers are being processed in chunks.
-func setHostsNamed(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
-	return sql.ReadColumn[services.UserID](ctx, tx, nameUnnamedHosts, hosts)
+// recordHostsInDocuments records that all documents list these hosts, and returns the hosts of which that was not recorded before.
+// It neither records nor returns hosts whose followers are being processed in chunks.
+func recordHostsInDocuments(ctx context.Context, tx *sql.Tx, hosts []services.UserID) ([]services.UserID, error) {
+	return sql.ReadColumn[services.UserID](ctx, tx, setHostsInDocuments, hosts)
 }
 
-// publishAll puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from the given version
+// publishShowsOfHosts puts onto boards the hosts' shows that are on no board yet and were not cancelled, all from the given version
 // of the log on. The caller has appended the entry of that version in this transaction. It returns the hosts that have replays to push
 // into lists.
-func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, version uint64) (listed []services.UserID, err error) {
+func publishShowsOfHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID, version uint64) (listed []services.UserID, err error) {
 	var live []services.UserID
 	err = tx.Each(ctx, publishActive, []any{hosts, int64(version)}, func(scan func(...any) error) error {
 		var host services.UserID
@@ -143,7 +143,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 		return nil, err
 	}
 	// One version for all of them is enough: it is newer than any version of these hosts that a node has.
-	if _, err := tx.Run(ctx, setHostVersions, live, int64(version)); err != nil {
+	if _, err := tx.Run(ctx, setHostLiveVersions, live, int64(version)); err != nil {
 		return nil, err
 	}
 	var formers [][]any
@@ -153,7 +153,7 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 		var pull bool
 		err := scan(&show, &host, &pull)
 		// Older sessions must not list a replay that no board had, although it may have ended long before they began.
-		formers = append(formers, noFormerPosition(show, host, version, tx.Now))
+		formers = append(formers, noFormerPositionRow(show, host, version, tx.Now))
 		if !pull {
 			listed = append(listed, host)
 		}
@@ -167,51 +167,51 @@ func publishAll(ctx context.Context, tx *sql.Tx, hosts []services.UserID, versio
 	return slices.Compact(listed), err
 }
 
-// hostsWithMoreFollowers returns the given hosts that have more than this number of followers, active or not. Each of them gets a job of
-// its own, which works in chunks.
+// hostsWithMoreFollowers returns the given hosts that have more than this number of followers, active or not. Each of them gets a
+// job of its own, which works in chunks.
 func hostsWithMoreFollowers(ctx context.Context, db *sql.DB, hosts []services.UserID, followers int) ([]services.UserID, error) {
-	list := make(sql.Rows, len(hosts))
+	list := make(sql.RowsParameter, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
 	}
-	return sql.ReadColumn[services.UserID](ctx, db, hostsOfMany, list, followers)
+	return sql.ReadColumn[services.UserID](ctx, db, hostsWithManyFollowers, list, followers)
 }
 
 // followersOfHosts lists the followers who see the shows of some hosts and were last active at activeSince or later, in no
 // order.
-func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, activeSince time.Time) ([]services.Edge, error) {
-	var edges []services.Edge
+func followersOfHosts(ctx context.Context, db *sql.DB, hosts []services.UserID, activeSince time.Time) ([]services.FollowEdge, error) {
+	var edges []services.FollowEdge
 	err := db.Each(ctx, hostFollowers, []any{hosts, activeSince}, func(scan func(...any) error) error {
-		var edge services.Edge
+		var edge services.FollowEdge
 		var held int64
-		err := scan(&edge.Followee, &edge.Follower, &edge.Since, &held)
-		edges = append(edges, people.WithMode(edge, held))
+		err := scan(&edge.Followee, &edge.Follower, &edge.PostsCountAfter, &held)
+		edges = append(edges, people.WithDecodedMode(edge, held))
 		return err
 	})
 	return edges, err
 }
 
-// SetHostVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended the
+// SetHostLiveVersion records the version of the log at which the set of a host's live shows last changed. The caller has appended the
 // entry of that version in this transaction, so that versions only rise.
-func SetHostVersion(ctx context.Context, tx *sql.Tx, host services.UserID, version uint64) error {
-	_, err := tx.Run(ctx, hostVersionSet, host, int64(version))
+func SetHostLiveVersion(ctx context.Context, tx *sql.Tx, host services.UserID, version uint64) error {
+	_, err := tx.Run(ctx, setHostLiveVersion, host, int64(version))
 	return err
 }
 
 // HostVersions lists the versions of the hosts with user IDs above after, at most limit, in order of user ID.
-func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error) {
-	var list []HostVersion
-	err := d.Each(ctx, hostVersions, []any{after, limit}, func(scan func(...any) error) error {
-		var one HostVersion
-		err := scan(&one.Host, &one.Version, &one.Pulls)
+func (d database) HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostLiveVersion, error) {
+	var list []HostLiveVersion
+	err := d.Each(ctx, hostLiveVersions, []any{after, limit}, func(scan func(...any) error) error {
+		var one HostLiveVersion
+		err := scan(&one.Host, &one.LiveVersion, &one.HasPulledReplays)
 		list = append(list, one)
 		return err
 	})
 	return list, err
 }
 
-// followedHosts lists the hosts that a reader follows and whose shows the reader sees, in order of user ID. Both the reader's document and
-// their board list these hosts.
+// followedHosts lists the hosts that a reader follows and whose shows the reader sees, in order of user ID. Both the reader's
+// document and their board list these hosts.
 func followedHosts(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
 	hosts, err := followedHostsByReader(ctx, db, []services.UserID{reader})
 	return hosts[reader], err
@@ -220,17 +220,17 @@ func followedHosts(ctx context.Context, db *sql.DB, reader services.UserID) ([]s
 // followedHostsByReader is followedHosts for several readers. Readers who follow no host are absent.
 func followedHostsByReader(ctx context.Context, db *sql.DB, readers []services.UserID) (map[services.UserID][]services.FollowedAuthor, error) {
 	hosts := make(map[services.UserID][]services.FollowedAuthor, len(readers))
-	st, of := hostsOfReaders.Of(readers)
+	st, of := hostsOfReaders.ForUsers(readers)
 	err := db.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
-		edge, held := services.Edge{}, int64(0)
-		err := scan(&edge.Follower, &edge.Followee, &edge.Since, &held)
-		hosts[edge.Follower] = append(hosts[edge.Follower], people.WithMode(edge, held).Host())
+		edge, held := services.FollowEdge{}, int64(0)
+		err := scan(&edge.Follower, &edge.Followee, &edge.PostsCountAfter, &held)
+		hosts[edge.Follower] = append(hosts[edge.Follower], people.WithDecodedMode(edge, held).AsFollowedHost())
 		return err
 	})
 	return hosts, err
 }
 
-// unfollowedSince reports whether a host's shows have left the board of a session since it was made (made is Session.Made).
+// unfollowedSince reports whether a host's shows have left the board of a session since it was made (made is Session.CreationID).
 // Either the follow has ended, or it continues and is muted or hidden. A hide from before the board does not count, because the
 // host was never on it. A mute counts whenever it began: the viewer made it, so the answer tells them nothing about others.
 func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee services.UserID, made services.PostID) (bool, error) {
@@ -240,5 +240,5 @@ func unfollowedSince(ctx context.Context, db *sql.DB, follower, followee service
 
 // forgetPastFollows deletes records of follows that ended before a time, and returns how many. No open session may be that old.
 func forgetPastFollows(ctx context.Context, db *sql.DB, before time.Time) (forgotten int, err error) {
-	return forget(ctx, db, pastFollowsForgotten, before)
+	return deleteBefore(ctx, db, deletePastFollows, before)
 }

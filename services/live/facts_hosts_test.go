@@ -11,7 +11,7 @@ import (
 )
 
 // addHosts records that users have shows.
-func (b *bundle) addHosts(hosts ...services.UserID) {
+func (b *testStore) addHosts(hosts ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, host := range hosts {
@@ -24,7 +24,7 @@ func (b *bundle) addHosts(hosts ...services.UserID) {
 }
 
 func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		is := func(host services.UserID) [2]bool {
 			known, named, err := readHost(b.Ctx, b.DB.Runner, host)
 			if err != nil {
@@ -58,7 +58,7 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 		}
 		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false})
 		b.MustWrite(func(tx *sql.Tx) error {
-			sqltest.Equal(b.T, sqltest.Must(setHostNamed(b.Ctx, tx, 7))(b.T), waiting)
+			sqltest.Equal(b.T, sqltest.Must(recordHostInDocuments(b.Ctx, tx, 7))(b.T), waiting)
 			known, named, err := readHost(b.Ctx, tx.Runner, 7)
 			sqltest.Equal(b.T, []any{named, known}, []any{true, true})
 			known, _, _ = readHost(b.Ctx, tx.Runner, 8)
@@ -73,7 +73,7 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 		})
 		sqltest.Equal(b.T, is(7), [2]bool{true, true})
 		b.MustWrite(func(tx *sql.Tx) error {
-			sqltest.Equal(b.T, len(sqltest.Must(setHostNamed(b.Ctx, tx, 7))(b.T)), 0)
+			sqltest.Equal(b.T, len(sqltest.Must(recordHostInDocuments(b.Ctx, tx, 7))(b.T)), 0)
 			sqltest.Equal(b.T, sqltest.Must(beginHostChunks(b.Ctx, tx, 7, 2))(b.T), false) // a repetition by a job changes nothing
 			return nil
 		})
@@ -82,44 +82,44 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 }
 
 func TestVersionsOfHosts(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.addHosts(7, 8, 9)
-		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 7, 3) })
-		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 8, 4) })
-		b.MustWrite(func(tx *sql.Tx) error { return SetHostVersion(b.Ctx, tx, 7, 5) })
+		b.MustWrite(func(tx *sql.Tx) error { return SetHostLiveVersion(b.Ctx, tx, 7, 3) })
+		b.MustWrite(func(tx *sql.Tx) error { return SetHostLiveVersion(b.Ctx, tx, 8, 4) })
+		b.MustWrite(func(tx *sql.Tx) error { return SetHostLiveVersion(b.Ctx, tx, 7, 5) })
 		pulled := aShow(5, 9, ShowReplay, 1)
 		pulled.Pull = true
 		b.addShows(pulled, aShow(6, 8, ShowReplay, 1))
-		want := []HostVersion{{Host: 7, Version: 5}, {Host: 8, Version: 4}, {Host: 9, Pulls: true}}
+		want := []HostLiveVersion{{Host: 7, LiveVersion: 5}, {Host: 8, LiveVersion: 4}, {Host: 9, HasPulledReplays: true}}
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 0, 10))(b.T), want)
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.HostVersions(b.Ctx, 7, 1))(b.T), want[1:2])
 	})
 }
 
 func TestHostsOfAReader(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")
 		b.addHosts(users[0], users[1], users[2], users[4])
-		b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 20}, services.Edge{Follower: 1, Followee: 3, Since: 30},
-			services.Edge{Follower: 1, Followee: 4, Since: 40}, services.Edge{Follower: 1, Followee: 1, Since: 10}, services.Edge{Follower: 5, Followee: 2, Since: 50})
-		sqltest.Equal(b.T, sqltest.Must(followedHosts(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, Since: 20}, {Author: 3, Since: 30}})
+		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 20}, services.FollowEdge{Follower: 1, Followee: 3, PostsCountAfter: 30},
+			services.FollowEdge{Follower: 1, Followee: 4, PostsCountAfter: 40}, services.FollowEdge{Follower: 1, Followee: 1, PostsCountAfter: 10}, services.FollowEdge{Follower: 5, Followee: 2, PostsCountAfter: 50})
+		sqltest.Equal(b.T, sqltest.Must(followedHosts(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, ItemsCountAfter: 20}, {Author: 3, ItemsCountAfter: 30}})
 		for _, mode := range []services.FollowMode{services.FollowLiveOnly, services.FollowNone, services.FollowAll} {
 			quiet := mode == services.FollowNone
 			b.MustWrite(func(tx *sql.Tx) error { _, _, err := people.SetFollowMode(b.Ctx, tx, 1, 3, mode); return err })
-			sqltest.Equal(b.T, sqltest.Must(followedHosts(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, Since: 20}, {Author: 3, Since: 30, Quiet: quiet}})
+			sqltest.Equal(b.T, sqltest.Must(followedHosts(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, ItemsCountAfter: 20}, {Author: 3, ItemsCountAfter: 30, CountsNothing: quiet}})
 			followers := sqltest.Must(followersOfHosts(b.Ctx, b.DB, []services.UserID{3}, time.Time{}))(b.T)
-			sqltest.Equal(b.T, followers[0].Host(), services.FollowedAuthor{Author: 3, Since: 30, Quiet: quiet})
+			sqltest.Equal(b.T, followers[0].AsFollowedHost(), services.FollowedAuthor{Author: 3, ItemsCountAfter: 30, CountsNothing: quiet})
 		}
-		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: 60}
+		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: 60}
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, mute); return err })
-		sqltest.Equal(b.T, sqltest.Must(followedHosts(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 3, Since: 30}})
+		sqltest.Equal(b.T, sqltest.Must(followedHosts(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 3, ItemsCountAfter: 30}})
 		sqltest.Equal(b.T, len(sqltest.Must(followedHosts(b.Ctx, b.DB, 4))(b.T)), 0)
 	})
 }
 
 // An unfollow, a block, a mute and a hide count as the end of the host's shows on a board.
 func TestEndsOfFollowsOfHosts(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.MakeUsers("ann", "bob", "cat", "dan")
 		b.addHosts(2, 3)
 		ended := func(followee services.UserID, since time.Time) bool {
@@ -127,7 +127,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		}
 		start := b.Clock.Now().UTC().Truncate(time.Microsecond)
 		for followee := services.UserID(2); followee <= 4; followee++ {
-			b.MakeFollows(services.Edge{Follower: 1, Followee: followee})
+			b.MakeFollows(services.FollowEdge{Follower: 1, Followee: followee})
 			sqltest.Equal(b.T, ended(followee, start), false)
 		}
 		unfollow := func(followee services.UserID) {
@@ -138,19 +138,19 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		unfollow(9) // not a host
 		sqltest.Equal(b.T, []bool{ended(2, start), ended(2, start.Add(time.Millisecond)), ended(4, start), ended(9, start)}, []bool{true, false, false, false})
 		b.Clock.Advance(time.Minute)
-		b.MakeFollows(services.Edge{Follower: 1, Followee: 2})
+		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2})
 		unfollow(2)
 		unfollow(2) // there is no such follow
 		sqltest.Equal(b.T, []bool{ended(2, start.Add(time.Minute)), ended(2, start.Add(time.Minute+time.Millisecond))}, []bool{true, false})
 
-		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 3, Made: 60}
+		mute := services.Restriction{Kind: services.Mute, Owner: 1, Other: 3, MadeAt: 60}
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, mute); return err })
 		sqltest.Equal(b.T, ended(3, start.Add(time.Hour)), true)
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Unrestrict(b.Ctx, tx, mute); return err })
 		sqltest.Equal(b.T, ended(3, start), false)
 		// A host who hides leaves the boards that were made before the hide. Later boards never had the host, even if the viewer
 		// mutes the host too.
-		hide := services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: services.PostIDAt(start.Add(time.Second))}
+		hide := services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, MadeAt: services.PostIDAt(start.Add(time.Second))}
 		for _, restriction := range []services.Restriction{hide, mute} {
 			b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, restriction); return err })
 			sqltest.Equal(b.T, []bool{ended(3, start), ended(3, start.Add(time.Second)), ended(3, start.Add(2*time.Second))}, []bool{true, true, false})
@@ -158,7 +158,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 		for _, restriction := range []services.Restriction{hide, mute} {
 			b.MustWrite(func(tx *sql.Tx) error { _, err := people.Unrestrict(b.Ctx, tx, restriction); return err })
 		}
-		block := services.Restriction{Kind: services.Block, Owner: 3, Other: 1, Made: 60}
+		block := services.Restriction{Kind: services.Block, Owner: 3, Other: 1, MadeAt: 60}
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.Restrict(b.Ctx, tx, block); return err })
 		sqltest.Equal(b.T, ended(3, start.Add(time.Minute)), true)
 
@@ -169,7 +169,7 @@ func TestEndsOfFollowsOfHosts(t *testing.T) {
 }
 
 func TestReminders(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.addShows(aShow(5, 1, ShowUpcoming, 1), aShow(6, 1, ShowUpcoming, 1), aShow(7, 1, ShowLive, 1))
 		add := func(show services.PostID, user services.UserID) (added bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) { added, err = putReminder(b.Ctx, tx, show, user); return err })

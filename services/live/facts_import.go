@@ -26,7 +26,7 @@ var (
 
 	importHosts = sql.NewInsertion("import hosts", "hosts", "host BIGINT, named BOOLEAN, unnamed BIGINT, live_ver BIGINT", "ON CONFLICT (host) DO NOTHING")
 
-	unnamedHosts = sql.NewStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
+	hostsNotInDocuments = sql.NewStatement("hosts whom not all documents name", `SELECT host FROM hosts WHERE {in host $1 BIGINT} AND NOT named`)
 )
 
 // ImportHosts records that these users have shows, and returns the hosts that are not yet listed in all of their followers'
@@ -40,7 +40,7 @@ func ImportHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) (unna
 		return nil, err
 	}
 	unnamed = map[services.UserID]bool{}
-	err = tx.Each(ctx, unnamedHosts, []any{hosts}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, hostsNotInDocuments, []any{hosts}, func(scan func(...any) error) error {
 		var host services.UserID
 		err := scan(&host)
 		unnamed[host] = true
@@ -69,7 +69,7 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 		}
 		byStatus[show.Status] = append(byStatus[show.Status], row)
 		if show.Status == ShowReplay && show.Version > 0 {
-			formers = append(formers, noFormerPosition(show.ID, show.Host, show.Version, tx.Now))
+			formers = append(formers, noFormerPositionRow(show.ID, show.Host, show.Version, tx.Now))
 		}
 	}
 	for _, status := range ShowStatuses {
@@ -82,8 +82,8 @@ func ImportShows(ctx context.Context, tx *sql.Tx, shows []Show) (inserted int, e
 	return inserted, err
 }
 
-// noFormerPosition returns a row of the history for a show that no board had before a version. The row has the status of a
+// noFormerPositionRow returns a row of the history for a show that no board had before a version. The row has the status of a
 // cancelled show, which has no position.
-func noFormerPosition(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
+func noFormerPositionRow(show services.PostID, host services.UserID, until uint64, at time.Time) []any {
 	return []any{show, int64(0), int64(until), at, host, statusCode(ShowCancelled), int64(0)}
 }

@@ -11,7 +11,7 @@ import (
 
 // Shows of every status are imported, with one statement for each status; new hosts are returned as unlisted.
 func TestImportedShows(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var shows []Show
 		for i, status := range ShowStatuses {
 			for _, host := range []services.UserID{3, 9} {
@@ -22,7 +22,7 @@ func TestImportedShows(t *testing.T) {
 			}
 		}
 		b.addHosts(3)
-		b.MustWrite(func(tx *sql.Tx) error { _, err := setHostNamed(b.Ctx, tx, 3); return err })
+		b.MustWrite(func(tx *sql.Tx) error { _, err := recordHostInDocuments(b.Ctx, tx, 3); return err })
 		now := b.Clock.Now().UTC().Truncate(time.Microsecond)
 		b.MustWrite(func(tx *sql.Tx) error {
 			sqltest.Equal(b.T, sqltest.Must(ImportHosts(b.Ctx, tx, []services.UserID{3, 9}))(b.T), map[services.UserID]bool{9: true})
@@ -38,7 +38,7 @@ func TestImportedShows(t *testing.T) {
 		}
 		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.Shows(b.Ctx, ids))(b.T), want)
 		// The replay was on no board before its version. The shows of the unlisted host are on no board yet.
-		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []FormerPosition{{Show: 23, Host: 3, Until: 7, UntilAt: now, Status: ShowCancelled}})
+		sqltest.Equal(b.T, sqltest.Must(database{b.DB}.ShowHistory(b.Ctx, now))(b.T), []FormerPosition{{Show: 23, Host: 3, UntilVersion: 7, UntilAt: now, Status: ShowCancelled}})
 		sqltest.Equal(b.T, idsOf(sqltest.Must(database{b.DB}.ActiveShows(b.Ctx, 0, 10))(b.T)), []services.PostID{3, 13})
 	})
 }

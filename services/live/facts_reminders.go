@@ -29,15 +29,15 @@ var (
 		SELECT 1 FROM (SELECT m.show FROM reminders m WHERE m.user_number = $1 ORDER BY m.show DESC LIMIT $3) AS newest
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 
-	// remindersWithin counts as remindersCounted does, and bounds the reminders that are read in the same way.
-	remindersWithin = sql.NewStatement("whether users have too many reminders", fmt.Sprintf(`SELECT 1
+	// remindersWithinLimit counts as remindersCounted does, and bounds the reminders that are read in the same way.
+	remindersWithinLimit = sql.NewStatement("whether users have too many reminders", fmt.Sprintf(`SELECT 1
 		WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE c.most < (SELECT count(*) FROM (
 			SELECT m.show FROM reminders m WHERE m.user_number = c.owner ORDER BY m.show DESC LIMIT %d) AS newest
 			CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0))`, remindersReadFactor*(MaxReminders+1)))
 )
 
-// upcomingReminders is the limit of how many upcoming shows a user has reminders of.
-var upcomingReminders = sql.NewLimit("reminders", remindersWithin)
+// upcomingReminderLimit is the limit of how many upcoming shows a user has reminders of.
+var upcomingReminderLimit = sql.NewOwnerLimit("reminders", remindersWithinLimit)
 
 // remindersReadFactor bounds the reminders that a count reads, as a multiple of the count's limit. If more than three of four of
 // these reminders are of past shows, the count may be too low, and a user can exceed the limit. The count is never too high, so
@@ -47,7 +47,7 @@ const remindersReadFactor = 4
 // putReminder records a user's wish to be notified when a show starts; false if it is recorded already. The caller has
 // locked the show, so that it cannot start meanwhile.
 func putReminder(ctx context.Context, tx *sql.Tx, show services.PostID, user services.UserID) (added bool, err error) {
-	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.HappenedAt())
+	inserted, err := tx.Run(ctx, insertReminder, show, user, tx.EventTime())
 	return inserted > 0, err
 }
 

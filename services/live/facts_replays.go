@@ -27,10 +27,10 @@ WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
-	// replaysOfReader is built like the statement of a home feed: see newestOfSources. Here positions are times and not unique, so
+	// replaysOfReader is built like the statement of a home feed: see feedPageSQL. Here positions are times and not unique, so
 	// it reads all replays that have the last one's time.
 	replaysOfReader = sql.NewStatement("replays of followed hosts", `
-WITH edges AS MATERIALIZED (`+hostEdges+`), page AS MATERIALIZED (
+WITH edges AS MATERIALIZED (`+selectFollowedHosts+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges
 ), marks AS MATERIALIZED (
 	SELECT (SELECT s.ended_at FROM shows s WHERE s.host = a.followee AND `+pushedReplay+` AND (s.ended_at, s.id) < ($2, $3)
@@ -58,7 +58,7 @@ func newestReplaysOf(ctx context.Context, db *sql.DB, host services.UserID, limi
 // PulledReplays lists the newest replays of hosts that are in no list, at most limit of each host: by host, the newest end
 // first.
 func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error) {
-	list := make(sql.Rows, len(hosts))
+	list := make(sql.RowsParameter, len(hosts))
 	for i, host := range hosts {
 		list[i] = []any{host}
 	}
@@ -76,10 +76,10 @@ func (d database) PulledReplays(ctx context.Context, hosts []services.UserID, li
 	return kept, err
 }
 
-// replaysFeed lists the newest pushed replays of the followed hosts whose shows a reader may see, at most limit of them. before
-// is a position of a board, after which the list begins; the zero value is the top. The cost grows with the number of followed
-// hosts and with limit.
-func replaysFeed(ctx context.Context, db *sql.DB, reader services.UserID, before ShowPlace, limit int) ([]Show, error) {
+// replaysOfFollowedHosts lists the newest pushed replays of the followed hosts whose shows a reader may see, at most limit of them.
+// before is a position of a board, after which the list begins; the zero value is the top. The cost grows with the number of
+// followed hosts and with limit.
+func replaysOfFollowedHosts(ctx context.Context, db *sql.DB, reader services.UserID, before ShowPlace, limit int) ([]Show, error) {
 	if limit <= 0 {
 		return nil, nil
 	}

@@ -17,20 +17,20 @@ import (
 	"tidings/tests/histories"
 )
 
-// bundle is a store with helpers for tests of the facts.
-type bundle struct{ *peopletest.Bundle }
+// testStore is a store with helpers for tests of the facts.
+type testStore struct{ *peopletest.TestStore }
 
 // eachStore runs a test on both engines, each time on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *bundle)) {
+func eachStore(t *testing.T, test func(b *testStore)) {
 	t.Helper()
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
 }
 
 // appendLogEntry writes an entry of the log of shows, and returns its version.
-func (b *bundle) appendLogEntry(key string) (version uint64) {
+func (b *testStore) appendLogEntry(key string) (version uint64) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		version, err = changelog.AppendLog(b.Ctx, tx, LogKind, key, nil)
+		version, err = changelog.AppendLog(b.Ctx, tx, ChangelogKind, key, nil)
 		return err
 	})
 	return version
@@ -58,7 +58,7 @@ func aShow(id services.PostID, host services.UserID, status ShowStatus, second i
 }
 
 // addShows inserts shows and records their hosts.
-func (b *bundle) addShows(shows ...Show) {
+func (b *testStore) addShows(shows ...Show) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, show := range shows {
@@ -82,7 +82,7 @@ func idsOf(shows []Show) []services.PostID {
 }
 
 func TestAShowIsStoredUnchanged(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		at := showTime(0).Add(123 * time.Millisecond)
 		show := Show{
 			ID: services.MaxPostID, Host: 1<<32 - 1, Title: "„Jazz“ 😀", CoverURL: "https://example.com/c", Status: ShowUpcoming,
@@ -97,7 +97,7 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 		show.PlannedAt, show.StartedAt, show.EndedAt, show.UpdatedAt = at.Add(time.Hour), at, at.Add(time.Second), at.Add(time.Minute)
 		show.Version, show.LiveVersion, show.LiveStamp, show.Pull = 1<<62, 1<<61, services.MaxPostID, true
 		former := FormerPosition{
-			Show: show.ID, Host: show.Host, Version: 7, Until: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: ShowUpcoming, Score: -at.UnixMilli(),
+			Show: show.ID, Host: show.Host, FromVersion: 7, UntilVersion: 1 << 62, UntilAt: b.Clock.Now().UTC().Truncate(time.Microsecond), Status: ShowUpcoming, Score: -at.UnixMilli(),
 		}
 		b.MustWrite(func(tx *sql.Tx) error { return rewriteShow(b.Ctx, tx, show, &former) })
 		sqltest.Equal(b.T, read(), show)
@@ -117,23 +117,23 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 }
 
 func TestShowsAreLocked(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		show := aShow(9, 1, ShowLive, 0)
 		b.addShows(show)
 		b.MustWrite(func(tx *sql.Tx) error {
-			head, err := changelog.LockLog(b.Ctx, tx, LogKind)
+			head, err := changelog.LockLog(b.Ctx, tx, ChangelogKind)
 			sqltest.Equal(b.T, head, uint64(0))
 			sqltest.Equal(b.T, sqltest.Must(lockShow(b.Ctx, tx, 9))(b.T), show)
-			sqltest.Equal(b.T, sqltest.Must(holdShow(b.Ctx, tx, 9))(b.T), show)
+			sqltest.Equal(b.T, sqltest.Must(lockShowShared(b.Ctx, tx, 9))(b.T), show)
 			_, missing := lockShow(b.Ctx, tx, 10)
 			sqltest.WantCode(b.T, missing, services.NotFound)
-			_, missing = holdShow(b.Ctx, tx, 10)
+			_, missing = lockShowShared(b.Ctx, tx, 10)
 			sqltest.WantCode(b.T, missing, services.NotFound)
 			return err
 		})
 		b.appendLogEntry("a")
 		b.MustWrite(func(tx *sql.Tx) error {
-			head, err := changelog.LockLog(b.Ctx, tx, LogKind)
+			head, err := changelog.LockLog(b.Ctx, tx, ChangelogKind)
 			sqltest.Equal(b.T, head, uint64(1))
 			return err
 		})
@@ -142,7 +142,7 @@ func TestShowsAreLocked(t *testing.T) {
 }
 
 func TestActiveShows(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		unpublished := aShow(90, 2, ShowUpcoming, 1)
 		unpublished.Version = 0
 		alone := aShow(91, 3, ShowUpcoming, 1)
@@ -168,7 +168,7 @@ func TestActiveShows(t *testing.T) {
 }
 
 func TestReplaysOfHosts(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		pulled := func(show Show) Show {
 			show.Pull = true
 			return show
@@ -188,12 +188,13 @@ func TestReplaysOfHosts(t *testing.T) {
 	})
 }
 
-// replaysFeed lists the newest pushed replays of the followed hosts whose shows the reader may see. Its pages together equal a sorted list.
-func TestReplaysFeedIsASortedList(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+// replaysOfFollowedHosts lists the newest pushed replays of the followed hosts whose shows the reader may see. Its pages together
+// equal a sorted list.
+func TestReplaysOfFollowedHostsAreASortedList(t *testing.T) {
+	eachStore(t, func(b *testStore) {
 		next := services.PostID(0)
 		reader := services.UserID(0)
-		histories.Reduce(b.T, 5)
+		histories.ReduceRapidChecks(b.T, 5)
 		rapid.Check(b.T, func(t *rapid.T) {
 			reader += 10
 			var want []Show
@@ -227,7 +228,7 @@ func TestReplaysFeedIsASortedList(t *testing.T) {
 			size := rapid.IntRange(1, 9).Draw(t, "size")
 			place, got := ShowPlace{Score: 5}, []Show{} // a position among the live: all replays are after it
 			for {
-				page, err := replaysFeed(b.Ctx, b.DB, reader, place, size)
+				page, err := replaysOfFollowedHosts(b.Ctx, b.DB, reader, place, size)
 				if err != nil || len(page) > size {
 					t.Fatalf("%d shows, %v", len(page), err)
 				}

@@ -27,15 +27,15 @@ const remindersPerStep = 1000
 func (s *Service) kinds() []jobs.Kind {
 	return slices.Concat(s.hostKinds(), s.replayKinds(), []jobs.Kind{
 		// Closing comes in bursts, since shows are planned for the full hour: a batch reads all of them by one statement.
-		{Name: jobClose, Class: jobs.Short, Batch: s.closeEach, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobRemind, Class: jobs.Bulk, Each: s.runRemind, Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+		{Name: jobClose, Class: jobs.ShortClass, Batch: s.closeShows, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobRemind, Class: jobs.BulkClass, Each: s.runRemind, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
 	})
 }
 
-// CloseJob returns the job that closes a show at a time, unless the show is started or ended before. The due time may have moved
+// CloseShowJob returns the job that closes a show at a time, unless the show is started or ended before. The due time may have moved
 // when the job runs: the job reads the show, and goes back into the queue if it runs too early. With the zero time the job runs
 // at once, and finds the due time itself.
-func CloseJob(show services.PostID, at time.Time) jobs.NewJob {
+func CloseShowJob(show services.PostID, at time.Time) jobs.NewJob {
 	job := jobs.KeyedJob(jobClose, show.String())
 	job.NotBefore = at
 	return job
@@ -47,13 +47,13 @@ type reminderPayload struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
 
-	Moment services.PostID `json:"moment,omitempty"` // of the start, if it was reported late: see notifications.Cause
+	StartedAt services.PostID `json:"moment,omitempty"` // of the start, if it was reported late: see notifications.Cause
 }
 
 // remindJob returns the job that sends all reminders of a show that has started. moment is an ID of the time of a past start; 0
 // means now.
 func remindJob(show, moment services.PostID) jobs.NewJob {
-	return reminderPayload{Show: show, Moment: moment}.job()
+	return reminderPayload{Show: show, StartedAt: moment}.job()
 }
 
 func (r reminderPayload) job() jobs.NewJob {
@@ -75,9 +75,9 @@ func (s *Service) addShow(ctx context.Context, tx *sql.Tx, show Show) (Show, err
 	if err := putShow(ctx, tx, show); err != nil {
 		return show, err
 	}
-	queued := s.showJobs(tx, Show{}, show)
+	queued := s.jobsForShowChange(tx, Show{}, show)
 	if first {
-		queued = append(queued, hostJob(show.Host))
+		queued = append(queued, hostIntoDocumentsJob(show.Host))
 	}
 	return show, jobs.Enqueue(ctx, tx, queued...)
 }
@@ -106,7 +106,7 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 	if err := rewriteShow(ctx, tx, after, former); err != nil {
 		return after, err
 	}
-	return after, jobs.Enqueue(ctx, tx, s.showJobs(tx, before, after)...)
+	return after, jobs.Enqueue(ctx, tx, s.jobsForShowChange(tx, before, after)...)
 }
 
 // logChange appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
@@ -124,37 +124,37 @@ func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show)
 	change := LogChange{Show: after, Live: (after.Status == ShowLive) != (before.Status == ShowLive)}
 	version, err := change.Append(ctx, tx)
 	if err == nil && change.Live {
-		err = SetHostVersion(ctx, tx, after.Host, version)
+		err = SetHostLiveVersion(ctx, tx, after.Host, version)
 	}
 	// No board had the show before, so there is no position to keep.
 	if err != nil || before.Version == 0 {
 		return change.Show, nil, err
 	}
 	return change.Show, &FormerPosition{
-		Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: tx.Now,
+		Show: before.ID, Host: before.Host, FromVersion: before.Version, UntilVersion: version, UntilAt: tx.Now,
 		Status: before.Status, Score: before.Place().Score,
 	}, nil
 }
 
-// showJobs are the jobs that project the effects of a change of a show.
-func (s *Service) showJobs(tx *sql.Tx, before, after Show) (queued []jobs.NewJob) {
+// jobsForShowChange are the jobs that project the effects of a change of a show.
+func (s *Service) jobsForShowChange(tx *sql.Tx, before, after Show) (queued []jobs.NewJob) {
 	// A new plan or a start moves the time of closing. A job for the former time may remain: it closes nothing too early.
 	if at := s.limits.closesAt(after); !at.IsZero() && !at.Equal(s.limits.closesAt(before)) {
-		queued = append(queued, CloseJob(after.ID, tx.DueAt(at)))
+		queued = append(queued, CloseShowJob(after.ID, tx.JobDueAt(at)))
 	}
 	// A show that is over as soon as its start is reported gets this job too: users with a reminder are still notified.
 	if before.StartedAt.IsZero() && !after.StartedAt.IsZero() {
-		queued = append(queued, remindJob(after.ID, tx.Dated()))
+		queued = append(queued, remindJob(after.ID, tx.EventMoment()))
 	}
 	if after.Status == ShowReplay && before.Status != ShowReplay && after.Version > 0 && !after.Pull {
-		queued = append(queued, endJob(after.ID))
+		queued = append(queued, fanOutReplayJob(after.ID))
 	}
 	return queued
 }
 
-// closeEach handles shows together: one transaction reschedules the jobs of all shows that are not due yet. Each of the other
+// closeShows handles shows together: one transaction reschedules the jobs of all shows that are not due yet. Each of the other
 // shows is closed in its own transaction.
-func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
+func (s *Service) closeShows(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))
 	for i, job := range claimed {
@@ -164,7 +164,7 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 	}
 	var early map[int]bool
 	failed := s.store.Write(ctx, func(tx *sql.Tx) (err error) {
-		early, err = s.closeLater(ctx, tx, claimed, ids)
+		early, err = s.postponeEarlyCloses(ctx, tx, claimed, ids)
 		return err
 	})
 	for i := range claimed {
@@ -182,8 +182,9 @@ func (s *Service) closeEach(ctx context.Context, claimed []jobs.Job) (outcomes [
 	return outcomes
 }
 
-// closeLater replaces the jobs of shows that are not due yet by jobs at their due times. early has the indexes of these shows.
-func (s *Service) closeLater(ctx context.Context, tx *sql.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
+// postponeEarlyCloses replaces the jobs of shows that are not due yet by jobs at their due times. early has the indexes of these
+// shows.
+func (s *Service) postponeEarlyCloses(ctx context.Context, tx *sql.Tx, claimed []jobs.Job, ids []services.PostID) (early map[int]bool, err error) {
 	if err := s.lockLog(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -197,7 +198,7 @@ func (s *Service) closeLater(ctx context.Context, tx *sql.Tx, claimed []jobs.Job
 	for i, id := range ids {
 		// A show that is over, cancelled or erased has the zero time, so it is not early: closeShow finds nothing to do.
 		if at := s.limits.closesAt(shows[id]); at.After(tx.Now) {
-			early[i], done, later = true, append(done, claimed[i]), append(later, CloseJob(id, at))
+			early[i], done, later = true, append(done, claimed[i]), append(later, CloseShowJob(id, at))
 		}
 	}
 	if len(done) == 0 {
@@ -228,7 +229,7 @@ func (s *Service) closeShow(ctx context.Context, id services.PostID) error {
 		}
 		// The configured time has grown, or another node's clock is ahead of this one's: check again later.
 		if at := s.limits.closesAt(before); !at.IsZero() {
-			return jobs.Enqueue(ctx, tx, CloseJob(id, at))
+			return jobs.Enqueue(ctx, tx, CloseShowJob(id, at))
 		}
 		return nil
 	})
@@ -260,13 +261,13 @@ func (s *Service) runRemind(ctx context.Context, job jobs.Job) error {
 	for i, user := range users {
 		causes[i] = notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: part.Show, Actor: found[part.Show].Host}
 	}
-	queued, err := notifications.JobsAt(part.Moment, causes...)
+	queued, err := notifications.NotifyJobsAt(part.StartedAt, causes...)
 	if err != nil {
 		return err
 	}
 	// The page is full, so there may be more users. The next job begins after the last user of this job.
 	if len(users) == most {
-		queued = append(queued, reminderPayload{part.Show, users[len(users)-1], part.Moment}.job())
+		queued = append(queued, reminderPayload{part.Show, users[len(users)-1], part.StartedAt}.job())
 	}
 	return s.jobs.Replace(ctx, job, queued)
 }

@@ -16,60 +16,60 @@ import (
 
 // The kinds of jobs of hosts.
 const (
-	jobHost      = "host.name"  // key: host. Writes the host into the documents of their followers
-	jobHostChunk = "host.chunk" // payload: fanout.FollowerChunk. As host.name, for one chunk of the followers
-	jobHosts     = "host.names" // payload: hostsPayload. As host.name, for several hosts
-	jobLiveSeen  = "live.seen"  // key: user. Their seen position in the live board moved
+	jobHostIntoDocuments      = "host.name"  // key: host. Writes the host into the documents of their followers
+	jobHostIntoChunkDocuments = "host.chunk" // payload: fanout.FollowerChunk. As host.name, for one chunk of the followers
+	jobHostsIntoDocuments     = "host.names" // payload: hostsPayload. As host.name, for several hosts
+	jobLiveSeen               = "live.seen"  // key: user. Their seen position in the live board moved
 )
 
 func (s *Service) hostKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobHost, Class: jobs.Short, Each: s.runHost, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHostChunk, Class: jobs.Bulk, Each: s.runHostChunk, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobHosts, Class: jobs.Bulk, Each: s.runHosts, Changes: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
-		{Name: jobLiveSeen, Class: jobs.Short, Each: jobs.UserWork(s.projectSeen), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceLiveBoard)},
+		{Name: jobHostIntoDocuments, Class: jobs.ShortClass, Each: s.runHostIntoDocuments, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHostIntoChunkDocuments, Class: jobs.BulkClass, Each: s.runHostIntoChunkDocuments, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobHostsIntoDocuments, Class: jobs.BulkClass, Each: s.runHostsIntoDocuments, ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceLiveBoard)},
+		{Name: jobLiveSeen, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectSeen), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceLiveBoard)},
 	}
 }
 
-// hostJob is the job that writes a user with a first show into the documents of all followers. The shows appear on boards
+// hostIntoDocumentsJob is the job that writes a user with a first show into the documents of all followers. The shows appear on boards
 // when all documents have the host: from then on every board that lists a show also gets its changes.
-func hostJob(host services.UserID) jobs.NewJob {
-	return jobs.UserJob(jobHost, host)
+func hostIntoDocumentsJob(host services.UserID) jobs.NewJob {
+	return jobs.UserJob(jobHostIntoDocuments, host)
 }
 
-// hostsPayload is the payload of jobHosts: users who have their first shows.
+// hostsPayload is the payload of jobHostsIntoDocuments: users who have their first shows.
 type hostsPayload struct {
 	Hosts []services.UserID `json:"hosts"`
 }
 
-// hostsAtOnce bounds how many hosts one transaction publishes on boards, because the transaction locks the log of shows until it
+// hostsPerPublish bounds how many hosts one transaction publishes on boards, because the transaction locks the log of shows until it
 // ends.
-const hostsAtOnce = 500
+const hostsPerPublish = 500
 
-// HostsJobs returns jobs that replace the hostJobs of many hosts: each job writes hundreds of hosts into documents together,
-// and publishes their shows on boards by one log entry.
-func HostsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
+// HostsIntoDocumentsJobs returns jobs that replace the hostIntoDocumentsJobs of many hosts: each job writes hundreds of hosts into
+// documents together, and publishes their shows on boards by one log entry.
+func HostsIntoDocumentsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	var chunks []hostsPayload
-	for chunk := range slices.Chunk(hosts, hostsAtOnce) {
+	for chunk := range slices.Chunk(hosts, hostsPerPublish) {
 		chunks = append(chunks, hostsPayload{chunk})
 	}
-	return jobs.ChunkJobs(jobHosts, chunks)
+	return jobs.ChunkJobs(jobHostsIntoDocuments, chunks)
 }
 
-// seenJob projects a user's seen position in the live board into their document.
-func seenJob(user services.UserID) jobs.NewJob {
+// projectSeenJob projects a user's seen position in the live board into their document.
+func projectSeenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserJob(jobLiveSeen, user)
 }
 
 // projectSeen projects a user's seen position in the live board into their document.
 func (s *Service) projectSeen(ctx context.Context, user services.UserID) error {
-	return s.projector.Project(ctx, user, s.registers)
+	return s.projector.ProjectRegisters(ctx, user, s.registers)
 }
 
 // registers reads a user's seen position in the live board, for projectSeen and the audit. Rebuilds read all positions of a user
 // at once instead.
 func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-	seen, err := positions.Of(ctx, s.store, user, positions.LiveBoard, "")
+	seen, err := positions.Of(ctx, s.store, user, positions.LiveBoardView, "")
 	if err != nil || seen == 0 {
 		return nil, err
 	}
@@ -84,10 +84,10 @@ func (s *Service) followedHosts(ctx context.Context, user services.UserID) ([]se
 	return followedHosts(ctx, s.store, user)
 }
 
-// runHosts writes several hosts into the documents of their followers who are not dormant, and publishes their shows on boards. A host
-// with more than one chunk of followers gets a separate job. runHosts does not publish hosts that are published already, or whose
-// followers are being processed in chunks.
-func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
+// runHostsIntoDocuments writes several hosts into the documents of their followers who are not dormant, and publishes their shows
+// on boards. A host with more than one chunk of followers gets a separate job. runHostsIntoDocuments does not publish hosts that
+// are published already, or whose followers are being processed in chunks.
+func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job) error {
 	var some hostsPayload
 	if err := jobs.ReadPayload(job, &some); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	}
 	hosts := slices.DeleteFunc(some.Hosts, func(host services.UserID) bool { return slices.Contains(large, host) })
 	// This is outside the transaction: writing documents takes long, and a second run writes the same entries.
-	if err := s.nameHosts(ctx, hosts); err != nil {
+	if err := s.writeHostsIntoDocuments(ctx, hosts); err != nil {
 		return err
 	}
 	err = s.store.Write(ctx, func(tx *sql.Tx) error {
@@ -110,7 +110,7 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 		}
 		alone := make([]jobs.NewJob, len(large))
 		for i, host := range large {
-			alone[i] = hostJob(host)
+			alone[i] = hostIntoDocumentsJob(host)
 		}
 		if err := jobs.Enqueue(ctx, tx, alone...); err != nil {
 			return err
@@ -125,19 +125,20 @@ func (s *Service) runHosts(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// nameHosts writes some hosts into the documents of their followers who are not dormant, by the present follows. The stamp is taken
-// before the follows are read: a document that has lost a host since then refuses the entry, and WriteNames reads that edge again.
-func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error {
+// writeHostsIntoDocuments writes some hosts into the documents of their followers who are not dormant, by the present follows. The
+// stamp is taken before the follows are read: a document that has lost a host since then refuses the entry, and
+// NameAuthorsInDocuments reads that edge again.
+func (s *Service) writeHostsIntoDocuments(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
 		return err
 	}
-	edges, err := followersOfHosts(ctx, s.store, hosts, s.projector.ActiveSince())
+	edges, err := followersOfHosts(ctx, s.store, hosts, s.projector.DormantBefore())
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(edges, s.fanout.ChunkSize) {
-		if err := s.fanout.WriteNames(ctx, rdb.Hosts, stamp, part); err != nil {
+		if err := s.fanout.NameAuthorsInDocuments(ctx, rdb.HostsField, stamp, part); err != nil {
 			return err
 		}
 	}
@@ -149,7 +150,7 @@ func (s *Service) nameHosts(ctx context.Context, hosts []services.UserID) error 
 func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
 	// named are the hosts that this statement has set as named. The other hosts are published already, or the last of their chunks
 	// publishes them.
-	named, err := setHostsNamed(ctx, tx, hosts)
+	named, err := recordHostsInDocuments(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
 	}
@@ -157,37 +158,37 @@ func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services
 	if err != nil {
 		return err
 	}
-	listed, err := publishAll(ctx, tx, named, version)
+	listed, err := publishShowsOfHosts(ctx, tx, named, version)
 	if err != nil {
 		return err
 	}
 	queued := make([]jobs.NewJob, len(listed))
 	for i, host := range listed {
-		queued[i] = ReplaysJob(host)
+		queued[i] = FanOutReplaysJob(host)
 	}
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// runHost writes a host into the documents of their followers: at once if they are one chunk, otherwise by a job for each
+// runHostIntoDocuments writes a host into the documents of their followers: at once if they are one chunk, otherwise by a job for each
 // chunk. If there is no chunk to queue, it publishes the host's shows on boards. It queues nothing for a host that all
 // documents name, or whose chunks are in flight.
-func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
+func (s *Service) runHostIntoDocuments(ctx context.Context, job jobs.Job) error {
 	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {
 		return err
 	}
-	chunks, err := s.fanout.FollowerChunks(ctx, host, s.projector.ActiveSince())
+	chunks, err := s.fanout.FollowerChunks(ctx, host, s.projector.DormantBefore())
 	if err != nil {
 		return err
 	}
 	// Most hosts have one chunk of followers. It is updated here, without a job of its own.
 	if len(chunks) == 1 {
-		if err := s.fanout.NameAuthor(ctx, rdb.Hosts, chunks[0]); err != nil {
+		if err := s.fanout.NameAuthorInDocuments(ctx, rdb.HostsField, chunks[0]); err != nil {
 			return err
 		}
 		chunks = nil
 	}
-	naming, err := jobs.ChunkJobs(jobHostChunk, chunks)
+	naming, err := jobs.ChunkJobs(jobHostIntoChunkDocuments, chunks)
 	if err != nil {
 		return err
 	}
@@ -214,14 +215,14 @@ func (s *Service) runHost(ctx context.Context, job jobs.Job) error {
 	return jobs.ErrFinished
 }
 
-// runHostChunk writes the host into the documents of one chunk of followers. Users who follow or return meanwhile get the
+// runHostIntoChunkDocuments writes the host into the documents of one chunk of followers. Users who follow or return meanwhile get the
 // host by their follow or rebuild. The last chunk publishes the host's shows on boards.
-func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
+func (s *Service) runHostIntoChunkDocuments(ctx context.Context, job jobs.Job) error {
 	var chunk fanout.FollowerChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	if err := s.fanout.NameAuthor(ctx, rdb.Hosts, chunk); err != nil {
+	if err := s.fanout.NameAuthorInDocuments(ctx, rdb.HostsField, chunk); err != nil {
 		return err
 	}
 	err := s.store.Write(ctx, func(tx *sql.Tx) error {
@@ -248,7 +249,7 @@ func (s *Service) runHostChunk(ctx context.Context, job jobs.Job) error {
 // publishShows publishes on boards the shows that a host had before all documents named the host, each as if it had just reached
 // its present status. The caller has locked the log of shows. It leaves out cancelled shows: no board ever needs them.
 func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.UserID) error {
-	shows, err := setHostNamed(ctx, tx, host)
+	shows, err := recordHostInDocuments(ctx, tx, host)
 	if err != nil {
 		return err
 	}
@@ -261,29 +262,29 @@ func (s *Service) publishShows(ctx context.Context, tx *sql.Tx, host services.Us
 		var nowhere *FormerPosition
 		if show.Status == ShowReplay {
 			// Without this row older sessions would show an ended show that was on no board before.
-			nowhere = &FormerPosition{Show: show.ID, Host: host, Until: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
+			nowhere = &FormerPosition{Show: show.ID, Host: host, UntilVersion: show.Version, UntilAt: tx.Now, Status: ShowCancelled}
 		}
 		if err := rewriteShow(ctx, tx, show, nowhere); err != nil {
 			return err
 		}
-		spreads = spreads || inLists(show)
+		spreads = spreads || inReplayLists(show)
 	}
 	if !spreads {
 		return nil
 	}
-	return jobs.Enqueue(ctx, tx, ReplaysJob(host))
+	return jobs.Enqueue(ctx, tx, FanOutReplaysJob(host))
 }
 
 // mergeHost is the fanout.HostMerge of the live board. It merges a host's newest replays into the list of a follower who may see
 // them, and returns the host's entry for the document, or nothing for a followee without shows. refused reports that something
 // was removed since the stamp. It runs for each new follow; a followee without shows costs one SELECT by key.
-func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error) {
+func (s *Service) mergeHost(ctx context.Context, edge services.FollowEdge, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	known, _, err := readHost(ctx, s.store.Runner, edge.Followee)
 	if err != nil || !known {
 		return nil, false, err
 	}
 	// This is one replay more than a rebuild puts into a list, so that the list knows that older ones exist.
-	shows, err := newestReplaysOf(ctx, s.store, edge.Followee, projector.RebuildEntries+1)
+	shows, err := newestReplaysOf(ctx, s.store, edge.Followee, projector.RebuiltInboxEntries+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -293,5 +294,5 @@ func (s *Service) mergeHost(ctx context.Context, edge services.Edge, stamp redis
 			return nil, true, err
 		}
 	}
-	return []services.FollowedAuthor{edge.Host()}, false, nil
+	return []services.FollowedAuthor{edge.AsFollowedHost()}, false, nil
 }

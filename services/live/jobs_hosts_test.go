@@ -15,22 +15,22 @@ import (
 	"tidings/services/sql"
 )
 
-// documentNames reports whether a reader's document names a host.
-func documentNames(w *fanouttest.World, reader, host services.UserID) bool {
+// documentNamesHost reports whether a reader's document names a host.
+func documentNamesHost(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	return slices.ContainsFunc(w.Document(reader).Hosts, func(f services.FollowedAuthor) bool { return f.Author == host })
 }
 
-// onBoardsSince is the version of the log since which boards have a show in its present state; 0 if no board has the show.
-func onBoardsSince(w *fanouttest.World, show services.PostID) uint64 {
+// onBoardsSinceVersion is the version of the log since which boards have a show in its present state; 0 if no board has the show.
+func onBoardsSinceVersion(w *fanouttest.World, show services.PostID) uint64 {
 	w.TB.Helper()
 	shows, err := readShows(w.TB.Context(), w.Store.Runner, []services.PostID{show})
 	w.Must(err)
 	return shows[show].Version
 }
 
-// runJobs runs up to most waiting jobs of one kind, and returns their number.
-func runJobs(w *fanouttest.World, kind string, most int) (done int) {
+// runJobsOfKind runs up to most waiting jobs of one kind, and returns their number.
+func runJobsOfKind(w *fanouttest.World, kind string, most int) (done int) {
 	w.TB.Helper()
 	for _, job := range claim(w) {
 		if job.Kind == kind && done < most {
@@ -51,49 +51,49 @@ func TestDocumentsNameAHostBeforeBoardsHaveItsShows(t *testing.T) {
 		w.Follow(host, users[1:6]...)
 		w.RunAllJobs(w.Fanout)
 		dormant := users[5]
-		w.Must(w.Redis.Reset(t.Context(), dormant))
+		w.Must(w.Redis.ResetUserData(t.Context(), dormant))
 		upcoming, live, cancelled, over := planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour)
-		start(w, live, over)
-		finish(w, over)
-		moveShows(w, []services.PostID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.Cancel(now) })
-		if n := runJobs(w, "host.name", 9); n != 1 {
+		startShows(w, live, over)
+		endShows(w, over)
+		changeShows(w, []services.PostID{cancelled}, func(show Show, now time.Time) (Show, bool, error) { return show.Cancel(now) })
+		if n := runJobsOfKind(w, "host.name", 9); n != 1 {
 			t.Fatalf("a host with four shows is named by %d jobs", n)
 		}
-		if n := runJobs(w, "host.chunk", 2); n != 2 || onBoardsSince(w, upcoming) != 0 || onBoardsSince(w, live) != 0 {
-			t.Fatalf("%d chunks were done, the shows have the versions %d and %d", n, onBoardsSince(w, upcoming), onBoardsSince(w, live))
+		if n := runJobsOfKind(w, "host.chunk", 2); n != 2 || onBoardsSinceVersion(w, upcoming) != 0 || onBoardsSinceVersion(w, live) != 0 {
+			t.Fatalf("%d chunks were done, the shows have the versions %d and %d", n, onBoardsSinceVersion(w, upcoming), onBoardsSinceVersion(w, live))
 		}
 		w.Follow(host, late)
-		w.Must(w.Fanout.Reconcile(t.Context(), late, host))
+		w.Must(w.Fanout.ReconcileFollow(t.Context(), late, host))
 		w.Must(w.Projector.Rebuild(t.Context(), dormant))
-		if !documentNames(w, late, host) || !documentNames(w, dormant, host) {
+		if !documentNamesHost(w, late, host) || !documentNamesHost(w, dormant, host) {
 			t.Error("who follows or returns meanwhile is not shown the host")
 		}
-		enqueue(w, hostJob(host)) // a repeated job begins nothing
+		enqueue(w, hostIntoDocumentsJob(host)) // a repeated job begins nothing
 		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
-			if got, want := documentNames(w, user, host), user != host; got != want {
+			if got, want := documentNamesHost(w, user, host), user != host; got != want {
 				t.Errorf("the document of %d names the host: %v, want %v", user, got, want)
 			}
 		}
 		if known, named, err := readHost(t.Context(), w.Store.Runner, host); err != nil || !known || !named {
 			t.Errorf("the host is known %v, named %v: %v", known, named, err)
 		}
-		if onBoardsSince(w, upcoming) != 1 || onBoardsSince(w, live) != 2 || onBoardsSince(w, over) != 3 || onBoardsSince(w, cancelled) != 0 {
-			t.Errorf("the versions are %d, %d, %d and %d", onBoardsSince(w, upcoming), onBoardsSince(w, live), onBoardsSince(w, over), onBoardsSince(w, cancelled))
+		if onBoardsSinceVersion(w, upcoming) != 1 || onBoardsSinceVersion(w, live) != 2 || onBoardsSinceVersion(w, over) != 3 || onBoardsSinceVersion(w, cancelled) != 0 {
+			t.Errorf("the versions are %d, %d, %d and %d", onBoardsSinceVersion(w, upcoming), onBoardsSinceVersion(w, live), onBoardsSinceVersion(w, over), onBoardsSinceVersion(w, cancelled))
 		}
 		if _, err := w.Caches.Changelog.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		count := func(user services.UserID, seen uint64) services.LiveCount {
-			return serviceOf(w).Memory.CountLive(w.Document(user).Hosts, seen)
+			return showServiceOf(w).Memory.CountLive(w.Document(user).Hosts, seen)
 		}
-		if got := count(users[1], 0); got.New != 1 || got.Sequence == 0 || got.Sequence != count(late, 0).Sequence {
+		if got := count(users[1], 0); got.NewShows != 1 || got.VersionSum == 0 || got.VersionSum != count(late, 0).VersionSum {
 			t.Errorf("a follower has %+v shows to see", got)
 		}
-		if seen, before := count(users[1], 2), count(late, 0); seen.New != 0 || before.New != 0 {
+		if seen, before := count(users[1], 2), count(late, 0); seen.NewShows != 0 || before.NewShows != 0 {
 			t.Errorf("who has seen the board up to then has %+v, who followed after the start %+v", seen, before)
 		}
-		if read := boardOf(w, late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
+		if read := readOrRebuildBoard(w, late); len(read.Replays) != 1 || read.Replays[0].Place.ID != over {
 			t.Errorf("the replays are %+v, want that of %s", read.Replays, over)
 		}
 		w.CheckAgainstFacts(users...)
@@ -105,11 +105,11 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 		users := w.MakeUsers(2)
 		show := planShow(w, users[0], time.Hour)
 		w.RunAllJobs(w.Fanout)
-		if onBoardsSince(w, show) != 1 {
-			t.Errorf("the show has the version %d", onBoardsSince(w, show))
+		if onBoardsSinceVersion(w, show) != 1 {
+			t.Errorf("the show has the version %d", onBoardsSinceVersion(w, show))
 		}
-		if next := planShow(w, users[0], time.Hour); onBoardsSince(w, next) != 2 {
-			t.Errorf("the next show has the version %d", onBoardsSince(w, next))
+		if next := planShow(w, users[0], time.Hour); onBoardsSinceVersion(w, next) != 2 {
+			t.Errorf("the next show has the version %d", onBoardsSinceVersion(w, next))
 		}
 		w.Follow(users[0], users[1])
 		w.RunAllJobs(w.Fanout)
@@ -117,7 +117,7 @@ func TestAHostWithoutFollowersIsOnBoardsAtOnce(t *testing.T) {
 		w.Unfollow(users[0], users[1])
 		w.RunAllJobs(w.Fanout)
 		w.CheckAgainstFacts(users...)
-		if documentNames(w, users[1], users[0]) {
+		if documentNamesHost(w, users[1], users[0]) {
 			t.Error("who follows no longer has the host")
 		}
 	})
@@ -129,25 +129,25 @@ func TestTheSeenPositionOfABoardIsProjected(t *testing.T) {
 		user := w.MakeUsers(1)[0]
 		see := func(version services.PostID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				_, err := positions.Raise(ctx, tx, user, positions.LiveBoard, "", version)
+				_, err := positions.Advance(ctx, tx, user, positions.LiveBoardView, "", version)
 				return err
 			})
 		}
 		want := func(seen uint64) {
 			t.Helper()
-			if d := w.Document(user); !d.Ready || d.LiveSeen != seen {
-				t.Errorf("seen up to %d, want %d", d.LiveSeen, seen)
+			if d := w.Document(user); !d.Ready || d.LiveSeenUpTo != seen {
+				t.Errorf("seen up to %d, want %d", d.LiveSeenUpTo, seen)
 			}
 		}
 		see(7)
 		want(0)
-		enqueue(w, seenJob(user))
+		enqueue(w, projectSeenJob(user))
 		w.RunAllJobs(w.Fanout)
 		want(7)
 		see(5)
-		w.Must(serviceOf(w).projectSeen(t.Context(), user))
+		w.Must(showServiceOf(w).projectSeen(t.Context(), user))
 		want(7)
-		w.Must(w.Redis.Reset(t.Context(), user))
+		w.Must(w.Redis.ResetUserData(t.Context(), user))
 		w.Must(w.Projector.Rebuild(t.Context(), user))
 		want(7)
 	})
@@ -165,7 +165,7 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 	}
 	newReplay(w, users[3])
 	w.RunAllJobs(w.Fanout)
-	first := boardOf(w, reader)
+	first := readOrRebuildBoard(w, reader)
 	key := func(part string) string { return fmt.Sprintf("{u%d}:%s", reader, part) }
 	differed := func(what string, want ...string) {
 		t.Helper()
@@ -175,15 +175,15 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 			t.Errorf("%s: it differed in %q, want %q", what, got, want)
 		}
 		w.CheckAgainstFacts(reader)
-		if read := boardOf(w, reader); !slices.Equal(read.Replays, first.Replays) {
+		if read := readOrRebuildBoard(w, reader); !slices.Equal(read.Replays, first.Replays) {
 			t.Errorf("%s: the replays are %v after that", what, read.Replays)
 		}
 	}
 	differed("right")
 	host := func(number services.UserID) {
-		stamp, err := w.Redis.StampOf(t.Context(), reader)
+		stamp, err := w.Redis.TakeUserStamp(t.Context(), reader)
 		w.Must(err)
-		_, err = w.Redis.MergeNamed(t.Context(), rdb.Hosts, stamp, []rdb.NamedAdd{{Reader: reader, Author: services.FollowedAuthor{Author: number, Since: 1}}})
+		_, err = w.Redis.MergeAuthors(t.Context(), rdb.HostsField, stamp, []rdb.AuthorAddition{{Reader: reader, Author: services.FollowedAuthor{Author: number, ItemsCountAfter: 1}}})
 		w.Must(err)
 	}
 	host(users[3])
@@ -191,22 +191,22 @@ func TestTheAuditFindsWrongBoards(t *testing.T) {
 	host(users[2])
 	differed("since another time", "live board: hosts")
 	merge := func(entry replayEntry) {
-		stamp, err := w.Redis.StampOf(t.Context(), reader)
+		stamp, err := w.Redis.TakeUserStamp(t.Context(), reader)
 		w.Must(err)
-		_, err = serviceOf(w).redis.mergeReplays(t.Context(), []replayMerge{{Reader: reader, Stamp: stamp, Entries: []replayEntry{entry}}})
+		_, err = showServiceOf(w).redis.mergeReplays(t.Context(), []replayMerge{{Reader: reader, Stamp: stamp, Entries: []replayEntry{entry}}})
 		w.Must(err)
 	}
 	merge(replayEntry{Place: ShowPlace{Replay: true, Score: 1, ID: 1}, Host: users[3]})
 	differed("a replay too many", "live board: replays")
-	w.Server.Do("ZREMRANGEBYRANK", key("r"), "1", "1")
+	w.RedisServer.Do("ZREMRANGEBYRANK", key("r"), "1", "1")
 	differed("one too few", "live board: replays")
-	w.Server.Do("ZADD", key("r"), "0", "0stray")
+	w.RedisServer.Do("ZADD", key("r"), "0", "0stray")
 	differed("what is none", "live board: replays")
-	w.Server.Do("HSET", key("b"), "B", "7;")
+	w.RedisServer.Do("HSET", key("b"), "B", "7;")
 	differed("a mark", "register B")
-	w.Server.Do("SET", key("r"), "x")
+	w.RedisServer.Do("SET", key("r"), "x")
 	differed("a key of another type", "a key that cannot be read")
-	if _, err := w.Caches.Changelog.RunOnce(t.Context()); err != nil || serviceOf(w).Memory.Version() == 0 {
-		t.Errorf("memory is at version %d: %v", serviceOf(w).Memory.Version(), err)
+	if _, err := w.Caches.Changelog.RunOnce(t.Context()); err != nil || showServiceOf(w).Memory.Version() == 0 {
+		t.Errorf("memory is at version %d: %v", showServiceOf(w).Memory.Version(), err)
 	}
 }

@@ -16,16 +16,17 @@ import (
 
 // The kinds of jobs of replays.
 const (
-	jobEnd     = "show.end"     // key: show. It has become a replay
-	jobReplays = "host.replays" // key: host. Several of their shows have become replays at once
-	jobReplay  = "show.replay"  // a chunk of a host's followers; payload: replayChunk
+	jobFanOutReplay      = "show.end"     // key: show. It has become a replay
+	jobFanOutHostReplays = "host.replays" // key: host. Several of their shows have become replays at once
+	jobReplayChunk       = "show.replay"  // a chunk of a host's followers; payload: replayChunk
 )
 
 func (s *Service) replayKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobEnd, Class: jobs.Short, Each: jobs.PostWork(s.fanOutReplay), Changes: jobs.NoCounts()}, // a show's ID has the form of a post's
-		{Name: jobReplays, Class: jobs.Short, Each: s.fanOutReplays, Changes: jobs.NoCounts()},
-		{Name: jobReplay, Class: jobs.Bulk, Each: s.runReplayChunk, Changes: jobs.NoCounts()},
+		// PostWork fits, because a show's ID has the form of a post's.
+		{Name: jobFanOutReplay, Class: jobs.ShortClass, Each: jobs.PostWork(s.fanOutReplay), ChangedCounts: jobs.NoCounts()},
+		{Name: jobFanOutHostReplays, Class: jobs.ShortClass, Each: s.fanOutReplays, ChangedCounts: jobs.NoCounts()},
+		{Name: jobReplayChunk, Class: jobs.BulkClass, Each: s.runReplayChunk, ChangedCounts: jobs.NoCounts()},
 	}
 }
 
@@ -35,13 +36,15 @@ type replayChunk struct {
 	fanout.FollowerChunk
 }
 
-// endJob is the job that adds a show that has become a replay to the lists of its host's followers.
-func endJob(show services.PostID) jobs.NewJob { return jobs.KeyedJob(jobEnd, show.String()) }
+// fanOutReplayJob is the job that adds a show that has become a replay to the lists of its host's followers.
+func fanOutReplayJob(show services.PostID) jobs.NewJob {
+	return jobs.KeyedJob(jobFanOutReplay, show.String())
+}
 
-// ReplaysJob is the job that adds the newest replays of a host to their followers' lists: one job instead of one for each
+// FanOutReplaysJob is the job that adds the newest replays of a host to their followers' lists: one job instead of one for each
 // show.
-func ReplaysJob(host services.UserID) jobs.NewJob {
-	return jobs.UserJob(jobReplays, host)
+func FanOutReplaysJob(host services.UserID) jobs.NewJob {
+	return jobs.UserJob(jobFanOutHostReplays, host)
 }
 
 func entryOf(show Show) replayEntry {
@@ -56,8 +59,8 @@ func entriesOf(shows []Show) []replayEntry {
 	return entries
 }
 
-// inLists reports whether a show belongs in lists of replays: it is over and on boards, and its host was not huge at its end.
-func inLists(show Show) bool {
+// inReplayLists reports whether a show belongs in lists of replays: it is over and on boards, and its host was not huge at its end.
+func inReplayLists(show Show) bool {
 	return show.Status == ShowReplay && show.Version > 0 && !show.Pull
 }
 
@@ -65,7 +68,7 @@ func inLists(show Show) bool {
 func (s *Service) fanOutReplay(ctx context.Context, job jobs.Job, id services.PostID) error {
 	show, err := s.show(ctx, id)
 	// The host was erased, or is not on boards yet. In the second case publishShows will queue a job for the host's replays.
-	if err != nil || !inLists(show) {
+	if err != nil || !inReplayLists(show) {
 		return err
 	}
 	return s.fanOutChunks(ctx, job, show.Host, id)
@@ -84,7 +87,7 @@ func (s *Service) fanOutReplays(ctx context.Context, job jobs.Job) error {
 // job for each chunk. No board waits for these jobs, because node caches keep ended shows for the life of a session.
 func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.UserID, id services.PostID) error {
 	// For a big host only the active followers are updated; the lists of idle followers are rebuilt when they return.
-	since, err := s.fanout.PushedSince(ctx, host)
+	since, err := s.fanout.PushLastSeenCutoff(ctx, host)
 	if err != nil {
 		return err
 	}
@@ -99,7 +102,7 @@ func (s *Service) fanOutChunks(ctx context.Context, job jobs.Job, host services.
 	if len(chunks) == 1 {
 		return s.pushReplays(ctx, chunks[0])
 	}
-	jobs, err := jobs.ChunkJobs(jobReplay, chunks)
+	jobs, err := jobs.ChunkJobs(jobReplayChunk, chunks)
 	if err != nil {
 		return err
 	}
@@ -124,10 +127,11 @@ func (s *Service) show(ctx context.Context, id services.PostID) (Show, error) {
 // replaysOf are the shows of a chunk that belong in lists.
 func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, error) {
 	if chunk.Show == 0 {
-		return newestReplaysOf(ctx, s.store, chunk.Author, projector.RebuildEntries+1) // one more than a list keeps, to know whether older ones exist
+		// This is one more than a list keeps, to know whether older ones exist.
+		return newestReplaysOf(ctx, s.store, chunk.Author, projector.RebuiltInboxEntries+1)
 	}
 	show, err := s.show(ctx, chunk.Show)
-	if err != nil || !inLists(show) {
+	if err != nil || !inReplayLists(show) {
 		return nil, err
 	}
 	return []Show{show}, nil
@@ -136,7 +140,7 @@ func (s *Service) replaysOf(ctx context.Context, chunk replayChunk) ([]Show, err
 // pushReplays updates the lists of one chunk of followers, which it reads from SQL. A follower without a list needs none yet: the
 // list is made when the follower's board is read.
 func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
-	// The stamp comes before every read from SQL below: see jobs.Merge.
+	// The stamp comes before every read from SQL below: see jobs.ProjectionMerge.
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
 		return err
@@ -145,13 +149,13 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	if err != nil || len(shows) == 0 {
 		return err
 	}
-	since, err := s.fanout.PushedSince(ctx, chunk.Author)
+	since, err := s.fanout.PushLastSeenCutoff(ctx, chunk.Author)
 	if err != nil {
 		return err
 	}
 	entries := entriesOf(shows)
-	return s.fanout.EachFollower(ctx, chunk.FollowerChunk, since, func(edges []services.Edge) error {
-		for part := range slices.Chunk(edges, max(1, entriesAtOnce/len(entries))) {
+	return s.fanout.EachFollower(ctx, chunk.FollowerChunk, since, func(edges []services.FollowEdge) error {
+		for part := range slices.Chunk(edges, max(1, maxEntriesPerCall/len(entries))) {
 			if err := s.pushEntries(ctx, stamp, entries, part); err != nil {
 				return err
 			}
@@ -160,11 +164,11 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 	})
 }
 
-// entriesAtOnce bounds how many entries go to Redis together: about 600 kB, and some milliseconds of Redis' one thread.
-const entriesAtOnce = 20_000
+// maxEntriesPerCall bounds how many entries go to Redis together: about 600 kB, and some milliseconds of Redis' one thread.
+const maxEntriesPerCall = 20_000
 
 // pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
-func (s *Service) pushEntries(ctx context.Context, stamp redis.Stamp, entries []replayEntry, edges []services.Edge) error {
+func (s *Service) pushEntries(ctx context.Context, stamp redis.ClockStamp, entries []replayEntry, edges []services.FollowEdge) error {
 	readers := fanout.FollowerIDs(edges)
 	results, err := s.addReplays(ctx, stamp, entries, readers...)
 	if err != nil {
@@ -181,7 +185,7 @@ func (s *Service) pushEntries(ctx context.Context, stamp redis.Stamp, entries []
 }
 
 // addReplays adds replays to readers' lists, and counts each list that lacked some of them.
-func (s *Service) addReplays(ctx context.Context, stamp redis.Stamp, entries []replayEntry, readers ...services.UserID) ([]redis.Result, error) {
+func (s *Service) addReplays(ctx context.Context, stamp redis.ClockStamp, entries []replayEntry, readers ...services.UserID) ([]redis.Result, error) {
 	merges := make([]replayMerge, len(readers))
 	for i, reader := range readers {
 		merges[i] = replayMerge{Reader: reader, Stamp: stamp, Entries: entries}
@@ -200,18 +204,18 @@ func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
 // addReplaysAgain reads the edge again for a follower whose list refused replays, and adds the replays if the follow still exists. The
 // replays are not read again: they do not change.
-func (s *Service) addReplaysAgain(ctx context.Context, edge services.Edge, entries []replayEntry) error {
-	return jobs.Merge[redis.Stamp, bool]{
+func (s *Service) addReplaysAgain(ctx context.Context, edge services.FollowEdge, entries []replayEntry) error {
+	return jobs.ProjectionMerge[redis.ClockStamp, bool]{
 		Name: func() string { return fmt.Sprintf("replays of %d for reader %d", edge.Followee, edge.Follower) },
-		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
-			stamp, err := s.redis.StampOf(ctx, edge.Follower)
+		Mark: func(ctx context.Context) (redis.ClockStamp, bool, error) {
+			stamp, err := s.redis.TakeUserStamp(ctx, edge.Follower)
 			return stamp, stamp != 0, err // a reader without a document needs no merge
 		},
 		Read: func(ctx context.Context) (follows bool, err error) {
 			_, follows, err = people.Edge(ctx, s.store, edge.Follower, edge.Followee)
 			return follows, err
 		},
-		Put: func(ctx context.Context, stamp redis.Stamp, follows bool) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.ClockStamp, follows bool) (done bool, err error) {
 			if !follows {
 				return true, nil
 			}
@@ -228,12 +232,12 @@ func (s *Service) rebuildReplays(ctx context.Context, user services.UserID) erro
 	return s.projector.RunSharedRebuild(ctx, key, "the list of replays", func(ctx context.Context) error { return s.buildReplays(ctx, user) })
 }
 
-// buildReplays makes a list under the rule of jobs.Merge: the list exists before its facts are read, so that a change in
+// buildReplays makes a list under the rule of jobs.ProjectionMerge: the list exists before its facts are read, so that a change in
 // between reaches the list or makes the merge read again.
 func (s *Service) buildReplays(ctx context.Context, user services.UserID) error {
-	return jobs.Merge[redis.Stamp, replayMerge]{
+	return jobs.ProjectionMerge[redis.ClockStamp, replayMerge]{
 		Name: func() string { return fmt.Sprintf("replays of user %d", user) },
-		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
+		Mark: func(ctx context.Context) (redis.ClockStamp, bool, error) {
 			stamps, err := s.redis.beginReplays(ctx, []services.UserID{user})
 			if err != nil {
 				return 0, false, err
@@ -241,7 +245,7 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 			return stamps[0], stamps[0] != 0, nil
 		},
 		Read: func(ctx context.Context) (replayMerge, error) { return s.replayFacts(ctx, user) },
-		Put: func(ctx context.Context, stamp redis.Stamp, facts replayMerge) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.ClockStamp, facts replayMerge) (done bool, err error) {
 			facts.Stamp = stamp
 			results, err := s.redis.mergeReplays(ctx, []replayMerge{facts})
 			return err == nil && results[0].Status == redis.Applied, err
@@ -252,10 +256,10 @@ func (s *Service) buildReplays(ctx context.Context, user services.UserID) error 
 // replayFacts reads the newest replays of a user's followed hosts for a rebuild of the list. It reads one replay more than the
 // list keeps: the position of that replay becomes the floor of the list.
 func (s *Service) replayFacts(ctx context.Context, user services.UserID) (facts replayMerge, err error) {
-	facts = replayMerge{Reader: user, Whole: true}
-	shows, err := replaysFeed(ctx, s.store, user, ShowPlace{}, projector.RebuildEntries+1)
-	if len(shows) > projector.RebuildEntries {
-		facts.Floor, shows = shows[projector.RebuildEntries].Place(), shows[:projector.RebuildEntries]
+	facts = replayMerge{Reader: user, IsRebuild: true}
+	shows, err := replaysOfFollowedHosts(ctx, s.store, user, ShowPlace{}, projector.RebuiltInboxEntries+1)
+	if len(shows) > projector.RebuiltInboxEntries {
+		facts.Floor, shows = shows[projector.RebuiltInboxEntries].Place(), shows[:projector.RebuiltInboxEntries]
 	}
 	facts.Entries = entriesOf(shows)
 	return facts, err

@@ -19,7 +19,7 @@ import (
 // replaysOf are the shows that a user's board lists as replays.
 func replaysOf(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
 	w.TB.Helper()
-	for _, entry := range boardOf(w, user).Replays {
+	for _, entry := range readOrRebuildBoard(w, user).Replays {
 		ids = append(ids, entry.Place.ID)
 	}
 	return ids
@@ -42,7 +42,7 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 			}
 		}
 		for _, reader := range readers[:4] { // the fifth has no list
-			boardOf(w, reader)
+			readOrRebuildBoard(w, reader)
 		}
 		w.Clock.Advance(time.Minute)
 		third := newReplay(w, host)
@@ -60,14 +60,14 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 		w.RunAllJobs(w.Fanout)
 		want(readers[0], third, second, first)
 		for _, kind := range []services.RestrictionKind{services.Mute, services.Hide} {
-			restriction := services.Restriction{Kind: kind, Owner: readers[1], Other: host, Made: w.IDs.Next()}
+			restriction := services.Restriction{Kind: kind, Owner: readers[1], Other: host, MadeAt: w.IDs.Next()}
 			if kind == services.Hide {
 				restriction.Owner, restriction.Other = host, readers[1]
 			}
-			restrict(w, restriction, false)
+			setRestriction(w, restriction, false)
 			want(readers[1], second)
 			w.CheckAgainstFacts(users...)
-			restrict(w, restriction, true)
+			setRestriction(w, restriction, true)
 			want(readers[1], third, second, first)
 		}
 		w.CheckAgainstFacts(users...)
@@ -77,38 +77,38 @@ func TestReplaysFollowTheFollows(t *testing.T) {
 // ReplaysDelivered counts a replay once for each list that it is put into. The rebuild of a list counts as a rebuild, and waits for a
 // free place like the rebuild of a document.
 func TestListsOfReplaysAreCounted(t *testing.T) {
-	options := fanouttest.Options{Fanout: smallChunks, Projector: func(cfg *projector.Config) { cfg.Rebuilds = 1 }}
-	fanouttest.EachWith(t, options, func(t *testing.T, w *fanouttest.World) {
-		install(w)
+	options := fanouttest.Options{Fanout: smallChunks, Projector: func(cfg *projector.Config) { cfg.MaxParallelRebuilds = 1 }}
+	fanouttest.EachEnginePairWith(t, options, func(t *testing.T, w *fanouttest.World) {
+		installShowService(w)
 		users := w.MakeUsers(4)
 		host, readers := users[0], users[1:]
 		w.Follow(host, readers...)
 		newReplay(w, host)
 		w.RunAllJobs(w.Fanout)
 		for _, reader := range readers {
-			boardOf(w, reader)
+			readOrRebuildBoard(w, reader)
 		}
-		delivered, rebuilt := serviceOf(w).ReplaysDelivered(), w.Projector.RebuildStats().Begun
-		dropLists(w, readers[0])
+		delivered, rebuilt := showServiceOf(w).ReplaysDelivered(), w.Projector.RebuildStats().Begun
+		deleteReplayLists(w, readers[0])
 		show := newReplay(w, host)
 		w.RunAllJobs(w.Fanout)
-		enqueue(w, endJob(show))
+		enqueue(w, fanOutReplayJob(show))
 		w.RunAllJobs(w.Fanout) // no list lacks a replay
-		if got := serviceOf(w).ReplaysDelivered() - delivered; got != 2 {
+		if got := showServiceOf(w).ReplaysDelivered() - delivered; got != 2 {
 			t.Errorf("%d replays are put into lists, want one into each of 2", got)
 		}
-		dropLists(w, readers...)
+		deleteReplayLists(w, readers...)
 		var together sync.WaitGroup
 		for _, reader := range readers {
 			together.Go(func() {
-				if err := serviceOf(w).rebuildReplays(t.Context(), reader); err != nil {
+				if err := showServiceOf(w).rebuildReplays(t.Context(), reader); err != nil {
 					t.Errorf("the list of %d: %v", reader, err)
 				}
 			})
 		}
 		together.Wait()
 		after := w.Projector.RebuildStats()
-		if got := after.Begun - rebuilt; got != uint64(len(readers)) || after.Most != 1 || after.Running != 0 {
+		if got := after.Begun - rebuilt; got != uint64(len(readers)) || after.MostRunning != 1 || after.Running != 0 {
 			t.Errorf("%d lists are made anew as %d rebuilds: %+v", len(readers), got, after)
 		}
 		w.CheckAgainstFacts(users...)
@@ -118,7 +118,7 @@ func TestListsOfReplaysAreCounted(t *testing.T) {
 // Big hosts' replays are pushed to active followers, and idle followers get them when they return; replays of huge hosts are in
 // no list.
 func TestReplaysOfBigAndHugeHosts(t *testing.T) {
-	eachEnginePair(t, lowThresholds, func(t *testing.T, w *fanouttest.World) {
+	eachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(4)
 		host, idle := users[0], users[3]
 		w.Follow(host, users[1:]...)
@@ -130,17 +130,17 @@ func TestReplaysOfBigAndHugeHosts(t *testing.T) {
 		}
 		pin(services.AuthorBig)
 		for _, user := range users {
-			boardOf(w, user)
+			readOrRebuildBoard(w, user)
 		}
 		w.Clock.Advance(10 * 24 * time.Hour)
 		for _, user := range users[:3] {
 			w.Must(w.Projector.Rebuild(t.Context(), user))
-			boardOf(w, user)
+			readOrRebuildBoard(w, user)
 		}
 		second := newReplay(w, host)
 		w.RunAllJobs(w.Fanout)
 		read := readBoard(w, idle)
-		if len(read.Replays) != 1 || !w.Projector.AwayIfSeenOn(read.Day) {
+		if len(read.Replays) != 1 || !w.Projector.IsIdleIfSeenOn(read.LastActiveDay) {
 			t.Errorf("who is idle was pushed %+v", read)
 		}
 		both := []services.PostID{second, first}
@@ -177,31 +177,31 @@ func TestLongListsOfReplays(t *testing.T) {
 				ids[i] = planShow(w, host, time.Minute)
 			}
 			w.RunAllJobs(w.Fanout)
-			start(w, ids...)
-			finish(w, ids...) // at the same time: their IDs decide the order
+			startShows(w, ids...)
+			endShows(w, ids...) // at the same time: their IDs decide the order
 			w.Clock.Advance(time.Second)
 		}
 		many(other, 40)
 		many(host, 310)
-		boardOf(w, reader)
+		readOrRebuildBoard(w, reader)
 		w.RunDueJobs(w.Fanout)
 		w.CheckAgainstFacts(users...)
 		many(other, 5)
 		w.RunAllJobs(w.Fanout)
 		w.CheckAgainstFacts(users...)
-		if read := boardOf(w, reader); len(read.Replays) != services.Retention || !read.Floor.Replay {
+		if read := readOrRebuildBoard(w, reader); len(read.Replays) != services.FeedRetention || !read.Floor.Replay {
 			t.Errorf("%d are listed, the floor is %v", len(read.Replays), read.Floor)
 		}
 		before := readReplayList(w, reader)
-		clean(w)
-		if after := readReplayList(w, reader); len(after.entries) != services.Retention || len(before.entries) <= services.Retention {
+		runCleaner(w)
+		if after := readReplayList(w, reader); len(after.entries) != services.FeedRetention || len(before.entries) <= services.FeedRetention {
 			t.Errorf("the cleaner left %d of %d", len(after.entries), len(before.entries))
 		}
 		w.CheckAgainstFacts(users...)
 		w.Unfollow(host, reader)
 		w.RunAllJobs(w.Fanout)
 		w.CheckAgainstFacts(users...)
-		if read := boardOf(w, reader); len(read.Replays) != 45 || read.Floor.Replay {
+		if read := readOrRebuildBoard(w, reader); len(read.Replays) != 45 || read.Floor.Replay {
 			t.Errorf("after an unfollow %d are listed, the floor is %v", len(read.Replays), read.Floor)
 		}
 		w.CheckAgainstFacts(users...)
@@ -215,21 +215,21 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 		w.Follow(users[0], users[1])
 		ids := []services.PostID{newReplay(w, users[0])}
 		w.RunAllJobs(w.Fanout)
-		w.Must(serviceOf(w).rebuildReplays(t.Context(), 99)) // a user without a document has no list
+		w.Must(showServiceOf(w).rebuildReplays(t.Context(), 99)) // a user without a document has no list
 		done := make(chan error)
 		for range 8 {
-			go func() { done <- serviceOf(w).rebuildReplays(t.Context(), users[1]) }()
+			go func() { done <- showServiceOf(w).rebuildReplays(t.Context(), users[1]) }()
 		}
 		for range 8 {
 			w.Must(<-done)
 		}
 		for what, lose := range map[string]func(){
 			"nothing":  func() {},
-			"the list": func() { dropLists(w, users...) },
-			"the view": func() { w.Must(w.Redis.Reset(t.Context(), users[1])) },
+			"the list": func() { deleteReplayLists(w, users...) },
+			"the view": func() { w.Must(w.Redis.ResetUserData(t.Context(), users[1])) },
 			"a begun list": func() {
-				dropLists(w, users...)
-				_, err := serviceOf(w).redis.beginReplays(t.Context(), users)
+				deleteReplayLists(w, users...)
+				_, err := showServiceOf(w).redis.beginReplays(t.Context(), users)
 				w.Must(err)
 			},
 		} {
@@ -241,21 +241,21 @@ func TestMissingListsOfReplaysAreRebuilt(t *testing.T) {
 				t.Errorf("%s was lost: the replays are %v, want %v", what, got, ids)
 			}
 		}
-		enqueue(w, endJob(ids[0]))
+		enqueue(w, fanOutReplayJob(ids[0]))
 		w.RunAllJobs(w.Fanout)
 		w.CheckAgainstFacts(users...)
 	})
 }
 
-// restrict sets or removes a restriction between two users, and runs its jobs.
-func restrict(w *fanouttest.World, restriction services.Restriction, away bool) {
+// setRestriction sets or removes a restriction between two users, and runs its jobs.
+func setRestriction(w *fanouttest.World, restriction services.Restriction, remove bool) {
 	w.TB.Helper()
 	reader, author := restriction.Owner, restriction.Other
 	if restriction.Kind == services.Hide {
 		reader, author = author, reader
 	}
 	w.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
-		if away {
+		if remove {
 			_, err = people.Unrestrict(ctx, tx, restriction)
 		} else {
 			_, err = people.Restrict(ctx, tx, restriction)
@@ -266,14 +266,14 @@ func restrict(w *fanouttest.World, restriction services.Restriction, away bool) 
 	w.RunAllJobs(w.Fanout)
 }
 
-// clean runs a cleaner once.
-func clean(w *fanouttest.World) {
+// runCleaner runs a cleaner once.
+func runCleaner(w *fanouttest.World) {
 	w.TB.Helper()
 	w.Must(w.Projector.AskForCleaning(w.TB.Context()))
 	for c := w.Projector.Cleaner(10 * time.Minute); ; {
 		took, err := c.RunOnce(w.TB.Context())
 		w.Must(err)
-		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.Running {
+		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.RunningOrDue {
 			w.Must(err)
 			return
 		}
@@ -293,7 +293,7 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		first := newReplay(w, host)
 		w.RunAllJobs(w.Fanout)
 		for _, reader := range readers {
-			boardOf(w, reader)
+			readOrRebuildBoard(w, reader)
 		}
 		stamp, err := w.Redis.Now(t.Context())
 		w.Must(err)
@@ -302,24 +302,24 @@ func TestRefusedReplaysAreReadAgain(t *testing.T) {
 		second := newReplay(w, host) // its own job comes later
 		w.Unfollow(host, readers[:2]...)
 		for _, reader := range readers[:2] {
-			w.Must(w.Fanout.Reconcile(t.Context(), reader, host))
+			w.Must(w.Fanout.ReconcileFollow(t.Context(), reader, host))
 		}
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := people.InsertFollow(ctx, tx, services.Edge{Follower: readers[1], Followee: host, Since: w.IDs.Next()})
+			_, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: readers[1], Followee: host, PostsCountAfter: w.IDs.Next()})
 			return err
 		})
 		shows, err := readShows(t.Context(), w.Store.Runner, []services.PostID{second})
 		w.Must(err)
-		w.Must(serviceOf(w).pushEntries(t.Context(), stamp, entriesOf([]Show{shows[second]}), edges))
+		w.Must(showServiceOf(w).pushEntries(t.Context(), stamp, entriesOf([]Show{shows[second]}), edges))
 		for i, want := range [][]services.PostID{nil, {second}, {second, first}} {
 			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) {
 				t.Errorf("follower %d has the replays %v, want %v", i, got, want)
 			}
 		}
-		w.Must(w.Fanout.WriteNames(t.Context(), rdb.Hosts, stamp, edges))
+		w.Must(w.Fanout.NameAuthorsInDocuments(t.Context(), rdb.HostsField, stamp, edges))
 		for i, want := range [][]services.PostID{nil, {second, first}, {second, first}} {
-			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || documentNames(w, readers[i], host) != (want != nil) {
-				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, documentNames(w, readers[i], host))
+			if got := replaysOf(w, readers[i]); !slices.Equal(got, want) || documentNamesHost(w, readers[i], host) != (want != nil) {
+				t.Errorf("follower %d has the replays %v, want %v; named %v", i, got, want, documentNamesHost(w, readers[i], host))
 			}
 		}
 	})

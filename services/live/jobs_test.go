@@ -26,8 +26,8 @@ func addReminders(w *fanouttest.World, show services.PostID, users ...services.U
 	})
 }
 
-// notifiedShows returns the shows of which a user was reminded by a notification, the newest first.
-func notifiedShows(w *fanouttest.World, user services.UserID) []services.PostID {
+// showsRemindedOf returns the shows of which a user was reminded by a notification, the newest first.
+func showsRemindedOf(w *fanouttest.World, user services.UserID) []services.PostID {
 	w.TB.Helper()
 	return notificationstest.Subjects(w, user, services.CategoryReminder)
 }
@@ -51,7 +51,7 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 		addReminders(w, cancelled, fan)
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
 			for _, pair := range [][2]services.UserID{{blocker, host}, {host, unwanted}} {
-				block := services.Restriction{Kind: services.Block, Owner: pair[0], Other: pair[1], Made: w.IDs.Next()}
+				block := services.Restriction{Kind: services.Block, Owner: pair[0], Other: pair[1], MadeAt: w.IDs.Next()}
 				if _, err := people.Restrict(ctx, tx, block); err != nil {
 					return err
 				}
@@ -62,26 +62,26 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 			plan := now.Add(3 * time.Hour)
 			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
 		}
-		moveShows(w, []services.PostID{show}, later)
-		moveShows(w, []services.PostID{cancelled}, Show.Cancel)
+		changeShows(w, []services.PostID{show}, later)
+		changeShows(w, []services.PostID{cancelled}, Show.Cancel)
 		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
-			if got := notifiedShows(w, user); len(got) != 0 {
+			if got := showsRemindedOf(w, user); len(got) != 0 {
 				t.Errorf("before the start user %d is notified of %v", user, got)
 			}
 		}
-		start(w, show)
-		start(w, show)
+		startShows(w, show)
+		startShows(w, show)
 		w.RunAllJobs(w.Fanout)
-		finish(w, show)
+		endShows(w, show)
 		w.RunAllJobs(w.Fanout)
 		for user, want := range map[services.UserID][]services.PostID{host: nil, fan: {show}, other: nil, blocker: nil, unwanted: nil} {
-			if got := notifiedShows(w, user); !slices.Equal(got, want) {
+			if got := showsRemindedOf(w, user); !slices.Equal(got, want) {
 				t.Errorf("user %d is notified of %v, want %v", user, got, want)
 			}
 		}
 		counts := w.Document(fan).Notifications[slices.Index(services.Categories, services.CategoryReminder)]
-		if counts.Category != services.CategoryReminder || counts.Days[0] != 1 {
+		if counts.Category != services.CategoryReminder || counts.CountByDay[0] != 1 {
 			t.Errorf("the fan's badge has %+v", counts)
 		}
 		w.CheckAgainstFacts(users...)
@@ -91,15 +91,15 @@ func TestUsersWithAReminderAreNotified(t *testing.T) {
 // A worker may die at any step while it reminds more users than one step handles: each user is reminded exactly once.
 func TestEachUserIsRemindedOnceDespiteCrashes(t *testing.T) {
 	w := redisServerWorld(t, smallChunks)
-	fanouttest.CrashAnywhere(t, w, func() (check func()) {
+	fanouttest.CheckAfterEachCrash(t, w, func() (check func()) {
 		users := w.MakeUsers(9)
 		show := planShow(w, users[0], time.Hour)
 		addReminders(w, show, users[1:]...)
 		w.RunAllJobs(w.Fanout)
-		start(w, show)
+		startShows(w, show)
 		return func() {
 			for _, user := range users[1:] {
-				if got := notifiedShows(w, user); !slices.Equal(got, []services.PostID{show}) {
+				if got := showsRemindedOf(w, user); !slices.Equal(got, []services.PostID{show}) {
 					t.Errorf("user %d is notified of %v, want %s", user, got, show)
 				}
 			}
@@ -116,13 +116,13 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		late, put, ended, live, over := planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour), planShow(w, host, time.Hour)
 		addReminders(w, late, fan)
 		w.RunAllJobs(w.Fanout)
-		moveShows(w, []services.PostID{put}, func(show Show, now time.Time) (Show, bool, error) {
+		changeShows(w, []services.PostID{put}, func(show Show, now time.Time) (Show, bool, error) {
 			plan := now.Add(3 * time.Hour)
 			return show.reschedule(ShowEdit{PlannedAt: &plan}, now)
 		})
-		finish(w, ended)
-		start(w, live, over)
-		finish(w, over)
+		endShows(w, ended)
+		startShows(w, live, over)
+		endShows(w, over)
 		planned, started := storedShow(w, late).PlannedAt, storedShow(w, live).StartedAt
 		was := storedShow(w, over)
 		stands := func(at time.Time, want map[services.PostID]ShowStatus) {
@@ -149,14 +149,14 @@ func TestForgottenShowsAreClosed(t *testing.T) {
 		if got := storedShow(w, over); got != was {
 			t.Errorf("what was over is %+v, was %+v", got, was)
 		}
-		if got := notifiedShows(w, fan); len(got) != 0 {
+		if got := showsRemindedOf(w, fan); len(got) != 0 {
 			t.Errorf("of one that never started somebody is notified: %v", got)
 		}
 		if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 {
 			t.Errorf("%d jobs wait, %d are dead", waiting, dead)
 		}
 		// The node cache has the change, too.
-		if _, known, there := serviceOf(w).Memory.ShowAt(late, serviceOf(w).Memory.Version()); known && there {
+		if _, known, there := showServiceOf(w).Memory.ShowAt(late, showServiceOf(w).Memory.Version()); known && there {
 			t.Error("boards still have the one that nobody started")
 		}
 		w.CheckAgainstFacts(users...)
@@ -169,7 +169,9 @@ func TestClosingByLongerTimes(t *testing.T) {
 	show := planShow(w, w.MakeUsers(1)[0], time.Hour)
 	w.RunAllJobs(w.Fanout)
 	other := w.AnotherNode()
-	newShowNodeWith(other, func(cfg *Config) { cfg.Limits = ShowLimits{LateAfter: 24 * time.Hour, Longest: time.Hour} })
+	newShowNodeWith(other, func(cfg *Config) {
+		cfg.Limits = ShowLimits{CloseUnstartedAfter: 24 * time.Hour, CloseLiveAfter: time.Hour}
+	})
 	patient := other.Fanout
 	planned := storedShow(w, show).PlannedAt
 	for _, step := range []struct {
@@ -191,7 +193,7 @@ func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 	w.Follow(users[0], users[1])
 	show := planShow(w, users[0], time.Hour)
 	w.RunAllJobs(w.Fanout)
-	start(w, show)
+	startShows(w, show)
 	w.Unfollow(users[0], users[1])
 	w.RunDueJobs(w.Fanout)
 	began := w.Clock.Now()
@@ -206,7 +208,7 @@ func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 	for _, step := range []struct {
 		after time.Duration
 		rows  int
-	}{{0, 1}, {12*time.Hour + keepLonger, 1}, {12*time.Hour + keepLonger + time.Second, 0}} {
+	}{{0, 1}, {12*time.Hour + extraSessionRetention, 1}, {12*time.Hour + extraSessionRetention + time.Second, 0}} {
 		w.Clock.Advance(began.Add(step.after).Sub(w.Clock.Now()))
 		_, err := janitor.RunOnce(t.Context())
 		w.Must(err)

@@ -1,21 +1,21 @@
-// Package live implements shows and the live board: scheduling, starting, ending, boards that do not move while a user scrolls,
-// the jobs that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
+// Package live implements shows and the live board: scheduling, starting, ending, boards that do not move while a user scrolls, the
+// jobs that bring shows onto boards and replays into lists, their facts and their node cache, and the source of the badges.
 //
-// A session is a version of the board and not a copy: every node makes the same page of a session from its cache of shows and
-// from the viewer's list of replays, usually in one or two round trips. Statuses and positions do not change within a session, whatever
-// the hosts do meanwhile. Board (board.go) reads a page: cut chooses its lines, span.holdsAt decides which position a show had,
-// span.frozen gives its status and times at that position, and atSession selects the replays. Memory.forget and forgetFormerPositions
-// drop positions that no session can need any more.
+// A session is a version of the board and not a copy: every node makes the same page of a session from its cache of shows and from
+// the viewer's list of replays, usually in one or two round trips. Statuses and positions do not change within a session, whatever
+// the hosts do meanwhile. Board (board.go) reads a page: cutPage chooses its lines, positionSpan.holdsAt decides which position a
+// show had, positionSpan.frozen gives its status and times at that position, and replaysAtSession selects the replays.
+// Memory.forgetOldPositions and forgetFormerPositions drop positions that no session can need any more.
 //
 // One start of a show, from the host to a phone: Start makes the command; changeShow writes the row, its former position and an
 // entry of the log of shows, all in one transaction; each node's Memory.apply puts the show at its new version, and
-// Memory.finishRead notifies the watched followers and the open boards; the hub renders the followers' badges, and
-// watcher.readChange sends each open board the difference from its session. No document is written: each read computes the count,
-// from the node cache and the document's field with the position up to which the user has seen the board.
+// Memory.finishLogRead notifies the watched followers and the open boards; the hub renders the followers' badges, and
+// boardWatcher.readChange sends each open board the difference from its session. No document is written: each read computes the
+// count, from the node cache and the document's field with the position up to which the user has seen the board.
 //
-// Shows come onto boards only when the documents of all followers name their host (jobs_hosts.go): a board that lists a show
-// must also get its changes. Live and upcoming shows are read from the node cache, and replays from a list for each user in
-// Redis. Replays of huge hosts are in no list: they are read from the node cache too.
+// Shows come onto boards only when the documents of all followers name their host (jobs_hosts.go): a board that lists a show must
+// also get its changes. Live and upcoming shows are read from the node cache, and replays from a list for each user in Redis.
+// Replays of huge hosts are in no list: they are read from the node cache too.
 //
 // While a lost list of replays is rebuilt, boards come from SQL. When Redis does not answer, boards come from SQL, and every
 // session lives for its longest life. A node that has not loaded the shows yet loads them for the first request, or answers
@@ -42,7 +42,7 @@ import (
 type Config struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
-	Reader    *nodecache.Reader
+	Reader    *nodecache.PostAndUserReader
 	Changelog *changelog.Follower // the node cache follows it
 	Memory    *Memory             // the node cache; nil: New makes it. Services of one node share it
 	Jobs      *jobs.Engine        // New registers its kinds of jobs
@@ -52,12 +52,12 @@ type Config struct {
 
 	Limits ShowLimits // when shows without further reports are closed; zero means 6 h and 12 h
 
-	Sessions Scope // which sessions can live at the same time; "" means PerRequest
-	// BuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
-	BuildWait time.Duration
-	// SessionFor is how long a session lives after its last page, or up to a thirtieth longer; 0 means 30 minutes. No session
+	SessionScope SessionScope // which sessions can live at the same time; "" means PerRequest
+	// RebuildWait is how long a page waits for a rebuild before it is read from SQL; 0 means 500 ms.
+	RebuildWait time.Duration
+	// SessionIdleTime is how long a session lives after its last page, or up to a thirtieth longer; 0 means 30 minutes. No session
 	// lives longer than 24 times that.
-	SessionFor time.Duration
+	SessionIdleTime time.Duration
 }
 
 // Service implements shows and boards. It is safe for concurrent use.
@@ -67,7 +67,7 @@ type Service struct {
 	store *sql.DB
 	// The engines, shared with the node's other services.
 	redis     projection
-	reader    *nodecache.Reader
+	reader    *nodecache.PostAndUserReader
 	jobs      *jobs.Engine
 	fanout    *fanout.Fanout
 	projector *projector.Projector
@@ -75,11 +75,12 @@ type Service struct {
 	clock     services.Clock
 	expiry    services.SourceExpiry // after how many days an item leaves the count
 
-	// These come from Config, with its defaults filled in. idleTime is Config.SessionFor, longestLife is the longest life of a session.
-	limits                ShowLimits
-	sessions              Scope // which sessions share a slot
-	idleTime, longestLife time.Duration
-	buildWait             time.Duration
+	// These come from Config, with its defaults filled in. sessionIdleTime is Config.SessionIdleTime, maxSessionLife is the longest
+	// life of a session.
+	limits                          ShowLimits
+	sessionScope                    SessionScope // which sessions share a slot
+	sessionIdleTime, maxSessionLife time.Duration
+	buildWait                       time.Duration
 
 	// replaysDelivered is for metrics: how often a list got replays that it lacked.
 	replaysDelivered atomic.Uint64
@@ -88,49 +89,49 @@ type Service struct {
 // New makes the service of a node, and registers its kinds of jobs, its part of each user's document and board, and the rows that
 // the projector's janitor deletes.
 func New(cfg Config) *Service {
-	if cfg.Sessions == "" {
-		cfg.Sessions = PerRequest
+	if cfg.SessionScope == "" {
+		cfg.SessionScope = PerRequest
 	}
 	if cfg.Limits == (ShowLimits{}) {
-		cfg.Limits = ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
+		cfg.Limits = ShowLimits{CloseUnstartedAfter: 6 * time.Hour, CloseLiveAfter: 12 * time.Hour}
 	}
-	if cfg.SessionFor == 0 {
-		cfg.SessionFor = 30 * time.Minute
+	if cfg.SessionIdleTime == 0 {
+		cfg.SessionIdleTime = 30 * time.Minute
 	}
-	if cfg.BuildWait == 0 {
-		cfg.BuildWait = 500 * time.Millisecond
+	if cfg.RebuildWait == 0 {
+		cfg.RebuildWait = 500 * time.Millisecond
 	}
 	s := &Service{
-		limits: cfg.Limits, buildWait: cfg.BuildWait,
+		limits: cfg.Limits, buildWait: cfg.RebuildWait,
 		store: cfg.Store, jobs: cfg.Jobs, redis: projection{cfg.Redis}, reader: cfg.Reader, fanout: cfg.Fanout, projector: cfg.Fanout.Projector, ids: cfg.IDs, clock: cfg.Clock, expiry: cfg.Fanout.Projector.Expiry(),
-		sessions: cfg.Sessions, idleTime: cfg.SessionFor, longestLife: maxSessionLifeInIdleTimes * cfg.SessionFor,
+		sessionScope: cfg.SessionScope, sessionIdleTime: cfg.SessionIdleTime, maxSessionLife: maxSessionLifeInIdleTimes * cfg.SessionIdleTime,
 	}
 	if s.Memory = cfg.Memory; s.Memory == nil {
-		s.Memory = newMemory(cfg.Changelog, database{cfg.Store}, s.longestLife+keepLonger)
+		s.Memory = newMemory(cfg.Changelog, database{cfg.Store}, s.maxSessionLife+extraSessionRetention)
 	}
 	cfg.Jobs.Register(s.kinds()...)
 	// From here on rebuilds, follows, audits and the janitor include boards. They call the registered functions, so that the
 	// engines need not import a feature.
 	cfg.Fanout.RegisterHosts(s.mergeHost)
-	cfg.Fanout.Projector.RegisterHosts(s.followedHosts)
-	cfg.Fanout.Projector.RegisterPosition("live board", positions.LiveBoard, seenRegister, s.registers)
+	cfg.Fanout.Projector.RegisterHostsReader(s.followedHosts)
+	cfg.Fanout.Projector.AddPositionReader("live board", positions.LiveBoardView, seenRegister, s.registers)
 	cfg.Fanout.Projector.RegisterAuditPart("live board", s.audit)
-	cfg.Fanout.Projector.RegisterExpiringRows("former places of shows", s.forgetting(forgetFormerPositions))
-	cfg.Fanout.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetting(forgetPastFollows))
+	cfg.Fanout.Projector.RegisterExpiringRows("former places of shows", s.forgetAfterSessions(forgetFormerPositions))
+	cfg.Fanout.Projector.RegisterExpiringRows("ended follows of hosts", s.forgetAfterSessions(forgetPastFollows))
 	return s
 }
 
-// keepLonger is how long the data of a session is kept after the longest session has ended: clocks of nodes differ, and a
+// extraSessionRetention is how long the data of a session is kept after the longest session has ended: clocks of nodes differ, and a
 // page may be in flight.
-const keepLonger = time.Hour
+const extraSessionRetention = time.Hour
 
-// forgetting returns a function that deletes the rows that are older than every session that may be open.
-func (s *Service) forgetting(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
+// forgetAfterSessions returns a function that deletes the rows that are older than every session that may be open.
+func (s *Service) forgetAfterSessions(forget func(ctx context.Context, db *sql.DB, before time.Time) (int, error)) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
-		return forget(ctx, s.store, s.clock.Now().Add(-s.longestLife-keepLonger))
+		return forget(ctx, s.store, s.clock.Now().Add(-s.maxSessionLife-extraSessionRetention))
 	}
 }
 
-// maxSessionLifeInIdleTimes is the longest life of a session, as a multiple of Config.SessionFor, however often the session is read.
-// Nodes and SQL keep former positions of shows for that long.
+// maxSessionLifeInIdleTimes is the longest life of a session, as a multiple of Config.SessionIdleTime, however often the session is
+// read. Nodes and SQL keep former positions of shows for that long.
 const maxSessionLifeInIdleTimes = 24

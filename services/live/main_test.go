@@ -25,33 +25,33 @@ func configOf(w *fanouttest.World, f *fanout.Fanout) Config {
 	}
 }
 
-// install adds notifications and shows to a world's node and to the nodes made later.
-func install(w *fanouttest.World) *fanouttest.World {
+// installShowService adds notifications and shows to a world's node and to the nodes made later.
+func installShowService(w *fanouttest.World) *fanouttest.World {
 	notificationstest.Install(w)
-	w.RegisterComparison(compareBoards)
+	w.RegisterDocumentDiff(diffBoardWithFacts)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
 		cfg := configOf(w, f)
-		if former, made := w.Shows.(*Service); made && former.reader == w.Caches.Reader { // this node has a service already
+		if former, made := w.ShowService.(*Service); made && former.reader == w.Caches.Reader { // this node has a service already
 			cfg.Memory = former.Memory
 		}
-		w.Shows = New(cfg)
+		w.ShowService = New(cfg)
 	})
 	return w
 }
 
-// serviceOf is the service that install made last.
-func serviceOf(w *fanouttest.World) *Service { return w.Shows.(*Service) }
+// showServiceOf is the service that installShowService made last.
+func showServiceOf(w *fanouttest.World) *Service { return w.ShowService.(*Service) }
 
 // eachEnginePair runs a test on both engine pairs, in worlds with shows.
 func eachEnginePair(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *fanouttest.World)) {
 	t.Helper()
-	fanouttest.Each(t, settings, func(t *testing.T, w *fanouttest.World) { test(t, install(w)) })
+	fanouttest.EachEnginePair(t, settings, func(t *testing.T, w *fanouttest.World) { test(t, installShowService(w)) })
 }
 
 // redisServerWorld is a world on a redis-server, which the test may flush and kill.
 func redisServerWorld(t *testing.T, settings func(*fanout.Config)) *fanouttest.World {
 	t.Helper()
-	return install(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
+	return installShowService(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
 // boardNode is a node that serves boards on real engines.
@@ -63,22 +63,22 @@ type boardNode struct {
 // newBoardNode makes the service with a long wait for rebuilds; change, if not nil, changes its configuration.
 func newBoardNode(w *fanouttest.World, change func(*Config)) boardNode {
 	cfg := configOf(w, w.Fanout)
-	cfg.BuildWait = 10 * time.Second
+	cfg.RebuildWait = 10 * time.Second
 	if change != nil {
 		change(&cfg)
 	}
 	s := New(cfg)
-	w.Shows = s
+	w.ShowService = s
 	return boardNode{w, s}
 }
 
 // smallChunks makes chunks of two followers: five followers are three chunks.
 func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 
-// lowThresholds makes authors big with 3 followers and huge with 5, in small chunks.
-func lowThresholds(cfg *fanout.Config) {
+// lowModeThresholds makes authors big with 3 followers and huge with 5, in small chunks.
+func lowModeThresholds(cfg *fanout.Config) {
 	smallChunks(cfg)
-	cfg.Thresholds = services.Thresholds{Big: 3, Huge: 5}
+	cfg.Thresholds = services.FollowerThresholds{Big: 3, Huge: 5}
 }
 
 func enqueue(w *fanouttest.World, queued ...jobs.NewJob) {
@@ -94,41 +94,41 @@ func claim(w *fanouttest.World) []jobs.Job {
 	return queued
 }
 
-// steps together cause every kind of job of shows.
-func steps() []fanouttest.Step {
+// factScenarios together cause every kind of job of shows.
+func factScenarios() []fanouttest.FactScenario {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
-	return []fanouttest.Step{
-		{Name: "a host's first shows", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
+	return []fanouttest.FactScenario{
+		{Name: "a host's first shows", Prepare: follow, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			planShow(w, users[0], time.Hour)
-			start(w, planShow(w, users[0], time.Hour))
+			startShows(w, planShow(w, users[0], time.Hour))
 			newReplay(w, users[0])
 		}},
-		{Name: "a replay", Before: func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a replay", Prepare: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			newReplay(w, users[0])
 			w.RunAllJobs(w.Fanout)
 			for _, user := range users {
-				boardOf(w, user)
+				readOrRebuildBoard(w, user)
 			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) { newReplay(w, users[0]) }},
-		{Name: "a follow of a host", Before: func(w *fanouttest.World, users []services.UserID) {
+		}, CommitFact: func(w *fanouttest.World, users []services.UserID) { newReplay(w, users[0]) }},
+		{Name: "a follow of a host", Prepare: func(w *fanouttest.World, users []services.UserID) {
 			w.Follow(users[1], users[2:]...)
 			newReplay(w, users[0])
 			newReplay(w, users[1])
 			w.RunAllJobs(w.Fanout)
 			for _, user := range users {
-				boardOf(w, user)
+				readOrRebuildBoard(w, user)
 			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) {
+		}, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			follow(w, users)
 			w.Unfollow(users[1], users[2:]...)
 		}},
-		{Name: "a look at the board", Before: follow, Happen: func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a look at the board", Prepare: follow, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				if _, err := positions.Raise(ctx, tx, users[1], positions.LiveBoard, "", 7); err != nil {
+				if _, err := positions.Advance(ctx, tx, users[1], positions.LiveBoardView, "", 7); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx, seenJob(users[1]))
+				return jobs.Enqueue(ctx, tx, projectSeenJob(users[1]))
 			})
 		}},
 	}
@@ -137,7 +137,7 @@ func steps() []fanouttest.Step {
 // Every kind of job makes the views equal to the facts, and repeating all of them changes nothing.
 func TestEveryJobOfShowsMakesTheViewsEqualTheFacts(t *testing.T) {
 	eachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		for _, step := range steps() {
+		for _, step := range factScenarios() {
 			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}
 	})
@@ -146,7 +146,7 @@ func TestEveryJobOfShowsMakesTheViewsEqualTheFacts(t *testing.T) {
 // A worker may die between any two steps of any job. When its leases have expired another worker finishes the job, and
 // readers see the facts.
 func TestACrashInAJobOfShowsIsRepaired(t *testing.T) {
-	for _, step := range steps() {
-		t.Run(step.Name, func(t *testing.T) { step.Crash(t, redisServerWorld(t, smallChunks)) })
+	for _, step := range factScenarios() {
+		t.Run(step.Name, func(t *testing.T) { step.CheckAfterEachCrash(t, redisServerWorld(t, smallChunks)) })
 	}
 }

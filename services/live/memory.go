@@ -27,7 +27,7 @@ type memoryFacts interface {
 	// PulledReplays lists hosts' newest replays that are in no list, at most limit of each host.
 	PulledReplays(ctx context.Context, hosts []services.UserID, limit int) ([]Show, error)
 	// HostVersions lists up to limit hosts with IDs above after, in the order of their IDs.
-	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostVersion, error)
+	HostVersions(ctx context.Context, after services.UserID, limit int) ([]HostLiveVersion, error)
 }
 
 // database reads from SQL the facts that a node's cache is filled with.
@@ -38,39 +38,39 @@ func (d database) Shows(ctx context.Context, ids []services.PostID) (map[service
 	return readShows(ctx, d.Runner, ids)
 }
 
-// pullsBatch bounds one answer: each of its hosts brings up to Retention shows. hostsBatch bounds how long one SELECT runs
-// while a node starts.
+// pulledHostsPerRead bounds one answer: each of its hosts brings up to FeedRetention shows. hostsPerRead bounds how long one SELECT
+// runs while a node starts.
 const (
-	pullsBatch = 200  // hosts whose pulled replays one SELECT reads
-	hostsBatch = 1000 // hosts in one SELECT
+	pulledHostsPerRead = 200  // hosts whose pulled replays one SELECT reads
+	hostsPerRead       = 1000 // hosts in one SELECT
 )
 
 // Memory is this node's cache of the shows on boards. It is safe for concurrent use.
 type Memory struct {
-	facts       memoryFacts
-	clock       services.Clock
-	log         *slog.Logger
-	horizon     time.Duration                           // how long former positions are kept
-	recentShows *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for those that are not in state
+	facts          memoryFacts
+	clock          services.Clock
+	log            *slog.Logger
+	historyHorizon time.Duration                           // how long former positions are kept
+	recentShows    *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for those that are not in state
 
-	following *changelog.KindFollower // reads the log of shows
-	// mu guards state and what state points to. It does not guard the version of the log: following raises the version after
+	logFollower *changelog.KindFollower // reads the log of shows
+	// mu guards state and what state points to. It does not guard the version of the log: logFollower raises the version after
 	// apply has returned.
 	mu    sync.RWMutex
 	state *showState
 	// No lock guards changed: only reads of the log use it, one at a time.
 	changed changedHosts // the changes that the present read of the log has found so far
 
-	// Lock order: mu, then the lock of readers (addLearned).
-	readers *receivers[services.UserID] // the users whose badges show hosts' live shows
-	boards  *receivers[*HostWatch]      // the open boards
+	// Lock order: mu, then the lock of readers (addLiveVersions).
+	readers *hostChangeReceivers[services.UserID]  // the users whose badges show hosts' live shows
+	boards  *hostChangeReceivers[*BoardHostsWatch] // the open boards
 }
 
 // changedHosts holds changes back until the version of the cache includes them: a board that is notified earlier would read the
 // former version, and would not be notified again.
 type changedHosts struct {
-	hosts, liveHosts []services.UserID // hosts of changed shows, and hosts whose set of live shows has changed
-	anyHost          bool              // any host may have changed
+	hosts, liveSetChanged []services.UserID // hosts of changed shows, and hosts whose set of live shows has changed
+	allMayHaveChanged     bool              // any host may have changed
 }
 
 // newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
@@ -80,12 +80,12 @@ func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration
 	const capacity = 10_000
 	clock := log.Clock()
 	m := &Memory{
-		facts: facts, clock: clock, log: log.Logger(), horizon: horizon, state: newShowState(),
+		facts: facts, clock: clock, log: log.Logger(), historyHorizon: horizon, state: newShowState(),
 		recentShows: changelog.NewCache[services.PostID](capacity, func(one Show) time.Time { return one.UpdatedAt }),
 		readers:     newReceivers(clock, log.NotifyReaders), boards: newReceivers(clock, wakeBoards),
 	}
-	m.following = log.Register(changelog.Kind{Name: LogKind, Load: m.load, Apply: m.apply, Followed: m.finishRead})
-	log.RegisterStream(changelog.Stream{AddLearned: m.addLearned, Unfollow: m.readers.remove})
+	m.logFollower = log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, Apply: m.apply, AfterLogRead: m.finishLogRead})
+	log.RegisterVersionSource(changelog.VersionSource{AddVersions: m.addLiveVersions, Unfollow: m.readers.remove})
 	return m
 }
 
@@ -95,9 +95,9 @@ func (m *Memory) SetReaderHosts(user services.UserID, hosts []services.FollowedA
 	m.readers.setHosts(user, hosts)
 }
 
-// addLearned adds, for each watched user, the versions at which their hosts' sets of live shows last changed. The hub compares the
-// sum with the sum of its last rendering, and so finds users whose count may have changed, also when a notification was lost.
-func (m *Memory) addLearned(users []services.UserID, sums []uint64) {
+// addLiveVersions adds, for each watched user, the versions at which their hosts' sets of live shows last changed. The hub compares
+// the sum with the sum of its last rendering, and so finds users whose count may have changed, also when a notification was lost.
+func (m *Memory) addLiveVersions(users []services.UserID, sums []uint64) {
 	if !m.Loaded() {
 		return
 	}
@@ -107,7 +107,7 @@ func (m *Memory) addLearned(users []services.UserID, sums []uint64) {
 	defer m.readers.mu.Unlock()
 	for i, user := range users {
 		for _, host := range m.readers.hosts[user] {
-			sums[i] += m.state.hosts.get(host).version
+			sums[i] += m.state.hosts.get(host).liveVersion
 		}
 	}
 }
@@ -130,21 +130,21 @@ func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 
 // Refresh reads the log of shows, so that this node sees its own change at once. It is the AfterCommit of the commands: the
 // host reads their own show back from this cache.
-func (m *Memory) Refresh(ctx context.Context) error { return m.following.Refresh(ctx) }
+func (m *Memory) Refresh(ctx context.Context) error { return m.logFollower.Refresh(ctx) }
 
-// finishRead drops the data that no session needs any more, and notifies the receivers of changes.
-func (m *Memory) finishRead(err error) {
+// finishLogRead drops the data that no session needs any more, and notifies the receivers of changes.
+func (m *Memory) finishLogRead(err error) {
 	// After an error nothing was applied, and the next read of the log forgets as well.
 	if err == nil {
-		m.forget()
+		m.forgetOldPositions()
 	}
 	changed := m.changed
 	m.changed = changedHosts{}
-	if changed.anyHost {
+	if changed.allMayHaveChanged {
 		m.readers.recordAllChanged()
 		m.boards.recordAllChanged()
 	}
-	for _, host := range changed.liveHosts {
+	for _, host := range changed.liveSetChanged {
 		m.readers.recordChange(host)
 	}
 	for _, host := range changed.hosts {
@@ -159,7 +159,7 @@ func (m *Memory) finishRead(err error) {
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	changes := make([]LogChange, len(entries))
 	for i, entry := range entries {
-		// The entry is of AppendReload, or of an erased show (changelog.Blank).
+		// The entry is of AppendReload, or of an erased show (changelog.BlankEntries).
 		if entry.Key == "" {
 			return false
 		}
@@ -176,8 +176,8 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	defer m.mu.Unlock()
 	state := m.state
 	for i, change := range changes {
-		// Put shows that are in state into recentShows too: when such a show leaves state, recentShows must not return a copy from before
-		// the entry.
+		// Put shows that are in state into recentShows too: when such a show leaves state, recentShows must not return a copy from
+		// before the entry.
 		m.recentShows.Keep(change.Show.ID, change.Show)
 		// The show ended long ago and is no longer in state, and the entry changes only its texts.
 		if state.byID[change.Show.ID] == nil && change.Show.Version != entries[i].Version {
@@ -188,21 +188,21 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 		if state.put(change.Show, entries[i].At) {
 			m.changed.hosts = append(m.changed.hosts, change.Show.Host)
 		}
-		if change.Live && state.raise(change.Show.Host, entries[i].Version) {
-			m.changed.liveHosts = append(m.changed.liveHosts, change.Show.Host)
+		if change.Live && state.raiseLiveVersion(change.Show.Host, entries[i].Version) {
+			m.changed.liveSetChanged = append(m.changed.liveSetChanged, change.Show.Host)
 		}
 	}
 	return true
 }
 
 // load reads everything anew. The order of the reads keeps the result complete while others write. The log's head was read first:
-// later entries may already be in the loaded state, and then change nothing. The hosts' versions are read before the shows: if a show
-// goes live in between, its host's count is newer than the version, and is notified again when the log brings the newer version. Active
-// shows come before ended ones, because an active show may end in between. Former positions come last, so they are never older than the
-// shows. The new state is built apart and installed in one step: readers see the former one until then, and a failed load changes
-// nothing.
+// later entries may already be in the loaded state, and then change nothing. The hosts' versions are read before the shows: if a
+// show goes live in between, its host's count is newer than the version, and is notified again when the log brings the newer
+// version. Active shows come before ended ones, because an active show may end in between. Former positions come last, so they are
+// never older than the shows. The new state is built apart and installed in one step: readers see the former one until then, and a
+// failed load changes nothing.
 func (m *Memory) load(ctx context.Context) error {
-	since := m.clock.Now().Add(-m.horizon)
+	since := m.clock.Now().Add(-m.historyHorizon)
 	state := newShowState()
 	pulls, err := m.loadHosts(ctx, state)
 	if err != nil {
@@ -215,8 +215,8 @@ func (m *Memory) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(pulls, pullsBatch) {
-		replays, err := m.facts.PulledReplays(ctx, part, services.Retention)
+	for part := range slices.Chunk(pulls, pulledHostsPerRead) {
+		replays, err := m.facts.PulledReplays(ctx, part, services.FeedRetention)
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (m *Memory) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state.fill(ended, history)
+	state.addEndedAndFormer(ended, history)
 	m.replaceState(state)
 	return nil
 }
@@ -234,13 +234,13 @@ func (m *Memory) load(ctx context.Context) error {
 // loadHosts reads the hosts' versions and returns the hosts with pulled replays.
 func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []services.UserID, err error) {
 	for after := services.UserID(0); ; {
-		hosts, err := m.facts.HostVersions(ctx, after, hostsBatch)
+		hosts, err := m.facts.HostVersions(ctx, after, hostsPerRead)
 		if err != nil || len(hosts) == 0 {
 			return pulls, err
 		}
 		for _, one := range hosts {
-			state.raise(one.Host, one.Version)
-			if one.Pulls {
+			state.raiseLiveVersion(one.Host, one.LiveVersion)
+			if one.HasPulledReplays {
 				pulls = append(pulls, one.Host)
 			}
 		}
@@ -250,7 +250,7 @@ func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []servi
 
 func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	for after := services.UserID(0); ; {
-		active, err := m.facts.ActiveShows(ctx, after, hostsBatch)
+		active, err := m.facts.ActiveShows(ctx, after, hostsPerRead)
 		if err != nil || len(active) == 0 {
 			return err
 		}
@@ -261,9 +261,9 @@ func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	}
 }
 
-// fill adds the ended shows and the former positions to the active shows. Only the history has the times of the moves, which
-// decide when a former position can be forgotten.
-func (s *showState) fill(ended []Show, history []FormerPosition) {
+// addEndedAndFormer adds the ended shows and the former positions to the active shows. Only the history has the times of the moves,
+// which decide when a former position can be forgotten.
+func (s *showState) addEndedAndFormer(ended []Show, history []FormerPosition) {
 	for _, one := range ended {
 		s.put(one, one.UpdatedAt)
 	}
@@ -271,19 +271,19 @@ func (s *showState) fill(ended []Show, history []FormerPosition) {
 	// put has treated each show as if it had just moved. But its last move is older than the horizon, unless the history below
 	// has it.
 	for _, one := range s.byID {
-		one.settled = true
+		one.movedBeforeSessions = true
 	}
 	for _, former := range history {
 		s.addFormerPosition(former)
 	}
 	for _, one := range s.byID {
-		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.settled {
+		if over := one.is(ShowReplay) && !one.pull || one.is(ShowCancelled); over && one.movedBeforeSessions {
 			// The history has no move of this show: the time of its last change decides when it is forgotten.
-			one.settled = false
+			one.movedBeforeSessions = false
 			s.recentMoves = append(s.recentMoves, recentMove{one.updatedMicros / 1000, one.id, one.version})
 		}
 	}
-	slices.SortStableFunc(s.recentMoves, func(a, b recentMove) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(s.recentMoves, func(a, b recentMove) int { return cmp.Compare(a.atMillis, b.atMillis) })
 }
 
 // replaceState replaces the cache with the loaded state. It is unknown which shows have changed, so all receivers are to be notified.
@@ -292,16 +292,16 @@ func (m *Memory) replaceState(state *showState) {
 	defer m.mu.Unlock()
 	// Versions must not fall, although an erased host has no row any more and a restored backup has older versions. A lower sum of
 	// versions would make the badges of all followers of that host look older than the badges that were sent before.
-	m.state.hosts.each(func(former *cachedHost) { state.raise(former.userID, former.version) })
+	m.state.hosts.each(func(former *cachedHost) { state.raiseLiveVersion(former.userID, former.liveVersion) })
 	m.state = state
 	m.recentShows.Clear()
-	m.changed.anyHost = true
+	m.changed.allMayHaveChanged = true
 }
 
-// forget drops the data that no session needs any more. It runs at each read of the log, and usually finds nothing.
-func (m *Memory) forget() {
-	until := m.clock.Now().Add(-m.horizon).UnixMilli()
+// forgetOldPositions drops the data that no session needs any more. It runs at each read of the log, and usually finds nothing.
+func (m *Memory) forgetOldPositions() {
+	until := m.clock.Now().Add(-m.historyHorizon).UnixMilli()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.forget(until)
+	m.state.forgetPositions(until)
 }

@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	benchShows = 100_000
-	benchHosts = 50_000
-	benchLive  = 300 // live ones among benchShows
-	benchPage  = 20  // shows on a page
+	benchShowCount     = 100_000
+	benchHostCount     = 50_000
+	benchLiveShowCount = 300 // live ones among benchShowCount
+	benchPageSize      = 20  // shows on a page
 )
 
-// fullMemory is a cache with 100,000 active shows, some of which moved within the horizon.
-func fullMemory(tb testing.TB) (m *cache, version uint64) {
-	m = newShowSQL().cache()
+// newFullCache is a cache with 100,000 active shows, some of which moved within the horizon.
+func newFullCache(tb testing.TB) (m *showCache, version uint64) {
+	m = newFakeShowSQL().newCache()
 	readLog(tb, m)
 	state := newShowState()
 	random := rand.New(rand.NewPCG(1, 2))
-	for i := range benchShows {
+	for i := range benchShowCount {
 		version++
 		one := Show{
-			ID: services.PostID(i + 1), Host: services.UserID(random.IntN(benchHosts)*3 + 1), Version: version, Status: ShowUpcoming,
+			ID: services.PostID(i + 1), Host: services.UserID(random.IntN(benchHostCount)*3 + 1), Version: version, Status: ShowUpcoming,
 			Title: fmt.Sprintf("An evening with the host of show %d", i), CoverURL: "https://cdn.example.org/covers/" + strings.Repeat("c", 16) + ".jpg",
 			PlannedAt: noon.Add(time.Duration(random.IntN(7*24*12)) * 5 * time.Minute), UpdatedAt: noon,
 		}
-		if i < benchLive {
+		if i < benchLiveShowCount {
 			one.Status, one.StartedAt, one.LiveVersion, one.LiveStamp = ShowLive, noon.Add(-time.Duration(random.IntN(7200))*time.Second), one.Version, 1
-			state.raise(one.Host, uint64(noon.UnixMicro()))
+			state.raiseLiveVersion(one.Host, uint64(noon.UnixMicro()))
 		}
 		if state.put(one, noon); i%10 == 0 && one.Status == ShowUpcoming {
 			version++
@@ -48,13 +48,13 @@ func fullMemory(tb testing.TB) (m *cache, version uint64) {
 	return m, version
 }
 
-// followed are viewers' lists of hosts, in no order, as documents have them.
-func followed(viewers, count int) [][]services.FollowedAuthor {
+// randomHostLists are viewers' lists of hosts, in no order, as documents have them.
+func randomHostLists(viewers, count int) [][]services.FollowedAuthor {
 	random := rand.New(rand.NewPCG(3, 4))
 	lists := make([][]services.FollowedAuthor, viewers)
 	for i := range lists {
 		for range count {
-			lists[i] = append(lists[i], services.FollowedAuthor{Author: services.UserID(random.IntN(benchHosts)*3 + 1)})
+			lists[i] = append(lists[i], services.FollowedAuthor{Author: services.UserID(random.IntN(benchHostCount)*3 + 1)})
 		}
 	}
 	return lists
@@ -63,24 +63,24 @@ func followed(viewers, count int) [][]services.FollowedAuthor {
 // BenchmarkBoard reads the first 20 shows of boards of 10, 200 and 2000 hosts, and counts the new shows on them. It also measures
 // the two alternative ways to read a page.
 func BenchmarkBoard(b *testing.B) {
-	m, version := fullMemory(b)
+	m, version := newFullCache(b)
 	for _, count := range []int{10, 200, 2000} {
-		lists := followed(max(20, 20_000/count), count)
+		lists := randomHostLists(max(20, 20_000/count), count)
 		ways := []struct {
 			name string
 			read func(hosts []services.FollowedAuthor)
 		}{
 			{"page", func(hosts []services.FollowedAuthor) {
-				m.Shows.activeAt(hosts, version, ShowPlace{}, benchPage)
+				m.Shows.activeAt(hosts, version, ShowPlace{}, benchPageSize)
 			}},
 			{"count", func(hosts []services.FollowedAuthor) { m.Shows.CountLive(hosts, 0) }},
-			{"page/of heads", func(hosts []services.FollowedAuthor) { pageOfHeads(m.Shows.state, hosts, version) }},
+			{"page/of heads", func(hosts []services.FollowedAuthor) { pageByHeap(m.Shows.state, hosts, version) }},
 		}
 		all := allSpans(m.Shows.state)
 		ways = append(ways, struct {
 			name string
 			read func(hosts []services.FollowedAuthor)
-		}{"page/of all", func(hosts []services.FollowedAuthor) { pageOfAll(all, hosts, version) }})
+		}{"page/of all", func(hosts []services.FollowedAuthor) { pageByScan(all, hosts, version) }})
 		for _, way := range ways {
 			b.Run(fmt.Sprintf("%s/hosts=%d", way.name, count), func(b *testing.B) {
 				b.ReportAllocs()
@@ -108,27 +108,27 @@ func BenchmarkBoardOfBusyHosts(b *testing.B) {
 			state.put(one, noon)
 		}
 	}
-	m := newShowSQL().cache()
+	m := newFakeShowSQL().newCache()
 	readLog(b, m)
 	m.Shows.replaceState(state)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Shows.activeAt(list, hosts*each, ShowPlace{}, benchPage)
+		m.Shows.activeAt(list, hosts*each, ShowPlace{}, benchPageSize)
 	}
 }
 
 // BenchmarkNotifyHosts finds the receivers to notify of changes of 300 hosts, among 10,000 receivers with 200 hosts each.
 func BenchmarkNotifyHosts(b *testing.B) {
 	a := newReceivers(services.SystemClock{}, func([]int) {})
-	for i, hosts := range followed(10_000, 200) {
+	for i, hosts := range randomHostLists(10_000, 200) {
 		a.setHosts(i, hosts)
 	}
-	live := followed(1, 300)[0]
+	live := randomHostLists(1, 300)[0]
 	for i := 0; b.Loop(); i++ {
 		for _, host := range live {
 			a.recordChange(host.Author)
 		}
-		if notified := a.due(noon.Add(time.Duration(i) * changelog.NotifyGap)); len(notified) == 0 {
+		if notified := a.due(noon.Add(time.Duration(i) * changelog.MinNotifyInterval)); len(notified) == 0 {
 			b.Fatal("nobody is notified")
 		}
 	}
@@ -140,37 +140,37 @@ func BenchmarkShowMemory(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		m, _ := fullMemory(b)
+		m, _ := newFullCache(b)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/benchShows, "bytes/show")
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/benchShowCount, "bytes/show")
 		runtime.KeepAlive(m)
 	}
 }
 
-// headsOfHosts is a heap of hosts' lists ordered by their first spans.
-type headsOfHosts [][]span
+// hostSpanHeap is a heap of hosts' lists ordered by their first spans.
+type hostSpanHeap [][]positionSpan
 
-func (h headsOfHosts) Len() int           { return len(h) }
-func (h headsOfHosts) Less(i, j int) bool { return compareSpans(h[i][0], h[j][0]) < 0 }
-func (h headsOfHosts) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *headsOfHosts) Push(x any)        { *h = append(*h, x.([]span)) }
-func (h *headsOfHosts) Pop() any {
+func (h hostSpanHeap) Len() int           { return len(h) }
+func (h hostSpanHeap) Less(i, j int) bool { return compareSpans(h[i][0], h[j][0]) < 0 }
+func (h hostSpanHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *hostSpanHeap) Push(x any)        { *h = append(*h, x.([]positionSpan)) }
+func (h *hostSpanHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last
 }
 
-// pageOfHeads reads a page by a heap of the hosts' lists: one of the alternatives in BenchmarkBoard.
-func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint64) (page []Show) {
-	heads := make(headsOfHosts, 0, len(hosts))
+// pageByHeap reads a page by a heap of the hosts' lists: one of the alternatives in BenchmarkBoard.
+func pageByHeap(state *showState, hosts []services.FollowedAuthor, version uint64) (page []Show) {
+	heads := make(hostSpanHeap, 0, len(hosts))
 	for _, followed := range hosts {
 		if known := state.hosts.get(followed.Author).shows; known != nil && len(known.active) > 0 {
 			heads = append(heads, known.active)
 		}
 	}
 	heap.Init(&heads)
-	for len(heads) > 0 && len(page) < benchPage {
+	for len(heads) > 0 && len(page) < benchPageSize {
 		if one := heads[0][0]; one.holdsAt(version) {
 			page = append(page, one.frozen())
 		}
@@ -183,8 +183,8 @@ func pageOfHeads(state *showState, hosts []services.FollowedAuthor, version uint
 	return page
 }
 
-// allSpans is the one sorted list of all active spans, for pageOfAll.
-func allSpans(state *showState) (all []span) {
+// allSpans is the one sorted list of all active spans, for pageByScan.
+func allSpans(state *showState) (all []positionSpan) {
 	state.hosts.each(func(known *cachedHost) {
 		if known.shows != nil {
 			all = append(all, known.shows.active...)
@@ -194,15 +194,15 @@ func allSpans(state *showState) (all []span) {
 	return all
 }
 
-// pageOfAll reads a page by a walk through all spans: the other alternative in BenchmarkBoard.
-func pageOfAll(all []span, hosts []services.FollowedAuthor, version uint64) (page []Show) {
+// pageByScan reads a page by a walk through all spans: the other alternative in BenchmarkBoard.
+func pageByScan(all []positionSpan, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	mine := make(map[services.UserID]struct{}, len(hosts))
 	for _, followed := range hosts {
 		mine[followed.Author] = struct{}{}
 	}
 	for _, one := range all {
 		if _, followed := mine[one.show.host]; followed && one.holdsAt(version) {
-			if page = append(page, one.frozen()); len(page) == benchPage {
+			if page = append(page, one.frozen()); len(page) == benchPageSize {
 				break
 			}
 		}

@@ -10,10 +10,10 @@ import (
 )
 
 // Version is the log version of the cache: the version of every board that is read now.
-func (m *Memory) Version() uint64 { return m.following.Version() }
+func (m *Memory) Version() uint64 { return m.logFollower.Version() }
 
 // Loaded reports whether the shows were ever loaded. A node that has not loaded them serves no boards.
-func (m *Memory) Loaded() bool { return m.following.Loaded() }
+func (m *Memory) Loaded() bool { return m.logFollower.Loaded() }
 
 // activeAt lists the shows of hosts that were live or upcoming at a version, in the order of boards. It begins after a position
 // (the zero value is the top), lists at most limit shows, and reports whether there are more. Each show has its status and times
@@ -36,16 +36,16 @@ func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, afte
 
 // hostSpans is the positions of one host's shows, with the greatest score among them.
 type hostSpans struct {
-	highest int64 // the greatest score of the spans
-	spans   *[]span
+	topScore int64 // the greatest score of the spans
+	spans    *[]positionSpan
 }
 
 // boardPage holds the working space of a page. It is reused, since for a page of many hosts the allocation would be most of the
 // cost.
 type boardPage struct {
 	candidates []hostSpans
-	topScores  []int64 // the greatest scores of candidates, one more than the page has lines, least first
-	best       []*span // the first spans of the page found so far, in the order of boards
+	topScores  []int64         // the greatest scores of candidates, one more than the page has lines, least first
+	topSpans   []*positionSpan // the first spans of the page found so far, in the order of boards
 }
 
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
@@ -61,11 +61,11 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	defer m.mu.RUnlock()
 	// One show more than asked for tells whether there are more.
 	page.findHosts(m.state.hosts, hosts, after, limit+1, replays)
-	page.fill(version, after, limit+1)
-	more := len(page.best) > limit
-	shows := make([]Show, min(len(page.best), limit))
+	page.findTopSpans(version, after, limit+1)
+	more := len(page.topSpans) > limit
+	shows := make([]Show, min(len(page.topSpans), limit))
 	for i := range shows {
-		shows[i] = page.best[i].frozen()
+		shows[i] = page.topSpans[i].frozen()
 	}
 	return shows, more
 }
@@ -73,13 +73,13 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 // free gives the working space back, without pointers to lists that may have been replaced since.
 func (p *boardPage) free() {
 	clear(p.candidates)
-	clear(p.best)
+	clear(p.topSpans)
 	boardPages.Put(p)
 }
 
-// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.topScores gets the greatest
-// of these scores, at most count of them, the least first. If the spans with these scores hold at the version, count shows have at
-// least the score p.topScores[0].
+// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.topScores gets the
+// greatest of these scores, at most count of them, the least first. If the spans with these scores hold at the version, count shows
+// have at least the score p.topScores[0].
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.candidates, p.topScores = p.candidates[:0], p.topScores[:0]
 	for _, followed := range hosts {
@@ -87,92 +87,92 @@ func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor,
 		if known.shows == nil {
 			continue
 		}
-		one := hostSpans{known.active, &known.shows.active}
+		one := hostSpans{known.topActiveScore, &known.shows.active}
 		if replays {
-			one = hostSpans{known.replays, &known.shows.replays}
+			one = hostSpans{known.topReplayScore, &known.shows.replays}
 		}
-		if one.highest == math.MinInt64 {
+		if one.topScore == math.MinInt64 {
 			continue
 		}
 		p.candidates = append(p.candidates, one)
-		if after != (ShowPlace{}) && one.highest >= after.Score {
+		if after != (ShowPlace{}) && one.topScore >= after.Score {
 			continue // skip it in the estimate: all of its shows may be on earlier pages
 		}
-		at, _ := slices.BinarySearch(p.topScores, one.highest)
+		at, _ := slices.BinarySearch(p.topScores, one.topScore)
 		switch {
 		case len(p.topScores) < count:
-			p.topScores = slices.Insert(p.topScores, at, one.highest)
+			p.topScores = slices.Insert(p.topScores, at, one.topScore)
 		case at > 0:
 			// The least of the scores is dropped.
 			copy(p.topScores, p.topScores[1:at])
-			p.topScores[at-1] = one.highest
+			p.topScores[at-1] = one.topScore
 		}
 	}
 }
 
-// fill finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts whose highest score is at least
-// p.topScores[0], which estimates the end of the page. The second pass takes the other hosts, which a full page skips by one comparison
-// each.
-func (p *boardPage) fill(version uint64, after ShowPlace, count int) {
+// findTopSpans finds the first spans of a page, and keeps at most count of them. The first pass takes the hosts whose highest score
+// is at least p.topScores[0], which estimates the end of the page. The second pass takes the other hosts, which a full page skips
+// by one comparison each.
+func (p *boardPage) findTopSpans(version uint64, after ShowPlace, count int) {
 	high := int64(math.MinInt64)
 	if len(p.topScores) == count {
 		high = p.topScores[0]
 	}
-	p.best = p.best[:0]
+	p.topSpans = p.topSpans[:0]
 	for _, first := range []bool{true, false} {
 		for _, one := range p.candidates {
-			if (one.highest >= high) != first || len(p.best) == count && one.highest < p.best[count-1].score {
+			if (one.topScore >= high) != first || len(p.topSpans) == count && one.topScore < p.topSpans[count-1].score {
 				continue
 			}
-			p.take(*one.spans, version, after, count)
+			p.takeSpans(*one.spans, version, after, count)
 		}
 	}
 }
 
-// take adds a host's spans that are among the first count of the page. The spans are in the order of boards, so the walk ends at
+// takeSpans adds a host's spans that are among the first count of the page. The spans are in the order of boards, so the walk ends at
 // the first span that is behind the end of a full page.
-func (p *boardPage) take(spans []span, version uint64, after ShowPlace, count int) {
+func (p *boardPage) takeSpans(spans []positionSpan, version uint64, after ShowPlace, count int) {
 	from := 0
 	for i := range spans {
 		one := &spans[i]
-		full := len(p.best) == count
-		if full && !one.before(p.best[count-1]) {
+		full := len(p.topSpans) == count
+		if full && !one.before(p.topSpans[count-1]) {
 			return
 		}
 		if !one.holdsAt(version) || after != (ShowPlace{}) && !one.below(after) {
 			continue
 		}
-		at, end := from, len(p.best)
+		at, end := from, len(p.topSpans)
 		for at < end {
-			if middle := (at + end) / 2; one.before(p.best[middle]) {
+			if middle := (at + end) / 2; one.before(p.topSpans[middle]) {
 				end = middle
 			} else {
 				at = middle + 1
 			}
 		}
 		if !full {
-			p.best = append(p.best, nil)
+			p.topSpans = append(p.topSpans, nil)
 		}
 		// The last span of a full page is dropped.
-		copy(p.best[at+1:], p.best[at:])
-		p.best[at], from = one, at+1
+		copy(p.topSpans[at+1:], p.topSpans[at:])
+		p.topSpans[at], from = one, at+1
 	}
 }
 
 // below reports whether a span is after a position in the order of boards. Both are of one section: pageAt reads either
 // active shows or replays.
-func (s *span) below(after ShowPlace) bool {
+func (s *positionSpan) below(after ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
 // frozen is the show as it was in the span. An end that was reported before the start is omitted.
-func (s *span) frozen() Show {
-	whole := s.show.whole()
+func (s *positionSpan) frozen() Show {
+	whole := s.show.toShow()
 	// This is the present position of a show that has begun or is over: its status and times have not changed since.
-	if s.from == whole.Version && whole.Status != ShowUpcoming {
+	if s.fromVersion == whole.Version && whole.Status != ShowUpcoming {
 		return whole
 	}
-	whole.Version, whole.EndedAt, whole.CancelledAt = s.from, fromMillis(0), fromMillis(0)
+	whole.Version, whole.EndedAt, whole.CancelledAt = s.fromVersion, fromMillis(0), fromMillis(0)
 	// The score holds the time of that position, so no copy of the former show is kept: texts are the present ones.
 	if s.score > 0 {
 		whole.Status, whole.StartedAt = ShowLive, fromMillis(s.score)
@@ -198,7 +198,7 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 		// The host has no spans left, so the show was cancelled.
 		return Show{}, true, false
 	}
-	for _, list := range [][]span{of.active, of.replays} {
+	for _, list := range [][]positionSpan{of.active, of.replays} {
 		for _, s := range list {
 			if s.show == one && s.holdsAt(version) {
 				return s.frozen(), true, true
@@ -218,17 +218,17 @@ func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count 
 // watched user are rendered, with up to thousands of hosts. So it allocates nothing, and uses the summary in the table to skip hosts
 // without a live show.
 func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, after services.PostID) (count services.LiveCount) {
-	if count.Behind = len(hosts) > 0 && !m.Loaded(); count.Behind {
+	if count.CacheNotLoaded = len(hosts) > 0 && !m.Loaded(); count.CacheNotLoaded {
 		return count
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
 		known := m.state.hosts.get(followed.Author)
-		count.Sequence += known.version
-		if known.active > 0 && !followed.Quiet { // only live shows have positive scores
-			followed.Since = max(followed.Since, after)
-			known.shows.eachLive(followed, seen, func(*cachedShow) { count.New++ })
+		count.VersionSum += known.liveVersion
+		if known.topActiveScore > 0 && !followed.CountsNothing { // only live shows have positive scores
+			followed.ItemsCountAfter = max(followed.ItemsCountAfter, after)
+			known.shows.eachLive(followed, seen, func(*cachedShow) { count.NewShows++ })
 		}
 	}
 	return count
@@ -240,8 +240,8 @@ func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, followed := range hosts {
-		if known := m.state.hosts.get(followed.Author); known.active > 0 && !followed.Quiet {
-			known.shows.eachLive(followed, seen, func(one *cachedShow) { shows = append(shows, one.whole()) })
+		if known := m.state.hosts.get(followed.Author); known.topActiveScore > 0 && !followed.CountsNothing {
+			known.shows.eachLive(followed, seen, func(one *cachedShow) { shows = append(shows, one.toShow()) })
 		}
 	}
 	slices.SortFunc(shows, func(a, b Show) int {
@@ -254,22 +254,22 @@ func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show 
 }
 
 // eachLive calls found with each show that counts for a viewer: it went live after seen, a version of the log, and after
-// followed.Since, an ID of the time of the follow.
+// followed.ItemsCountAfter, an ID of the time of the follow.
 func (h *hostShows) eachLive(followed services.FollowedAuthor, seen uint64, found func(*cachedShow)) {
 	for _, one := range h.active {
 		if one.score <= 0 {
 			return // the upcoming shows begin here, and none of them counts
 		}
 		// The first condition leaves out former positions, which are among the active ones for as long as sessions last.
-		if one.from == one.show.version && one.show.liveVersion > seen && one.show.liveStamp > followed.Since {
+		if one.fromVersion == one.show.version && one.show.liveVersion > seen && one.show.liveStamp > followed.ItemsCountAfter {
 			found(one.show)
 		}
 	}
 }
 
-// ReadPresent calls read with a function that looks up the present state of cached shows. read must not keep that function, and must
-// not block.
-func (m *Memory) ReadPresent(read func(now func(services.PostID) (Show, bool))) {
+// WithShowLookup calls read with a function that looks up the present state of cached shows. read must not keep that function, and
+// must not block.
+func (m *Memory) WithShowLookup(read func(now func(services.PostID) (Show, bool))) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	read(func(id services.PostID) (show Show, cached bool) {
@@ -277,7 +277,7 @@ func (m *Memory) ReadPresent(read func(now func(services.PostID) (Show, bool))) 
 		if known == nil {
 			return show, false
 		}
-		return known.whole(), true
+		return known.toShow(), true
 	})
 }
 
@@ -290,7 +290,7 @@ func (m *Memory) Shows(ctx context.Context, ids []services.PostID) (map[services
 	m.mu.RLock()
 	for _, id := range ids {
 		if known := m.state.byID[id]; known != nil {
-			found[id] = known.whole()
+			found[id] = known.toShow()
 		} else {
 			others = append(others, id)
 		}

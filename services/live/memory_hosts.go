@@ -10,23 +10,23 @@ import (
 // cachedHost is a user who has or had a show on boards. Its summary lets a board of many hosts skip most of them without
 // reading their shows.
 type cachedHost struct {
-	userID          services.UserID // 0: a free slot of the table
-	version         uint64          // of the log, at which the set of live shows last changed
-	active, replays int64           // the greatest scores of the spans in these lists
-	shows           *hostShows      // nil: none is cached
+	userID                         services.UserID // 0: a free slot of the table
+	liveVersion                    uint64          // of the log, at which the set of live shows last changed
+	topActiveScore, topReplayScore int64           // the greatest scores of the spans in these lists
+	shows                          *hostShows      // nil: none is cached
 }
 
 // hostTable finds hosts by user ID. It uses open addressing, because every badge and every board looks up all hosts that a
 // viewer follows, up to thousands, and a map takes three times as long for that. Hosts are never removed.
 type hostTable struct {
-	slots []cachedHost // a power of two, at most half of them used; user ID 0 marks a free one
-	taken int          // how many slots are used
+	slots     []cachedHost // a power of two, at most half of them used; user ID 0 marks a free one
+	usedSlots int          // how many slots are used
 }
 
-// fewestHosts is the size of an empty table: a power of two, as every size.
-const fewestHosts = 64
+// initialHostSlots is the size of an empty table: a power of two, as every size.
+const initialHostSlots = 64
 
-func newHostTable() *hostTable { return &hostTable{slots: make([]cachedHost, fewestHosts)} }
+func newHostTable() *hostTable { return &hostTable{slots: make([]cachedHost, initialHostSlots)} }
 
 // slot is the slot of a host, or the free slot for it.
 func (t *hostTable) slot(number services.UserID) *cachedHost {
@@ -43,8 +43,8 @@ func (t *hostTable) slot(number services.UserID) *cachedHost {
 	}
 }
 
-// get returns a host, or the zero value for an unknown host. Callers must not modify it. In a zero value shows is nil, and active
-// is 0, which no live show has as its score.
+// get returns a host, or the zero value for an unknown host. Callers must not modify it. In a zero value shows is nil, and
+// topActiveScore is 0, which no live show has as its score.
 func (t *hostTable) get(number services.UserID) *cachedHost { return t.slot(number) }
 
 // add returns a host for modification, and adds it if needed. The pointer is valid until the next add.
@@ -53,7 +53,7 @@ func (t *hostTable) add(number services.UserID) *cachedHost {
 	if slot.userID == number {
 		return slot
 	}
-	if t.taken++; 2*t.taken > len(t.slots) {
+	if t.usedSlots++; 2*t.usedSlots > len(t.slots) {
 		former := t.slots
 		t.slots = make([]cachedHost, 2*len(former))
 		for _, one := range former {
@@ -65,7 +65,7 @@ func (t *hostTable) add(number services.UserID) *cachedHost {
 		slot = t.slot(number)
 	}
 	// MinInt64 is below every score, so boards skip the host.
-	*slot = cachedHost{userID: number, active: math.MinInt64, replays: math.MinInt64}
+	*slot = cachedHost{userID: number, topActiveScore: math.MinInt64, topReplayScore: math.MinInt64}
 	return slot
 }
 
@@ -78,15 +78,15 @@ func (t *hostTable) each(call func(*cachedHost)) {
 	}
 }
 
-// summarize updates the summary that boards read first. Call it after a change of the host's shows. For a host without shows it keeps
-// only the version.
-func (h *cachedHost) summarize() {
-	h.active, h.replays = math.MinInt64, math.MinInt64
+// updateTopScores updates the summary that boards read first. Call it after a change of the host's shows. For a host without shows
+// it keeps only the version.
+func (h *cachedHost) updateTopScores() {
+	h.topActiveScore, h.topReplayScore = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {
-		h.active = h.shows.active[0].score
+		h.topActiveScore = h.shows.active[0].score
 	}
 	if len(h.shows.replays) > 0 {
-		h.replays = h.shows.replays[0].score
+		h.topReplayScore = h.shows.replays[0].score
 	}
 	if len(h.shows.active)+len(h.shows.replays) == 0 {
 		h.shows = nil

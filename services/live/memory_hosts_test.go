@@ -18,20 +18,20 @@ func TestTheTableOfHostsEqualsAMap(t *testing.T) {
 		})
 		for stamp := range rapid.Uint64Range(0, 600).Draw(r, "adds") {
 			one := number.Draw(r, "host")
-			table.add(one).version, want[one] = stamp, stamp
+			table.add(one).liveVersion, want[one] = stamp, stamp
 		}
 		for range 50 {
 			one := number.Draw(r, "asked")
-			if got := table.get(one); got.version != want[one] || got.shows != nil || (got.userID == one) != has(want, one) {
+			if got := table.get(one); got.liveVersion != want[one] || got.shows != nil || (got.userID == one) != containsHost(want, one) {
 				r.Fatalf("the host %d is %+v, want %d", one, got, want[one])
 			}
 		}
-		if got := table.get(0); got.userID != 0 || got.version != 0 {
+		if got := table.get(0); got.userID != 0 || got.liveVersion != 0 {
 			r.Fatalf("nobody is %+v", got)
 		}
 		count := 0
 		table.each(func(one *cachedHost) {
-			if count++; want[one.userID] != one.version {
+			if count++; want[one.userID] != one.liveVersion {
 				r.Fatalf("of all the host %d is %+v, want %d", one.userID, one, want[one.userID])
 			}
 		})
@@ -41,7 +41,7 @@ func TestTheTableOfHostsEqualsAMap(t *testing.T) {
 	})
 }
 
-func has(hosts map[services.UserID]uint64, one services.UserID) bool {
+func containsHost(hosts map[services.UserID]uint64, one services.UserID) bool {
 	_, known := hosts[one]
 	return known
 }

@@ -24,14 +24,14 @@ type showWriter struct {
 
 func (h *showWriter) Now() time.Time { return h.now }
 
-// change writes a show in a transaction, with its log entry and its former position, and returns it.
-func (h *showWriter) change(before, after Show) Show {
+// writeChange writes a show in a transaction, with its log entry and its former position, and returns it.
+func (h *showWriter) writeChange(before, after Show) Show {
 	h.Helper()
 	ctx := h.Context()
 	h.now = h.now.Add(time.Minute)
 	after.UpdatedAt = h.now
 	err := h.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil {
+		if _, err := changelog.LockLog(ctx, tx, ChangelogKind); err != nil {
 			return err
 		}
 		if _, err := putHost(ctx, tx, after.Host); err != nil {
@@ -47,7 +47,7 @@ func (h *showWriter) change(before, after Show) Show {
 			return err
 		}
 		if change.Live {
-			if err := SetHostVersion(ctx, tx, after.Host, version); err != nil {
+			if err := SetHostLiveVersion(ctx, tx, after.Host, version); err != nil {
 				return err
 			}
 		}
@@ -56,7 +56,7 @@ func (h *showWriter) change(before, after Show) Show {
 			return putShow(ctx, tx, after)
 		}
 		return rewriteShow(ctx, tx, after, &FormerPosition{
-			Show: before.ID, Host: before.Host, Version: before.Version, Until: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
+			Show: before.ID, Host: before.Host, FromVersion: before.Version, UntilVersion: version, UntilAt: h.now, Status: before.Status, Score: before.Place().Score,
 		})
 	})
 	if err != nil {
@@ -65,16 +65,16 @@ func (h *showWriter) change(before, after Show) Show {
 	return after
 }
 
-// boardAt is a board at one version of the log.
-type boardAt struct {
+// wholeBoard is a board at one version of the log.
+type wholeBoard struct {
 	Active, Replays []Show
-	More            bool
+	HasMoreActive   bool
 }
 
-// boardsAt reads the board of four hosts at a version.
-func boardsAt(m *Memory, version uint64) (all boardAt) {
+// readWholeBoardAt reads the board of four hosts at a version.
+func readWholeBoardAt(m *Memory, version uint64) (all wholeBoard) {
 	hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
-	all.Active, all.More = m.activeAt(hosts, version, ShowPlace{}, 100)
+	all.Active, all.HasMoreActive = m.activeAt(hosts, version, ShowPlace{}, 100)
 	all.Replays, _ = m.replaysAt(hosts, version, ShowPlace{}, 100)
 	return all
 }
@@ -98,7 +98,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		catchUp(early, 0)
 		var shows []Show
 		for i := range 12 {
-			shows = append(shows, h.change(Show{}, Show{
+			shows = append(shows, h.writeChange(Show{}, Show{
 				ID: services.PostID(1000 + i), Host: services.UserID(7 + i%4), Title: "Ночь", CoverURL: "https://example.org/c",
 				Status: ShowUpcoming, PlannedAt: h.now.Add(time.Duration(30+7*(i%5)) * time.Minute),
 			}))
@@ -118,7 +118,7 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 				default:
 					continue
 				}
-				shows[i] = h.change(one, next)
+				shows[i] = h.writeChange(one, next)
 			}
 		}
 		version := uint64(0)
@@ -129,21 +129,21 @@ func TestANodeThatStartsLateHasTheSameBoards(t *testing.T) {
 		catchUp(early, version)
 		catchUp(late, version)
 		for at := range version + 1 {
-			if diff := cmp.Diff(boardsAt(early, at), boardsAt(late, at)); diff != "" {
+			if diff := cmp.Diff(readWholeBoardAt(early, at), readWholeBoardAt(late, at)); diff != "" {
 				t.Fatalf("the boards at %d (-of a node that followed +of one that starts):\n%s", at, diff)
 			}
 		}
-		if last := boardsAt(late, version); len(last.Active) == 0 || len(last.Replays) == 0 || last.More {
+		if last := readWholeBoardAt(late, version); len(last.Active) == 0 || len(last.Replays) == 0 || last.HasMoreActive {
 			t.Errorf("the last board is %+v", last)
 		}
 		hosts := []services.FollowedAuthor{{Author: 7}, {Author: 8}, {Author: 9}, {Author: 10}}
-		if a, b := early.CountLive(hosts, 0), late.CountLive(hosts, 0); a != b || a.Sequence == 0 || a.Behind {
+		if a, b := early.CountLive(hosts, 0), late.CountLive(hosts, 0); a != b || a.VersionSum == 0 || a.CacheNotLoaded {
 			t.Errorf("they count %+v and %+v", a, b)
 		}
 		h.now = h.now.Add(24 * time.Hour)
 		later := node()
 		catchUp(later, version)
-		if replays := boardsAt(later, version).Replays; len(replays) == 0 || replays[0].Host != 9 {
+		if replays := readWholeBoardAt(later, version).Replays; len(replays) == 0 || replays[0].Host != 9 {
 			t.Errorf("a day later the replays are %+v, want those that are in nobody's list", replays)
 		}
 	})

@@ -8,15 +8,15 @@ import (
 	"tidings/services/sql"
 )
 
-// LogKind is the kind of log entry for shows on boards; the key is the show's id. An entry with an empty key means that many
+// ChangelogKind is the kind of log entry for shows on boards; the key is the show's id. An entry with an empty key means that many
 // shows changed at once and all must be reloaded. The kind is stored with each entry, so it must stay the same.
-const LogKind = "show"
+const ChangelogKind = "show"
 
 // LogChange is an entry of the log of shows: the whole show after the change. With the whole show a node needs no read of SQL
 // to apply it, and entries of one show may be applied twice.
 type LogChange struct {
 	Show Show
-	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostVersion
+	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostLiveVersion
 }
 
 // logEntry is the payload. An entry gets its version when it is written, so a moved show takes that version when the entry
@@ -52,15 +52,15 @@ func (c *LogChange) appendTexts(ctx context.Context, tx *sql.Tx) error {
 
 // append writes an entry to the log, and returns its version.
 func (c *LogChange) append(ctx context.Context, tx *sql.Tx, entry logEntry) (uint64, error) {
-	return changelog.Append(ctx, tx, LogKind, c.Show.ID.String(), entry)
+	return changelog.Append(ctx, tx, ChangelogKind, c.Show.ID.String(), entry)
 }
 
 // AppendReload logs that many shows changed at once: every node reloads all of them.
 func AppendReload(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
-	return changelog.AppendLog(ctx, tx, LogKind, "", nil)
+	return changelog.AppendLog(ctx, tx, ChangelogKind, "", nil)
 }
 
-// parseLogChange parses an entry of the kind LogKind with a key.
+// parseLogChange parses an entry of the kind ChangelogKind with a key.
 func parseLogChange(entry changelog.Entry) (LogChange, error) {
 	read, err := changelog.Parse[logEntry](entry)
 	if err != nil {
@@ -78,7 +78,7 @@ func parseLogChange(entry changelog.Entry) (LogChange, error) {
 // lockLog locks the log of shows until the transaction ends: every transaction that changes a show locks it before any row, so
 // that no two transactions deadlock.
 func (s *Service) lockLog(ctx context.Context, tx *sql.Tx) error {
-	_, err := changelog.LockLog(ctx, tx, LogKind)
+	_, err := changelog.LockLog(ctx, tx, ChangelogKind)
 	return err
 }
 

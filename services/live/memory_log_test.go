@@ -44,7 +44,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 		if err != nil || reload != 5 {
 			t.Fatal(reload, err)
 		}
-		entries, err := changelog.LogAfter(ctx, s, LogKind, 0, 100)
+		entries, err := changelog.LogAfter(ctx, s, ChangelogKind, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestChangesOfShowsAreReadAsTheyWereWritten(t *testing.T) {
 				t.Errorf("entry %d has the key %s and the versions %d and %d, want %+v", i, entries[i].Key, read.Show.Version, read.Show.LiveVersion, want)
 			}
 		}
-		if _, err := parseLogChange(changelog.Entry{Kind: LogKind, Version: 3, Payload: []byte("{")}); err == nil {
+		if _, err := parseLogChange(changelog.Entry{Kind: ChangelogKind, Version: 3, Payload: []byte("{")}); err == nil {
 			t.Error("a broken change of a show was read")
 		}
 	})

@@ -13,50 +13,50 @@ import (
 	"tidings/services/changelog"
 )
 
-// history is the model: all states that were ever committed. A board at a version is a sorted list of those states.
-type history struct {
-	r      *rapid.T
-	s      *showSQL
-	states []Show      // in the order of their versions
-	times  []time.Time // when each version of the log was written, from version 1 on
-	nextID services.PostID
-	client map[services.UserID]services.LiveCount // a client that asks all nodes and drops answers that are not newer
+// showHistoryModel is the model: all states that were ever committed. A board at a version is a sorted list of those states.
+type showHistoryModel struct {
+	t                *rapid.T
+	fakeSQL          *fakeShowSQL
+	showStates       []Show      // in the order of their versions
+	versionTimes     []time.Time // when each version of the log was written, from version 1 on
+	nextShowID       services.PostID
+	clientLiveCounts map[services.UserID]services.LiveCount // a client that asks all nodes and drops answers that are not newer
 }
 
-const modelHosts = services.UserID(4) // the hosts have the IDs from 1 to this one
+const lastModelHost = services.UserID(4) // the hosts have the IDs from 1 to this one
 
 // addState adds a committed state of a show, and the time of its version, to the model.
-func (h *history) addState(one Show) {
-	if one.Version == h.s.head {
-		h.states = append(h.states, one)
+func (h *showHistoryModel) addState(one Show) {
+	if one.Version == h.fakeSQL.newestVersion {
+		h.showStates = append(h.showStates, one)
 	}
-	h.addTimes()
+	h.addVersionTimes()
 }
 
-// addTimes records the present time as that of the versions that have none yet.
-func (h *history) addTimes() {
-	for len(h.times) < int(h.s.head) {
-		h.times = append(h.times, h.s.now)
+// addVersionTimes records the present time as that of the versions that have none yet.
+func (h *showHistoryModel) addVersionTimes() {
+	for len(h.versionTimes) < int(h.fakeSQL.newestVersion) {
+		h.versionTimes = append(h.versionTimes, h.fakeSQL.now)
 	}
 }
 
-// write commits one change of a random show, or nothing if the show does not allow the change.
-func (h *history) write() {
-	r, s := h.r, h.s
+// writeRandomChange commits one change of a random show, or nothing if the show does not allow the change.
+func (h *showHistoryModel) writeRandomChange() {
+	r, s := h.t, h.fakeSQL
 	s.now = s.now.Add(time.Duration(rapid.IntRange(1, 4000).Draw(r, "ms")) * time.Millisecond)
 	what := rapid.IntRange(0, 7).Draw(r, "what")
 	if what < 2 || len(s.shows) == 0 {
-		h.nextID++
-		host := services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(r, "host"))
+		h.nextShowID++
+		host := services.UserID(rapid.IntRange(1, int(lastModelHost)).Draw(r, "host"))
 		plan := s.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(r, "plan")) * time.Minute).Truncate(time.Minute)
 		status := ShowUpcoming
 		if what == 0 && rapid.IntRange(0, 9).Draw(r, "direct") == 0 {
 			status = ShowReplay // a new host's shows come onto boards late: this one was over by then
 		}
-		h.addState(s.move(Show{ID: h.nextID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
+		h.addState(s.commitMove(Show{ID: h.nextShowID, Host: host, Status: status, PlannedAt: plan, EndedAt: s.now.Truncate(time.Minute), Title: "a", Pull: host == 1}))
 		return
 	}
-	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextID)).Draw(r, "show"))]
+	one := s.shows[services.PostID(rapid.IntRange(1, int(h.nextShowID)).Draw(r, "show"))]
 	minute := s.now.Truncate(time.Minute) // so that many events have equal times
 	switch upcoming, live := one.Status == ShowUpcoming, one.Status == ShowLive; {
 	case what == 2 && upcoming:
@@ -69,25 +69,25 @@ func (h *history) write() {
 		one.Status, one.CancelledAt = ShowCancelled, minute
 	case what == 7:
 		one.Title += "b"
-		s.changeTexts(one)
-		h.addTimes()
+		s.commitTexts(one)
+		h.addVersionTimes()
 		return
 	default:
 		return
 	}
-	h.addState(s.move(one))
+	h.addState(s.commitMove(one))
 }
 
-// importMany commits many shows at once, with a single log entry that names no show.
-func (h *history) importMany() {
-	s := h.s
-	s.head++
-	s.log = append(s.log, changelog.Entry{Kind: LogKind, Version: s.head, At: s.now})
-	for range rapid.IntRange(0, 3).Draw(h.r, "imported") {
-		h.nextID++
+// importRandomShows commits many shows at once, with a single log entry that names no show.
+func (h *showHistoryModel) importRandomShows() {
+	s := h.fakeSQL
+	s.newestVersion++
+	s.log = append(s.log, changelog.Entry{Kind: ChangelogKind, Version: s.newestVersion, At: s.now})
+	for range rapid.IntRange(0, 3).Draw(h.t, "imported") {
+		h.nextShowID++
 		one := Show{
-			ID: h.nextID, Host: services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(h.r, "host")), Version: s.head, UpdatedAt: s.now,
-			Status: rapid.SampledFrom(ShowStatuses[:3]).Draw(h.r, "status"), PlannedAt: s.now.Truncate(time.Minute),
+			ID: h.nextShowID, Host: services.UserID(rapid.IntRange(1, int(lastModelHost)).Draw(h.t, "host")), Version: s.newestVersion, UpdatedAt: s.now,
+			Status: rapid.SampledFrom(ShowStatuses[:3]).Draw(h.t, "status"), PlannedAt: s.now.Truncate(time.Minute),
 		}
 		one.Pull = one.Host == 1
 		if one.Status != ShowUpcoming {
@@ -95,33 +95,33 @@ func (h *history) importMany() {
 		}
 		switch one.Status {
 		case ShowLive:
-			one.LiveVersion, one.LiveStamp = s.head, services.PostIDAt(s.now)
-			s.versions[one.Host] = s.head
+			one.LiveVersion, one.LiveStamp = s.newestVersion, services.PostIDAt(s.now)
+			s.liveVersions[one.Host] = s.newestVersion
 		case ShowReplay:
 			one.EndedAt = one.PlannedAt
-			s.history = append(s.history, FormerPosition{Show: one.ID, Host: one.Host, Until: s.head, UntilAt: s.now, Status: one.Status})
+			s.formerPositions = append(s.formerPositions, FormerPosition{Show: one.ID, Host: one.Host, UntilVersion: s.newestVersion, UntilAt: s.now, Status: one.Status})
 		}
 		s.shows[one.ID] = one
-		h.states = append(h.states, one)
+		h.showStates = append(h.showStates, one)
 	}
-	h.addTimes()
+	h.addVersionTimes()
 }
 
-// applyAgain reapplies the changes after a version.
-func (h *history) applyAgain(m *cache, after uint64) {
+// reapplyLogAfter reapplies the changes after a version.
+func (h *showHistoryModel) reapplyLogAfter(m *showCache, after uint64) {
 	var entries []changelog.Entry
-	for _, entry := range h.s.log {
-		if entry.Kind == LogKind && entry.Version > after && entry.Version <= m.Shows.Version() {
+	for _, entry := range h.fakeSQL.log {
+		if entry.Kind == ChangelogKind && entry.Version > after && entry.Version <= m.Shows.Version() {
 			entries = append(entries, entry)
 		}
 	}
 	m.Shows.apply(entries)
 }
 
-// at returns every show as it was at a version.
-func (h *history) at(version uint64) map[services.PostID]Show {
+// showsAt returns every show as it was at a version.
+func (h *showHistoryModel) showsAt(version uint64) map[services.PostID]Show {
 	stood := map[services.PostID]Show{}
-	for _, one := range h.states {
+	for _, one := range h.showStates {
 		if one.Version <= version {
 			stood[one.ID] = one
 		}
@@ -129,38 +129,38 @@ func (h *history) at(version uint64) map[services.PostID]Show {
 	return stood
 }
 
-// board returns one section of a board, replays or active shows, from the shows as they were at a version.
-func board(stood map[services.PostID]Show, replays bool, hosts []services.FollowedAuthor) (list []shownLine) {
+// expectedBoardSection returns one section of a board, replays or active shows, from the shows as they were at a version.
+func expectedBoardSection(stood map[services.PostID]Show, replays bool, hosts []services.FollowedAuthor) (list []boardEntry) {
 	for _, one := range stood {
 		if place := one.Place(); place != (ShowPlace{}) && place.Replay == replays &&
 			slices.ContainsFunc(hosts, func(host services.FollowedAuthor) bool { return host.Author == one.Host }) {
-			list = append(list, shownLine{one.ID, one.Status, place})
+			list = append(list, boardEntry{one.ID, one.Status, place})
 		}
 	}
-	slices.SortFunc(list, func(a, b shownLine) int {
+	slices.SortFunc(list, func(a, b boardEntry) int {
 		return cmp.Or(cmp.Compare(b.place.Score, a.place.Score), cmp.Compare(b.id, a.id))
 	})
 	return list
 }
 
-// check compares the cache with the model at all versions that a session can still have.
-func (h *history) check(m *cache) {
-	r, s := h.r, h.s
+// checkBoards compares the cache with the model at all versions that a session can still have.
+func (h *showHistoryModel) checkBoards(m *showCache) {
+	r, s := h.t, h.fakeSQL
 	cut := s.now.Add(-time.Hour)
 	hosts := followedAuthors(rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) services.UserID {
-		return services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(t, "of"))
-	}), 1, int(modelHosts), rapid.ID[services.UserID]).Draw(r, "hosts")...)
+		return services.UserID(rapid.IntRange(1, int(lastModelHost)).Draw(t, "of"))
+	}), 1, int(lastModelHost), rapid.ID[services.UserID]).Draw(r, "hosts")...)
 	for version := uint64(0); version <= m.Shows.Version(); version++ {
-		if int(version) < len(h.times) && !h.times[version].After(cut) {
+		if int(version) < len(h.versionTimes) && !h.versionTimes[version].After(cut) {
 			continue // this version was replaced before the horizon, so no session has it
 		}
-		stood := h.at(version)
+		stood := h.showsAt(version)
 		shows, more := m.Shows.activeAt(hosts, version, ShowPlace{}, 1000)
-		if want := board(stood, false, hosts); !slices.Equal(shownLines(shows), want) || more {
-			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), shownLines(shows), want)
+		if want := expectedBoardSection(stood, false, hosts); !slices.Equal(boardEntries(shows), want) || more {
+			r.Fatalf("the board of %v at %d of %d:\n%v, want\n%v", hosts, version, m.Shows.Version(), boardEntries(shows), want)
 		}
 		replays, _ := m.Shows.replaysAt(hosts, version, ShowPlace{}, 1000)
-		h.checkReplays(version, shownLines(replays), board(stood, true, hosts), cut)
+		h.checkReplays(version, boardEntries(replays), expectedBoardSection(stood, true, hosts), cut)
 		for id, want := range stood {
 			got, known, there := m.Shows.ShowAt(id, version)
 			if on := want.Place() != (ShowPlace{}); known && (there != on || on && (got.Status != want.Status || got.Place() != want.Place())) {
@@ -168,31 +168,31 @@ func (h *history) check(m *cache) {
 			}
 		}
 	}
-	h.checkCounts(m)
+	h.checkLiveCounts(m)
 }
 
 // checkReplays checks that every replay that ended within the horizon and every pulled replay is in got, and that all other lines
 // of got are true replays.
-func (h *history) checkReplays(version uint64, got, truth []shownLine, cut time.Time) {
+func (h *showHistoryModel) checkReplays(version uint64, got, truth []boardEntry, cut time.Time) {
 	known := got[:0:0]
 	for _, one := range truth {
-		show := h.s.shows[one.id]
-		if needed := show.Pull || h.times[show.Version-1].After(cut); needed || slices.Contains(got, one) {
+		show := h.fakeSQL.shows[one.id]
+		if needed := show.Pull || h.versionTimes[show.Version-1].After(cut); needed || slices.Contains(got, one) {
 			known = append(known, one)
 		}
 	}
 	if !slices.Equal(got, known) {
-		h.r.Fatalf("the replays at %d: %v, want %v", version, got, known)
+		h.t.Fatalf("the replays at %d: %v, want %v", version, got, known)
 	}
 }
 
-// checkCounts compares the counts of badges, and checks that a client that orders answers by their sequences has the right
+// checkLiveCounts compares the counts of badges, and checks that a client that orders answers by their sequences has the right
 // count.
-func (h *history) checkCounts(m *cache) {
-	stood := h.at(m.Shows.Version())
-	for host := services.UserID(1); host <= modelHosts; host++ {
+func (h *showHistoryModel) checkLiveCounts(m *showCache) {
+	stood := h.showsAt(m.Shows.Version())
+	for host := services.UserID(1); host <= lastModelHost; host++ {
 		since := services.PostIDAt(noon.Add(time.Duration(host) * time.Second))
-		seen := uint64(rapid.IntRange(0, int(h.s.head)).Draw(h.r, "seen"))
+		seen := uint64(rapid.IntRange(0, int(h.fakeSQL.newestVersion)).Draw(h.t, "seen"))
 		want := 0
 		all := 0
 		for _, one := range stood {
@@ -203,20 +203,20 @@ func (h *history) checkCounts(m *cache) {
 				}
 			}
 		}
-		viewer := []services.FollowedAuthor{{Author: host, Since: since}}
-		if got := m.Shows.CountLive(viewer, seen); got.New != want || got.Behind || len(m.Shows.liveSince(viewer, seen)) != want {
-			h.r.Fatalf("of %d since %d there are %+v live, want %d", host, seen, got, want)
+		viewer := []services.FollowedAuthor{{Author: host, ItemsCountAfter: since}}
+		if got := m.Shows.CountLive(viewer, seen); got.NewShows != want || got.CacheNotLoaded || len(m.Shows.liveSince(viewer, seen)) != want {
+			h.t.Fatalf("of %d since %d there are %+v live, want %d", host, seen, got, want)
 		}
-		if h.ask(m, host); m.Shows.Version() == h.s.head && h.client[host].New != all {
-			h.r.Fatalf("of %d the client has %+v, and %d are live", host, h.client[host], all)
+		if h.updateClientLiveCount(m, host); m.Shows.Version() == h.fakeSQL.newestVersion && h.clientLiveCounts[host].NewShows != all {
+			h.t.Fatalf("of %d the client has %+v, and %d are live", host, h.clientLiveCounts[host], all)
 		}
 	}
 }
 
-// ask lets the client ask a node for the count of a host.
-func (h *history) ask(m *cache, host services.UserID) {
-	if now := m.Shows.CountLive(followedAuthors(host), 0); !now.Behind && now.Sequence > h.client[host].Sequence {
-		h.client[host] = now
+// updateClientLiveCount lets the client ask a node for the count of a host.
+func (h *showHistoryModel) updateClientLiveCount(m *showCache, host services.UserID) {
+	if now := m.Shows.CountLive(followedAuthors(host), 0); !now.CacheNotLoaded && now.VersionSum > h.clientLiveCounts[host].VersionSum {
+		h.clientLiveCounts[host] = now
 	}
 }
 
@@ -224,17 +224,17 @@ func (h *history) ask(m *cache, host services.UserID) {
 // the log, which may be trimmed or read twice, or from a load during changes. It may start late or lag.
 func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		h := &history{r: r, s: newShowSQL(), client: map[services.UserID]services.LiveCount{}}
-		s := h.s
-		nodes := []*cache{s.cache(), s.cache()}
+		h := &showHistoryModel{t: r, fakeSQL: newFakeShowSQL(), clientLiveCounts: map[services.UserID]services.LiveCount{}}
+		s := h.fakeSQL
+		nodes := []*showCache{s.newCache(), s.newCache()}
 		s.beforeRead = func(read string) {
 			if read == "log" {
 				for _, m := range nodes {
-					h.ask(m, services.UserID(rapid.IntRange(1, int(modelHosts)).Draw(r, "asked")))
+					h.updateClientLiveCount(m, services.UserID(rapid.IntRange(1, int(lastModelHost)).Draw(r, "asked")))
 				}
 			}
 			for rapid.IntRange(0, 3).Draw(r, "while "+read) == 0 {
-				h.write()
+				h.writeRandomChange()
 			}
 		}
 		for range rapid.IntRange(1, 50).Draw(r, "steps") {
@@ -242,31 +242,31 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 			switch rapid.IntRange(0, 9).Draw(r, "step") {
 			case 0: // the node restarts
 				i := slices.Index(nodes, m)
-				nodes[i] = s.cache()
+				nodes[i] = s.newCache()
 				readLog(t, nodes[i])
-				h.check(nodes[i])
+				h.checkBoards(nodes[i])
 			case 1: // the log is read again from a random version
 				if m.Shows.Loaded() {
-					h.applyAgain(m, uint64(rapid.IntRange(max(0, int(m.Shows.Version())-20), int(m.Shows.Version())).Draw(r, "again")))
+					h.reapplyLogAfter(m, uint64(rapid.IntRange(max(0, int(m.Shows.Version())-20), int(m.Shows.Version())).Draw(r, "again")))
 				}
 			case 2:
 				s.log = s.log[rapid.IntRange(0, max(0, len(s.log)-1)).Draw(r, "cut"):]
 			case 3:
-				h.importMany()
+				h.importRandomShows()
 			case 4:
 				s.now = s.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(r, "minutes")) * time.Minute)
 			case 5, 6:
 				readLog(t, m)
-				h.check(m)
+				h.checkBoards(m)
 			default:
 				for range 4 {
-					h.write()
+					h.writeRandomChange()
 				}
 			}
 		}
 		for _, m := range nodes {
 			readLog(t, m)
-			h.check(m)
+			h.checkBoards(m)
 		}
 		readLog(t, nodes[0])
 		if a, b := nodes[0].Shows.CountLive(followedAuthors(1, 2, 3, 4), 0), nodes[1].Shows.CountLive(followedAuthors(1, 2, 3, 4), 0); nodes[0].Shows.Version() == nodes[1].Shows.Version() && a != b {
@@ -276,15 +276,15 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 		s.now = s.now.Add(2 * time.Hour)
 		for _, m := range nodes {
 			readLog(t, m)
-			h.checkForgotten(m)
+			h.checkOldShowsForgotten(m)
 		}
 	})
 }
 
-// checkForgotten checks that beside the active shows only pulled replays are left once no session can need the past.
-func (h *history) checkForgotten(m *cache) {
+// checkOldShowsForgotten checks that beside the active shows only pulled replays are left once no session can need the past.
+func (h *showHistoryModel) checkOldShowsForgotten(m *showCache) {
 	want := 0
-	for _, one := range h.s.shows {
+	for _, one := range h.fakeSQL.shows {
 		if one.Status == ShowUpcoming || one.Status == ShowLive || one.Status == ShowReplay && one.Pull {
 			want++
 		}
@@ -294,16 +294,16 @@ func (h *history) checkForgotten(m *cache) {
 		if known.shows == nil {
 			return
 		}
-		for _, list := range [][]span{known.shows.active, known.shows.replays} {
+		for _, list := range [][]positionSpan{known.shows.active, known.shows.replays} {
 			if !slices.IsSortedFunc(list, compareSpans) {
-				h.r.Fatalf("the spans of %d are not in their order: %v", known.userID, list)
+				h.t.Fatalf("the spans of %d are not in their order: %v", known.userID, list)
 			}
 		}
 		if spans += len(known.shows.active) + len(known.shows.replays); len(known.shows.active)+len(known.shows.replays) == 0 {
-			h.r.Fatalf("of the host %d an empty memory is kept", known.userID)
+			h.t.Fatalf("of the host %d an empty memory is kept", known.userID)
 		}
 	})
 	if len(state.byID) != want || spans != want || len(state.recentMoves) != 0 {
-		h.r.Fatalf("%d shows, %d spans and %d moves are kept of %d: %s", len(state.byID), spans, len(state.recentMoves), want, fmt.Sprint(state.byID))
+		h.t.Fatalf("%d shows, %d spans and %d moves are kept of %d: %s", len(state.byID), spans, len(state.recentMoves), want, fmt.Sprint(state.byID))
 	}
 }

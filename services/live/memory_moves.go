@@ -31,19 +31,19 @@ func (h *hostShows) appendMoves(moves []Move, version uint64) []Move {
 	first := len(moves)
 	for _, one := range h.active { // replays no longer move
 		if one.show.version > version && one.holdsAt(version) {
-			moves = append(moves, Move{Before: one.frozen(), Now: one.show.whole()})
+			moves = append(moves, Move{Before: one.frozen(), Now: one.show.toShow()})
 		}
 	}
 	// One host has few moves, so a search is faster than a set.
 	there := moves[first:]
-	for _, list := range [][]span{h.active, h.replays} {
+	for _, list := range [][]positionSpan{h.active, h.replays} {
 		for _, one := range list {
 			// Skip former positions, and shows that have not moved.
-			if one.until != 0 || one.from <= version {
+			if one.untilVersion != 0 || one.fromVersion <= version {
 				continue
 			}
 			if !slices.ContainsFunc(there, func(move Move) bool { return move.Now.ID == one.show.id }) {
-				moves = append(moves, Move{Now: one.show.whole()})
+				moves = append(moves, Move{Now: one.show.toShow()})
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // The moves since any version equal the difference of the boards at that version and now, also on a node that starts late.
 func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newShowSQL()
-		m := s.cache()
+		s := newFakeShowSQL()
+		m := s.newCache()
 		snapshots := []map[services.PostID]Show{{}}
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			id := services.PostID(rapid.IntRange(1, 6).Draw(t, "show"))
@@ -32,22 +32,22 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 				case 0:
 					s.start(id, minutes)
 				case 1:
-					one.PlannedAt = afterNoon(minutes)
-					s.move(one)
+					one.PlannedAt = minutesAfterNoon(minutes)
+					s.commitMove(one)
 				case 2:
-					one.Status, one.CancelledAt = ShowCancelled, afterNoon(minutes)
-					s.move(one)
+					one.Status, one.CancelledAt = ShowCancelled, minutesAfterNoon(minutes)
+					s.commitMove(one)
 				}
 			}
 			snapshots = append(snapshots, maps.Clone(s.shows))
 			if step%3 == 0 {
-				catchUp(t, m, s)
+				readLogToEnd(t, m, s)
 			}
 		}
 		if rapid.Bool().Draw(t, "a node that starts late") {
-			m = s.cache()
+			m = s.newCache()
 		}
-		catchUp(t, m, s)
+		readLogToEnd(t, m, s)
 		hosts := followedAuthors(1, 3)
 		for version, then := range snapshots {
 			var want []string
@@ -68,15 +68,15 @@ func TestMovesAreTheDifferenceOfTwoBoards(t *testing.T) {
 			slices.Sort(got)
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
-				t.Fatalf("since %d of %d moved %v, want %v", version, s.head, got, want)
+				t.Fatalf("since %d of %d moved %v, want %v", version, s.newestVersion, got, want)
 			}
 		}
 	})
 }
 
-// catchUp lets a node read the log to its end.
-func catchUp(t *rapid.T, m *cache, s *showSQL) {
-	if err := m.Shows.Refresh(t.Context()); err != nil || m.Shows.Version() != s.head {
-		t.Fatalf("at %d of %d: %v", m.Shows.Version(), s.head, err)
+// readLogToEnd lets a node read the log to its end.
+func readLogToEnd(t *rapid.T, m *showCache, s *fakeShowSQL) {
+	if err := m.Shows.Refresh(t.Context()); err != nil || m.Shows.Version() != s.newestVersion {
+		t.Fatalf("at %d of %d: %v", m.Shows.Version(), s.newestVersion, err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 // Whole shows come from the cache, then from recently read ones, then from SQL. A show on no board is read each time.
 func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	s.schedule(1, 7, 5)
 	s.schedule(2, 7, 1)
 	s.start(2, 1)
@@ -24,10 +24,10 @@ func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 	readLog(t, m)
 	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]Show {
 		t.Helper()
-		before := s.sqlShows
+		before := s.showsReadByID
 		found, err := m.Shows.Shows(t.Context(), ids)
-		if err != nil || s.sqlShows-before != wantSQL {
-			t.Fatalf("%v: %v, SQL was asked for %d shows, want %d", ids, err, s.sqlShows-before, wantSQL)
+		if err != nil || s.showsReadByID-before != wantSQL {
+			t.Fatalf("%v: %v, SQL was asked for %d shows, want %d", ids, err, s.showsReadByID-before, wantSQL)
 		}
 		return found
 	}
@@ -38,10 +38,10 @@ func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 	read(1, 3)
 	over := s.shows[2]
 	over.ReplayURL = "https://example.org/replay"
-	s.changeTexts(over)
+	s.commitTexts(over)
 	planned := s.shows[1]
 	planned.Title, planned.CoverURL, planned.EndedAt = "ночь", "https://example.org/cover", noon // an end before its start
-	s.changeTexts(planned)
+	s.commitTexts(planned)
 	readLog(t, m)
 	if got := read(0, 1, 2); got[2].ReplayURL != over.ReplayURL || got[1] != s.shows[1] {
 		t.Errorf("after a change of texts: %+v", got)
@@ -59,8 +59,8 @@ func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 
 // An older copy of a show, which SQL returned while the log brought a newer one, is not kept.
 func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	s.schedule(1, 7, 5)
 	s.start(1, 5)
 	s.end(1, 6)
@@ -69,7 +69,7 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 	old := s.shows[1]
 	next := old
 	next.Title = "newer"
-	s.changeTexts(next)
+	s.commitTexts(next)
 	readLog(t, m)
 	m.Shows.recentShows.Keep(1, old)
 	if got, err := m.Shows.Shows(t.Context(), []services.PostID{1}); err != nil || got[1].Title != "newer" {
@@ -79,8 +79,8 @@ func TestAnOldCopyOfAShowIsNotKept(t *testing.T) {
 
 // Users whose badges include a host are notified when a show of that host starts or stops being live, and not of other changes.
 func TestReadersOfLiveShowsAreNotified(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	var notified atomic.Int64
 	m.Log.OnReadersNotified(func(readers []services.UserID) { notified.Add(int64(len(readers))) })
 	readLog(t, m)
@@ -98,36 +98,36 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	step(0, "a plan")
 	live := s.start(1, 5)
 	step(1, "a start")
-	if got := m.Shows.CountLive(followedAuthors(7, 8), 0); got.New != 1 || got.Sequence != s.versions[7] {
+	if got := m.Shows.CountLive(followedAuthors(7, 8), 0); got.NewShows != 1 || got.VersionSum != s.liveVersions[7] {
 		t.Errorf("counted %+v", got)
 	}
-	if got := m.Shows.CountLive(followedAuthors(7, 8), live.Version); got.New != 0 {
+	if got := m.Shows.CountLive(followedAuthors(7, 8), live.Version); got.NewShows != 0 {
 		t.Errorf("after looking, the reader counts %+v", got)
 	}
-	s.changeTexts(s.shows[1])
+	s.commitTexts(s.shows[1])
 	s.start(2, 5) // of a host that the reader does not follow
 	step(1, "other changes")
 	s.end(1, 6)
 	step(2, "an end")
-	s.head++ // its entry was trimmed, and everything is loaded: it is unknown which shows changed
+	s.newestVersion++ // its entry was trimmed, and everything is loaded: it is unknown which shows changed
 	s.schedule(3, 7, 9)
 	step(3, "a load")
 	m.Log.Unfollow([]services.UserID{watchedUser})
 	s.start(3, 9)
 	step(3, "leaving")
-	sequence := m.Shows.CountLive(followedAuthors(7), 0).Sequence
-	s.head, s.versions = s.head+1, map[services.UserID]uint64{} // SQL was set back
+	sequence := m.Shows.CountLive(followedAuthors(7), 0).VersionSum
+	s.newestVersion, s.liveVersions = s.newestVersion+1, map[services.UserID]uint64{} // SQL was set back
 	s.schedule(4, 7, 9)
 	readLog(t, m)
-	if got := m.Shows.CountLive(followedAuthors(7), 0).Sequence; got != sequence {
+	if got := m.Shows.CountLive(followedAuthors(7), 0).VersionSum; got != sequence {
 		t.Errorf("the sequence went from %d to %d", sequence, got)
 	}
 }
 
 // An open board is notified of every change of its hosts' shows.
 func TestOpenBoardsAreNotified(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	readLog(t, m)
 	one, other := m.Shows.watchHosts(), m.Shows.watchHosts()
 	one.SetHosts(followedAuthors(7, 8))
@@ -141,7 +141,7 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 		for i, want := range []bool{wantOne, wantOther} {
 			got := false
 			select {
-			case <-[]*HostWatch{one, other}[i].Changed():
+			case <-[]*BoardHostsWatch{one, other}[i].Changed():
 				got = true
 			default:
 			}
@@ -156,13 +156,13 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 	step(true, false, "two plans")
 	text := s.shows[1]
 	text.Title = "new"
-	s.changeTexts(text)
+	s.commitTexts(text)
 	step(true, false, "a new title")
-	s.changeTexts(text)
+	s.commitTexts(text)
 	step(false, false, "nothing new")
 	s.schedule(3, 9, 5)
 	step(false, true, "a plan of another host")
-	s.head++ // its entry is trimmed
+	s.newestVersion++ // its entry is trimmed
 	s.schedule(4, 6, 5)
 	step(true, true, "a load")
 	one.Close()
@@ -177,8 +177,8 @@ func TestOpenBoardsAreNotified(t *testing.T) {
 // A timer that fires while the log is read does not report a change whose version the cache does not have yet:
 // otherwise the board would read the former version, and would not be notified again.
 func TestNoNotificationPrecedesItsVersion(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	readLog(t, m)
 	board := m.Shows.watchHosts()
 	board.SetHosts(followedAuthors(7))
@@ -241,10 +241,10 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 // The cache keeps the newest replays of hosts whose replays are in no list, and all other replays that a running session may have
 // to show or omit.
 func TestPulledReplaysAreBounded(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	readLog(t, m)
-	const many = services.Retention + 50
+	const many = services.FeedRetention + 50
 	for i := range many {
 		id := services.PostID(i + 1)
 		s.schedule(id, 7, i)
@@ -255,23 +255,23 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 		s.end(id, i+1)
 		s.now = s.now.Add(time.Second)
 	}
-	version := s.head
-	kept := func(m *cache, want int) {
+	version := s.newestVersion
+	kept := func(m *showCache, want int) {
 		t.Helper()
 		readLog(t, m)
-		replays, more := m.Shows.replaysAt(followedAuthors(7), s.head, ShowPlace{}, many+1)
+		replays, more := m.Shows.replaysAt(followedAuthors(7), s.newestVersion, ShowPlace{}, many+1)
 		if len(replays) != want || more || len(m.Shows.state.byID) != want {
 			t.Errorf("%d replays and %d shows are kept, want %d", len(replays), len(m.Shows.state.byID), want)
 		}
-		if newest := showIDs(replays)[:services.Retention]; newest[0] != many || !slices.IsSortedFunc(newest, func(a, b services.PostID) int { return int(b) - int(a) }) {
+		if newest := showIDs(replays)[:services.FeedRetention]; newest[0] != many || !slices.IsSortedFunc(newest, func(a, b services.PostID) int { return int(b) - int(a) }) {
 			t.Errorf("the newest are %v", newest)
 		}
 	}
 	kept(m, many)
-	kept(s.cache(), many)
+	kept(s.newCache(), many)
 	s.now = s.now.Add(2 * time.Hour)
-	kept(m, services.Retention)
-	kept(s.cache(), services.Retention)
+	kept(m, services.FeedRetention)
+	kept(s.newCache(), services.FeedRetention)
 	if m.Shows.Version() != version {
 		t.Errorf("at %d, want %d", m.Shows.Version(), version)
 	}
@@ -279,39 +279,39 @@ func TestPulledReplaysAreBounded(t *testing.T) {
 
 // An entry that cannot be parsed causes a load, which contains its change.
 func TestAnUnreadableLogEntryReloadsAllShows(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	readLog(t, m)
 	s.schedule(1, 7, 5)
 	s.log[0].Payload = []byte("{")
-	loads := s.loads
+	loads := s.loadCount
 	readLog(t, m)
-	if got := activeIDs(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loads != loads+1 {
-		t.Errorf("the board has %v after %d loads", got, s.loads-loads)
+	if got := activeShowIDs(m, 1, 7); !slices.Equal(got, []services.PostID{1}) || s.loadCount != loads+1 {
+		t.Errorf("the board has %v after %d loads", got, s.loadCount-loads)
 	}
 	s.readError = errors.New("away")
 	if _, err := m.Log.RunOnce(t.Context()); err == nil {
 		t.Error("SQL is away, and nobody says so")
 	}
-	if got := activeIDs(m, 1, 7); len(got) != 1 {
+	if got := activeShowIDs(m, 1, 7); len(got) != 1 {
 		t.Error("memory was lost with SQL")
 	}
 }
 
 // Requests that need a version, the loop that reads the log, and readers run concurrently.
 func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
-	s := newShowSQL()
+	s := newFakeShowSQL()
 	for i := range services.PostID(200) {
 		s.schedule(i+1, services.UserID(i%5+1), int(i))
 	}
 	for i := range services.PostID(100) {
 		s.start(i+1, int(i))
 	}
-	m := s.cache()
+	m := s.newCache()
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			for version := uint64(1); version <= s.head; version += 7 {
+			for version := uint64(1); version <= s.newestVersion; version += 7 {
 				if err := m.Shows.catchUp(t.Context(), version); err != nil {
 					t.Error(err)
 				}
@@ -333,7 +333,7 @@ func TestBoardsAreReadWhileTheLogIsApplied(t *testing.T) {
 				if err := m.Shows.Refresh(t.Context()); err != nil {
 					t.Error(err)
 				}
-				s.unclear.Store(true) // the next entry causes a load
+				s.nextEntryUnparsable.Store(true) // the next entry causes a load
 			}
 		})
 	}

@@ -24,37 +24,37 @@ type showState struct {
 // because each time.Time takes 24 bytes and each string two words and an allocation that the garbage collector walks. The
 // spans of a show point to it.
 type cachedShow struct {
-	id                                 services.PostID
-	version, liveVersion               uint64
-	liveStamp                          services.PostID
-	planned, started, ended, cancelled int64 // ms; 0: not yet
-	updatedMicros                      int64 // us
-	text                               string
-	host                               services.UserID
-	titleBytes, coverBytes             uint32 // lengths in bytes of the first two parts of text: title, cover URL, replay URL
-	status                             uint8  // the index in ShowStatuses
-	pull                               bool
-	settled                            bool // its last move is older than any running session
+	id                                                         services.PostID
+	version, liveVersion                                       uint64
+	liveStamp                                                  services.PostID
+	plannedMillis, startedMillis, endedMillis, cancelledMillis int64 // 0: not yet
+	updatedMicros                                              int64 // of Show.UpdatedAt
+	joinedTexts                                                string
+	host                                                       services.UserID
+	titleBytes, coverBytes                                     uint32 // lengths in joinedTexts: title, cover URL, replay URL
+	status                                                     uint8  // the index in ShowStatuses
+	pull                                                       bool
+	movedBeforeSessions                                        bool // its last move is older than any running session
 }
 
 // hostShows are a host's spans, each list in the order of boards.
 type hostShows struct {
-	active, replays []span
+	active, replays []positionSpan
 }
 
-// span is the position of a show in the versions v of the log with from <= v < until.
-type span struct {
-	score       int64 // of its position: greater than 0 for a live show or a replay, less for an upcoming one
-	id          services.PostID
-	show        *cachedShow
-	from, until uint64 // until 0: the present position
+// positionSpan is the position of a show in the versions v of the log with fromVersion <= v < untilVersion.
+type positionSpan struct {
+	score                     int64 // of its position: greater than 0 for a live show or a replay, less for an upcoming one
+	id                        services.PostID
+	show                      *cachedShow
+	fromVersion, untilVersion uint64 // untilVersion 0: the present position
 }
 
 // recentMove is a move of a show. When the move is older than the horizon, no session can need the position before it.
 type recentMove struct {
-	at      int64 // ms, the time of the move
-	show    services.PostID
-	version uint64 // the show's version after the move
+	atMillis int64 // the time of the move
+	show     services.PostID
+	version  uint64 // the show's version after the move
 }
 
 func newShowState() *showState {
@@ -62,29 +62,29 @@ func newShowState() *showState {
 }
 
 // holdsAt reports whether the show has this position at a version.
-func (s *span) holdsAt(version uint64) bool {
-	return s.from <= version && (s.until == 0 || version < s.until)
+func (s *positionSpan) holdsAt(version uint64) bool {
+	return s.fromVersion <= version && (s.untilVersion == 0 || version < s.untilVersion)
 }
 
 // compareSpans orders spans as boards do, and spans of one show at one position by their versions.
-func compareSpans(a, b span) int {
+func compareSpans(a, b positionSpan) int {
 	switch {
 	case a.score != b.score:
 		return cmp.Compare(b.score, a.score)
 	case a.id != b.id:
 		return cmp.Compare(b.id, a.id)
 	}
-	return cmp.Compare(a.from, b.from)
+	return cmp.Compare(a.fromVersion, b.fromVersion)
 }
 
 // before reports whether a span is above another one that holds at the same version. It orders spans as compareSpans does, but copies
 // nothing.
-func (s *span) before(other *span) bool {
+func (s *positionSpan) before(other *positionSpan) bool {
 	return s.score > other.score || s.score == other.score && s.id > other.id
 }
 
 // addSpan puts a span into a list unless it is there, and returns its index.
-func addSpan(list []span, one span) ([]span, int) {
+func addSpan(list []positionSpan, one positionSpan) ([]positionSpan, int) {
 	at, known := slices.BinarySearchFunc(list, one, compareSpans)
 	if known {
 		return list, at
@@ -93,7 +93,7 @@ func addSpan(list []span, one span) ([]span, int) {
 }
 
 // showsOf returns a host's shows for modification, and adds them if there are none. A caller that leaves both lists empty calls
-// cachedHost.summarize, which drops them.
+// cachedHost.updateTopScores, which drops them.
 func (s *showState) showsOf(number services.UserID) *hostShows {
 	known := s.hosts.add(number)
 	if known.shows == nil {
@@ -102,12 +102,12 @@ func (s *showState) showsOf(number services.UserID) *hostShows {
 	return known.shows
 }
 
-// raise raises a host's version, and reports whether the version was lower before: false for an entry that was applied before,
-// or whose effect a load has read.
-func (s *showState) raise(number services.UserID, version uint64) bool {
+// raiseLiveVersion raises a host's version, and reports whether the version was lower before: false for an entry that was applied
+// before, or whose effect a load has read.
+func (s *showState) raiseLiveVersion(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
-	behind := known.version < version
-	known.version = max(known.version, version)
+	behind := known.liveVersion < version
+	known.liveVersion = max(known.liveVersion, version)
 	return behind
 }
 
@@ -121,47 +121,47 @@ func (s *showState) put(next Show, at time.Time) (changed bool) {
 	}
 	switch updated := next.UpdatedAt.UnixMicro(); {
 	case next.Version > known.version:
-		// leave ends the span of the former position, and keeps it for the sessions that began before this move. recentMoves
-		// records the move, so that forget can drop the span later.
-		s.leave(known, next.Version)
-		known.move(next)
+		// endPosition ends the span of the former position, and keeps it for the sessions that began before this move. recentMoves
+		// records the move, so that forgetPositions can drop the span later.
+		s.endPosition(known, next.Version)
+		known.setStatusAndTimes(next)
 		known.setTexts(next)
-		s.enter(known)
+		s.beginPosition(known)
 		s.recentMoves = append(s.recentMoves, recentMove{at.UnixMilli(), next.ID, next.Version})
 		if known.pull {
-			s.trim(known.host)
+			s.trimPulledReplays(known.host)
 		}
-		s.hosts.add(known.host).summarize()
+		s.hosts.add(known.host).updateTopScores()
 		return true
 	// Entries of one show are in order, but a load may have brought a later text already.
 	case next.Version == known.version && updated >= known.updatedMicros:
-		former := known.text
-		known.ended = millis(next.EndedAt) // an end may be reported before the start
+		former := known.joinedTexts
+		known.endedMillis = millis(next.EndedAt) // an end may be reported before the start
 		known.setTexts(next)
-		return known.text != former
+		return known.joinedTexts != former
 	}
 	return false
 }
 
-// leave ends the span of a show's present position. A replay moves only when its host is erased: then no session may show it any
+// endPosition ends the span of a show's present position. A replay moves only when its host is erased: then no session may show it any
 // more, and its span is deleted at once.
-func (s *showState) leave(known *cachedShow, version uint64) {
+func (s *showState) endPosition(known *cachedShow, version uint64) {
 	shows := s.showsOf(known.host)
 	if known.is(ShowReplay) {
-		shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
+		shows.replays = slices.DeleteFunc(shows.replays, func(one positionSpan) bool { return one.show == known })
 	}
 	for i, one := range shows.active {
-		if one.show == known && one.from == known.version && one.until == 0 {
-			shows.active[i].until = version
+		if one.show == known && one.fromVersion == known.version && one.untilVersion == 0 {
+			shows.active[i].untilVersion = version
 		}
 	}
 }
 
-// enter begins the span of a show's new position. A load may have added that span already as a former position, with its end.
-func (s *showState) enter(known *cachedShow) {
+// beginPosition begins the span of a show's new position. A load may have added that span already as a former position, with its end.
+func (s *showState) beginPosition(known *cachedShow) {
 	shows := s.showsOf(known.host)
 	place := known.place()
-	one := span{score: place.Score, id: known.id, show: known, from: known.version}
+	one := positionSpan{score: place.Score, id: known.id, show: known, fromVersion: known.version}
 	switch {
 	case place == (ShowPlace{}): // cancelled
 	case place.Replay:
@@ -177,68 +177,68 @@ func (s *showState) addFormerPosition(former FormerPosition) {
 	if known == nil {
 		return // the show was published after the load began, and the log will bring it
 	}
-	s.recentMoves = append(s.recentMoves, recentMove{former.UntilAt.UnixMilli(), former.Show, former.Until})
-	// This is the last move of the show, and it is within the horizon: the show is not settled.
-	if former.Until == known.version {
-		known.settled = false
+	s.recentMoves = append(s.recentMoves, recentMove{former.UntilAt.UnixMilli(), former.Show, former.UntilVersion})
+	// This is the last move of the show, and it is within the horizon: a session may need the position before it.
+	if former.UntilVersion == known.version {
+		known.movedBeforeSessions = false
 	}
-	if former.Version > 0 && (former.Status == ShowUpcoming || former.Status == ShowLive) {
+	if former.FromVersion > 0 && (former.Status == ShowUpcoming || former.Status == ShowLive) {
 		shows, at := s.showsOf(known.host), 0
-		shows.active, at = addSpan(shows.active, span{score: former.Score, id: known.id, show: known, from: former.Version})
-		shows.active[at].until = former.Until
-		s.hosts.add(known.host).summarize()
+		shows.active, at = addSpan(shows.active, positionSpan{score: former.Score, id: known.id, show: known, fromVersion: former.FromVersion})
+		shows.active[at].untilVersion = former.UntilVersion
+		s.hosts.add(known.host).updateTopScores()
 	}
 }
 
-// forget drops the positions that shows left at until (ms) or before, and the shows that were over by then.
-func (s *showState) forget(until int64) {
+// forgetPositions drops the positions that shows left at until (ms) or before, and the shows that were over by then.
+func (s *showState) forgetPositions(until int64) {
 	old := 0
-	for ; old < len(s.recentMoves) && s.recentMoves[old].at <= until; old++ {
+	for ; old < len(s.recentMoves) && s.recentMoves[old].atMillis <= until; old++ {
 		move := s.recentMoves[old]
 		known := s.byID[move.show]
 		if known == nil {
 			continue
 		}
 		shows := s.showsOf(known.host)
-		shows.active = slices.DeleteFunc(shows.active, func(one span) bool { return one.show == known && one.until == move.version })
+		shows.active = slices.DeleteFunc(shows.active, func(one positionSpan) bool { return one.show == known && one.untilVersion == move.version })
 		// If this was the show's last move, no session needs an older position of it. A replay that is in lists leaves
 		// the cache: pages read it from SQL, or from the cache of recently read shows.
 		if known.version == move.version {
-			s.markSettled(known)
+			s.markMovedBeforeSessions(known)
 		}
-		s.hosts.add(known.host).summarize()
+		s.hosts.add(known.host).updateTopScores()
 	}
 	if s.recentMoves = s.recentMoves[old:]; len(s.recentMoves) == 0 {
 		s.recentMoves = nil
 	}
 }
 
-// markSettled records that a show's last move is older than any session, and drops the show if it is over.
-func (s *showState) markSettled(known *cachedShow) {
-	known.settled = true
+// markMovedBeforeSessions records that a show's last move is older than any session, and drops the show if it is over.
+func (s *showState) markMovedBeforeSessions(known *cachedShow) {
+	known.movedBeforeSessions = true
 	switch {
 	case known.is(ShowReplay) && known.pull:
-		s.trim(known.host)
+		s.trimPulledReplays(known.host)
 	case known.is(ShowReplay):
 		shows := s.showsOf(known.host)
-		shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool { return one.show == known })
+		shows.replays = slices.DeleteFunc(shows.replays, func(one positionSpan) bool { return one.show == known })
 		delete(s.byID, known.id)
 	case known.is(ShowCancelled):
 		delete(s.byID, known.id)
 	}
 }
 
-// trim keeps a host's newest pulled replays, as many as a board can show. It also keeps replays that may be newer than the board
-// of a running session: the session needs them to know that it must leave them out. The list is in the order of boards, so
-// counting from its start counts the newest.
-func (s *showState) trim(number services.UserID) {
+// trimPulledReplays keeps a host's newest pulled replays, as many as a board can show. It also keeps replays that may be newer than
+// the board of a running session: the session needs them to know that it must leave them out. The list is in the order of boards,
+// so counting from its start counts the newest.
+func (s *showState) trimPulledReplays(number services.UserID) {
 	shows, pulled := s.showsOf(number), 0
-	shows.replays = slices.DeleteFunc(shows.replays, func(one span) bool {
+	shows.replays = slices.DeleteFunc(shows.replays, func(one positionSpan) bool {
 		if !one.show.pull {
 			return false
 		}
 		pulled++
-		if pulled <= services.Retention || !one.show.settled {
+		if pulled <= services.FeedRetention || !one.show.movedBeforeSessions {
 			return false
 		}
 		delete(s.byID, one.show.id)
@@ -253,16 +253,17 @@ func (k *cachedShow) is(status ShowStatus) bool {
 // place is the show's present position. It uses Show.Place, so that the order of boards is defined once.
 func (k *cachedShow) place() ShowPlace {
 	return Show{
-		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: fromMillis(k.planned), StartedAt: fromMillis(k.started), EndedAt: fromMillis(k.ended),
+		ID: k.id, Status: ShowStatuses[k.status], PlannedAt: fromMillis(k.plannedMillis), StartedAt: fromMillis(k.startedMillis), EndedAt: fromMillis(k.endedMillis),
 	}.Place()
 }
 
-// move copies the status and the times of a show at a new version. It clears settled, because the show has just moved.
-func (k *cachedShow) move(next Show) {
+// setStatusAndTimes copies the status and the times of a show at a new version. It clears movedBeforeSessions, because the show has
+// just moved.
+func (k *cachedShow) setStatusAndTimes(next Show) {
 	k.status = uint8(max(0, slices.Index(ShowStatuses, next.Status)))
-	k.version, k.liveVersion, k.liveStamp, k.pull, k.settled = next.Version, next.LiveVersion, next.LiveStamp, next.Pull, false
-	k.planned, k.started = millis(next.PlannedAt), millis(next.StartedAt)
-	k.ended, k.cancelled = millis(next.EndedAt), millis(next.CancelledAt)
+	k.version, k.liveVersion, k.liveStamp, k.pull, k.movedBeforeSessions = next.Version, next.LiveVersion, next.LiveStamp, next.Pull, false
+	k.plannedMillis, k.startedMillis = millis(next.PlannedAt), millis(next.StartedAt)
+	k.endedMillis, k.cancelledMillis = millis(next.EndedAt), millis(next.CancelledAt)
 }
 
 // setTexts copies the texts of a show. Unchanged texts keep their string, which spares an allocation for each start and end.
@@ -271,20 +272,20 @@ func (k *cachedShow) setTexts(next Show) {
 	if title, cover, replay := k.texts(); title == next.Title && cover == next.CoverURL && replay == next.ReplayURL {
 		return
 	}
-	k.text = next.Title + next.CoverURL + next.ReplayURL
+	k.joinedTexts = next.Title + next.CoverURL + next.ReplayURL
 	k.titleBytes, k.coverBytes = uint32(len(next.Title)), uint32(len(next.CoverURL))
 }
 
 func (k *cachedShow) texts() (title, cover, replay string) {
-	return k.text[:k.titleBytes], k.text[k.titleBytes : k.titleBytes+k.coverBytes], k.text[k.titleBytes+k.coverBytes:]
+	return k.joinedTexts[:k.titleBytes], k.joinedTexts[k.titleBytes : k.titleBytes+k.coverBytes], k.joinedTexts[k.titleBytes+k.coverBytes:]
 }
 
-// whole is the show as it is now.
-func (k *cachedShow) whole() Show {
+// toShow returns the show as it is now.
+func (k *cachedShow) toShow() Show {
 	title, cover, replay := k.texts()
 	return Show{
 		ID: k.id, Host: k.host, Title: title, CoverURL: cover, ReplayURL: replay, Status: ShowStatuses[k.status],
-		PlannedAt: fromMillis(k.planned), StartedAt: fromMillis(k.started), EndedAt: fromMillis(k.ended), CancelledAt: fromMillis(k.cancelled),
+		PlannedAt: fromMillis(k.plannedMillis), StartedAt: fromMillis(k.startedMillis), EndedAt: fromMillis(k.endedMillis), CancelledAt: fromMillis(k.cancelledMillis),
 		UpdatedAt: time.UnixMicro(k.updatedMicros).UTC(), Version: k.version, LiveVersion: k.liveVersion, LiveStamp: k.liveStamp, Pull: k.pull,
 	}
 }

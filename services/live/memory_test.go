@@ -16,46 +16,46 @@ import (
 	"tidings/services/changelog"
 )
 
-// showSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
-type showSQL struct {
-	log        []changelog.Entry
-	readError  error // what reads return while SQL does not answer; nil: it answers
-	shows      map[services.PostID]Show
-	history    []FormerPosition
-	versions   map[services.UserID]uint64 // of the hosts, see HostVersion
-	head       uint64                     // the newest version of the log
-	now        time.Time
-	beforeRead func(what string) // runs before each read, as if others wrote while the cache loads
-	unclear    atomic.Bool       // the next log entry cannot be parsed
+// fakeShowSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
+type fakeShowSQL struct {
+	log                 []changelog.Entry
+	readError           error // what reads return while SQL does not answer; nil: it answers
+	shows               map[services.PostID]Show
+	formerPositions     []FormerPosition
+	liveVersions        map[services.UserID]uint64 // of the hosts, see HostLiveVersion
+	newestVersion       uint64                     // the newest version of the log
+	now                 time.Time
+	beforeRead          func(what string) // runs before each read, as if others wrote while the cache loads
+	nextEntryUnparsable atomic.Bool       // the next log entry cannot be parsed
 
-	sqlShows, loads int // how many shows were read by ID, and how often a load began
+	showsReadByID, loadCount int // how many shows were read by ID, and how often a load began
 }
 
-func newShowSQL() *showSQL {
-	return &showSQL{
-		shows: map[services.PostID]Show{}, versions: map[services.UserID]uint64{},
+func newFakeShowSQL() *fakeShowSQL {
+	return &fakeShowSQL{
+		shows: map[services.PostID]Show{}, liveVersions: map[services.UserID]uint64{},
 		now: noon, beforeRead: func(string) {},
 	}
 }
 
-func (s *showSQL) Now() time.Time { return s.now }
+func (s *fakeShowSQL) Now() time.Time { return s.now }
 
-// cache is a node's cache of shows, with the log that it follows.
-type cache struct {
+// showCache is a node's cache of shows, with the log that it follows.
+type showCache struct {
 	Log   *changelog.Follower
 	Shows *Memory
 }
 
-// cache makes the cache of a node.
-func (s *showSQL) cache() *cache {
-	log := changelog.New(changelog.Config{Log: s, Logger: slog.New(slog.DiscardHandler), Clock: s, Poll: time.Hour})
-	return &cache{log, newMemory(log, s, time.Hour)}
+// newCache makes the cache of a node.
+func (s *fakeShowSQL) newCache() *showCache {
+	log := changelog.New(changelog.Config{Log: s, Logger: slog.New(slog.DiscardHandler), Clock: s, PollInterval: time.Hour})
+	return &showCache{log, newMemory(log, s, time.Hour)}
 }
 
-// move commits a show with another status or position, and returns it with its version.
-func (s *showSQL) move(next Show) Show {
+// commitMove commits a show with another status or position, and returns it with its version.
+func (s *fakeShowSQL) commitMove(next Show) Show {
 	former, known := s.shows[next.ID]
-	next.Version, next.UpdatedAt = s.head+1, s.now
+	next.Version, next.UpdatedAt = s.newestVersion+1, s.now
 	entry := logEntry{LogChange: LogChange{Show: next}, Moved: true}
 	entry.Show.Version = former.Version
 	if next.Status == ShowLive && next.LiveVersion == 0 {
@@ -63,49 +63,49 @@ func (s *showSQL) move(next Show) Show {
 		entry.Show.LiveStamp = next.LiveStamp
 	}
 	if next.Status == ShowLive || former.Status == ShowLive {
-		s.versions[next.Host], entry.Live = next.Version, true
+		s.liveVersions[next.Host], entry.Live = next.Version, true
 	}
-	s.append(next.ID.String(), entry)
+	s.appendEntry(next.ID.String(), entry)
 	if known || next.Status == ShowReplay {
-		s.history = append(s.history, FormerPosition{
-			Show: next.ID, Host: next.Host, Version: former.Version, Until: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
+		s.formerPositions = append(s.formerPositions, FormerPosition{
+			Show: next.ID, Host: next.Host, FromVersion: former.Version, UntilVersion: next.Version, UntilAt: s.now, Status: former.Status, Score: former.Place().Score,
 		})
 	}
 	s.shows[next.ID] = next
 	return next
 }
 
-// changeTexts commits a show of which only the texts have changed.
-func (s *showSQL) changeTexts(next Show) Show {
+// commitTexts commits a show of which only the texts have changed.
+func (s *fakeShowSQL) commitTexts(next Show) Show {
 	s.now = s.now.Add(time.Microsecond)
 	next.UpdatedAt = s.now
-	s.append(next.ID.String(), logEntry{LogChange: LogChange{Show: next}})
+	s.appendEntry(next.ID.String(), logEntry{LogChange: LogChange{Show: next}})
 	s.shows[next.ID] = next
 	return next
 }
 
-func (s *showSQL) append(key string, entry any) {
+func (s *fakeShowSQL) appendEntry(key string, entry any) {
 	payload, err := json.Marshal(entry)
 	if err != nil {
 		panic(err)
 	}
-	s.head++
-	s.log = append(s.log, changelog.Entry{Kind: LogKind, Version: s.head, At: s.now, Key: key, Payload: payload})
+	s.newestVersion++
+	s.log = append(s.log, changelog.Entry{Kind: ChangelogKind, Version: s.newestVersion, At: s.now, Key: key, Payload: payload})
 }
 
-func (s *showSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
-	s.loads++
+func (s *fakeShowSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
+	s.loadCount++
 	s.beforeRead("head")
-	return s.head, 0, s.readError
+	return s.newestVersion, 0, s.readError
 }
 
-func (s *showSQL) LogHeads(context.Context) (map[string]uint64, error) {
-	return map[string]uint64{LogKind: s.head}, s.readError
+func (s *fakeShowSQL) LogHeads(context.Context) (map[string]uint64, error) {
+	return map[string]uint64{ChangelogKind: s.newestVersion}, s.readError
 }
 
-func (s *showSQL) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []changelog.Entry, err error) {
+func (s *fakeShowSQL) LogAfter(_ context.Context, kind string, version uint64, limit int) (after []changelog.Entry, err error) {
 	s.beforeRead("log")
-	if s.unclear.CompareAndSwap(true, false) {
+	if s.nextEntryUnparsable.CompareAndSwap(true, false) {
 		return []changelog.Entry{{Kind: kind, Version: version + 1}}, nil
 	}
 	for _, entry := range s.log {
@@ -116,8 +116,8 @@ func (s *showSQL) LogAfter(_ context.Context, kind string, version uint64, limit
 	return after, s.readError
 }
 
-func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
-	s.sqlShows += len(ids)
+func (s *fakeShowSQL) Shows(_ context.Context, ids []services.PostID) (map[services.PostID]Show, error) {
+	s.showsReadByID += len(ids)
 	found := map[services.PostID]Show{}
 	for _, id := range ids {
 		if show, known := s.shows[id]; known {
@@ -128,7 +128,7 @@ func (s *showSQL) Shows(_ context.Context, ids []services.PostID) (map[services.
 }
 
 // showsWhere lists the shows that a condition accepts, by host, the newest end first.
-func (s *showSQL) showsWhere(of func(Show) bool) (list []Show) {
+func (s *fakeShowSQL) showsWhere(of func(Show) bool) (list []Show) {
 	for _, one := range s.shows {
 		if of(one) {
 			list = append(list, one)
@@ -140,7 +140,7 @@ func (s *showSQL) showsWhere(of func(Show) bool) (list []Show) {
 	return list
 }
 
-func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]Show, error) {
+func (s *fakeShowSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]Show, error) {
 	s.beforeRead("active")
 	hosts := map[services.UserID]bool{}
 	var list []Show
@@ -155,17 +155,17 @@ func (s *showSQL) ActiveShows(_ context.Context, after services.UserID, limit in
 	return list, s.readError
 }
 
-func (s *showSQL) EndedShows(_ context.Context, since time.Time) ([]Show, error) {
+func (s *fakeShowSQL) EndedShows(_ context.Context, since time.Time) ([]Show, error) {
 	s.beforeRead("ended")
 	return s.showsWhere(func(one Show) bool {
 		return (one.Status == ShowReplay || one.Status == ShowCancelled) &&
-			slices.ContainsFunc(s.history, func(f FormerPosition) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
+			slices.ContainsFunc(s.formerPositions, func(f FormerPosition) bool { return f.Show == one.ID && !f.UntilAt.Before(since) })
 	}), s.readError
 }
 
-func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []FormerPosition, err error) {
+func (s *fakeShowSQL) ShowHistory(_ context.Context, since time.Time) (list []FormerPosition, err error) {
 	s.beforeRead("history")
-	for _, former := range s.history {
+	for _, former := range s.formerPositions {
 		if !former.UntilAt.Before(since) {
 			list = append(list, former)
 		}
@@ -173,7 +173,7 @@ func (s *showSQL) ShowHistory(_ context.Context, since time.Time) (list []Former
 	return list, s.readError
 }
 
-func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []Show, err error) {
+func (s *fakeShowSQL) PulledReplays(_ context.Context, hosts []services.UserID, limit int) (list []Show, err error) {
 	s.beforeRead("pulled")
 	for _, host := range hosts {
 		of := s.showsWhere(func(one Show) bool { return one.Host == host && one.Pull && one.Status == ShowReplay })
@@ -182,7 +182,7 @@ func (s *showSQL) PulledReplays(_ context.Context, hosts []services.UserID, limi
 	return list, s.readError
 }
 
-func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostVersion, err error) {
+func (s *fakeShowSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostLiveVersion, err error) {
 	s.beforeRead("versions")
 	hosts := map[services.UserID]bool{} // whether the host pulls
 	for _, one := range s.shows {
@@ -190,45 +190,45 @@ func (s *showSQL) HostVersions(_ context.Context, after services.UserID, limit i
 	}
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		if host > after && len(list) < min(limit, 2) {
-			list = append(list, HostVersion{Host: host, Version: s.versions[host], Pulls: hosts[host]})
+			list = append(list, HostLiveVersion{Host: host, LiveVersion: s.liveVersions[host], HasPulledReplays: hosts[host]})
 		}
 	}
 	return list, s.readError
 }
 
 // schedule commits an upcoming show of a host, planned a number of minutes after noon, and returns it.
-func (s *showSQL) schedule(id services.PostID, host services.UserID, minutes int) Show {
-	return s.move(Show{ID: id, Host: host, Title: "title", Status: ShowUpcoming, PlannedAt: afterNoon(minutes)})
+func (s *fakeShowSQL) schedule(id services.PostID, host services.UserID, minutes int) Show {
+	return s.commitMove(Show{ID: id, Host: host, Title: "title", Status: ShowUpcoming, PlannedAt: minutesAfterNoon(minutes)})
 }
 
 // start commits the start of a show, a number of minutes after noon.
-func (s *showSQL) start(id services.PostID, minutes int) Show {
+func (s *fakeShowSQL) start(id services.PostID, minutes int) Show {
 	one := s.shows[id]
-	one.Status, one.StartedAt = ShowLive, afterNoon(minutes)
-	return s.move(one)
+	one.Status, one.StartedAt = ShowLive, minutesAfterNoon(minutes)
+	return s.commitMove(one)
 }
 
 // end commits the end of a show, a number of minutes after noon.
-func (s *showSQL) end(id services.PostID, minutes int) Show {
+func (s *fakeShowSQL) end(id services.PostID, minutes int) Show {
 	one := s.shows[id]
-	one.Status, one.EndedAt = ShowReplay, afterNoon(minutes)
-	return s.move(one)
+	one.Status, one.EndedAt = ShowReplay, minutesAfterNoon(minutes)
+	return s.commitMove(one)
 }
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func afterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+func minutesAfterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 
-// shownLine is the part of a show that boards show.
-type shownLine struct {
+// boardEntry is the part of a show that boards show.
+type boardEntry struct {
 	id     services.PostID
 	status ShowStatus
 	place  ShowPlace
 }
 
-func shownLines(shows []Show) (list []shownLine) {
+func boardEntries(shows []Show) (list []boardEntry) {
 	for _, one := range shows {
-		list = append(list, shownLine{one.ID, one.Status, one.Place()})
+		list = append(list, boardEntry{one.ID, one.Status, one.Place()})
 	}
 	return list
 }
@@ -252,24 +252,24 @@ func followedAuthors(authors ...services.UserID) (list []services.FollowedAuthor
 }
 
 // readLog lets a node read the log once.
-func readLog(t testing.TB, m *cache) {
+func readLog(t testing.TB, m *showCache) {
 	t.Helper()
 	if _, err := m.Log.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// activeIDs returns the live and upcoming shows of hosts at a version, in the order of boards.
-func activeIDs(m *cache, version uint64, hosts ...services.UserID) []services.PostID {
+// activeShowIDs returns the live and upcoming shows of hosts at a version, in the order of boards.
+func activeShowIDs(m *showCache, version uint64, hosts ...services.UserID) []services.PostID {
 	shows, _ := m.Shows.activeAt(followedAuthors(hosts...), version, ShowPlace{}, 100)
 	return showIDs(shows)
 }
 
 // A board at a version stays as it was, whatever happens afterwards.
 func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
-	if m.Shows.Loaded() || !m.Shows.CountLive(followedAuthors(1), 0).Behind {
+	s := newFakeShowSQL()
+	m := s.newCache()
+	if m.Shows.Loaded() || !m.Shows.CountLive(followedAuthors(1), 0).CacheNotLoaded {
 		t.Error("a node that has read nothing is ready")
 	}
 	readLog(t, m)
@@ -278,17 +278,17 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 	}
 	first := s.start(3, 5).Version
 	readLog(t, m)
-	if got := activeIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
+	if got := activeShowIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) || m.Shows.Version() != first {
 		t.Fatalf("at %d there are %v", m.Shows.Version(), got)
 	}
 	s.end(3, 50)
 	second := s.start(5, 55).Version
 	for range 2 { // on a node that follows the log, and on one that starts now
 		readLog(t, m)
-		if got := activeIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
+		if got := activeShowIDs(m, first, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{3, 1, 2, 4, 5}) {
 			t.Errorf("the first board is now %v", got)
 		}
-		if got := activeIDs(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
+		if got := activeShowIDs(m, second, 1, 2, 3, 4); !slices.Equal(got, []services.PostID{5, 1, 2, 4}) {
 			t.Errorf("the second board is %v", got)
 		}
 		if replays, more := m.Shows.replaysAt(followedAuthors(1, 4), second, ShowPlace{}, 10); more || !slices.Equal(showIDs(replays), []services.PostID{3}) {
@@ -298,7 +298,7 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 			t.Errorf("replays were %v", replays)
 		}
 		frozen, known, there := m.Shows.ShowAt(3, first)
-		if !known || !there || frozen.Status != ShowLive || frozen.StartedAt != afterNoon(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
+		if !known || !there || frozen.Status != ShowLive || frozen.StartedAt != minutesAfterNoon(5) || !frozen.EndedAt.IsZero() || frozen.Version != first {
 			t.Errorf("the show stood at %+v", frozen)
 		}
 		if _, known, there := m.Shows.ShowAt(3, 0); !known || there {
@@ -307,14 +307,14 @@ func TestABoardIsReadAsItStoodAtAVersion(t *testing.T) {
 		if _, known, _ := m.Shows.ShowAt(99, first); known {
 			t.Error("a show is known that never was")
 		}
-		m = s.cache()
+		m = s.newCache()
 	}
 }
 
 // A page continues after a position, and reports whether more follows.
 func TestPagesOfABoard(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	const many, of40 = 120, 40
 	var hosts []services.UserID
 	for i := range services.PostID(many) {
@@ -325,29 +325,29 @@ func TestPagesOfABoard(t *testing.T) {
 	}
 	readLog(t, m)
 	hosts = slices.Compact(slices.Sorted(slices.Values(hosts)))
-	whole, more := m.Shows.activeAt(followedAuthors(hosts...), s.head, ShowPlace{}, many)
+	whole, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, ShowPlace{}, many)
 	if len(whole) != many || more {
 		t.Fatalf("%d shows, more %t", len(whole), more)
 	}
 	for first := range many {
 		for _, limit := range []int{1, 3, many} {
 			after := whole[first].Place()
-			page, more := m.Shows.activeAt(followedAuthors(hosts...), s.head, after, limit)
+			page, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, after, limit)
 			want := whole[first+1 : min(first+1+limit, many)]
-			if !slices.Equal(shownLines(page), shownLines(want)) || more != (first+1+limit < many) {
-				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, shownLines(page), more, shownLines(want))
+			if !slices.Equal(boardEntries(page), boardEntries(want)) || more != (first+1+limit < many) {
+				t.Fatalf("%d after the %dth: %v, %t; want %v", limit, first, boardEntries(page), more, boardEntries(want))
 			}
 		}
 	}
-	if page, more := m.Shows.activeAt(followedAuthors(hosts...), s.head, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
+	if page, more := m.Shows.activeAt(followedAuthors(hosts...), s.newestVersion, ShowPlace{Replay: true, Score: 1}, 10); len(page) > 0 || more {
 		t.Error("among the replays there are active shows")
 	}
 }
 
 // A request that needs a later version makes the cache read the log. A version that the log does not have is refused.
 func TestCatchingUp(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+	s := newFakeShowSQL()
+	m := s.newCache()
 	version := s.schedule(1, 7, 5).Version
 	if err := m.Shows.catchUp(t.Context(), version); err != nil || m.Shows.Version() != version || !m.Shows.Loaded() {
 		t.Fatalf("at %d: %v", m.Shows.Version(), err)

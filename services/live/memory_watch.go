@@ -8,10 +8,10 @@ import (
 	"tidings/services/changelog"
 )
 
-// receivers notifies receivers when shows of their hosts change; K identifies a receiver. Each receiver has a list of host IDs,
-// and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each the lists take 8 MB,
-// and a walk takes some milliseconds; an index by host would take ten times as much.
-type receivers[K comparable] struct {
+// hostChangeReceivers notifies receivers when shows of their hosts change; K identifies a receiver. Each receiver has a list of
+// host IDs, and a notification walks all lists, at most ten times a second. For 10,000 receivers with 200 hosts each the lists take
+// 8 MB, and a walk takes some milliseconds; an index by host would take ten times as much.
+type hostChangeReceivers[K comparable] struct {
 	clock  services.Clock
 	notify func(list []K) // must not block
 
@@ -23,12 +23,12 @@ type receivers[K comparable] struct {
 	waits      bool                         // a timer will send the next notification
 }
 
-func newReceivers[K comparable](clock services.Clock, notify func(list []K)) *receivers[K] {
-	return &receivers[K]{clock: clock, notify: notify, hosts: map[K][]services.UserID{}, pending: map[services.UserID]struct{}{}}
+func newReceivers[K comparable](clock services.Clock, notify func(list []K)) *hostChangeReceivers[K] {
+	return &hostChangeReceivers[K]{clock: clock, notify: notify, hosts: map[K][]services.UserID{}, pending: map[services.UserID]struct{}{}}
 }
 
 // setHosts replaces the hosts of a receiver. A receiver without hosts is not notified.
-func (a *receivers[K]) setHosts(receiver K, hosts []services.FollowedAuthor) {
+func (a *hostChangeReceivers[K]) setHosts(receiver K, hosts []services.FollowedAuthor) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	former := a.hosts[receiver]
@@ -51,7 +51,7 @@ func (a *receivers[K]) setHosts(receiver K, hosts []services.FollowedAuthor) {
 }
 
 // remove ends the notifications of some receivers. A notification that is under way may still reach them.
-func (a *receivers[K]) remove(list []K) {
+func (a *hostChangeReceivers[K]) remove(list []K) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range list {
@@ -60,7 +60,7 @@ func (a *receivers[K]) remove(list []K) {
 }
 
 // recordChange records that shows of a host have changed.
-func (a *receivers[K]) recordChange(host services.UserID) {
+func (a *hostChangeReceivers[K]) recordChange(host services.UserID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// Without receivers nothing is recorded. A receiver that comes later reads the shows after it has set its hosts.
@@ -70,19 +70,19 @@ func (a *receivers[K]) recordChange(host services.UserID) {
 }
 
 // recordAllChanged records that shows have changed and that it is unknown of which hosts: all receivers are notified.
-func (a *receivers[K]) recordAllChanged() {
+func (a *hostChangeReceivers[K]) recordAllChanged() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.allChanged = len(a.hosts) > 0
 }
 
-// notifyPending notifies of the pending changes: at once, or by a timer if the last notification is less than NotifyGap ago.
-func (a *receivers[K]) notifyPending() {
+// notifyPending notifies of the pending changes: at once, or by a timer if the last notification is less than MinNotifyInterval ago.
+func (a *hostChangeReceivers[K]) notifyPending() {
 	a.mu.Lock()
 	list := a.due(a.clock.Now())
 	if (len(a.pending) > 0 || a.allChanged) && !a.waits {
 		a.waits = true
-		time.AfterFunc(changelog.NotifyGap, func() {
+		time.AfterFunc(changelog.MinNotifyInterval, func() {
 			a.mu.Lock()
 			a.waits = false
 			a.mu.Unlock()
@@ -95,8 +95,8 @@ func (a *receivers[K]) notifyPending() {
 }
 
 // due lists the receivers to notify now, none within the gap after the last notification. The lock is held.
-func (a *receivers[K]) due(now time.Time) (list []K) {
-	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.allChanged || since >= 0 && since < changelog.NotifyGap {
+func (a *hostChangeReceivers[K]) due(now time.Time) (list []K) {
+	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.allChanged || since >= 0 && since < changelog.MinNotifyInterval {
 		return nil
 	}
 	// Most IDs do not match, and one look-up in this array is enough to find that out.
@@ -121,28 +121,28 @@ func (a *receivers[K]) due(now time.Time) (list []K) {
 	return list
 }
 
-// HostWatch notifies an open board when a show of one of its hosts has changed.
-type HostWatch struct {
-	boards  *receivers[*HostWatch]
+// BoardHostsWatch notifies an open board when a show of one of its hosts has changed.
+type BoardHostsWatch struct {
+	boards  *hostChangeReceivers[*BoardHostsWatch]
 	changed chan struct{} // what Changed returns
 }
 
 // watchHosts opens a watch without hosts; SetHosts sets them. Close it with the board.
-func (m *Memory) watchHosts() *HostWatch {
-	return &HostWatch{boards: m.boards, changed: make(chan struct{}, 1)}
+func (m *Memory) watchHosts() *BoardHostsWatch {
+	return &BoardHostsWatch{boards: m.boards, changed: make(chan struct{}, 1)}
 }
 
 // Changed is a channel that gets a token when the position or the texts of a show have changed since the last token was taken.
-func (w *HostWatch) Changed() <-chan struct{} { return w.changed }
+func (w *BoardHostsWatch) Changed() <-chan struct{} { return w.changed }
 
 // SetHosts sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
-func (w *HostWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
+func (w *BoardHostsWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.setHosts(w, hosts) }
 
 // Close ends the watch.
-func (w *HostWatch) Close() { w.boards.remove([]*HostWatch{w}) }
+func (w *BoardHostsWatch) Close() { w.boards.remove([]*BoardHostsWatch{w}) }
 
 // wakeBoards leaves a token for each board that has none.
-func wakeBoards(boards []*HostWatch) {
+func wakeBoards(boards []*BoardHostsWatch) {
 	for _, board := range boards {
 		select {
 		case board.changed <- struct{}{}:

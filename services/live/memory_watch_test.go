@@ -43,26 +43,26 @@ func TestNoChangeWaitsForALaterOne(t *testing.T) {
 	})
 }
 
-// The sum of versions that Follower.LearnedSums returns for a watched user rises when a show of a followed host goes live. Otherwise a
+// The sum of versions that Follower.VersionSums returns for a watched user rises when a show of a followed host goes live. Otherwise a
 // change whose notification was lost would never be pushed.
-func TestTheSequenceRisesWhenAShowGoesLive(t *testing.T) {
-	s := newShowSQL()
-	m := s.cache()
+func TestTheVersionSumRisesWhenAShowGoesLive(t *testing.T) {
+	s := newFakeShowSQL()
+	m := s.newCache()
 	readLog(t, m)
 	m.Shows.SetReaderHosts(watchedUser, followedAuthors(8))
 	both := []services.UserID{watchedUser, watchedUser + 1}
-	before := m.Log.LearnedSums(both)
+	before := m.Log.VersionSums(both)
 	s.schedule(1, 8, 5)
 	s.start(1, 5)
 	if err := m.Shows.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	after := m.Log.LearnedSums(both)
+	after := m.Log.VersionSums(both)
 	if after[0] <= before[0] || after[1] != before[1] {
-		t.Errorf("what was learned went from %v to %v", before, after)
+		t.Errorf("the sums went from %v to %v", before, after)
 	}
 	m.Log.Unfollow([]services.UserID{watchedUser})
-	if gone := m.Log.LearnedSums(both); gone[0] != after[1] {
-		t.Errorf("a user who left has learned %v, want %d", gone, after[1])
+	if gone := m.Log.VersionSums(both); gone[0] != after[1] {
+		t.Errorf("a user who left has the sum %v, want %d", gone, after[1])
 	}
 }

@@ -20,13 +20,13 @@ import (
 // hostHistory is a history of hosts, some of whom become big and huge, and of their followers.
 type hostHistory struct {
 	*fanouttest.World
-	t       *rapid.T
-	hosts   []services.UserID
-	readers []services.UserID
-	running []services.PostID           // live shows
-	follows map[[2]services.UserID]bool // by reader and host
-	muted   map[[2]services.UserID]bool
-	unsure  map[[2]services.UserID]bool // pairs whose follow or unfollow has a pending job
+	t              *rapid.T
+	hosts          []services.UserID
+	readers        []services.UserID
+	liveShows      []services.PostID           // live shows
+	follows        map[[2]services.UserID]bool // by reader and host
+	muted          map[[2]services.UserID]bool
+	pendingFollows map[[2]services.UserID]bool // pairs whose follow or unfollow has a pending job
 }
 
 // Hosts, followers and keys change in any order, and workers die at any step. If the shows of a host are on boards, then the document
@@ -35,18 +35,18 @@ type hostHistory struct {
 func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.ChunkSize = 1
-		cfg.Thresholds = services.Thresholds{Big: 100, Huge: 200}
+		cfg.Thresholds = services.FollowerThresholds{Big: 100, Huge: 200}
 	}
 	eachEnginePair(t, settings, func(t *testing.T, w *fanouttest.World) {
-		fanouttest.ReduceHistories(t, w, 4)
+		fanouttest.ReduceRapidChecks(t, w, 4)
 		rapid.Check(t, func(t *rapid.T) {
 			users := w.MakeUsers(4)
 			none := func() map[[2]services.UserID]bool { return map[[2]services.UserID]bool{} }
-			b := &hostHistory{World: w, t: t, hosts: users[:2], readers: users[1:], follows: none(), muted: none(), unsure: none()}
-			b.begin(rapid.Bool().Draw(t, "with lists"))
+			b := &hostHistory{World: w, t: t, hosts: users[:2], readers: users[1:], follows: none(), muted: none(), pendingFollows: none()}
+			b.startFollows(rapid.Bool().Draw(t, "with lists"))
 			for range rapid.IntRange(5, 30).Draw(t, "steps") {
-				b.step()
-				b.checkNamed()
+				b.runRandomStep()
+				b.checkDocumentsNameHosts()
 			}
 			b.Clock.Advance(31 * time.Second)
 			b.RunAllJobs(b.AnotherFanout())
@@ -56,8 +56,8 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 				}
 			}
 			for _, user := range users {
-				boardOf(b.World, user)
-				if difference := b.Difference(user); difference != "" {
+				readOrRebuildBoard(b.World, user)
+				if difference := b.DiffAgainstFacts(user); difference != "" {
 					t.Fatalf("user %d is shown something else than the facts (-facts +shown):\n%s", user, difference)
 				}
 				if differed, err := b.Projector.Recount(b.TB.Context(), user); err != nil || len(differed) > 0 {
@@ -71,8 +71,8 @@ func TestBoardsEqualTheFactsAfterCrashes(t *testing.T) {
 	})
 }
 
-// begin lets all readers follow the hosts. If lists is set, shows exist already and every board has been read.
-func (b *hostHistory) begin(lists bool) {
+// startFollows lets all readers follow the hosts. If withReplays is set, shows exist already and every board has been read.
+func (b *hostHistory) startFollows(withReplays bool) {
 	for _, host := range b.hosts {
 		for _, reader := range b.readers {
 			if reader != host {
@@ -80,20 +80,20 @@ func (b *hostHistory) begin(lists bool) {
 				b.follows[[2]services.UserID{reader, host}] = true
 			}
 		}
-		if lists {
+		if withReplays {
 			newReplay(b.World, host)
 		}
 	}
 	b.RunAllJobs(b.Fanout)
 	for _, reader := range b.readers {
-		if lists {
-			boardOf(b.World, reader)
+		if withReplays {
+			readOrRebuildBoard(b.World, reader)
 		}
 	}
 }
 
-// step runs one random change of the facts or the keys.
-func (b *hostHistory) step() {
+// runRandomStep runs one random change of the facts or the keys.
+func (b *hostHistory) runRandomStep() {
 	host := rapid.SampledFrom(b.hosts).Draw(b.t, "host")
 	reader := rapid.SampledFrom(b.readers).Draw(b.t, "reader")
 	pair := [2]services.UserID{reader, host}
@@ -104,54 +104,54 @@ func (b *hostHistory) step() {
 	case "follow":
 		if reader != host && !b.follows[pair] {
 			b.Follow(host, reader)
-			b.follows[pair], b.unsure[pair] = true, true
+			b.follows[pair], b.pendingFollows[pair] = true, true
 		}
 	case "unfollow":
 		if b.follows[pair] {
 			b.Unfollow(host, reader)
 			delete(b.follows, pair)
-			b.unsure[pair] = true
+			b.pendingFollows[pair] = true
 		}
 	case "mute":
-		b.mute(pair)
+		b.toggleMute(pair)
 	case "start":
 		id := planShow(b.World, host, time.Hour)
-		start(b.World, id)
-		b.running = append(b.running, id)
+		startShows(b.World, id)
+		b.liveShows = append(b.liveShows, id)
 	case "end":
-		if len(b.running) > 0 {
-			i := rapid.IntRange(0, len(b.running)-1).Draw(b.t, "show")
-			finish(b.World, b.running[i])
-			b.running = slices.Delete(b.running, i, i+1)
+		if len(b.liveShows) > 0 {
+			i := rapid.IntRange(0, len(b.liveShows)-1).Draw(b.t, "show")
+			endShows(b.World, b.liveShows[i])
+			b.liveShows = slices.Delete(b.liveShows, i, i+1)
 		}
 	case "replay":
 		newReplay(b.World, host)
 	case "work":
-		b.work(rapid.IntRange(1, 6).Draw(b.t, "jobs"), -1)
+		b.runJobsOrCrash(rapid.IntRange(1, 6).Draw(b.t, "jobs"), -1)
 	case "crash":
-		b.work(rapid.IntRange(1, 6).Draw(b.t, "jobs"), rapid.IntRange(1, 60).Draw(b.t, "looks"))
+		b.runJobsOrCrash(rapid.IntRange(1, 6).Draw(b.t, "jobs"), rapid.IntRange(1, 60).Draw(b.t, "looks"))
 	case "board":
-		boardOf(b.World, reader)
+		readOrRebuildBoard(b.World, reader)
 	case "later":
 		b.Clock.Advance(rapid.SampledFrom([]time.Duration{time.Second, 6 * time.Second, 31 * time.Second}).Draw(b.t, "by"))
 	case "mode":
 		mode := services.AuthorMode(rapid.IntRange(0, 2).Draw(b.t, "mode"))
 		b.Must(b.Fanout.PinMode(b.TB.Context(), host, &mode))
 	default:
-		b.lose(step, reader)
+		b.loseData(step, reader)
 	}
 }
 
-// lose removes keys, or makes a reader idle by a long absence.
-func (b *hostHistory) lose(what string, reader services.UserID) {
+// loseData removes keys, or makes a reader idle by a long absence.
+func (b *hostHistory) loseData(what string, reader services.UserID) {
 	ctx := b.TB.Context()
 	switch what {
 	case "lose":
 		part := rapid.SampledFrom([]string{"b", "i", "r", "r"}).Draw(b.t, "part")
-		if b.Server != nil {
-			b.Server.Do("DEL", fmt.Sprintf("{u%d}:%s", reader, part))
+		if b.RedisServer != nil {
+			b.RedisServer.Do("DEL", fmt.Sprintf("{u%d}:%s", reader, part))
 		} else if part == "r" {
-			dropLists(b.World, reader)
+			deleteReplayLists(b.World, reader)
 		}
 	case "drop":
 		for _, user := range b.readers {
@@ -164,9 +164,9 @@ func (b *hostHistory) lose(what string, reader services.UserID) {
 	}
 }
 
-// mute makes a reader mute a host, or ends the mute if there is one.
-func (b *hostHistory) mute(pair [2]services.UserID) {
-	restriction := services.Restriction{Kind: services.Mute, Owner: pair[0], Other: pair[1], Made: b.IDs.Next()}
+// toggleMute makes a reader mute a host, or ends the mute if there is one.
+func (b *hostHistory) toggleMute(pair [2]services.UserID) {
+	restriction := services.Restriction{Kind: services.Mute, Owner: pair[0], Other: pair[1], MadeAt: b.IDs.Next()}
 	if pair[0] == pair[1] {
 		return
 	}
@@ -181,19 +181,20 @@ func (b *hostHistory) mute(pair [2]services.UserID) {
 		}
 		return jobs.Enqueue(ctx, tx, fanout.FollowJob(pair[0], pair[1]))
 	})
-	b.muted[pair], b.unsure[pair] = !b.muted[pair], true
+	b.muted[pair], b.pendingFollows[pair] = !b.muted[pair], true
 }
 
-// work runs up to count due jobs by a worker that dies when its context has been checked looks times. If looks is negative, it lives.
-func (b *hostHistory) work(count, looks int) {
-	if err := b.RunSome(count, looks); err != nil {
+// runJobsOrCrash runs up to count due jobs by a worker that dies when its context has been checked looks times. If looks is
+// negative, it lives.
+func (b *hostHistory) runJobsOrCrash(count, looks int) {
+	if err := b.RunSomeJobs(count, looks); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// checkNamed checks the rule that keeps boards complete: each document of a follower names every followed host whose shows are on
-// boards.
-func (b *hostHistory) checkNamed() {
+// checkDocumentsNameHosts checks the rule that keeps boards complete: each document of a follower names every followed host whose
+// shows are on boards.
+func (b *hostHistory) checkDocumentsNameHosts() {
 	published := map[services.UserID]bool{}
 	for _, host := range b.hosts {
 		_, named, err := readHost(b.TB.Context(), b.Store.Runner, host)
@@ -201,18 +202,18 @@ func (b *hostHistory) checkNamed() {
 		published[host] = named
 	}
 	for pair := range b.follows {
-		if reader, host := pair[0], pair[1]; published[host] && !b.unsure[pair] && lacksHost(b.World, reader, host) {
+		if reader, host := pair[0], pair[1]; published[host] && !b.pendingFollows[pair] && documentLacksHost(b.World, reader, host) {
 			b.t.Fatalf("host %d is on boards, and the document of their follower %d does not name them", host, reader)
 		}
 	}
 }
 
-// lacksHost reports whether a reader's document would be shown and does not name a host. A document of an absent user may lack
+// documentLacksHost reports whether a reader's document would be shown and does not name a host. A document of an absent user may lack
 // hosts, because it is rebuilt before it is shown.
-func lacksHost(w *fanouttest.World, reader, host services.UserID) bool {
+func documentLacksHost(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	document := w.Document(reader)
-	return document.Ready && !w.Projector.Away(document) && !documentNames(w, reader, host)
+	return document.Ready && !w.Projector.IsOfIdleUser(document) && !documentNamesHost(w, reader, host)
 }
 
 // A dormant follower can still have a document if its keys outlive the thresholds. A new host is not written into it. Such a
@@ -227,15 +228,15 @@ func TestADormantFollowersDocumentNamesANewHostWhenItIsRead(t *testing.T) {
 		w.Must(w.Projector.Rebuild(t.Context(), active))
 		show := newReplay(w, host)
 		w.RunAllJobs(w.Fanout)
-		if !documentNames(w, active, host) || onBoardsSince(w, show) == 0 {
-			t.Fatalf("the active follower's document names the host: %v; the show has version %d", documentNames(w, active, host), onBoardsSince(w, show))
+		if !documentNamesHost(w, active, host) || onBoardsSinceVersion(w, show) == 0 {
+			t.Fatalf("the active follower's document names the host: %v; the show has version %d", documentNamesHost(w, active, host), onBoardsSinceVersion(w, show))
 		}
-		if document := w.Document(dormant); !document.Ready || documentNames(w, dormant, host) || lacksHost(w, dormant, host) {
+		if document := w.Document(dormant); !document.Ready || documentNamesHost(w, dormant, host) || documentLacksHost(w, dormant, host) {
 			t.Errorf("the dormant follower's document: ready %v, names the host %v, would be shown without it %v",
-				document.Ready, documentNames(w, dormant, host), lacksHost(w, dormant, host))
+				document.Ready, documentNamesHost(w, dormant, host), documentLacksHost(w, dormant, host))
 		}
-		if read := boardOf(w, dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !documentNames(w, dormant, host) {
-			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, documentNames(w, dormant, host))
+		if read := readOrRebuildBoard(w, dormant); len(read.Replays) != 1 || read.Replays[0].Place.ID != show || !documentNamesHost(w, dormant, host) {
+			t.Errorf("the board that is read has %+v, and the document names the host: %v", read.Replays, documentNamesHost(w, dormant, host))
 		}
 		w.CheckAgainstFacts(dormant, active)
 	})

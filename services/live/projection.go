@@ -14,13 +14,13 @@ import (
 // A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13) and its
 // host's ID (5). So members sort in the reverse order of boards.
 const (
-	endLength    = 9
-	placeLength  = endLength + services.PostIDLetters
-	replayLength = placeLength + 5
+	endTimeLength = 9
+	placeLength   = endTimeLength + services.PostIDLetters
+	replayLength  = placeLength + 5
 
-	builtMark  = '!'                                // before the floor, in the first member of a list that is not being built
-	endLetters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
-	maxEnd     = 1<<(5*endLength) - 1               // the latest end that endLength letters can hold
+	builtListMark   = '!'                                // before the floor, in the first member of a list that is not being built
+	endTimeAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
+	maxEndTime      = 1<<(5*endTimeLength) - 1           // the latest end that endTimeLength letters can hold
 )
 
 //go:embed lua/*.lua
@@ -34,13 +34,13 @@ var (
 	replaysTrim  = scripts.Load("replays_trim", replaysLib)
 	sessionTouch = scripts.Load("session_touch")
 
-	// replaysList is the newest replays of the hosts that the user follows: ZSET, all scores 0, one mark and at most Retention + 32
-	// members of 27 bytes, see replayText. A read of the user's board makes it.
-	replaysList = rdb.RegisterList(rdb.List{Part: "r", Lua: scripts.Part(replaysLib), Drop: "dropHost", Trim: replaysTrim})
+	// replaysList is the newest replays of the hosts that the user follows: ZSET, all scores 0, with one mark and at most
+	// FeedRetention + 32 members of 27 bytes, see replayText. A read of the user's board makes it.
+	replaysList = rdb.RegisterList(rdb.FeatureList{KeyPart: "r", Lua: scripts.FileText(replaysLib), DropFunction: "dropHost", Trim: replaysTrim})
 
 	// sessionsPart is the user's live board sessions that are being paged through: HASH, slot -> "end (ms);session", at most
-	// sessionSlots. It expires with the last session.
-	sessionsPart = rdb.RegisterLease("s")
+	// maxSessionSlots. It expires with the last session.
+	sessionsPart = rdb.RegisterLeaseKey("s")
 )
 
 // replaysLib is the common part of the scripts that change lists of replays.
@@ -61,10 +61,10 @@ type replayEntry struct {
 
 // placeText prints the position of a replay; the zero value prints as the position before all others.
 func placeText(place ShowPlace) string {
-	var letters [endLength]byte
-	end := min(max(place.Score, 0), maxEnd)
-	for i := endLength - 1; i >= 0; i-- {
-		letters[i] = endLetters[end&31]
+	var letters [endTimeLength]byte
+	end := min(max(place.Score, 0), maxEndTime)
+	for i := endTimeLength - 1; i >= 0; i-- {
+		letters[i] = endTimeAlphabet[end&31]
 		end >>= 5
 	}
 	return string(letters[:]) + place.ID.String()
@@ -80,14 +80,14 @@ func parseReplayPlace(text string) (place ShowPlace, ok bool) {
 	if len(text) != placeLength {
 		return place, false
 	}
-	for _, letter := range text[:endLength] {
-		value := strings.IndexRune(endLetters, letter)
+	for _, letter := range text[:endTimeLength] {
+		value := strings.IndexRune(endTimeAlphabet, letter)
 		if value < 0 {
 			return place, false
 		}
 		place.Score = place.Score<<5 | int64(value)
 	}
-	id, err := services.ParsePostID(text[endLength:])
+	id, err := services.ParsePostID(text[endTimeLength:])
 	place.ID, place.Replay = id, place.Score > 0 || id > 0
 	return place, err == nil
 }
@@ -106,61 +106,61 @@ func parseReplay(member string) (entry replayEntry, ok bool) {
 
 // beginReplays makes the readers' missing lists and returns the stamps under which their facts are to be read; 0 for a
 // reader without a document. No reader uses a list until a merge has ended its rebuild.
-func (p projection) beginReplays(ctx context.Context, readers []services.UserID) ([]redis.Stamp, error) {
-	calls := make([]redis.Call, len(readers))
+func (p projection) beginReplays(ctx context.Context, readers []services.UserID) ([]redis.ClockStamp, error) {
+	calls := make([]redis.ScriptCall, len(readers))
 	for i, reader := range readers {
-		calls[i] = redis.Call{Keys: []string{rdb.DocumentKey(reader), replaysKey(reader)}}
+		calls[i] = redis.ScriptCall{Keys: []string{rdb.DocumentKey(reader), replaysKey(reader)}}
 	}
 	return p.ChangeForStamps(ctx, replaysBegin, calls)
 }
 
 // replayMerge is the result of a SQL read for one reader, to be merged into their list.
 type replayMerge struct {
-	Reader  services.UserID
-	Stamp   redis.Stamp
-	Whole   bool // Entries are the reader's newest replays, and the merge ends a rebuild
-	Entries []replayEntry
-	Floor   ShowPlace // with Whole: the newest replay below Entries; the zero position if there is none
+	Reader    services.UserID
+	Stamp     redis.ClockStamp
+	IsRebuild bool // Entries are the reader's newest replays, and the merge ends a rebuild
+	Entries   []replayEntry
+	Floor     ShowPlace // with IsRebuild: the newest replay below Entries; the zero position if there is none
 }
 
 // mergeReplays merges replays into lists, at most 500 lists in a round trip. Results are in the order of merges, and their N is 0. If
 // anything was removed from a reader since the stamp, the result is Retry: the caller reads the reader's edges again.
 func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]redis.Result, error) {
-	calls := make([]redis.Call, len(merges))
+	calls := make([]redis.ScriptCall, len(merges))
 	for i, merge := range merges {
 		args := append(make([]any, 0, 3+len(merge.Entries)), merge.Stamp.String(), "0", placeText(merge.Floor))
-		if merge.Whole {
+		if merge.IsRebuild {
 			args[1] = "1"
 		}
 		for _, entry := range merge.Entries {
 			args = append(args, replayText(entry))
 		}
-		calls[i] = redis.Call{Keys: []string{rdb.DocumentKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
+		calls[i] = redis.ScriptCall{Keys: []string{rdb.DocumentKey(merge.Reader), replaysKey(merge.Reader)}, Args: args}
 	}
 	return p.ChangeForResults(ctx, replaysMerge, calls)
 }
 
-// heldReplays are the members of a list of replays.
-type heldReplays struct {
-	listed  bool          // the list exists and is not being built
-	entries []replayEntry // newest first
-	strays  int           // members that are not entries
-	floor   ShowPlace     // the newest replay that the list has lost or never had
+// redisReplays are the members of a list of replays.
+type redisReplays struct {
+	listReady      bool          // the list exists and is not being built
+	entries        []replayEntry // newest first
+	invalidMembers int           // members that are not entries
+	floor          ShowPlace     // the newest replay that the list has lost or never had
 }
 
 // parseReplays parses all members of a list; without its mark there is no list.
-func parseReplays(members []string) (held heldReplays) {
-	if len(members) == 0 || members[0] == "" || members[0][0] != builtMark {
+func parseReplays(members []string) (held redisReplays) {
+	if len(members) == 0 || members[0] == "" || members[0][0] != builtListMark {
 		return held
 	}
-	if held.floor, held.listed = parseReplayPlace(members[0][1:]); !held.listed {
+	if held.floor, held.listReady = parseReplayPlace(members[0][1:]); !held.listReady {
 		return held
 	}
 	for _, member := range slices.Backward(members[1:]) {
 		if entry, ok := parseReplay(member); ok {
 			held.entries = append(held.entries, entry)
 		} else {
-			held.strays++
+			held.invalidMembers++
 		}
 	}
 	return held

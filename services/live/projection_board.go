@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// sessionSlots bounds how many sessions of one user's boards are kept: beyond it, the sessions that end first are dropped.
-const sessionSlots = 64
+// maxSessionSlots bounds how many sessions of one user's boards are kept: beyond it, the sessions that end first are dropped.
+const maxSessionSlots = 64
 
 // boardQuery asks for the part of one live board page that Redis holds.
 type boardQuery struct {
@@ -24,11 +24,11 @@ type boardQuery struct {
 
 // redisBoard is the part of a live board that Redis holds.
 type redisBoard struct {
-	rdb.HostsState               // if Ready is false, only Lease is valid
-	Listed         bool          // false: the list of replays is missing or being built; of the fields below, only Lease is valid
-	Replays        []replayEntry // newest first, among the newest Retention of the list
-	Floor          ShowPlace     // the newest replay that the list does not have; zero: it has all
-	Lease          slotLease     // of the slot
+	rdb.LiveBoardState               // if Ready is false, only Lease is valid
+	ListReady          bool          // false: the list of replays is missing or being built; of the fields below, only Lease is valid
+	Replays            []replayEntry // newest first, among the newest FeedRetention of the list
+	Floor              ShowPlace     // the newest replay that the list does not have; zero: it has all
+	Lease              slotLease     // of the slot
 }
 
 // readBoard reads a page's hosts, replays and lease in one round trip.
@@ -37,38 +37,38 @@ func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard
 		return redisBoard{}, err
 	}
 	if query.Limit == 0 {
-		return p.boardDocument(ctx, query.Reader)
+		return p.readBoardDocument(ctx, query.Reader)
 	}
 	key, top := replaysKey(query.Reader), "+"
 	if query.Before.Replay {
 		top = "(" + placeText(query.Before)
 	}
 	reads := [...]redis.KeyRead{
-		{Key: rdb.DocumentKey(query.Reader), Read: rdb.HostsFields},
+		{Key: rdb.DocumentKey(query.Reader), Read: rdb.LiveBoardFields},
 		{Key: sessionsKey(query.Reader), Read: redis.NewOneField(query.Slot)},
-		{Key: key, Read: replaysMark},
-		{Key: key, Read: firstOver},
+		{Key: key, Read: replaysMarkRange},
+		{Key: key, Read: firstBeyondRetention},
 		{Key: key, Read: redis.NewTextRange(top, "[0", query.Limit)},
 	}
 	var read redisBoard
-	err := p.ReadEach(redis.WithReading(ctx), reads[:], func(i int, texts []string) {
+	err := p.ReadEach(redis.WithReadGuard(ctx), reads[:], func(i int, texts []string) {
 		switch i {
 		case 0:
-			read.HostsState = rdb.ParseHosts(texts, p.Epoch())
+			read.LiveBoardState = rdb.ParseLiveBoardState(texts, p.Epoch())
 		case 1:
-			read.Lease = p.lease(texts[0])
+			read.Lease = p.parseLease(texts[0])
 		case 2:
-			if read.Ready && len(texts) > 0 && texts[0] != "" && texts[0][0] == builtMark {
-				read.Floor, read.Listed = parseReplayPlace(texts[0][1:])
+			if read.Ready && len(texts) > 0 && texts[0] != "" && texts[0][0] == builtListMark {
+				read.Floor, read.ListReady = parseReplayPlace(texts[0][1:])
 			}
 		case 3:
-			if read.Listed && len(texts) == 1 {
+			if read.ListReady && len(texts) == 1 {
 				if entry, ok := parseReplay(texts[0]); ok {
 					read.Floor = entry.Place
 				}
 			}
 		case 4:
-			if read.Listed {
+			if read.ListReady {
 				read.Replays = replaysAbove(read.Floor, texts)
 			}
 		}
@@ -79,10 +79,11 @@ func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard
 	return read, nil
 }
 
-// replaysMark reads the mark of a list of replays; firstOver reads its first replay beyond the newest Retention.
+// replaysMarkRange reads the mark of a list of replays; firstBeyondRetention reads its first replay beyond the newest
+// FeedRetention.
 var (
-	replaysMark = redis.NewRange(0, 0, false)
-	firstOver   = redis.NewRange(services.Retention, services.Retention, true)
+	replaysMarkRange     = redis.NewRange(0, 0, false)
+	firstBeyondRetention = redis.NewRange(services.FeedRetention, services.FeedRetention, true)
 )
 
 // replaysAbove are the replays of a list above its floor.
@@ -96,30 +97,30 @@ func replaysAbove(floor ShowPlace, members []string) (replays []replayEntry) {
 	return replays
 }
 
-// boardDocument reads only the document. It does not read the lease, and returns the slot as free.
-func (p projection) boardDocument(ctx context.Context, reader services.UserID) (redisBoard, error) {
-	states, err := p.HostsOf(ctx, []services.UserID{reader})
+// readBoardDocument reads only the document. It does not read the lease, and returns the slot as free.
+func (p projection) readBoardDocument(ctx context.Context, reader services.UserID) (redisBoard, error) {
+	states, err := p.ReadLiveBoardStates(ctx, []services.UserID{reader})
 	if err != nil {
 		return redisBoard{}, err
 	}
-	return redisBoard{HostsState: states[0], Lease: slotLease{Known: true}}, nil
+	return redisBoard{LiveBoardState: states[0], Lease: slotLease{RedisAnswered: true}}, nil
 }
 
-// lease reads the state of a slot. A session that has ended does not hold the slot.
-func (p projection) lease(text string) slotLease {
+// parseLease reads the state of a slot. A session that has ended does not hold the slot.
+func (p projection) parseLease(text string) slotLease {
 	end, session, _ := strings.Cut(text, ";")
 	ms, err := strconv.ParseInt(end, 10, 64)
 	if until := time.UnixMilli(ms); err == nil && until.After(p.Clock().Now()) {
-		return slotLease{Known: true, Holder: session, Until: until}
+		return slotLease{RedisAnswered: true, Holder: session, Until: until}
 	}
-	return slotLease{Known: true}
+	return slotLease{RedisAnswered: true}
 }
 
 // touchSession extends a session until a moment and makes it the session of its slot: an earlier session of the slot ends. held
 // is false, and nothing has changed, if a later session has the slot.
 func (p projection) touchSession(ctx context.Context, viewer services.UserID, slot, session string, until time.Time) (held bool, err error) {
-	args := []any{slot, session, until.UnixMilli(), sessionSlots}
-	replies, err := p.Change(redis.WithReading(ctx), sessionTouch, []redis.Call{{Keys: []string{sessionsKey(viewer)}, Args: args}})
+	args := []any{slot, session, until.UnixMilli(), maxSessionSlots}
+	replies, err := p.Change(redis.WithReadGuard(ctx), sessionTouch, []redis.ScriptCall{{Keys: []string{sessionsKey(viewer)}, Args: args}})
 	if err != nil {
 		return false, err
 	}

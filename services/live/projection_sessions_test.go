@@ -14,20 +14,20 @@ import (
 )
 
 func TestLeasesOfSessions(t *testing.T) {
-	eachList(t, func(v listView) {
+	eachRedis(t, func(v boardTest) {
 		now := time.Now()
 		lease := func(slot string) string {
 			v.Helper()
-			read, err := v.c.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 1, Slot: slot})
+			read, err := v.projection.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 1, Slot: slot})
 			v.must(err)
-			if held := read.Lease; !held.Known || held.Until.IsZero() != (held.Holder == "") {
+			if held := read.Lease; !held.RedisAnswered || held.Until.IsZero() != (held.Holder == "") {
 				v.Errorf("the lease of the slot %q is %+v", slot, held)
 			}
 			return read.Lease.Holder
 		}
 		touch := func(slot, session string, until time.Time) {
 			v.Helper()
-			held, err := v.c.touchSession(v.Context(), listReader, slot, session, until)
+			held, err := v.projection.touchSession(v.Context(), listReader, slot, session, until)
 			v.must(err)
 			if now := lease(slot); held != (now == session) && until.After(time.Now()) {
 				v.Errorf("%q holds the slot %q: %v, and it has %q", session, slot, held, now)
@@ -35,7 +35,7 @@ func TestLeasesOfSessions(t *testing.T) {
 		}
 		left := func() time.Duration {
 			v.Helper()
-			left, err := v.c.Commands().PTTL(v.Context(), sessionsKey(listReader)).Result()
+			left, err := v.projection.Commands().PTTL(v.Context(), sessionsKey(listReader)).Result()
 			v.must(err)
 			return left
 		}
@@ -62,40 +62,40 @@ func TestLeasesOfSessions(t *testing.T) {
 		if end := left(); lease("") != "" || end < 119*time.Minute {
 			v.Errorf("a lease that has ended is %q, all end in %s", lease(""), end)
 		}
-		for i := range 3 * sessionSlots {
+		for i := range 3 * maxSessionSlots {
 			touch(fmt.Sprint("request ", i), "e", now.Add(3*time.Hour+time.Duration(i)*time.Minute))
 		}
-		if n, err := v.c.Commands().HLen(v.Context(), sessionsKey(listReader)).Result(); err != nil || n != sessionSlots {
-			v.Errorf("%d slots are kept, want %d: %v", n, sessionSlots, err)
+		if n, err := v.projection.Commands().HLen(v.Context(), sessionsKey(listReader)).Result(); err != nil || n != maxSessionSlots {
+			v.Errorf("%d slots are kept, want %d: %v", n, maxSessionSlots, err)
 		}
-		if lease("request 0") != "" || lease(fmt.Sprint("request ", 3*sessionSlots-1)) != "e" {
+		if lease("request 0") != "" || lease(fmt.Sprint("request ", 3*maxSessionSlots-1)) != "e" {
 			v.Error("it was not the leases that end first that were forgotten")
 		}
-		v.must(v.c.Commands().Set(v.Context(), sessionsKey(listReader), "x", 0).Err())
-		v.build(rdb.FeedFacts{})
-		n := v.version()
+		v.must(v.projection.Commands().Set(v.Context(), sessionsKey(listReader), "x", 0).Err())
+		v.buildFromFacts(rdb.FeedFacts{})
+		n := v.documentVersion()
 		touch("phone", "f", now.Add(time.Hour))
-		if lease("phone") != "f" || v.version() != n {
-			v.Errorf("after a key of another type the lease is %q, the version %d", lease("phone"), v.version())
+		if lease("phone") != "f" || v.documentVersion() != n {
+			v.Errorf("after a key of another type the lease is %q, the version %d", lease("phone"), v.documentVersion())
 		}
 	})
 }
 
 // The cleaner drops sessions without an expiry, and no others.
 func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
-	eachList(t, func(v listView) {
-		_, err := v.c.touchSession(v.Context(), listReader, "phone", "a", time.Now().Add(time.Hour))
+	eachRedis(t, func(v boardTest) {
+		_, err := v.projection.touchSession(v.Context(), listReader, "phone", "a", time.Now().Add(time.Hour))
 		v.must(err)
-		v.must(v.c.Commands().HSet(v.Context(), sessionsKey(otherHost), "phone", "1;a").Err())
-		for place, done := (rdb.WalkPlace{}), false; !done; {
-			var found rdb.Findings
-			found, place, done, err = v.c.Walk(v.Context(), place, 100)
+		v.must(v.projection.Commands().HSet(v.Context(), sessionsKey(otherHost), "phone", "1;a").Err())
+		for place, done := (rdb.KeyWalkPosition{}), false; !done; {
+			var found rdb.KeyWalkFindings
+			found, place, done, err = v.projection.WalkKeys(v.Context(), place, 100)
 			v.must(err)
-			_, _, err = v.c.DropLeftovers(v.Context(), found.Leftovers)
+			_, _, err = v.projection.DropLeftovers(v.Context(), found.Leftovers)
 			v.must(err)
 		}
 		for user, want := range map[services.UserID]int64{listReader: 1, otherHost: 0} {
-			if got, err := v.c.Commands().Exists(v.Context(), sessionsKey(user)).Result(); err != nil || got != want {
+			if got, err := v.projection.Commands().Exists(v.Context(), sessionsKey(user)).Result(); err != nil || got != want {
 				v.Errorf("user %d has %d lists of sessions, want %d: %v", user, got, want, err)
 			}
 		}
@@ -104,32 +104,32 @@ func TestSessionsWithoutAnExpiryAreDropped(t *testing.T) {
 
 // A page after a position among the upcoming shows reads the newest replays. A board whose document is broken is not ready.
 func TestBoardsOfBrokenDocuments(t *testing.T) {
-	eachList(t, func(v listView) {
-		v.build(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, Since: 3}}})
-		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 9, listHost)})
-		read, err := v.c.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: ShowPlace{Score: -5, ID: 3}})
+	eachRedis(t, func(v boardTest) {
+		v.buildFromFacts(rdb.FeedFacts{Hosts: []services.FollowedAuthor{{Author: listHost, ItemsCountAfter: 3}}})
+		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), IsRebuild: true, Entries: replaysEndedBetween(1, 9, listHost)})
+		read, err := v.projection.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 2, Before: ShowPlace{Score: -5, ID: 3}})
 		v.must(err)
-		if len(read.Replays) != 2 || read.Replays[0] != replay(9, listHost) || len(read.Hosts) != 1 {
+		if len(read.Replays) != 2 || read.Replays[0] != replayEndedAt(9, listHost) || len(read.Hosts) != 1 {
 			v.Errorf("from among the upcoming: %+v", read)
 		}
 		for field, value := range map[string]string{"L": "12345678901", "B": "7", "st": "0", "e": "1"} {
-			had := v.field(field)
-			v.set(field, value)
-			if read := v.board(); read.Ready || read.Listed || read.Hosts != nil {
+			had := v.readField(field)
+			v.writeField(field, value)
+			if read := v.readBoard(); read.Ready || read.ListReady || read.Hosts != nil {
 				v.Errorf("%s = %q: %+v", field, value, read)
 			}
-			v.set(field, had)
+			v.writeField(field, had)
 		}
-		if read := v.board(); !read.Ready || !read.Listed {
+		if read := v.readBoard(); !read.Ready || !read.ListReady {
 			v.Errorf("mended: %+v", read)
 		}
 	})
 }
 
-// version is the version of the reader's document.
-func (v listView) version() uint64 {
+// documentVersion is the version of the reader's document.
+func (v boardTest) documentVersion() uint64 {
 	v.Helper()
-	versions, err := v.c.Versions(v.Context(), []services.UserID{listReader})
+	versions, err := v.projection.DocumentVersions(v.Context(), []services.UserID{listReader})
 	v.must(err)
 	return versions[0]
 }
@@ -137,7 +137,7 @@ func (v listView) version() uint64 {
 // While Redis hangs, its guard refuses reads of boards at once, and lets only one read through after each pause.
 func TestEveryReadOfABoardInAHungRedisIsGuarded(t *testing.T) {
 	open := func(t *testing.T, options redis.Options) projection {
-		return projection{rdbtest.Open(t, options, rdb.Shape{})}
+		return projection{rdbtest.Open(t, options, rdb.DocumentShape{})}
 	}
 	clienttest.EveryReadIsGuarded(t, open, map[string]func(ctx context.Context, c projection) error{
 		"board": func(ctx context.Context, c projection) error {

@@ -23,137 +23,137 @@ const (
 	otherHost  = services.UserID(9)
 )
 
-// listView is one reader's board on one Redis, for tests that cover every branch of a script.
-type listView struct {
+// boardTest is one reader's board on one Redis, for tests that cover every branch of a script.
+type boardTest struct {
 	*testing.T
-	c projection
+	projection projection
 }
 
-// eachList runs a test with an empty Redis of each kind.
-func eachList(t *testing.T, run func(v listView)) {
-	rdbtest.Each(t, func(t *testing.T, c *rdb.Projections) { run(listView{t, projection{c}}) })
+// eachRedis runs a test with an empty Redis of each kind.
+func eachRedis(t *testing.T, run func(v boardTest)) {
+	rdbtest.EachRedis(t, func(t *testing.T, c *rdb.Projections) { run(boardTest{t, projection{c}}) })
 }
 
-func (v listView) must(err error) {
+func (v boardTest) must(err error) {
 	v.Helper()
 	if err != nil {
 		v.Fatal(err)
 	}
 }
 
-// build makes the reader's document and inbox from facts.
-func (v listView) build(facts rdb.FeedFacts) {
+// buildFromFacts makes the reader's document and inbox from facts.
+func (v boardTest) buildFromFacts(facts rdb.FeedFacts) {
 	v.Helper()
 	if facts.Stamp == 0 {
-		facts.Stamp = v.begin(false)
+		facts.Stamp = v.beginRebuild(false)
 	}
-	facts.Reader, facts.Visit, facts.Day, facts.Lifetime = listReader, true, 20_000, time.Hour
-	_, err := v.c.EndRebuild(v.Context(), facts)
+	facts.Reader, facts.IsVisit, facts.LastActiveDay, facts.KeyLifetime = listReader, true, 20_000, time.Hour
+	_, err := v.projection.EndRebuild(v.Context(), facts)
 	v.must(err)
 }
 
-// begin begins a rebuild of the reader's document and returns its stamp.
-func (v listView) begin(refill bool) redis.Stamp {
+// beginRebuild begins a rebuild of the reader's document and returns its stamp.
+func (v boardTest) beginRebuild(refill bool) redis.ClockStamp {
 	v.Helper()
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{listReader}, rdb.RebuildMode{Visit: true, Refill: refill})
+	stamps, err := v.projection.BeginRebuild(v.Context(), []services.UserID{listReader}, rdb.RebuildMode{IsVisit: true, Refill: refill})
 	v.must(err)
 	return stamps[0]
 }
 
-// stamp takes a stamp of this moment. It does not use Now: on a cluster, its stamps are refused for a second after a removal.
-func (v listView) stamp() redis.Stamp {
+// takeStamp takes a stamp of this moment. It does not use Now: on a cluster, its stamps are refused for a second after a removal.
+func (v boardTest) takeStamp() redis.ClockStamp {
 	v.Helper()
-	stamp, err := v.c.StampOf(v.Context(), listReader)
+	stamp, err := v.projection.TakeUserStamp(v.Context(), listReader)
 	v.must(err)
 	return stamp
 }
 
-// drop removes a host from the reader's document and list, as the end of a follow does.
-func (v listView) drop(host services.UserID) {
+// dropHost removes a host from the reader's document and list, as the end of a follow does.
+func (v boardTest) dropHost(host services.UserID) {
 	v.Helper()
-	_, err := v.c.DropFromInbox(v.Context(), listReader, host)
+	_, err := v.projection.DropFromInbox(v.Context(), listReader, host)
 	v.must(err)
 }
 
-// dropUser drops the reader's keys if their last visit was on the day last or earlier.
-func (v listView) dropUser(last int64) {
+// dropReaderIfLastVisitBy drops the reader's keys if their last visit was on the day last or earlier.
+func (v boardTest) dropReaderIfLastVisitBy(last int64) {
 	v.Helper()
-	_, err := v.c.DropUsers(v.Context(), []services.UserID{listReader}, last)
+	_, err := v.projection.DropUsers(v.Context(), []services.UserID{listReader}, last)
 	v.must(err)
 }
 
-// field reads a field of the reader's document.
-func (v listView) field(name string) string {
+// readField reads a field of the reader's document.
+func (v boardTest) readField(name string) string {
 	v.Helper()
-	value, err := v.c.Commands().HGet(v.Context(), rdb.DocumentKey(listReader), name).Result()
+	value, err := v.projection.Commands().HGet(v.Context(), rdb.DocumentKey(listReader), name).Result()
 	v.must(err)
 	return value
 }
 
-// set writes a field of the reader's document.
-func (v listView) set(name string, value any) {
+// writeField writes a field of the reader's document.
+func (v boardTest) writeField(name string, value any) {
 	v.Helper()
-	v.must(v.c.Commands().HSet(v.Context(), rdb.DocumentKey(listReader), name, value).Err())
+	v.must(v.projection.Commands().HSet(v.Context(), rdb.DocumentKey(listReader), name, value).Err())
 }
 
-// lose deletes keys.
-func (v listView) lose(keys ...string) {
+// deleteKeys deletes keys.
+func (v boardTest) deleteKeys(keys ...string) {
 	v.Helper()
-	v.must(v.c.Commands().Del(v.Context(), keys...).Err())
+	v.must(v.projection.Commands().Del(v.Context(), keys...).Err())
 }
 
-// replay is a replay of a show that ended at a millisecond.
-func replay(end int, host services.UserID) replayEntry {
+// replayEndedAt is a replay of a show that ended at a millisecond.
+func replayEndedAt(end int, host services.UserID) replayEntry {
 	return replayEntry{ShowPlace{Replay: true, Score: int64(end), ID: services.PostID(end % 7)}, host}
 }
 
-// replays are the replays of shows that ended between two milliseconds, newest first, as on boards.
-func replays(from, to int, host services.UserID) (list []replayEntry) {
+// replaysEndedBetween are the replays of shows that ended between two milliseconds, newest first, as on boards.
+func replaysEndedBetween(from, to int, host services.UserID) (list []replayEntry) {
 	for end := to; end >= from; end-- {
-		list = append(list, replay(end, host))
+		list = append(list, replayEndedAt(end, host))
 	}
 	return list
 }
 
-func (v listView) beginReplays() redis.Stamp {
+func (v boardTest) beginReplays() redis.ClockStamp {
 	v.Helper()
-	stamps, err := v.c.beginReplays(v.Context(), []services.UserID{listReader})
+	stamps, err := v.projection.beginReplays(v.Context(), []services.UserID{listReader})
 	v.must(err)
 	return stamps[0]
 }
 
-func (v listView) mergeReplays(merge replayMerge) redis.Status {
+func (v boardTest) mergeReplays(merge replayMerge) redis.ResultStatus {
 	v.Helper()
 	merge.Reader = listReader
-	results, err := v.c.mergeReplays(v.Context(), []replayMerge{merge})
+	results, err := v.projection.mergeReplays(v.Context(), []replayMerge{merge})
 	v.must(err)
 	return results[0].Status
 }
 
-func (v listView) board() redisBoard {
+func (v boardTest) readBoard() redisBoard {
 	v.Helper()
-	read, err := v.c.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 1000})
+	read, err := v.projection.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 1000})
 	v.must(err)
 	return read
 }
 
 // wantReplays checks a script's result, and a board's list after it; nil means that there is no list.
-func (v listView) wantReplays(what string, got, want redis.Status, floor int, list []replayEntry) {
+func (v boardTest) wantReplays(what string, got, want redis.ResultStatus, floor int, list []replayEntry) {
 	v.Helper()
-	read := v.board()
+	read := v.readBoard()
 	var place ShowPlace
 	if floor > 0 {
-		place = replay(floor, 0).Place
+		place = replayEndedAt(floor, 0).Place
 	}
-	if got != want || read.Listed != (list != nil) || read.Floor != place || !slices.Equal(read.Replays, list) {
-		v.Errorf("%s: status %d, want %d; listed %v with the floor %v, want %v;\n%v\nwant\n%v", what, got, want, read.Listed, read.Floor, place, read.Replays, list)
+	if got != want || read.ListReady != (list != nil) || read.Floor != place || !slices.Equal(read.Replays, list) {
+		v.Errorf("%s: status %d, want %d; listed %v with the floor %v, want %v;\n%v\nwant\n%v", what, got, want, read.ListReady, read.Floor, place, read.Replays, list)
 	}
 }
 
 func TestReplaysSortAsBoardsDo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) replayEntry {
-			score := rapid.OneOf(rapid.Int64Range(0, 40), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000), rapid.Just(int64(maxEnd))).Draw(t, name)
+			score := rapid.OneOf(rapid.Int64Range(0, 40), rapid.Int64Range(1_700_000_000_000, 1_900_000_000_000), rapid.Just(int64(maxEndTime))).Draw(t, name)
 			id := rapid.OneOf(rapid.Uint64Range(1, 40), rapid.Uint64Range(1, math.MaxInt64)).Draw(t, name+" id")
 			return replayEntry{ShowPlace{Replay: true, Score: score, ID: services.PostID(id)}, services.UserID(rapid.Uint32().Draw(t, name+" host"))}
 		}
@@ -165,7 +165,7 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 			t.Fatalf("%+v is %q, %+v is %q", a, replayText(a), b, replayText(b))
 		}
 	})
-	good := replayText(replay(7, 300))
+	good := replayText(replayEndedAt(7, 300))
 	for _, text := range []string{"", "!", "!" + good[:22], good[1:], good + "0", strings.Replace(good, "7", "I", 1), good[:9] + "8" + good[10:], good[:26] + "~", good[:22] + "uuuuu"} {
 		if entry, ok := parseReplay(text); ok {
 			t.Errorf("%q is read as %+v", text, entry)
@@ -177,78 +177,89 @@ func TestReplaysSortAsBoardsDo(t *testing.T) {
 }
 
 func TestAListOfReplaysFollowsTheRebuildProtocol(t *testing.T) {
-	eachList(t, func(v listView) {
+	eachRedis(t, func(v boardTest) {
 		if stamp := v.beginReplays(); stamp != 0 {
 			v.Errorf("without a document the stamp is %d", stamp)
 		}
-		if read := v.board(); read.Ready || read.Listed {
+		if read := v.readBoard(); read.Ready || read.ListReady {
 			v.Errorf("without a document: %+v", read)
 		}
-		v.build(rdb.FeedFacts{})
-		one := []replayEntry{replay(10, listHost)}
-		v.wantReplays("into nothing", v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: one}), redis.Missing, 0, nil)
-		early := v.stamp()
+		v.buildFromFacts(rdb.FeedFacts{})
+		one := []replayEntry{replayEndedAt(10, listHost)}
+		v.wantReplays("into nothing", v.mergeReplays(replayMerge{Stamp: v.takeStamp(), Entries: one}), redis.Missing, 0, nil)
+		early := v.takeStamp()
 		stamp := v.beginReplays()
 		v.wantReplays("begun", redis.Applied, redis.Applied, 0, nil)
 		v.wantReplays("read before it was begun", v.mergeReplays(replayMerge{Stamp: early, Entries: one}), redis.Retry, 0, nil)
 		v.wantReplays("into one that is being built", v.mergeReplays(replayMerge{Stamp: stamp, Entries: one}), redis.Applied, 0, nil)
-		whole := replayMerge{Stamp: stamp, Whole: true, Entries: []replayEntry{replay(9, otherHost), replay(4, listHost)}, Floor: replay(3, listHost).Place}
-		all := []replayEntry{replay(10, listHost), replay(9, otherHost), replay(4, listHost)}
+		whole := replayMerge{Stamp: stamp, IsRebuild: true, Entries: []replayEntry{replayEndedAt(9, otherHost), replayEndedAt(4, listHost)}, Floor: replayEndedAt(3, listHost).Place}
+		all := []replayEntry{replayEndedAt(10, listHost), replayEndedAt(9, otherHost), replayEndedAt(4, listHost)}
 		v.wantReplays("ended", v.mergeReplays(whole), redis.Applied, 3, all)
 		v.wantReplays("ended twice", v.mergeReplays(whole), redis.Applied, 3, all)
-		v.wantReplays("the same again", v.mergeReplays(replayMerge{Stamp: stamp, Entries: one}), redis.Same, 3, all)
-		v.wantReplays("below the floor", v.mergeReplays(replayMerge{Stamp: stamp, Entries: replays(1, 3, otherHost)}), redis.Same, 3, all)
+		v.wantReplays("the same again", v.mergeReplays(replayMerge{Stamp: stamp, Entries: one}), redis.Unchanged, 3, all)
+		v.wantReplays("below the floor", v.mergeReplays(replayMerge{Stamp: stamp, Entries: replaysEndedBetween(1, 3, otherHost)}), redis.Unchanged, 3, all)
 		v.beginReplays()
 		v.wantReplays("begun while it is there", redis.Applied, redis.Applied, 3, all)
-		late := v.stamp()
-		v.drop(otherHost)
+		late := v.takeStamp()
+		v.dropHost(otherHost)
 		all = []replayEntry{}
 		v.wantReplays("a host goes and there is room for older ones", redis.Applied, redis.Applied, 0, nil)
-		v.wantReplays("read before he went", v.mergeReplays(replayMerge{Stamp: late, Whole: true, Entries: whole.Entries}), redis.Missing, 0, nil)
+		v.wantReplays("read before he went", v.mergeReplays(replayMerge{Stamp: late, IsRebuild: true, Entries: whole.Entries}), redis.Missing, 0, nil)
 		stamp = v.beginReplays()
-		v.wantReplays("read before he went, into a new list", v.mergeReplays(replayMerge{Stamp: late, Whole: true, Entries: whole.Entries}), redis.Retry, 0, nil)
-		v.wantReplays("ended with nothing", v.mergeReplays(replayMerge{Stamp: stamp, Whole: true}), redis.Applied, 0, all)
-		v.wantReplays("one more", v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: one}), redis.Applied, 0, one)
-		late = v.stamp()
-		v.drop(listHost)
+		v.wantReplays("read before he went, into a new list", v.mergeReplays(replayMerge{Stamp: late, IsRebuild: true, Entries: whole.Entries}), redis.Retry, 0, nil)
+		v.wantReplays("ended with nothing", v.mergeReplays(replayMerge{Stamp: stamp, IsRebuild: true}), redis.Applied, 0, all)
+		v.wantReplays("one more", v.mergeReplays(replayMerge{Stamp: v.takeStamp(), Entries: one}), redis.Applied, 0, one)
+		late = v.takeStamp()
+		v.dropHost(listHost)
 		v.wantReplays("who has all stays listed", redis.Applied, redis.Applied, 0, []replayEntry{})
 		v.wantReplays("and refuses what was read before", v.mergeReplays(replayMerge{Stamp: late, Entries: one}), redis.Retry, 0, []replayEntry{})
 	})
 }
 
 func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
-	eachList(t, func(v listView) {
+	eachRedis(t, func(v boardTest) {
 		make := func() {
-			v.build(rdb.FeedFacts{})
-			v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, 2, listHost)})
-			v.wantReplays("made", redis.Applied, redis.Applied, 0, replays(1, 2, listHost))
+			v.buildFromFacts(rdb.FeedFacts{})
+			v.mergeReplays(replayMerge{Stamp: v.beginReplays(), IsRebuild: true, Entries: replaysEndedBetween(1, 2, listHost)})
+			v.wantReplays("made", redis.Applied, redis.Applied, 0, replaysEndedBetween(1, 2, listHost))
 		}
 		for what, step := range map[string]struct {
 			do    func()
 			stays bool
 		}{
-			"a refill":                 {func() { v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, true},
-			"a return":                 {func() { v.build(rdb.FeedFacts{Stamp: v.begin(false)}) }, false},
-			"a document that was lost": {func() { v.lose(rdb.DocumentKey(listReader)); v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, false},
-			"an inbox that was lost":   {func() { v.lose(redis.UserKey(listReader, ":i")); v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, false},
+			"a refill": {func() { v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(true)}) }, true},
+			"a return": {func() { v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(false)}) }, false},
+			"a document that was lost": {func() {
+				v.deleteKeys(rdb.DocumentKey(listReader))
+				v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(true)})
+			}, false},
+			"an inbox that was lost": {func() {
+				v.deleteKeys(redis.UserKey(listReader, ":i"))
+				v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(true)})
+			}, false},
 			"hosts that were lost": {func() {
-				v.must(v.c.Commands().HDel(v.Context(), rdb.DocumentKey(listReader), "L").Err())
-				v.build(rdb.FeedFacts{Stamp: v.begin(true)})
+				v.must(v.projection.Commands().HDel(v.Context(), rdb.DocumentKey(listReader), "L").Err())
+				v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(true)})
 			}, false},
-			"a reset":                 {func() { v.must(v.c.Reset(v.Context(), listReader)); v.build(rdb.FeedFacts{Stamp: v.begin(true)}) }, false},
-			"the list alone":          {func() { v.lose(replaysKey(listReader)) }, false},
-			"a list without its mark": {func() { v.must(v.c.Commands().ZRemRangeByRank(v.Context(), replaysKey(listReader), 0, 0).Err()) }, false},
+			"a reset": {func() {
+				v.must(v.projection.ResetUserData(v.Context(), listReader))
+				v.buildFromFacts(rdb.FeedFacts{Stamp: v.beginRebuild(true)})
+			}, false},
+			"the list alone": {func() { v.deleteKeys(replaysKey(listReader)) }, false},
+			"a list without its mark": {func() {
+				v.must(v.projection.Commands().ZRemRangeByRank(v.Context(), replaysKey(listReader), 0, 0).Err())
+			}, false},
 			"a list that is a text": {func() {
-				v.must(v.c.Commands().Set(v.Context(), replaysKey(listReader), "x", 0).Err())
-				v.board()
-				v.build(rdb.FeedFacts{})
+				v.must(v.projection.Commands().Set(v.Context(), replaysKey(listReader), "x", 0).Err())
+				v.readBoard()
+				v.buildFromFacts(rdb.FeedFacts{})
 			}, false},
-			"a user who is not dormant": {func() { v.dropUser(19_999) }, true},
-			"a user who is dormant":     {func() { v.dropUser(20_000); v.build(rdb.FeedFacts{}) }, false},
+			"a user who is not dormant": {func() { v.dropReaderIfLastVisitBy(19_999) }, true},
+			"a user who is dormant":     {func() { v.dropReaderIfLastVisitBy(20_000); v.buildFromFacts(rdb.FeedFacts{}) }, false},
 		} {
 			make()
 			step.do()
-			list := replays(1, 2, listHost)
+			list := replaysEndedBetween(1, 2, listHost)
 			if !step.stays {
 				list = nil
 			}
@@ -256,8 +267,8 @@ func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 		}
 		make()
 		for _, lifetime := range []time.Duration{time.Hour, 2 * time.Hour} {
-			v.must(v.c.MarkActive(v.Context(), []services.UserID{listReader}, 20_000, lifetime))
-			left, err := v.c.Commands().TTL(v.Context(), replaysKey(listReader)).Result()
+			v.must(v.projection.MarkActive(v.Context(), []services.UserID{listReader}, 20_000, lifetime))
+			left, err := v.projection.Commands().TTL(v.Context(), replaysKey(listReader)).Result()
 			if err != nil || left > lifetime || left < lifetime-lifetime/16-time.Minute {
 				v.Errorf("the list lives for %s, of %s: %v", left, lifetime, err)
 			}
@@ -266,44 +277,44 @@ func TestAListOfReplaysIsDroppedWithItsDocument(t *testing.T) {
 }
 
 func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
-	eachList(t, func(v listView) {
-		v.build(rdb.FeedFacts{})
-		keep := services.Retention
-		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, keep, listHost)})
-		v.wantReplays("as many as are listed", redis.Applied, redis.Applied, 0, replays(1, keep, listHost))
-		v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: replays(keep+1, keep+32, listHost)})
-		v.wantReplays("no more are listed", redis.Applied, redis.Applied, 32, replays(33, keep+32, listHost))
+	eachRedis(t, func(v boardTest) {
+		v.buildFromFacts(rdb.FeedFacts{})
+		keep := services.FeedRetention
+		v.mergeReplays(replayMerge{Stamp: v.beginReplays(), IsRebuild: true, Entries: replaysEndedBetween(1, keep, listHost)})
+		v.wantReplays("as many as are listed", redis.Applied, redis.Applied, 0, replaysEndedBetween(1, keep, listHost))
+		v.mergeReplays(replayMerge{Stamp: v.takeStamp(), Entries: replaysEndedBetween(keep+1, keep+32, listHost)})
+		v.wantReplays("no more are listed", redis.Applied, redis.Applied, 32, replaysEndedBetween(33, keep+32, listHost))
 		for _, page := range []struct{ before, limit, from, to int }{{0, 5, keep + 28, keep + 32}, {keep + 20, 5, keep + 15, keep + 19}, {35, 5, 33, 34}, {33, 5, 1, 0}, {20, 5, 1, 0}} {
 			query := boardQuery{Reader: listReader, Limit: page.limit}
 			if page.before > 0 {
-				query.Before = replay(page.before, listHost).Place
+				query.Before = replayEndedAt(page.before, listHost).Place
 			}
-			read, err := v.c.readBoard(v.Context(), query)
+			read, err := v.projection.readBoard(v.Context(), query)
 			v.must(err)
-			if want := replays(page.from, page.to, listHost); !slices.Equal(read.Replays, want) || read.Floor != replay(32, 0).Place {
+			if want := replaysEndedBetween(page.from, page.to, listHost); !slices.Equal(read.Replays, want) || read.Floor != replayEndedAt(32, 0).Place {
 				v.Errorf("%d before %d: %v, want %v; floor %v", page.limit, page.before, read.Replays, want, read.Floor)
 			}
 		}
-		v.mergeReplays(replayMerge{Stamp: v.stamp(), Entries: replays(keep+33, keep+33, otherHost)})
-		held := parseReplays(rdbtest.Snapshot(v.T, v.c.Projections, listReader).Lists[replaysList.Part])
-		if len(held.entries) != keep+16 || held.floor != replay(17, 0).Place || !held.listed || held.strays > 0 {
+		v.mergeReplays(replayMerge{Stamp: v.takeStamp(), Entries: replaysEndedBetween(keep+33, keep+33, otherHost)})
+		held := parseReplays(rdbtest.Snapshot(v.T, v.projection.Projections, listReader).Lists[replaysList.KeyPart])
+		if len(held.entries) != keep+16 || held.floor != replayEndedAt(17, 0).Place || !held.listReady || held.invalidMembers > 0 {
 			v.Errorf("after a trim the list has %d, its floor is %v", len(held.entries), held.floor)
 		}
 		var long []rdb.LongList
-		for place, done := (rdb.WalkPlace{}), false; !done; {
-			var found rdb.Findings
+		for place, done := (rdb.KeyWalkPosition{}), false; !done; {
+			var found rdb.KeyWalkFindings
 			var err error
-			found, place, done, err = v.c.Walk(v.Context(), place, 100)
+			found, place, done, err = v.projection.WalkKeys(v.Context(), place, 100)
 			v.must(err)
 			long = append(long, found.LongLists...)
 		}
 		for _, want := range []int{16, 0} {
-			if cut, err := v.c.TrimLists(v.Context(), long); err != nil || !slices.Equal(cut, []int{want}) {
+			if cut, err := v.projection.TrimLists(v.Context(), long); err != nil || !slices.Equal(cut, []int{want}) {
 				v.Errorf("cut are %v, want %d: %v", cut, want, err)
 			}
 		}
-		v.wantReplays("cut", redis.Applied, redis.Applied, 33, slices.Concat(replays(keep+33, keep+33, otherHost), replays(34, keep+32, listHost)))
-		v.drop(otherHost)
+		v.wantReplays("cut", redis.Applied, redis.Applied, 33, slices.Concat(replaysEndedBetween(keep+33, keep+33, otherHost), replaysEndedBetween(34, keep+32, listHost)))
+		v.dropHost(otherHost)
 		v.wantReplays("older ones are due", redis.Applied, redis.Applied, 0, nil)
 	})
 }
@@ -311,11 +322,11 @@ func TestAListOfReplaysKeepsTheNewest(t *testing.T) {
 // A full list keeps the compact form of Redis (listpack), and the document of a user who follows no host takes at most 400 bytes.
 func TestMemoryOfAListOfReplays(t *testing.T) {
 	server := redistest.NewServer(t)
-	v := listView{t, projection{rdbtest.Open(t, redis.Options{URL: server.URL()}, rdb.Shape{})}}
-	v.build(rdb.FeedFacts{})
+	v := boardTest{t, projection{rdbtest.Open(t, redis.Options{URL: server.URL()}, rdb.DocumentShape{})}}
+	v.buildFromFacts(rdb.FeedFacts{})
 	usage := func(key string) int64 { return server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64) }
 	idle := usage(rdb.DocumentKey(listReader))
-	v.mergeReplays(replayMerge{Stamp: v.beginReplays(), Whole: true, Entries: replays(1, services.Retention+16, listHost)})
+	v.mergeReplays(replayMerge{Stamp: v.beginReplays(), IsRebuild: true, Entries: replaysEndedBetween(1, services.FeedRetention+16, listHost)})
 	full := usage(replaysKey(listReader))
 	if idle > 400 || full > 12<<10 {
 		t.Errorf("an idle document takes %d bytes, at most 400 are allowed; a full list of replays %d, at most 12 KB", idle, full)

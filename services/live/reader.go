@@ -7,32 +7,32 @@ import (
 )
 
 // readerData is a viewer's data: the followed hosts, and their replays after a position. These are all hosts that the viewer
-// follows now: Session.hosts leaves out hosts that were followed after a session was made.
+// follows now: Session.filterHosts leaves out hosts that were followed after a session was made.
 type readerData struct {
-	hosts   []services.FollowedAuthor
-	replays replayList
-	ready   bool // replays is complete; otherwise it must be read from SQL
-	lease   slotLease
+	hosts           []services.FollowedAuthor
+	replays         replayList
+	replaysComplete bool // replays is complete; otherwise it must be read from SQL
+	lease           slotLease
 
 	replaysSkipped bool // Redis was not asked for replays
-	building       bool // Redis answers, and the viewer's data there is still being built
+	beingRebuilt   bool // Redis answers, and the viewer's data there is still being built
 }
 
 // replayLimit is how many replays are read for a page: one more than the page has, and as many as may have been added since the
 // session was made. Each addition is an entry of the log, so the versions since then bound their number; a list shows no more than
-// Retention. If even that is too few after filtering, cut reads all replays.
+// FeedRetention. If even that is too few after filtering, cutPage reads all replays.
 func (s *Service) replayLimit(session Session, first int) int {
 	since := uint64(0)
-	if now := s.Memory.Version(); session.Made != 0 && now > session.Version {
+	if now := s.Memory.Version(); session.CreationID != 0 && now > session.Version {
 		since = now - session.Version
 	}
-	return first + 1 + int(min(since, services.Retention))
+	return first + 1 + int(min(since, services.FeedRetention))
 }
 
 // readerData reads a viewer's data: the hosts, and at most a number of replays, 0 for none. The data comes from Redis in one round
 // trip, after a rebuild of a missing or outdated document; or from SQL, for example if Redis lacks the viewer's last command.
 func (s *Service) readerData(ctx context.Context, session Session, after ShowPlace, replays int) (readerData, error) {
-	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slot(s.sessions)}
+	query := boardQuery{Reader: session.Viewer, Limit: replays, Slot: session.slotKey(s.sessionScope)}
 	if after.Replay {
 		query.Before = after
 	}
@@ -42,7 +42,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	answered := err == nil
 	// The document is missing, or the viewer has been away for so long that nothing was pushed to it. One rebuild serves all
 	// callers. This caller waits for it for at most buildWait, and then reads from SQL.
-	if err == nil && !stale && (!read.Ready || s.projector.AwayIfSeenOn(read.Day)) {
+	if err == nil && !stale && (!read.Ready || s.projector.IsIdleIfSeenOn(read.LastActiveDay)) {
 		read.Ready = false
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 		err = s.projector.Rebuild(waiting, session.Viewer)
@@ -60,7 +60,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 		return readerData{}, err
 	}
 	// Only the lease is used from Redis' answer: the lease is no projection of facts, so it cannot be outdated.
-	known := readerData{building: answered}
+	known := readerData{beingRebuilt: answered}
 	if answered {
 		known.lease = read.Lease
 	}
@@ -70,10 +70,10 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 
 // readerDataOf is the readerData of an answer of Redis. limit is the number of replays that were asked for.
 func readerDataOf(read redisBoard, limit int) readerData {
-	v := readerData{replaysSkipped: limit == 0, hosts: read.Hosts, ready: read.Listed, lease: read.Lease}
-	v.replays = replayList{More: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]line, len(read.Replays))}
+	v := readerData{replaysSkipped: limit == 0, hosts: read.Hosts, replaysComplete: read.ListReady, lease: read.Lease}
+	v.replays = replayList{HasMore: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]boardLine, len(read.Replays))}
 	for i, entry := range read.Replays {
-		v.replays.Lines[i] = line{Place: entry.Place, Host: entry.Host}
+		v.replays.Lines[i] = boardLine{Place: entry.Place, Host: entry.Host}
 	}
 	return v
 }
@@ -81,49 +81,49 @@ func readerDataOf(read redisBoard, limit int) readerData {
 // viewerReplays returns the viewer's replays after a position: from their list in Redis, which is rebuilt when it is lost, or from
 // SQL if the rebuild takes long.
 func (s *Service) viewerReplays(ctx context.Context, session Session, v readerData, after ShowPlace, replays int) (list replayList, building bool, err error) {
-	if v.ready {
+	if v.replaysComplete {
 		return v.replays, false, nil
 	}
-	if v.lease.Known && !v.building { // Redis answers, and only the list is missing
+	if v.lease.RedisAnswered && !v.beingRebuilt { // Redis answers, and only the list is missing
 		waiting, cancel := context.WithTimeout(ctx, s.buildWait)
 		err = s.rebuildReplays(waiting, session.Viewer)
 		cancel()
 		if err == nil {
 			// The list is read again only once. If it is missing again, or Redis fails, the page comes from SQL.
-			if again, err := s.readerData(ctx, session, after, replays); err == nil && again.ready {
+			if again, err := s.readerData(ctx, session, after, replays); err == nil && again.replaysComplete {
 				return again.replays, false, nil
 			}
 		}
 		if services.IsPanic(err) { // a list from SQL would hide the bug
 			return list, false, err
 		}
-		v.building = true
+		v.beingRebuilt = true
 	}
 	list, err = s.replaysFromSQL(ctx, session.Viewer, after)
-	return list, v.building, err
+	return list, v.beingRebuilt, err
 }
 
 // replaysFromSQL reads the replays from SQL as a list in Redis would have them. It reads from the top, wherever the page
 // starts, to find the floor: the newest replay beyond those that a list shows.
 func (s *Service) replaysFromSQL(ctx context.Context, viewer services.UserID, after ShowPlace) (list replayList, err error) {
-	shows, err := replaysFeed(ctx, s.store, viewer, ShowPlace{}, services.Retention+1)
+	shows, err := replaysOfFollowedHosts(ctx, s.store, viewer, ShowPlace{}, services.FeedRetention+1)
 	if err != nil {
 		return list, err
 	}
-	if len(shows) > services.Retention {
-		list.Floor, shows = shows[services.Retention].Place(), shows[:services.Retention]
+	if len(shows) > services.FeedRetention {
+		list.Floor, shows = shows[services.FeedRetention].Place(), shows[:services.FeedRetention]
 	}
 	for _, show := range shows {
 		if after.ID == 0 || after.Before(show.Place()) {
-			list.Lines = append(list.Lines, lineOf(show))
+			list.Lines = append(list.Lines, boardLineOf(show))
 		}
 	}
 	return list, nil
 }
 
-// reachSession brings the cache up to the version of a session. The error INVALID names the argument field, and means that no node can have
-// made the session.
-func (s *Service) reachSession(ctx context.Context, field string, session Session) error {
+// catchUpToSession brings the cache up to the version of a session. The error INVALID names the argument field, and means that no
+// node can have made the session.
+func (s *Service) catchUpToSession(ctx context.Context, field string, session Session) error {
 	never := services.Errorf(services.Invalid, "%s: the session is of the future", field)
 	latest := s.ids.Now()
 	// latest is the later of two times: that of ids, which corrects this node's clock by the database's, and the clock itself. Another
@@ -132,7 +132,7 @@ func (s *Service) reachSession(ctx context.Context, field string, session Sessio
 		latest = now
 	}
 	// No node made such a session. Without this check a forged one would live, and hold its slot, for ever.
-	if session.Made.Time().After(latest.Add(maxSkew)) {
+	if session.CreationID.Time().After(latest.Add(maxClockSkew)) {
 		return never
 	}
 	// The session may come from a node that has read more of the log.
@@ -155,7 +155,7 @@ func (s *Service) frozenShow(ctx context.Context, session Session, id services.P
 			return show, err
 		}
 		show, there = shows[id]
-		there = there && show.Version > 0 && (show.Version <= session.Version || s.forgotten(session))
+		there = there && show.Version > 0 && (show.Version <= session.Version || s.pastMaxLife(session))
 		if there && show.Status == ShowCancelled { // its position in the session may be forgotten, so use its last one
 			show.Status = ShowUpcoming
 		}
@@ -166,21 +166,21 @@ func (s *Service) frozenShow(ctx context.Context, session Session, id services.P
 	return show, nil
 }
 
-// forgotten reports whether a session is past its longest life, so that former positions of shows are no longer kept for it.
-func (s *Service) forgotten(session Session) bool {
-	return s.clock.Now().After(session.Made.Time().Add(s.longestLife))
+// pastMaxLife reports whether a session is past its longest life, so that former positions of shows are no longer kept for it.
+func (s *Service) pastMaxLife(session Session) bool {
+	return s.clock.Now().After(session.CreationID.Time().Add(s.maxSessionLife))
 }
 
-// checkShown checks that a show's host was on the board of the session: the host is on the board now; or the viewer follows the
+// checkHostOnBoard checks that a show's host was on the board of the session: the host is on the board now; or the viewer follows the
 // host, whose shows are muted, or were hidden after the session was made; or the viewer stopped following the host after the
 // session was made. A host who was hidden before was not on the board, so the host's shows are refused.
-func (s *Service) checkShown(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
+func (s *Service) checkHostOnBoard(ctx context.Context, session Session, hosts []services.FollowedAuthor, show Show) error {
 	for _, host := range hosts {
-		if host.Author == show.Host && session.has(host) {
+		if host.Author == show.Host && session.hasHost(host) {
 			return nil
 		}
 	}
-	was, err := unfollowedSince(ctx, s.store, session.Viewer, show.Host, session.Made)
+	was, err := unfollowedSince(ctx, s.store, session.Viewer, show.Host, session.CreationID)
 	if err == nil && !was {
 		err = services.Errorf(services.Invalid, "lastId: %s was never in the session", show.GlobalID())
 	}
@@ -190,8 +190,8 @@ func (s *Service) checkShown(ctx context.Context, session Session, hosts []servi
 // renew extends a session by its idle time from now on. It returns false if a later session has its slot. If Redis fails, the
 // session is not extended, and the result is true: a lost Redis must not end sessions.
 func (s *Service) renew(ctx context.Context, session Session, held slotLease) bool {
-	now, last := s.clock.Now(), session.Made.Time().Add(s.longestLife)
-	until := now.Add(s.idleTime)
+	now, last := s.clock.Now(), session.CreationID.Time().Add(s.maxSessionLife)
+	until := now.Add(s.sessionIdleTime)
 	if last.Before(until) {
 		until = last
 	}
@@ -199,10 +199,10 @@ func (s *Service) renew(ctx context.Context, session Session, held slotLease) bo
 	if held.Holder == session.name() && !held.Until.Before(until) {
 		return true
 	}
-	if until = until.Add(s.idleTime / extraIdleDivisor); last.Before(until) {
+	if until = until.Add(s.sessionIdleTime / extraIdleDivisor); last.Before(until) {
 		until = last
 	}
-	holds, err := s.redis.touchSession(ctx, session.Viewer, session.slot(s.sessions), session.name(), until)
+	holds, err := s.redis.touchSession(ctx, session.Viewer, session.slotKey(s.sessionScope), session.name(), until)
 	return holds || err != nil
 }
 

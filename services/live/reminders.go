@@ -25,8 +25,8 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 			if err != nil {
 				return nil, err
 			}
-			if tx.Dated() != 0 { // the show may have been due for closing before this past event, although its job has not run
-				show, _ = s.limits.Close(show, tx.HappenedAt())
+			if tx.EventMoment() != 0 { // the show may have been due for closing before this past event, although its job has not run
+				show, _ = s.limits.Close(show, tx.EventTime())
 			}
 			var changed bool
 			if remind {
@@ -59,7 +59,7 @@ func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sho
 	if err == nil && reminders > MaxReminders {
 		err = services.Errorf(services.Conflict, "showId: at most %d upcoming shows can be waited for", MaxReminders)
 	}
-	tx.KeepLimit(upcomingReminders, user, MaxReminders)
+	tx.EnforceLimit(upcomingReminderLimit, user, MaxReminders)
 	return true, err
 }
 
@@ -71,7 +71,7 @@ func dropReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Sh
 	}
 	// The show has started, so the reminder's notification exists or will soon. The job reads the facts of its cause: it finds no
 	// reminder, and removes the notification.
-	notify, err := notifications.Job(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host, Moment: tx.Dated()})
+	notify, err := notifications.NotifyJob(notifications.Cause{Recipient: user, Category: services.CategoryReminder, Subject: show.ID, Actor: show.Host, Moment: tx.EventMoment()})
 	if err != nil {
 		return false, err
 	}

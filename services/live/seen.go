@@ -24,8 +24,9 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 			return nil, err
 		}
 	}
-	// reachSession is needed for the present board too: a cache that was never loaded is at version 0, and the command would mark nothing.
-	if err := s.reachSession(ctx, "sessionId", session); err != nil {
+	// catchUpToSession is needed for the present board too: a cache that was never loaded is at version 0, and the command would
+	// mark nothing.
+	if err := s.catchUpToSession(ctx, "sessionId", session); err != nil {
 		return nil, err
 	}
 	if present {
@@ -35,35 +36,35 @@ func (s *Service) MarkSeen(ctx context.Context, viewer services.UserID, text *st
 		Name: "markLiveBoardSeen", Actor: viewer,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			version := services.PostID(session.Version)
-			if present && tx.Dated() != 0 {
+			if present && tx.EventMoment() != 0 {
 				var err error
-				if version, err = versionUntil(ctx, tx, tx.HappenedAt()); err != nil {
+				if version, err = boardVersionBefore(ctx, tx, tx.EventTime()); err != nil {
 					return nil, err
 				}
 			}
-			if _, err := positions.Raise(ctx, tx, viewer, positions.LiveBoard, "", version); err != nil {
+			if _, err := positions.Advance(ctx, tx, viewer, positions.LiveBoardView, "", version); err != nil {
 				return nil, err
 			}
 			// The job makes sure that the mark is projected; AfterCommit below projects it at once for the answer.
-			return nil, jobs.Enqueue(ctx, tx, seenJob(viewer))
+			return nil, jobs.Enqueue(ctx, tx, projectSeenJob(viewer))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.projectSeen(ctx, viewer) },
 	}, nil
 }
 
-// liveAfter reads the head of the log, and the lowest LiveVersion of the running shows that started after a time. Only running shows
-// count in badges, so the others do not matter. A show that started before the time still counts if its start was logged after the
-// start of one of these shows. The conditions on host and on status < 2 make the query a range of the index shows_active: SQLite uses a
-// partial index only if the query repeats its condition.
-var liveAfter = sql.NewStatement("version of the board at a time", `SELECT
-	COALESCE((SELECT head FROM log_heads WHERE kind = '`+LogKind+`'), 0),
+// selectBoardVersionBefore reads the head of the log, and the lowest LiveVersion of the running shows that started after a time.
+// Only running shows count in badges, so the others do not matter. A show that started before the time still counts if its start
+// was logged after the start of one of these shows. The conditions on host and on status < 2 make the query a range of the index
+// shows_active: SQLite uses a partial index only if the query repeats its condition.
+var selectBoardVersionBefore = sql.NewStatement("version of the board at a time", `SELECT
+	COALESCE((SELECT head FROM log_heads WHERE kind = '`+ChangelogKind+`'), 0),
 	COALESCE((SELECT min(live_ver) FROM shows WHERE host > 0 AND status < 2 AND status = 1 AND live_ver > 0 AND started_at > $1), 0)`)
 
-// versionUntil returns the last version of the board from before a time: the version before the next start, or the head if
+// boardVersionBefore returns the last version of the board from before a time: the version before the next start, or the head if
 // there was no start since.
-func versionUntil(ctx context.Context, tx *sql.Tx, at time.Time) (version services.PostID, err error) {
+func boardVersionBefore(ctx context.Context, tx *sql.Tx, at time.Time) (version services.PostID, err error) {
 	var next services.PostID
-	_, err = tx.One(ctx, liveAfter, []any{at}, &version, &next)
+	_, err = tx.One(ctx, selectBoardVersionBefore, []any{at}, &version, &next)
 	if next > 0 {
 		version = min(version, next-1)
 	}

@@ -9,18 +9,18 @@ import (
 
 // Marking the board as seen moves the seen position to the session's version, and never back.
 func TestTheSeenPositionOfABoardOnlyRises(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newBoardNode(w, nil)
 		viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
 		one, two := planShow(w, host, time.Hour), planShow(w, host, time.Hour)
-		h.advance()
-		start(w, one)
-		h.advance()
+		h.advanceAndRefresh()
+		startShows(w, one)
+		h.advanceAndRefresh()
 		session := h.page(viewer, BoardRequest{}).Session
 		text := session.String()
-		start(w, two)
-		h.advance()
+		startShows(w, two)
+		h.advanceAndRefresh()
 		for _, step := range []struct {
 			text *string
 			want uint64
@@ -28,7 +28,7 @@ func TestTheSeenPositionOfABoardOnlyRises(t *testing.T) {
 			cmd, err := h.boards.MarkSeen(t.Context(), viewer, step.text)
 			h.Must(err)
 			h.Must(h.Fanout.Commit(t.Context(), cmd)[0])
-			if got := w.Document(viewer).LiveSeen; got != step.want {
+			if got := w.Document(viewer).LiveSeenUpTo; got != step.want {
 				t.Errorf("after %v the mark is %d, want %d", step.text, got, step.want)
 			}
 		}
@@ -40,12 +40,12 @@ func TestTheSeenPositionOfABoardOnlyRises(t *testing.T) {
 
 // A node that has not loaded the shows yet loads them for a mark, or refuses it: it never accepts a mark that marks nothing.
 func TestANodeLoadsShowsBeforeItMarksABoardSeen(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newBoardNode(w, nil)
 		viewer, host := w.MakeUsers(1)[0], w.MakeUsers(1)[0]
 		w.Follow(host, viewer)
-		start(w, planShow(w, host, time.Hour))
-		h.advance()
+		startShows(w, planShow(w, host, time.Hour))
+		h.advanceAndRefresh()
 		late := newBoardNode(w.AnotherNode(), nil)
 		if late.boards.Memory.Loaded() {
 			t.Fatal("the new node has loaded the shows already")
@@ -53,7 +53,7 @@ func TestANodeLoadsShowsBeforeItMarksABoardSeen(t *testing.T) {
 		cmd, err := late.boards.MarkSeen(t.Context(), viewer, nil)
 		h.Must(err)
 		h.Must(h.Fanout.Commit(t.Context(), cmd)[0])
-		if got, want := w.Document(viewer).LiveSeen, h.boards.Memory.Version(); got != want || want == 0 {
+		if got, want := w.Document(viewer).LiveSeenUpTo, h.boards.Memory.Version(); got != want || want == 0 {
 			t.Errorf("the mark is %d, want %d", got, want)
 		}
 	})

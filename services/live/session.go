@@ -12,41 +12,43 @@ import (
 // Session identifies a board as it was at one moment, for one viewer. It names a version of the changelog, which all nodes read,
 // and copies nothing: a node needs only the session's text to serve the board.
 type Session struct {
-	Version uint64          // of the changelog, as far as the node cache had read it: each show has the position that it had at this version
-	Made    services.PostID // an ID of the time of creation, unique among sessions
-	Viewer  services.UserID
-	Device  uint64 // hash of the name of the viewer's device; 0 if the client gave none
-	// LatestFollow is the latest follow (FollowedAuthor.Since) among the hosts that the board had when the session was made and that are
-	// not in Recent, 0 without such hosts. Hosts followed at later times appear in the next session. It is not Made: a follow that was
-	// committed before Made may reach the viewer's document afterwards, and must not change the board.
+	Version    uint64          // of the changelog, as far as the node cache had read it: shows have their positions at this version
+	CreationID services.PostID // an ID of the time of creation, unique among sessions
+	Viewer     services.UserID
+	DeviceHash uint64 // hash of the name of the viewer's device; 0 if the client gave none
+	// LatestFollow is the latest follow (FollowedAuthor.ItemsCountAfter) among the hosts that the board had when the session was
+	// made and that are not in RecentFollows, 0 without such hosts. Hosts followed at later times appear in the next session. It is
+	// not CreationID: a follow that was committed before CreationID may reach the viewer's document afterwards, and must not change
+	// the board.
 	LatestFollow services.PostID
-	// Recent has the other follows of the hosts that the board had: those of the last minutes before Made. They are named one by one,
-	// because follows may reach the document in another order than that of their times.
-	Recent recentFollows
+	// RecentFollows has the other follows of the hosts that the board had: those of the last minutes before CreationID. They are
+	// named one by one, because follows may reach the document in another order than that of their times.
+	RecentFollows recentFollows
 }
 
-// Scope defines which sessions share one slot. Only one session of a slot lives at a time.
-type Scope string
+// SessionScope defines which sessions share one slot. Only one session of a slot lives at a time.
+type SessionScope string
 
 // The scopes. If sessions share a slot, a new first page ends the earlier session.
 const (
-	PerRequest Scope = "request" // each first page has its own slot
-	PerDevice  Scope = "device"  // one slot for each device of a viewer; without a device's name, one for each first page
-	PerUser    Scope = "user"    // one slot for each viewer
+	PerRequest SessionScope = "request" // each first page has its own slot
+	PerDevice  SessionScope = "device"  // one slot for each device of a viewer; without a device's name, one for each first page
+	PerUser    SessionScope = "user"    // one slot for each viewer
 )
 
 const (
 	// The form is the first byte of a session. A change of the layout takes another value, so that no text of an older release is
-	// misread. A session of sessionForm has the version, Made, the viewer, the device and LatestFollow, in this order.
-	sessionForm = 2
-	// recentForm is sessionForm with Recent after it.
-	recentForm   = 3
-	sessionBytes = 1 + 8 + 8 + 4 + 8 + 8 // of a session of sessionForm
-	// madeForm has no LatestFollow. It is the form of sessions whose LatestFollow is Made: an older release made only these.
-	madeForm  = 1
-	madeBytes = sessionBytes - 8
-	// maxSkew is how far ahead of this node's clock another one's may be.
-	maxSkew = time.Minute
+	// misread. A session of sessionFormByte has the version, CreationID, the viewer, the device and LatestFollow, in this order.
+	sessionFormByte = 2
+	// recentFollowsFormByte is sessionFormByte with RecentFollows after it.
+	recentFollowsFormByte = 3
+	sessionBytes          = 1 + 8 + 8 + 4 + 8 + 8 // of a session of sessionFormByte
+	// noFollowFormByte has no LatestFollow. It is the form of sessions whose LatestFollow is CreationID: an older release made only
+	// these.
+	noFollowFormByte     = 1
+	noFollowSessionBytes = sessionBytes - 8
+	// maxClockSkew is how far ahead of this node's clock another one's may be.
+	maxClockSkew = time.Minute
 )
 
 // sessionEncoding is strict, so that one session has one text: a client may compare texts, and a cache may use them as keys.
@@ -56,27 +58,27 @@ var sessionEncoding = base64.RawURLEncoding.Strict()
 func (s Session) String() string { return sessionEncoding.EncodeToString(s.append(nil)) }
 
 func (s Session) append(to []byte) []byte {
-	form := byte(sessionForm)
+	form := byte(sessionFormByte)
 	switch { // one session has one text
-	case s.Recent != "":
-		form = recentForm
-	case s.LatestFollow == s.Made:
-		form = madeForm
+	case s.RecentFollows != "":
+		form = recentFollowsFormByte
+	case s.LatestFollow == s.CreationID:
+		form = noFollowFormByte
 	}
 	to = append(to, form)
 	to = binary.BigEndian.AppendUint64(to, s.Version)
-	to = binary.BigEndian.AppendUint64(to, uint64(s.Made))
+	to = binary.BigEndian.AppendUint64(to, uint64(s.CreationID))
 	to = binary.BigEndian.AppendUint32(to, uint32(s.Viewer))
-	to = binary.BigEndian.AppendUint64(to, s.Device)
-	if form == madeForm {
+	to = binary.BigEndian.AppendUint64(to, s.DeviceHash)
+	if form == noFollowFormByte {
 		return to
 	}
-	return append(binary.BigEndian.AppendUint64(to, uint64(s.LatestFollow)), s.Recent...)
+	return append(binary.BigEndian.AppendUint64(to, uint64(s.LatestFollow)), s.RecentFollows...)
 }
 
 // ParseSession parses the output of String; field names the argument in the error. The error is INVALID for anything else, and
 // for another user's session. The text is not signed: a user who forges one gets a page of their own board at another version,
-// and reachSession refuses versions that do not exist.
+// and catchUpToSession refuses versions that do not exist.
 func ParseSession(field string, viewer services.UserID, text string) (Session, error) {
 	bytes, err := sessionEncoding.DecodeString(text)
 	session, ok := sessionOf(bytes)
@@ -89,24 +91,24 @@ func ParseSession(field string, viewer services.UserID, text string) (Session, e
 	return session, nil
 }
 
-// sessionOf parses the output of append. It also accepts a session of sessionForm that append would write in madeForm: the callers
-// compare the texts, and refuse it.
+// sessionOf parses the output of append. It also accepts a session of sessionFormByte that append would write in noFollowFormByte:
+// the callers compare the texts, and refuse it.
 func sessionOf(bytes []byte) (Session, bool) {
-	older := len(bytes) == madeBytes && bytes[0] == madeForm
+	older := len(bytes) == noFollowSessionBytes && bytes[0] == noFollowFormByte
 	recent := recentFollows(bytes[min(sessionBytes, len(bytes)):])
-	named := len(bytes) > sessionBytes && bytes[0] == recentForm && recent.valid()
-	if !older && !named && (len(bytes) != sessionBytes || bytes[0] != sessionForm) {
+	named := len(bytes) > sessionBytes && bytes[0] == recentFollowsFormByte && recent.valid()
+	if !older && !named && (len(bytes) != sessionBytes || bytes[0] != sessionFormByte) {
 		return Session{}, false
 	}
 	session := Session{
-		Version: binary.BigEndian.Uint64(bytes[1:]), Made: services.PostID(binary.BigEndian.Uint64(bytes[9:])),
-		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), Device: binary.BigEndian.Uint64(bytes[21:]), Recent: recent,
+		Version: binary.BigEndian.Uint64(bytes[1:]), CreationID: services.PostID(binary.BigEndian.Uint64(bytes[9:])),
+		Viewer: services.UserID(binary.BigEndian.Uint32(bytes[17:])), DeviceHash: binary.BigEndian.Uint64(bytes[21:]), RecentFollows: recent,
 	}
-	if session.LatestFollow = session.Made; !older {
-		session.LatestFollow = services.PostID(binary.BigEndian.Uint64(bytes[madeBytes:]))
+	if session.LatestFollow = session.CreationID; !older {
+		session.LatestFollow = services.PostID(binary.BigEndian.Uint64(bytes[noFollowSessionBytes:]))
 	}
 	const mostVersion = 1<<63 - 1 // of the log, as SQL counts
-	return session, session.Version <= mostVersion && session.Made > 0 && max(session.Made, session.LatestFollow) <= services.MaxPostID
+	return session, session.Version <= mostVersion && session.CreationID > 0 && max(session.CreationID, session.LatestFollow) <= services.MaxPostID
 }
 
 // deviceHash is the hash of a device's name in a session: 0 for "".
@@ -122,41 +124,41 @@ func deviceHash(name string) uint64 {
 
 // name is unique among a viewer's sessions, and sorts by the time of creation: session_touch.lua lets the later session keep a
 // slot.
-func (s Session) name() string { return s.Made.String() }
+func (s Session) name() string { return s.CreationID.String() }
 
-// slot is the key under which the session is held in Redis. Only the session that holds it lives.
-func (s Session) slot(scope Scope) string {
+// slotKey is the key under which the session is held in Redis. Only the session that holds it lives.
+func (s Session) slotKey(scope SessionScope) string {
 	switch {
 	case scope == PerUser:
 		return "u"
-	case scope == PerDevice && s.Device != 0:
+	case scope == PerDevice && s.DeviceHash != 0:
 		// A PostID has 63 bits, so the hash loses one: the rest tells a viewer's devices apart.
-		return "d" + services.PostID(s.Device>>1).String()
+		return "d" + services.PostID(s.DeviceHash>>1).String()
 	}
 	// The session has its own slot: no other session can take it, and the lease only records when the session ends.
 	return "r" + s.name()
 }
 
 // sharesSlot reports whether a new first page takes over the slot of the earlier session.
-func (s Session) sharesSlot(scope Scope) bool {
-	return scope == PerUser || scope == PerDevice && s.Device != 0
+func (s Session) sharesSlot(scope SessionScope) bool {
+	return scope == PerUser || scope == PerDevice && s.DeviceHash != 0
 }
 
 // slotLease is the state of a session's slot in Redis.
 type slotLease struct {
-	Known  bool      // Redis answered
-	Holder string    // the name of the live session that holds the slot; "" for none
-	Until  time.Time // the end of that session, if nothing extends it
+	RedisAnswered bool      // Redis answered
+	Holder        string    // the name of the live session that holds the slot; "" for none
+	Until         time.Time // the end of that session, if nothing extends it
 }
 
-// lives reports whether a session may still be read. It may be read for the time idle after it was created or, by its lease, last used,
-// but never for more than the time longest. If Redis does not answer, the session is assumed to hold its slot.
+// lives reports whether a session may still be read. It may be read for the time idle after it was created or, by its lease, last
+// used, but never for more than the time longest. If Redis does not answer, the session is assumed to hold its slot.
 func (s Session) lives(now time.Time, lease slotLease, idle, longest time.Duration) bool {
-	made := s.Made.Time()
+	made := s.CreationID.Time()
 	switch {
 	case now.After(made.Add(longest)):
 		return false
-	case !lease.Known:
+	case !lease.RedisAnswered:
 		// Redis does not answer. Positions that are older than promised are better than a board that moves under a
 		// scrolling user.
 		return true
@@ -167,21 +169,21 @@ func (s Session) lives(now time.Time, lease slotLease, idle, longest time.Durati
 	return lease.Holder == s.name()
 }
 
-// has reports whether a followed host belongs to the board of the session.
-func (s Session) has(host services.FollowedAuthor) bool {
-	return host.Since <= s.LatestFollow || s.Recent.has(host)
+// hasHost reports whether a followed host belongs to the board of the session.
+func (s Session) hasHost(host services.FollowedAuthor) bool {
+	return host.ItemsCountAfter <= s.LatestFollow || s.RecentFollows.has(host)
 }
 
-// hosts filters a list to the hosts on the board of the session. The list itself is not modified.
-func (s Session) hosts(all []services.FollowedAuthor) []services.FollowedAuthor {
+// filterHosts filters a list to the hosts on the board of the session. The list itself is not modified.
+func (s Session) filterHosts(all []services.FollowedAuthor) []services.FollowedAuthor {
 	// Nearly always all hosts belong to the board: the list is copied only when a host is found that does not.
 	for i, host := range all {
-		if s.has(host) {
+		if s.hasHost(host) {
 			continue
 		}
 		kept := append(make([]services.FollowedAuthor, 0, len(all)), all[:i]...)
 		for _, host := range all[i+1:] {
-			if s.has(host) {
+			if s.hasHost(host) {
 				kept = append(kept, host)
 			}
 		}

@@ -11,37 +11,38 @@ import (
 )
 
 const (
-	// recently is how long before a session its recent follows begin. A follow reaches the viewer's document before the answer to its
-	// request, or by its job some seconds later. Two kinds of follows can still enter the board of an older session: one that takes
-	// longer, because Redis did not answer, and one that the application reports with a past time, if that is before Session.LatestFollow.
-	recently = 5 * time.Minute
-	// maxRecent bounds the text of a session: if there are more recent follows, only the latest are named.
-	maxRecent = 32
-	// recentBytes is the size of a follow in a session.
-	recentBytes = 4
+	// recentFollowAge is how long before a session its recent follows begin. A follow reaches the viewer's document before the
+	// answer to its request, or by its job some seconds later. Two kinds of follows can still enter the board of an older session:
+	// one that takes longer, because Redis did not answer, and one that the application reports with a past time, if that is before
+	// Session.LatestFollow.
+	recentFollowAge = 5 * time.Minute
+	// maxRecentFollows bounds the text of a session: if there are more recent follows, only the latest are named.
+	maxRecentFollows = 32
+	// followHashBytes is the size of a follow in a session.
+	followHashBytes = 4
 )
 
 // recentFollows are the recent follows of a session. Each is a hash of its host and its time, so that a host who was left and followed
 // again is another follow. The hashes are ascending numbers of four bytes, in a string, so that sessions can be compared.
 type recentFollows string
 
-// splitFollows splits the follows of hosts for a session: recent has the latest follows that are not before since, at most maxRecent, and
-// followed is the time of the latest of all other follows.
+// splitFollows splits the follows of hosts for a session: recent has the latest follows that are not before since, at most
+// maxRecentFollows, and followed is the time of the latest of all other follows.
 func splitFollows(hosts []services.FollowedAuthor, since services.PostID) (followed services.PostID, recent recentFollows) {
 	var latest []services.FollowedAuthor // stays nil for most viewers
 	for _, host := range hosts {
-		if host.Since >= since {
+		if host.ItemsCountAfter >= since {
 			latest = append(latest, host)
 		} else {
-			followed = max(followed, host.Since)
+			followed = max(followed, host.ItemsCountAfter)
 		}
 	}
 	if len(latest) == 0 {
 		return followed, ""
 	}
-	if len(latest) > maxRecent {
-		slices.SortFunc(latest, func(a, b services.FollowedAuthor) int { return cmp.Compare(b.Since, a.Since) })
-		followed, latest = latest[maxRecent].Since, latest[:maxRecent]
+	if len(latest) > maxRecentFollows {
+		slices.SortFunc(latest, func(a, b services.FollowedAuthor) int { return cmp.Compare(b.ItemsCountAfter, a.ItemsCountAfter) })
+		followed, latest = latest[maxRecentFollows].ItemsCountAfter, latest[:maxRecentFollows]
 	}
 	hashes := make([]uint32, len(latest))
 	for i, host := range latest {
@@ -59,7 +60,7 @@ func splitFollows(hosts []services.FollowedAuthor, since services.PostID) (follo
 func followHash(host services.FollowedAuthor) uint32 {
 	var follow [16]byte
 	binary.BigEndian.PutUint64(follow[:8], uint64(host.Author))
-	binary.BigEndian.PutUint64(follow[8:], uint64(host.Since))
+	binary.BigEndian.PutUint64(follow[8:], uint64(host.ItemsCountAfter))
 	hash := fnv.New32a()
 	_, _ = hash.Write(follow[:]) // a hash never fails
 	return hash.Sum32()
@@ -67,7 +68,7 @@ func followHash(host services.FollowedAuthor) uint32 {
 
 // at returns the hash at an index.
 func (r recentFollows) at(i int) (hash uint32) {
-	for _, one := range []byte(r[i*recentBytes : (i+1)*recentBytes]) {
+	for _, one := range []byte(r[i*followHashBytes : (i+1)*followHashBytes]) {
 		hash = hash<<8 | uint32(one)
 	}
 	return hash
@@ -75,10 +76,10 @@ func (r recentFollows) at(i int) (hash uint32) {
 
 // valid reports whether splitFollows can have made the text.
 func (r recentFollows) valid() bool {
-	if len(r)%recentBytes != 0 || len(r) > maxRecent*recentBytes {
+	if len(r)%followHashBytes != 0 || len(r) > maxRecentFollows*followHashBytes {
 		return false
 	}
-	for i := 1; i < len(r)/recentBytes; i++ {
+	for i := 1; i < len(r)/followHashBytes; i++ {
 		if r.at(i-1) >= r.at(i) {
 			return false
 		}
@@ -92,7 +93,7 @@ func (r recentFollows) has(host services.FollowedAuthor) bool {
 		return false
 	}
 	hash := followHash(host)
-	for i := range len(r) / recentBytes {
+	for i := range len(r) / followHashBytes {
 		if r.at(i) == hash {
 			return true
 		}

@@ -18,22 +18,22 @@ import (
 
 func drawSession(t *rapid.T) Session {
 	return Session{
-		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), Made: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
-		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), Device: rapid.Uint64().Draw(t, "device"),
-		LatestFollow: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")), Recent: drawRecent(t),
+		Version: rapid.Uint64Max(1<<63-1).Draw(t, "version"), CreationID: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "made")),
+		Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), DeviceHash: rapid.Uint64().Draw(t, "device"),
+		LatestFollow: services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "followed")), RecentFollows: drawRecentFollows(t),
 	}
 }
 
-func drawRecent(t *rapid.T) recentFollows {
-	hosts := make([]services.FollowedAuthor, rapid.IntRange(0, maxRecent+3).Draw(t, "recent"))
+func drawRecentFollows(t *rapid.T) recentFollows {
+	hosts := make([]services.FollowedAuthor, rapid.IntRange(0, maxRecentFollows+3).Draw(t, "recent"))
 	for i := range hosts {
-		hosts[i] = services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(rapid.Uint64().Draw(t, "since"))}
+		hosts[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.PostID(rapid.Uint64().Draw(t, "since"))}
 	}
 	_, recent := splitFollows(hosts, 0)
 	return recent
 }
 
-func drawPlace(t *rapid.T) ShowPlace {
+func drawShowPlace(t *rapid.T) ShowPlace {
 	return ShowPlace{
 		Replay: rapid.Bool().Draw(t, "replay"), Score: rapid.Int64().Draw(t, "score"),
 		ID: services.PostID(rapid.Uint64Range(1, uint64(services.MaxPostID)).Draw(t, "id")),
@@ -42,9 +42,9 @@ func drawPlace(t *rapid.T) ShowPlace {
 
 func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		session, place := drawSession(t), drawPlace(t)
+		session, place := drawSession(t), drawShowPlace(t)
 		if rapid.Bool().Draw(t, "of an older release") {
-			session.LatestFollow, session.Recent = session.Made, ""
+			session.LatestFollow, session.RecentFollows = session.CreationID, ""
 		}
 		if got, err := ParseSession("sessionId", session.Viewer, session.String()); got != session || err != nil {
 			t.Fatalf("%+v became %+v, %v", session, got, err)
@@ -63,7 +63,7 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	})
 }
 
-var aSession = Session{Version: 7, Made: 99, Viewer: 3, Device: 5, LatestFollow: 98}
+var aSession = Session{Version: 7, CreationID: 99, Viewer: 3, DeviceHash: 5, LatestFollow: 98}
 
 // Any text sent as a session is either parsed or refused with a reason. A parsed session prints as the same text.
 func FuzzSession(f *testing.F) {
@@ -74,7 +74,7 @@ func FuzzSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, viewer uint32, text string) {
 		session, err := ParseSession("sessionId", services.UserID(viewer), text)
 		switch {
-		case err == nil && (session.Made == 0 || session.String() != text):
+		case err == nil && (session.CreationID == 0 || session.String() != text):
 			t.Errorf("%q was read as %+v", text, session)
 		case err != nil && (services.CodeOf(err) != services.Invalid || !strings.HasPrefix(err.Error(), "sessionId: ") || len(err.Error()) > 500):
 			t.Errorf("%q: %v", text, err)
@@ -112,15 +112,15 @@ func TestSpoiledSessionsAreRefused(t *testing.T) {
 		"a moment past all":   func(b []byte) []byte { b[9] |= 0x80; return b },
 		"no moment":           func(b []byte) []byte { return append(append(b[:9:9], make([]byte, 8)...), b[17:]...) },
 		"a follow past all":   func(b []byte) []byte { b[29] |= 0x80; return b },
-		"no recent follow":    func(b []byte) []byte { b[0] = recentForm; return b },
-		"a part of one":       func(b []byte) []byte { b[0] = recentForm; return append(b, 1, 2, 3) },
-		"a repeated one":      func(b []byte) []byte { b[0] = recentForm; return append(b, 0, 0, 0, 7, 0, 0, 0, 7) },
-		"a wrong order":       func(b []byte) []byte { b[0] = recentForm; return append(b, 0, 0, 1, 0, 0, 0, 0, 7) },
-		"too many":            func(b []byte) []byte { b[0] = recentForm; return append(b, tooManyRecent()...) },
-		"an older form":       func(b []byte) []byte { b[0] = madeForm; return b },
-		"one without a part":  func(b []byte) []byte { return b[:madeBytes] },
+		"no recent follow":    func(b []byte) []byte { b[0] = recentFollowsFormByte; return b },
+		"a part of one":       func(b []byte) []byte { b[0] = recentFollowsFormByte; return append(b, 1, 2, 3) },
+		"a repeated one":      func(b []byte) []byte { b[0] = recentFollowsFormByte; return append(b, 0, 0, 0, 7, 0, 0, 0, 7) },
+		"a wrong order":       func(b []byte) []byte { b[0] = recentFollowsFormByte; return append(b, 0, 0, 1, 0, 0, 0, 0, 7) },
+		"too many":            func(b []byte) []byte { b[0] = recentFollowsFormByte; return append(b, tooManyRecentFollows()...) },
+		"an older form":       func(b []byte) []byte { b[0] = noFollowFormByte; return b },
+		"one without a part":  func(b []byte) []byte { return b[:noFollowSessionBytes] },
 		"with a needless one": func(b []byte) []byte { return append(b[:29:29], b[9:17]...) },
-		"a cursor":            func(b []byte) []byte { return append([]byte{cursorForm, 0}, b...) },
+		"a cursor":            func(b []byte) []byte { return append([]byte{cursorFormByte, 0}, b...) },
 		"nothing":             func([]byte) []byte { return nil },
 		"a form of no letter": func(b []byte) []byte { return b[1:] },
 	} {
@@ -131,9 +131,9 @@ func TestSpoiledSessionsAreRefused(t *testing.T) {
 	}
 }
 
-// tooManyRecent are recent follows, one more than a session can have.
-func tooManyRecent() (bytes []byte) {
-	for i := range maxRecent + 1 {
+// tooManyRecentFollows are recent follows, one more than a session can have.
+func tooManyRecentFollows() (bytes []byte) {
+	for i := range maxRecentFollows + 1 {
 		bytes = append(bytes, 0, 0, 0, byte(i))
 	}
 	return bytes
@@ -142,7 +142,7 @@ func tooManyRecent() (bytes []byte) {
 // A session of a release without LatestFollow has the hosts that were followed until it was made.
 func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
 	const session, cursor = "AQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU", "QQD__________wAAAAAAAAAFAQAAAAAAAAAHAAAAAAAAAGMAAAADAAAAAAAAAAU"
-	want := Session{Version: 7, Made: 99, Viewer: 3, Device: 5, LatestFollow: 99}
+	want := Session{Version: 7, CreationID: 99, Viewer: 3, DeviceHash: 5, LatestFollow: 99}
 	if got, err := ParseSession("sessionId", 3, session); got != want || err != nil {
 		t.Errorf("the session is %+v, %v", got, err)
 	}
@@ -154,18 +154,18 @@ func TestSessionsOfAnOlderReleaseGoOn(t *testing.T) {
 func TestTheLifetimeOfASession(t *testing.T) {
 	const idle, longest = 30 * time.Minute, 12 * time.Hour
 	start := time.UnixMilli(1_700_000_000_000)
-	session := Session{Made: services.PostIDAt(start) + 7, Viewer: 3}
-	mine := slotLease{Known: true, Holder: session.name()}
+	session := Session{CreationID: services.PostIDAt(start) + 7, Viewer: 3}
+	mine := slotLease{RedisAnswered: true, Holder: session.name()}
 	for _, c := range []struct {
 		what  string
 		at    time.Duration
 		lease slotLease
 		want  bool
 	}{
-		{"never used, in time", idle, slotLease{Known: true}, true},
-		{"never used, too late", idle + time.Millisecond, slotLease{Known: true}, false},
+		{"never used, in time", idle, slotLease{RedisAnswered: true}, true},
+		{"never used, too late", idle + time.Millisecond, slotLease{RedisAnswered: true}, false},
 		{"used", 3 * time.Hour, mine, true},
-		{"its room is another's", time.Minute, slotLease{Known: true, Holder: "other"}, false},
+		{"its room is another's", time.Minute, slotLease{RedisAnswered: true, Holder: "other"}, false},
 		{"Redis does not say", 3 * time.Hour, slotLease{}, true},
 		{"longest", longest, mine, true},
 		{"longer than the longest", longest + time.Millisecond, mine, false},
@@ -182,10 +182,10 @@ func TestSessionsShareASlotByTheirScope(t *testing.T) {
 	if phone == tablet || phone == 0 || deviceHash("") != 0 {
 		t.Fatalf("%d %d %d", phone, tablet, deviceHash(""))
 	}
-	a, b := Session{Made: 1, Viewer: 3, Device: phone}, Session{Made: 2, Viewer: 3, Device: phone}
-	other, nameless, again := Session{Made: 3, Viewer: 3, Device: tablet}, Session{Made: 4, Viewer: 3}, Session{Made: 5, Viewer: 3}
+	a, b := Session{CreationID: 1, Viewer: 3, DeviceHash: phone}, Session{CreationID: 2, Viewer: 3, DeviceHash: phone}
+	other, nameless, again := Session{CreationID: 3, Viewer: 3, DeviceHash: tablet}, Session{CreationID: 4, Viewer: 3}, Session{CreationID: 5, Viewer: 3}
 	for _, c := range []struct {
-		scope Scope
+		scope SessionScope
 		one   Session
 		two   Session
 		same  bool
@@ -194,38 +194,38 @@ func TestSessionsShareASlotByTheirScope(t *testing.T) {
 		{PerDevice, a, b, true}, {PerDevice, a, other, false}, {PerDevice, nameless, again, false}, {PerDevice, a, nameless, false},
 		{PerUser, a, b, true}, {PerUser, a, other, true}, {PerUser, nameless, again, true}, {PerUser, a, nameless, true},
 	} {
-		if same := c.one.slot(c.scope) == c.two.slot(c.scope); same != c.same {
+		if same := c.one.slotKey(c.scope) == c.two.slotKey(c.scope); same != c.same {
 			t.Errorf("%s %+v %+v: %t", c.scope, c.one, c.two, same)
 		}
-		if c.one.sharesSlot(c.scope) != (c.scope == PerUser || c.scope == PerDevice && c.one.Device != 0) {
+		if c.one.sharesSlot(c.scope) != (c.scope == PerUser || c.scope == PerDevice && c.one.DeviceHash != 0) {
 			t.Errorf("%s %+v: shared %t", c.scope, c.one, c.one.sharesSlot(c.scope))
 		}
 	}
 }
 
-// The hosts of a session are exactly those that the document had, whatever reaches it later: a follow of a time before the last one, or
-// a host who is followed again. If there are more than maxRecent recent follows, the session knows the earlier ones only by their
-// times.
+// The hosts of a session are exactly those that the document had, whatever reaches it later: a follow of a time before the last
+// one, or a host who is followed again. If there are more than maxRecentFollows recent follows, the session knows the earlier ones
+// only by their times.
 func TestASessionHasTheRecentFollowsOfItsDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		count := rapid.SampledFrom([]int{3, maxRecent, maxRecent + 1, 2 * maxRecent}).Draw(t, "hosts")
+		count := rapid.SampledFrom([]int{3, maxRecentFollows, maxRecentFollows + 1, 2 * maxRecentFollows}).Draw(t, "hosts")
 		had, late := make([]services.FollowedAuthor, count), make([]services.FollowedAuthor, count)
 		for i := range had {
-			had[i] = services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(1000 + 2*i)}
-			late[i] = services.FollowedAuthor{Author: services.UserID(i), Since: had[i].Since + 1} // again
+			had[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.PostID(1000 + 2*i)}
+			late[i] = services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: had[i].ItemsCountAfter + 1} // again
 			if rapid.Bool().Draw(t, "another") {
 				late[i].Author += 1000
 			}
 		}
 		since := services.PostID(rapid.IntRange(990, 1000+2*count).Draw(t, "recent from"))
 		var session Session
-		session.LatestFollow, session.Recent = splitFollows(had, since)
-		if got := session.hosts(had); !slices.Equal(got, had) {
+		session.LatestFollow, session.RecentFollows = splitFollows(had, since)
+		if got := session.filterHosts(had); !slices.Equal(got, had) {
 			t.Fatalf("%v of %v", got, had)
 		}
-		named := max(0, count-maxRecent)
+		named := max(0, count-maxRecentFollows)
 		for i, host := range late {
-			if recent := had[i].Since >= since && i >= named; recent && session.has(host) {
+			if recent := had[i].ItemsCountAfter >= since && i >= named; recent && session.hasHost(host) {
 				t.Fatalf("%+v is on the board of %+v", host, session)
 			}
 		}
@@ -234,16 +234,16 @@ func TestASessionHasTheRecentFollowsOfItsDocument(t *testing.T) {
 
 func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		session := Session{Made: 60, LatestFollow: 50}
+		session := Session{CreationID: 60, LatestFollow: 50}
 		var all, want []services.FollowedAuthor
 		for i := range rapid.IntRange(0, 8).Draw(t, "hosts") {
-			host := services.FollowedAuthor{Author: services.UserID(i), Since: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}
-			if all = append(all, host); host.Since <= 50 {
+			host := services.FollowedAuthor{Author: services.UserID(i), ItemsCountAfter: services.PostID(rapid.IntRange(48, 52).Draw(t, "since"))}
+			if all = append(all, host); host.ItemsCountAfter <= 50 {
 				want = append(want, host)
 			}
 		}
 		before := fmt.Sprint(all)
-		if got := session.hosts(all); !slices.Equal(got, want) {
+		if got := session.filterHosts(all); !slices.Equal(got, want) {
 			t.Fatalf("%v of %v, want %v", got, all, want)
 		}
 		if fmt.Sprint(all) != before {
@@ -256,12 +256,12 @@ func TestHostsFollowedSinceAreInTheNextSession(t *testing.T) {
 // time after the last page.
 func TestPagesExtendTheirSession(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
-	w.Clock.Advance(time.Since(fanouttest.Start)) // Redis forgets leases by its own clock
-	opened, err := rdb.Open(t.Context(), redis.Options{URL: w.Server.URL(), Node: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.Shape{})
+	w.Clock.Advance(time.Since(fanouttest.StartTime)) // Redis forgets leases by its own clock
+	opened, err := rdb.Open(t.Context(), redis.Options{URL: w.RedisServer.URL(), NodeID: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.DocumentShape{})
 	w.Must(err)
 	t.Cleanup(func() { w.Must(opened.Close()) })
 	h := newBoardNode(w, func(cfg *Config) { cfg.Redis = opened })
-	viewer := h.fullBoardViewer()
+	viewer := h.newFullBoardViewer()
 	first := h.page(viewer, BoardRequest{First: 2})
 	// extends reports whether a page writes, beside its one read.
 	extends := func(what string) bool {
@@ -270,12 +270,12 @@ func TestPagesExtendTheirSession(t *testing.T) {
 		ask.First = 2
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		page, err := h.boards.Board(ctx, viewer, ask)
-		if err != nil || page.Replaced || len(page.Items) != 2 || page.Session != first.Session {
+		if err != nil || page.SessionReplaced || len(page.Items) != 2 || page.Session != first.Session {
 			t.Errorf("%s: %+v, %v", what, page, err)
 		}
 		return trips.Count() == 2
 	}
-	idle := h.boards.idleTime
+	idle := h.boards.sessionIdleTime
 	for _, step := range []struct {
 		after time.Duration
 		want  bool
@@ -289,10 +289,10 @@ func TestPagesExtendTheirSession(t *testing.T) {
 		}
 	}
 	// The session never lives beyond its longest life.
-	h.Clock.Advance(first.Session.Made.Time().Add(h.boards.longestLife).Sub(h.Clock.Now()) - time.Second)
+	h.Clock.Advance(first.Session.CreationID.Time().Add(h.boards.maxSessionLife).Sub(h.Clock.Now()) - time.Second)
 	lease := h.boards.renew(t.Context(), first.Session, slotLease{})
 	read, err := h.boards.readerData(t.Context(), first.Session, ShowPlace{}, 1)
-	if last := first.Session.Made.Time().Add(h.boards.longestLife); err != nil || !lease || read.lease.Until.After(last) || read.lease.Until.Before(last.Add(-time.Millisecond)) {
+	if last := first.Session.CreationID.Time().Add(h.boards.maxSessionLife); err != nil || !lease || read.lease.Until.After(last) || read.lease.Until.Before(last.Add(-time.Millisecond)) {
 		t.Errorf("the lease ends at %s, the session at %s: %v", read.lease.Until, last, err)
 	}
 }

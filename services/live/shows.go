@@ -20,7 +20,7 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 			if err := s.lockLog(ctx, tx); err != nil {
 				return nil, err
 			}
-			id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+			id, err := tx.NewIDInTable(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
 				return nil, err
 			}
@@ -39,18 +39,18 @@ func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command 
 			show, err = s.addShow(ctx, tx, show)
 			return []string{show.GlobalID()}, err
 		},
-		AfterCommit: s.Memory.Refresh, CoalesceKey: ownShows,
+		AfterCommit: s.Memory.Refresh, CoalesceKey: showsCoalesceKey,
 	}
 }
 
-// ownShows is the CoalesceKey of the commands of shows, which all update this node's cache of shows. One Refresh after the commit
-// serves all commands of an actor that were committed together.
-const ownShows = "shows"
+// showsCoalesceKey is the CoalesceKey of the commands of shows, which all update this node's cache of shows. One Refresh after the
+// commit serves all commands of an actor that were committed together.
+const showsCoalesceKey = "shows"
 
-// Reschedule is the command by which a host edits their show. The error is INVALID for a text that does not fit, a plan that is
-// not in the future or too far ahead, or an edit without a field, and CONFLICT if the show was cancelled, or if its plan changes and it
-// is not upcoming or its end was reported. This command and all commands below fail with NOT_FOUND if there is no such show or it is hidden, and
-// with FORBIDDEN for another host's show. A change that is already in effect is no error.
+// Reschedule is the command by which a host edits their show. The error is INVALID for a text that does not fit, a plan that is not
+// in the future or too far ahead, or an edit without a field, and CONFLICT if the show was cancelled, or if its plan changes and it
+// is not upcoming or its end was reported. This command and all commands below fail with NOT_FOUND if there is no such show or it
+// is hidden, and with FORBIDDEN for another host's show. A change that is already in effect is no error.
 func (s *Service) Reschedule(host services.UserID, id services.PostID, edit ShowEdit) (*jobs.Command, error) {
 	if edit == (ShowEdit{}) {
 		return nil, services.Errorf(services.Invalid, "plannedAt, title, coverUrl, url and data: at least one of them is needed")
@@ -106,11 +106,11 @@ func (s *Service) changeCommand(name string, host services.UserID, id services.P
 		Name: name, Actor: host,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			before, err := s.lockAndRead(ctx, tx, id)
-			if err := people.CheckOwn(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
+			if err := people.CheckIsAuthor(ctx, tx, host, before.Host, err, "showId", services.GlobalID(services.ShowType, id.String()), "show"); err != nil {
 				return nil, err
 			}
 			// This comes before the transition, so that the transition is judged by the state of the show at the time of the event.
-			if before, err = s.closeBefore(ctx, tx, before); err != nil {
+			if before, err = s.closeIfOverdue(ctx, tx, before); err != nil {
 				return nil, err
 			}
 			after, changed, err := transition(before, s.now(tx))
@@ -123,19 +123,19 @@ func (s *Service) changeCommand(name string, host services.UserID, id services.P
 			_, err = s.changeShow(ctx, tx, before, after)
 			return []string{after.GlobalID()}, err
 		},
-		AfterCommit: s.Memory.Refresh, CoalesceKey: ownShows,
+		AfterCommit: s.Memory.Refresh, CoalesceKey: showsCoalesceKey,
 	}
 }
 
-// closeBefore closes a show that was overdue when a past event happened. Had the event been reported in time, a job would have
+// closeIfOverdue closes a show that was overdue when a past event happened. Had the event been reported in time, a job would have
 // closed the show first, so the event must find it closed.
-func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Show, error) {
+func (s *Service) closeIfOverdue(ctx context.Context, tx *sql.Tx, before Show) (Show, error) {
 	// For an event of the present, the job closes the show. If a host reports a late start just before the job runs, the show
 	// starts as if the limit had not passed.
-	if tx.Dated() == 0 {
+	if tx.EventMoment() == 0 {
 		return before, nil
 	}
-	closed, changed := s.limits.Close(before, tx.HappenedAt())
+	closed, changed := s.limits.Close(before, tx.EventTime())
 	if !changed {
 		return before, nil
 	}
@@ -145,8 +145,8 @@ func (s *Service) closeBefore(ctx context.Context, tx *sql.Tx, before Show) (Sho
 // now is the time of a transaction's event: the transaction's time, but not before the newest ID that this node has made or seen.
 // So no report seems to come from the future after the clock was set back.
 func (s *Service) now(tx *sql.Tx) time.Time {
-	if tx.Dated() != 0 {
-		return tx.HappenedAt()
+	if tx.EventMoment() != 0 {
+		return tx.EventTime()
 	}
 	if latest := tx.ReadClock(s.ids.Now); latest.After(tx.Now) {
 		return latest

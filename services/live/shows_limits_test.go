@@ -21,7 +21,7 @@ func TestIdempotencyOfShows(t *testing.T) {
 	draft := ShowDraft{Title: "Evening", PlannedAt: w.Clock.Now().Add(time.Hour)}
 	schedule := func(draft ShowDraft) (*jobs.Command, error) {
 		cmd := s.Service.Schedule(host, draft)
-		cmd.Key, cmd.Input = "k", draft
+		cmd.IdempotencyKey, cmd.Input = "k", draft
 		return cmd, s.commit(cmd)
 	}
 	first, err := schedule(draft)
@@ -70,11 +70,11 @@ func TestReplaysOfHugeAuthorsArePulled(t *testing.T) {
 	w.SetMode(host, services.AuthorHuge)
 	huge := s.schedule(host)
 	w.Must(s.commit(s.Service.Start(host, huge, time.Time{})))
-	if s.show(huge).Pull {
+	if s.readShow(huge).Pull {
 		t.Error("it is pulled while it runs")
 	}
 	w.Must(s.commit(s.Service.End(host, huge, time.Time{}, "")))
-	if s.show(small).Pull || !s.show(huge).Pull {
-		t.Errorf("pulled: %v, %v", s.show(small).Pull, s.show(huge).Pull)
+	if s.readShow(small).Pull || !s.readShow(huge).Pull {
+		t.Errorf("pulled: %v, %v", s.readShow(small).Pull, s.readShow(huge).Pull)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Many callers report on one show concurrently: each change is logged once, one of the entries has the show's version, and no report is
-// refused.
+// Many callers report on one show concurrently: each change is logged once, one of the entries has the show's version, and no
+// report is refused.
 func TestConcurrentReportsOfOneShow(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
+	w := fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)})
 	s := newShowNode(w)
 	host := w.MakeUsers(1)[0]
 	for range 10 {
@@ -41,7 +41,7 @@ func TestConcurrentReportsOfOneShow(t *testing.T) {
 				t.Errorf("%s: %v", cmds[i].Name, err)
 			}
 		}
-		show := s.show(id)
+		show := s.readShow(id)
 		if show.Status != ShowReplay || show.ReplayURL == "" || show.Title != title {
 			t.Fatalf("%+v", show)
 		}
@@ -57,7 +57,7 @@ func TestConcurrentReportsOfOneShow(t *testing.T) {
 
 // Users set reminders while the show starts: those whose command was accepted are notified, and the others are refused.
 func TestRemindersSetWhileTheShowStarts(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
+	w := fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)})
 	s := newShowNode(w)
 	users := w.MakeUsers(9)
 	host, fans := users[0], users[1:]
@@ -83,7 +83,7 @@ func TestRemindersSetWhileTheShowStarts(t *testing.T) {
 			if code := services.CodeOf(errs[i]); code != "" && code != services.Conflict {
 				t.Errorf("user %d is refused: %v", fan, errs[i])
 			}
-			notified := slices.Contains(notifiedShows(w, fan), id)
+			notified := slices.Contains(showsRemindedOf(w, fan), id)
 			if notified != (errs[i] == nil) {
 				t.Errorf("user %d is notified: %v, was answered %v", fan, notified, errs[i])
 			}
@@ -99,7 +99,7 @@ func TestTooManyReminders(t *testing.T) {
 	host, fan := users[0], users[1]
 	first, more := s.schedule(host), s.schedule(host)
 	w.Must(s.commit(s.Remind(fan, first, true)))
-	remindOfOthers(w, fan, host, MaxReminders-1)
+	addRemindersOfOtherHost(w, fan, host, MaxReminders-1)
 	if err := s.commit(s.Remind(fan, more, true)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("one more: %v", err)
 	}
@@ -110,20 +110,20 @@ func TestTooManyReminders(t *testing.T) {
 
 // Two reminders that are set at once do not pass the limit: one of them is refused.
 func TestConcurrentRemindersKeepTheLimit(t *testing.T) {
-	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
+	w := fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)})
 	s := newShowNode(w)
 	users := w.MakeUsers(2)
 	host, fan := users[0], users[1]
 	last, more := s.Remind(fan, s.schedule(host), true), s.Remind(fan, s.schedule(host), true)
-	remindOfOthers(w, fan, host, MaxReminders-1)
-	first, second := sqltest.RunBeside(t, w.Store,
+	addRemindersOfOtherHost(w, fan, host, MaxReminders-1)
+	first, second := sqltest.RunDuringTransaction(t, w.Store,
 		func(tx *sql.Tx) error { _, err := last.Apply(t.Context(), tx); return err },
 		func() error { return w.Fanout.Commit(t.Context(), more)[0] })
-	sqltest.WantOneCode(t, services.Conflict, first, second)
+	sqltest.WantOneErrorWithCode(t, services.Conflict, first, second)
 }
 
-// remindOfOthers sets reminders of a number of upcoming shows of a host other than the given one.
-func remindOfOthers(w *fanouttest.World, fan, host services.UserID, count int) {
+// addRemindersOfOtherHost sets reminders of a number of upcoming shows of a host other than the given one.
+func addRemindersOfOtherHost(w *fanouttest.World, fan, host services.UserID, count int) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for range count {

@@ -37,7 +37,7 @@ func newShowNodeWith(w *fanouttest.World, change func(*Config)) showNode {
 	}
 	notificationstest.New(w)
 	s := New(cfg)
-	w.Shows = s
+	w.ShowService = s
 	return showNode{w, s}
 }
 
@@ -59,7 +59,7 @@ func (s showNode) schedule(host services.UserID) services.PostID {
 	return id
 }
 
-func (s showNode) show(id services.PostID) Show {
+func (s showNode) readShow(id services.PostID) Show {
 	s.TB.Helper()
 	shows, err := readShows(s.TB.Context(), s.Store.Runner, []services.PostID{id})
 	s.Must(err)
@@ -69,7 +69,7 @@ func (s showNode) show(id services.PostID) Show {
 // changesInLog returns the changes of shows in the log.
 func (s showNode) changesInLog() (changes []LogChange) {
 	s.TB.Helper()
-	entries, err := changelog.LogAfter(s.TB.Context(), s.Store, LogKind, 0, 1000)
+	entries, err := changelog.LogAfter(s.TB.Context(), s.Store, ChangelogKind, 0, 1000)
 	s.Must(err)
 	for _, entry := range entries {
 		change, err := parseLogChange(entry)
@@ -88,18 +88,18 @@ func (s showNode) factsText(shows ...services.PostID) string {
 	for _, id := range shows {
 		reminders, err := readReminders(s.TB.Context(), s.Store, id, 0, 100)
 		s.Must(err)
-		text += fmt.Sprintf(" %+v %v", s.show(id), reminders)
+		text += fmt.Sprintf(" %+v %v", s.readShow(id), reminders)
 	}
 	return text
 }
 
 // Every change in a show's life has a version of the log, and its former position is recorded.
 func TestTheLifeOfAShow(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newShowNode(w)
 		host := w.MakeUsers(1)[0]
 		id := s.schedule(host)
-		planned := s.show(id)
+		planned := s.readShow(id)
 		if planned.Status != ShowUpcoming || planned.Version != 1 || planned.Host != host {
 			t.Fatalf("scheduled: %+v", planned)
 		}
@@ -125,10 +125,10 @@ func TestTheLifeOfAShow(t *testing.T) {
 			{func() *jobs.Command { return s.Service.End(host, id, time.Time{}, "") }, ShowReplay, 0, false},
 			{func() *jobs.Command { return s.SetReplay(host, id, "https://example.com/r") }, ShowReplay, 6, false},
 		} {
-			before, logged := s.show(id), len(s.changesInLog())
+			before, logged := s.readShow(id), len(s.changesInLog())
 			cmd := step.op()
 			s.Must(s.commit(cmd))
-			after := s.show(id)
+			after := s.readShow(id)
 			if !slices.Equal(cmd.IDs(), []string{after.GlobalID()}) || after.Status != step.status {
 				t.Fatalf("%s: %v, %+v", cmd.Name, cmd.IDs(), after)
 			}
@@ -149,20 +149,20 @@ func TestTheLifeOfAShow(t *testing.T) {
 			if after.Version != want {
 				t.Errorf("%s: the version is %d, want %d", cmd.Name, after.Version, want)
 			}
-			if version := serviceOf(w).Memory.Version(); version != step.version {
+			if version := showServiceOf(w).Memory.Version(); version != step.version {
 				t.Errorf("%s: memory is at %d, want %d", cmd.Name, version, step.version)
 			}
 		}
-		s.wantLife(id, planned, later, title)
+		s.wantShowHistory(id, planned, later, title)
 	})
 }
 
-// wantLife checks what the commands have recorded of a show: the show itself at its end, its former positions, and the host's version,
-// which moved only at the start and at the end.
-func (s showNode) wantLife(id services.PostID, planned Show, later time.Time, title string) {
+// wantShowHistory checks what the commands have recorded of a show: the show itself at its end, its former positions, and the
+// host's version, which moved only at the start and at the end.
+func (s showNode) wantShowHistory(id services.PostID, planned Show, later time.Time, title string) {
 	t, host := s.TB, planned.Host
 	t.Helper()
-	over := s.show(id)
+	over := s.readShow(id)
 	if over.LiveVersion != 4 || over.LiveStamp.Time().Before(over.StartedAt) || over.ReplayURL == "" || over.Title != title || over.Pull {
 		t.Errorf("over: %+v", over)
 	}
@@ -172,9 +172,9 @@ func (s showNode) wantLife(id services.PostID, planned Show, later time.Time, ti
 		history[i].UntilAt = time.Time{}
 	}
 	want := []FormerPosition{
-		{Show: id, Host: host, Version: 1, Until: 2, Status: ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
-		{Show: id, Host: host, Version: 2, Until: 4, Status: ShowUpcoming, Score: -later.UnixMilli()},
-		{Show: id, Host: host, Version: 4, Until: 5, Status: ShowLive, Score: over.StartedAt.UnixMilli()},
+		{Show: id, Host: host, FromVersion: 1, UntilVersion: 2, Status: ShowUpcoming, Score: -planned.PlannedAt.UnixMilli()},
+		{Show: id, Host: host, FromVersion: 2, UntilVersion: 4, Status: ShowUpcoming, Score: -later.UnixMilli()},
+		{Show: id, Host: host, FromVersion: 4, UntilVersion: 5, Status: ShowLive, Score: over.StartedAt.UnixMilli()},
 	}
 	if diff := cmp.Diff(want, history); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
@@ -187,7 +187,7 @@ func (s showNode) wantLife(id services.PostID, planned Show, later time.Time, ti
 		}
 	}
 	versions, err := database{s.Store}.HostVersions(t.Context(), host-1, 1)
-	if !slices.Equal(moved, []ShowStatus{ShowLive, ShowReplay}) || err != nil || versions[0].Version != 5 {
+	if !slices.Equal(moved, []ShowStatus{ShowLive, ShowReplay}) || err != nil || versions[0].LiveVersion != 5 {
 		t.Errorf("it moved with %v to %v, %v", moved, versions, err)
 	}
 }
@@ -195,7 +195,7 @@ func (s showNode) wantLife(id services.PostID, planned Show, later time.Time, ti
 // The shows of a new host are only in SQL until all documents name the host. Then boards have them, in the order of their
 // IDs.
 func TestShowsOfANewHostWait(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newShowNode(w)
 		host := w.MakeUsers(1)[0]
 		var ids []services.PostID
@@ -220,22 +220,22 @@ func TestShowsOfANewHostWait(t *testing.T) {
 		var reported []services.PostID
 		for i, change := range s.changesInLog() {
 			reported = append(reported, change.Show.ID)
-			if change.Show != s.show(change.Show.ID) || change.Show.Version != uint64(i+1) {
-				t.Errorf("the log has %+v, the facts %+v", change.Show, s.show(change.Show.ID))
+			if change.Show != s.readShow(change.Show.ID) || change.Show.Version != uint64(i+1) {
+				t.Errorf("the log has %+v, the facts %+v", change.Show, s.readShow(change.Show.ID))
 			}
 		}
 		if want := []services.PostID{ids[0], ids[1], ids[3]}; !slices.Equal(reported, want) {
 			t.Errorf("the log has %v, want %v", reported, want)
 		}
-		if live := s.show(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
+		if live := s.readShow(ids[0]); live.LiveVersion != 1 || live.LiveStamp == 0 {
 			t.Errorf("live: %+v", live)
 		}
 		history, _ = database{w.Store}.ShowHistory(t.Context(), time.Time{})
-		if len(history) != 1 || history[0].Show != ids[1] || history[0].Until != 2 || history[0].Status != ShowCancelled {
+		if len(history) != 1 || history[0].Show != ids[1] || history[0].UntilVersion != 2 || history[0].Status != ShowCancelled {
 			t.Errorf("what was over came from nowhere: %+v", history)
 		}
-		w.Must(serviceOf(w).Memory.Refresh(t.Context()))
-		if _, known, there := serviceOf(w).Memory.ShowAt(ids[1], 1); !known || there {
+		w.Must(showServiceOf(w).Memory.Refresh(t.Context()))
+		if _, known, there := showServiceOf(w).Memory.ShowAt(ids[1], 1); !known || there {
 			t.Errorf("at version 1 the replay is known %v, there %v", known, there)
 		}
 	})
@@ -246,7 +246,7 @@ func TestABatchInAnyOrder(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	s := newShowNode(w)
 	host := w.MakeUsers(1)[0]
-	histories.Reduce(t, 5)
+	histories.ReduceRapidChecks(t, 5)
 	rapid.Check(t, func(rt *rapid.T) {
 		id := s.schedule(host)
 		w.Clock.Advance(time.Minute)
@@ -269,7 +269,7 @@ func TestABatchInAnyOrder(t *testing.T) {
 				rt.Fatalf("%s: %v", cmds[i].Name, err)
 			}
 		}
-		show := s.show(id)
+		show := s.readShow(id)
 		if show.Status != ShowReplay || !show.StartedAt.Equal(start) || !show.EndedAt.Equal(end) || show.ReplayURL == "" {
 			rt.Fatalf("%+v", show)
 		}
@@ -290,7 +290,7 @@ func indices(n int) []int {
 
 // A refused command returns its code, names the argument, and changes nothing.
 func TestARefusedCommandChangesNothing(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := newShowNode(w)
 		users := w.MakeUsers(4)
 		host, other, blocked, fan := users[0], users[1], users[2], users[3]
@@ -299,7 +299,7 @@ func TestARefusedCommandChangesNothing(t *testing.T) {
 		w.Must(s.commit(s.Service.End(host, ended, time.Time{}, "")))
 		w.Must(s.commit(s.Cancel(host, cancelled)))
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := people.Restrict(ctx, tx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, Made: w.IDs.Next()})
+			_, err := people.Restrict(ctx, tx, services.Restriction{Kind: services.Block, Owner: host, Other: blocked, MadeAt: w.IDs.Next()})
 			return err
 		})
 		now := w.Clock.Now()

@@ -12,12 +12,12 @@ import (
 
 // Source is the source of the followed hosts' running shows that went live since the board was seen.
 type Source struct {
-	source.Plain
-	s *Service
+	source.DefaultMethods
+	service *Service
 }
 
 // Source is the service's source of the badges.
-func (s *Service) Source() Source { return Source{s: s} }
+func (s *Service) Source() Source { return Source{service: s} }
 
 // Name is the source's name in logs.
 func (Source) Name() string { return "live board" }
@@ -27,30 +27,30 @@ func (Source) Key() services.Source { return services.SourceLiveBoard }
 
 // Part is the source's count. It has no further parts.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
-	return source.Single(&badges.LiveBoard, i)
+	return source.SinglePart(&badges.LiveBoard, i)
 }
 
 // Follow follows the shows of a user's hosts: changes of their sets of live shows wake the hub for this user.
 func (l Source) Follow(user services.UserID, document *rdb.Document) {
-	l.s.Memory.SetReaderHosts(user, document.Hosts)
+	l.service.Memory.SetReaderHosts(user, document.Hosts)
 }
 
 // Facts reads the board's hosts and how far it was seen. The running shows are in the node cache, also without Redis. Facts makes
 // the count too, because AddCached, which makes the count otherwise, runs only for documents from Redis.
 func (l Source) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
-	hosts, err := followedHostsByReader(ctx, l.s.store, users)
+	hosts, err := followedHostsByReader(ctx, l.service.store, users)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	seen, err := positions.OfUsers(ctx, l.s.store, users, positions.LiveBoard)
+	seen, err := positions.OfUsers(ctx, l.service.store, users, positions.LiveBoardView)
 	if err != nil {
 		return err
 	}
-	after := l.s.expiry.AgedUpTo(services.SourceLiveBoard, today)
+	after := l.service.expiry.ExpiredUpTo(services.SourceLiveBoard, today)
 	for i, user := range users {
 		if document := &documents[i]; len(hosts[user]) > 0 {
-			document.Hosts, document.LiveSeen = hosts[user], uint64(seen[user])
-			document.LiveCount = l.s.Memory.countLiveSince(document.Hosts, document.LiveSeen, after)
+			document.Hosts, document.LiveSeenUpTo = hosts[user], uint64(seen[user])
+			document.LiveCount = l.service.Memory.countLiveSince(document.Hosts, document.LiveSeenUpTo, after)
 		}
 	}
 	return nil
@@ -61,31 +61,31 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	live := v.Document.LiveCount
 	// The versions of the hosts' live sets are the board's part of the badges' version: a show that starts raises the badges'
 	// version without a write anywhere.
-	v.AddSequence(live.Sequence)
-	badges.LiveSequence = live.Sequence
-	v.RecordExpiry(services.SourceLiveBoard, live.New)
-	badges.LiveBoard = source.Exact(live.New)
+	v.AddSequence(live.VersionSum)
+	badges.LiveSequence = live.VersionSum
+	v.RecordExpiry(services.SourceLiveBoard, live.NewShows)
+	badges.LiveBoard = source.ExactCount(live.NewShows)
 	// This node has not loaded the shows yet, so any number would be wrong.
-	if live.Behind {
+	if live.CacheNotLoaded {
 		badges.LiveBoard = services.NewCount(0, services.Unknown, time.Time{})
 	}
 }
 
 // Explain lists the shows that the count has.
 func (l Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	hosts, err := l.s.followedHosts(ctx, of.User)
+	hosts, err := l.service.followedHosts(ctx, of.User)
 	if err != nil {
 		return nil, err
 	}
-	after := l.s.expiry.AgedUpTo(services.SourceLiveBoard, of.Today)
+	after := l.service.expiry.ExpiredUpTo(services.SourceLiveBoard, of.Today)
 	for i := range hosts {
 		// A show counts if it went live after the follow and has not expired.
-		hosts[i].Since = max(hosts[i].Since, after)
+		hosts[i].ItemsCountAfter = max(hosts[i].ItemsCountAfter, after)
 	}
 	explanation := services.Explanation{Source: services.SourceLiveBoard, Count: of.Badges.LiveBoard}
-	for _, show := range l.s.Memory.liveSince(hosts, uint64(of.Seen[positions.LiveBoard])) {
+	for _, show := range l.service.Memory.liveSince(hosts, uint64(of.SeenPositions[positions.LiveBoardView])) {
 		explanation.Items = append(explanation.Items, services.Item{
-			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: source.Clearing("markLiveBoardSeen", ""),
+			ID: show.GlobalID(), At: show.StartedAt, Count: 1, ClearedBy: source.ClearingMutationWithInput("markLiveBoardSeen", ""),
 		})
 	}
 	return []services.Explanation{explanation}, nil
@@ -93,25 +93,25 @@ func (l Source) Explain(ctx context.Context, of source.ExplainRequest) ([]servic
 
 // Digest counts the shows that went live since a moment, whether they are still live or over.
 func (l Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
-	hosts, err := l.s.followedHosts(ctx, user)
+	hosts, err := l.service.followedHosts(ctx, user)
 	if err != nil {
 		return err
 	}
-	over, err := replaysFeed(ctx, l.s.store, user, ShowPlace{}, services.Retention)
+	over, err := replaysOfFollowedHosts(ctx, l.service.store, user, ShowPlace{}, services.FeedRetention)
 	if err != nil {
 		return err
 	}
 	// The node cache has the replays of huge hosts.
-	pulled, _ := l.s.Memory.replaysAt(hosts, l.s.Memory.Version(), ShowPlace{}, services.Retention)
+	pulled, _ := l.service.Memory.replaysAt(hosts, l.service.Memory.Version(), ShowPlace{}, services.FeedRetention)
 	followed := make(map[services.UserID]services.PostID, len(hosts))
 	for _, host := range hosts {
-		if !host.Quiet {
-			followed[host.Author] = host.Since
+		if !host.CountsNothing {
+			followed[host.Author] = host.ItemsCountAfter
 		}
 	}
 	came := map[services.PostID]bool{}
 	// A show can be in two of the lists, because it may end between the reads: came counts it once.
-	for _, shows := range [][]Show{l.s.Memory.liveSince(hosts, 0), over, pulled} {
+	for _, shows := range [][]Show{l.service.Memory.liveSince(hosts, 0), over, pulled} {
 		for _, show := range shows {
 			// This is the condition of hostShows.eachLive, so that the digest counts what a badge would have counted.
 			if at, follows := followed[show.Host]; follows && show.LiveStamp > at && !show.StartedAt.Before(since) {
@@ -119,16 +119,16 @@ func (l Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 			}
 		}
 	}
-	source.AddDigestPart(digest, services.SourceLiveBoard, "", len(came), services.Retention)
+	source.AddDigestPart(digest, services.SourceLiveBoard, "", len(came), services.FeedRetention)
 	return nil
 }
 
 // AddCached adds the node cache's state of the shows of the documents' hosts.
 func (l Source) AddCached(_ context.Context, _ []services.UserID, documents []rdb.Document, today int64) {
-	after := l.s.expiry.AgedUpTo(services.SourceLiveBoard, today)
+	after := l.service.expiry.ExpiredUpTo(services.SourceLiveBoard, today)
 	for i := range documents {
 		if document := &documents[i]; len(document.Hosts) > 0 {
-			document.LiveCount = l.s.Memory.countLiveSince(document.Hosts, document.LiveSeen, after)
+			document.LiveCount = l.service.Memory.countLiveSince(document.Hosts, document.LiveSeenUpTo, after)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 // MaxShowAhead bounds how far ahead a show can be planned: a year and a day.
 const MaxShowAhead = 366 * 24 * time.Hour
 
-// showSkew is how far the clock of a caller that reports on a show may differ from this node's: a time that is no further in the
+// maxReportSkew is how far the clock of a caller that reports on a show may differ from this node's: a time that is no further in the
 // future is accepted as it is.
-const showSkew = time.Minute
+const maxReportSkew = time.Minute
 
 // ShowDraft is a show to be scheduled.
 type ShowDraft struct {
@@ -141,7 +141,8 @@ func (s Show) End(at time.Time, replayURL string, now time.Time) (_ Show, change
 		}
 		after.Status, after.EndedAt = ShowReplay, at
 	case ShowUpcoming:
-		// The end is kept aside until the start. The status stays, because a show that never started must not appear among the replays.
+		// The end is kept aside until the start. The status stays, because a show that never started must not appear among the
+		// replays.
 		if s.EndedAt.IsZero() {
 			after.EndedAt = at
 		}
@@ -185,24 +186,24 @@ func (s Show) SetReplay(replayURL string, now time.Time) (_ Show, changed bool, 
 
 // ShowLimits define when shows without further reports are closed.
 type ShowLimits struct {
-	LateAfter time.Duration // after the plan of a show that was not started
-	Longest   time.Duration // after the start of a show that was not ended
+	CloseUnstartedAfter time.Duration // after the plan of a show that was not started
+	CloseLiveAfter      time.Duration // after the start of a show that was not ended
 }
 
 // closesAt is when a show is closed if nothing is reported until then; it is the zero time for a show that is over or cancelled.
 func (l ShowLimits) closesAt(s Show) time.Time {
 	switch s.Status {
 	case ShowUpcoming:
-		return s.PlannedAt.Add(l.LateAfter)
+		return s.PlannedAt.Add(l.CloseUnstartedAfter)
 	case ShowLive:
-		return s.StartedAt.Add(l.Longest)
+		return s.StartedAt.Add(l.CloseLiveAfter)
 	}
 	return time.Time{}
 }
 
 // Close closes an overdue show: an unstarted show is cancelled or, if its end was reported, becomes a replay that began as
 // planned; an unended show is over. The result depends on the show's times and not on the time of the call, so it does not
-// matter how late the job runs, nor on which node, nor whether a past event closes the show first (closeBefore).
+// matter how late the job runs, nor on which node, nor whether a past event closes the show first (closeIfOverdue).
 func (l ShowLimits) Close(s Show, now time.Time) (_ Show, changed bool) {
 	at := wholeMillis(l.closesAt(s))
 	if at.IsZero() || at.After(now) {
@@ -250,10 +251,10 @@ func (s Show) eventTime(field string, at, now time.Time) (time.Time, error) {
 	}
 	at = wholeMillis(at)
 	switch scheduled := s.ID.Time(); {
-	case at.After(now.Add(showSkew)):
+	case at.After(now.Add(maxReportSkew)):
 		return at, services.Errorf(services.Invalid, "%s: %s is in the future; it is now %s", field, timeText(at), timeText(now))
 	// The ID holds the time of the announcement. An earlier report is about another show, or its unit is wrong.
-	case at.Before(scheduled.Add(-showSkew)):
+	case at.Before(scheduled.Add(-maxReportSkew)):
 		return at, services.Errorf(services.Invalid, "%s: %s is before %s was scheduled, %s", field, timeText(at), s.GlobalID(), timeText(scheduled))
 	}
 	return at, nil

@@ -13,18 +13,18 @@ import (
 )
 
 var (
-	showNow  = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
-	showPlan = showNow.Add(time.Hour)
-	limits   = ShowLimits{LateAfter: 6 * time.Hour, Longest: 12 * time.Hour}
+	scheduledAt  = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	plannedStart = scheduledAt.Add(time.Hour)
+	testLimits   = ShowLimits{CloseUnstartedAfter: 6 * time.Hour, CloseLiveAfter: 12 * time.Hour}
 )
 
-// minute is the time n minutes after the shows of these tests were scheduled.
-func minute(n int) time.Time { return showNow.Add(time.Duration(n) * time.Minute) }
+// timeAtMinute is the time n minutes after the shows of these tests were scheduled.
+func timeAtMinute(n int) time.Time { return scheduledAt.Add(time.Duration(n) * time.Minute) }
 
-// newUpcomingShow returns a new upcoming show, planned for showPlan.
+// newUpcomingShow returns a new upcoming show, planned for plannedStart.
 func newUpcomingShow(t testing.TB) Show {
 	t.Helper()
-	show, err := ScheduleShow(services.PostIDAt(showNow)+5, 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
+	show, err := ScheduleShow(services.PostIDAt(scheduledAt)+5, 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func runTransition(s Show, name string, now time.Time) (Show, bool, error) {
 	}
 	switch word {
 	case "start":
-		return s.Start(minute(at), now)
+		return s.Start(timeAtMinute(at), now)
 	case "end":
-		return s.End(minute(at), "", now)
+		return s.End(timeAtMinute(at), "", now)
 	case "replay":
-		return s.End(minute(at), "https://example.com/replay", now)
+		return s.End(timeAtMinute(at), "https://example.com/replay", now)
 	case "put":
-		plan := minute(at)
+		plan := timeAtMinute(at)
 		return s.reschedule(ShowEdit{PlannedAt: &plan}, now)
 	case "cancel":
 		return s.Cancel(now)
@@ -57,7 +57,7 @@ func runTransition(s Show, name string, now time.Time) (Show, bool, error) {
 // TestTransitions applies reports in many orders. It checks the resulting show, and the code of each refused report.
 func TestTransitions(t *testing.T) {
 	for _, c := range []struct {
-		steps string // @ sets the clock, which begins at 100. A step ends in = if it changes nothing, ! if it is CONFLICT, ? if it is INVALID
+		steps string // @ sets the clock, which begins at 100. A step ends in = if it changes nothing, ! if CONFLICT, ? if INVALID
 		want  string
 	}{
 		{"", "UPCOMING plan 60"},
@@ -80,12 +80,12 @@ func TestTransitions(t *testing.T) {
 		{"replay80 start60", "REPLAY 60 to 80 replay"},
 		{"end80 replay80 replay80= start60", "REPLAY 60 to 80 replay"},
 	} {
-		show, now := newUpcomingShow(t), minute(100)
+		show, now := newUpcomingShow(t), timeAtMinute(100)
 		for _, step := range strings.Fields(c.steps) {
 			name := strings.TrimRight(step, "=!?")
 			if at, sets := strings.CutPrefix(step, "@"); sets {
 				minutes, _ := strconv.Atoi(at)
-				now = minute(minutes)
+				now = timeAtMinute(minutes)
 				continue
 			}
 			after, changed, err := runTransition(show, name, now)
@@ -109,15 +109,15 @@ func TestTransitions(t *testing.T) {
 			}
 			show = after
 		}
-		if got := inWords(show); got != c.want {
+		if got := describeShow(show); got != c.want {
 			t.Errorf("%s: %s, want %s", c.steps, got, c.want)
 		}
 	}
 }
 
-// inWords prints a show in words.
-func inWords(s Show) string {
-	at := func(moment time.Time) int { return int(moment.Sub(showNow) / time.Minute) }
+// describeShow prints a show in words.
+func describeShow(s Show) string {
+	at := func(moment time.Time) int { return int(moment.Sub(scheduledAt) / time.Minute) }
 	text := string(s.Status)
 	switch s.Status {
 	case ShowUpcoming:
@@ -148,12 +148,12 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "duplicates") {
 			events = append(events, rapid.SampledFrom(events).Draw(t, "duplicate"))
 		}
-		first, _ := ScheduleShow(services.PostIDAt(showNow), 7, ShowDraft{Title: "Evening", PlannedAt: showPlan}, showNow)
+		first, _ := ScheduleShow(services.PostIDAt(scheduledAt), 7, ShowDraft{Title: "Evening", PlannedAt: plannedStart}, scheduledAt)
 		end2end := func(events []string) Show {
 			show := first
 			for _, event := range events {
 				var err error
-				if show, _, err = runTransition(show, event, minute(100)); err != nil {
+				if show, _, err = runTransition(show, event, timeAtMinute(100)); err != nil {
 					t.Fatalf("%v: %s: %v", events, event, err)
 				}
 			}
@@ -162,7 +162,7 @@ func TestTheOrderOfArrivalDoesNotMatter(t *testing.T) {
 		}
 		want := end2end(events[:2])
 		if got := end2end(rapid.Permutation(events).Draw(t, "order")); got != want {
-			t.Fatalf("%v: %s, want %s", events, inWords(got), inWords(want))
+			t.Fatalf("%v: %s, want %s", events, describeShow(got), describeShow(want))
 		}
 	})
 }
@@ -172,43 +172,43 @@ func TestBadShowsAreRefused(t *testing.T) {
 	show := newUpcomingShow(t)
 	for name, try := range map[string]func() error{
 		"title: 1 to 255 characters are allowed, got 0": func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{PlannedAt: showPlan}, showNow)
+			_, err := ScheduleShow(1, 7, ShowDraft{PlannedAt: plannedStart}, scheduledAt)
 			return err
 		},
 		"title: 1 to 255 characters are allowed, got 256": func() error {
-			_, _, err := show.reschedule(ShowEdit{Title: text(strings.Repeat("é", 256))}, showNow)
+			_, _, err := show.reschedule(ShowEdit{Title: text(strings.Repeat("é", 256))}, scheduledAt)
 			return err
 		},
 		`coverUrl: "ftp://x/y" is not an http or https address`: func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", CoverURL: "ftp://x/y", PlannedAt: showPlan}, showNow)
+			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", CoverURL: "ftp://x/y", PlannedAt: plannedStart}, scheduledAt)
 			return err
 		},
 		`coverUrl: "cover" is not an http or https address`: func() error {
-			_, _, err := show.reschedule(ShowEdit{CoverURL: text("cover")}, showNow)
+			_, _, err := show.reschedule(ShowEdit{CoverURL: text("cover")}, scheduledAt)
 			return err
 		},
 		`replayUrl: "javascript:alert(1)" is not an http or https address`: func() error {
-			_, _, err := show.SetReplay("javascript:alert(1)", showNow)
+			_, _, err := show.SetReplay("javascript:alert(1)", scheduledAt)
 			return err
 		},
 		`replayUrl: "http:///" is not an http or https address`: func() error {
-			_, _, err := show.End(time.Time{}, "http:///", showNow)
+			_, _, err := show.End(time.Time{}, "http:///", scheduledAt)
 			return err
 		},
 		"plannedAt: 2026-03-14T12:00:00Z is in the past; it is now 2026-03-14T12:00:00Z": func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: showNow.Add(time.Microsecond)}, showNow)
+			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(time.Microsecond)}, scheduledAt)
 			return err
 		},
 		"plannedAt: 2027-03-15T12:00:00.001Z is more than 366 days ahead": func() error {
-			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: showNow.Add(MaxShowAhead + time.Millisecond)}, showNow)
+			_, err := ScheduleShow(1, 7, ShowDraft{Title: "a", PlannedAt: scheduledAt.Add(MaxShowAhead + time.Millisecond)}, scheduledAt)
 			return err
 		},
 		"at: 2026-03-14T11:58:59.999Z is before " + show.GlobalID() + " was scheduled, 2026-03-14T12:00:00Z": func() error {
-			_, _, err := show.Start(showNow.Add(-time.Minute-time.Millisecond), showNow)
+			_, _, err := show.Start(scheduledAt.Add(-time.Minute-time.Millisecond), scheduledAt)
 			return err
 		},
 		"at: 2026-03-14T12:01:00.001Z is in the future; it is now 2026-03-14T12:00:00Z": func() error {
-			_, _, err := show.End(showNow.Add(time.Minute+time.Millisecond), "", showNow)
+			_, _, err := show.End(scheduledAt.Add(time.Minute+time.Millisecond), "", scheduledAt)
 			return err
 		},
 	} {
@@ -224,35 +224,35 @@ func TestTextsOfAShow(t *testing.T) {
 	for _, steps := range []string{"", "start60", "start60 end80", "end80"} {
 		show := newUpcomingShow(t)
 		for _, step := range strings.Fields(steps) {
-			show, _, _ = runTransition(show, step, minute(100))
+			show, _, _ = runTransition(show, step, timeAtMinute(100))
 		}
-		after, changed, err := show.reschedule(ShowEdit{Title: &title, CoverURL: &cover}, minute(100))
+		after, changed, err := show.reschedule(ShowEdit{Title: &title, CoverURL: &cover}, timeAtMinute(100))
 		if err != nil || !changed || after.Title != title || after.CoverURL != cover || after.moved(show) {
 			t.Errorf("%q: %+v, %v", steps, after, err)
 		}
-		after, changed, err = after.SetReplay("https://example.com/r", minute(100))
+		after, changed, err = after.SetReplay("https://example.com/r", timeAtMinute(100))
 		if err != nil || !changed || after.ReplayURL != "https://example.com/r" || after.moved(show) {
 			t.Errorf("%q: %+v, %v", steps, after, err)
 		}
-		if _, changed, err = after.SetReplay("https://example.com/r", minute(100)); changed || err != nil {
+		if _, changed, err = after.SetReplay("https://example.com/r", timeAtMinute(100)); changed || err != nil {
 			t.Errorf("%q: again: %v, %v", steps, changed, err)
 		}
-		if after, changed, err = after.SetReplay("", minute(100)); !changed || err != nil || after.ReplayURL != "" {
+		if after, changed, err = after.SetReplay("", timeAtMinute(100)); !changed || err != nil || after.ReplayURL != "" {
 			t.Errorf("%q: taken away: %+v, %v", steps, after, err)
 		}
 	}
-	show, _, _ := newUpcomingShow(t).Cancel(minute(1))
-	if _, _, err := show.reschedule(ShowEdit{Title: &title}, minute(100)); services.CodeOf(err) != services.Conflict {
+	show, _, _ := newUpcomingShow(t).Cancel(timeAtMinute(1))
+	if _, _, err := show.reschedule(ShowEdit{Title: &title}, timeAtMinute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the title of a cancelled show: %v", err)
 	}
-	if _, _, err := show.SetReplay("https://example.com/r", minute(100)); services.CodeOf(err) != services.Conflict {
+	if _, _, err := show.SetReplay("https://example.com/r", timeAtMinute(100)); services.CodeOf(err) != services.Conflict {
 		t.Errorf("the replay of a cancelled show: %v", err)
 	}
 	// Sending the same plan again leaves the plan of a late show as it is.
 	title = "Later"
-	plan := showPlan
-	late, changed, err := newUpcomingShow(t).reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, minute(100))
-	if err != nil || !changed || late.Title != title || !late.Late(minute(100)) || late.Late(minute(60)) {
+	plan := plannedStart
+	late, changed, err := newUpcomingShow(t).reschedule(ShowEdit{Title: &title, PlannedAt: &plan}, timeAtMinute(100))
+	if err != nil || !changed || late.Title != title || !late.Late(timeAtMinute(100)) || late.Late(timeAtMinute(60)) {
 		t.Errorf("%+v, %v", late, err)
 	}
 }
@@ -281,16 +281,16 @@ func TestShowsAreClosedByTheirOwnTimes(t *testing.T) {
 		show := newUpcomingShow(t)
 		for _, step := range strings.Fields(c.steps) {
 			var err error
-			if show, _, err = runTransition(show, step, minute(80)); err != nil {
+			if show, _, err = runTransition(show, step, timeAtMinute(80)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		after, changed := limits.Close(show, minute(c.now))
-		if changed != (c.want != "") || changed && inWords(after) != c.want {
-			t.Errorf("%q at %d: %v %s, want %q", c.steps, c.now, changed, inWords(after), c.want)
+		after, changed := testLimits.Close(show, timeAtMinute(c.now))
+		if changed != (c.want != "") || changed && describeShow(after) != c.want {
+			t.Errorf("%q at %d: %v %s, want %q", c.steps, c.now, changed, describeShow(after), c.want)
 		}
-		if again, changed := limits.Close(after, minute(c.now+10000)); c.want != "" && changed {
-			t.Errorf("%q at %d: closed twice: %s", c.steps, c.now, inWords(again))
+		if again, changed := testLimits.Close(after, timeAtMinute(c.now+10000)); c.want != "" && changed {
+			t.Errorf("%q at %d: closed twice: %s", c.steps, c.now, describeShow(again))
 		}
 	}
 }

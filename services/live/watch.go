@@ -9,75 +9,75 @@ import (
 	"tidings/services/push"
 )
 
-// Change is the difference between a watcher's session and the present board, with the watcher's badges.
-type Change struct {
-	Session  Session
-	Replaced bool // the session that was requested or sent before is over: Session is a new one, of the board as it is now
+// BoardChange is the difference between a watcher's session and the present board, with the watcher's badges.
+type BoardChange struct {
+	Session         Session
+	SessionReplaced bool // the session that was requested or sent before is over: Session is a new one, of the board as it is now
 	Difference
-	// NewAbove is how many shows are now above the session's first show: a new session begins with them.
-	NewAbove int
-	Badges   *services.Badges
+	// NewAboveCount is how many shows are now above the session's first show: a new session begins with them.
+	NewAboveCount int
+	Badges        *services.Badges
 }
 
 // Unchanged reports whether the board is still as the session froze it.
-func (c Change) Unchanged() bool { return !c.Replaced && c.NewAbove == 0 && c.empty() }
+func (c BoardChange) Unchanged() bool { return !c.SessionReplaced && c.NewAboveCount == 0 && c.empty() }
 
 // same reports whether a watcher would see no difference: then the change is not sent. Of the badges only the count of the board
 // matters here; the other badges have their own subscription.
-func (c Change) same(other Change) bool {
-	return c.Session == other.Session && c.NewAbove == other.NewAbove && c.Difference.same(other.Difference) &&
+func (c BoardChange) same(other BoardChange) bool {
+	return c.Session == other.Session && c.NewAboveCount == other.NewAboveCount && c.Difference.same(other.Difference) &&
 		c.Badges.LiveBoard == other.Badges.LiveBoard
 }
 
-// maxRenewEvery is the longest time between two renewals of an open subscription's session. After Redis has lost the lease, it takes at
-// most this long until a request for a page finds the session alive again.
+// maxRenewEvery is the longest time between two renewals of an open subscription's session. After Redis has lost the lease, it
+// takes at most this long until a request for a page finds the session alive again.
 const maxRenewEvery = time.Minute
 
 // Watch opens a channel of the differences between a viewer's board and a session; a nil session means a new one. The channel
 // gets the present difference, and then each change; a slow consumer gets only the latest. badges are the viewer's badges from
 // the hub; Watch waits for the first of them. While the channel is open the session is renewed, within its longest life; when the
 // session ends, a new one replaces it. The channel is closed when ctx ends and when badges is closed.
-func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan Change, error) {
-	// Errors of the argument are returned before the subscription opens. After a later error, push.Derive tries again.
+func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *string, device string, badges <-chan *services.Badges) (<-chan BoardChange, error) {
+	// Errors of the argument are returned before the subscription opens. After a later error, push.SendDerivedStates tries again.
 	start, err := BoardRequest{Session: session}.parse(viewer)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.reachSession(ctx, start.field, start.session); err != nil {
+	if err := s.catchUpToSession(ctx, start.sessionArgName, start.session); err != nil {
 		return nil, err
 	}
-	w := &watcher{service: s, viewer: viewer, device: deviceHash(device), session: start.session, hosts: s.Memory.watchHosts()}
-	// The channel is unbuffered: while nobody reads, Derive replaces the change that waits by the latest.
-	changes := make(chan Change)
+	w := &boardWatcher{service: s, viewer: viewer, deviceHash: deviceHash(device), session: start.session, hostWatch: s.Memory.watchHosts()}
+	// The channel is unbuffered: while nobody reads, push.SendDerivedStates replaces the change that waits by the latest.
+	changes := make(chan BoardChange)
 	go func() {
 		defer close(changes)
-		defer w.hosts.Close()
-		push.Derive(ctx, changes, badges, w.startWakes(ctx), w.readChange, Change.same)
+		defer w.hostWatch.Close()
+		push.SendDerivedStates(ctx, changes, badges, w.startWakes(ctx), w.readChange, BoardChange.same)
 	}()
 	return changes, nil
 }
 
-// watcher is one open board. Only its own goroutine uses it.
-type watcher struct {
-	service *Service
-	viewer  services.UserID
-	device  uint64     // as in Session
-	session Session    // with Made 0: none yet
-	hosts   *HostWatch // notifies of changes of the hosts' shows
+// boardWatcher is one open board. Only its own goroutine uses it.
+type boardWatcher struct {
+	service    *Service
+	viewer     services.UserID
+	deviceHash uint64           // as in Session
+	session    Session          // with CreationID 0: none yet
+	hostWatch  *BoardHostsWatch // notifies of changes of the hosts' shows
 
 	badges *services.Badges // the badges at the time when the following fields were read
 	reader readerData       // the followed hosts
-	// top is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
-	top         ShowPlace
-	replaced    bool      // a session that was sent or requested has ended
-	slotTaken   bool      // another session has taken this one's slot: it is not renewed, and a request for its pages gets a new session
-	renewed     time.Time // when the session was renewed last
-	behindSince time.Time // zero if the badges are not behind
+	// topPlace is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
+	topPlace          ShowPlace
+	sessionReplaced   bool      // a session that was sent or requested has ended
+	slotTaken         bool      // another session has the slot: this one is not renewed, and a request for its pages gets a new one
+	renewedAt         time.Time // when the session was renewed last
+	badgesBehindSince time.Time // zero if the badges are not behind
 }
 
 // startWakes returns a channel that gets a token when there may be something to send: a show has changed, or the session must be
-// renewed. The goroutine turns two causes into the one channel that Derive takes, and ends with ctx.
-func (w *watcher) startWakes(ctx context.Context) <-chan struct{} {
+// renewed. The goroutine turns two causes into the one channel that push.SendDerivedStates takes, and ends with ctx.
+func (w *boardWatcher) startWakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
 	go func() {
 		timer := time.NewTicker(w.renewEvery())
@@ -86,7 +86,7 @@ func (w *watcher) startWakes(ctx context.Context) <-chan struct{} {
 			select {
 			case <-ctx.Done():
 				return
-			case <-w.hosts.Changed():
+			case <-w.hostWatch.Changed():
 			case <-timer.C:
 			}
 			select {
@@ -99,14 +99,16 @@ func (w *watcher) startWakes(ctx context.Context) <-chan struct{} {
 }
 
 // renewEvery is the time between two renewals of the session. Each idle time has at least three renewals, so that one may fail.
-func (w *watcher) renewEvery() time.Duration { return min(maxRenewEvery, w.service.idleTime/3) }
+func (w *boardWatcher) renewEvery() time.Duration {
+	return min(maxRenewEvery, w.service.sessionIdleTime/3)
+}
 
 // readChange reads the present difference of the board. It reads the followed hosts again when the viewer's badges change, since a
 // follow changes the badges too.
-func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (change Change, err error) {
+func (w *boardWatcher) readChange(ctx context.Context, badges *services.Badges) (change BoardChange, err error) {
 	s := w.service
 	// over reports that the session is past its longest life. No lease tells that, so it is checked at each turn.
-	over := w.session.Made != 0 && s.clock.Now().After(w.session.Made.Time().Add(s.longestLife))
+	over := w.session.CreationID != 0 && s.clock.Now().After(w.session.CreationID.Time().Add(s.maxSessionLife))
 	// Badges are compared by their pointer: the hub sends a new one for each change.
 	if over || w.badges != badges {
 		if err := w.readHosts(ctx, badges, over); err != nil {
@@ -114,91 +116,92 @@ func (w *watcher) readChange(ctx context.Context, badges *services.Badges) (chan
 		}
 	}
 	// A change of a show wakes the watcher too, so most turns renew nothing.
-	if now := s.clock.Now(); !w.slotTaken && now.Sub(w.renewed) >= w.renewEvery()/2 {
-		if !s.renew(ctx, w.session, slotLease{}) { // without the lease that was read last: another session may have taken the slot since
+	if now := s.clock.Now(); !w.slotTaken && now.Sub(w.renewedAt) >= w.renewEvery()/2 {
+		// The lease that was read last is not passed: another session may have taken the slot since.
+		if !s.renew(ctx, w.session, slotLease{}) {
 			if err := w.readHosts(ctx, badges, true); err != nil {
 				return change, err
 			}
 		}
-		w.renewed = now
+		w.renewedAt = now
 	}
-	change = Change{Session: w.session, Replaced: w.replaced, Badges: badges}
+	change = BoardChange{Session: w.session, SessionReplaced: w.sessionReplaced, Badges: badges}
 	// Without this check the client would draw a show as live under a badge that does not count it, for one round trip of the hub.
 	if w.awaitsBadges(badges) {
-		return change, push.ErrBehind
+		return change, push.ErrBadgesBehind
 	}
 	// These are all moves since the session began, and not only since the last change: a client that missed a change needs only the
 	// latest.
-	moves := s.Memory.movesSince(w.session.hosts(w.reader.hosts), w.session.Version)
+	moves := s.Memory.movesSince(w.session.filterHosts(w.reader.hosts), w.session.Version)
 	others, older := w.movesOfNewHosts()
 	moves = append(moves, others...)
 	change.Difference = newDifference(moves)
-	change.NewAbove = newAbove(w.top, moves) + older
+	change.NewAboveCount = countNewAbove(w.topPlace, moves) + older
 	return change, nil
 }
 
-// badgesWithin is how long a change waits for the badges that count it. The hub renders them as soon as it is notified, but
+// maxBadgesWait is how long a change waits for the badges that count it. The hub renders them as soon as it is notified, but
 // not more often than its interval, and its engines may not answer.
-const badgesWithin = 500 * time.Millisecond
+const maxBadgesWait = 500 * time.Millisecond
 
-// awaitsBadges reports whether the change waits for newer badges: these do not count the live shows in this node's cache yet. It waits for
-// badgesWithin at most. New badges will come soon, and then both are sent together.
-func (w *watcher) awaitsBadges(badges *services.Badges) bool {
+// awaitsBadges reports whether the change waits for newer badges: these do not count the live shows in this node's cache yet. It
+// waits for maxBadgesWait at most. New badges will come soon, and then both are sent together.
+func (w *boardWatcher) awaitsBadges(badges *services.Badges) bool {
 	now := w.service.clock.Now()
 	// Sequences are sums of versions over the same hosts, and only rise, so they can be compared.
-	if w.service.Memory.CountLive(w.reader.hosts, 0).Sequence <= badges.LiveSequence {
-		w.behindSince = time.Time{}
+	if w.service.Memory.CountLive(w.reader.hosts, 0).VersionSum <= badges.LiveSequence {
+		w.badgesBehindSince = time.Time{}
 		return false
 	}
-	if w.behindSince.IsZero() {
-		w.behindSince = now
+	if w.badgesBehindSince.IsZero() {
+		w.badgesBehindSince = now
 	}
-	waited := now.Sub(w.behindSince)
-	return waited >= 0 && waited < badgesWithin // the clock may have been set back
+	waited := now.Sub(w.badgesBehindSince)
+	return waited >= 0 && waited < maxBadgesWait // the clock may have been set back
 }
 
 // readHosts reads the followed hosts and the first line of the session's board. It makes a new session if there is none or the
 // session is over.
-func (w *watcher) readHosts(ctx context.Context, badges *services.Badges, over bool) error {
+func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, over bool) error {
 	s := w.service
 	session := w.session
-	if session.Made == 0 {
-		session = Session{Viewer: w.viewer, Device: w.device}
+	if session.CreationID == 0 {
+		session = Session{Viewer: w.viewer, DeviceHash: w.deviceHash}
 	}
 	read, err := s.readerData(ctx, session, ShowPlace{}, s.replayLimit(session, 1))
 	if err != nil {
 		return err
 	}
 	// The hosts are set before the shows are read, so that a change in between leaves a token.
-	w.hosts.SetHosts(read.hosts)
+	w.hostWatch.SetHosts(read.hosts)
 	// Another subscription or page may have taken the slot: then this session is over too. If the slot was taken from this watcher
 	// before, its present session has no slot, and stays.
-	given, taken := session.Made != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
-	if !given || over || !(w.slotTaken && taken) && !session.lives(s.clock.Now(), read.lease, s.idleTime, s.longestLife) {
+	given, taken := session.CreationID != 0, read.lease.Holder != "" && read.lease.Holder != session.name()
+	if !given || over || !(w.slotTaken && taken) && !session.lives(s.clock.Now(), read.lease, s.sessionIdleTime, s.maxSessionLife) {
 		w.slotTaken = given && taken
 		session = s.newSession(session, read.hosts)
-		w.replaced, w.renewed = w.replaced || given, time.Time{}
+		w.sessionReplaced, w.renewedAt = w.sessionReplaced || given, time.Time{}
 	}
-	page, _, err := s.cut(ctx, session, read, ShowPlace{}, 1)
+	page, _, err := s.cutPage(ctx, session, read, ShowPlace{}, 1)
 	if err != nil {
 		return err
 	}
 	// The fields are set only after everything was read: after an error the next turn begins with the former state, and badges still
 	// differ.
-	w.badges, w.reader, w.session, w.top = badges, read, session, ShowPlace{}
+	w.badges, w.reader, w.session, w.topPlace = badges, read, session, ShowPlace{}
 	if len(page.Lines) > 0 {
-		w.top = page.Lines[0].Place
+		w.topPlace = page.Lines[0].Place
 	}
 	return nil
 }
 
-// movesOfNewHosts returns moves for the shows of hosts followed since the session was made, none of which are in the session: shows that
-// are live or upcoming, and shows that have become replays since. older is how many of their other replays are above the
+// movesOfNewHosts returns moves for the shows of hosts followed since the session was made, none of which are in the session: shows
+// that are live or upcoming, and shows that have become replays since. older is how many of their other replays are above the
 // session's first show.
-func (w *watcher) movesOfNewHosts() (moves []Move, older int) {
+func (w *boardWatcher) movesOfNewHosts() (moves []Move, older int) {
 	var since []services.FollowedAuthor
 	for _, host := range w.reader.hosts {
-		if !w.session.has(host) {
+		if !w.session.hasHost(host) {
 			since = append(since, host)
 		}
 	}
@@ -206,13 +209,13 @@ func (w *watcher) movesOfNewHosts() (moves []Move, older int) {
 		return nil, 0
 	}
 	m := w.service.Memory
-	active, _ := m.activeAt(since, m.Version(), ShowPlace{}, services.Retention)
-	replays, _ := m.replaysAt(since, m.Version(), ShowPlace{}, services.Retention)
+	active, _ := m.activeAt(since, m.Version(), ShowPlace{}, services.FeedRetention)
+	replays, _ := m.replaysAt(since, m.Version(), ShowPlace{}, services.FeedRetention)
 	for _, show := range slices.Concat(active, replays) {
 		switch {
 		case show.Status != ShowReplay || show.Version > w.session.Version:
 			moves = append(moves, Move{Now: show})
-		case w.top.ID == 0 || show.Place().Before(w.top):
+		case w.topPlace.ID == 0 || show.Place().Before(w.topPlace):
 			older++
 		}
 	}

@@ -21,46 +21,46 @@ func planShow(w *fanouttest.World, host services.UserID, in time.Duration) servi
 	w.TB.Helper()
 	id := w.IDs.Next()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		if err := serviceOf(w).lockLog(ctx, tx); err != nil {
+		if err := showServiceOf(w).lockLog(ctx, tx); err != nil {
 			return err
 		}
 		show, err := ScheduleShow(id, host, ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}, w.Clock.Now())
 		if err != nil {
 			return err
 		}
-		_, err = serviceOf(w).addShow(ctx, tx, show)
+		_, err = showServiceOf(w).addShow(ctx, tx, show)
 		return err
 	})
 	return id
 }
 
-// start starts shows now.
-func start(w *fanouttest.World, ids ...services.PostID) {
+// startShows starts shows now.
+func startShows(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
-	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.Start(now, now) })
+	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.Start(now, now) })
 }
 
-// finish ends shows now. Jobs fan out the replays.
-func finish(w *fanouttest.World, ids ...services.PostID) {
+// endShows ends shows now. Jobs fan out the replays.
+func endShows(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
-	moveShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.End(now, "", now) })
+	changeShows(w, ids, func(show Show, now time.Time) (Show, bool, error) { return show.End(now, "", now) })
 }
 
 // newReplay returns a new show of a host that has started and ended.
 func newReplay(w *fanouttest.World, host services.UserID) services.PostID {
 	w.TB.Helper()
 	id := planShow(w, host, time.Minute)
-	start(w, id)
-	finish(w, id)
+	startShows(w, id)
+	endShows(w, id)
 	return id
 }
 
-// moveShows changes shows in one transaction.
-func moveShows(w *fanouttest.World, ids []services.PostID, move func(show Show, now time.Time) (Show, bool, error)) {
+// changeShows changes shows in one transaction.
+func changeShows(w *fanouttest.World, ids []services.PostID, move func(show Show, now time.Time) (Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
-			before, err := serviceOf(w).lockAndRead(ctx, tx, id)
+			before, err := showServiceOf(w).lockAndRead(ctx, tx, id)
 			if err != nil {
 				return err
 			}
@@ -68,7 +68,7 @@ func moveShows(w *fanouttest.World, ids []services.PostID, move func(show Show, 
 			if err != nil || !changed {
 				return err
 			}
-			if _, err := serviceOf(w).changeShow(ctx, tx, before, after); err != nil {
+			if _, err := showServiceOf(w).changeShow(ctx, tx, before, after); err != nil {
 				return err
 			}
 		}
@@ -76,20 +76,20 @@ func moveShows(w *fanouttest.World, ids []services.PostID, move func(show Show, 
 	})
 }
 
-// boardOf is a user's board in Redis; its list of replays is made when it is missing and the user has hosts.
-func boardOf(w *fanouttest.World, user services.UserID) redisBoard {
+// readOrRebuildBoard is a user's board in Redis; its list of replays is made when it is missing and the user has hosts.
+func readOrRebuildBoard(w *fanouttest.World, user services.UserID) redisBoard {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	for range 3 {
 		read := readBoard(w, user)
-		if !read.Ready || w.Projector.AwayIfSeenOn(read.Day) {
+		if !read.Ready || w.Projector.IsIdleIfSeenOn(read.LastActiveDay) {
 			w.Must(w.Projector.Rebuild(ctx, user))
 			continue
 		}
-		if read.Listed || len(read.Hosts) == 0 {
+		if read.ListReady || len(read.Hosts) == 0 {
 			return read
 		}
-		w.Must(serviceOf(w).rebuildReplays(ctx, user))
+		w.Must(showServiceOf(w).rebuildReplays(ctx, user))
 	}
 	w.TB.Fatalf("the board of user %d cannot be read", user)
 	return redisBoard{}
@@ -98,19 +98,19 @@ func boardOf(w *fanouttest.World, user services.UserID) redisBoard {
 // readBoard is a user's board as Redis has it.
 func readBoard(w *fanouttest.World, user services.UserID) redisBoard {
 	w.TB.Helper()
-	read, err := projection{w.Redis}.readBoard(w.TB.Context(), boardQuery{Reader: user, Limit: services.Retention})
+	read, err := projection{w.Redis}.readBoard(w.TB.Context(), boardQuery{Reader: user, Limit: services.FeedRetention})
 	w.Must(err)
 	return read
 }
 
 // readReplayList is a user's whole list of replays, with the members that boards do not list.
-func readReplayList(w *fanouttest.World, user services.UserID) heldReplays {
+func readReplayList(w *fanouttest.World, user services.UserID) redisReplays {
 	w.TB.Helper()
-	return parseReplays(rdbtest.Snapshot(w.TB, w.Redis, user).Lists[replaysList.Part])
+	return parseReplays(rdbtest.Snapshot(w.TB, w.Redis, user).Lists[replaysList.KeyPart])
 }
 
-// dropLists deletes users' lists of replays: the next reader of a list rebuilds it.
-func dropLists(w *fanouttest.World, users ...services.UserID) {
+// deleteReplayLists deletes users' lists of replays: the next reader of a list rebuilds it.
+func deleteReplayLists(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
 	for _, user := range users {
 		w.Must(w.Redis.Delete(w.TB.Context(), replaysKey(user)))
@@ -119,28 +119,28 @@ func dropLists(w *fanouttest.World, users ...services.UserID) {
 
 // comparedBoard is the part of a board that Redis holds, actual or expected.
 type comparedBoard struct {
-	Hosts   []services.FollowedAuthor // in order of ID
-	Replays []replayEntry
-	Cut     bool   // older replays exist
-	Seen    uint64 // the seen position of the board
+	Hosts           []services.FollowedAuthor // in order of ID
+	Replays         []replayEntry
+	OlderReplaysCut bool   // older replays exist
+	SeenPosition    uint64 // the seen position of the board
 }
 
-// compareBoards is the difference between a user's board as shown and according to the facts. A missing list counts as right.
-func compareBoards(w *fanouttest.World, user services.UserID, document rdb.Document) string {
+// diffBoardWithFacts is the difference between a user's board as shown and according to the facts. A missing list counts as right.
+func diffBoardWithFacts(w *fanouttest.World, user services.UserID, document rdb.Document) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()
-	got := comparedBoard{Hosts: fanouttest.SortedByAuthor(document.Hosts), Seen: document.LiveSeen}
-	seen, err := positions.Of(ctx, w.Store, user, positions.LiveBoard, "")
+	got := comparedBoard{Hosts: fanouttest.SortedByAuthor(document.Hosts), SeenPosition: document.LiveSeenUpTo}
+	seen, err := positions.Of(ctx, w.Store, user, positions.LiveBoardView, "")
 	w.Must(err)
-	hosts, err := serviceOf(w).followedHosts(ctx, user)
+	hosts, err := showServiceOf(w).followedHosts(ctx, user)
 	w.Must(err)
-	want := comparedBoard{Hosts: slices.Clip(hosts), Seen: uint64(seen)}
-	if read := readBoard(w, user); read.Listed {
-		got.Replays, got.Cut = read.Replays, read.Floor.Replay
-		shows, err := replaysFeed(ctx, w.Store, user, ShowPlace{}, services.Retention+1)
+	want := comparedBoard{Hosts: slices.Clip(hosts), SeenPosition: uint64(seen)}
+	if read := readBoard(w, user); read.ListReady {
+		got.Replays, got.OlderReplaysCut = read.Replays, read.Floor.Replay
+		shows, err := replaysOfFollowedHosts(ctx, w.Store, user, ShowPlace{}, services.FeedRetention+1)
 		w.Must(err)
-		want.Replays = entriesOf(shows[:min(len(shows), services.Retention)])
-		want.Cut = len(shows) > services.Retention
+		want.Replays = entriesOf(shows[:min(len(shows), services.FeedRetention)])
+		want.OlderReplaysCut = len(shows) > services.FeedRetention
 	}
 	return gocmp.Diff(want, got, cmpopts.EquateEmpty())
 }

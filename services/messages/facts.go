@@ -11,21 +11,21 @@ import (
 	"tidings/services/sql"
 )
 
-// selection selects a user's messages: the messages in IDs or, if IDs is empty, the messages of Types up to UpTo (0 means all
+// messageSelection selects a user's messages: the messages in IDs or, if IDs is empty, the messages of Types up to UpTo (0 means all
 // that exist now).
-type selection struct {
+type messageSelection struct {
 	IDs   []ID
 	Types []string
 	UpTo  ID
-	// Gen is the generation of the list that showed the messages as unread: a message that was marked unread in a later
-	// generation stays unread. services.AnyGen is the current one.
-	Gen uint64
+	// Generation is the generation of the list that showed the messages as unread: a message that was marked unread in a later
+	// generation stays unread. services.AnyMarkGeneration is the current one.
+	Generation uint64
 }
 
-// raiseReadTo is the end of both statements that keep a mark. read_to only rises, whatever the order of the marks. The column
-// marks keeps at least the last 16 marks for firstMark; a mark at the position of the last one is not added. RETURNING names
-// every type, raised or not: the rows of all of them are locked.
-const raiseReadTo = `
+// onConflictRaiseReadTo is the end of both statements that keep a mark. read_to only rises, whatever the order of the marks. The
+// column marks keeps at least the last 16 marks for firstMarkTime; a mark at the position of the last one is not added. RETURNING
+// names every type, raised or not: the rows of all of them are locked.
+const onConflictRaiseReadTo = `
 ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END,
 	marks = CASE WHEN s.marks LIKE CAST(excluded.read_to AS TEXT) || '@%' THEN s.marks ELSE substr(excluded.marks || s.marks, 1, 600) END
 RETURNING type`
@@ -39,23 +39,23 @@ INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VAL
 UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content),
 	updated_at = CASE WHEN $4 > updated_at THEN $4 ELSE updated_at END WHERE id = $1`)
 
-	newestOfMillisecond = sql.NewestOfMillisecond("site_messages")
+	newestOfMillisecond = sql.NewestIDOfMillisecond("site_messages")
 
 	// A mark also covers messages that were sent at a past time and are delivered after the mark. Keeping the mark locks its types
 	// too.
-	keepReadTo = sql.NewStatement("keep how far types of site messages were read", `
+	raiseReadTo = sql.NewStatement("keep how far types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
-SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT), CAST($3 AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+raiseReadTo)
+SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT), CAST($3 AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+onConflictRaiseReadTo)
 
 	// A mark of all messages ends at the newest message and not at the present time: a newer message that is delivered later was not
 	// seen.
-	keepReadToNewest = sql.NewStatement("keep that types of site messages were read", `
+	raiseReadToNewest = sql.NewStatement("keep that types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
 SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c CROSS JOIN (
 	SELECT message FROM site_message_recipients WHERE user_number = $1 AND {in type $3 TEXT} ORDER BY message DESC LIMIT 1
-) AS r WHERE TRUE ORDER BY c.type`+raiseReadTo)
+) AS r WHERE TRUE ORDER BY c.type`+onConflictRaiseReadTo)
 
-	readDelivered = sql.NewStatement("mark what was delivered late read", `
+	markLateDeliveredRead = sql.NewStatement("mark what was delivered late read", `
 UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number BIGINT, read_at BIGINT} AS r
 WHERE site_message_recipients.user_number = r.user_number AND message = $1 AND site_message_recipients.read_at IS NULL`)
 
@@ -76,7 +76,7 @@ ON CONFLICT (user_number, type) DO UPDATE SET ver = s.ver`)
 	lockTypes = sql.NewStatement("lock a user's states of site messages", `
 SELECT type FROM site_message_state WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY type {for update}`)
 
-	holders = sql.NewStatement("recipients of a site message", `
+	existingRecipients = sql.NewStatement("recipients of a site message", `
 SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_number $2 BIGINT}`)
 
 	// The insertion has no ON CONFLICT: deliver knows under its locks who has the message, and an error here is a bug.
@@ -86,13 +86,13 @@ SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_
 SELECT message, type FROM site_message_recipients WHERE user_number = $1 AND {in message $2 BIGINT}`)
 
 	// unread_gen is the generation in which the message was last marked unread. A mark of an older list leaves it unread.
-	readByID = sql.NewStatement("mark site messages read", `
+	markReadByID = sql.NewStatement("mark site messages read", `
 UPDATE site_message_recipients SET read_at = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen <= $4 RETURNING type`)
 
-	unreadByID = sql.NewStatement("mark site messages unread", `
+	markUnreadByID = sql.NewStatement("mark site messages unread", `
 UPDATE site_message_recipients SET read_at = NULL, unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NOT NULL RETURNING type`)
 
-	readByType = sql.NewStatement("mark site messages of types read", `
+	markReadByType = sql.NewStatement("mark site messages of types read", `
 UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL AND unread_gen <= $5 RETURNING type`)
 
 	keepUnread = sql.NewStatement("keep site messages unread", `
@@ -108,7 +108,7 @@ FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_n
 
 // Insert inserts a message without recipients: see DeliverJobs.
 func Insert(ctx context.Context, tx *sql.Tx, id ID, text Text) error {
-	_, err := tx.Run(ctx, insertMessage, id, text.Type, text.Title, text.Content, tx.HappenedAt())
+	_, err := tx.Run(ctx, insertMessage, id, text.Type, text.Title, text.Content, tx.EventTime())
 	return err
 }
 
@@ -121,15 +121,15 @@ func TextOf(ctx context.Context, r sql.Reader, id ID) (text Text, found bool, er
 // edit changes the text for every recipient and leaves their read states; nil leaves a text as it is. The error is NOT_FOUND if
 // there is no such message.
 func edit(ctx context.Context, tx *sql.Tx, id ID, title, content *string) error {
-	changed, err := tx.Run(ctx, editMessage, id, optional(title), optional(content), tx.HappenedAt())
+	changed, err := tx.Run(ctx, editMessage, id, nullableText(title), nullableText(content), tx.EventTime())
 	if err == nil && changed == 0 {
 		err = notFound("siteMessageId", id)
 	}
 	return err
 }
 
-// optional is a parameter that may be null.
-func optional(text *string) any {
+// nullableText is a parameter that may be null.
+func nullableText(text *string) any {
 	if text == nil {
 		return nil
 	}
@@ -142,9 +142,9 @@ func notFound(field string, id ID) error {
 }
 
 // deliver gives users a message, unread. A user who has it already keeps their read state. A message that was sent at a past time
-// (dated) is read for users who have made a mark that covers it. deliver returns the states of all given users, in order of user ID, so
-// that a repeated delivery projects them again.
-func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]State, error) {
+// (dated) is read for users who have made a mark that covers it. deliver returns the states of all given users, in order of user
+// ID, so that a repeated delivery projects them again.
+func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, dated bool) ([]UnreadState, error) {
 	var kind string
 	found, err := tx.One(ctx, typeOf, []any{id}, &kind)
 	if err != nil || len(users) == 0 {
@@ -155,7 +155,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	}
 	users = slices.Compact(slices.Sorted(slices.Values(users))) // all lock in one order
 	// lock orders the upsert by its first column; which names the states that are read at the end.
-	lock, which := make(sql.Rows, len(users)), make(sql.Rows, len(users))
+	lock, which := make(sql.RowsParameter, len(users)), make(sql.RowsParameter, len(users))
 	for i, user := range users {
 		lock[i], which[i] = []any{i, user, kind}, []any{user, kind}
 	}
@@ -164,7 +164,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	}
 	// While the locks are held no other transaction gives or takes a message of this type.
 	has := map[services.UserID]bool{}
-	err = tx.Each(ctx, holders, []any{id, users}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, existingRecipients, []any{id, users}, func(scan func(...any) error) error {
 		var user services.UserID
 		err := scan(&user)
 		has[user] = true
@@ -174,7 +174,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 		return nil, err
 	}
 	var fresh [][]any
-	var changed sql.Rows
+	var changed sql.RowsParameter
 	for _, user := range users {
 		if !has[user] {
 			fresh = append(fresh, []any{user, id, kind})
@@ -185,7 +185,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 		return nil, err
 	}
 	if dated && len(fresh) > 0 {
-		if err := readLate(ctx, tx, id, kind, fresh); err != nil {
+		if err := markLateRowsRead(ctx, tx, id, kind, fresh); err != nil {
 			return nil, err
 		}
 	}
@@ -196,38 +196,38 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	return readStates(ctx, tx.Runner, statesOf, which)
 }
 
-// readLate marks new rows of a message read for users whose earlier marks cover it, at the time of the first such mark. Otherwise
-// a message that was reported late would appear as unread, although its user had marked all messages of that time read.
-func readLate(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
+// markLateRowsRead marks new rows of a message read for users whose earlier marks cover it, at the time of the first such mark.
+// Otherwise a message that was reported late would appear as unread, although its user had marked all messages of that time read.
+func markLateRowsRead(ctx context.Context, tx *sql.Tx, id ID, kind string, fresh [][]any) error {
 	users := make([]services.UserID, len(fresh))
 	for i, row := range fresh {
 		users[i] = row[0].(services.UserID)
 	}
-	var read sql.Rows
+	var read sql.RowsParameter
 	err := tx.Each(ctx, readToOf, []any{users, kind, id}, func(scan func(...any) error) error {
 		var user services.UserID
 		var upTo services.PostID
 		var marks string
 		err := scan(&user, &upTo, &marks)
 		// If no kept mark covers the message, the time of the position up to which the user has read is used instead.
-		read = append(read, []any{user, firstMark(marks, id, upTo.Moment().UnixMicro())})
+		read = append(read, []any{user, firstMarkTime(marks, id, upTo.OrderedTime().UnixMicro())})
 		return err
 	})
 	// Most users have no such mark.
 	if err != nil || len(read) == 0 {
 		return err
 	}
-	_, err = tx.Run(ctx, readDelivered, id, read)
+	_, err = tx.Run(ctx, markLateDeliveredRead, id, read)
 	return err
 }
 
-// markEnd is the end of an entry in the column marks: the time of the mark. The statement puts the last ID that the mark covers
+// markTimeSuffix is the end of an entry in the column marks: the time of the mark. The statement puts the last ID that the mark covers
 // before it.
-func markEnd(at int64) string { return "@" + strconv.FormatInt(at, 10) + " " }
+func markTimeSuffix(at int64) string { return "@" + strconv.FormatInt(at, 10) + " " }
 
-// firstMark returns the time, in microseconds, of the first mark that covers a message, among a user's last marks. If none covers
+// firstMarkTime returns the time, in microseconds, of the first mark that covers a message, among a user's last marks. If none covers
 // it, the result is otherwise. The last mark of the text may be cut off: it is whole only if it ends with a space.
-func firstMark(marks string, id ID, otherwise int64) int64 {
+func firstMarkTime(marks string, id ID, otherwise int64) int64 {
 	first := int64(0)
 	for mark := range strings.SplitAfterSeq(marks, " ") {
 		place, moment, _ := strings.Cut(mark, "@")
@@ -243,7 +243,7 @@ func firstMark(marks string, id ID, otherwise int64) int64 {
 
 // raiseStateVersions raises the versions of states, given by user and type. The caller has locked their rows, so no other transaction
 // takes these versions.
-func raiseStateVersions(ctx context.Context, tx *sql.Tx, changed sql.Rows) error {
+func raiseStateVersions(ctx context.Context, tx *sql.Tx, changed sql.RowsParameter) error {
 	if len(changed) == 0 {
 		return nil
 	}
@@ -253,24 +253,24 @@ func raiseStateVersions(ctx context.Context, tx *sql.Tx, changed sql.Rows) error
 
 // markRead marks a user's messages read and returns the states of the types concerned, changed or not. The error is NOT_FOUND for
 // a message that was not sent to the user, also if that message is UpTo.
-func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen selection) ([]State, error) {
+func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen messageSelection) ([]UnreadState, error) {
 	// A mark by IDs locks the types of these messages, and is not kept for later deliveries.
 	if len(chosen.IDs) > 0 {
-		return changeByID(ctx, tx, user, chosen.IDs, readByID, tx.HappenedAt(), int64(chosen.Gen))
+		return updateStatesByID(ctx, tx, user, chosen.IDs, markReadByID, tx.EventTime(), int64(chosen.Generation))
 	}
-	types := make(sql.Rows, len(chosen.Types))
+	types := make(sql.RowsParameter, len(chosen.Types))
 	for i, kind := range chosen.Types {
 		types[i] = []any{kind}
 	}
 	// The mark covers all present messages, unless UpTo or a past moment says where it ends.
-	mark := markEnd(tx.HappenedAt().UnixMicro())
-	upTo, keep, args := MaxID, keepReadToNewest, []any{user, types, chosen.Types, mark}
-	if reach := cmp.Or(chosen.UpTo, ID(tx.Dated())); reach != 0 {
-		upTo, keep, args = reach, keepReadTo, []any{user, types, reach, mark}
+	mark := markTimeSuffix(tx.EventTime().UnixMicro())
+	upTo, keep, args := MaxID, raiseReadToNewest, []any{user, types, chosen.Types, mark}
+	if reach := cmp.Or(chosen.UpTo, ID(tx.EventMoment())); reach != 0 {
+		upTo, keep, args = reach, raiseReadTo, []any{user, types, reach, mark}
 	}
 	// UpTo has to be one of the user's messages: otherwise the answer would reveal whether a message of others exists.
 	if chosen.UpTo != 0 {
-		if _, err := typesOfAll(ctx, tx, user, []ID{upTo}, chosen.Types...); err != nil {
+		if _, err := typesOfOwnMessages(ctx, tx, user, []ID{upTo}, chosen.Types...); err != nil {
 			return nil, err
 		}
 	}
@@ -279,18 +279,18 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen sele
 	if err != nil {
 		return nil, err
 	}
-	return change(ctx, tx, which, readByType, user, chosen.Types, upTo, tx.HappenedAt(), int64(chosen.Gen))
+	return updateStates(ctx, tx, which, markReadByType, user, chosen.Types, upTo, tx.EventTime(), int64(chosen.Generation))
 }
 
 // markUnread marks a user's messages unread again and returns the states of their types, changed or not. The error is NOT_FOUND
 // for a message that the user does not have.
-func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]State, error) {
+func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) ([]UnreadState, error) {
 	var gen int64
 	// Marks as unread lock the row of generations first. Marks as read do not touch that row.
 	if _, err := tx.One(ctx, nextGeneration, []any{user}, &gen); err != nil {
 		return nil, err
 	}
-	states, err := changeByID(ctx, tx, user, ids, unreadByID, gen) // it locks the types first, as every mark does
+	states, err := updateStatesByID(ctx, tx, user, ids, markUnreadByID, gen) // it locks the types first, as every mark does
 	if err != nil {
 		return nil, err
 	}
@@ -300,10 +300,10 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 	return states, err
 }
 
-// changeByID is change for an update whose first parameters are the user and the ids. If the user does not have one of the
-// messages, it fails before anything is changed.
-func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]State, error) {
-	types, err := typesOfAll(ctx, tx, user, ids)
+// updateStatesByID is updateStates for an update whose first parameters are the user and the ids. If the user does not have one of
+// the messages, it fails before anything is changed.
+func updateStatesByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]UnreadState, error) {
+	types, err := typesOfOwnMessages(ctx, tx, user, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -311,12 +311,12 @@ func changeByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	if err != nil {
 		return nil, err
 	}
-	return change(ctx, tx, which, st, append([]any{user, ids}, more...)...)
+	return updateStates(ctx, tx, which, st, append([]any{user, ids}, more...)...)
 }
 
-// lockUserTypes runs a statement that locks types of a user and returns them. The result has a row of the user and each type, in order. A
-// user without a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
-func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.Rows, err error) {
+// lockUserTypes runs a statement that locks types of a user and returns them. The result has a row of the user and each type, in
+// order. A user without a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
+func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.RowsParameter, err error) {
 	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string
 		err := scan(&kind)
@@ -326,10 +326,10 @@ func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql
 	return which, err
 }
 
-// change runs an update of a user's rows that returns their types. The caller has locked all types that it may touch: the rows of locked
-// are the user and each of these types. The result has the states of all of them, changed or not: if an earlier mark was not projected,
-// its repetition projects the states.
-func change(ctx context.Context, tx *sql.Tx, locked sql.Rows, st sql.Statement, args ...any) ([]State, error) {
+// updateStates runs an update of a user's rows that returns their types. The caller has locked all types that it may touch: the
+// rows of locked are the user and each of these types. The result has the states of all of them, changed or not: if an earlier mark
+// was not projected, its repetition projects the states.
+func updateStates(ctx context.Context, tx *sql.Tx, locked sql.RowsParameter, st sql.Statement, args ...any) ([]UnreadState, error) {
 	if len(locked) == 0 {
 		return nil, nil
 	}
@@ -343,7 +343,7 @@ func change(ctx context.Context, tx *sql.Tx, locked sql.Rows, st sql.Statement, 
 	if err != nil {
 		return nil, err
 	}
-	var raised sql.Rows
+	var raised sql.RowsParameter
 	for _, one := range locked {
 		// A type of which no row changed keeps its version: a newer version with the same count would wake devices for nothing.
 		if changed[one[1].(string)] {

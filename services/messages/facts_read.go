@@ -11,8 +11,8 @@ import (
 )
 
 // unreadDays and unreadRows are parts of the statements that count the newest unread messages of states s, at most
-// services.MaxCountedMessages + 1, by the day in a message's ID. The count reads only the index site_message_recipients_unread. A state
-// and its counts are one snapshot, so that counts belong to their version.
+// services.MaxCountedSiteMessages + 1, by the day in a message's ID. The count reads only the index site_message_recipients_unread.
+// A state and its counts are one snapshot, so that counts belong to their version.
 const (
 	// unreadDays are the columns: the state, a day, and the number of its messages.
 	unreadDays = `s.user_number, s.type, s.ver, h.message / 181193932800000, count(h.message)`
@@ -22,8 +22,8 @@ const (
 		AND o.read_at IS NULL ORDER BY o.message DESC LIMIT 1 OFFSET $2), 0)`
 )
 
-// columns are the columns of a message's text, in the order in which selectMessages scans them.
-const columns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
+// messageColumns are the columns of a message's text, in the order in which selectMessages scans them.
+const messageColumns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
 
 var (
 	statesOf = sql.NewStatement("states of site messages", `
@@ -36,12 +36,12 @@ SELECT `+unreadDays+` FROM site_message_state s LEFT JOIN `+unreadRows+` WHERE {
 
 	// CROSS JOIN fixes the order of the join: from the user's rows, whose key has the order of messages, to the texts.
 	messagesOf = sql.NewStatement("a user's site messages", `
-SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT}
 ORDER BY h.message DESC LIMIT $4`)
 
 	unreadOf = sql.NewStatement("a user's unread site messages", `
-SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND h.message < $2 AND {in h.type $3 TEXT} AND h.read_at IS NULL
 ORDER BY h.message DESC LIMIT $4`)
 
@@ -54,13 +54,13 @@ ORDER BY message DESC LIMIT $3`)
 
 	// The user's row comes first: the ID of a message that only others got finds nothing.
 	messagesByID = sql.NewStatement("a user's site messages by id", `
-SELECT `+columns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
+SELECT `+messageColumns+`, h.read_at FROM site_message_recipients h CROSS JOIN site_messages m
 WHERE m.id = h.message AND h.user_number = $1 AND {in h.message $2 BIGINT}`)
 
 	// read_at is null while a message is unread, so counting it counts the readers. The index of recipients by message holds both
 	// columns.
 	reportsOf = sql.NewStatement("reports of site messages", `
-SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_messages m LEFT JOIN (
+SELECT `+messageColumns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_messages m LEFT JOIN (
 	SELECT message, count(*) AS recipients, count(read_at) AS reads FROM site_message_recipients WHERE {in message $1 BIGINT} GROUP BY message
 ) r ON r.message = m.id WHERE {in m.id $1 BIGINT}`)
 
@@ -68,20 +68,20 @@ SELECT `+columns+`, COALESCE(r.recipients, 0), COALESCE(r.reads, 0) FROM site_me
 )
 
 // readUserStates reads the states of users, one for each type of which they ever got a message, in order of user ID and type.
-func readUserStates(ctx context.Context, db *sql.DB, users ...services.UserID) ([]State, error) {
-	st, of := statesOfUsers.Of(users)
+func readUserStates(ctx context.Context, db *sql.DB, users ...services.UserID) ([]UnreadState, error) {
+	st, of := statesOfUsers.ForUsers(users)
 	return readStates(ctx, db.Runner, st, of)
 }
 
 // readStates reads states from rows that each have one day of a state.
-func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) (states []State, err error) {
+func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) (states []UnreadState, err error) {
 	type key struct {
 		user services.UserID
 		kind string
 	}
 	places := map[key]int{}
-	err = r.Each(ctx, st, []any{which, services.MaxCountedMessages}, func(scan func(...any) error) error {
-		var state State
+	err = r.Each(ctx, st, []any{which, services.MaxCountedSiteMessages}, func(scan func(...any) error) error {
+		var state UnreadState
 		var day sql.NullInt64 // null if nothing is unread
 		var unread int
 		if err := scan(&state.User, &state.Type, &state.Version, &day, &unread); err != nil {
@@ -94,7 +94,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 			places[key{state.User, state.Type}] = place
 			states = append(states, state)
 		}
-		// Each row counts one day of the newest unread messages. Messages beyond services.MaxCountedMessages + 1 are in no row.
+		// Each row counts one day of the newest unread messages. Messages beyond services.MaxCountedSiteMessages + 1 are in no row.
 		if day.Valid {
 			states[place].Unread += unread
 			states[place].Days.Add(day.Int64, unread)
@@ -102,7 +102,7 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 		return nil
 	})
 	// Callers rely on the order by user; the statement returns the groups in no order.
-	slices.SortFunc(states, func(a, b State) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
+	slices.SortFunc(states, func(a, b UnreadState) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Type, b.Type)) })
 	return states, err
 }
 
@@ -132,7 +132,7 @@ func readMessages(ctx context.Context, db *sql.DB, user services.UserID, ids []I
 	return found, err
 }
 
-// selectMessages runs a statement that selects columns and the time of reading.
+// selectMessages runs a statement that selects messageColumns and the time of reading.
 func selectMessages(ctx context.Context, db *sql.DB, st sql.Statement, args ...any) (list []Message, err error) {
 	err = db.Each(ctx, st, args, func(scan func(...any) error) error {
 		var m Message

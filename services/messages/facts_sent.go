@@ -20,27 +20,27 @@ var (
 
 	// A job keeps its row while it runs. A mark that delivers a message takes the same locks as the job, so the later of the two finds
 	// the message delivered.
-	chunksSent = sql.NewStatement("recipients of site messages that are being delivered", `
+	deliveryPayloads = sql.NewStatement("recipients of site messages that are being delivered", `
 SELECT payload FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> '' AND {in key $1 TEXT}`)
 
-	keysSent = sql.NewStatement("site messages that are being delivered", `SELECT key FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> ''`)
+	deliveryKeys = sql.NewStatement("site messages that are being delivered", `SELECT key FROM jobs WHERE kind = '`+jobDeliver+`' AND key <> ''`)
 )
 
-// typesOfAll lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message passes
-// the types that it marks in upTo: if that message is still being delivered, the earlier messages are delivered too. Usually one
-// SELECT is enough, because the rows exist soon after the send.
-func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
-	has, err := typesHeld(ctx, tx, user, ids)
-	if err == nil && firstLacking(has, ids) != 0 {
+// typesOfOwnMessages lists the types of some messages. It fails unless each of them was sent to the user. A mark up to one message
+// passes the types that it marks in upTo: if that message is still being delivered, the earlier messages are delivered too. Usually
+// one SELECT is enough, because the rows exist soon after the send.
+func typesOfOwnMessages(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, upTo ...string) ([]string, error) {
+	has, err := deliveredTypes(ctx, tx, user, ids)
+	if err == nil && firstMissingID(has, ids) != 0 {
 		if err = deliverEarly(ctx, tx, user, ids, has, upTo); err == nil {
-			has, err = typesHeld(ctx, tx, user, ids) // also what a job has delivered in between
+			has, err = deliveredTypes(ctx, tx, user, ids) // also what a job has delivered in between
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	// The message does not exist, was sent to others, or was brought by an import whose jobs have not run.
-	if id := firstLacking(has, ids); id != 0 {
+	if id := firstMissingID(has, ids); id != 0 {
 		field := "ids"
 		if len(upTo) > 0 {
 			field = "upTo"
@@ -50,8 +50,8 @@ func typesOfAll(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID,
 	return slices.Compact(slices.Sorted(maps.Values(has))), nil
 }
 
-// typesHeld are the types of those messages of which the user has a row.
-func typesHeld(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (map[ID]string, error) {
+// deliveredTypes are the types of those messages of which the user has a row.
+func deliveredTypes(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (map[ID]string, error) {
 	return typesByID(ctx, tx, typesOfMessages, user, ids)
 }
 
@@ -67,8 +67,8 @@ func typesByID(ctx context.Context, tx *sql.Tx, st sql.Statement, args ...any) (
 	})
 }
 
-// firstLacking is the first of some messages that is not among those found; 0 if all are.
-func firstLacking(found map[ID]string, ids []ID) ID {
+// firstMissingID is the first of some messages that is not among those found; 0 if all are.
+func firstMissingID(found map[ID]string, ids []ID) ID {
 	for _, id := range ids {
 		if _, known := found[id]; !known {
 			return id
@@ -93,7 +93,7 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 		}
 		chunks, types = append(chunks, earlier...), append(types, typesOfEarlier...)
 	}
-	var lock sql.Rows
+	var lock sql.RowsParameter
 	for i, kind := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(types, upTo, slices.Collect(maps.Values(has)))))) {
 		// All types are locked before the first delivery. The deliveries would lock them in the order of messages.
 		lock = append(lock, []any{i, user, kind})
@@ -103,7 +103,7 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 	}
 	for _, chunk := range chunks {
 		// The message is delivered to this user alone. The chunk's job stays, and finds the row.
-		if _, err := deliver(ctx, tx, chunk.Message, []services.UserID{user}, chunk.Dated); err != nil {
+		if _, err := deliver(ctx, tx, chunk.Message, []services.UserID{user}, chunk.SentInPast); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,7 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 
 // deliveriesBefore is deliveriesTo for all messages before a given one.
 func deliveriesBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([]delivery, []string, error) {
-	keys, err := sql.ReadColumn[string](ctx, tx, keysSent)
+	keys, err := sql.ReadColumn[string](ctx, tx, deliveryKeys)
 	var earlier []ID
 	for _, key := range keys {
 		text, _, _ := strings.Cut(key, ".")
@@ -137,11 +137,11 @@ func deliveriesTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 	var keys []string
 	for _, id := range slices.Sorted(maps.Keys(exist)) {
 		// These are all keys that sendJobs can have given. Each key costs one lookup in the index of jobs by key.
-		for i := range maxChunks {
-			keys = append(keys, chunkKey(id, i))
+		for i := range maxChunksPerMessage {
+			keys = append(keys, deliveryJobKey(id, i))
 		}
 	}
-	err = tx.Each(ctx, chunksSent, []any{keys}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, deliveryPayloads, []any{keys}, func(scan func(...any) error) error {
 		var job jobs.Job
 		var chunk delivery
 		if err := scan(&job.Payload); err != nil {

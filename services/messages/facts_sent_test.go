@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// commit commits a mark.
-func (b messageNode) commit(user services.UserID, mark Mark) error {
+// commitMark commits a mark.
+func (b messageNode) commitMark(user services.UserID, mark MarkReadRequest) error {
 	b.TB.Helper()
 	cmd, err := b.service.MarkRead(user, mark)
 	b.Must(err)
@@ -30,45 +30,45 @@ func (b messageNode) userID(key string) services.UserID {
 
 // A message to thousands has many jobs, and no job replaces another. A mark of any recipient finds the recipient's job.
 func TestAnyRecipientMarksAMessageBeforeItIsDelivered(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		b := newMessageNode(w)
 		keys := newUserKeys(MaxRecipients)
 		id := b.send(Draft{Text: Text{Title: "to all"}, To: keys})
-		if waiting, _ := w.CountJobs(); waiting != maxChunks {
-			t.Fatalf("%d jobs deliver a message to all, want %d", waiting, maxChunks)
+		if waiting, _ := w.CountJobs(); waiting != maxChunksPerMessage {
+			t.Fatalf("%d jobs deliver a message to all, want %d", waiting, maxChunksPerMessage)
 		}
-		marked := []string{keys[0], keys[deliverChunk-1], keys[deliverChunk], keys[MaxRecipients/2], keys[MaxRecipients-1]}
+		marked := []string{keys[0], keys[recipientsPerDelivery-1], keys[recipientsPerDelivery], keys[MaxRecipients/2], keys[MaxRecipients-1]}
 		for _, key := range marked {
-			if err := b.commit(b.userID(key), Mark{IDs: []ID{id}}); err != nil {
+			if err := b.commitMark(b.userID(key), MarkReadRequest{IDs: []ID{id}}); err != nil {
 				t.Errorf("%s: %v", key, err)
 			}
 		}
-		sqltest.WantCode(t, b.commit(b.userID("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
+		sqltest.WantCode(t, b.commitMark(b.userID("stranger"), MarkReadRequest{IDs: []ID{id}}), services.NotFound)
 		w.RunAllJobs(w.Fanout)
 		report, err := b.service.Report(t.Context(), id)
 		w.Must(err)
 		if report.Recipients != MaxRecipients || report.ReadCount != len(marked) {
 			t.Errorf("%d have it, %d have read it, want %d and %d", report.Recipients, report.ReadCount, MaxRecipients, len(marked))
 		}
-		sqltest.WantCode(t, b.commit(b.userID("stranger"), Mark{IDs: []ID{id}}), services.NotFound)
+		sqltest.WantCode(t, b.commitMark(b.userID("stranger"), MarkReadRequest{IDs: []ID{id}}), services.NotFound)
 	})
 }
 
 // A mark that names a message that is being delivered and another user's message changes nothing: the first message stays
 // undelivered.
 func TestARefusedMarkDeliversNothing(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		b := newMessageNode(w)
 		users := w.MakeUsers(2)
-		mine, others := send(w, users[0]), send(w, users[1])
-		for _, mark := range []Mark{{IDs: []ID{mine, others}}, {IDs: []ID{others}}, {UpTo: others}, {UpTo: others + 1}} {
-			sqltest.WantCode(t, b.commit(users[0], mark), services.NotFound)
-			if _, list := unread(w, users[0]); len(list) > 0 {
+		mine, others := sendMessage(w, users[0]), sendMessage(w, users[1])
+		for _, mark := range []MarkReadRequest{{IDs: []ID{mine, others}}, {IDs: []ID{others}}, {UpTo: others}, {UpTo: others + 1}} {
+			sqltest.WantCode(t, b.commitMark(users[0], mark), services.NotFound)
+			if _, list := readUnread(w, users[0]); len(list) > 0 {
 				t.Errorf("%+v delivered %v", mark, list)
 			}
 		}
 		w.RunAllJobs(w.Fanout)
-		if count, list := unread(w, users[0]); count != 1 || len(list) != 1 {
+		if count, list := readUnread(w, users[0]); count != 1 || len(list) != 1 {
 			t.Errorf("in the end they have %d of %v", count, list)
 		}
 	})
@@ -76,16 +76,16 @@ func TestARefusedMarkDeliversNothing(t *testing.T) {
 
 // A mark finds its message at any moment of the delivery: as a job, and as a row.
 func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		b := newMessageNode(w)
 		users := w.MakeUsers(4)
 		for range 10 {
-			id := send(w, users...)
+			id := sendMessage(w, users...)
 			var work sync.WaitGroup
 			work.Go(func() { w.RunAllJobs(w.Fanout) })
 			for _, user := range users {
 				work.Go(func() {
-					if err := b.commit(user, Mark{IDs: []ID{id}}); err != nil {
+					if err := b.commitMark(user, MarkReadRequest{IDs: []ID{id}}); err != nil {
 						t.Errorf("user %d: %v", user, err)
 					}
 				})
@@ -99,7 +99,7 @@ func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
 			}
 		}
 		for _, user := range users {
-			if count, list := unread(w, user); count != 0 || len(list) > 0 {
+			if count, list := readUnread(w, user); count != 0 || len(list) > 0 {
 				t.Errorf("user %d has %d of %v", user, count, list)
 			}
 		}
@@ -108,14 +108,14 @@ func TestAMarkFindsAMessageWhileItIsDelivered(t *testing.T) {
 
 // The keys of deliveries name no user: an erasure would delete dead jobs whose keys name its user.
 func TestKeysOfDeliveriesNameNoUser(t *testing.T) {
-	queued, err := sendJobs(17, make([]services.UserID, 20*deliverChunk), false)
+	queued, err := sendJobs(17, make([]services.UserID, 20*recipientsPerDelivery), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
 	for i, job := range queued {
 		for _, user := range []services.UserID{17, services.UserID(i)} {
-			if erase.NamesUser(user, job.Kind, job.Key, nil) {
+			if erase.JobNamesUser(user, job.Kind, job.Key, nil) {
 				t.Errorf("%s names user %d", job.Key, user)
 			}
 		}
@@ -132,17 +132,17 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 	general, both := []string{"general"}, []string{"general", "offer"}
 	for _, c := range []struct {
 		name   string
-		mark   selection
+		mark   messageSelection
 		unread []ID
 	}{
-		{"all", selection{Types: both}, []ID{42, 41, 9}},
-		{"one type", selection{Types: general}, []ID{42, 41, 40, 36, 35, 11, 9}}, // at the mark the newest general message is 30
-		{"the other type", selection{Types: both[1:]}, []ID{42, 41, 35, 30, 20, 12, 10, 9}},
-		{"up to a message", selection{Types: both, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 9}},
-		{"up to a message, of one type", selection{Types: general, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 11, 9}},
-		{"one message", selection{IDs: []ID{40}}, []ID{42, 41, 36, 35, 30, 20, 12, 11, 10, 9}},
+		{"all", messageSelection{Types: both}, []ID{42, 41, 9}},
+		{"one type", messageSelection{Types: general}, []ID{42, 41, 40, 36, 35, 11, 9}}, // at the mark the newest general one is 30
+		{"the other type", messageSelection{Types: both[1:]}, []ID{42, 41, 35, 30, 20, 12, 10, 9}},
+		{"up to a message", messageSelection{Types: both, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 9}},
+		{"up to a message, of one type", messageSelection{Types: general, UpTo: 20}, []ID{42, 41, 40, 36, 35, 30, 11, 9}},
+		{"one message", messageSelection{IDs: []ID{40}}, []ID{42, 41, 36, 35, 30, 20, 12, 11, 10, 9}},
 	} {
-		eachBundle(t, func(b bundle) {
+		eachStore(t, func(b testStore) {
 			given := func(dated bool, kind string, ids ...ID) {
 				b.T.Helper()
 				for _, id := range ids {
@@ -155,7 +155,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 			}
 			given(false, "general", 20, 30)
 			given(false, "offer", 40)
-			c.mark.Gen = services.AnyGen
+			c.mark.Generation = services.AnyMarkGeneration
 			b.markRead(1, c.mark)
 			given(true, "general", 10, 12, 35, 41)
 			given(true, "offer", 11, 36, 42)
@@ -176,7 +176,7 @@ func TestAMarkCoversWhatIsDeliveredLaterAndIsOlder(t *testing.T) {
 // A message that is delivered after several marks was read at the first mark that covers it, whatever the order of the marks. A
 // repetition of the last mark is not kept.
 func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		all := []string{"general", "offer"}
 		b.addMessage(20, "general")
 		b.addMessage(30, "general")
@@ -184,23 +184,23 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 		for _, id := range []ID{20, 30, 40} {
 			b.deliverTo(id, 1)
 		}
-		start := b.Clock.Now().Truncate(time.Millisecond) // the precision of tx.SetDated, which takes an ID
+		start := b.Clock.Now().Truncate(time.Millisecond) // the precision of tx.SetEventMoment, which takes an ID
 		minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
 		for _, mark := range []struct {
 			minute int
 			upTo   ID
 		}{{2, 30}, {1, 20}, {3, 0}, {4, 0}, {5, 20}, {6, 30}} {
 			b.MustWrite(func(tx *sql.Tx) error {
-				tx.SetDated(services.PostIDAt(minute(mark.minute)))
-				defer tx.SetDated(0)
-				chosen := selection{Types: all, UpTo: mark.upTo, Gen: services.AnyGen}
+				tx.SetEventMoment(services.PostIDAt(minute(mark.minute)))
+				defer tx.SetEventMoment(0)
+				chosen := messageSelection{Types: all, UpTo: mark.upTo, Generation: services.AnyMarkGeneration}
 				_, err := markRead(b.Ctx, tx, 1, chosen)
 				return err
 			})
 		}
 		b.Clock.Advance(time.Hour)
 		for range 40 {
-			b.markRead(1, selection{Types: all, Gen: services.AnyGen})
+			b.markRead(1, messageSelection{Types: all, Generation: services.AnyMarkGeneration})
 		}
 		for id, kind := range map[ID]string{10: "general", 25: "general", 35: "general", 15: "offer", 31: "offer"} {
 			b.addMessage(id, kind)
@@ -221,7 +221,7 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 }
 
 // The text of marks is bounded. A mark that is cut off at its end does not count.
-func TestFirstMark(t *testing.T) {
+func TestFirstMarkTime(t *testing.T) {
 	const none = 7
 	for _, c := range []struct {
 		marks string
@@ -238,21 +238,21 @@ func TestFirstMark(t *testing.T) {
 		{"12@300 11", 300},
 		{"x@1 12@y 18446744073709551615@300 ", 300},
 	} {
-		if got := firstMark(c.marks, 10, none); got != c.want {
-			t.Errorf("firstMark(%q) = %d, want %d", c.marks, got, c.want)
+		if got := firstMarkTime(c.marks, 10, none); got != c.want {
+			t.Errorf("firstMarkTime(%q) = %d, want %d", c.marks, got, c.want)
 		}
 	}
 }
 
-// The oldest marks are dropped when there is no room. A message whose first mark was dropped then counts as read at the first mark that
-// is left.
+// The oldest marks are dropped when there is no room. A message whose first mark was dropped then counts as read at the first mark
+// that is left.
 func TestTheOldestMarksAreDropped(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		const marks = 60
 		for id := ID(1); id <= marks; id++ {
 			b.addMessage(2*id, "general")
 			b.deliverTo(2*id, 1)
-			b.markRead(1, selection{Types: []string{"general"}, Gen: services.AnyGen})
+			b.markRead(1, messageSelection{Types: []string{"general"}, Generation: services.AnyMarkGeneration})
 			b.Clock.Advance(time.Minute)
 		}
 		end := b.Clock.Now()
@@ -277,8 +277,8 @@ func TestTheOldestMarksAreDropped(t *testing.T) {
 
 // A mark of all messages by a user who has none makes no state: their badge has nothing to show.
 func TestAMarkOfNothingLeavesNothing(t *testing.T) {
-	eachBundle(t, func(b bundle) {
-		sqltest.Equal(b.T, len(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general", "offer"}})), 0)
+	eachStore(t, func(b testStore) {
+		sqltest.Equal(b.T, len(b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"general", "offer"}})), 0)
 		sqltest.Equal(b.T, len(sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T)), 0)
 	})
 }

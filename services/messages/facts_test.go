@@ -13,22 +13,22 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// bundle is a database with messages.
-type bundle struct{ *peopletest.Bundle }
+// testStore is a database with messages.
+type testStore struct{ *peopletest.TestStore }
 
-// eachBundle runs a test on both engines.
-func eachBundle(t *testing.T, test func(b bundle)) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(bundle{b}) })
+// eachStore runs a test on both engines.
+func eachStore(t *testing.T, test func(b testStore)) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(testStore{b}) })
 }
 
-// runText runs a statement of a test.
-func runText(ctx context.Context, tx *sql.Tx, text string) error {
+// runSQL runs a statement of a test.
+func runSQL(ctx context.Context, tx *sql.Tx, text string) error {
 	_, err := tx.Run(ctx, sql.AdHoc("test", text))
 	return err
 }
 
 // addMessage inserts a message without recipients.
-func (b bundle) addMessage(id ID, kind string) Message {
+func (b testStore) addMessage(id ID, kind string) Message {
 	b.T.Helper()
 	m := Message{ID: id, Type: kind, Title: fmt.Sprint("title of ", id), Content: "content"}
 	b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, m.ID, Text{m.Type, m.Title, m.Content}) })
@@ -37,7 +37,7 @@ func (b bundle) addMessage(id ID, kind string) Message {
 }
 
 // deliverTo delivers a message to users.
-func (b bundle) deliverTo(id ID, users ...services.UserID) (found []State) {
+func (b testStore) deliverTo(id ID, users ...services.UserID) (found []UnreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = deliver(b.Ctx, tx, id, users, false)
@@ -46,7 +46,7 @@ func (b bundle) deliverTo(id ID, users ...services.UserID) (found []State) {
 	return found
 }
 
-func (b bundle) markRead(user services.UserID, mark selection) (found []State) {
+func (b testStore) markRead(user services.UserID, mark messageSelection) (found []UnreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = markRead(b.Ctx, tx, user, mark)
@@ -55,7 +55,7 @@ func (b bundle) markRead(user services.UserID, mark selection) (found []State) {
 	return found
 }
 
-func (b bundle) markUnread(user services.UserID, ids ...ID) (found []State) {
+func (b testStore) markUnread(user services.UserID, ids ...ID) (found []UnreadState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		found, err = markUnread(b.Ctx, tx, user, ids)
@@ -65,7 +65,7 @@ func (b bundle) markUnread(user services.UserID, ids ...ID) (found []State) {
 }
 
 // unreadIDs are the messages that count for a user, in the order of their list.
-func (b bundle) unreadIDs(user services.UserID, types ...string) (ids []ID) {
+func (b testStore) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 	b.T.Helper()
 	for _, m := range sqltest.Must(listMessages(b.Ctx, b.DB, user, types, true, MaxID, 100))(b.T) {
 		ids = append(ids, m.ID)
@@ -73,26 +73,26 @@ func (b bundle) unreadIDs(user services.UserID, types ...string) (ids []ID) {
 	return ids
 }
 
-// state is a state whose unread messages are all of the first day.
-func state(user services.UserID, kind string, version uint64, unread int) State {
-	state := State{User: user, Type: kind, Version: version, Unread: unread}
-	state.Days.Days[0] = unread // the ids of these tests are of the first day of 1970
+// stateWithUnreadOnDay0 is a state whose unread messages are all of the first day.
+func stateWithUnreadOnDay0(user services.UserID, kind string, version uint64, unread int) UnreadState {
+	state := UnreadState{User: user, Type: kind, Version: version, Unread: unread}
+	state.Days.CountByDay[0] = unread // the ids of these tests are of the first day of 1970
 	return state
 }
 
 func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		first := b.addMessage(10, "general")
 		b.addMessage(20, "offer")
-		sqltest.Equal(b.T, b.deliverTo(10, 2, 1, 2), []State{state(1, "general", 1, 1), state(2, "general", 1, 1)})
-		sqltest.Equal(b.T, b.deliverTo(10, 3, 1), []State{state(1, "general", 1, 1), state(3, "general", 1, 1)})
-		sqltest.Equal(b.T, b.deliverTo(20, 1), []State{state(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(10, 2, 1, 2), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(2, "general", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(10, 3, 1), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(3, "general", 1, 1)})
+		sqltest.Equal(b.T, b.deliverTo(20, 1), []UnreadState{stateWithUnreadOnDay0(1, "offer", 1, 1)})
 		sqltest.Equal(b.T, len(b.deliverTo(20)), 0)
 		shown := sqltest.Must(listMessages(b.Ctx, b.DB, 1, []string{"general", "offer"}, false, MaxID, 10))(b.T)
 		sqltest.Equal(b.T, len(shown), 2)
 		sqltest.Equal(b.T, shown[1], first)
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1), state(1, "offer", 1, 1)})
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 9))(b.T), []State(nil))
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1), stateWithUnreadOnDay0(1, "offer", 1, 1)})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 9))(b.T), []UnreadState(nil))
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := deliver(b.Ctx, tx, 11, []services.UserID{1}, false)
 			return err
@@ -103,23 +103,23 @@ func TestDeliveryGivesEachRecipientOneRow(t *testing.T) {
 
 // Only the newest unread messages are counted, one more than the bound: by a delivery, a mark and a read alike.
 func TestUnreadMessagesAreCountedToABound(t *testing.T) {
-	const most = services.MaxCountedMessages + 1
-	eachBundle(t, func(b bundle) {
+	const most = services.MaxCountedSiteMessages + 1
+	eachStore(t, func(b testStore) {
 		const perDay = 181193932800000 // IDs in a day
 		b.MustWrite(func(tx *sql.Tx) error {
-			if err := runText(b.Ctx, tx, "INSERT INTO site_message_state (user_number, type, ver) VALUES (1, 'general', 7), (1, 'offer', 8)"); err != nil {
+			if err := runSQL(b.Ctx, tx, "INSERT INTO site_message_state (user_number, type, ver) VALUES (1, 'general', 7), (1, 'offer', 8)"); err != nil {
 				return err
 			}
-			return runText(b.Ctx, tx, fmt.Sprintf(`WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
+			return runSQL(b.Ctx, tx, fmt.Sprintf(`WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
 				INSERT INTO site_message_recipients (user_number, message, type) SELECT 1, n * %d, 'general' FROM s`, 2*most, perDay/100))
 		})
 		b.addMessage(2*most*perDay, "general")
 		given := b.deliverTo(2*most*perDay, 1)
-		counted := func(found []State, want int) {
+		counted := func(found []UnreadState, want int) {
 			b.T.Helper()
 			state := found[0]
-			days := state.Days.Older
-			for _, count := range state.Days.Days {
+			days := state.Days.OlderCount
+			for _, count := range state.Days.CountByDay {
 				days += count
 			}
 			if state.Unread != want || days != want {
@@ -128,9 +128,9 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 		}
 		counted(given, most)
 		counted(sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), most)
-		counted(b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{2 * most * perDay}}), most)
-		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
-		counted(b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
+		counted(b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{2 * most * perDay}}), most)
+		counted(b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"general"}, UpTo: most * (perDay / 100)}), most)
+		counted(b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"general"}, UpTo: (most + 1) * (perDay / 100)}), most-1)
 		if offer := sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T)[1]; offer.Unread != 0 || offer.Version != 8 {
 			b.T.Errorf("of a type without messages %+v", offer)
 		}
@@ -139,18 +139,18 @@ func TestUnreadMessagesAreCountedToABound(t *testing.T) {
 
 // A delivery that is repeated, or comes after the mark, keeps the read state.
 func TestDeliverAgainKeepsReadStates(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		b.addMessage(10, "general")
 		b.deliverTo(10, 1, 2)
-		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}}), []State{state(1, "general", 2, 0)})
-		sqltest.Equal(b.T, b.deliverTo(10, 1, 2, 3), []State{state(1, "general", 2, 0), state(2, "general", 1, 1), state(3, "general", 1, 1)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{10}}), []UnreadState{stateWithUnreadOnDay0(1, "general", 2, 0)})
+		sqltest.Equal(b.T, b.deliverTo(10, 1, 2, 3), []UnreadState{stateWithUnreadOnDay0(1, "general", 2, 0), stateWithUnreadOnDay0(2, "general", 1, 1), stateWithUnreadOnDay0(3, "general", 1, 1)})
 		messageReport := sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T)
 		sqltest.Equal(b.T, [2]int{messageReport.Recipients, messageReport.ReadCount}, [2]int{3, 1})
 	})
 }
 
 func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		for id := ID(1); id <= 6; id++ {
 			b.addMessage(id, []string{"general", "offer"}[id%2])
 			b.deliverTo(id, 1, 2)
@@ -159,16 +159,16 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 		sqltest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 4, 3, 2, 1})
 		sqltest.Equal(b.T, b.unreadIDs(1, "offer"), []ID{5, 3, 1})
 		b.Clock.Advance(time.Minute)
-		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{3, 4, 3}}), []State{state(1, "general", 4, 2), state(1, "offer", 4, 2)})
-		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{4}}), []State{state(1, "general", 4, 2)}) // again
-		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: []string{"offer"}, UpTo: 3}), []State{state(1, "offer", 5, 1)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{3, 4, 3}}), []UnreadState{stateWithUnreadOnDay0(1, "general", 4, 2), stateWithUnreadOnDay0(1, "offer", 4, 2)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{4}}), []UnreadState{stateWithUnreadOnDay0(1, "general", 4, 2)}) // again
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"offer"}, UpTo: 3}), []UnreadState{stateWithUnreadOnDay0(1, "offer", 5, 1)})
 		sqltest.Equal(b.T, b.unreadIDs(1, both...), []ID{6, 5, 2})
-		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both, UpTo: 2}), []State{state(1, "general", 5, 1), state(1, "offer", 5, 1)})
-		sqltest.Equal(b.T, b.markUnread(1, 1, 6), []State{state(1, "general", 5, 1), state(1, "offer", 6, 2)})
-		sqltest.Equal(b.T, b.markRead(1, selection{Gen: services.AnyGen, Types: both}), []State{state(1, "general", 6, 0), state(1, "offer", 7, 0)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: both, UpTo: 2}), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 1), stateWithUnreadOnDay0(1, "offer", 5, 1)})
+		sqltest.Equal(b.T, b.markUnread(1, 1, 6), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 1), stateWithUnreadOnDay0(1, "offer", 6, 2)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: both}), []UnreadState{stateWithUnreadOnDay0(1, "general", 6, 0), stateWithUnreadOnDay0(1, "offer", 7, 0)})
 		sqltest.Equal(b.T, len(b.unreadIDs(1, both...)), 0)
 		sqltest.Equal(b.T, len(b.unreadIDs(2, both...)), 6) // the other user's messages stay unread
-		sqltest.Equal(b.T, len(b.markRead(9, selection{Gen: services.AnyGen, Types: both})), 0)
+		sqltest.Equal(b.T, len(b.markRead(9, messageSelection{Generation: services.AnyMarkGeneration, Types: both})), 0)
 		found := sqltest.Must(readMessages(b.Ctx, b.DB, 1, []ID{3, 7}))(b.T)
 		sqltest.Equal(b.T, len(found), 1)
 		sqltest.Equal(b.T, found[3].ReadAt, b.Clock.Now())
@@ -177,18 +177,18 @@ func TestMarksChangeTheNamedMessagesOfOneUser(t *testing.T) {
 
 // A mark that names a message that the user does not have changes nothing at all.
 func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		b.addMessage(10, "general")
 		b.addMessage(20, "general")
 		b.deliverTo(10, 1)
 		b.deliverTo(20, 2)
 		for _, fn := range []func(tx *sql.Tx) error{
 			func(tx *sql.Tx) error {
-				_, err := markRead(b.Ctx, tx, 1, selection{Gen: services.AnyGen, IDs: []ID{10, 20}})
+				_, err := markRead(b.Ctx, tx, 1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{10, 20}})
 				return err
 			},
 			func(tx *sql.Tx) error {
-				_, err := markRead(b.Ctx, tx, 1, selection{Gen: services.AnyGen, Types: []string{"general"}, UpTo: 20})
+				_, err := markRead(b.Ctx, tx, 1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"general"}, UpTo: 20})
 				return err
 			},
 			func(tx *sql.Tx) error {
@@ -201,15 +201,15 @@ func TestAMarkOfAMissingMessageChangesNothing(t *testing.T) {
 		}
 		_, err := readReport(b.Ctx, b.DB, 30)
 		sqltest.WantCode(b.T, err, services.NotFound)
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 1, 1)})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []UnreadState{stateWithUnreadOnDay0(1, "general", 1, 1)})
 	})
 }
 
 func TestAnEditKeepsReadStates(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		m := b.addMessage(10, "general")
 		b.deliverTo(10, 1, 2)
-		b.markRead(1, selection{Gen: services.AnyGen, IDs: []ID{10}})
+		b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{10}})
 		m.ReadAt = b.Clock.Now()
 		b.Clock.Advance(time.Hour)
 		title, content := "better", ""
@@ -221,12 +221,12 @@ func TestAnEditKeepsReadStates(t *testing.T) {
 		sqltest.Equal(b.T, sqltest.Must(readMessages(b.Ctx, b.DB, 1, []ID{10}))(b.T)[10], m)
 		m.ReadAt = time.Time{}
 		sqltest.Equal(b.T, sqltest.Must(readReport(b.Ctx, b.DB, 10))(b.T), SentMessage{Message: m, Recipients: 2, ReadCount: 1})
-		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []State{state(1, "general", 2, 0)})
+		sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, 1))(b.T), []UnreadState{stateWithUnreadOnDay0(1, "general", 2, 0)})
 	})
 }
 
 func TestTextOfAMessage(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		text := Text{Type: "general", Title: "t", Content: "c"}
 		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, 5, text) })
 		b.addMessage(6, "general")
@@ -239,7 +239,7 @@ func TestTextOfAMessage(t *testing.T) {
 }
 
 func TestPagesListEveryMessageOnce(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		for id := ID(1); id <= 25; id++ {
 			b.addMessage(id, "general")
 			b.deliverTo(id, 1)
@@ -266,11 +266,11 @@ func TestPagesListEveryMessageOnce(t *testing.T) {
 
 // Under concurrent deliveries and marks no version has two counts, and the last state equals the rows.
 func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		const users, messages = 4, 12
 		all := []services.UserID{4, 2, 3, 1}
 		var seen sync.Map // user/version -> count
-		note := func(found []State) {
+		note := func(found []UnreadState) {
 			for _, s := range found {
 				key := fmt.Sprint(s.User, "/", s.Version)
 				if had, loaded := seen.LoadOrStore(key, s.Unread); loaded && had != s.Unread {
@@ -294,7 +294,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 				}
 				for _, user := range all[:2] {
 					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
-						states, err := markRead(b.Ctx, tx, user, selection{Gen: services.AnyGen, IDs: []ID{id}})
+						states, err := markRead(b.Ctx, tx, user, messageSelection{Generation: services.AnyMarkGeneration, IDs: []ID{id}})
 						note(states)
 						return err
 					})
@@ -306,11 +306,11 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 		}
 		work.Wait()
 		for user := services.UserID(1); user <= users; user++ {
-			want := state(user, "general", messages, messages)
+			want := stateWithUnreadOnDay0(user, "general", messages, messages)
 			if user == 2 || user == 4 {
-				want = state(user, "general", 2*messages, 0)
+				want = stateWithUnreadOnDay0(user, "general", 2*messages, 0)
 			}
-			sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, user))(b.T), []State{want})
+			sqltest.Equal(b.T, sqltest.Must(readUserStates(b.Ctx, b.DB, user))(b.T), []UnreadState{want})
 			sqltest.Equal(b.T, len(b.unreadIDs(user, "general")), want.Unread)
 		}
 	})
@@ -319,7 +319,7 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 // A mark of a list from before a message was marked unread skips that message and marks the rest; a mark without a list, or with
 // a later one, marks all.
 func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
-	eachBundle(t, func(b bundle) {
+	eachStore(t, func(b testStore) {
 		for id := ID(1); id <= 3; id++ {
 			b.addMessage(id, "general")
 			b.deliverTo(id, 1, 2)
@@ -327,15 +327,16 @@ func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 		gen := func() uint64 { return sqltest.Must(readGeneration(b.Ctx, b.DB, 1))(b.T) }
 		types, shown := []string{"general"}, gen()
 		sqltest.Equal(b.T, shown, uint64(0))
-		b.markRead(1, selection{IDs: []ID{1}, Gen: shown})
-		sqltest.Equal(b.T, b.markUnread(1, 1, 2), []State{state(1, "general", 5, 3)}) // 2 is unread already, and must stay so
-		sqltest.Equal(b.T, b.markRead(1, selection{IDs: []ID{1, 2}, Gen: shown}), []State{state(1, "general", 5, 3)})
-		sqltest.Equal(b.T, b.markRead(1, selection{Types: types, Gen: shown}), []State{state(1, "general", 6, 2)})
+		b.markRead(1, messageSelection{IDs: []ID{1}, Generation: shown})
+		// Message 2 is unread already, and must stay so.
+		sqltest.Equal(b.T, b.markUnread(1, 1, 2), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 3)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{IDs: []ID{1, 2}, Generation: shown}), []UnreadState{stateWithUnreadOnDay0(1, "general", 5, 3)})
+		sqltest.Equal(b.T, b.markRead(1, messageSelection{Types: types, Generation: shown}), []UnreadState{stateWithUnreadOnDay0(1, "general", 6, 2)})
 		sqltest.Equal(b.T, b.unreadIDs(1, types...), []ID{2, 1})
 		sqltest.Equal(b.T, []uint64{gen(), sqltest.Must(readGeneration(b.Ctx, b.DB, 2))(b.T)}, []uint64{1, 0})
-		b.markRead(1, selection{IDs: []ID{1}, Gen: gen()})
+		b.markRead(1, messageSelection{IDs: []ID{1}, Generation: gen()})
 		sqltest.Equal(b.T, b.unreadIDs(1, types...), []ID{2})
-		b.markRead(1, selection{Types: types, Gen: services.AnyGen})
+		b.markRead(1, messageSelection{Types: types, Generation: services.AnyMarkGeneration})
 		sqltest.Equal(b.T, len(b.unreadIDs(1, types...)), 0)
 		sqltest.WantCode(b.T, b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := markUnread(b.Ctx, tx, 1, []ID{1, 99})

@@ -12,31 +12,31 @@ import (
 
 // The kinds of jobs of site messages. Their names are in the database.
 const (
-	jobDeliver = "message.deliver" // payload: delivery, key: see chunkKey. A message to a chunk of its recipients
+	jobDeliver = "message.deliver" // payload: delivery, key: see deliveryJobKey. A message to a chunk of its recipients
 	jobCounts  = "messages"        // key: user. The user's read marks changed in SQL
 )
 
-// deliverChunk is how many recipients a delivery has: few enough that its transaction does not delay others for long, since on
-// SQLite all writes share one writer.
-const deliverChunk = 250
+// recipientsPerDelivery is how many recipients a delivery has: few enough that its transaction does not delay others for long,
+// since on SQLite all writes share one writer.
+const recipientsPerDelivery = 250
 
 // delivery is a chunk of the recipients of a message. It is stored in the queue, so its JSON names must stay.
 type delivery struct {
-	Message ID                `json:"message"`
-	Users   []services.UserID `json:"users"`
-	Dated   bool              `json:"dated,omitempty"` // it was sent at a past time: see deliver
+	Message    ID                `json:"message"`
+	Users      []services.UserID `json:"users"`
+	SentInPast bool              `json:"dated,omitempty"` // it was sent at a past time: see deliver
 }
 
 // kinds are the kinds of jobs that New registers.
 func (s *Service) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobDeliver, Class: jobs.Bulk, Each: s.deliver, Changes: jobs.CountsOf(deliveredTo, services.SourceSiteMessages)},
-		{Name: jobCounts, Class: jobs.Short, Each: jobs.UserWork(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceSiteMessages)},
+		{Name: jobDeliver, Class: jobs.BulkClass, Each: s.deliver, ChangedCounts: jobs.CountsOf(deliveryRecipients, services.SourceSiteMessages)},
+		{Name: jobCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceSiteMessages)},
 	}
 }
 
-// deliveredTo are the users of a delivery.
-func deliveredTo(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
+// deliveryRecipients are the users of a delivery.
+func deliveryRecipients(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
 	var chunk delivery
 	err := jobs.ReadPayload(job, &chunk)
 	return chunk.Users, false, err
@@ -54,7 +54,7 @@ func DeliverJobs(message ID, users []services.UserID) ([]jobs.NewJob, error) {
 // is committed.
 func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	var chunks []delivery
-	for chunk := range slices.Chunk(users, deliverChunk) {
+	for chunk := range slices.Chunk(users, recipientsPerDelivery) {
 		chunks = append(chunks, delivery{message, chunk, dated})
 	}
 	return jobs.ChunkJobs(jobDeliver, chunks)
@@ -65,24 +65,27 @@ func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob
 func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	queued, err := deliverJobs(message, users, dated)
 	for i := range queued {
-		queued[i].Key = chunkKey(message, i)
+		queued[i].Key = deliveryJobKey(message, i)
 	}
 	return queued, err
 }
 
-// maxChunks is the most jobs that a message has if it was sent by one call.
-const maxChunks = (MaxRecipients + deliverChunk - 1) / deliverChunk
+// maxChunksPerMessage is the most jobs that a message has if it was sent by one call.
+const maxChunksPerMessage = (MaxRecipients + recipientsPerDelivery - 1) / recipientsPerDelivery
 
-// chunkKey is the key of a message's i-th job. Each job has its own key, because jobs of one key become one. The key has no slash:
-// the part of a key after a slash is a user.
-func chunkKey(message ID, i int) string { return fmt.Sprintf("%s.%d", services.PostID(message), i) }
+// deliveryJobKey is the key of a message's i-th job. Each job has its own key, because jobs of one key become one. The key has no
+// slash: the part of a key after a slash is a user.
+func deliveryJobKey(message ID, i int) string {
+	return fmt.Sprintf("%s.%d", services.PostID(message), i)
+}
 
-// countsJob projects a user's counts into their document. Waiting jobs of one user become one, because each reads the counts anew.
-func countsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
+// projectCountsJob projects a user's counts into their document. Waiting jobs of one user become one, because each reads the counts
+// anew.
+func projectCountsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
 
 // projectCounts projects the counts that SQL has now. They include at least the mark that queued the job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	return s.projector.Project(ctx, user, s.registers)
+	return s.projector.ProjectRegisters(ctx, user, s.registers)
 }
 
 // deliver writes the rows of a chunk and projects the counts of its users. If the job is repeated after a crash between the two
@@ -92,9 +95,9 @@ func (s *Service) deliver(ctx context.Context, job jobs.Job) error {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	var states []State
+	var states []UnreadState
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		states, err = deliver(ctx, tx, chunk.Message, chunk.Users, chunk.Dated)
+		states, err = deliver(ctx, tx, chunk.Message, chunk.Users, chunk.SentInPast)
 		return err
 	})
 	if err != nil {

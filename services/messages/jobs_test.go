@@ -20,15 +20,15 @@ import (
 	"tidings/tests/histories"
 )
 
-// general is the only type of site messages that a world's Redis is set up for.
-const general = services.DefaultMessageType
+// generalType is the only type of site messages that a world's Redis is set up for.
+const generalType = services.DefaultMessageType
 
-// send writes a message and the jobs that deliver it.
-func send(w *fanouttest.World, users ...services.UserID) ID {
+// sendMessage writes a message and the jobs that deliver it.
+func sendMessage(w *fanouttest.World, users ...services.UserID) ID {
 	w.TB.Helper()
 	id := ID(w.IDs.Next())
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		if err := Insert(ctx, tx, id, Text{Type: general, Title: "t"}); err != nil {
+		if err := Insert(ctx, tx, id, Text{Type: generalType, Title: "t"}); err != nil {
 			return err
 		}
 		queued, err := sendJobs(id, users, false)
@@ -40,10 +40,10 @@ func send(w *fanouttest.World, users ...services.UserID) ID {
 	return id
 }
 
-// unread is the count in a user's document, and the unread rows of their list; -1 without a document.
-func unread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
+// readUnread is the count in a user's document, and the unread rows of their list; -1 without a document.
+func readUnread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
 	w.TB.Helper()
-	found, err := listMessages(w.TB.Context(), w.Store, user, []string{general}, true, MaxID, 1000)
+	found, err := listMessages(w.TB.Context(), w.Store, user, []string{generalType}, true, MaxID, 1000)
 	w.Must(err)
 	for _, message := range found {
 		ids = append(ids, message.ID)
@@ -56,23 +56,23 @@ func unread(w *fanouttest.World, user services.UserID) (count int, ids []ID) {
 }
 
 func TestAMessageReachesAllItsRecipients(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		newService(w, w.Fanout)
 		users := w.MakeUsers(3)
-		strangers := w.MakeStrangers(600) // several chunks
-		send(w, append(strangers, users...)...)
+		strangers := w.MakeNeverSeenUsers(600) // several chunks
+		sendMessage(w, append(strangers, users...)...)
 		w.RunAllJobs(w.Fanout)
 		for _, user := range users {
-			if count, list := unread(w, user); count != 1 || len(list) != 1 {
+			if count, list := readUnread(w, user); count != 1 || len(list) != 1 {
 				t.Errorf("user %d: %d of %v", user, count, list)
 			}
 		}
 		late := strangers[17]
-		if count, list := unread(w, late); count != -1 || len(list) != 1 {
+		if count, list := readUnread(w, late); count != -1 || len(list) != 1 {
 			t.Errorf("a stranger has %d of %v", count, list)
 		}
 		w.Must(w.Projector.Rebuild(t.Context(), late))
-		if count, _ := unread(w, late); count != 1 {
+		if count, _ := readUnread(w, late); count != 1 {
 			t.Errorf("after their first visit they have %d", count)
 		}
 	})
@@ -81,10 +81,10 @@ func TestAMessageReachesAllItsRecipients(t *testing.T) {
 // A worker that died after writing the rows and before projecting the counts leaves the job to another worker, which finds the
 // rows and projects the counts.
 func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		newService(w, w.Fanout)
 		users := w.MakeUsers(2)
-		id := send(w, users...)
+		id := sendMessage(w, users...)
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
 			_, err := deliver(ctx, tx, id, users, false)
 			return err
@@ -94,15 +94,15 @@ func TestAnInterruptedDeliveryIsRepeated(t *testing.T) {
 			t.Errorf("%d jobs were given up", dead)
 		}
 		for _, user := range users {
-			if count, list := unread(w, user); count != 1 || len(list) != 1 {
+			if count, list := readUnread(w, user); count != 1 || len(list) != 1 {
 				t.Errorf("user %d: %d of %v", user, count, list)
 			}
 		}
 	})
 }
 
-// claim takes all jobs that are due, as a worker does.
-func claim(w *fanouttest.World) []jobs.Job {
+// claimDueJobs takes all jobs that are due, as a worker does.
+func claimDueJobs(w *fanouttest.World) []jobs.Job {
 	w.TB.Helper()
 	queued, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), 1000, 30*time.Second)
 	w.Must(err)
@@ -112,29 +112,29 @@ func claim(w *fanouttest.World) []jobs.Job {
 // messageHistory is a history of site messages of a few people, each with two devices, and its model.
 type messageHistory struct {
 	*fanouttest.World
-	service *Service
-	users   []services.UserID
-	has     map[services.UserID]map[ID]bool // message -> read
-	sent    map[services.UserID][]ID        // also messages that are not delivered yet
-	ledger  map[string]int                  // user/version -> unread, as the facts had it
-	held    []jobs.Job                      // claimed by a slow worker, or by one that runs them twice
-	late    [][]State                       // states that have not reached a document yet
+	service             *Service
+	users               []services.UserID
+	readByMessage       map[services.UserID]map[ID]bool // message -> read
+	sentMessages        map[services.UserID][]ID        // also messages that are not delivered yet
+	unreadByUserVersion map[string]int                  // user/version -> unread, as the facts had it
+	claimedJobs         []jobs.Job                      // claimed by a slow worker, or by one that runs them twice
+	unprojectedStates   [][]UnreadState                 // states that have not reached a document yet
 }
 
 func newMessageHistory(w *fanouttest.World, service *Service) *messageHistory {
-	m := &messageHistory{World: w, service: service, users: w.MakeUsers(3), has: map[services.UserID]map[ID]bool{}, sent: map[services.UserID][]ID{}, ledger: map[string]int{}}
+	m := &messageHistory{World: w, service: service, users: w.MakeUsers(3), readByMessage: map[services.UserID]map[ID]bool{}, sentMessages: map[services.UserID][]ID{}, unreadByUserVersion: map[string]int{}}
 	for _, user := range m.users {
-		m.has[user] = map[ID]bool{}
-		m.ledger[fmt.Sprint(user, "/", 0)] = 0
+		m.readByMessage[user] = map[ID]bool{}
+		m.unreadByUserVersion[fmt.Sprint(user, "/", 0)] = 0
 	}
 	return m
 }
 
-// someone is one of the users, and some of the messages that were sent to them.
-func (m *messageHistory) someone(t *rapid.T) (services.UserID, []ID) {
+// drawUserAndMessages is one of the users, and some of the messages that were sent to them.
+func (m *messageHistory) drawUserAndMessages(t *rapid.T) (services.UserID, []ID) {
 	user := rapid.SampledFrom(m.users).Draw(t, "user")
 	var ids []ID
-	for _, id := range m.sent[user] {
+	for _, id := range m.sentMessages[user] {
 		if rapid.Bool().Draw(t, "named") {
 			ids = append(ids, id)
 		}
@@ -142,46 +142,46 @@ func (m *messageHistory) someone(t *rapid.T) (services.UserID, []ID) {
 	return user, ids
 }
 
-// mark changes a user's rows by a request of one of their devices. The projection of the change may run much later.
-func (m *messageHistory) mark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) {
-	var states []State
+// applyMark changes a user's rows by a request of one of their devices. The projection of the change may run much later.
+func (m *messageHistory) applyMark(t *rapid.T, user services.UserID, change func(context.Context, *sql.Tx) ([]UnreadState, error)) {
+	var states []UnreadState
 	m.Write(func(ctx context.Context, tx *sql.Tx) (err error) {
 		if states, err = change(ctx, tx); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, countsJob(user))
+		return jobs.Enqueue(ctx, tx, projectCountsJob(user))
 	})
 	if rapid.Bool().Draw(t, "slow") {
-		m.late = append(m.late, states)
+		m.unprojectedStates = append(m.unprojectedStates, states)
 		return
 	}
 	m.Must(m.service.project(m.TB.Context(), states))
 }
 
-func (m *messageHistory) markRead(t *rapid.T, user services.UserID, mark selection) {
-	mark.Types = []string{general}
-	m.mark(t, user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+func (m *messageHistory) markRead(t *rapid.T, user services.UserID, mark messageSelection) {
+	mark.Types = []string{generalType}
+	m.applyMark(t, user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
 		return markRead(ctx, tx, user, mark)
 	})
 }
 
-// learnRead marks a user's messages read in the model, up to a message or all (0). A mark up to a message that is not delivered
+// markReadInModel marks a user's messages read in the model, up to a message or all (0). A mark up to a message that is not delivered
 // yet first delivers that message and the messages that were sent before it.
-func (m *messageHistory) learnRead(user services.UserID, upTo ID) {
-	if _, delivered := m.has[user][upTo]; !delivered {
-		for _, id := range m.sent[user] {
+func (m *messageHistory) markReadInModel(user services.UserID, upTo ID) {
+	if _, delivered := m.readByMessage[user][upTo]; !delivered {
+		for _, id := range m.sentMessages[user] {
 			if id <= upTo {
-				m.has[user][id] = true
+				m.readByMessage[user][id] = true
 			}
 		}
 	}
-	for id := range m.has[user] {
-		m.has[user][id] = m.has[user][id] || upTo == 0 || id <= upTo
+	for id := range m.readByMessage[user] {
+		m.readByMessage[user][id] = m.readByMessage[user][id] || upTo == 0 || id <= upTo
 	}
 }
 
-// run runs a job. The model learns of a delivery from its payload.
-func (m *messageHistory) run(job jobs.Job) {
+// runJob runs a job. The model learns of a delivery from its payload.
+func (m *messageHistory) runJob(job jobs.Job) {
 	m.Must(m.Fanout.RunJobs(m.TB.Context(), []jobs.Job{job}))
 	var chunk struct {
 		Message ID
@@ -191,8 +191,8 @@ func (m *messageHistory) run(job jobs.Job) {
 		return
 	}
 	for _, user := range chunk.Users {
-		if _, known := m.has[user][chunk.Message]; !known {
-			m.has[user][chunk.Message] = false
+		if _, known := m.readByMessage[user][chunk.Message]; !known {
+			m.readByMessage[user][chunk.Message] = false
 		}
 	}
 }
@@ -203,85 +203,85 @@ func (m *messageHistory) actions() map[string]func(*rapid.T) {
 		"send": func(t *rapid.T) {
 			for _, user := range m.users { // one chunk for each user
 				if rapid.Bool().Draw(t, "to") {
-					m.sent[user] = append(m.sent[user], send(m.World, user))
+					m.sentMessages[user] = append(m.sentMessages[user], sendMessage(m.World, user))
 				}
 			}
 		},
 		"work": func(t *rapid.T) {
-			m.held = append(m.held, claim(m.World)...)
-			if len(m.held) == 0 {
+			m.claimedJobs = append(m.claimedJobs, claimDueJobs(m.World)...)
+			if len(m.claimedJobs) == 0 {
 				return
 			}
-			i := rapid.IntRange(0, len(m.held)-1).Draw(t, "job")
-			m.run(m.held[i])
+			i := rapid.IntRange(0, len(m.claimedJobs)-1).Draw(t, "job")
+			m.runJob(m.claimedJobs[i])
 			if rapid.Bool().Draw(t, "once") {
-				m.held = slices.Delete(m.held, i, i+1)
+				m.claimedJobs = slices.Delete(m.claimedJobs, i, i+1)
 			}
 		},
 		"late": func(t *rapid.T) {
-			if len(m.late) > 0 {
-				i := rapid.IntRange(0, len(m.late)-1).Draw(t, "late")
-				m.Must(m.service.project(m.TB.Context(), m.late[i]))
+			if len(m.unprojectedStates) > 0 {
+				i := rapid.IntRange(0, len(m.unprojectedStates)-1).Draw(t, "late")
+				m.Must(m.service.project(m.TB.Context(), m.unprojectedStates[i]))
 			}
 		},
 		"read": func(t *rapid.T) {
-			if user, ids := m.someone(t); len(ids) > 0 {
-				m.markRead(t, user, selection{Gen: services.AnyGen, IDs: ids})
+			if user, ids := m.drawUserAndMessages(t); len(ids) > 0 {
+				m.markRead(t, user, messageSelection{Generation: services.AnyMarkGeneration, IDs: ids})
 				for _, id := range ids {
-					m.has[user][id] = true
+					m.readByMessage[user][id] = true
 				}
 			}
 		},
 		"read up to": func(t *rapid.T) {
-			user, ids := m.someone(t)
-			mark := selection{Gen: services.AnyGen, UpTo: 0}
+			user, ids := m.drawUserAndMessages(t)
+			mark := messageSelection{Generation: services.AnyMarkGeneration, UpTo: 0}
 			if len(ids) > 0 {
 				mark.UpTo = ids[0]
 			}
 			m.markRead(t, user, mark)
-			m.learnRead(user, mark.UpTo)
+			m.markReadInModel(user, mark.UpTo)
 		},
 		"unread": func(t *rapid.T) {
-			if user, ids := m.someone(t); len(ids) > 0 {
-				m.mark(t, user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+			if user, ids := m.drawUserAndMessages(t); len(ids) > 0 {
+				m.applyMark(t, user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
 					return markUnread(ctx, tx, user, ids)
 				})
 				for _, id := range ids {
-					m.has[user][id] = false
+					m.readByMessage[user][id] = false
 				}
 			}
 		},
 		"lose": func(t *rapid.T) {
-			user, _ := m.someone(t)
+			user, _ := m.drawUserAndMessages(t)
 			switch rapid.SampledFrom([]string{"document", "inbox", "all"}).Draw(t, "what") {
 			case "document":
-				m.Server.Do("DEL", fmt.Sprintf("{u%d}:b", user))
+				m.RedisServer.Do("DEL", fmt.Sprintf("{u%d}:b", user))
 			case "inbox":
-				m.Server.Do("DEL", fmt.Sprintf("{u%d}:i", user))
+				m.RedisServer.Do("DEL", fmt.Sprintf("{u%d}:i", user))
 			default:
-				m.Server.Flush()
+				m.RedisServer.Flush()
 			}
 		},
 		"visit": func(t *rapid.T) {
-			user, _ := m.someone(t)
+			user, _ := m.drawUserAndMessages(t)
 			m.Must(m.Projector.Rebuild(m.TB.Context(), user))
 		},
-		"": m.check,
+		"": m.compareWithModel,
 	}
 }
 
-// check compares the facts with the model, and every document with the facts of its version.
-func (m *messageHistory) check(t *rapid.T) {
+// compareWithModel compares the facts with the model, and every document with the facts of its version.
+func (m *messageHistory) compareWithModel(t *rapid.T) {
 	for _, user := range m.users {
 		var want []ID
-		for id, read := range m.has[user] {
+		for id, read := range m.readByMessage[user] {
 			if !read {
 				want = append(want, id)
 			}
 		}
 		slices.Sort(want)
 		slices.Reverse(want)
-		_, list := unread(m.World, user)
+		_, list := readUnread(m.World, user)
 		if diff := cmp.Diff(want, list); diff != "" {
 			t.Fatalf("user %d's list (-model +facts):\n%s", user, diff)
 		}
@@ -292,43 +292,43 @@ func (m *messageHistory) check(t *rapid.T) {
 				t.Fatalf("user %d: the number is %d, the list has %d", user, state.Unread, len(list))
 			}
 			key := fmt.Sprint(user, "/", state.Version)
-			if had, known := m.ledger[key]; known && had != state.Unread {
+			if had, known := m.unreadByUserVersion[key]; known && had != state.Unread {
 				t.Fatalf("version %s has the counts %d and %d", key, had, state.Unread)
 			}
-			m.ledger[key] = state.Unread
+			m.unreadByUserVersion[key] = state.Unread
 		}
 		document := m.Document(user)
 		if !document.Ready {
 			continue
 		}
 		shown := document.Messages[0]
-		if had, known := m.ledger[fmt.Sprint(user, "/", shown.Version)]; !known || had != shown.Unread {
+		if had, known := m.unreadByUserVersion[fmt.Sprint(user, "/", shown.Version)]; !known || had != shown.Unread {
 			t.Fatalf("the document of %d has %d at version %d, the facts had %d (known: %v)", user, shown.Unread, shown.Version, had, known)
 		}
 	}
 }
 
-// runAllAndCheck runs all jobs, after which the documents must equal the model.
-func (m *messageHistory) runAllAndCheck(t *rapid.T) {
-	for _, job := range m.held {
-		m.run(job)
+// runAllJobsAndCheck runs all jobs, after which the documents must equal the model.
+func (m *messageHistory) runAllJobsAndCheck(t *rapid.T) {
+	for _, job := range m.claimedJobs {
+		m.runJob(job)
 	}
-	m.held = nil
-	for queued := claim(m.World); len(queued) > 0; queued = claim(m.World) {
+	m.claimedJobs = nil
+	for queued := claimDueJobs(m.World); len(queued) > 0; queued = claimDueJobs(m.World) {
 		for _, job := range queued {
-			m.run(job)
+			m.runJob(job)
 		}
 	}
-	for _, states := range m.late {
+	for _, states := range m.unprojectedStates {
 		m.Must(m.service.project(m.TB.Context(), states))
 	}
-	m.check(t)
+	m.compareWithModel(t)
 	for _, user := range m.users {
-		if count, list := unread(m.World, user); count >= 0 && count != len(list) {
+		if count, list := readUnread(m.World, user); count >= 0 && count != len(list) {
 			t.Fatalf("at rest user %d's number is %d, their list %v", user, count, list)
 		}
 		m.Must(m.Projector.Rebuild(m.TB.Context(), user))
-		if count, list := unread(m.World, user); count != len(list) {
+		if count, list := readUnread(m.World, user); count != len(list) {
 			t.Fatalf("rebuilt, user %d's number is %d, their list %v", user, count, list)
 		}
 	}
@@ -337,32 +337,32 @@ func (m *messageHistory) runAllAndCheck(t *rapid.T) {
 // Messages are sent, marked on two devices, repeated, late and lost in any order: the count equals the list, no document
 // ever shows a count that was wrong at its version, and at rest everything equals a simple model.
 func TestMessagesAgreeWithTheModel(t *testing.T) {
-	histories.Reduce(t, 6)
+	histories.ReduceRapidChecks(t, 6)
 	w := fanouttest.New(t, fanouttest.Options{})
 	service := newService(w, w.Fanout)
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMessageHistory(w, service)
 		t.Repeat(m.actions())
-		m.runAllAndCheck(t)
+		m.runAllJobsAndCheck(t)
 	})
 }
 
 // An older count that comes late changes nothing.
 func TestAnOlderCountIsIgnored(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		service := newService(w, w.Fanout)
 		user := w.MakeUsers(1)[0]
 		projectCount := func(version uint64, count int) {
 			t.Helper()
-			w.Must(service.project(t.Context(), []State{{User: user, Type: general, Version: version, Unread: count}}))
+			w.Must(service.project(t.Context(), []UnreadState{{User: user, Type: generalType, Version: version, Unread: count}}))
 		}
 		projectCount(3, 30)
 		projectCount(2, 20)
 		projectCount(3, 31)
-		if got, want := w.Document(user).Messages, []services.MessageTypeState{{Type: general, Version: 3, Unread: 30}}; !cmp.Equal(got, want) {
+		if got, want := w.Document(user).Messages, []services.MessageTypeState{{Type: generalType, Version: 3, Unread: 30}}; !cmp.Equal(got, want) {
 			t.Errorf("the document has %+v", got)
 		}
-		results, err := w.Redis.PutRegisters(t.Context(), []rdb.Registers{{User: user + 1, Fields: []rdb.Register{rdb.MessagesRegister(services.MessageTypeState{Type: general, Version: 1})}}})
+		results, err := w.Redis.PutRegisters(t.Context(), []rdb.Registers{{User: user + 1, Fields: []rdb.Register{rdb.MessagesRegister(services.MessageTypeState{Type: generalType, Version: 1})}}})
 		w.Must(err)
 		if results[0].Status != redis.Missing {
 			t.Errorf("without a document: %+v", results[0])

@@ -9,9 +9,9 @@ import (
 // Page is a page of a user's messages, the newest first. The texts are the present ones: an edit shows in pages that are read
 // later.
 type Page struct {
-	Messages []Message
-	HasNext  bool
-	Gen      uint64 // see services.ReadToken
+	Messages   []Message
+	HasNext    bool
+	Generation uint64 // see services.FormatReadToken
 }
 
 // Page lists at most size of a user's messages before a position; if requested, only messages of one type, or only unread ones.
@@ -36,7 +36,7 @@ func (s *Service) Page(ctx context.Context, user services.UserID, kind *string, 
 	if err != nil {
 		return Page{}, err
 	}
-	return Page{Messages: messages[:min(size, len(messages))], HasNext: len(messages) > size, Gen: gen}, nil
+	return Page{Messages: messages[:min(size, len(messages))], HasNext: len(messages) > size, Generation: gen}, nil
 }
 
 // ByID reads messages of a user by their IDs; a message that the user does not have is absent.

@@ -8,34 +8,34 @@ import (
 	"tidings/services/sql"
 )
 
-// Mark selects some of a user's messages: either the messages in IDs, or all messages. If Type or UpTo is set, only messages of
-// that type, or up to that message, are selected.
-type Mark struct {
+// MarkReadRequest selects some of a user's messages: either the messages in IDs, or all messages. If Type or UpTo is set, only
+// messages of that type, or up to that message, are selected.
+type MarkReadRequest struct {
 	IDs  []ID
 	Type *string
 	All  bool // all messages; it excludes IDs and Type
 	UpTo ID   // 0 means all that exist when the command is committed
-	// Token is the readToken of the list that was shown; "" for none.
-	Token string
+	// ReadToken is the readToken of the list that was shown; "" for none.
+	ReadToken string
 }
 
-// maxMarked bounds the rows that one mark by IDs locks. A mark of all messages has no bound, since it is one range.
-const maxMarked = 500
+// maxMarkedByID bounds the rows that one mark by IDs locks. A mark of all messages has no bound, since it is one range.
+const maxMarkedByID = 500
 
 // MarkRead is the command by which a user marks messages read. The error is NOT_FOUND if the user does not have a named message.
 // Messages that are read already keep the time at which they were read.
-func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, error) {
-	gen, err := services.ParseReadToken(mark.Token)
+func (s *Service) MarkRead(user services.UserID, mark MarkReadRequest) (*jobs.Command, error) {
+	gen, err := services.ParseReadToken(mark.ReadToken)
 	if err != nil {
 		return nil, err
 	}
 	// Types has every configured type unless one is chosen, so that a mark of all locks and marks every type that is shown.
-	chosen := selection{IDs: mark.IDs, Types: s.types, UpTo: mark.UpTo, Gen: gen}
+	chosen := messageSelection{IDs: mark.IDs, Types: s.types, UpTo: mark.UpTo, Generation: gen}
 	switch {
 	case mark.IDs != nil && (mark.Type != nil || mark.All || mark.UpTo != 0):
 		return nil, services.Errorf(services.Invalid, "ids: they exclude type, all and upTo")
 	case mark.IDs != nil:
-		if err := checkMarked(mark.IDs); err != nil {
+		if err := checkMarkedCount(mark.IDs); err != nil {
 			return nil, err
 		}
 	case mark.Type != nil && mark.All:
@@ -48,7 +48,7 @@ func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, erro
 	case !mark.All && mark.UpTo == 0:
 		return nil, services.Errorf(services.Invalid, "ids, type, all or upTo: one of them is needed")
 	}
-	return s.mark("markSiteMessagesRead", user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+	return s.markCommand("markSiteMessagesRead", user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
 		return markRead(ctx, tx, user, chosen)
 	}), nil
 }
@@ -56,33 +56,33 @@ func (s *Service) MarkRead(user services.UserID, mark Mark) (*jobs.Command, erro
 // MarkUnread is the command by which a user marks messages unread again. The error is NOT_FOUND if the user does not have one of
 // the messages.
 func (s *Service) MarkUnread(user services.UserID, ids []ID) (*jobs.Command, error) {
-	if err := checkMarked(ids); err != nil {
+	if err := checkMarkedCount(ids); err != nil {
 		return nil, err
 	}
-	return s.mark("markSiteMessagesUnread", user, func(ctx context.Context, tx *sql.Tx) ([]State, error) {
+	return s.markCommand("markSiteMessagesUnread", user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {
 		return markUnread(ctx, tx, user, ids)
 	}), nil
 }
 
-// checkMarked bounds the messages of one mark by IDs.
-func checkMarked(ids []ID) error {
-	if n := len(ids); n == 0 || n > maxMarked {
-		return services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarked, n)
+// checkMarkedCount bounds the messages of one mark by IDs.
+func checkMarkedCount(ids []ID) error {
+	if n := len(ids); n == 0 || n > maxMarkedByID {
+		return services.Errorf(services.Invalid, "ids: 1 to %d are allowed, got %d", maxMarkedByID, n)
 	}
 	return nil
 }
 
-// mark is a command that changes a user's rows. The command projects the counts once it is committed; if that fails, its job
+// markCommand is a command that changes a user's rows. The command projects the counts once it is committed; if that fails, its job
 // projects them. Apply reads the states under its locks, and sets them anew if it runs again.
-func (s *Service) mark(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]State, error)) *jobs.Command {
-	var states []State
+func (s *Service) markCommand(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]UnreadState, error)) *jobs.Command {
+	var states []UnreadState
 	return &jobs.Command{
 		Name: name, Actor: user,
 		Apply: func(ctx context.Context, tx *sql.Tx) (_ []string, err error) {
 			if states, err = change(ctx, tx); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx, countsJob(user))
+			return nil, jobs.Enqueue(ctx, tx, projectCountsJob(user))
 		},
 		AfterApply: func(ctx context.Context) error { return s.project(ctx, states) },
 	}

@@ -64,7 +64,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) (register
 }
 
 // register is the versioned field of a state. Counts by day let a document drop expired messages without a write at each midnight.
-func (s *Service) register(state State) rdb.Register {
+func (s *Service) register(state UnreadState) rdb.Register {
 	if s.expiry.Expires(services.SourceSiteMessages) {
 		return rdb.MessageDaysRegister(state.documentState())
 	}
@@ -80,17 +80,17 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 		if s.expiry.Expires(services.SourceSiteMessages) {
 			register = rdb.MessageDaysRegister
 		}
-		registers = append(registers, register(services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, Days: state.Days}))
+		registers = append(registers, register(services.MessageTypeState{Type: state.Type, Version: state.Version, Unread: state.Unread, UnreadByDay: state.Days}))
 	}
 	return registers, err
 }
 
 // project writes counts into their users' documents. A document that has a newer version keeps it. A user without a document gets
 // none.
-func (s *Service) project(ctx context.Context, states []State) error {
+func (s *Service) project(ctx context.Context, states []UnreadState) error {
 	var fields projector.RegistersByUser
 	for _, state := range states {
 		fields.Add(state.User, s.register(state))
 	}
-	return s.projector.Put(ctx, fields.All)
+	return s.projector.PutRegisters(ctx, fields.All)
 }

@@ -51,7 +51,7 @@ func (b messageNode) send(draft Draft) ID {
 // An acknowledged command is on disk: although nothing is delivered yet, every recipient gets the message once, whichever
 // node runs which job.
 func TestSeveralNodesDeliverAMessage(t *testing.T) {
-	b := newMessageNode(fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t)}))
+	b := newMessageNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)}))
 	const readers = 3000
 	keys := newUserKeys(readers)
 	id := b.send(Draft{Text: Text{Title: "to many"}, To: append(keys, keys[:100]...)})
@@ -93,11 +93,11 @@ func TestSeveralNodesDeliverAMessage(t *testing.T) {
 
 // The same key and message is sent once; the same key with another recipient is refused.
 func TestAMessageIsSentOnceUnderItsKey(t *testing.T) {
-	b := newMessageNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	b := newMessageNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}))
 	commit := func(to ...string) (*jobs.Command, error) {
 		cmd, err := b.service.Send(Draft{Text: Text{Title: "once"}, To: to})
 		b.Must(err)
-		cmd.Key, cmd.Input = "key", to
+		cmd.IdempotencyKey, cmd.Input = "key", to
 		return cmd, b.Fanout.Commit(t.Context(), cmd)[0]
 	}
 	first, err := commit("ann", "bob")

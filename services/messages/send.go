@@ -32,11 +32,11 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 		Name: "sendSiteMessage",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			// Users that the application names for the first time get their IDs here.
-			users, err := people.Recipients(ctx, tx, draft.To)
+			users, err := people.EnsureRecipients(ctx, tx, draft.To)
 			if err != nil {
 				return nil, err
 			}
-			made, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+			made, err := tx.NewIDInTable(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
 				return nil, err
 			}
@@ -44,7 +44,7 @@ func (s *Service) Send(draft Draft) (*jobs.Command, error) {
 			if err := Insert(ctx, tx, id, draft.Text); err != nil {
 				return nil, err
 			}
-			queued, err := sendJobs(id, users, tx.Dated() != 0)
+			queued, err := sendJobs(id, users, tx.EventMoment() != 0)
 			if err != nil {
 				return nil, err
 			}

@@ -14,7 +14,7 @@ import (
 
 // Source is the badge source of the unread messages, by type. It implements badge.Source.
 type Source struct {
-	source.Plain
+	source.DefaultMethods
 	db *sql.DB
 	// The types are in the order of the settings, which is also their order in the badges.
 	types  []string
@@ -53,7 +53,7 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 	if err != nil {
 		return err
 	}
-	byUser := make(map[services.UserID][]State, len(users))
+	byUser := make(map[services.UserID][]UnreadState, len(users))
 	for _, state := range states {
 		byUser[state.User] = append(byUser[state.User], state)
 	}
@@ -81,16 +81,16 @@ func (s Source) Empty(document *rdb.Document) {
 
 // Render counts the unread messages of each type.
 func (Source) Render(v *source.View, badges *services.Badges) {
-	oldest, expires := v.Ages.OldestDay(services.SourceSiteMessages, v.Today()), v.Ages.Expires(services.SourceSiteMessages)
+	oldest, expires := v.Expiry.OldestCountedDay(services.SourceSiteMessages, v.Today()), v.Expiry.Expires(services.SourceSiteMessages)
 	for _, state := range v.Document.Messages {
 		if expires {
-			state.Unread = state.Days.From(oldest)
+			state.Unread = state.UnreadByDay.CountSince(oldest)
 			v.RecordExpiry(services.SourceSiteMessages, state.Unread)
 		}
-		count := source.Exact(state.Unread)
+		count := source.ExactCount(state.Unread)
 		// SQL counts one more than is shown, to tell an exact count from "or more".
-		if state.Unread > services.MaxCountedMessages {
-			count = services.NewCount(services.MaxCountedMessages, services.AtLeast, time.Time{})
+		if state.Unread > services.MaxCountedSiteMessages {
+			count = services.NewCount(services.MaxCountedSiteMessages, services.AtLeast, time.Time{})
 		}
 		badges.SiteMessages.Types = append(badges.SiteMessages.Types, services.MessageTypeCount{Type: state.Type, Count: count, Version: state.Version})
 	}
@@ -103,12 +103,12 @@ func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (explanat
 	for i, kind := range of.Badges.SiteMessages.Types {
 		kinds[i] = kind.Type
 	}
-	unread, err := s.newest(ctx, of.User, kinds, true, of.Most())
+	unread, err := s.newest(ctx, of.User, kinds, true, of.MaxItems())
 	if err != nil {
 		return nil, err
 	}
 	// aged is an ID: messages up to this ID have left the count.
-	aged := ID(s.expiry.AgedUpTo(services.SourceSiteMessages, of.Today))
+	aged := ID(s.expiry.ExpiredUpTo(services.SourceSiteMessages, of.Today))
 	for _, kind := range of.Badges.SiteMessages.Types {
 		explanation := services.Explanation{Source: services.SourceSiteMessages, Part: kind.Type, Count: kind.Count}
 		for _, message := range unread[kind.Type] {
@@ -117,7 +117,7 @@ func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (explanat
 			}
 			id := message.GlobalID()
 			explanation.Items = append(explanation.Items, services.Item{
-				ID: id, At: message.Time(), Count: 1, ClearedBy: source.Clearing("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", id)),
+				ID: id, At: message.Time(), Count: 1, ClearedBy: source.ClearingMutationWithInput("markSiteMessagesRead", fmt.Sprintf("ids: [%q]", id)),
 			})
 		}
 		explanations = append(explanations, explanation)
@@ -128,7 +128,7 @@ func (s Source) Explain(ctx context.Context, of source.ExplainRequest) (explanat
 // Digest counts the messages of each type that were sent since a moment, read or not.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	first := ID(services.PostIDAt(since))
-	newest, err := s.newest(ctx, user, s.types, false, source.MostExplained)
+	newest, err := s.newest(ctx, user, s.types, false, source.MaxExplainedItems)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 		if older < 0 {
 			older = len(messages)
 		}
-		source.AddDigestPart(digest, services.SourceSiteMessages, kind, older, source.MostExplained)
+		source.AddDigestPart(digest, services.SourceSiteMessages, kind, older, source.MaxExplainedItems)
 	}
 	return nil
 }

@@ -26,13 +26,13 @@ func (id ID) GlobalID() string {
 	return services.GlobalID(services.SiteMessageType, services.PostID(id).String())
 }
 
-// ReportID is the ID of the message's report in the API.
-func (id ID) ReportID() string {
+// DeliveryReportID is the ID of the message's report in the API.
+func (id ID) DeliveryReportID() string {
 	return services.GlobalID(services.ReportType, services.PostID(id).String())
 }
 
-// ParseReportID reads the output of ReportID. field names the argument in the error.
-func ParseReportID(field, id string) (ID, error) {
+// ParseDeliveryReportID reads the output of DeliveryReportID. field names the argument in the error.
+func ParseDeliveryReportID(field, id string) (ID, error) {
 	place, err := services.ParseTypedID(field, id, services.ReportType)
 	return ID(place), err
 }
@@ -60,26 +60,26 @@ type SentMessage struct {
 	ReadCount  int
 }
 
-// State is a user's absolute state of one type of messages: a lower version is an older state. The version rises in the transaction
-// that changes which messages are unread, under the lock of the state's row.
-type State struct {
+// UnreadState is a user's absolute state of one type of messages: a lower version is an older state. The version rises in the
+// transaction that changes which messages are unread, under the lock of the state's row.
+type UnreadState struct {
 	User    services.UserID
 	Type    string
 	Version uint64
-	Unread  int                // counted up to services.MaxCountedMessages + 1
-	Days    services.DayCounts // of the unread messages: Older and Days add up to Unread
+	Unread  int                // counted up to services.MaxCountedSiteMessages + 1
+	Days    services.DayCounts // of the unread messages: OlderCount and CountByDay add up to Unread
 }
 
 // documentState is the part of a state that a document shows.
-func (s State) documentState() services.MessageTypeState {
-	return services.MessageTypeState{Type: s.Type, Version: s.Version, Unread: s.Unread, Days: s.Days}
+func (s UnreadState) documentState() services.MessageTypeState {
+	return services.MessageTypeState{Type: s.Type, Version: s.Version, Unread: s.Unread, UnreadByDay: s.Days}
 }
 
 // The limits of a message.
 const (
 	maxTitle   = 255      // characters
 	maxContent = 64 << 10 // bytes
-	// MaxRecipients bounds the recipients of one call, and so how many jobs a mark may have to look through: see maxChunks.
+	// MaxRecipients bounds the recipients of one call, and so how many jobs a mark may have to look through: see maxChunksPerMessage.
 	MaxRecipients = 10_000
 )
 

@@ -19,9 +19,9 @@ import (
 	"tidings/transport"
 )
 
-// keyFlag returns the setting that holds the key for tokens, for error messages. It is called outside of development mode only,
+// tokenKeyFlag returns the setting that holds the key for tokens, for error messages. It is called outside of development mode only,
 // where one of the three keys is set.
-func (c Config) keyFlag() string {
+func (c Config) tokenKeyFlag() string {
 	switch {
 	case c.JWTSecret != "":
 		return "--jwt-secret (TIDINGS_JWT_SECRET)"
@@ -35,14 +35,14 @@ func (c Config) keyFlag() string {
 // name the same three settings.
 const keyNeededAdvice = "configure --jwt-secret (TIDINGS_JWT_SECRET), --jwt-public-key (TIDINGS_JWT_PUBLIC_KEY) or --jwks (TIDINGS_JWKS)"
 
-// Checks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is invalid,
+// SettingChecks are the checks of settings that bounds cannot express, by the name of the flag: each returns why the value is invalid,
 // or "". A check of two settings stands under the setting that the operator should change. The command line runs the checks of
 // the flags that a command takes and reports the reasons. A node parses the same settings again later and does not report them a
 // second time. A test compares the names with the flags: a check under a name that no flag has would never run.
-var Checks = map[string]func(c Config) string{
+var SettingChecks = map[string]func(c Config) string{
 	// A check sees the whole configuration, also settings that are wrong themselves, so it must not panic on them.
 	"listen":            func(c Config) string { return c.checkAddress(c.Listen) },
-	"operations-listen": checkOperations,
+	"operations-listen": checkOperationsAddress,
 	"pprof": func(c Config) string {
 		return reasonIf(c.Pprof && c.Operations == "" && !c.Development(), "profiles show the inside of the process, so they need --operations-listen (TIDINGS_OPERATIONS_LISTEN), an address that only operators reach")
 	},
@@ -85,14 +85,14 @@ var Checks = map[string]func(c Config) string{
 		if c.VAPIDPrivateKey == "" {
 			return reasonIf(c.VAPIDSubject != "", "it is needed with --vapid-subject; tidings vapid makes one")
 		}
-		_, reason := devices.ParseKeys(c.VAPIDPrivateKey, c.VAPIDSubject)
+		_, reason := devices.ParseVAPIDKeys(c.VAPIDPrivateKey, c.VAPIDSubject)
 		return reason
 	},
 	"vapid-subject": func(c Config) string {
 		if c.VAPIDPrivateKey == "" && c.VAPIDSubject == "" {
 			return ""
 		}
-		return devices.CheckSubject(c.VAPIDSubject)
+		return devices.CheckVAPIDSubject(c.VAPIDSubject)
 	},
 	"web-push-allow": func(c Config) string {
 		_, wrong := outbound.ParseNetworks(c.WebPushAllow)
@@ -103,7 +103,7 @@ var Checks = map[string]func(c Config) string{
 		return reason
 	},
 	"categories": func(c Config) string {
-		_, reason := notifications.ParseConfigured(c.Categories)
+		_, reason := notifications.ParseConfiguredCategories(c.Categories)
 		return reason
 	},
 	"notification-expiry": func(c Config) string {
@@ -148,9 +148,9 @@ func reasonIf(fault bool, reason string) string {
 	return ""
 }
 
-// checkOperations checks the address for operators. Port 0 of both addresses is no conflict: each gets a port of its own.
+// checkOperationsAddress checks the address for operators. Port 0 of both addresses is no conflict: each gets a port of its own.
 // Whether two names mean one address is found when the second one is opened.
-func checkOperations(c Config) string {
+func checkOperationsAddress(c Config) string {
 	switch {
 	case c.Operations == "":
 		return ""
@@ -186,7 +186,7 @@ func checkDemo(c Config) string {
 	case !c.Demo:
 		return ""
 	case !c.Development():
-		return "the demo is for development mode, and " + c.keyFlag() + " is set"
+		return "the demo is for development mode, and " + c.tokenKeyFlag() + " is set"
 	case c.Database != "":
 		return "the demo has a database of its own, and --database (DATABASE_URL) is set"
 	case !slices.Contains([]string{"", "auto", "private", "embedded"}, c.Redis):
@@ -216,9 +216,9 @@ func checkRedis(c Config) string {
 }
 
 // CheckNodeName returns why the name of a node is invalid, or "". It becomes part of keys in Redis and of rows in SQL. Without a
-// name the command line makes one: see NodeName.
+// name the command line makes one: see NewNodeName.
 func CheckNodeName(c Config) string {
-	return reasonIf(c.Node != "" && services.CheckName(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
+	return reasonIf(c.Node != "" && services.CheckIdentifier(c.Node) != nil, "1 to 64 of letters, digits, '.', '_' and '-' are allowed")
 }
 
 // checkJWKS checks that there is one source of keys, and that an address has a scheme which can be read. Anything without a
@@ -245,8 +245,8 @@ func checkOrigins(c Config) string {
 
 // parseDisplayCaps reads SOURCE=CAP items, or returns a reason that names the invalid item. A node calls it again for the caps. A
 // number of more than four digits fits beside no icon.
-func parseDisplayCaps(items []string) (caps source.Caps, reason string) {
-	caps = source.Caps{}
+func parseDisplayCaps(items []string) (caps source.DisplayCaps, reason string) {
+	caps = source.DisplayCaps{}
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")
 		key := services.Source(name)
@@ -281,8 +281,8 @@ func ParseFeedKinds(items []string) (kinds []services.PostKind, reason string) {
 
 // parseNotificationExpiry reads CATEGORY=DAYS items, or answers why they are invalid. A category that is not named keeps its
 // default. 1 to 7 days are allowed, because a count is kept for each of the last eight days; or never.
-func parseNotificationExpiry(items []string) (expiry notifications.Expiry, reason string) {
-	expiry = notifications.Expiry{}
+func parseNotificationExpiry(items []string) (expiry notifications.ExpiryDays, reason string) {
+	expiry = notifications.ExpiryDays{}
 	for _, item := range items {
 		name, text, _ := strings.Cut(item, "=")
 		// Categories of the application have their days in their own definition.
@@ -302,9 +302,10 @@ func parseNotificationExpiry(items []string) (expiry notifications.Expiry, reaso
 	return expiry, ""
 }
 
-// messageType is the form of a type of site messages, which becomes a field of every badge document. It allows no comma, because
-// types are given as a list, and no capital letter, because two types that differ only in case would be mistaken for each other.
-var messageType = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+// messageTypePattern is the form of a type of site messages, which becomes a field of every badge document. It allows no comma,
+// because types are given as a list, and no capital letter, because two types that differ only in case would be mistaken for each
+// other.
+var messageTypePattern = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 // checkMessageTypes checks the types of site messages. Their number is bounded, because each is one more field of every user's
 // document and of every read of it.
@@ -315,7 +316,7 @@ func checkMessageTypes(c Config) string {
 		return fmt.Sprintf("1 to %d types are allowed, got %d", most, n)
 	}
 	for i, kind := range c.SiteMessageTypes {
-		if !messageType.MatchString(kind) {
+		if !messageTypePattern.MatchString(kind) {
 			return services.Quote(kind) + " is not a type: 1 to 32 of a-z, 0-9, '_' and '-' are allowed"
 		}
 		if slices.Contains(c.SiteMessageTypes[:i], kind) {

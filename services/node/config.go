@@ -20,7 +20,7 @@ import (
 // the default; an empty variable counts as not set.
 //
 // The bounds in the tags exclude values that are certainly mistakes, not those that are only unwise. A setting with a check in
-// Checks needs the flag's name there.
+// SettingChecks needs the flag's name there.
 type Config struct {
 	// The defaults make a node that needs nothing and that only this machine reaches: SQLite, a private Redis where there is a
 	// redis-server, and loopback.
@@ -136,9 +136,9 @@ type Config struct {
 // no flag for it, so nobody can switch it on beside a key.
 func (c Config) Development() bool { return c.JWTSecret == "" && c.JWTPublicKey == "" && c.JWKS == "" }
 
-// pageMode says what the demo page may offer. It may offer only what works: logins by name need development mode, and people who
+// demoPageMode says what the demo page may offer. It may offer only what works: logins by name need development mode, and people who
 // act need a demo world.
-func (c Config) pageMode() web.DemoMode {
+func (c Config) demoPageMode() web.DemoMode {
 	switch {
 	case c.Demo:
 		return web.DemoWorld
@@ -173,12 +173,12 @@ func (c Config) DatabaseURL() string {
 	return "sqlite:" + filepath.Join(c.Data, databaseFile)
 }
 
-// NodeName makes a name for a node that has none. The random part distinguishes two containers with equal host names and
+// NewNodeName makes a name for a node that has none. The random part distinguishes two containers with equal host names and
 // process IDs. The name must be new at each start: a restart under an old name takes back its jobs at once, which is right
 // only if the old process is dead.
-func NodeName(chance uint32) string {
+func NewNodeName(chance uint32) string {
 	host, err := os.Hostname()
-	if err != nil || services.CheckName(host) != nil || len(host) > 40 {
+	if err != nil || services.CheckIdentifier(host) != nil || len(host) > 40 {
 		host = "node"
 	}
 	return fmt.Sprintf("%s-%d-%08x", host, os.Getpid(), chance)

@@ -20,9 +20,9 @@ import (
 	"tidings/web/console"
 )
 
-// overviewWithin bounds how long an overview waits for each engine: an operator opens it when one of them does not answer.
+// overviewTimeout bounds how long an overview waits for each engine: an operator opens it when one of them does not answer.
 // Two engines and the statements after them then take a few seconds at most, which a person still waits for.
-const overviewWithin = 2 * time.Second
+const overviewTimeout = 2 * time.Second
 
 // overviewMetrics are the metrics that the overview of the console has, by group. /metrics has all. Each is one number: metrics with
 // labels would need more room than a line. A name that the registry does not have is left out silently, so look at the page after
@@ -41,9 +41,9 @@ var overviewMetrics = []struct {
 // newConsole makes the operators' console. It executes GraphQL as its viewer, and records what the viewer does; the data that
 // it takes from the node directly is only read. Both listeners share it, so that a session made on one is good on the other.
 func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolver) http.Handler {
-	// resolvers.Hot, which makes frequent operations faster, is not used here: an operator's page is rare.
+	// resolvers.WithHotOperations, which makes frequent operations faster, is not used here: an operator's page is rare.
 	local := transport.NewLocalExecutor(transport.LocalExecutorConfig{
-		Schema: graph.NewSchema(graph.Config{Resolvers: root}), Begin: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
+		Schema: graph.NewSchema(graph.Config{Resolvers: root}), PrepareContext: func(ctx context.Context) context.Context { return dataloader.With(ctx, root.Sources) },
 		ErrorPresenter: resolvers.ErrorPresenter(s.Log), Recover: resolvers.Recover, OperationTimeout: s.Config.OperationTimeout,
 	})
 	// The console has its own registry beside the registry of /metrics: both only read.
@@ -54,27 +54,27 @@ func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolv
 		},
 		Execute: local.Do,
 		// Act is for acts of the console that are no mutations, such as a look at a user.
-		Act: func(ctx context.Context, action, target string, work func(ctx context.Context) error) error {
+		RecordAct: func(ctx context.Context, action, target string, work func(ctx context.Context) error) error {
 			viewer, err := services.ViewerFrom(ctx)
 			if err != nil {
 				return err
 			}
 			return root.Acts.Do(ctx, acts.Act{Actor: viewer.Subject, Action: action, Target: target}, work)
 		},
-		State: func(ctx context.Context) console.State { return s.consoleState(ctx, registry()) },
-		Now:   s.clock.Now, Development: s.Config.Development(), Version: Version(), Log: s.Log,
+		NodeState: func(ctx context.Context) console.NodeState { return s.consoleState(ctx, registry()) },
+		Now:       s.clock.Now, Development: s.Config.Development(), Version: Version(), Log: s.Log,
 	})
 }
 
 // consoleState is what the overview shows beyond GraphQL. A part that cannot be read is named in Faults, and the rest is
 // shown: the page must work best when the node does not. It is called for each view of the overview, and keeps nothing.
-func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) console.State {
+func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) console.NodeState {
 	status, text := s.Ready.state()
-	state := console.State{Node: s.Config.Node, Readyz: strings.TrimSpace(text), Serves: status == http.StatusOK}
+	state := console.NodeState{Node: s.Config.Node, Readyz: strings.TrimSpace(text), Serves: status == http.StatusOK}
 	state.Engines = []console.Engine{
 		// The engines are asked one after the other: each has its own timeout, and there are only two.
-		askEngine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
-		askEngine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
+		pingEngine(ctx, "Database", s.Store.DialectName(), s.Store.Ping, s.Store.RefusesWrites),
+		pingEngine(ctx, "Redis", s.Redis.Mode(), s.Redis.Ping, s.Redis.RefusesWrites),
 	}
 	fault := func(what string, err error) {
 		if err != nil {
@@ -82,20 +82,20 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 			state.Faults = append(state.Faults, what)
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, overviewWithin)
+	within, cancel := context.WithTimeout(ctx, overviewTimeout)
 	defer cancel()
 	// The two reads of SQL share one timeout, so that a page takes a few seconds at most.
 	nodes, err := jobs.Nodes(within, s.Store)
 	fault("the nodes", err)
 	for _, node := range nodes {
-		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.Halted, SilentFor: node.SilentFor, Ahead: node.ClockAhead.Round(time.Millisecond)})
+		state.Nodes = append(state.Nodes, console.Node{Name: node.Name, Self: node.Self, Halted: node.JobsHalted, SilentFor: node.SilentFor, Ahead: node.ClockAhead.Round(time.Millisecond)})
 	}
 	kinds, err := jobs.CountsByKind(within, s.Store)
 	fault("the jobs by kind", err)
 	for _, kind := range kinds {
-		shown := console.JobKind{Name: kind.Kind, Waiting: kind.Waiting, Running: kind.Running, Failed: kind.Failed, Dead: kind.Dead}
-		if !kind.Oldest.IsZero() {
-			shown.Lag = max(0, s.clock.Now().Sub(kind.Oldest))
+		shown := console.JobKindCounts{Name: kind.Kind, Waiting: kind.Waiting, Running: kind.Running, Failed: kind.Failed, Dead: kind.Dead}
+		if !kind.OldestWaitingSince.IsZero() {
+			shown.Lag = max(0, s.clock.Now().Sub(kind.OldestWaitingSince))
 		}
 		state.Jobs = append(state.Jobs, shown)
 	}
@@ -104,10 +104,10 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 	return state
 }
 
-// askEngine asks an engine for an answer, and measures how long that takes. The error itself is not shown, because it may have an address
-// in it. Whether it refuses writes is known already: Watch asks each second.
-func askEngine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
-	ctx, cancel := context.WithTimeout(ctx, overviewWithin)
+// pingEngine asks an engine for an answer, and measures how long that takes. The error itself is not shown, because it may have an
+// address in it. Whether it refuses writes is known already: Watch asks each second.
+func pingEngine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
+	ctx, cancel := context.WithTimeout(ctx, overviewTimeout)
 	defer cancel()
 	began := time.Now()
 	err := ping(ctx)
@@ -120,8 +120,8 @@ func askEngine(ctx context.Context, name, kind string, ping func(context.Context
 	return shown
 }
 
-// readMetricGroups reads overviewMetrics. A metric that cannot be read now is absent, and a group without any is left out. Gather returns
-// what it could read also with an error. The names here are without the namespace, which Gather adds.
+// readMetricGroups reads overviewMetrics. A metric that cannot be read now is absent, and a group without any is left out. Gather
+// returns what it could read also with an error. The names here are without the namespace, which Gather adds.
 func readMetricGroups(metrics prometheus.Gatherer) ([]console.MetricGroup, error) {
 	families, err := metrics.Gather()
 	found := map[string]console.Metric{}

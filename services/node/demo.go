@@ -17,11 +17,11 @@ import (
 const (
 	// A demo has a folder of its own, because its people would otherwise be in a real database for good.
 	demoFolderPattern = "tidings-demo-*"
-	demoMark          = "demo" // the file that marks a data folder as one of --demo
+	demoMarkerFile    = "demo" // the file that marks a data folder as one of --demo
 
 	// The change stream of a demo has shorter intervals than in production, because a visitor watches it.
-	demoInterval = 100 * time.Millisecond
-	demoLap      = 6 * time.Second
+	demoChangesInterval = 100 * time.Millisecond
+	demoChangesLap      = 6 * time.Second
 )
 
 // claimDemoFolder chooses the data folder of a demo. Without a configured folder it makes a temporary one, which remove
@@ -35,7 +35,7 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 		return func() { _ = os.RemoveAll(cfg.Data) }, nil
 	}
 	// The mark is written before the database is made. So a database without a mark does not belong to a demo.
-	mark := filepath.Join(cfg.Data, demoMark)
+	mark := filepath.Join(cfg.Data, demoMarkerFile)
 	_, unmarked := os.Stat(mark)
 	if _, err := os.Stat(filepath.Join(cfg.Data, databaseFile)); err == nil && unmarked != nil {
 		return nil, fmt.Errorf("--demo: the folder %s holds a database that is not of a demo: choose another with --data, or none", cfg.Data)
@@ -50,7 +50,7 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 // visitor set are kept.
 func speedUpStreamForDemo(cfg *Config) {
 	cfg.Changes = true
-	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoInterval), min(cfg.ChangesLap, demoLap)
+	cfg.ChangesInterval, cfg.ChangesLap = min(cfg.ChangesInterval, demoChangesInterval), min(cfg.ChangesLap, demoChangesLap)
 }
 
 // serveDemo runs the node and the world on it, until ctx ends or the world cannot be built. ready is called once it is built. The
@@ -62,9 +62,9 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 	defer cancel(nil)
 	// The seed is always the same: each demo has the same people, so that texts about it can name them.
 	s.world = demo.New(demo.Config{
-		URL: "http://" + at.Public.Addr().String() + "/graphql", Seed: demo.Seed, Pace: s.Config.DemoPace, Clock: s.clock, Log: s.Log,
+		URL: "http://" + at.Public.Addr().String() + "/graphql", Seed: demo.Seed, ActsPerMinute: s.Config.DemoPace, Clock: s.clock, Log: s.Log,
 	})
-	s.worldEnds = ctx.Done()
+	s.demoWorldStopped = ctx.Done()
 	var failure error
 	done := StartLoops(ctx, s.Log, func(ctx context.Context) error {
 		if failure = s.world.Build(ctx); failure != nil {
@@ -85,23 +85,23 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 }
 
 const (
-	flushPath = "/demo/flush"
-	// flushHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and
+	flushRedisPath = "/demo/flush"
+	// flushRedisHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and
 	// nothing here permits it.
-	flushHeader = "Tidings-Demo"
-	// flushHold is how long the people stop, so that the badges before and after the flush can be compared.
-	flushHold   = 3 * time.Second
-	flushSettle = 300 * time.Millisecond // until the effects of their last acts have arrived
+	flushRedisHeader = "Tidings-Demo"
+	// pauseAfterFlush is how long the people stop, so that the badges before and after the flush can be compared.
+	pauseAfterFlush       = 3 * time.Second
+	settleTimeBeforeFlush = 300 * time.Millisecond // until the effects of their last acts have arrived
 )
 
-// flushDemo empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only, where
+// flushDemoRedis empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only, where
 // checkDemo has refused any Redis that is not the demo's own. The page's button calls it: everything is rebuilt from SQL while
 // the visitor watches.
-func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
+func (s *Server) flushDemoRedis(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	// There are two guards, because a page of another site must not empty even a demo.
-	if r.Header.Get(flushHeader) == "" {
-		http.Error(w, "the header "+flushHeader+" is required", http.StatusForbidden)
+	if r.Header.Get(flushRedisHeader) == "" {
+		http.Error(w, "the header "+flushRedisHeader+" is required", http.StatusForbidden)
 		return
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
@@ -109,36 +109,37 @@ func (s *Server) flushDemo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The hold covers the wait and the comparison after it. A page that goes away earlier flushes nothing.
-	s.world.Hold(flushSettle + flushHold)
+	s.world.PausePeople(settleTimeBeforeFlush + pauseAfterFlush)
 	select {
-	case <-time.After(flushSettle):
+	case <-time.After(settleTimeBeforeFlush):
 	case <-r.Context().Done():
 		return
 	}
-	keys, err := s.Redis.EmptyOwn(r.Context())
+	keys, err := s.Redis.EmptyOwnServer(r.Context())
 	if err != nil {
 		http.Error(w, "Redis could not be emptied", http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]int64{"keys": keys, "heldMs": flushHold.Milliseconds()}) // a client that left needs no answer
+	// The error is ignored: a client that left needs no answer.
+	_ = json.NewEncoder(w).Encode(map[string]int64{"keys": keys, "heldMs": pauseAfterFlush.Milliseconds()})
 }
 
 const (
-	iconPath      = "/demo/icon"
-	iconKeepAlive = 15 * time.Second // a comment in this interval shows that the connection is alive
-	iconWriteIn   = 10 * time.Second // the time in which the page must take an event
+	iconStreamPath         = "/demo/icon"
+	iconStreamKeepAlive    = 15 * time.Second // a comment in this interval shows that the connection is alive
+	iconStreamWriteTimeout = 10 * time.Second // the time in which the page must take an event
 )
 
-// demoIcon serves an event stream of the badge that the demo's application sets on the icon of its closed app on a phone. It is
+// streamDemoIcon serves an event stream of the badge that the demo's application sets on the icon of its closed app on a phone. It is
 // served with --demo only. Each event has the whole icon, so a page that was away needs no history. The stream stands for a push
 // service: the icon comes from the change stream and not from a subscription.
-func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
+func (s *Server) streamDemoIcon(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "text/event-stream")
 	to := http.NewResponseController(w)
 	send := func(text string) error {
-		if err := to.SetWriteDeadline(time.Now().Add(iconWriteIn)); err != nil {
+		if err := to.SetWriteDeadline(time.Now().Add(iconStreamWriteTimeout)); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(w, text); err != nil {
@@ -151,7 +152,7 @@ func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 	if send("retry: 1000\n\n") != nil {
 		return
 	}
-	keepAlive := time.NewTicker(iconKeepAlive)
+	keepAlive := time.NewTicker(iconStreamKeepAlive)
 	defer keepAlive.Stop()
 	for sent := ""; ; {
 		// changed is closed with the next icon, so none is missed between this line and the select.
@@ -172,7 +173,7 @@ func (s *Server) demoIcon(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		// Without this case the drain would wait for this request.
-		case <-s.worldEnds:
+		case <-s.demoWorldStopped:
 			return
 		}
 	}

@@ -13,23 +13,23 @@ import (
 // wireDevices makes the service for Web Push, after the change stream and the webhooks. Without keys the service exists too, and
 // refuses devices. If an operator removes the keys, the devices stay in SQL, and work again when the same keys are back.
 func (s *Server) wireDevices() {
-	keys, cfg := devices.Keys{}, s.Config
+	keys, cfg := devices.VAPIDKeys{}, s.Config
 	if cfg.VAPIDPrivateKey != "" {
-		keys, _ = devices.ParseKeys(cfg.VAPIDPrivateKey, cfg.VAPIDSubject) // checked with the settings, as is the next
+		keys, _ = devices.ParseVAPIDKeys(cfg.VAPIDPrivateKey, cfg.VAPIDSubject) // checked with the settings, as is the next
 	}
 	allow, _ := outbound.ParseNetworks(cfg.WebPushAllow)
 	s.devices = devices.New(devices.Config{
-		DB: s.Store, Stream: s.stream, Online: s.Redis.WatchedOf, Read: s.webhooks.HasEndpoints, Keys: keys, Node: cfg.Node, Clock: s.clock, Log: s.Log,
-		Away: cfg.WebPushAway, Allow: allow, Timeout: cfg.WebPushTimeout, Requests: cfg.WebPushRequests,
+		DB: s.Store, Stream: s.stream, Online: s.Redis.UsersWithOpenSubscription, StreamNeeded: s.webhooks.HasEndpoints, Keys: keys, Node: cfg.Node, Clock: s.clock, Log: s.Log,
+		OnlyAway: cfg.WebPushAway, Allow: allow, Timeout: cfg.WebPushTimeout, RequestsPerService: cfg.WebPushRequests,
 	})
 }
 
 // deviceCollector counts the devices at each scrape. Without keys there are no counts. The counts are of the whole database, so
 // each node shows the same numbers. One statement serves all seven metrics.
 type deviceCollector struct {
-	on    func() bool // whether this node sends Web Push: it has the keys
-	count func(ctx context.Context) (devices.Counts, error)
-	now   func() time.Time
+	enabled func() bool // whether this node sends Web Push: it has the keys
+	count   func(ctx context.Context) (devices.Counts, error)
+	now     func() time.Time
 }
 
 var (
@@ -52,7 +52,7 @@ func (c *deviceCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect reads the metrics; while SQL does not answer there are none. Alarms can detect an absent metric, while a 0 would
 // say that all is well. A second is enough for the statement, and well below the timeout of a scrape.
 func (c *deviceCollector) Collect(out chan<- prometheus.Metric) {
-	if !c.on() {
+	if !c.enabled() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -62,8 +62,8 @@ func (c *deviceCollector) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	lag := 0.0
-	if !counts.Oldest.IsZero() {
-		lag = max(0, c.now().Sub(counts.Oldest).Seconds())
+	if !counts.OldestDueAt.IsZero() {
+		lag = max(0, c.now().Sub(counts.OldestDueAt).Seconds())
 	}
 	// Values that can fall.
 	for metric, value := range map[*prometheus.Desc]float64{
@@ -72,7 +72,7 @@ func (c *deviceCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(metric, prometheus.GaugeValue, value)
 	}
 	// These values only rise: they are rows in SQL, so no restart resets them.
-	for metric, value := range map[*prometheus.Desc]int{devicesDelivered: counts.Delivered, devicesFailed: counts.Failed, devicesRemoved: counts.Removed} {
+	for metric, value := range map[*prometheus.Desc]int{devicesDelivered: counts.DeliveredMessages, devicesFailed: counts.FailedRequests, devicesRemoved: counts.RemovedDevices} {
 		out <- prometheus.MustNewConstMetric(metric, prometheus.CounterValue, float64(value))
 	}
 }

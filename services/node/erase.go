@@ -37,7 +37,7 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 		stream.EraseSteps, webhooks.EraseSteps, devices.EraseSteps, social.EraseSteps, people.EraseSteps, posted.EraseSteps(), hosted.EraseSteps(), notifications.EraseSteps, talks.EraseSteps(), messages.EraseSteps,
 		announcements.EraseSteps, views.EraseSteps, positions.EraseSteps, projector.EraseSteps, []erase.Step{fanout.EraseStep}, posts.EraseSteps, refs.EraseSteps,
 		jobs.EraseSteps(erasures.JobKind),
-		[]erase.Step{people.EraseLog(people.LogProfile, nodecache.LogPull), fanout.EraseLogStep}, acts.EraseSteps,
+		[]erase.Step{people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind), fanout.EraseLogStep}, acts.EraseSteps,
 	)
 }
 
@@ -48,8 +48,8 @@ func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasur
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Changelog: s.Caches.Changelog, Clock: s.clock, Logger: s.Log,
 		// A request that began before the erasure ends before its last pass begins, even if it is a batch, which may take longer, and
 		// even if the clocks of two nodes differ.
-		Grace: max(30*time.Second, 2*s.Config.OperationTimeout),
-		Steps: eraseSteps(posted, s.Live, talks), Unname: []erase.Unname{acts.Unname, jobs.Unname}, Gone: func(key string) {
+		RequestGrace: max(30*time.Second, 2*s.Config.OperationTimeout),
+		Steps:        eraseSteps(posted, s.Live, talks), KeyRemovers: []erase.KeyRemover{acts.RemoveUserKey, jobs.EraseKeyFromRefusalsSince}, OnErasureBegun: func(key string) {
 			if s.sockets != nil { // the sockets are made later, and nobody is connected before
 				s.sockets.CloseUser(key)
 			}

@@ -21,17 +21,17 @@ import (
 	"tidings/transport"
 )
 
-// examineWithin bounds the examination of one engine. It is longer than the engine's own timeouts, so that the engine's errors
+// examineTimeout bounds the examination of one engine. It is longer than the engine's own timeouts, so that the engine's errors
 // are shown, and not the end of this timeout.
-const examineWithin = 15 * time.Second
+const examineTimeout = 15 * time.Second
 
 const (
 	// Below these limits a node works, but an operator should know what it can serve. The usual limit of a shell is 1,024,
 	// which is 24 sockets.
-	fewFiles    = 8192      // open files; each socket needs one
-	fewMemory   = 512 << 20 // bytes
-	perSocket   = 20 << 10  // bytes of memory of a socket with one subscription: see bench/RESULTS.md
-	filesBeside = 1000      // files for connections to the engines, for listeners and for data
+	lowFileLimit       = 8192      // open files; each socket needs one
+	lowMemoryBytes     = 512 << 20 // of the control group
+	bytesPerSocket     = 20 << 10  // memory of a socket with one subscription: see bench/RESULTS.md
+	filesBesideSockets = 1000      // files for connections to the engines, for listeners and for data
 )
 
 // Examine checks the settings of a node, its engines and its machine, for an operator. It changes nothing that lasts: it
@@ -43,13 +43,13 @@ func Examine(ctx context.Context, cfg Config) (found []services.Finding) {
 	x.checkTokens(ctx)
 	x.checkAddresses()
 	x.checkMachine()
-	x.checkData()
+	x.checkDataFolder()
 	// The findings have everything that the engines would log.
 	quiet := slog.New(slog.DiscardHandler)
-	database, done := context.WithTimeout(ctx, examineWithin)
+	database, done := context.WithTimeout(ctx, examineTimeout)
 	defer done()
 	found = append(x.found, sql.Examine(database, sql.Config{URL: cfg.DatabaseURL(), Clock: services.SystemClock{}, Log: quiet})...)
-	cache, done := context.WithTimeout(ctx, examineWithin)
+	cache, done := context.WithTimeout(ctx, examineTimeout)
 	defer done()
 	return append(found, redis.Examine(cache, redis.Options{URL: cfg.Redis, DataDir: cfg.Data, Clock: services.SystemClock{}, Log: quiet})...)
 }
@@ -78,9 +78,9 @@ func (x *examination) checkTokens(ctx context.Context) {
 			Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
-			err = fmt.Errorf("%s: %w", x.cfg.keyFlag(), err)
+			err = fmt.Errorf("%s: %w", x.cfg.tokenKeyFlag(), err)
 		}
-		x.addResult("tokens", "the key of "+x.cfg.keyFlag()+" can be used", err, "Look at the file, or the address, and at what it holds.")
+		x.addResult("tokens", "the key of "+x.cfg.tokenKeyFlag()+" can be used", err, "Look at the file, or the address, and at what it holds.")
 		if x.cfg.JWTAudience == "" && x.cfg.JWTIssuer == "" {
 			x.add(services.Warning, "tokens", "neither aud nor iss is checked", "If the key signs tokens for other services too, set --jwt-audience.")
 		}
@@ -123,16 +123,16 @@ func (x *examination) checkAddresses() {
 	}
 }
 
-// checkData checks the data folder of a node whose database is elsewhere. A node makes the folder if it is missing, and a private Redis has
-// its socket in it. The folder of a SQLite file is examined with the file.
-func (x *examination) checkData() {
+// checkDataFolder checks the data folder of a node whose database is elsewhere. A node makes the folder if it is missing, and a
+// private Redis has its socket in it. The folder of a SQLite file is examined with the file.
+func (x *examination) checkDataFolder() {
 	if x.cfg.Database == "" || x.cfg.Data == "" {
 		return
 	}
-	if _, err := os.Stat(x.cfg.Data); err == nil && !redis.StartsPrivate(x.cfg.Redis) {
+	if _, err := os.Stat(x.cfg.Data); err == nil && !redis.StartsPrivateServer(x.cfg.Redis) {
 		return
 	}
-	err := sql.TryFolder(x.cfg.Data)
+	err := sql.CheckFolderWritable(x.cfg.Data)
 	if err != nil {
 		err = fmt.Errorf("--data %s cannot be written: %w", x.cfg.Data, err)
 	}
@@ -144,14 +144,14 @@ func (x *examination) checkData() {
 func (x *examination) checkMachine() {
 	// Each socket is a file, so this bounds the sockets of a node before memory does.
 	if limit, known := openFilesLimit(); known {
-		sockets := max(int64(limit)-filesBeside, 0)
-		x.warnIf(limit < fewFiles, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
+		sockets := max(int64(limit)-filesBesideSockets, 0)
+		x.warnIf(limit < lowFileLimit, "machine", fmt.Sprintf("%s open files are allowed: at most %s sockets", humanize.Comma(int64(limit)), humanize.Comma(sockets)), "Raise it (ulimit -n, LimitNOFILE=).")
 	}
 	x.add(services.Fine, "machine", fmt.Sprintf("%d processors, %s on %s", runtime.NumCPU(), runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH), "")
 	// If the control group has no limit, the number is close to the greatest possible one.
 	if limit, err := memlimit.FromCgroup(); err == nil && limit < 1<<60 {
-		x.warnIf(limit < fewMemory, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/perSocket))),
-			"Give it at least "+humanize.IBytes(fewMemory)+".")
+		x.warnIf(limit < lowMemoryBytes, "machine", fmt.Sprintf("%s of memory are allowed: about %s sockets fit into half of it", humanize.IBytes(limit), humanize.Comma(int64(limit/2/bytesPerSocket))),
+			"Give it at least "+humanize.IBytes(lowMemoryBytes)+".")
 	}
 	if forwarded := os.Getenv("KUBERNETES_SERVICE_HOST"); forwarded != "" && len(x.cfg.TrustedProxies) == 0 {
 		x.add(services.Warning, "machine", "this runs in Kubernetes, and no proxy is trusted", "Set --trusted-proxies to the network of the ingress, or all clients share the limits of one address.")

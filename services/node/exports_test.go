@@ -18,8 +18,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// exportedLife is the export of the user whose life exporttest.InsertLife writes.
-const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
+// expectedExport is the export of the user whose life exporttest.InsertFullUser writes.
+const expectedExport = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","avatarUrl":"","updatedAt":"1970-01-01T00:00:01.000001Z","seenAt":"1970-01-01T00:00:02Z","visitBefore":null}
 {"type":"follow","user":"user:bob","since":"1970-01-01T00:00:01Z","shown":false,"mode":"LIVE_ONLY"}
 {"type":"pastFollow","user":"user:bob","until":"1970-01-01T00:00:01Z"}
 {"type":"followers","count":1}
@@ -62,7 +62,7 @@ const exportedLife = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","av
 `
 
 // makePosts makes posts of the first user.
-func makePosts(b *peopletest.Bundle, ids ...services.PostID) {
+func makePosts(b *peopletest.TestStore, ids ...services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
@@ -76,10 +76,10 @@ func makePosts(b *peopletest.Bundle, ids ...services.PostID) {
 }
 
 // exportText is the whole export of a user.
-func exportText(b *peopletest.Bundle, user services.UserID) string {
+func exportText(b *peopletest.TestStore, user services.UserID) string {
 	b.T.Helper()
 	var text strings.Builder
-	err := export.Write(b.Ctx, b.DB, user, node.Exports, func(line []byte) error {
+	err := export.Write(b.Ctx, b.DB, user, node.AllExportKinds, func(line []byte) error {
 		if !json.Valid(line) {
 			b.T.Errorf("not JSON: %s", line)
 		}
@@ -94,10 +94,10 @@ func exportText(b *peopletest.Bundle, user services.UserID) string {
 
 // The export of a user contains everything about that user, the same on both engines, and nothing that other users did.
 func TestExport(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann", "bob")
-		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertLife(b.Ctx, tx) })
-		sqltest.Equal(b.T, strings.Split(exportText(b, 1), "\n"), strings.Split(exportedLife, "\n"))
+		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertFullUser(b.Ctx, tx) })
+		sqltest.Equal(b.T, strings.Split(exportText(b, 1), "\n"), strings.Split(expectedExport, "\n"))
 		if text := exportText(b, 2); strings.Contains(text, "mine") || !strings.Contains(text, "his") || !strings.Contains(text, `"leftAt":"1970-01-01T00:00:02Z"`) {
 			b.T.Errorf("of bob:\n%s", text)
 		}
@@ -106,7 +106,7 @@ func TestExport(t *testing.T) {
 
 // The export of a follower tells a mute of their own, and not that an author hides from them.
 func TestAnExportDoesNotTellWhoHides(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann", "bob", "carol")
 		b.MustWrite(func(tx *sql.Tx) error {
 			return errors.Join(
@@ -126,12 +126,12 @@ func TestAnExportDoesNotTellWhoHides(t *testing.T) {
 
 // An error of the function that takes the lines stops the reading.
 func TestExportEndsWhenItIsRefused(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann")
 		makePosts(b, 1, 2, 3)
 		full := errors.New("the disk is full")
 		lines := 0
-		err := export.Write(b.Ctx, b.DB, 1, node.Exports, func([]byte) error {
+		err := export.Write(b.Ctx, b.DB, 1, node.AllExportKinds, func([]byte) error {
 			if lines++; lines == 4 {
 				return full
 			}
@@ -143,8 +143,8 @@ func TestExportEndsWhenItIsRefused(t *testing.T) {
 	})
 }
 
-// notExported are the tables that add nothing about a user, with the reason.
-var notExported = map[string]string{
+// tablesNotExported are the tables that add nothing about a user, with the reason.
+var tablesNotExported = map[string]string{
 	"announcements": "everybody's", "hosts": "versions", "show_history": "where shows stood, for hours", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dead_jobs": "work", "dot_raises": "everybody's", "erasures": "what nobody is told", "fanout_thresholds": "the program's", "fanouts": "work", "goose_db_version": "the program's",
 	"idempotency": "hashes of requests, for a day", "imports": "the program's", "jobs": "work", "log": "everybody's, for an hour", "log_heads": "the program's",
@@ -155,18 +155,18 @@ var notExported = map[string]string{
 
 // Every table is either exported or listed as not exported, so that each new table needs a decision.
 func TestEveryTableIsExportedOrNot(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	var tables []string
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		tables, err = tx.Lines(b.Ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
+		tables, err = tx.QueryLines(b.Ctx, `SELECT name FROM sqlite_master WHERE type = 'table'`)
 		return err
 	})
 	var texts string
-	for _, kind := range node.Exports {
-		texts += kind.Statement.Text(sql.SQLite) + "\n"
+	for _, kind := range node.AllExportKinds {
+		texts += kind.FirstLinesStatement.Text(sql.SQLite) + "\n"
 	}
 	for _, table := range tables {
-		_, left := notExported[table]
+		_, left := tablesNotExported[table]
 		if read := regexp.MustCompile(`\b` + table + `\b`).MatchString(texts); read == left {
 			t.Errorf("the table %s: read by an export %v, left out %v: it is to be in the Exports of its feature, or in this test with the reason", table, read, left)
 		}
@@ -178,7 +178,7 @@ func TestEveryTableIsExportedOrNot(t *testing.T) {
 
 // An export of many lines emits each of them.
 func TestExportStreams(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann")
 		var ids []services.PostID
 		for i := range 3000 {
@@ -186,7 +186,7 @@ func TestExportStreams(t *testing.T) {
 		}
 		makePosts(b, ids...)
 		lines := 0
-		err := export.Write(b.Ctx, b.DB, 1, node.Exports, func(line []byte) error {
+		err := export.Write(b.Ctx, b.DB, 1, node.AllExportKinds, func(line []byte) error {
 			if strings.HasPrefix(string(line), `{"type":"post"`) {
 				lines++
 			}
@@ -198,10 +198,10 @@ func TestExportStreams(t *testing.T) {
 	})
 }
 
-// pages walks an export in pages of a size. between is called before each page but the first.
-func pages(b *peopletest.Bundle, user services.UserID, size int, between func(page int)) (lines []export.Line) {
+// readExportPages walks an export in pages of a size. between is called before each page but the first.
+func readExportPages(b *peopletest.TestStore, user services.UserID, size int, between func(page int)) (lines []export.Line) {
 	b.T.Helper()
-	reader := export.Reader{DB: b.DB, Kinds: node.Exports}
+	reader := export.Reader{DB: b.DB, Kinds: node.AllExportKinds}
 	after := ""
 	for page := 0; ; page++ {
 		if page > 0 {
@@ -233,27 +233,27 @@ func textOf(lines []export.Line) (text string) {
 
 // The pages of an export, of any size, together equal the output of Write, with lines of every kind.
 func TestPagesOfAnExport(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann", "bob")
-		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertLife(b.Ctx, tx) })
+		b.MustWrite(func(tx *sql.Tx) error { return exporttest.InsertFullUser(b.Ctx, tx) })
 		for _, size := range []int{1, 2, 3, 7, 1000} {
 			for user := services.UserID(1); user <= 2; user++ {
-				sqltest.Equal(b.T, textOf(pages(b, user, size, func(int) {})), exportText(b, user))
+				sqltest.Equal(b.T, textOf(readExportPages(b, user, size, func(int) {})), exportText(b, user))
 			}
 		}
 		seen := map[string]bool{}
-		for _, line := range pages(b, 1, 1000, nil) {
+		for _, line := range readExportPages(b, 1, 1000, nil) {
 			seen[line.Type] = true
 		}
-		if len(seen) != len(node.Exports) {
-			b.T.Errorf("%d kinds of %d have lines: a new kind is to be in exporttest.InsertLife", len(seen), len(node.Exports))
+		if len(seen) != len(node.AllExportKinds) {
+			b.T.Errorf("%d kinds of %d have lines: a new kind is to be in exporttest.InsertFullUser", len(seen), len(node.AllExportKinds))
 		}
 	})
 }
 
 // While an export is read by pages, other lines are added and removed: each line that exists throughout is returned once.
 func TestPagesWhileLinesComeAndGo(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann")
 		var kept []services.PostID
 		for i := range 60 {
@@ -262,8 +262,9 @@ func TestPagesWhileLinesComeAndGo(t *testing.T) {
 		makePosts(b, kept...)
 		goes := services.PostID(1001)
 		makePosts(b, goes)
-		lines := pages(b, 1, 7, func(page int) {
-			makePosts(b, services.PostID(2+page), services.PostID(1003+60*page)) // one behind the present page, and one that may be ahead of it
+		lines := readExportPages(b, 1, 7, func(page int) {
+			// One is behind the present page, and one may be ahead of it.
+			makePosts(b, services.PostID(2+page), services.PostID(1003+60*page))
 			b.MustWrite(func(tx *sql.Tx) error {
 				return exec(b.Ctx, tx, fmt.Sprintf("DELETE FROM posts WHERE id = %d", goes))
 			})
@@ -286,17 +287,17 @@ func TestPagesWhileLinesComeAndGo(t *testing.T) {
 
 // A page of long lines ends before it is too long for an answer, with at least one line.
 func TestPagesOfLongLines(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		b.MakeUsers("ann")
 		b.MustWrite(func(tx *sql.Tx) error {
 			for id := range 30 {
-				if _, err := tx.Lines(b.Ctx, "INSERT INTO posts (id, author, kind, body, updated_at) VALUES ($1, 1, 'POST', $2, 1)", 1000+id, strings.Repeat("x", 100_000)); err != nil {
+				if _, err := tx.QueryLines(b.Ctx, "INSERT INTO posts (id, author, kind, body, updated_at) VALUES ($1, 1, 'POST', $2, 1)", 1000+id, strings.Repeat("x", 100_000)); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		reader := export.Reader{DB: b.DB, Kinds: node.Exports}
+		reader := export.Reader{DB: b.DB, Kinds: node.AllExportKinds}
 		all, after := "", ""
 		for count := 1; ; count++ {
 			lines, more, err := reader.Page(b.Ctx, 1, after, 1000)
@@ -317,9 +318,9 @@ func TestPagesOfLongLines(t *testing.T) {
 
 // An invalid position is refused, and a valid one is not.
 func TestPositionsOfAnExport(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	b.MakeUsers("ann")
-	reader := export.Reader{DB: b.DB, Kinds: node.Exports}
+	reader := export.Reader{DB: b.DB, Kinds: node.AllExportKinds}
 	for _, text := range []string{
 		"x", "{}", "[]", "null", "[1]", `["nothing"]`, `["post"]`, `["post","1"]`, `["post",1.5]`, `["post",99999999999999999999]`, `["post",1,2]`, `["post",null]`, `["profile",1]`,
 		`["post",1] ` + "x", `["post",1][]`, `["dot",1]`, `["dot","a\u0000"]`, `["position","a"]`, `["post",[1]]`, `["post",true]`,

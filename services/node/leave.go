@@ -7,16 +7,16 @@ import (
 	"tidings/services"
 )
 
-// deviceGone returns the function that ends the leases of a device inside conversations once its last socket is closed. The
+// deviceGoneHandler returns the function that ends the leases of a device inside conversations once its last socket is closed. The
 // socket's last goroutine calls the function when its own context has ended, so the function has a timeout of its own. If it fails,
 // the leases expire after InsideLease.
-func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
+func (s *Server) deviceGoneHandler(root *resolvers.Resolver) func(services.Viewer) {
 	return func(viewer services.Viewer) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.Config.OperationTimeout)
 		defer cancel()
 		number, known, err := root.Social.FindUser(ctx, viewer.Key)
 		if err == nil && known {
-			err = root.Chat.DeviceGone(ctx, number, viewer.Device)
+			err = root.Chat.EndDeviceLeases(ctx, number, viewer.Device)
 		}
 		if err != nil {
 			s.Log.Warn("the leases of a disconnected device could not be ended; it stays inside its conversations until they expire", "error", err)
@@ -24,9 +24,9 @@ func (s *Server) deviceGone(root *resolvers.Resolver) func(services.Viewer) {
 	}
 }
 
-// leave removes users who are no longer watched here, from this node's memory and from Redis. The hub calls it in batches. After
-// a failure Redis keeps a lease, which expires.
-func (s *Server) leave(ctx context.Context, users []services.UserID) error {
+// forgetUnwatchedUsers removes users who are no longer watched here, from this node's memory and from Redis. The hub calls it in
+// batches. After a failure Redis keeps a lease, which expires.
+func (s *Server) forgetUnwatchedUsers(ctx context.Context, users []services.UserID) error {
 	s.Caches.Changelog.Unfollow(users)
-	return s.Redis.Leave(ctx, users)
+	return s.Redis.RemoveOnlineLeases(ctx, users)
 }

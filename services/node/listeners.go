@@ -44,9 +44,9 @@ func (at Listeners) close() {
 	}
 }
 
-// text is the addresses of a node, for people: the public one first, and in parentheses what is served where. Port 0 has
+// addressLine is the addresses of a node, for people: the public one first, and in parentheses what is served where. Port 0 has
 // become a number by then. Scripts read this line to find the port.
-func (at Listeners) text(cfg Config) string {
+func (at Listeners) addressLine(cfg Config) string {
 	public, development := "http://"+at.Public.Addr().String(), cfg.Development()
 	switch {
 	case at.operations == nil && cfg.Demo:
@@ -86,7 +86,7 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		mux.Handle("/docs/", books)
 		mux.Handle("/admin", s.console)
 		mux.Handle("/admin/", s.console)
-		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.pageMode(), Version: Version()}))
+		mux.Handle("/{$}", web.Demo(web.DemoConfig{Mode: s.Config.demoPageMode(), Version: Version()}))
 	}
 	if profiles {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -96,8 +96,8 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 		mux.HandleFunc("/debug/pprof/cmdline", http.NotFound) // the command line may hold a key
 	}
 	if s.Config.Demo {
-		mux.HandleFunc("POST "+flushPath, s.flushDemo)
-		mux.HandleFunc("GET "+iconPath, s.demoIcon)
+		mux.HandleFunc("POST "+flushRedisPath, s.flushDemoRedis)
+		mux.HandleFunc("GET "+iconStreamPath, s.streamDemoIcon)
 	}
 	// LoopbackOnly is around all routes, because in development mode no request needs a secret.
 	if s.Config.Development() {
@@ -106,9 +106,9 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 	return mux
 }
 
-// headRoom is the most bytes of a head beside the query of a URL, which may be as long as a body: a token of up to 8 KB, a page's
-// cookies of other paths of its host, and what proxies add.
-const headRoom = 32 << 10
+// headBytesBesideQuery is the most bytes of a head beside the query of a URL, which may be as long as a body: a token of up to 8
+// KB, a page's cookies of other paths of its host, and what proxies add.
+const headBytesBesideQuery = 32 << 10
 
 // httpServer is the server of a listener. Every wait for a client has a deadline. Faults of clients are logged for debugging
 // only: there are thousands a day.
@@ -119,7 +119,7 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 		// slow reader.
 		WriteTimeout: s.Config.RequestDeadline + s.Config.OperationTimeout + s.Config.AnswerDeadline, IdleTimeout: 2 * time.Minute,
 		// The HTTP server reads a whole head before any check, and each connection may send one. Its default is 1 MB.
-		MaxHeaderBytes: s.Config.BodyLimit + headRoom,
+		MaxHeaderBytes: s.Config.BodyLimit + headBytesBesideQuery,
 		ErrorLog:       slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 }

@@ -18,15 +18,15 @@ const (
 	MinGCPercent    = 100      // Go's default: the heap is collected when it has doubled
 	MaxGCPercent    = 1600     // a heap grows to at most seventeen times its live size
 
-	// limitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
-	limitShare = 0.75
+	// memoryLimitShare is Go's share of the control group's memory. SQLite's pages and a private Redis need the rest.
+	memoryLimitShare = 0.75
 )
 
 // TuneMemory sets how often the heap is collected, and gives idle memory back, until ctx ends. GOGC and GOMEMLIMIT of the
 // environment take precedence: with GOGC neither happens.
 func TuneMemory(ctx context.Context, env func(string) string, limit memlimit.Provider, log *slog.Logger) {
 	// Near the limit the heap is collected as often as it takes to stay below the limit.
-	if _, err := memlimit.Set(memlimit.WithRatio(limitShare), memlimit.WithProvider(limit)); err != nil {
+	if _, err := memlimit.Set(memlimit.WithRatio(memoryLimitShare), memlimit.WithProvider(limit)); err != nil {
 		log.Debug("the memory limit of this process is unknown", "error", err)
 	}
 	if env("GOGC") == "" {
@@ -66,12 +66,12 @@ func GCPercent(live uint64) int {
 
 // The rules of ReleaseIdleMemory.
 const (
-	leastIdle  = 16 << 20 // bytes: less is not worth a collection
-	idleShare  = 4        // less than a quarter of the live heap is not worth a collection either
-	idleTime   = 5        // in seconds: memory that will be used again sooner is not idle
-	quietTime  = 3        // seconds in a row in which all this must hold
-	leastRest  = 15       // seconds between two collections of ours, at least
-	markedRate = 8 << 20  // bytes a second that our collections may mark on average, so that collections of a large heap are rarer
+	minIdleBytes              = 16 << 20 // less is not worth a collection
+	maxLiveToIdleRatio        = 4        // less than a quarter of the live heap is not worth a collection either
+	minSecondsUntilReuse      = 5        // memory that will be used again sooner is not idle
+	idleSecondsBeforeRelease  = 3        // seconds in a row in which all this must hold
+	minSecondsBetweenReleases = 15       // seconds between two collections of ours, at least
+	maxGCMarkedBytesPerSecond = 8 << 20  // bytes a second on average, so that a large heap is collected more rarely
 )
 
 // ReleaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and
@@ -87,12 +87,12 @@ func ReleaseIdleMemory(free func()) func(context.Context) {
 		if quiet++; !worthGivingBack(now, rate) {
 			quiet = 0
 		}
-		if quiet < quietTime || rest > 0 {
+		if quiet < idleSecondsBeforeRelease || rest > 0 {
 			return
 		}
 		free()
 		last = readHeap() // what free itself allocated does not count
-		quiet, rest = 0, max(leastRest, int(last.live/markedRate))
+		quiet, rest = 0, max(minSecondsBetweenReleases, int(last.live/maxGCMarkedBytesPerSecond))
 	}
 }
 
@@ -115,5 +115,5 @@ func readHeap() heapUse {
 // worthGivingBack reports whether the idle memory of the heap is much, and would stay idle at the present rate of allocation, in
 // bytes a second.
 func worthGivingBack(use heapUse, rate uint64) bool {
-	return use.idle >= max(leastIdle, use.live/idleShare, idleTime*rate)
+	return use.idle >= max(minIdleBytes, use.live/maxLiveToIdleRatio, minSecondsUntilReuse*rate)
 }

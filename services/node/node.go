@@ -3,10 +3,10 @@
 // A node shares SQL and Redis with the other nodes and can be killed at any moment: everything that it acknowledged is on
 // disk.
 //
-// Its life: Serve opens the addresses, so that a taken port fails before a database is made. NewServer opens the engines and
-// wires the services, from the bottom up. Run serves and starts the loops, and at the end drains. The settings are Config,
-// whose tags are the flags, the help and the bounds; Checks has what tags cannot say. Where services are listed (sources of
-// the badges, steps of an erasure, lines of an export), a new feature has one line here, and nothing else knows them all.
+// Its life: Serve opens the addresses, so that a taken port fails before a database is made. NewServer opens the engines and wires
+// the services, from the bottom up. Run serves and starts the loops, and at the end drains. The settings are Config, whose tags are
+// the flags, the help and the bounds; SettingChecks has what tags cannot say. Where services are listed (sources of the badges,
+// steps of an erasure, lines of an export), a new feature has one line here, and nothing else knows them all.
 package node
 
 import (
@@ -74,14 +74,14 @@ type Server struct {
 	Connections      *transport.ConnectionLimit
 	Ready            readiness
 	// These are made even if they are switched off. Each then reports by itself that it is off.
-	stream    *stream.Service
-	webhooks  *webhooks.Service
-	devices   *devices.Service
-	console   http.Handler // of operators
-	erasures  *erasures.Service
-	world     *demo.World     // nil without --demo
-	worldEnds <-chan struct{} // closed when the world stops, before the node drains
-	spans     *trace.Recorder // nil without --traces
+	stream           *stream.Service
+	webhooks         *webhooks.Service
+	devices          *devices.Service
+	console          http.Handler // of operators
+	erasures         *erasures.Service
+	world            *demo.World     // nil without --demo
+	demoWorldStopped <-chan struct{} // closed when the world stops, before the node drains
+	spans            *trace.Recorder // nil without --traces
 }
 
 // Serve runs a node until ctx ends, and then drains it. It prints one line to stdout, with the addresses, once they are open. An
@@ -112,7 +112,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 		log.Warn("development mode: tokens like dev:alice are accepted, and only loopback is served; configure a key for production")
 	}
 	// A demo prints the line later, when its world can be visited.
-	serves := func() { fmt.Fprintln(stdout, "Tidings serves "+at.text(cfg)) }
+	serves := func() { fmt.Fprintln(stdout, "Tidings serves "+at.addressLine(cfg)) }
 	if cfg.Demo {
 		return s.serveDemo(ctx, at, serves)
 	}
@@ -126,7 +126,7 @@ func Serve(ctx context.Context, cfg Config, stdout io.Writer, log *slog.Logger) 
 func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.Logger, changes ...func(*fanout.Config)) (s *Server, err error) {
 	s = &Server{Config: cfg, Log: log, clock: clock}
 	// Read keys first: if a key cannot be read, no database has been created yet.
-	identity, trusted, err := s.readKeys(ctx)
+	identity, trusted, err := s.readTokenKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,14 +135,14 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	}
 	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
 	// Late: the node starts also while Redis does not answer, and reads SQL until it does.
-	s.Redis, err = rdb.Open(ctx, redis.Options{URL: cfg.Redis, Late: true, Node: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log},
-		rdb.Shape{MessageTypes: cfg.SiteMessageTypes, Expiry: ages})
+	s.Redis, err = rdb.Open(ctx, redis.Options{URL: cfg.Redis, AllowLateServer: true, NodeID: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log},
+		rdb.DocumentShape{MessageTypes: cfg.SiteMessageTypes, Expiry: ages})
 	if err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
 	// From here on errors close the engines.
-	s.Ready.refuses = s.Store.RefusesWrites
-	s.Ready.remark = func() string {
+	s.Ready.refusesWrites = s.Store.RefusesWrites
+	s.Ready.limitationText = func() string {
 		if s.Redis.RefusesWrites() {
 			return "Redis refuses writes: counts and feeds are read from SQL, and counts are STALE\n"
 		}
@@ -151,7 +151,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	root := s.wire(changes)
 	// Each of these parts needs the database once, before anything is served.
 	if err = s.Projector.RecordConfiguredThresholds(ctx); err == nil {
-		err = root.Notifications.Begin(ctx)
+		err = root.Notifications.LoadAndDefineCategories(ctx)
 	}
 	// The people of the tour are there from the start, so that its first query finds them.
 	if err == nil && cfg.Development() {
@@ -163,8 +163,8 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err != nil {
 		return nil, errors.Join(err, s.Redis.Close(), s.Store.Close())
 	}
-	s.Ready.knows = s.Live.Memory.Loaded
-	s.Ready.ahead = s.Projector.ClockAhead
+	s.Ready.cachesLoaded = s.Live.Memory.Loaded
+	s.Ready.clockAhead = s.Projector.ClockAhead
 	// These parts serve requests: budgets, sockets, the handler, then the servers around it.
 	limits, _ := ratelimit.Parse(cfg.RateLimits) // checked with the settings, as are the next
 	proxies, _ := transport.ParseProxies(cfg.TrustedProxies)
@@ -173,22 +173,22 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	// A subscription to badges is woken and has no goroutine, because every user has such a subscription. Subscriptions to lists
 	// are few, and take a goroutine each.
 	s.sockets = transport.NewSockets(transport.SocketConfig{
-		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, PerUser: cfg.SocketsPerUser, PerAddress: cfg.SocketsPerAddress,
-		Identity: identity, Ready: s.Live.Memory.Loaded, Gone: s.deviceGone(root), Wake: push.WithWake, Waking: []string{"badgesChanged"}, Origins: cfg.Origins,
+		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies, MaxPerUser: cfg.SocketsPerUser, MaxPerAddress: cfg.SocketsPerAddress,
+		Identity: identity, Ready: s.Live.Memory.Loaded, DeviceGone: s.deviceGoneHandler(root), WithWakeConsumer: push.WithConsumer, WakingFields: []string{"badgesChanged"}, Origins: cfg.Origins,
 		OperationTimeout: cfg.OperationTimeout, WriteTimeout: cfg.SocketWriteDeadline, MessageTimeout: cfg.RequestDeadline,
-		Subscriptions: cfg.SocketSubscriptions, AnswerLimit: cfg.AnswerLimit, Clock: s.clock, Log: log,
+		MaxOperations: cfg.SocketSubscriptions, MaxAnswerBytes: cfg.AnswerLimit, Clock: s.clock, Log: log,
 	})
 	// The handler has the same limits, identity and schema as the sockets.
 	var graphql http.Handler = transport.Handler(transport.Config{
-		Schema: resolvers.Hot(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
+		Schema: resolvers.WithHotOperations(graph.NewSchema(graph.Config{Resolvers: root}), root), Identity: identity, Sockets: s.sockets,
 		Limits: resolvers.Limits{Limiter: s.Limiter}, Proxies: proxies,
-		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, Around: s.operationMiddleware(root.Sources),
+		ErrorPresenter: resolvers.ErrorPresenter(log), Recover: resolvers.Recover, AddMiddleware: s.operationMiddleware(root.Sources),
 		Introspection: cfg.AllowIntrospection(), Origins: cfg.Origins, OperationTimeout: cfg.OperationTimeout,
-		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), QueryTokens: cfg.QueryTokens, Log: log,
-		Shape: transport.Shape{
+		BodyLimit: int64(cfg.BodyLimit), IngestBodyLimit: int64(cfg.IngestBodyLimit), MaxQueryTokens: cfg.QueryTokens, Log: log,
+		DocumentLimits: transport.DocumentLimits{
 			Depth: cfg.QueryDepth, Fields: cfg.QueryFields, Aliases: cfg.QueryAliases, Directives: cfg.QueryDirectives, RootFields: cfg.QueryRootFields,
 		},
-		QueryCost: cfg.QueryCost, Weights: resolvers.Weights, MaxPageSizes: resolvers.MaxPageSizes, ListLengths: resolvers.ListLengths, QueryCacheBytes: int64(cfg.QueryCache), PersistedBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, AnswerLimit: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
+		MaxQueryCost: cfg.QueryCost, FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths, QueryCacheBytes: int64(cfg.QueryCache), MaxPersistedQueryBytes: int64(cfg.PersistedQueries), Trusted: trusted, TrustedOnly: cfg.TrustedOnly, MaxAnswerBytes: cfg.AnswerLimit, WriteTimeout: cfg.AnswerDeadline,
 	})
 	// With spans around the handler, the Front leaves everything to the HTTP server: a span is made for each request.
 	if s.spans != nil {
@@ -203,16 +203,16 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	return s, nil
 }
 
-// readKeys reads the keys for tokens, and the trusted documents, nil for none. The errors name the flag. A JWKS at an address
+// readTokenKeys reads the keys for tokens, and the trusted documents, nil for none. The errors name the flag. A JWKS at an address
 // is read again while the node runs; here it must be read once.
-func (s *Server) readKeys(ctx context.Context) (identity *transport.Identity, trusted *transport.TrustedDocuments, err error) {
+func (s *Server) readTokenKeys(ctx context.Context) (identity *transport.Identity, trusted *transport.TrustedDocuments, err error) {
 	cfg := s.Config
 	identity, err = transport.NewIdentity(ctx, transport.IdentityConfig{
 		Development: cfg.Development(), HMACSecret: cfg.JWTSecret, PublicKeyFile: cfg.JWTPublicKey, JWKS: cfg.JWKS,
 		Audience: cfg.JWTAudience, Issuer: cfg.JWTIssuer, Clock: s.clock, Log: s.Log,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", cfg.keyFlag(), err)
+		return nil, nil, fmt.Errorf("%s: %w", cfg.tokenKeyFlag(), err)
 	}
 	if cfg.TrustedDocuments != "" {
 		if trusted, err = transport.ReadTrustedDocuments(cfg.TrustedDocuments); err != nil {
@@ -222,13 +222,13 @@ func (s *Server) readKeys(ctx context.Context) (identity *transport.Identity, tr
 	return identity, trusted, nil
 }
 
-// operationMiddleware is the middleware of operations: loaders for each response, and spans. Without --traces nothing is added for spans,
-// so that nothing is paid for them.
+// operationMiddleware is the middleware of operations: loaders for each response, and spans. Without --traces nothing is added for
+// spans, so that nothing is paid for them.
 func (s *Server) operationMiddleware(sources dataloader.Sources) func(*handler.Server) {
 	return func(server *handler.Server) {
 		resolvers.UseLoader(sources)(server)
 		if s.spans != nil {
-			transport.Trace(server)
+			transport.TraceOperations(server)
 		}
 	}
 }

@@ -19,8 +19,8 @@ func exec(ctx context.Context, tx *sql.Tx, text string) error {
 	return err
 }
 
-// fill fills tables to some size, with statistics, as after some time of use.
-func fill(b *peopletest.Bundle, notified bool) {
+// fillTables fills tables to some size, with statistics, as after some time of use.
+func fillTables(b *peopletest.TestStore, notified bool) {
 	b.T.Helper()
 	const upTo = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) "
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -90,27 +90,27 @@ func fill(b *peopletest.Bundle, notified bool) {
 	})
 }
 
-// tableWalk matches the steps of a plan that read a whole table, by the table's name or by its alias in the statements. The alias c, which
-// is left out, is a list that was passed as a parameter.
-var tableWalk = regexp.MustCompile(`^SCAN (users|host_notifications|follows|follow_modes|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|category_preferences|display_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
+// fullScanStep matches the steps of a plan that read a whole table, by the table's name or by its alias in the statements. The
+// alias c, which is left out, is a list that was passed as a parameter.
+var fullScanStep = regexp.MustCompile(`^SCAN (users|host_notifications|follows|follow_modes|mutes|blocks|hides|posts|authors|fanouts|likes|post_counts|notification_\w+|mentions|jobs|log|user_\w+|announcements|site_message\w*|group_policies|category_preferences|display_policies|conversation\w*|cv|view_\w+|stream_\w+|webhook_letters|devices|refs|acts|shows|show_history|hosts|reminders|past_follows|[fupnlshmigo])( |$)`)
 
-// wholeTables matches the names of the statements that may read a whole table: at a start, for a metric, in an export, or because
+// fullScanAllowed matches the names of the statements that may read a whole table: at a start, for a metric, in an export, or because
 // the table has only rows in progress, or a few rows.
-var wholeTables = regexp.MustCompile(`^(export \w+( onward)?|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|count devices|whether there is a device|users of the first devices|fan-outs in flight|forget fan-outs|list the categories of the host|count the categories of the host)$`)
+var fullScanAllowed = regexp.MustCompile(`^(export \w+( onward)?|free the jobs of a dead process|count jobs|count jobs by kind|count dead jobs by kind|count devices|whether there is a device|users of the first devices|fan-outs in flight|forget fan-outs|list the categories of the host|count the categories of the host)$`)
 
 // TestNoStatementWalksATable checks the plans of SQLite. A statement may scan a list that was passed or computed, or a table of
 // a few rows (log_heads), never a table that grows with the users.
 func TestNoStatementWalksATable(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	for _, notified := range []bool{false, true} { // an empty index of unseen notifications looks like the cheapest one
-		fill(b, notified)
+		fillTables(b, notified)
 		for name := range sql.Statements() {
 			plan := b.QueryPlan(name)
 			if len(plan) == 0 && !strings.HasPrefix(strings.TrimSpace(sql.Statements()[name].Text(sql.SQLite)), "INSERT") {
 				t.Errorf("%s has no plan", name)
 			}
 			for _, step := range plan {
-				if tableWalk.MatchString(step) && !wholeTables.MatchString(name) {
+				if fullScanStep.MatchString(step) && !fullScanAllowed.MatchString(name) {
 					t.Errorf("%s: %s in %s", name, step, strings.Join(plan, "; "))
 				}
 			}
@@ -121,8 +121,8 @@ func TestNoStatementWalksATable(t *testing.T) {
 // TestPlansOnPostgres checks plans for any parameters. If a plan read a whole table, alone or for a join, the cost of a badge
 // would grow with everybody's data.
 func TestPlansOnPostgres(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.Postgres(t))
-	fill(b, true)
+	b := peopletest.NewTestStore(t, sqltest.Postgres(t))
+	fillTables(b, true)
 	const cause, list = `'[[1,"LIKE",2,3,0]]'`, `1, '[["LIKE",1,0,9],["COMMENT",2,0,9]]', 9, 21, 21`
 	for name, args := range map[string]string{
 		"home feed": "1, 9, 300", "home feed of an inbox": "1, 9, 300", "count new posts of an inbox": "1, 9, 301", "pulled posts": `'[[1],[2]]', 300, ARRAY[1, 2]`, "pull authors of a reader": "1", "pull authors": "0, 100",
@@ -183,14 +183,14 @@ func TestPlansOnPostgres(t *testing.T) {
 	}
 }
 
-// everybodysPosts matches a walk along the index by author that does not begin at an author.
-var everybodysPosts = regexp.MustCompile(`using posts_by_author on \w+( \w+)?\n\s*(->|Index Cond: \((id|pull)|Filter)`)
+// fullAuthorIndexScan matches a walk along the index by author that does not begin at an author.
+var fullAuthorIndexScan = regexp.MustCompile(`using posts_by_author on \w+( \w+)?\n\s*(->|Index Cond: \((id|pull)|Filter)`)
 
 // TestFeedsDoNotNeedStatistics checks the plans that PostgreSQL makes right after an import, before it has statistics. It then assumes
 // no posts and many edges, so joins would begin with the posts. For any page size the plans must read a range of the index by author
 // for each source, and never everybody's posts.
 func TestFeedsDoNotNeedStatistics(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.Postgres(t))
+	b := peopletest.NewTestStore(t, sqltest.Postgres(t))
 	const upTo = " FROM generate_series(1, 20000) n ON CONFLICT DO NOTHING"
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, text := range []string{
@@ -211,7 +211,7 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 		for _, limit := range []int{1, 2, 20, 301} {
 			for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 				text := strings.Join(postgresPlan(b, name, mode, fmt.Sprintf(args, limit)), "\n")
-				if strings.Contains(text, "posts_pkey") || strings.Contains(text, "Seq Scan on posts") || everybodysPosts.MatchString(text) {
+				if strings.Contains(text, "posts_pkey") || strings.Contains(text, "Seq Scan on posts") || fullAuthorIndexScan.MatchString(text) {
 					t.Errorf("%s of %d, %s, reads everybody's posts:\n%s", name, limit, mode, text)
 				}
 			}
@@ -220,7 +220,7 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 }
 
 // postgresPlan is PostgreSQL's plan of a statement, for any parameters or for the given ones.
-func postgresPlan(b *peopletest.Bundle, name, mode, args string) (plan []string) {
+func postgresPlan(b *peopletest.TestStore, name, mode, args string) (plan []string) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		for _, text := range []string{"SET LOCAL plan_cache_mode = " + mode, "PREPARE it AS " + sql.Statements()[name].Text(sql.Postgres)} {
@@ -228,7 +228,7 @@ func postgresPlan(b *peopletest.Bundle, name, mode, args string) (plan []string)
 				return err
 			}
 		}
-		if plan, err = tx.Lines(b.Ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
+		if plan, err = tx.QueryLines(b.Ctx, fmt.Sprintf("EXPLAIN (COSTS OFF) EXECUTE it(%s)", args)); err != nil {
 			return err
 		}
 		return exec(b.Ctx, tx, "DEALLOCATE it")

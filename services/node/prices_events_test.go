@@ -14,15 +14,15 @@ import (
 	"tidings/services/ratelimit"
 )
 
-// wholeOf selects all of a type: of Badges it makes the fragment TidingsBadges of @tidings/client.
-func wholeOf(schema *ast.Schema, kind string) (text string) {
+// selectAllFields selects all of a type: of Badges it makes the fragment TidingsBadges of @tidings/client.
+func selectAllFields(schema *ast.Schema, kind string) (text string) {
 	for _, field := range schema.Types[kind].Fields {
 		if len(field.Arguments) > 0 || strings.HasPrefix(field.Name, "__") {
 			continue
 		}
 		text += " " + field.Name
 		if of := field.Type.Name(); schema.Types[of].IsCompositeType() {
-			text += " {" + wholeOf(schema, of) + " }"
+			text += " {" + selectAllFields(schema, of) + " }"
 		}
 	}
 	return text
@@ -88,7 +88,7 @@ func shippedSubscriptions(t *testing.T) map[string]string {
 // events of the greatest cost a second.
 func TestSubscriptionsOfAScreenAreCoveredByTheBudget(t *testing.T) {
 	const devices, eventsPerSecond = 3, 10
-	price, perSecond := prices(t), ratelimit.Defaults()[ratelimit.Events]/60
+	price, perSecond := newPriceFunc(t), ratelimit.Defaults()[ratelimit.Events]/60
 	screens := shippedSubscriptions(t)
 	start := regexp.MustCompile(`\w+Changed(\([^)]*\))? \{`)
 	sum := 0
@@ -121,12 +121,12 @@ func TestSubscriptionsOfAScreenAreCoveredByTheBudget(t *testing.T) {
 	if sum*devices > perSecond {
 		t.Errorf("one state of every screen costs %d on %d devices, and a second has %d", sum*devices, devices, perSecond)
 	}
-	if perSecond > 4*queryCost {
+	if perSecond > 4*defaultMaxQueryCost {
 		t.Errorf("%d units of events a second are more than four events of the greatest cost", perSecond)
 	}
 }
 
 // fragmentOfBadges is the fragment TidingsBadges.
 func fragmentOfBadges() string {
-	return "fragment TidingsBadges on Badges {" + wholeOf(graph.NewExecutableSchema(graph.Config{}).Schema(), "Badges") + " }"
+	return "fragment TidingsBadges on Badges {" + selectAllFields(graph.NewExecutableSchema(graph.Config{}).Schema(), "Badges") + " }"
 }

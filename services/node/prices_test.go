@@ -36,8 +36,8 @@ func (r *priceRecorder) ChargeOperation(_ context.Context, _ string, _ *graphql.
 	return services.Errorf(services.RateLimited, "only the cost is of interest")
 }
 
-// prices returns a function that returns the cost of an operation on the real schema.
-func prices(t *testing.T) func(query string, variables map[string]any) int {
+// newPriceFunc returns a function that returns the cost of an operation on the real schema.
+func newPriceFunc(t *testing.T) func(query string, variables map[string]any) int {
 	t.Helper()
 	identity, err := transport.NewIdentity(t.Context(), transport.IdentityConfig{Development: true})
 	if err != nil {
@@ -46,8 +46,8 @@ func prices(t *testing.T) func(query string, variables map[string]any) int {
 	recorder := &priceRecorder{}
 	handler := transport.Handler(transport.Config{
 		Schema: graph.NewExecutableSchema(graph.Config{}), Identity: identity, Limits: recorder,
-		Sockets:   transport.NewSockets(transport.SocketConfig{Identity: identity, Limits: recorder}),
-		QueryCost: 1 << 30, Weights: resolvers.Weights, MaxPageSizes: resolvers.MaxPageSizes, ListLengths: resolvers.ListLengths,
+		Sockets:      transport.NewSockets(transport.SocketConfig{Identity: identity, Limits: recorder}),
+		MaxQueryCost: 1 << 30, FieldWeights: resolvers.CostWeights, MaxPageSizes: resolvers.MaxPageSizes, MaxListLengths: resolvers.ListLengths,
 	})
 	return func(query string, variables map[string]any) int {
 		t.Helper()
@@ -71,12 +71,12 @@ func prices(t *testing.T) func(query string, variables map[string]any) int {
 	}
 }
 
-// queryCost is the most that one operation may cost by default.
-const queryCost = 30_000
+// defaultMaxQueryCost is the most that one operation may cost by default.
+const defaultMaxQueryCost = 30_000
 
 // Operations with many reads cost more than the limit, and the same operation with few reads costs little.
 func TestManyReadsAreRefused(t *testing.T) {
-	price := prices(t)
+	price := newPriceFunc(t)
 	ids := make([]string, 500)
 	for i := range ids {
 		ids[i] = fmt.Sprint("notification:", i)
@@ -94,7 +94,7 @@ func TestManyReadsAreRefused(t *testing.T) {
 		"causes of marked notifications": {causes, map[string]any{"ids": ids}},
 		"digests of many periods":        {digests + " } }", nil},
 	} {
-		if got := price(test.query, test.variables); got <= queryCost {
+		if got := price(test.query, test.variables); got <= defaultMaxQueryCost {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
@@ -105,7 +105,7 @@ func TestManyReadsAreRefused(t *testing.T) {
 
 // The operations that the program ships stay far below the limit.
 func TestReadyMadeOperationsAreCheap(t *testing.T) {
-	price := prices(t)
+	price := newPriceFunc(t)
 	names, err := filepath.Glob("../../web/operations/*.graphql")
 	if err != nil || len(names) < 50 {
 		t.Fatalf("%d operations: %v", len(names), err)
@@ -127,7 +127,7 @@ func TestReadyMadeOperationsAreCheap(t *testing.T) {
 		}
 		got := price(string(query), variables)
 		t.Logf("%d: %s", got, filepath.Base(name))
-		if got > queryCost/4 {
+		if got > defaultMaxQueryCost/4 {
 			t.Errorf("%s costs %d", name, got)
 		}
 	}
@@ -145,7 +145,8 @@ func TestEveryListWithoutASizeHasABound(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{"NotificationsChange", "ConversationsChange"} { // these two are no pages: their subscriptions pass the argument first to the lists in them
+	// These two are no pages: their subscriptions pass the argument first to the lists in them.
+	for _, kind := range []string{"NotificationsChange", "ConversationsChange"} {
 		delete(pages, kind)
 	}
 	want := map[string]bool{}

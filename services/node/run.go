@@ -14,8 +14,8 @@ import (
 // half of the time that orchestrators give.
 const exitTimeout = 14 * time.Second
 
-// runWithExitTimeout is Run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request. The deadline counts
-// from the end of ctx, so it never ends a node that serves.
+// runWithExitTimeout is Run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request. The deadline
+// counts from the end of ctx, so it never ends a node that serves.
 func (s *Server) runWithExitTimeout(ctx context.Context, at Listeners) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()
@@ -60,7 +60,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 		s.Log.Warn("jobs of the previous process may wait until their leases end", "error", err)
 	}
 	working := StartLoops(workers, s.Log, s.workerLoops()...)
-	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Changelog.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.Watch, s.Store.Watch, s.Limiter.Run, s.runHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
+	looping := StartLoops(loops, s.Log, heart.Run, s.Caches.Changelog.Run, s.Hub.Run, s.Badge.Run, s.Projector.Janitor().Run, s.audit.Run, s.cleaner.Run, s.Redis.WatchMasters, s.Store.WatchWrites, s.Limiter.Run, s.receiveHints, s.stream.Run, s.webhooks.Run, s.devices.Run)
 	s.Ready.Set(true)
 	var failure error
 	select {
@@ -71,7 +71,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	}
 	// A load balancer needs to see this before connections end, so nothing else happens first.
 	s.Ready.Set(false)
-	s.Front.Drain(min(s.Config.Drain, keepIdleFor))
+	s.Front.Drain(min(s.Config.Drain, minIdleConnectionTime))
 	// Workers end beside the drain of the sockets, which takes most of the time.
 	stopWorkers()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.Config.Drain+4*time.Second, exitTimeout-time.Second))
@@ -93,22 +93,22 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 	return failure
 }
 
-// keepIdleFor is the least time for which idle connections stay open after SIGTERM, unless the drain time is shorter. A proxy that
-// keeps using such a connection gets an answer that closes the connection within that time.
-const keepIdleFor = time.Second
+// minIdleConnectionTime is the least time for which idle connections stay open after SIGTERM, unless the drain time is shorter. A
+// proxy that keeps using such a connection gets an answer that closes the connection within that time.
+const minIdleConnectionTime = time.Second
 
-// runHints receives the other nodes' hints until ctx ends. A hint may be lost, so each kind has a poll behind it.
-func (s *Server) runHints(ctx context.Context) error {
+// receiveHints receives the other nodes' hints until ctx ends. A hint may be lost, so each kind has a poll behind it.
+func (s *Server) receiveHints(ctx context.Context) error {
 	return s.Redis.RunHints(ctx, redis.HintReceiver{
-		Documents: func(hints []redis.Hint, cause trace.Cause) {
+		DocumentsChanged: func(hints []redis.Hint, cause trace.Cause) {
 			for _, hint := range hints {
-				s.Hub.Hint(hint.User, hint.N, cause)
+				s.Hub.Hint(hint.User, hint.Version, cause)
 			}
 		},
-		Log: s.Caches.Changelog.Wake,
+		ChangelogGrown: s.Caches.Changelog.Wake,
 		// The connection to Redis was lost for a while: any hint may have been missed.
 		Resync: func() {
-			s.Hub.HintAll()
+			s.Hub.ReconcileAll()
 			s.Caches.Changelog.Wake()
 		},
 	})

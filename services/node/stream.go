@@ -10,12 +10,12 @@ import (
 	"tidings/services/stream"
 )
 
-// wireStream makes the change stream, after the badges and before the first job: an earlier job would change badges without a
-// mark, and they would not be compared. Peek and Newest read badges without a visit, so that the stream keeps nobody active.
+// wireStream makes the change stream, after the badges and before the first job: an earlier job would change badges without a mark,
+// and they would not be compared. Peek and ExplainNewest read badges without a visit, so that the stream keeps nobody active.
 func (s *Server) wireStream() {
 	s.stream = stream.New(stream.Config{
-		DB: s.Store, Peek: s.Badge.Peek, Newest: s.Badge.Newest, Applied: s.countSharedChanges, ActiveSince: s.Projector.IdleSince,
-		Clock: s.clock, Log: s.Log, Always: s.Config.Changes, Interval: s.Config.ChangesInterval, Lap: s.Config.ChangesLap,
+		DB: s.Store, Peek: s.Badge.Peek, NewestItems: s.Badge.ExplainNewest, SharedChanges: s.countSharedChanges, ActiveSince: s.Projector.IdleBefore,
+		Clock: s.clock, Log: s.Log, AlwaysOn: s.Config.Changes, ChangeInterval: s.Config.ChangesInterval, LapInterval: s.Config.ChangesLap,
 	})
 	// Every job that changes badges marks its users, while the stream is on.
 	s.Projector.OnMark(s.stream.Mark, s.stream.On)
@@ -26,7 +26,7 @@ func (s *Server) wireStream() {
 // countSharedChanges counts the changes this node has learned that change badges of many users. A larger number makes the stream
 // begin a lap early. No job marks users for these kinds of changes: it would have to mark nearly all users.
 func (s *Server) countSharedChanges() uint64 {
-	return s.Caches.Changelog.CountApplied(announcements.LogKind, live.LogKind, nodecache.LogPull, notifications.LogKind)
+	return s.Caches.Changelog.CountApplied(announcements.ChangelogKind, live.ChangelogKind, nodecache.PullChangelogKind, notifications.ChangelogKind)
 }
 
 // streamLag reads how many marked users wait, and since when, in seconds. While the stream is off it reads nothing, and both

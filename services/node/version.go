@@ -7,9 +7,9 @@ import (
 	"runtime/debug"
 )
 
-// stamped and commit are the version of a release and the commit that it was built from: the release build sets them with
+// releaseVersion and commit are the version of a release and the commit that it was built from: the release build sets them with
 // -ldflags -X. A build from a checkout has neither. They are variables and strings, because the linker sets nothing else.
-var stamped, commit string
+var releaseVersion, commit string
 
 // Version is the version of a release, else the module's version as the build knows it: a tag, a commit, or (devel).
 func Version() string {
@@ -17,7 +17,7 @@ func Version() string {
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	return cmp.Or(stamped, info.Main.Version, "(devel)")
+	return cmp.Or(releaseVersion, info.Main.Version, "(devel)")
 }
 
 // BuildInfo says which program this is: its version, the commit it was built from, Go's version and the system. A binary that was

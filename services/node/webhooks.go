@@ -26,7 +26,7 @@ func WebhookConfig(cfg Config, db *sql.DB, changes *stream.Service) webhooks.Con
 // wireWebhooks makes the webhooks, after the change stream. Only a node can tell who is online.
 func (s *Server) wireWebhooks() {
 	cfg := WebhookConfig(s.Config, s.Store, s.stream)
-	cfg.Online, cfg.Clock, cfg.Log = s.Redis.WatchedOf, s.clock, s.Log
+	cfg.Online, cfg.Clock, cfg.Log = s.Redis.UsersWithOpenSubscription, s.clock, s.Log
 	s.webhooks = webhooks.New(cfg)
 }
 
@@ -34,9 +34,9 @@ func (s *Server) wireWebhooks() {
 // no metrics. The names of the webhooks are a label: operators have chosen the names, and there are few. All endpoints are read
 // together.
 type webhookCollector struct {
-	on   func() bool
-	list func(ctx context.Context, name string) ([]webhooks.Endpoint, error)
-	now  func() time.Time
+	enabled func() bool
+	list    func(ctx context.Context, name string) ([]webhooks.Endpoint, error)
+	now     func() time.Time
 }
 
 var (
@@ -59,7 +59,7 @@ func (c *webhookCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect reads the metrics; while SQL does not answer there are none. Like deviceCollector, it shows nothing rather than
 // zeros.
 func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
-	if !c.on() {
+	if !c.enabled() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -70,26 +70,26 @@ func (c *webhookCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, e := range list {
 		lag, down := 0.0, 0.0
-		// Since is zero for an endpoint that has sent everything.
-		if !e.Since.IsZero() {
-			lag = max(0, c.now().Sub(e.Since).Seconds())
+		// OldestUnsentAt is zero for an endpoint that has sent everything.
+		if !e.OldestUnsentAt.IsZero() {
+			lag = max(0, c.now().Sub(e.OldestUnsentAt).Seconds())
 		}
 		// A webhook that is down and one that was halted both need an operator to look, so one alarm covers them.
-		if e.Down() || !e.HaltedAt.IsZero() {
+		if e.Down() || !e.ReceiverGoneAt.IsZero() {
 			down = 1
 		}
-		out <- prometheus.MustNewConstMetric(webhookEvents, prometheus.CounterValue, float64(e.Delivered), e.Name)
-		out <- prometheus.MustNewConstMetric(webhookWaiting, prometheus.GaugeValue, float64(e.Waiting), e.Name)
-		out <- prometheus.MustNewConstMetric(webhookDead, prometheus.GaugeValue, float64(e.Dead), e.Name)
+		out <- prometheus.MustNewConstMetric(webhookEvents, prometheus.CounterValue, float64(e.DeliveredEvents), e.Name)
+		out <- prometheus.MustNewConstMetric(webhookWaiting, prometheus.GaugeValue, float64(e.WaitingUsers), e.Name)
+		out <- prometheus.MustNewConstMetric(webhookDead, prometheus.GaugeValue, float64(e.DeadLetters), e.Name)
 		out <- prometheus.MustNewConstMetric(webhookLag, prometheus.GaugeValue, lag, e.Name)
 		out <- prometheus.MustNewConstMetric(webhookDown, prometheus.GaugeValue, down, e.Name)
 	}
 }
 
-// registerWebhookMetrics registers the metrics of this node's work for webhooks. Each node counts only its own work, so a sum over the nodes
-// is right.
+// registerWebhookMetrics registers the metrics of this node's work for webhooks. Each node counts only its own work, so a sum over
+// the nodes is right.
 func (s *Server) registerWebhookMetrics(gauge func(name, help string, value func() float64), counter func(name, help string, value func() uint64)) {
 	stats := s.webhooks.Stats
-	counter("webhooks_failed_total", "Requests of this node to webhooks that failed.", func() uint64 { return stats().Failed })
+	counter("webhooks_failed_total", "Requests of this node to webhooks that failed.", func() uint64 { return stats().FailedRequests })
 	gauge("webhooks_delivering", "Webhooks that this node delivers.", func() float64 { return float64(stats().Endpoints) })
 }

@@ -27,11 +27,11 @@ import (
 )
 
 // wire makes the services, from the bottom up. The order is the order of the layers: each service gets what was made before it.
-// Where a lower part calls a higher one, it gets a function (OnShared, OnSignal, OnMark, Gone), or a list of sources. Nothing
-// runs before Run, so a function may be set after the part that calls it. A new feature is a few lines: its New, its source among
-// those of the badges, its field of the Resolver.
+// Where a lower part calls a higher one, it gets a function (OnSharedChange, OnCommitSignal, OnMark, DeviceGone), or a list of
+// sources. Nothing runs before Run, so a function may be set after the part that calls it. A new feature is a few lines: its New,
+// its source among those of the badges, its field of the Resolver.
 func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
-	// Lists in settings are parsed here. Checks has checked them, so the reasons that the parsers return are ignored.
+	// Lists in settings are parsed here. SettingChecks has checked them, so the reasons that the parsers return are ignored.
 	caps, _ := parseDisplayCaps(s.Config.DisplayCaps) // checked with the settings, as are the next
 	expiry, _ := parseNotificationExpiry(s.Config.NotificationExpiry)
 	ages, _ := services.ParseSourceExpiry(s.Config.BadgeExpiry)
@@ -40,16 +40,16 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	ids := services.NewIDClock(s.clock, uint16(rand.Uint32()))
 	// The engines over SQL and Redis: node caches, jobs, projections.
 	s.Caches = nodecache.New(nodecache.Config{
-		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, Poll: s.Config.LogInterval,
+		Facts: nodecache.SQL{DB: s.Store}, Redis: s.Redis, Clock: s.clock, Log: s.Log, PollInterval: s.Config.LogInterval,
 	})
 	s.Jobs = jobs.New(jobs.Config{DB: s.Store, Clock: s.clock, Log: s.Log})
 	s.Projector = projector.New(projector.Config{
 		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Activity: s.Caches.Activity, Clock: s.clock, IDs: ids, Log: s.Log,
-		ActiveFor: s.Config.ActiveFor, IdleAfter: s.Config.IdleAfter, Expiry: ages,
+		DormantAfter: s.Config.ActiveFor, IdleAfter: s.Config.IdleAfter, Expiry: ages,
 	})
 	fanoutConfig := fanout.Config{
 		Jobs: s.Jobs, Projector: s.Projector, Store: s.Store, Redis: s.Redis, Clock: s.clock, IDs: ids, Log: s.Log,
-		Thresholds: services.Thresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers},
+		Thresholds: services.FollowerThresholds{Big: s.Config.BigFollowers, Huge: s.Config.HugeFollowers},
 	}
 	for _, change := range changes {
 		change(&fanoutConfig)
@@ -57,29 +57,29 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.Fanout = fanout.New(fanoutConfig)
 	// The audit and the cleaner work on everything that is registered below. They find it when they run, so their place in
 	// this order does not matter.
-	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, Every: s.Config.AuditEvery})
+	s.audit = audit.New(audit.Config{Store: s.Store, Redis: s.Redis, Projector: s.Projector, Clock: s.clock, Log: s.Log, LapTime: s.Config.AuditEvery})
 	s.cleaner = s.Projector.Cleaner(s.Config.CleanEvery)
 	// The features. Each registers its kinds of jobs, changes and versioned fields by itself.
 	announced := announcements.New(announcements.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Changelog: s.Caches.Changelog, Projector: s.Projector, IDs: ids, Clock: s.clock,
 	})
 	conversations := chat.New(chat.Config{
-		Store: s.Store, Redis: s.Redis, Changes: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroup: s.Config.MaxGroup,
-		MaxWriteMembers: s.Config.MaxWriteMembers, MaxWriteLoad: s.Config.MaxWriteLoad, Lease: s.Config.InsideLease,
+		Store: s.Store, Redis: s.Redis, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Projector: s.Projector, Clock: s.clock, MuteMentions: s.Config.MuteMentions, MaxGroupMembers: s.Config.MaxGroup,
+		MaxMembersCountedOnWrite: s.Config.MaxWriteMembers, MaxLoadCountedOnWrite: s.Config.MaxWriteLoad, InsideLease: s.Config.InsideLease,
 	})
 	letters := messages.New(messages.Config{DB: s.Store, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Types: s.Config.SiteMessageTypes})
 	// Categories of the settings are defined when the node begins, in SQL, beside those that operators defined.
-	categories, _ := notifications.ParseConfigured(s.Config.Categories)
+	categories, _ := notifications.ParseConfiguredCategories(s.Config.Categories)
 	notified := notifications.New(notifications.Config{
-		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changes: s.Caches.Changelog, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
+		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, Projector: s.Projector, Changelog: s.Caches.Changelog, IDs: ids, Log: s.Log, Expiry: expiry, Categories: categories,
 	})
 	lists := views.New(views.Config{
 		DB: s.Store, Redis: s.Redis.Client, Jobs: s.Jobs, Projector: s.Projector, IDs: ids, Clock: s.clock, Log: s.Log,
 	})
 	s.Live = live.New(live.Config{
 		Store: s.Store, Redis: s.Redis, Reader: s.Caches.Reader, Changelog: s.Caches.Changelog, Jobs: s.Jobs, Fanout: s.Fanout, IDs: ids, Clock: s.clock,
-		Limits:   live.ShowLimits{LateAfter: s.Config.ShowLateAfter, Longest: s.Config.ShowLongest},
-		Sessions: live.Scope(s.Config.BoardSessions), SessionFor: s.Config.BoardSessionFor,
+		Limits:       live.ShowLimits{CloseUnstartedAfter: s.Config.ShowLateAfter, CloseLiveAfter: s.Config.ShowLongest},
+		SessionScope: live.SessionScope(s.Config.BoardSessions), SessionIdleTime: s.Config.BoardSessionFor,
 	})
 	// Badges and pushes read all features.
 	s.Badge = badge.New(badge.Config{
@@ -90,13 +90,13 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	s.wireHub()
 	s.wireStream()
 	posted := feed.New(feed.Config{
-		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled, InFlight: s.Caches.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, Kinds: kinds,
+		Jobs: s.Jobs, Store: s.Store, Redis: s.Redis, Posts: s.Caches.Posts, Reader: s.Caches.Reader, Pulled: s.Caches.Pulled, InFlight: s.Caches.InFlight, Fanout: s.Fanout, IDs: ids, Clock: s.clock, KindsInFeeds: kinds,
 	})
 	// The resolvers get the parts that they need, and no more.
 	return &resolvers.Resolver{
 		Acts:     acts.New(acts.Config{DB: s.Store, IDs: ids, Projector: s.Projector, Log: s.Log}),
 		Erasures: s.wireErasures(posted, conversations), Feed: posted,
-		Exports: export.Reader{DB: s.Store, Kinds: Exports},
+		Exports: export.Reader{DB: s.Store, Kinds: AllExportKinds},
 		Refs:    refs.New(s.Store), Stream: s.stream, Webhooks: s.webhooks, Devices: s.devices, Live: s.Live, Sources: dataloader.Sources{Posts: s.Caches.Reader, Shows: s.Live.Memory},
 		Social: social.New(social.Config{
 			Store: s.Store, People: s.Caches.People, Fanout: s.Fanout, IDs: ids, Notifications: notified, MaxFollowees: s.Config.MaxFollowees,
@@ -114,14 +114,14 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 // under a new version. The functions stand for packages that the hub does not import.
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
-		Versions: s.Redis.Versions, Enter: s.Redis.Enter, Leave: s.leave, Lost: s.Redis.MarkLost, Render: s.Badge.ReadWatched,
-		Learned: s.Caches.Changelog.LearnedSums, Raise: s.Badge.Raise, NoteClientVersion: s.Badge.NoteClientVersion,
-		Clock: s.clock, Log: s.Log, MinInterval: s.Config.PushInterval, Sweep: s.Config.SweepInterval,
+		DocumentVersions: s.Redis.DocumentVersions, WriteLeases: s.Redis.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers, MarkDocumentsLost: s.Redis.MarkDocumentsLost, Render: s.Badge.ReadAndFollow,
+		SharedChangeSequences: s.Caches.Changelog.VersionSums, RaiseVersions: s.Badge.RaiseDocumentsAbove, NoteClientVersion: s.Badge.NoteClientVersion,
+		Clock: s.clock, Log: s.Log, MinSendInterval: s.Config.PushInterval, ReconcileInterval: s.Config.SweepInterval,
 	})
-	s.Caches.Changelog.OnShared(s.Hub.HintShared)
-	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedOf)
-	s.Store.OnSignal(func() {
+	s.Caches.Changelog.OnSharedChange(s.Hub.HintSharedContent)
+	s.Caches.Changelog.OnReadersNotified(s.Hub.HintSharedContentOf)
+	s.Store.OnCommitSignal(func() {
 		s.Caches.Changelog.Wake() // no mutation waits for a job's change, so nothing else wakes the log
-		s.Redis.QueueLogHint()
+		s.Redis.QueueChangelogHint()
 	})
 }

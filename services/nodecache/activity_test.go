@@ -11,12 +11,12 @@ import (
 	"tidings/services/people"
 )
 
-func (e *engines) ActivityThresholds(context.Context) (thresholds services.ActivityThresholds, set bool, err error) {
+func (e *fakeStores) ActivityThresholds(context.Context) (thresholds services.ActivityThresholds, set bool, err error) {
 	return e.activity, e.activity.IdleAfter > 0, e.sqlErr
 }
 
 func TestActivityThresholdsFollowTheLog(t *testing.T) {
-	e := newEngines()
+	e := newFakeStores()
 	m := newCaches(e)
 	catchUp := func() { _, _ = m.Changelog.RunOnce(t.Context()) } // an error of SQL is tried again
 	if _, known := m.Activity.Thresholds(); known {
@@ -28,7 +28,7 @@ func TestActivityThresholdsFollowTheLog(t *testing.T) {
 	}
 	set := func(idle time.Duration) {
 		e.activity = services.ActivityThresholds{IdleAfter: idle, DormantAfter: 2 * idle}
-		e.log = append(e.log, changelog.Entry{Kind: people.LogActivity, Version: uint64(len(e.log) + 1), Payload: []byte("{}")})
+		e.logEntries = append(e.logEntries, changelog.Entry{Kind: people.ActivityChangelogKind, Version: uint64(len(e.logEntries) + 1), Payload: []byte("{}")})
 	}
 	for _, idle := range []time.Duration{time.Hour, 3 * time.Hour} {
 		set(idle)

@@ -23,11 +23,11 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}},
 			{InFlightFanout: posts.InFlightFanout{Post: 1 << 62, Author: 7}, Ended: true},
 		}
-		if err := s.Write(ctx, func(tx *sql.Tx) error { return appendAll(ctx, tx, pulls, fanouts) }); err != nil {
+		if err := s.Write(ctx, func(tx *sql.Tx) error { return appendChanges(ctx, tx, pulls, fanouts) }); err != nil {
 			t.Fatal(err)
 		}
 		var readPulls []nodecache.PullChange
-		for _, entry := range readLog(t, s, nodecache.LogPull) {
+		for _, entry := range readLog(t, s, nodecache.PullChangelogKind) {
 			change, err := nodecache.ParsePullChange(entry)
 			if err != nil {
 				t.Fatal(err)
@@ -35,7 +35,7 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 			readPulls = append(readPulls, change)
 		}
 		var readFanouts []nodecache.FanoutChange
-		for _, entry := range readLog(t, s, nodecache.LogFanout) {
+		for _, entry := range readLog(t, s, nodecache.FanoutChangelogKind) {
 			change, err := nodecache.ParseFanoutChange(entry)
 			if err != nil {
 				t.Fatal(err)
@@ -48,8 +48,8 @@ func TestChangesOfPulledPostsAndFanoutsAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// appendAll appends the changes to the log, in their order.
-func appendAll(ctx context.Context, tx *sql.Tx, pulls []nodecache.PullChange, fanouts []nodecache.FanoutChange) error {
+// appendChanges appends the changes to the log, in their order.
+func appendChanges(ctx context.Context, tx *sql.Tx, pulls []nodecache.PullChange, fanouts []nodecache.FanoutChange) error {
 	for _, change := range pulls {
 		if _, err := change.Append(ctx, tx); err != nil {
 			return err
@@ -75,7 +75,7 @@ func readLog(t *testing.T, s *sql.DB, kind string) []changelog.Entry {
 
 // An entry whose payload cannot be parsed is an error.
 func TestABrokenEntryIsAnError(t *testing.T) {
-	broken := changelog.Entry{Kind: nodecache.LogPull, Version: 3, Payload: []byte("{")}
+	broken := changelog.Entry{Kind: nodecache.PullChangelogKind, Version: 3, Payload: []byte("{")}
 	if _, err := nodecache.ParsePullChange(broken); err == nil {
 		t.Error("a broken change of pulled posts was read")
 	}

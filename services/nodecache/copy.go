@@ -9,33 +9,34 @@ import (
 	"tidings/services"
 )
 
-// maxQueuedCopies bounds the queue of copies. When it is full, a value is not copied; the next reader who misses it in Redis queues it again.
-const maxQueuedCopies = 10_000
+// maxQueuedRedisCopies bounds the queue of copies. When it is full, a value is not copied; the next reader who misses it in Redis
+// queues it again.
+const maxQueuedRedisCopies = 10_000
 
-// copyQueue has the posts and users that this node has read from SQL because Redis had no copy. A loop puts copies into
+// redisCopyQueue has the posts and users that this node has read from SQL because Redis had no copy. A loop puts copies into
 // Redis for other nodes; no answer waits for it.
-type copyQueue struct {
+type redisCopyQueue struct {
 	mu     sync.Mutex
 	posts  map[services.PostID]struct{}
 	users  map[services.UserID]struct{}
 	wakeUp chan struct{} // a token means that the queue is not empty
 }
 
-// newCopyQueue makes an empty queue. One token of wakeUp stands for any number of adds.
-func newCopyQueue() copyQueue {
-	return copyQueue{
+// newRedisCopyQueue makes an empty queue. One token of wakeUp stands for any number of adds.
+func newRedisCopyQueue() redisCopyQueue {
+	return redisCopyQueue{
 		posts: map[services.PostID]struct{}{}, users: map[services.UserID]struct{}{}, wakeUp: make(chan struct{}, 1),
 	}
 }
 
 // add queues posts and users that SQL has returned, and wakes the loop. Only IDs are queued: the loop takes the values from
 // the cache, which may be newer by then.
-func (c *copyQueue) add(posts []services.PostID, users []services.UserID) {
+func (c *redisCopyQueue) add(posts []services.PostID, users []services.UserID) {
 	if len(posts)+len(users) == 0 {
 		return
 	}
 	c.mu.Lock()
-	if len(c.posts)+len(c.users) < maxQueuedCopies {
+	if len(c.posts)+len(c.users) < maxQueuedRedisCopies {
 		for _, post := range posts {
 			c.posts[post] = struct{}{}
 		}
@@ -50,8 +51,8 @@ func (c *copyQueue) add(posts []services.PostID, users []services.UserID) {
 	}
 }
 
-// take empties the queue.
-func (c *copyQueue) take() (posts []services.PostID, users []services.UserID) {
+// takeAll empties the queue.
+func (c *redisCopyQueue) takeAll() (posts []services.PostID, users []services.UserID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	posts, users = slices.Collect(maps.Keys(c.posts)), slices.Collect(maps.Keys(c.users))
@@ -60,28 +61,28 @@ func (c *copyQueue) take() (posts []services.PostID, users []services.UserID) {
 	return posts, users
 }
 
-// copyAtTurn copies the queued values at a turn of the log, such as those that were queued before runCopying began.
-func (r *Reader) copyAtTurn(ctx context.Context) error {
-	r.copyOnce(ctx)
+// copyToRedisAtLogTurn copies the queued values at a turn of the log, such as those that were queued before runCopyingToRedis began.
+func (r *PostAndUserReader) copyToRedisAtLogTurn(ctx context.Context) error {
+	r.copyQueuedToRedis(ctx)
 	return nil
 }
 
-// runCopying is the loop that copies queued values until ctx ends.
-func (r *Reader) runCopying(ctx context.Context) {
+// runCopyingToRedis is the loop that copies queued values until ctx ends.
+func (r *PostAndUserReader) runCopyingToRedis(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.copyQueue.wakeUp:
-			r.copyOnce(ctx)
+			r.copyQueuedToRedis(ctx)
 		}
 	}
 }
 
-// copyOnce puts the queued copies into Redis as the cache has them now. Entries that have changed since they were read
+// copyQueuedToRedis puts the queued copies into Redis as the cache has them now. Entries that have changed since they were read
 // are skipped. An error needs no retry: the next reader who misses a copy queues it again.
-func (r *Reader) copyOnce(ctx context.Context) {
-	ids, numbers := r.copyQueue.take()
+func (r *PostAndUserReader) copyQueuedToRedis(ctx context.Context) {
+	ids, numbers := r.copyQueue.takeAll()
 	if len(ids)+len(numbers) == 0 {
 		return
 	}

@@ -19,15 +19,15 @@ const JobFanOut = "post.fanout"
 
 // These bounds say when a fan-out that no worker has begun counts as late, and how many late ones are read.
 const (
-	// normalWait is how long a job may normally wait. A job that has not waited longer than that counts as running.
-	normalWait = 250 * time.Millisecond
-	// maxWaitingPosts bounds the number of waiting posts that are read, those waiting longest first: a page merges them in one by
-	// one.
-	maxWaitingPosts = 100
+	// normalJobWait is how long a job may normally wait. A job that has not waited longer than that counts as running.
+	normalJobWait = 250 * time.Millisecond
+	// maxPostsAwaitingFanout bounds the number of waiting posts that are read, those waiting longest first: a page merges them in
+	// one by one.
+	maxPostsAwaitingFanout = 100
 )
 
-// LogFanout is the kind of log entry for the beginning and the end of a fan-out in several chunks: see FanoutChange.
-const LogFanout = "fanout"
+// FanoutChangelogKind is the kind of log entry for the beginning and the end of a fan-out in several chunks: see FanoutChange.
+const FanoutChangelogKind = "fanout"
 
 // FanoutChange is an entry of the log of fan-outs in several chunks; its key is the post's id.
 type FanoutChange struct {
@@ -37,64 +37,65 @@ type FanoutChange struct {
 
 // Append writes the change into the log, in the transaction of the fact.
 func (c FanoutChange) Append(ctx context.Context, tx *sql.Tx) error {
-	_, err := changelog.Append(ctx, tx, LogFanout, c.Post.String(), c)
+	_, err := changelog.Append(ctx, tx, FanoutChangelogKind, c.Post.String(), c)
 	return err
 }
 
-// ParseFanoutChange parses an entry of the kind LogFanout.
+// ParseFanoutChange parses an entry of the kind FanoutChangelogKind.
 func ParseFanoutChange(entry changelog.Entry) (FanoutChange, error) {
 	return changelog.Parse[FanoutChange](entry)
 }
 
-// InFlightFacts reads fan-outs from SQL.
-type InFlightFacts interface {
+// InFlightFanoutFacts reads fan-outs from SQL.
+type InFlightFanoutFacts interface {
 	PostFacts
 	InFlightFanouts(ctx context.Context) ([]posts.InFlightFanout, error)
 	WaitingKeys(ctx context.Context, kind string, madeBy time.Time, limit int) ([]string, error)
 }
 
-// InFlight is this node's cache of the posts that may not have reached all their readers yet. It is safe for concurrent use.
-type InFlight struct {
-	facts InFlightFacts
+// InFlightFanoutCache is this node's cache of the posts that may not have reached all their readers yet. It is safe for concurrent
+// use.
+type InFlightFanoutCache struct {
+	facts InFlightFanoutFacts
 	clock services.Clock
 	log   *slog.Logger
 
-	// mu guards both maps. posts follows the log; waiting is replaced at each turn.
-	mu      sync.RWMutex
-	posts   map[services.PostID]posts.InFlightFanout // being fanned out in several chunks
-	waiting map[services.PostID]waitingPost          // fan-out not begun, because the workers are behind
+	// mu guards both maps. fanningOut follows the log; awaitingFanout is replaced at each turn.
+	mu             sync.RWMutex
+	fanningOut     map[services.PostID]posts.InFlightFanout // being fanned out in several chunks
+	awaitingFanout map[services.PostID]postAwaitingFanout   // fan-out not begun, because the workers are behind
 }
 
-// waitingPost is a post whose fan-out no worker has begun yet. A post that is not pushed need not be merged into pages, and is
+// postAwaitingFanout is a post whose fan-out no worker has begun yet. A post that is not pushed need not be merged into pages, and is
 // not in List.
-type waitingPost struct {
+type postAwaitingFanout struct {
 	posts.InFlightFanout
-	pushed bool // false: the post is pulled, deleted or off the feed
+	toBePushed bool // false: the post is pulled, deleted or off the feed
 }
 
-// newInFlight makes an empty cache that follows the log, and reads the waiting jobs at each turn.
-func newInFlight(log *changelog.Follower, facts InFlightFacts) *InFlight {
-	p := &InFlight{facts: facts, clock: log.Clock(), log: log.Logger(), posts: map[services.PostID]posts.InFlightFanout{}}
-	log.Register(changelog.Kind{Name: LogFanout, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
-	// This turn runs before the log is read: a post whose fan-out begins in between is found here or in the log.
-	log.RegisterTurn(changelog.Turn{Name: "posts that wait for their fan-out", When: changelog.BeforeLog, Run: p.readWaiting})
+// newInFlightFanoutCache makes an empty cache that follows the log, and reads the waiting jobs at each turn.
+func newInFlightFanoutCache(log *changelog.Follower, facts InFlightFanoutFacts) *InFlightFanoutCache {
+	p := &InFlightFanoutCache{facts: facts, clock: log.Clock(), log: log.Logger(), fanningOut: map[services.PostID]posts.InFlightFanout{}}
+	log.Register(changelog.Kind{Name: FanoutChangelogKind, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
+	// This task runs before the log is read: a post whose fan-out begins in between is found here or in the log.
+	log.RegisterPollTask(changelog.PollTask{Name: "posts that wait for their fan-out", Phase: changelog.BeforeLogRead, Run: p.readAwaitingFanout})
 	return p
 }
 
 // List lists the posts that may not have reached all their readers yet, the oldest first; it is usually empty.
-func (p *InFlight) List() []posts.InFlightFanout {
+func (p *InFlightFanoutCache) List() []posts.InFlightFanout {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	if len(p.posts)+len(p.waiting) == 0 {
+	if len(p.fanningOut)+len(p.awaitingFanout) == 0 {
 		return nil
 	}
-	list := make([]posts.InFlightFanout, 0, len(p.posts)+len(p.waiting))
-	for _, one := range p.posts {
+	list := make([]posts.InFlightFanout, 0, len(p.fanningOut)+len(p.awaitingFanout))
+	for _, one := range p.fanningOut {
 		list = append(list, one)
 	}
-	for post, one := range p.waiting {
+	for post, one := range p.awaitingFanout {
 		// Between two turns a post may be in both maps.
-		if _, begun := p.posts[post]; one.pushed && !begun {
+		if _, begun := p.fanningOut[post]; one.toBePushed && !begun {
 			list = append(list, one.InFlightFanout)
 		}
 	}
@@ -103,22 +104,22 @@ func (p *InFlight) List() []posts.InFlightFanout {
 }
 
 // load reads the fan-outs in flight from SQL.
-func (p *InFlight) load(ctx context.Context) error {
+func (p *InFlightFanoutCache) load(ctx context.Context) error {
 	list, err := p.facts.InFlightFanouts(ctx)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.posts = make(map[services.PostID]posts.InFlightFanout, len(list))
+	p.fanningOut = make(map[services.PostID]posts.InFlightFanout, len(list))
 	for _, one := range list {
-		p.posts[one.Post] = one
+		p.fanningOut[one.Post] = one
 	}
 	return nil
 }
 
 // apply applies the beginning or the end of a fan-out.
-func (p *InFlight) apply(entry changelog.Entry) {
+func (p *InFlightFanoutCache) apply(entry changelog.Entry) {
 	change, err := ParseFanoutChange(entry)
 	if err != nil {
 		p.log.Error("a change of fan-outs cannot be read", "error", err)
@@ -127,20 +128,20 @@ func (p *InFlight) apply(entry changelog.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if change.Ended {
-		delete(p.posts, change.Post)
+		delete(p.fanningOut, change.Post)
 	} else {
-		p.posts[change.Post] = change.InFlightFanout
+		p.fanningOut[change.Post] = change.InFlightFanout
 	}
 }
 
-// readWaiting reads the posts whose fan-out has not begun. The posts themselves do not change, so each is read once.
-func (p *InFlight) readWaiting(ctx context.Context) error {
+// readAwaitingFanout reads the posts whose fan-out has not begun. The posts themselves do not change, so each is read once.
+func (p *InFlightFanoutCache) readAwaitingFanout(ctx context.Context) error {
 	// While the workers keep up, the list is empty and nothing else is read.
-	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-normalWait), maxWaitingPosts)
+	keys, err := p.facts.WaitingKeys(ctx, JobFanOut, p.clock.Now().Add(-normalJobWait), maxPostsAwaitingFanout)
 	if err != nil {
 		return err
 	}
-	next := make(map[services.PostID]waitingPost, len(keys))
+	next := make(map[services.PostID]postAwaitingFanout, len(keys))
 	var unknown []services.PostID
 	p.mu.RLock()
 	for _, key := range keys {
@@ -148,7 +149,7 @@ func (p *InFlight) readWaiting(ctx context.Context) error {
 		if err != nil {
 			continue // the worker that claims it reports the unknown id
 		}
-		one, known := p.waiting[post]
+		one, known := p.awaitingFanout[post]
 		if next[post] = one; !known {
 			unknown = append(unknown, post)
 		}
@@ -160,11 +161,11 @@ func (p *InFlight) readWaiting(ctx context.Context) error {
 			return err
 		}
 		for id, post := range read {
-			next[id] = waitingPost{posts.InFlightFanout{Post: id, Author: post.Author}, !post.Pull && !post.Deleted && !post.OffFeed}
+			next[id] = postAwaitingFanout{posts.InFlightFanout{Post: id, Author: post.Author}, !post.Pulled && !post.Deleted && !post.OffFeed}
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting = next
+	p.awaitingFanout = next
 	return nil
 }

@@ -24,8 +24,8 @@ func (m *Caches) wantInFlight(t *testing.T, what string, want ...services.PostID
 }
 
 func TestInFlightFanoutsFollowTheLog(t *testing.T) {
-	e := newEngines()
-	e.unfinished = []posts.InFlightFanout{{Post: 3, Author: 7}}
+	e := newFakeStores()
+	e.inFlightFanouts = []posts.InFlightFanout{{Post: 3, Author: 7}}
 	m := newCaches(e)
 	turn := func(want ...services.PostID) {
 		t.Helper()
@@ -35,47 +35,47 @@ func TestInFlightFanoutsFollowTheLog(t *testing.T) {
 		m.wantInFlight(t, "after a turn", want...)
 	}
 	turn(3)
-	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
-		changelog.Entry{Kind: LogFanout, Version: 2, Payload: []byte(`{"Post":5,"Author":8}`)})
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: FanoutChangelogKind, Version: 1, Payload: []byte(`{"Post":2,"Author":8}`)},
+		changelog.Entry{Kind: FanoutChangelogKind, Version: 2, Payload: []byte(`{"Post":5,"Author":8}`)})
 	turn(2, 3, 5)
-	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 3, Payload: []byte(`{"Post":3,"Author":7,"ended":true}`)},
-		changelog.Entry{Kind: LogFanout, Version: 4, Payload: []byte(`{`)})
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: FanoutChangelogKind, Version: 3, Payload: []byte(`{"Post":3,"Author":7,"ended":true}`)},
+		changelog.Entry{Kind: FanoutChangelogKind, Version: 4, Payload: []byte(`{`)})
 	turn(2, 5)
 }
 
 // A post that waits for a worker is in flight, like one whose fan-out is running, unless it is not pushed.
 func TestWaitingPostsAreInFlight(t *testing.T) {
-	e := newEngines()
-	for post, one := range map[services.PostID]services.Post{1: {}, 2: {Pull: true}, 3: {Deleted: true}, 4: {OffFeed: true}, 5: {}, 6: {}} {
+	e := newFakeStores()
+	for post, one := range map[services.PostID]services.Post{1: {}, 2: {Pulled: true}, 3: {Deleted: true}, 4: {OffFeed: true}, 5: {}, 6: {}} {
 		one.ID, one.Author = post, services.UserID(10+post)
 		e.posts[post] = one
 	}
-	s := &stage{e: e, now: noon}
+	s := &testNode{stores: e, now: noon}
 	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
 	waits := func(posts ...services.PostID) {
-		e.waiting = nil
+		e.waitingJobKeys = nil
 		for _, post := range posts {
-			e.waiting = append(e.waiting, post.String())
+			e.waitingJobKeys = append(e.waitingJobKeys, post.String())
 		}
 	}
 	waits(5, 2, 3, 4, 1, 99)
-	e.waiting = append(e.waiting, "no post")
-	s.runTurn(t)
+	e.waitingJobKeys = append(e.waitingJobKeys, "no post")
+	s.readLogOnce(t)
 	s.wantInFlight(t, "two of them are pushed", 1, 5)
 	if got := s.InFlight.List()[1]; got != (posts.InFlightFanout{Post: 5, Author: 15}) {
 		t.Errorf("the second is %+v", got)
 	}
-	if want := noon.Add(-normalWait); !e.madeBy.Equal(want) {
-		t.Errorf("asked for jobs made by %s, want %s", e.madeBy, want)
+	if want := noon.Add(-normalJobWait); !e.waitingKeysMadeBy.Equal(want) {
+		t.Errorf("asked for jobs made by %s, want %s", e.waitingKeysMadeBy, want)
 	}
-	read := e.sqlPosts
+	read := e.postsReadFromSQL
 	waits(5, 2)
-	s.runTurn(t)
-	if s.wantInFlight(t, "one is done", 5); e.sqlPosts != read {
-		t.Errorf("%d posts were read again", e.sqlPosts-read)
+	s.readLogOnce(t)
+	if s.wantInFlight(t, "one is done", 5); e.postsReadFromSQL != read {
+		t.Errorf("%d posts were read again", e.postsReadFromSQL-read)
 	}
-	e.log = append(e.log, changelog.Entry{Kind: LogFanout, Version: 1, Payload: []byte(`{"post":5,"author":15}`)})
-	s.runTurn(t)
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: FanoutChangelogKind, Version: 1, Payload: []byte(`{"post":5,"author":15}`)})
+	s.readLogOnce(t)
 	s.wantInFlight(t, "one that is on its way is listed once", 5)
 	waits(6)
 	e.sqlErr = errors.New("away")
@@ -84,22 +84,22 @@ func TestWaitingPostsAreInFlight(t *testing.T) {
 	}
 	s.wantInFlight(t, "what was known stays", 5)
 	e.sqlErr = nil
-	s.runTurn(t)
+	s.readLogOnce(t)
 	s.wantInFlight(t, "SQL is back", 5, 6)
 }
 
 // However long the queue is, a turn reads a bounded number of posts.
 func TestOnlyTheOldestWaitingPostsAreRead(t *testing.T) {
-	e := newEngines()
-	for i := range services.PostID(3 * maxWaitingPosts) {
+	e := newFakeStores()
+	for i := range services.PostID(3 * maxPostsAwaitingFanout) {
 		e.posts[i+1] = services.Post{ID: i + 1, Author: 7}
-		e.waiting = append(e.waiting, (i + 1).String())
+		e.waitingJobKeys = append(e.waitingJobKeys, (i + 1).String())
 	}
 	m := newCaches(e)
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.InFlight.List(); len(got) != maxWaitingPosts || got[0].Post != 1 || e.sqlPosts != maxWaitingPosts {
-		t.Errorf("%d are in flight from %v on, %d were read", len(got), got[:1], e.sqlPosts)
+	if got := m.InFlight.List(); len(got) != maxPostsAwaitingFanout || got[0].Post != 1 || e.postsReadFromSQL != maxPostsAwaitingFanout {
+		t.Errorf("%d are in flight from %v on, %d were read", len(got), got[:1], e.postsReadFromSQL)
 	}
 }

@@ -7,9 +7,9 @@
 // read before a change can never replace the newer state.
 //
 // A pulled post comes to its readers in these steps. Its transaction appends a PullChange to the log. The node that published
-// applies the entry at once (Pulled.ApplyOwnChange), and every other node when it reads the log, within half a second. The index of
-// readers then names the watched users who follow the author, and the hub renders their badges with Pulled.Count. A page of a
-// feed merges the posts of Pulled.Of.
+// applies the entry at once (PulledCache.ApplyOwnChange), and every other node when it reads the log, within half a second. The
+// index of readers then names the watched users who follow the author, and the hub renders their badges with PulledCache.Count. A
+// page of a feed merges the posts of PulledCache.PostsOf.
 package nodecache
 
 import (
@@ -28,8 +28,8 @@ const defaultCapacity = 100_000
 // Facts is the union of the facts that the caches read. SQL implements it.
 type Facts interface {
 	changelog.Log
-	people.MemoryFacts
-	InFlightFacts // which includes the facts of posts
+	people.UserFacts
+	InFlightFanoutFacts // which includes the facts of posts
 	PulledFacts
 	people.ActivityFacts
 }
@@ -38,36 +38,36 @@ var _ CopyStore = (*rdb.Projections)(nil)
 
 // Config configures the caches of a node.
 type Config struct {
-	Facts Facts
-	Redis CopyStore // the copies that the caches keep in Redis for all nodes
-	Log   *slog.Logger
-	Clock services.Clock // nil is the machine's clock
-	Poll  time.Duration  // the time between two turns of the log; 0 means 500 ms
+	Facts        Facts
+	Redis        CopyStore // the copies that the caches keep in Redis for all nodes
+	Log          *slog.Logger
+	Clock        services.Clock // nil is the machine's clock
+	PollInterval time.Duration  // the time between two turns of the log; 0 means 500 ms
 }
 
 // Caches are the caches of one node. Take only the cache that you use.
 type Caches struct {
 	Changelog *changelog.Follower
 	People    *people.Memory
-	Posts     *Posts
-	Reader    *Reader
-	Pulled    *Pulled
-	InFlight  *InFlight
-	Activity  *people.Activity
+	Posts     *PostCache
+	Reader    *PostAndUserReader
+	Pulled    *PulledCache
+	InFlight  *InFlightFanoutCache
+	Activity  *people.ActivityThresholdCache
 }
 
 // New makes the caches of a node, all empty.
 func New(cfg Config) *Caches {
-	// The caches are made in the order in which their kinds and turns run: see changelog.Follower.
-	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, Poll: cfg.Poll})
+	// The caches are made in the order in which their kinds and poll tasks run: see changelog.Follower.
+	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, PollInterval: cfg.PollInterval})
 	m := &Caches{
 		Changelog: log,
 		People:    people.NewMemory(log, cfg.Facts, 0),
-		Posts:     newPosts(log, cfg.Facts, 0),
-		Pulled:    newPulled(log, cfg.Facts),
-		InFlight:  newInFlight(log, cfg.Facts),
-		Activity:  people.NewActivity(log, cfg.Facts),
+		Posts:     newPostCache(log, cfg.Facts, 0),
+		Pulled:    newPulledCache(log, cfg.Facts),
+		InFlight:  newInFlightFanoutCache(log, cfg.Facts),
+		Activity:  people.NewActivityThresholdCache(log, cfg.Facts),
 	}
-	m.Reader = newReader(log, m.Posts, m.People, cfg.Redis)
+	m.Reader = newPostAndUserReader(log, m.Posts, m.People, cfg.Redis)
 	return m
 }

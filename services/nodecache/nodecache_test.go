@@ -15,30 +15,30 @@ import (
 	"tidings/services/posts"
 )
 
-// engines stands in for SQL and Redis and records the calls.
-type engines struct {
-	posts    map[services.PostID]services.Post
-	users    map[services.UserID]services.User
-	copied   map[services.PostID]services.Post // the copies of posts in Redis
-	log      []changelog.Entry
-	activity services.ActivityThresholds
-	sqlErr   error // what reads of SQL return; nil while SQL answers
-	redisErr error // what calls of Redis return; nil while Redis answers
+// fakeStores stands in for SQL and Redis and records the calls.
+type fakeStores struct {
+	posts      map[services.PostID]services.Post
+	users      map[services.UserID]services.User
+	redisPosts map[services.PostID]services.Post // the copies of posts in Redis
+	logEntries []changelog.Entry
+	activity   services.ActivityThresholds
+	sqlErr     error // what reads of SQL return; nil while SQL answers
+	redisErr   error // what calls of Redis return; nil while Redis answers
 
-	pullAuthors []services.UserID                     // the authors that PullAuthors lists
-	pulled      map[services.UserID]posts.PulledPosts // what PulledPosts returns
-	unfinished  []posts.InFlightFanout                // the fan-outs that InFlightFanouts returns
-	sqlPulled   int                                   // how many authors PulledPosts was asked for
-	waiting     []string                              // keys of fan-out jobs
-	madeBy      time.Time                             // as given to the last call of WaitingKeys
+	pullAuthors       []services.UserID                     // the authors that PullAuthors lists
+	pulledPosts       map[services.UserID]posts.PulledPosts // what PulledPosts returns
+	inFlightFanouts   []posts.InFlightFanout                // the fan-outs that InFlightFanouts returns
+	pulledAuthorsRead int                                   // how many authors PulledPosts was asked for
+	waitingJobKeys    []string                              // keys of fan-out jobs
+	waitingKeysMadeBy time.Time                             // as given to the last call of WaitingKeys
 
 	// These count the posts and users that SQL was asked for, the reads of a log, the reads of copies, and the copies that were
 	// put.
-	sqlPosts, sqlUsers, sqlLogs, redisCalls, put int
-	sqlLogHeads                                  atomic.Int64 // read while the caches run
+	postsReadFromSQL, usersReadFromSQL, logReads, redisCopyReads, redisCopiesWritten int
+	logHeadReads                                                                     atomic.Int64 // read while the caches run
 }
 
-func (e *engines) PullAuthors(_ context.Context, after services.UserID, limit int) (list []services.UserID, err error) {
+func (e *fakeStores) PullAuthors(_ context.Context, after services.UserID, limit int) (list []services.UserID, err error) {
 	for _, author := range e.pullAuthors {
 		if author > after && len(list) < limit {
 			list = append(list, author)
@@ -47,13 +47,13 @@ func (e *engines) PullAuthors(_ context.Context, after services.UserID, limit in
 	return list, e.sqlErr
 }
 
-func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error) {
-	e.sqlPulled += len(authors)
+func (e *fakeStores) PulledPosts(_ context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error) {
+	e.pulledAuthorsRead += len(authors)
 	found := map[services.UserID]posts.PulledPosts{}
-	for author, known := range pick(e.pulled, authors) {
+	for author, known := range pick(e.pulledPosts, authors) {
 		posts := slices.Clone(known.Posts)
 		if over := len(posts) - limit; over > 0 {
-			known.Floor, posts = posts[over-1], posts[over:]
+			known.NextOlder, posts = posts[over-1], posts[over:]
 		}
 		known.Posts = posts
 		found[author] = known
@@ -61,37 +61,37 @@ func (e *engines) PulledPosts(_ context.Context, authors []services.UserID, limi
 	return found, e.sqlErr
 }
 
-func (e *engines) InFlightFanouts(context.Context) ([]posts.InFlightFanout, error) {
-	return slices.Clone(e.unfinished), e.sqlErr
+func (e *fakeStores) InFlightFanouts(context.Context) ([]posts.InFlightFanout, error) {
+	return slices.Clone(e.inFlightFanouts), e.sqlErr
 }
 
-func (e *engines) WaitingKeys(_ context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
-	e.madeBy = madeBy
+func (e *fakeStores) WaitingKeys(_ context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
+	e.waitingKeysMadeBy = madeBy
 	if kind != JobFanOut {
 		return nil, errors.New("the node cache asked for jobs of kind " + kind)
 	}
-	return e.waiting[:min(limit, len(e.waiting))], e.sqlErr
+	return e.waitingJobKeys[:min(limit, len(e.waitingJobKeys))], e.sqlErr
 }
 
-func newEngines() *engines {
-	return &engines{
+func newFakeStores() *fakeStores {
+	return &fakeStores{
 		posts: map[services.PostID]services.Post{}, users: map[services.UserID]services.User{},
-		copied: map[services.PostID]services.Post{},
+		redisPosts: map[services.PostID]services.Post{},
 	}
 }
 
-func (e *engines) Posts(_ context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
-	e.sqlPosts += len(ids)
+func (e *fakeStores) Posts(_ context.Context, ids []services.PostID) (map[services.PostID]services.Post, error) {
+	e.postsReadFromSQL += len(ids)
 	return pick(e.posts, ids), e.sqlErr
 }
 
-func (e *engines) Users(_ context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
-	e.sqlUsers += len(numbers)
+func (e *fakeStores) Users(_ context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
+	e.usersReadFromSQL += len(numbers)
 	return pick(e.users, numbers), e.sqlErr
 }
 
-func (e *engines) UserIDs(_ context.Context, keys []string) (map[string]services.UserID, error) {
-	e.sqlUsers += len(keys)
+func (e *fakeStores) UserIDs(_ context.Context, keys []string) (map[string]services.UserID, error) {
+	e.usersReadFromSQL += len(keys)
 	found := map[string]services.UserID{}
 	for number, user := range e.users {
 		if slices.Contains(keys, user.Key) {
@@ -101,10 +101,10 @@ func (e *engines) UserIDs(_ context.Context, keys []string) (map[string]services
 	return found, e.sqlErr
 }
 
-func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
-	e.sqlLogs++
+func (e *fakeStores) LogAfter(_ context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
+	e.logReads++
 	var after []changelog.Entry
-	for _, entry := range e.log {
+	for _, entry := range e.logEntries {
 		if entry.Kind == kind && entry.Version > version && len(after) < limit {
 			after = append(after, entry)
 		}
@@ -112,8 +112,8 @@ func (e *engines) LogAfter(_ context.Context, kind string, version uint64, limit
 	return after, e.sqlErr
 }
 
-func (e *engines) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
-	for _, entry := range e.log {
+func (e *fakeStores) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
+	for _, entry := range e.logEntries {
 		if entry.Kind == kind {
 			head = max(head, entry.Version)
 		}
@@ -121,15 +121,15 @@ func (e *engines) LogHead(_ context.Context, kind string) (head, oldest uint64, 
 	return head, 0, e.sqlErr
 }
 
-func (e *engines) Copies(_ context.Context, posts []services.PostID, _ []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
-	e.redisCalls++
-	return pick(e.copied, posts), map[services.UserID]services.User{}, e.redisErr
+func (e *fakeStores) Copies(_ context.Context, posts []services.PostID, _ []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+	e.redisCopyReads++
+	return pick(e.redisPosts, posts), map[services.UserID]services.User{}, e.redisErr
 }
 
-func (e *engines) PutCopies(_ context.Context, posts []services.Post, users []services.User) error {
-	e.put += len(posts) + len(users)
+func (e *fakeStores) PutCopies(_ context.Context, posts []services.Post, users []services.User) error {
+	e.redisCopiesWritten += len(posts) + len(users)
 	for _, post := range posts {
-		e.copied[post.ID] = post
+		e.redisPosts[post.ID] = post
 	}
 	return e.redisErr
 }
@@ -146,17 +146,17 @@ func pick[K comparable, V any](from map[K]V, keys []K) map[K]V {
 }
 
 // newCaches makes the caches of a node whose SQL and Redis is e.
-func newCaches(e *engines) *Caches {
-	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
+func newCaches(e *fakeStores) *Caches {
+	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
 }
 
-// post is a post whose UpdatedAt is at(changed).
-func post(id services.PostID, changed int) services.Post {
-	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: at(changed)}
+// postChangedAt is a post whose UpdatedAt is timeAtSecond(changed).
+func postChangedAt(id services.PostID, changed int) services.Post {
+	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: timeAtSecond(changed)}
 }
 
-// read reads posts through the caches.
-func read(t *testing.T, m *Caches, ids ...services.PostID) map[services.PostID]services.Post {
+// readPosts reads posts through the caches.
+func readPosts(t *testing.T, m *Caches, ids ...services.PostID) map[services.PostID]services.Post {
 	t.Helper()
 	posts, _, err := m.Reader.Read(t.Context(), ids, nil)
 	if err != nil {
@@ -166,36 +166,36 @@ func read(t *testing.T, m *Caches, ids ...services.PostID) map[services.PostID]s
 }
 
 func TestReadsMemoryThenRedisThenSQL(t *testing.T) {
-	e := newEngines()
-	e.posts[1], e.posts[2], e.copied[2] = post(1, 1), post(2, 1), post(2, 1)
-	e.users[7] = services.User{Number: 7, Key: "g", UpdatedAt: at(1)}
+	e := newFakeStores()
+	e.posts[1], e.posts[2], e.redisPosts[2] = postChangedAt(1, 1), postChangedAt(2, 1), postChangedAt(2, 1)
+	e.users[7] = services.User{Number: 7, Key: "g", UpdatedAt: timeAtSecond(1)}
 	m := newCaches(e)
 	posts, users, err := m.Reader.Read(t.Context(), []services.PostID{1, 2, 3}, []services.UserID{7})
 	if err != nil || len(posts) != 2 || users[7].Key != "g" {
 		t.Fatalf("got %v, %v, %v", posts, users, err)
 	}
-	if e.put != 0 {
-		t.Errorf("the answer waited for %d copies", e.put)
+	if e.redisCopiesWritten != 0 {
+		t.Errorf("the answer waited for %d copies", e.redisCopiesWritten)
 	}
-	m.Reader.copyOnce(t.Context())
-	if e.redisCalls != 1 || e.sqlPosts != 2 || e.sqlUsers != 1 || e.put != 2 {
-		t.Errorf("Redis was asked %d times, SQL for %d posts and %d users, %d copies put", e.redisCalls, e.sqlPosts, e.sqlUsers, e.put)
+	m.Reader.copyQueuedToRedis(t.Context())
+	if e.redisCopyReads != 1 || e.postsReadFromSQL != 2 || e.usersReadFromSQL != 1 || e.redisCopiesWritten != 2 {
+		t.Errorf("Redis was asked %d times, SQL for %d posts and %d users, %d copies put", e.redisCopyReads, e.postsReadFromSQL, e.usersReadFromSQL, e.redisCopiesWritten)
 	}
-	if read(t, m, 1, 2); e.redisCalls != 1 {
+	if readPosts(t, m, 1, 2); e.redisCopyReads != 1 {
 		t.Error("what is in memory was asked for again")
 	}
 }
 
 func TestReadsWithoutRedis(t *testing.T) {
-	e := newEngines()
-	e.posts[1], e.redisErr = post(1, 1), errors.New("no Redis")
-	if posts := read(t, newCaches(e), 1); posts[1].Body != "body" {
+	e := newFakeStores()
+	e.posts[1], e.redisErr = postChangedAt(1, 1), errors.New("no Redis")
+	if posts := readPosts(t, newCaches(e), 1); posts[1].Body != "body" {
 		t.Errorf("got %v", posts)
 	}
 }
 
 func TestReadReportsThatSQLIsAway(t *testing.T) {
-	e := newEngines()
+	e := newFakeStores()
 	e.sqlErr = services.Errorf(services.Unavailable, "no SQL")
 	if _, _, err := newCaches(e).Reader.Read(t.Context(), []services.PostID{1}, nil); !services.IsUnavailable(err) {
 		t.Errorf("got %v", err)
@@ -203,33 +203,33 @@ func TestReadReportsThatSQLIsAway(t *testing.T) {
 }
 
 func TestTheLogInvalidatesChangedCopies(t *testing.T) {
-	e := newEngines()
-	e.posts[1], e.posts[2] = post(1, 1), post(2, 1)
-	e.log = []changelog.Entry{{Kind: LogPost, Version: 1, At: at(1), Key: services.PostID(9).String()}}
+	e := newFakeStores()
+	e.posts[1], e.posts[2] = postChangedAt(1, 1), postChangedAt(2, 1)
+	e.logEntries = []changelog.Entry{{Kind: PostChangelogKind, Version: 1, At: timeAtSecond(1), Key: services.PostID(9).String()}}
 	m := newCaches(e)
 	if changes, err := m.Changelog.RunOnce(t.Context()); changes != 0 || err != nil {
 		t.Fatalf("the first turn found %d changes, %v: memory was empty", changes, err)
 	}
-	read(t, m, 1, 2)
-	deleted := post(1, 5)
+	readPosts(t, m, 1, 2)
+	deleted := postChangedAt(1, 5)
 	deleted.Deleted = true
 	e.posts[1] = deleted
-	e.log = append(e.log, changelog.Entry{Kind: LogPost, Version: 2, At: at(5), Key: services.PostID(1).String()})
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: PostChangelogKind, Version: 2, At: timeAtSecond(5), Key: services.PostID(1).String()})
 	if changes, err := m.Changelog.RunOnce(t.Context()); changes != 1 || err != nil {
 		t.Fatalf("%d changes, %v", changes, err)
 	}
-	asked := e.sqlPosts
-	if posts := read(t, m, 1, 2); !posts[1].Deleted || posts[2].Deleted {
+	asked := e.postsReadFromSQL
+	if posts := readPosts(t, m, 1, 2); !posts[1].Deleted || posts[2].Deleted {
 		t.Errorf("after the change: %v", posts)
 	}
-	if e.sqlPosts != asked+1 {
-		t.Errorf("SQL was asked for %d posts, want the changed one: the copy in Redis is older", e.sqlPosts-asked)
+	if e.postsReadFromSQL != asked+1 {
+		t.Errorf("SQL was asked for %d posts, want the changed one: the copy in Redis is older", e.postsReadFromSQL-asked)
 	}
 }
 
 func TestProfilesFollowTheLog(t *testing.T) {
-	e := newEngines()
-	e.users[7] = services.User{Number: 7, Key: "g", Name: "old", UpdatedAt: at(1)}
+	e := newFakeStores()
+	e.users[7] = services.User{Number: 7, Key: "g", Name: "old", UpdatedAt: timeAtSecond(1)}
 	m := newCaches(e)
 	name := func() string {
 		_, users, err := m.Reader.Read(t.Context(), nil, []services.UserID{7})
@@ -241,86 +241,86 @@ func TestProfilesFollowTheLog(t *testing.T) {
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil || name() != "old" {
 		t.Fatal(err)
 	}
-	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: at(2)}
-	e.log = append(e.log, changelog.Entry{Kind: people.LogProfile, Version: 1, At: at(2), Key: services.UserIDText(7)})
+	e.users[7] = services.User{Number: 7, Key: "g", Name: "new", UpdatedAt: timeAtSecond(2)}
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: people.ProfileChangelogKind, Version: 1, At: timeAtSecond(2), Key: services.UserIDText(7)})
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil || name() != "new" {
 		t.Errorf("the name is %q, %v", name(), err)
 	}
-	e.users[7] = services.User{Number: 7, Key: "g", Name: "newer", UpdatedAt: at(3)}
-	if m.People.RecordChange(7, at(3)); name() != "newer" {
+	e.users[7] = services.User{Number: 7, Key: "g", Name: "newer", UpdatedAt: timeAtSecond(3)}
+	if m.People.RecordChange(7, timeAtSecond(3)); name() != "newer" {
 		t.Errorf("one's own change is not seen at once: %q", name())
 	}
 }
 
 func TestANodesOwnDeletionIsVisibleAtOnce(t *testing.T) {
-	e := newEngines()
-	e.posts[1] = post(1, 1)
+	e := newFakeStores()
+	e.posts[1] = postChangedAt(1, 1)
 	m := newCaches(e)
-	m.Posts.Keep(1, post(1, 1))
-	if m.Posts.RecordChange(1, at(2)); e.sqlPosts != 0 {
+	m.Posts.Keep(1, postChangedAt(1, 1))
+	if m.Posts.RecordChange(1, timeAtSecond(2)); e.postsReadFromSQL != 0 {
 		t.Fatal("SQL was asked too early")
 	}
-	gone := post(1, 2)
+	gone := postChangedAt(1, 2)
 	gone.Deleted = true
 	e.posts[1] = gone
-	if posts := read(t, m, 1); !posts[1].Deleted {
+	if posts := readPosts(t, m, 1); !posts[1].Deleted {
 		t.Error("the deleted post is read from memory")
 	}
 }
 
 // A log that was trimmed while this node was away cannot be followed: everything is reloaded.
 func TestAGapInTheLogEmptiesMemory(t *testing.T) {
-	e := newEngines()
-	e.posts[1] = post(1, 1)
+	e := newFakeStores()
+	e.posts[1] = postChangedAt(1, 1)
 	m := newCaches(e)
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(t, m, 1)
-	e.log = []changelog.Entry{{Kind: LogPost, Version: 50, At: at(9), Key: services.PostID(2).String()}}
+	readPosts(t, m, 1)
+	e.logEntries = []changelog.Entry{{Kind: PostChangelogKind, Version: 50, At: timeAtSecond(9), Key: services.PostID(2).String()}}
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	asked := e.redisCalls
-	if read(t, m, 1); e.redisCalls == asked {
+	asked := e.redisCopyReads
+	if readPosts(t, m, 1); e.redisCopyReads == asked {
 		t.Error("after a gap memory was trusted")
 	}
 }
 
 func TestMemoryStaysWhileSQLIsAway(t *testing.T) {
-	e := newEngines()
-	e.posts[1] = post(1, 1)
+	e := newFakeStores()
+	e.posts[1] = postChangedAt(1, 1)
 	m := newCaches(e)
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(t, m, 1)
+	readPosts(t, m, 1)
 	e.sqlErr = errors.New("away")
 	if _, err := m.Changelog.RunOnce(t.Context()); err == nil {
 		t.Error("the log could not be read, and nobody says so")
 	}
-	if posts := read(t, m, 1); len(posts) != 1 {
+	if posts := readPosts(t, m, 1); len(posts) != 1 {
 		t.Error("memory was lost with SQL")
 	}
 }
 
 func TestUserIDsAreCached(t *testing.T) {
-	e := newEngines()
+	e := newFakeStores()
 	e.users[7] = services.User{Number: 7, Key: "g"}
 	m := newCaches(e)
 	for range 3 {
-		if number, ok, err := m.People.Number(t.Context(), "g"); number != 7 || !ok || err != nil {
+		if number, ok, err := m.People.UserID(t.Context(), "g"); number != 7 || !ok || err != nil {
 			t.Fatalf("got %d, %t, %v", number, ok, err)
 		}
 	}
-	if e.sqlUsers != 1 {
-		t.Errorf("SQL was asked %d times", e.sqlUsers)
+	if e.usersReadFromSQL != 1 {
+		t.Errorf("SQL was asked %d times", e.usersReadFromSQL)
 	}
-	if _, ok, err := m.People.Number(t.Context(), "nobody"); ok || err != nil {
+	if _, ok, err := m.People.UserID(t.Context(), "nobody"); ok || err != nil {
 		t.Errorf("nobody: %t, %v", ok, err)
 	}
-	m.People.KeepNumber("nobody", 8)
-	if number, ok, _ := m.People.Number(t.Context(), "nobody"); number != 8 || !ok {
+	m.People.KeepUserID("nobody", 8)
+	if number, ok, _ := m.People.UserID(t.Context(), "nobody"); number != 8 || !ok {
 		t.Errorf("kept: %d, %t", number, ok)
 	}
 }
@@ -328,4 +328,4 @@ func TestUserIDsAreCached(t *testing.T) {
 // noon is when the tests with a time of day begin.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func at(second int) time.Time { return time.Unix(int64(second), 0) }
+func timeAtSecond(second int) time.Time { return time.Unix(int64(second), 0) }

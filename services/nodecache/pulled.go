@@ -14,9 +14,9 @@ import (
 
 // For each author the cache keeps the posts that a page can list, and some more, so that deletions seldom force a new read.
 const (
-	pulledKept  = services.Retention + 32 // posts of an author after a load or a trim
-	pulledSlack = 32                      // how many more before the next trim
-	pulledBatch = 200                     // authors in one SELECT
+	pulledPostsKeptPerAuthor = services.FeedRetention + 32 // posts of an author after a load or a trim
+	pulledTrimSlack          = 32                          // how many more before the next trim
+	pulledAuthorsPerRead     = 200                         // authors in one SELECT
 )
 
 // PulledFacts reads pulled posts from SQL.
@@ -25,70 +25,70 @@ type PulledFacts interface {
 	PulledPosts(ctx context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error)
 }
 
-// Pulled is this node's cache of the newest posts of all authors whose posts are pulled and not pushed into inboxes. It is safe
+// PulledCache is this node's cache of the newest posts of all authors whose posts are pulled and not pushed into inboxes. It is safe
 // for concurrent use.
-type Pulled struct {
+type PulledCache struct {
 	facts PulledFacts
 	log   *slog.Logger
 
 	// mu guards the maps and the authors in them. readers has a lock of its own, which may be taken under mu.
-	mu      sync.RWMutex
-	authors map[services.UserID]*pulledAuthor
-	early   map[uint64]PullChange // by version: this node's own changes that the log has not brought yet
-	// wanted are authors to be read from SQL at the next turn: they are not cached, or too few of their posts are left.
-	wanted map[services.UserID]struct{}
+	mu                   sync.RWMutex
+	authors              map[services.UserID]*pulledAuthor
+	ownChangesAheadOfLog map[uint64]PullChange // by version: this node's own changes that the log has not brought yet
+	// requestedAuthors are authors to be read from SQL at the next turn: they are not cached, or too few of their posts are left.
+	requestedAuthors map[services.UserID]struct{}
 	// readers indexes the watched users by the authors in their badges.
-	readers *changelog.Readers[services.UserID]
+	readers *changelog.ReaderIndex[services.UserID]
 }
 
 // pulledAuthor is one author's posts. Callers may retain slices of posts: only the space after their end is ever written.
 type pulledAuthor struct {
-	posts   []services.PostID // the oldest first
-	floor   services.PostID   // the newest post that is older than posts; 0 if there is none
-	version uint64            // of the log: all changes up to it are applied
-	early   uint64            // how many later changes are applied already
+	posts             []services.PostID // the oldest first
+	nextOlder         services.PostID   // the newest post that is older than posts; 0 if there is none
+	logVersion        uint64            // of the log: all changes up to it are applied
+	changesAheadOfLog uint64            // how many later changes are applied already
 }
 
 // PulledPosts are the newest posts of a followed author, the oldest first. Callers must not modify them, and may keep them:
 // the cache never writes into posts that it has returned.
 type PulledPosts struct {
 	services.FollowedAuthor
-	Posts []services.PostID
-	Floor services.PostID // the newest post that is older than Posts; 0 if there is none
+	Posts     []services.PostID
+	NextOlder services.PostID // the newest post that is older than Posts; 0 if there is none
 }
 
-// newPulled makes an empty cache that follows the log.
-func newPulled(log *changelog.Follower, facts PulledFacts) *Pulled {
-	p := &Pulled{
+// newPulledCache makes an empty cache that follows the log.
+func newPulledCache(log *changelog.Follower, facts PulledFacts) *PulledCache {
+	p := &PulledCache{
 		facts: facts, log: log.Logger(),
-		authors: map[services.UserID]*pulledAuthor{}, early: map[uint64]PullChange{},
-		wanted: map[services.UserID]struct{}{}, readers: changelog.NewReaders[services.UserID](log),
+		authors: map[services.UserID]*pulledAuthor{}, ownChangesAheadOfLog: map[uint64]PullChange{},
+		requestedAuthors: map[services.UserID]struct{}{}, readers: changelog.NewReaderIndex[services.UserID](log),
 	}
-	log.Register(changelog.Kind{Name: LogPull, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
-	log.RegisterTurn(changelog.Turn{Name: "pulled posts", When: changelog.AfterRead, Run: p.readWanted})
-	log.RegisterStream(changelog.Stream{AddLearned: p.addLearned, Unfollow: p.readers.Unfollow})
+	log.Register(changelog.Kind{Name: PullChangelogKind, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
+	log.RegisterPollTask(changelog.PollTask{Name: "pulled posts", Phase: changelog.AfterEachLogRead, Run: p.readRequested})
+	log.RegisterVersionSource(changelog.VersionSource{AddVersions: p.addVersions, Unfollow: p.readers.Unfollow})
 	return p
 }
 
-// Follow sets the authors in the badges of a user who is watched on this node: see changelog.Readers.
-func (p *Pulled) Follow(user services.UserID, authors []services.FollowedAuthor) {
+// SetFollowedAuthors sets the authors in the badges of a user who is watched on this node: see changelog.ReaderIndex.
+func (p *PulledCache) SetFollowedAuthors(user services.UserID, authors []services.FollowedAuthor) {
 	p.readers.Follow(user, len(authors), func(i int) services.UserID { return authors[i].Author })
 }
 
-// addLearned adds the sequences of the authors in users' badges, as this node knows them: see changelog.Stream.
-func (p *Pulled) addLearned(users []services.UserID, sums []uint64) {
+// addVersions adds the versions of the authors in users' badges, as this node knows them: see changelog.VersionSource.
+func (p *PulledCache) addVersions(users []services.UserID, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	p.readers.Each(users, func(i int, author services.UserID) {
 		if known := p.authors[author]; known != nil {
-			sums[i] += known.sequence()
+			sums[i] += known.effectiveVersion()
 		}
 	})
 }
 
 // LoadMissing reads the authors that are not cached yet, with one SELECT for each 200. That is rare, because all authors are read at
 // the start. When SQL does not answer, results of the cache say that they are incomplete.
-func (p *Pulled) LoadMissing(ctx context.Context, lists ...[]services.FollowedAuthor) {
+func (p *PulledCache) LoadMissing(ctx context.Context, lists ...[]services.FollowedAuthor) {
 	// Usually all authors are known, and a read lock is enough.
 	missing := map[services.UserID]struct{}{}
 	p.mu.RLock()
@@ -112,36 +112,36 @@ func (p *Pulled) LoadMissing(ctx context.Context, lists ...[]services.FollowedAu
 	}
 }
 
-// Count counts the authors' posts that are newer than both the reader's seen position and the follow. More says that posts
-// which the cache no longer holds may count too.
-func (p *Pulled) Count(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
+// Count counts the authors' posts that are newer than both the reader's seen position and the follow. AtLeast says that posts which
+// the cache no longer holds may count too.
+func (p *PulledCache) Count(authors []services.FollowedAuthor, seen services.PostID) (count services.PulledCount) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, author := range authors {
 		known := p.authors[author.Author]
 		if known == nil {
-			count.Behind = true
+			count.CacheNotLoaded = true
 			continue
 		}
-		// A follow that counts no posts has the greatest ID in Since.
-		after := max(seen, author.Since)
+		// A follow that counts no posts has the greatest ID in ItemsCountAfter.
+		after := max(seen, author.ItemsCountAfter)
 		at, _ := slices.BinarySearch(known.posts, after+1)
-		count.New += len(known.posts) - at
-		count.More = count.More || known.floor > after
-		count.Sequence += known.sequence()
+		count.NewPosts += len(known.posts) - at
+		count.AtLeast = count.AtLeast || known.nextOlder > after
+		count.VersionSum += known.effectiveVersion()
 	}
 	return count
 }
 
-// Of lists the posts of the authors. known is false when an author is not cached.
-func (p *Pulled) Of(authors []services.FollowedAuthor) (list []PulledPosts, known bool) {
+// PostsOf lists the posts of the authors. known is false when an author is not cached.
+func (p *PulledCache) PostsOf(authors []services.FollowedAuthor) (list []PulledPosts, known bool) {
 	known = true
 	list = make([]PulledPosts, 0, len(authors))
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, author := range authors {
 		if one := p.authors[author.Author]; one != nil {
-			list = append(list, PulledPosts{FollowedAuthor: author, Posts: one.posts, Floor: one.floor})
+			list = append(list, PulledPosts{FollowedAuthor: author, Posts: one.posts, NextOlder: one.nextOlder})
 		} else {
 			known = false
 		}
@@ -150,13 +150,13 @@ func (p *Pulled) Of(authors []services.FollowedAuthor) (list []PulledPosts, know
 }
 
 // ApplyOwnChange makes this node see its own change of a pulled post at once, before the log brings it with its version.
-func (p *Pulled) ApplyOwnChange(change PullChange, version uint64) {
+func (p *PulledCache) ApplyOwnChange(change PullChange, version uint64) {
 	p.applyOwn(change, version)
 	p.readers.Notify()
 }
 
 // apply applies an entry of the log. An entry that cannot be read was written by a newer version of this program.
-func (p *Pulled) apply(entry changelog.Entry) {
+func (p *PulledCache) apply(entry changelog.Entry) {
 	change, err := ParsePullChange(entry)
 	if err != nil {
 		p.log.Error("a change of pulled posts cannot be read", "error", err)
@@ -167,9 +167,9 @@ func (p *Pulled) apply(entry changelog.Entry) {
 
 // load reads the newest posts of all authors who ever had a pulled post. Authors that are cached stay until they are
 // read: readers meanwhile see the older state and not an empty one.
-func (p *Pulled) load(ctx context.Context) error {
+func (p *PulledCache) load(ctx context.Context) error {
 	for after := services.UserID(0); ; {
-		authors, err := p.facts.PullAuthors(ctx, after, pulledBatch)
+		authors, err := p.facts.PullAuthors(ctx, after, pulledAuthorsPerRead)
 		if err != nil || len(authors) == 0 {
 			return err
 		}
@@ -181,9 +181,9 @@ func (p *Pulled) load(ctx context.Context) error {
 }
 
 // read reads the pulled posts of authors from SQL into the cache.
-func (p *Pulled) read(ctx context.Context, authors []services.UserID) error {
-	for part := range slices.Chunk(authors, pulledBatch) {
-		read, err := p.facts.PulledPosts(ctx, part, pulledKept)
+func (p *PulledCache) read(ctx context.Context, authors []services.UserID) error {
+	for part := range slices.Chunk(authors, pulledAuthorsPerRead) {
+		read, err := p.facts.PulledPosts(ctx, part, pulledPostsKeptPerAuthor)
 		if err != nil {
 			return err
 		}
@@ -192,11 +192,11 @@ func (p *Pulled) read(ctx context.Context, authors []services.UserID) error {
 	return nil
 }
 
-// readWanted reads the authors that were asked for and are not cached, and those with too few posts left, and notifies their
+// readRequested reads the authors that were asked for and are not cached, and those with too few posts left, and notifies their
 // readers.
-func (p *Pulled) readWanted(ctx context.Context) error {
+func (p *PulledCache) readRequested(ctx context.Context) error {
 	p.mu.Lock()
-	wanted := slices.Sorted(maps.Keys(p.wanted))
+	wanted := slices.Sorted(maps.Keys(p.requestedAuthors))
 	p.mu.Unlock()
 	err := p.read(ctx, wanted)
 	p.readers.Notify()
@@ -204,73 +204,73 @@ func (p *Pulled) readWanted(ctx context.Context) error {
 }
 
 // requestRead asks for authors at the next turn.
-func (p *Pulled) requestRead(authors []services.UserID) {
+func (p *PulledCache) requestRead(authors []services.UserID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {
-		p.wanted[author] = struct{}{}
+		p.requestedAuthors[author] = struct{}{}
 	}
 }
 
-// install installs authors that were read from SQL, and applies again the changes that this node has made since. It ignores a
-// read that is older than the cache: an author that is still wanted is read again.
-func (p *Pulled) install(authors []services.UserID, read map[services.UserID]posts.PulledPosts) {
+// install installs authors that were read from SQL, and applies again the changes that this node has made since. It ignores a read
+// that is older than the cache: an author that is still requested is read again.
+func (p *PulledCache) install(authors []services.UserID, read map[services.UserID]posts.PulledPosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, author := range authors {
 		former, facts := p.authors[author], read[author]
-		if former != nil && facts.Version < former.version {
+		if former != nil && facts.ChangelogVersion < former.logVersion {
 			continue
 		}
-		next := &pulledAuthor{posts: facts.Posts, floor: facts.Floor, version: facts.Version}
+		next := &pulledAuthor{posts: facts.Posts, nextOlder: facts.NextOlder, logVersion: facts.ChangelogVersion}
 		// This node's own changes that the read from SQL includes are dropped; later ones are applied on top, in their order.
-		for _, version := range slices.Sorted(maps.Keys(p.early)) {
-			switch change := p.early[version]; {
+		for _, version := range slices.Sorted(maps.Keys(p.ownChangesAheadOfLog)) {
+			switch change := p.ownChangesAheadOfLog[version]; {
 			case change.Author != author:
-			case version <= next.version:
-				delete(p.early, version)
+			case version <= next.logVersion:
+				delete(p.ownChangesAheadOfLog, version)
 			default:
-				next.early++
+				next.changesAheadOfLog++
 				next.apply(change)
 			}
 		}
-		delete(p.wanted, author)
+		delete(p.requestedAuthors, author)
 		p.authors[author] = next
-		if former == nil || former.sequence() != next.sequence() || former.floor != next.floor || !slices.Equal(former.posts, next.posts) {
+		if former == nil || former.effectiveVersion() != next.effectiveVersion() || former.nextOlder != next.nextOlder || !slices.Equal(former.posts, next.posts) {
 			p.readers.RecordChange(author)
 		}
 	}
 }
 
-// applyLogged applies the log's change at a version. Changes arrive in the order of their versions. A change that the cache has already,
-// from a load or because this node made it, changes no posts.
-func (p *Pulled) applyLogged(change PullChange, version uint64) {
+// applyLogged applies the log's change at a version. Changes arrive in the order of their versions. A change that the cache has
+// already, from a load or because this node made it, changes no posts.
+func (p *PulledCache) applyLogged(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, early := p.early[version]
-	delete(p.early, version)
+	_, early := p.ownChangesAheadOfLog[version]
+	delete(p.ownChangesAheadOfLog, version)
 	author := p.authors[change.Author]
 	switch {
 	case author == nil:
-		p.wanted[change.Author] = struct{}{}
+		p.requestedAuthors[change.Author] = struct{}{}
 	// The read from SQL had this change.
-	case version <= author.version:
+	case version <= author.logVersion:
 	// This node has applied the change already: the posts stay as they are.
 	case early:
-		author.version = version
-		author.early--
+		author.logVersion = version
+		author.changesAheadOfLog--
 	default:
-		author.version = version
-		if !p.deletedEarly(change) {
-			p.change(author, change)
+		author.logVersion = version
+		if !p.hasDeletedAlready(change) {
+			p.applyToAuthor(author, change)
 		}
 		p.readers.RecordChange(change.Author)
 	}
 }
 
-// deletedEarly reports whether this node has already deleted a post whose publication the log brings only now.
-func (p *Pulled) deletedEarly(change PullChange) bool {
-	for _, early := range p.early {
+// hasDeletedAlready reports whether this node has already deleted a post whose publication the log brings only now.
+func (p *PulledCache) hasDeletedAlready(change PullChange) bool {
+	for _, early := range p.ownChangesAheadOfLog {
 		if early.Deleted && early.Post == change.Post {
 			return true
 		}
@@ -279,38 +279,39 @@ func (p *Pulled) deletedEarly(change PullChange) bool {
 }
 
 // applyOwn applies a change of this node, which the log may have brought already.
-func (p *Pulled) applyOwn(change PullChange, version uint64) {
+func (p *PulledCache) applyOwn(change PullChange, version uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	author := p.authors[change.Author]
 	// The log has brought the change already, or a repeated command reports it a second time.
-	if _, known := p.early[version]; known || author != nil && version <= author.version {
+	if _, known := p.ownChangesAheadOfLog[version]; known || author != nil && version <= author.logVersion {
 		return
 	}
-	p.early[version] = change
+	p.ownChangesAheadOfLog[version] = change
 	if author == nil {
-		p.wanted[change.Author] = struct{}{}
+		p.requestedAuthors[change.Author] = struct{}{}
 		return
 	}
-	author.early++
-	p.change(author, change)
+	author.changesAheadOfLog++
+	p.applyToAuthor(author, change)
 	p.readers.RecordChange(change.Author)
 }
 
-// change applies a change of an author. If too few posts are left and there are older ones, it schedules a new read of the
+// applyToAuthor applies a change of an author. If too few posts are left and there are older ones, it schedules a new read of the
 // author.
-func (p *Pulled) change(author *pulledAuthor, change PullChange) {
+func (p *PulledCache) applyToAuthor(author *pulledAuthor, change PullChange) {
 	author.apply(change)
 	if author.hasTooFewPosts() {
-		p.wanted[change.Author] = struct{}{}
+		p.requestedAuthors[change.Author] = struct{}{}
 	}
 }
 
-// sequence rises with every change, in whatever order this node learns of changes, and is greatest when the node knows all of
-// them. early changes have versions above version, which are whole numbers: the version of the last change is therefore at least
-// version + early. The sum is doubled, so that it can be one less while older posts still have to be read.
-func (a *pulledAuthor) sequence() uint64 {
-	sequence := 2 * (a.version + a.early)
+// effectiveVersion rises with every change, in whatever order this node learns of changes, and is greatest when the node knows all
+// of them. The changes ahead of the log have versions above logVersion, which are whole numbers: the version of the last change is
+// therefore at least logVersion + changesAheadOfLog. The sum is doubled, so that it can be one less while older posts still have to
+// be read.
+func (a *pulledAuthor) effectiveVersion() uint64 {
+	sequence := 2 * (a.logVersion + a.changesAheadOfLog)
 	if a.hasTooFewPosts() {
 		sequence--
 	}
@@ -318,7 +319,9 @@ func (a *pulledAuthor) sequence() uint64 {
 }
 
 // hasTooFewPosts reports whether deletions have left too few posts while older ones exist.
-func (a *pulledAuthor) hasTooFewPosts() bool { return len(a.posts) < services.Retention && a.floor > 0 }
+func (a *pulledAuthor) hasTooFewPosts() bool {
+	return len(a.posts) < services.FeedRetention && a.nextOlder > 0
+}
 
 // apply applies a change to the posts.
 func (a *pulledAuthor) apply(change PullChange) {
@@ -326,15 +329,15 @@ func (a *pulledAuthor) apply(change PullChange) {
 	switch {
 	case change.Deleted && known:
 		a.posts = slices.Concat(a.posts[:at], a.posts[at+1:])
-	case change.Deleted || known || change.Post <= a.floor: // Post 0, an author without a post, is never above the floor
+	case change.Deleted || known || change.Post <= a.nextOlder: // Post 0, an author without a post, is never above nextOlder
 		return
 	case at == len(a.posts):
 		a.posts = append(a.posts, change.Post)
 	default:
 		a.posts = slices.Concat(a.posts[:at], []services.PostID{change.Post}, a.posts[at:])
 	}
-	if over := len(a.posts) - pulledKept; over > pulledSlack {
-		a.floor = a.posts[over-1]
+	if over := len(a.posts) - pulledPostsKeptPerAuthor; over > pulledTrimSlack {
+		a.nextOlder = a.posts[over-1]
 		a.posts = slices.Clone(a.posts[over:])
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// LogPull is the kind of log entry for a pulled post that was published or deleted, or for an author whose posts may be pulled
-// from now on: see PullChange.
-const LogPull = "pull"
+// PullChangelogKind is the kind of log entry for a pulled post that was published or deleted, or for an author whose posts may be
+// pulled from now on: see PullChange.
+const PullChangelogKind = "pull"
 
 // PullChange is an entry of the log of pulled posts; its key is the author's ID.
 type PullChange struct {
@@ -23,14 +23,14 @@ type PullChange struct {
 // Append writes the change into the log, in the transaction of the fact, and returns its version. A transaction that also locks
 // the author's row locks the log first: see changelog.LockLog.
 func (c PullChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
-	if version, err = changelog.Append(ctx, tx, LogPull, services.UserIDText(c.Author), c); err != nil {
+	if version, err = changelog.Append(ctx, tx, PullChangelogKind, services.UserIDText(c.Author), c); err != nil {
 		return 0, err
 	}
 	// The author's row gets the version of the entry: a read of the posts learns from it which entries the posts include.
 	return version, posts.SetPulledVersion(ctx, tx, c.Author, version)
 }
 
-// ParsePullChange parses an entry of the kind LogPull.
+// ParsePullChange parses an entry of the kind PullChangelogKind.
 func ParsePullChange(entry changelog.Entry) (PullChange, error) {
 	return changelog.Parse[PullChange](entry)
 }

@@ -15,40 +15,42 @@ import (
 	"tidings/services/posts"
 )
 
-const huge = services.UserID(50) // an author whose posts are pulled
+const hugeAuthor = services.UserID(50) // an author whose posts are pulled
 
-// stage is a node that follows the log, over engines that the test writes. It is the node's clock too.
-type stage struct {
+// testNode is a node that follows the log, over stores that the test writes. It is the node's clock too.
+type testNode struct {
 	*Caches
-	e        *engines
-	now      time.Time
-	head     uint64       // of the log
-	notified atomic.Int64 // how many watched readers were told of changes
+	stores          *fakeStores
+	now             time.Time
+	logHead         uint64       // of the log
+	notifiedReaders atomic.Int64 // how many watched readers were told of changes
 }
 
-func (s *stage) Now() time.Time { return s.now }
+func (s *testNode) Now() time.Time { return s.now }
 
-func newStage() *stage {
-	e := newEngines()
-	e.pulled = map[services.UserID]posts.PulledPosts{}
-	s := &stage{e: e, now: noon}
+func newTestNode() *testNode {
+	e := newFakeStores()
+	e.pulledPosts = map[services.UserID]posts.PulledPosts{}
+	s := &testNode{stores: e, now: noon}
 	s.Caches = New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	s.Changelog.OnReadersNotified(func(readers []services.UserID) { s.notified.Add(int64(len(readers))) })
+	s.Changelog.OnReadersNotified(func(readers []services.UserID) { s.notifiedReaders.Add(int64(len(readers))) })
 	return s
 }
 
-// ownChange is a change and its version.
-type ownChange struct {
+// versionedPullChange is a change and its version.
+type versionedPullChange struct {
 	PullChange
 	version uint64
 }
 
-// seeOwn makes the node see its own change at once.
-func (s *stage) seeOwn(change ownChange) { s.Pulled.ApplyOwnChange(change.PullChange, change.version) }
+// applyOwnChange makes the node see its own change at once.
+func (s *testNode) applyOwnChange(change versionedPullChange) {
+	s.Pulled.ApplyOwnChange(change.PullChange, change.version)
+}
 
-// change writes a change of a post into SQL and the log; at is the time of the log entry.
-func (s *stage) change(author services.UserID, post services.PostID, deleted bool, at time.Time) ownChange {
-	known := s.e.pulled[author]
+// writePostChange writes a change of a post into SQL and the log; at is the time of the log entry.
+func (s *testNode) writePostChange(author services.UserID, post services.PostID, deleted bool, at time.Time) versionedPullChange {
+	known := s.stores.pulledPosts[author]
 	place, has := slices.BinarySearch(known.Posts, post)
 	switch {
 	case deleted && has:
@@ -56,21 +58,21 @@ func (s *stage) change(author services.UserID, post services.PostID, deleted boo
 	case !deleted && !has && post > 0:
 		known.Posts = slices.Insert(slices.Clone(known.Posts), place, post)
 	}
-	if !slices.Contains(s.e.pullAuthors, author) {
-		s.e.pullAuthors = append(s.e.pullAuthors, author)
-		slices.Sort(s.e.pullAuthors)
+	if !slices.Contains(s.stores.pullAuthors, author) {
+		s.stores.pullAuthors = append(s.stores.pullAuthors, author)
+		slices.Sort(s.stores.pullAuthors)
 	}
-	s.head++
-	known.Version = s.head
-	s.e.pulled[author] = known
+	s.logHead++
+	known.ChangelogVersion = s.logHead
+	s.stores.pulledPosts[author] = known
 	change := PullChange{Author: author, Post: post, Deleted: deleted}
-	payload := []byte(`{"author":` + services.UserIDText(author) + `,"post":` + digits(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
-	s.e.log = append(s.e.log, changelog.Entry{Kind: LogPull, Version: s.head, At: at, Payload: payload})
-	return ownChange{change, s.head}
+	payload := []byte(`{"author":` + services.UserIDText(author) + `,"post":` + numberText(uint64(post)) + map[bool]string{true: `,"deleted":true`}[deleted] + `}`)
+	s.stores.logEntries = append(s.stores.logEntries, changelog.Entry{Kind: PullChangelogKind, Version: s.logHead, At: at, Payload: payload})
+	return versionedPullChange{change, s.logHead}
 }
 
-// digits prints a number as a payload of the log has it.
-func digits(n uint64) string { return services.UserIDText(services.UserID(n)) }
+// numberText prints a number as a payload of the log has it.
+func numberText(n uint64) string { return services.UserIDText(services.UserID(n)) }
 
 // followsOf returns follows of the authors, in which all of their posts count.
 func followsOf(authors ...services.UserID) (list []services.FollowedAuthor) {
@@ -80,19 +82,19 @@ func followsOf(authors ...services.UserID) (list []services.FollowedAuthor) {
 	return list
 }
 
-// runTurn makes the node read the log once.
-func (s *stage) runTurn(t testing.TB) {
+// readLogOnce makes the node read the log once.
+func (s *testNode) readLogOnce(t testing.TB) {
 	t.Helper()
 	if _, err := s.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// wantCount checks that exactly want posts of the authors are newer than seen.
-func (s *stage) wantCount(t testing.TB, seen services.PostID, want int, authors ...services.FollowedAuthor) services.PulledCount {
+// wantNewPosts checks that exactly want posts of the authors are newer than seen.
+func (s *testNode) wantNewPosts(t testing.TB, seen services.PostID, want int, authors ...services.FollowedAuthor) services.PulledCount {
 	t.Helper()
 	got := s.Pulled.Count(authors, seen)
-	if got.New != want || got.More || got.Behind {
+	if got.NewPosts != want || got.AtLeast || got.CacheNotLoaded {
 		t.Errorf("after %d: %+v, want %d", seen, got, want)
 	}
 	return got
@@ -101,40 +103,40 @@ func (s *stage) wantCount(t testing.TB, seen services.PostID, want int, authors 
 // Publications and deletions on any node change the counts of this node as soon as it reads the log. Posts count above the reader's
 // position and above the post at which the follow began, whichever is greater.
 func TestPulledPostsFollowTheLog(t *testing.T) {
-	s := newStage()
-	s.change(huge, 5, false, noon)
-	s.runTurn(t)
-	first := s.wantCount(t, 0, 1, followsOf(huge)...)
-	if first.Sequence != 2 {
-		t.Errorf("the sequence is %d, want twice the version of the newest change, 1", first.Sequence)
+	s := newTestNode()
+	s.writePostChange(hugeAuthor, 5, false, noon)
+	s.readLogOnce(t)
+	first := s.wantNewPosts(t, 0, 1, followsOf(hugeAuthor)...)
+	if first.VersionSum != 2 {
+		t.Errorf("the sequence is %d, want twice the version of the newest change, 1", first.VersionSum)
 	}
-	s.Pulled.Follow(reader, followsOf(huge))
-	s.change(huge, 9, false, noon)
-	s.change(huge, 7, false, noon.Add(-time.Second)) // committed late
-	s.change(51, 8, false, noon)
-	s.runTurn(t)
-	later := s.wantCount(t, 0, 3, followsOf(huge)...)
-	if later.Sequence <= first.Sequence || s.notified.Load() != 1 {
-		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.Sequence, later.Sequence, s.notified.Load())
+	s.Pulled.SetFollowedAuthors(reader, followsOf(hugeAuthor))
+	s.writePostChange(hugeAuthor, 9, false, noon)
+	s.writePostChange(hugeAuthor, 7, false, noon.Add(-time.Second)) // committed late
+	s.writePostChange(51, 8, false, noon)
+	s.readLogOnce(t)
+	later := s.wantNewPosts(t, 0, 3, followsOf(hugeAuthor)...)
+	if later.VersionSum <= first.VersionSum || s.notifiedReaders.Load() != 1 {
+		t.Errorf("the sequence went from %d to %d, the reader was notified %d times", first.VersionSum, later.VersionSum, s.notifiedReaders.Load())
 	}
-	s.wantCount(t, 5, 2, followsOf(huge)...)
-	s.wantCount(t, 6, 3, followsOf(huge, 51)...)
-	s.wantCount(t, 5, 1, services.FollowedAuthor{Author: huge, Since: 7})
-	s.wantCount(t, 9, 0, followsOf(huge, 51)...)
+	s.wantNewPosts(t, 5, 2, followsOf(hugeAuthor)...)
+	s.wantNewPosts(t, 6, 3, followsOf(hugeAuthor, 51)...)
+	s.wantNewPosts(t, 5, 1, services.FollowedAuthor{Author: hugeAuthor, ItemsCountAfter: 7})
+	s.wantNewPosts(t, 9, 0, followsOf(hugeAuthor, 51)...)
 	s.now = s.now.Add(time.Second)
-	s.change(huge, 7, true, noon)
-	s.runTurn(t)
-	if gone := s.wantCount(t, 0, 2, followsOf(huge)...); gone.Sequence <= later.Sequence || s.notified.Load() != 2 {
-		t.Errorf("after a deletion %+v, notified %d times", gone, s.notified.Load())
+	s.writePostChange(hugeAuthor, 7, true, noon)
+	s.readLogOnce(t)
+	if gone := s.wantNewPosts(t, 0, 2, followsOf(hugeAuthor)...); gone.VersionSum <= later.VersionSum || s.notifiedReaders.Load() != 2 {
+		t.Errorf("after a deletion %+v, notified %d times", gone, s.notifiedReaders.Load())
 	}
-	list, known := s.Pulled.Of(followsOf(huge, 51))
+	list, known := s.Pulled.PostsOf(followsOf(hugeAuthor, 51))
 	if !known || !slices.Equal(list[0].Posts, []services.PostID{5, 9}) || !slices.Equal(list[1].Posts, []services.PostID{8}) {
 		t.Errorf("listed are %v, %t", list, known)
 	}
 	s.Changelog.Unfollow([]services.UserID{reader})
 	s.now = s.now.Add(time.Second)
-	s.change(huge, 11, false, noon)
-	if s.runTurn(t); s.notified.Load() != 2 {
+	s.writePostChange(hugeAuthor, 11, false, noon)
+	if s.readLogOnce(t); s.notifiedReaders.Load() != 2 {
 		t.Error("a user who left was notified")
 	}
 }
@@ -142,26 +144,26 @@ func TestPulledPostsFollowTheLog(t *testing.T) {
 // A node's own change is visible before the log brings it, and the log then changes nothing. A deletion is not undone by its
 // post's publication that the log brings later.
 func TestANodesOwnPulledPosts(t *testing.T) {
-	s := newStage()
-	s.change(huge, 5, false, noon)
-	s.runTurn(t)
-	s.seeOwn(s.change(huge, 9, false, noon))
-	sequence := s.wantCount(t, 0, 2, followsOf(huge)...).Sequence
-	s.runTurn(t)
-	if again := s.wantCount(t, 0, 2, followsOf(huge)...); again.Sequence != sequence {
-		t.Errorf("the log made a new version of what was known: %d after %d", again.Sequence, sequence)
+	s := newTestNode()
+	s.writePostChange(hugeAuthor, 5, false, noon)
+	s.readLogOnce(t)
+	s.applyOwnChange(s.writePostChange(hugeAuthor, 9, false, noon))
+	sequence := s.wantNewPosts(t, 0, 2, followsOf(hugeAuthor)...).VersionSum
+	s.readLogOnce(t)
+	if again := s.wantNewPosts(t, 0, 2, followsOf(hugeAuthor)...); again.VersionSum != sequence {
+		t.Errorf("the log made a new version of what was known: %d after %d", again.VersionSum, sequence)
 	}
-	s.change(huge, 12, false, noon) // by another node
-	s.seeOwn(s.change(huge, 12, true, noon))
-	s.wantCount(t, 0, 2, followsOf(huge)...)
-	s.runTurn(t)
-	s.wantCount(t, 0, 2, followsOf(huge)...)
+	s.writePostChange(hugeAuthor, 12, false, noon) // by another node
+	s.applyOwnChange(s.writePostChange(hugeAuthor, 12, true, noon))
+	s.wantNewPosts(t, 0, 2, followsOf(hugeAuthor)...)
+	s.readLogOnce(t)
+	s.wantNewPosts(t, 0, 2, followsOf(hugeAuthor)...)
 	// A load that was read before a change does not undo the change.
-	s.Pulled.ApplyOwnChange(PullChange{Author: huge, Post: 13}, s.head+1)
-	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
+	s.Pulled.ApplyOwnChange(PullChange{Author: hugeAuthor, Post: 13}, s.logHead+1)
+	if err := s.Pulled.read(t.Context(), []services.UserID{hugeAuthor}); err != nil {
 		t.Fatal(err)
 	}
-	if list, _ := s.Pulled.Of(followsOf(huge)); !slices.Contains(list[0].Posts, 13) {
+	if list, _ := s.Pulled.PostsOf(followsOf(hugeAuthor)); !slices.Contains(list[0].Posts, 13) {
 		t.Errorf("the load took a change back: %v", list)
 	}
 }
@@ -169,73 +171,73 @@ func TestANodesOwnPulledPosts(t *testing.T) {
 // The first load contains changes that this node made before it. It also contains later changes of other nodes. A second load
 // changes nothing.
 func TestALoadKeepsADeletionOfAnOwnPost(t *testing.T) {
-	s := newStage()
-	s.seeOwn(s.change(huge, 5, false, noon))
-	s.seeOwn(s.change(huge, 6, false, noon))
-	s.change(huge, 5, true, noon) // by another node
-	s.runTurn(t)
-	s.wantCount(t, 0, 1, followsOf(huge)...)
-	if err := s.Pulled.read(t.Context(), []services.UserID{huge}); err != nil {
+	s := newTestNode()
+	s.applyOwnChange(s.writePostChange(hugeAuthor, 5, false, noon))
+	s.applyOwnChange(s.writePostChange(hugeAuthor, 6, false, noon))
+	s.writePostChange(hugeAuthor, 5, true, noon) // by another node
+	s.readLogOnce(t)
+	s.wantNewPosts(t, 0, 1, followsOf(hugeAuthor)...)
+	if err := s.Pulled.read(t.Context(), []services.UserID{hugeAuthor}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantCount(t, 0, 1, followsOf(huge)...)
+	s.wantNewPosts(t, 0, 1, followsOf(hugeAuthor)...)
 }
 
 // The cache keeps a bounded number of an author's posts. Below them is a floor, and a count that may lack posts below it says
 // so. When deletions leave too few posts, older ones are read.
 func TestTheFloorOfPulledPosts(t *testing.T) {
-	s := newStage()
-	s.runTurn(t)
-	const many = 3 * pulledKept
+	s := newTestNode()
+	s.readLogOnce(t)
+	const many = 3 * pulledPostsKeptPerAuthor
 	for i := range services.PostID(many) {
-		s.change(huge, i+1, false, noon)
+		s.writePostChange(hugeAuthor, i+1, false, noon)
 	}
-	s.runTurn(t)
-	list, _ := s.Pulled.Of(followsOf(huge))
+	s.readLogOnce(t)
+	list, _ := s.Pulled.PostsOf(followsOf(hugeAuthor))
 	kept := len(list[0].Posts)
-	if kept < pulledKept || kept > pulledKept+pulledSlack || list[0].Floor != services.PostID(many-kept) {
-		t.Fatalf("%d kept, the floor is %d", kept, list[0].Floor)
+	if kept < pulledPostsKeptPerAuthor || kept > pulledPostsKeptPerAuthor+pulledTrimSlack || list[0].NextOlder != services.PostID(many-kept) {
+		t.Fatalf("%d kept, the floor is %d", kept, list[0].NextOlder)
 	}
-	if got := s.Pulled.Count(followsOf(huge), 0); !got.More || got.New != kept {
+	if got := s.Pulled.Count(followsOf(hugeAuthor), 0); !got.AtLeast || got.NewPosts != kept {
 		t.Errorf("%+v, want more", got)
 	}
-	s.wantCount(t, list[0].Floor, kept, followsOf(huge)...)
-	for i := range services.PostID(2 * pulledKept) {
-		s.change(huge, many-i, true, noon)
+	s.wantNewPosts(t, list[0].NextOlder, kept, followsOf(hugeAuthor)...)
+	for i := range services.PostID(2 * pulledPostsKeptPerAuthor) {
+		s.writePostChange(hugeAuthor, many-i, true, noon)
 	}
-	s.runTurn(t)
-	if list, _ := s.Pulled.Of(followsOf(huge)); len(list[0].Posts) != pulledKept || list[0].Floor != 0 || list[0].Posts[0] != 1 {
-		t.Errorf("after the deletions %d from %d on, floor %d", len(list[0].Posts), list[0].Posts[0], list[0].Floor)
+	s.readLogOnce(t)
+	if list, _ := s.Pulled.PostsOf(followsOf(hugeAuthor)); len(list[0].Posts) != pulledPostsKeptPerAuthor || list[0].NextOlder != 0 || list[0].Posts[0] != 1 {
+		t.Errorf("after the deletions %d from %d on, floor %d", len(list[0].Posts), list[0].Posts[0], list[0].NextOlder)
 	}
 }
 
 // When deletions have left too few posts the count says that there are more, until the older ones are read. Each of these
 // states has a sequence of its own.
 func TestOlderPulledPostsAreANewState(t *testing.T) {
-	s := newStage()
-	for i := range services.PostID(2 * pulledKept) {
-		s.change(huge, i+1, false, noon)
+	s := newTestNode()
+	for i := range services.PostID(2 * pulledPostsKeptPerAuthor) {
+		s.writePostChange(hugeAuthor, i+1, false, noon)
 	}
-	s.runTurn(t)
-	last := s.Pulled.Count(followsOf(huge), 0)
-	for i := range services.PostID(pulledSlack + pulledKept) {
-		s.seeOwn(s.change(huge, 2*pulledKept-i, true, noon))
-		if now := s.Pulled.Count(followsOf(huge), 0); now.Sequence <= last.Sequence {
+	s.readLogOnce(t)
+	last := s.Pulled.Count(followsOf(hugeAuthor), 0)
+	for i := range services.PostID(pulledTrimSlack + pulledPostsKeptPerAuthor) {
+		s.applyOwnChange(s.writePostChange(hugeAuthor, 2*pulledPostsKeptPerAuthor-i, true, noon))
+		if now := s.Pulled.Count(followsOf(hugeAuthor), 0); now.VersionSum <= last.VersionSum {
 			t.Fatalf("after deletion %d: %+v after %+v", i, now, last)
 		} else {
 			last = now
 		}
 	}
-	if !last.More || last.New >= services.Retention {
+	if !last.AtLeast || last.NewPosts >= services.FeedRetention {
 		t.Fatalf("before the older ones are read: %+v", last)
 	}
-	s.runTurn(t)
-	if whole := s.Pulled.Count(followsOf(huge), 0); whole.Sequence <= last.Sequence || whole.New <= last.New {
+	s.readLogOnce(t)
+	if whole := s.Pulled.Count(followsOf(hugeAuthor), 0); whole.VersionSum <= last.VersionSum || whole.NewPosts <= last.NewPosts {
 		t.Errorf("once they are read: %+v after %+v", whole, last)
 	}
-	fresh := New(Config{Facts: s.e, Redis: s.e, Log: slog.New(slog.DiscardHandler), Clock: s})
-	fresh.Pulled.LoadMissing(t.Context(), followsOf(huge))
-	if was, is := s.Pulled.Count(followsOf(huge), 0), fresh.Pulled.Count(followsOf(huge), 0); was != is {
+	fresh := New(Config{Facts: s.stores, Redis: s.stores, Log: slog.New(slog.DiscardHandler), Clock: s})
+	fresh.Pulled.LoadMissing(t.Context(), followsOf(hugeAuthor))
+	if was, is := s.Pulled.Count(followsOf(hugeAuthor), 0), fresh.Pulled.Count(followsOf(hugeAuthor), 0); was != is {
 		t.Errorf("this node says %+v, and one that has just started %+v", was, is)
 	}
 }
@@ -243,47 +245,47 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 // Counts with an unknown author are marked uncertain until the author is read: at once by LoadMissing, or by the next turn, which
 // notifies the author's readers.
 func TestCountsAreBehindUntilTheirAuthorIsRead(t *testing.T) {
-	s := newStage()
-	s.runTurn(t)
-	s.e.pulled[huge] = posts.PulledPosts{Posts: []services.PostID{3, 4}}
-	s.e.sqlErr = errors.New("away")
-	s.Pulled.Follow(reader, followsOf(huge))
-	s.Pulled.LoadMissing(t.Context(), followsOf(huge))
-	if got := s.Pulled.Count(followsOf(huge), 0); !got.Behind {
+	s := newTestNode()
+	s.readLogOnce(t)
+	s.stores.pulledPosts[hugeAuthor] = posts.PulledPosts{Posts: []services.PostID{3, 4}}
+	s.stores.sqlErr = errors.New("away")
+	s.Pulled.SetFollowedAuthors(reader, followsOf(hugeAuthor))
+	s.Pulled.LoadMissing(t.Context(), followsOf(hugeAuthor))
+	if got := s.Pulled.Count(followsOf(hugeAuthor), 0); !got.CacheNotLoaded {
 		t.Errorf("SQL is away, and %+v", got)
 	}
-	if _, known := s.Pulled.Of(followsOf(huge)); known {
+	if _, known := s.Pulled.PostsOf(followsOf(hugeAuthor)); known {
 		t.Error("SQL is away, and the list is said to be whole")
 	}
-	s.e.sqlErr = nil
-	s.runTurn(t)
-	s.wantCount(t, 0, 2, followsOf(huge)...)
-	if s.notified.Load() != 1 {
-		t.Errorf("the reader was notified %d times", s.notified.Load())
+	s.stores.sqlErr = nil
+	s.readLogOnce(t)
+	s.wantNewPosts(t, 0, 2, followsOf(hugeAuthor)...)
+	if s.notifiedReaders.Load() != 1 {
+		t.Errorf("the reader was notified %d times", s.notifiedReaders.Load())
 	}
-	s.e.pulled[51] = posts.PulledPosts{Posts: []services.PostID{3}}
-	s.Pulled.LoadMissing(t.Context(), followsOf(huge, 51))
-	s.wantCount(t, 0, 3, followsOf(huge, 51)...)
-	asked := s.e.sqlPulled
-	s.Pulled.LoadMissing(t.Context(), followsOf(huge, 51), followsOf(51))
-	if s.e.sqlPulled != asked {
+	s.stores.pulledPosts[51] = posts.PulledPosts{Posts: []services.PostID{3}}
+	s.Pulled.LoadMissing(t.Context(), followsOf(hugeAuthor, 51))
+	s.wantNewPosts(t, 0, 3, followsOf(hugeAuthor, 51)...)
+	asked := s.stores.pulledAuthorsRead
+	s.Pulled.LoadMissing(t.Context(), followsOf(hugeAuthor, 51), followsOf(51))
+	if s.stores.pulledAuthorsRead != asked {
 		t.Error("what is known was read again")
 	}
-	s.change(52, 0, false, noon) // pulled from now on, without a post yet
-	s.runTurn(t)
-	s.e.sqlErr = errors.New("away")
+	s.writePostChange(52, 0, false, noon) // pulled from now on, without a post yet
+	s.readLogOnce(t)
+	s.stores.sqlErr = errors.New("away")
 	s.Pulled.LoadMissing(t.Context(), followsOf(52))
-	s.wantCount(t, 0, 0, followsOf(52)...)
+	s.wantNewPosts(t, 0, 0, followsOf(52)...)
 }
 
 // Random histories of publications and deletions through this node and others, with trimmed logs, loads and repetitions: in the
 // end the cache equals SQL, and every change of a count has raised the sequence.
 func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		s := newStage()
+		s := newTestNode()
 		used := map[services.PostID]bool{} // an id is used once
-		authors := []services.UserID{huge, 51}
-		var own []ownChange
+		authors := []services.UserID{hugeAuthor, 51}
+		var own []versionedPullChange
 		last := services.PulledCount{}
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
 			author := rapid.SampledFrom(authors).Draw(r, "author")
@@ -293,39 +295,39 @@ func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 			case 0, 1:
 				if !used[post] {
 					used[post] = true
-					own = append(own, s.change(author, post, false, s.now))
+					own = append(own, s.writePostChange(author, post, false, s.now))
 				}
 			case 2:
-				if slices.Contains(s.e.pulled[author].Posts, post) {
-					own = append(own, s.change(author, post, true, s.now))
+				if slices.Contains(s.stores.pulledPosts[author].Posts, post) {
+					own = append(own, s.writePostChange(author, post, true, s.now))
 				}
 			case 3:
 				for _, change := range own { // some of them are applied early, in their order
 					if rapid.Bool().Draw(r, "own") {
-						s.seeOwn(change)
+						s.applyOwnChange(change)
 					}
 				}
 				own = nil
 			case 4:
-				s.runTurn(t)
+				s.readLogOnce(t)
 				own = nil
 			case 5:
-				s.e.log = s.e.log[rapid.IntRange(0, max(0, len(s.e.log)-1)).Draw(r, "cut"):]
+				s.stores.logEntries = s.stores.logEntries[rapid.IntRange(0, max(0, len(s.stores.logEntries)-1)).Draw(r, "cut"):]
 				s.now, own = s.now.Add(time.Hour), nil // log entries are kept for an hour
 			}
 			now := s.Pulled.Count(followsOf(authors...), 0)
-			if now.New != last.New && now.Sequence <= last.Sequence || now.Sequence < last.Sequence {
+			if now.NewPosts != last.NewPosts && now.VersionSum <= last.VersionSum || now.VersionSum < last.VersionSum {
 				r.Fatalf("the count went from %+v to %+v", last, now)
 			}
 			last = now
 		}
 		s.now = s.now.Add(time.Second)
-		s.runTurn(t)
+		s.readLogOnce(t)
 		s.Pulled.LoadMissing(t.Context(), followsOf(authors...))
-		list, known := s.Pulled.Of(followsOf(authors...))
+		list, known := s.Pulled.PostsOf(followsOf(authors...))
 		for i, author := range authors {
-			if !known || !slices.Equal(list[i].Posts, s.e.pulled[author].Posts) {
-				r.Fatalf("author %d: %v in memory, %v in SQL", author, list[i].Posts, s.e.pulled[author].Posts)
+			if !known || !slices.Equal(list[i].Posts, s.stores.pulledPosts[author].Posts) {
+				r.Fatalf("author %d: %v in memory, %v in SQL", author, list[i].Posts, s.stores.pulledPosts[author].Posts)
 			}
 		}
 	})

@@ -18,43 +18,43 @@ type CopyStore interface {
 	PutCopies(ctx context.Context, posts []services.Post, users []services.User) error
 }
 
-// Reader reads posts and people together, so that one round trip to Redis serves both. It is safe for concurrent use.
-type Reader struct {
-	posts     *Posts
+// PostAndUserReader reads posts and people together, so that one round trip to Redis serves both. It is safe for concurrent use.
+type PostAndUserReader struct {
+	posts     *PostCache
 	people    *people.Memory
-	copies    CopyStore // Redis
-	copyQueue copyQueue // the values that are to be copied to Redis
+	copies    CopyStore      // Redis
+	copyQueue redisCopyQueue // the values that are to be copied to Redis
 	log       *slog.Logger
 }
 
-// newReader makes a reader. Values that it reads from SQL because Redis has no copy are copied to Redis in the background, by
-// a loop and at each turn of the log.
-func newReader(log *changelog.Follower, posts *Posts, people *people.Memory, copies CopyStore) *Reader {
-	r := &Reader{posts: posts, people: people, copies: copies, copyQueue: newCopyQueue(), log: log.Logger()}
-	log.RegisterTurn(changelog.Turn{Name: "copies", When: changelog.AfterLog, Run: r.copyAtTurn})
-	log.RegisterLoop(r.runCopying)
+// newPostAndUserReader makes a reader. Values that it reads from SQL because Redis has no copy are copied to Redis in the
+// background, by a loop and at each turn of the log.
+func newPostAndUserReader(log *changelog.Follower, posts *PostCache, people *people.Memory, copies CopyStore) *PostAndUserReader {
+	r := &PostAndUserReader{posts: posts, people: people, copies: copies, copyQueue: newRedisCopyQueue(), log: log.Logger()}
+	log.RegisterPollTask(changelog.PollTask{Name: "copies", Phase: changelog.AfterPollRead, Run: r.copyToRedisAtLogTurn})
+	log.RegisterLoop(r.runCopyingToRedis)
 	return r
 }
 
 // Read reads posts and people: from the cache, then from Redis in one round trip for both kinds, then from SQL in one query for
 // each kind. Deleted posts are returned with Deleted set; unknown ids are absent. Without Redis it goes straight to SQL.
-func (r *Reader) Read(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (r *PostAndUserReader) Read(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, false)
 }
 
 // ReadWithAuthors is Read, with the authors of the posts among the people. Authors that are neither in the cache nor in the
 // posts' round trip need a second round trip; all people who are still missing then are read in one query.
-func (r *Reader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (r *PostAndUserReader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, true)
 }
 
 // read is Read or, with authors, ReadWithAuthors. The authors of cached posts are known before the first round trip and share it.
 // The authors of other posts are known only when the posts have been read.
-func (r *Reader) read(ctx context.Context, posts []services.PostID, users []services.UserID, authors bool) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
+func (r *PostAndUserReader) read(ctx context.Context, posts []services.PostID, users []services.UserID, authors bool) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, missingPosts := r.posts.GetAll(posts)
 	foundUsers, missingUsers := r.people.GetAll(users)
 	if authors {
-		missingUsers = append(missingUsers, r.authorsOf(foundPosts, foundUsers, missingUsers)...)
+		missingUsers = append(missingUsers, r.missingAuthorsOf(foundPosts, foundUsers, missingUsers)...)
 	}
 	if len(missingPosts)+len(missingUsers) == 0 {
 		return foundPosts, foundUsers, nil
@@ -68,7 +68,7 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 	}
 	if authors {
 		// Now that the posts are known, so are their authors.
-		if more := r.authorsOf(foundPosts, foundUsers, missingUsers); len(more) > 0 {
+		if more := r.missingAuthorsOf(foundPosts, foundUsers, missingUsers); len(more) > 0 {
 			_, more = r.readCopies(ctx, nil, foundUsers, nil, more)
 			missingUsers = append(missingUsers, more...)
 		}
@@ -86,13 +86,13 @@ func (r *Reader) read(ctx context.Context, posts []services.PostID, users []serv
 // EachCached calls post and user for the posts and people of a page, in the order of the lists, from the cache alone. It ends at the
 // first one that is not cached and then returns false: the rest, and all people if it was a post, are left out. The functions must not
 // use the cache.
-func (r *Reader) EachCached(posts []services.PostID, post func(i int, post services.Post), users []services.UserID, user func(i int, user services.User)) (all bool) {
+func (r *PostAndUserReader) EachCached(posts []services.PostID, post func(i int, post services.Post), users []services.UserID, user func(i int, user services.User)) (all bool) {
 	return r.posts.Each(posts, post) && r.people.Each(users, user)
 }
 
-// ReadHosts reads the hosts of shows on a page of the live board, whose caller has its own round trips to Redis for other data. It reads
-// from the cache, then from SQL in one query. It asks Redis only when SQL does not answer.
-func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
+// ReadHosts reads the hosts of shows on a page of the live board, whose caller has its own round trips to Redis for other data. It
+// reads from the cache, then from SQL in one query. It asks Redis only when SQL does not answer.
+func (r *PostAndUserReader) ReadHosts(ctx context.Context, users []services.UserID) (map[services.UserID]services.User, error) {
 	found, missing := r.people.GetAll(users)
 	if len(missing) == 0 {
 		return found, nil
@@ -108,9 +108,9 @@ func (r *Reader) ReadHosts(ctx context.Context, users []services.UserID) (map[se
 	return found, nil
 }
 
-// authorsOf adds the cached authors of posts to found, and returns the others, without those that are among the missing already.
-// It leaves out the authors of deleted posts.
-func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[services.UserID]services.User, missing []services.UserID) []services.UserID {
+// missingAuthorsOf adds the cached authors of posts to found, and returns the others, without those that are among the missing
+// already. It leaves out the authors of deleted posts.
+func (r *PostAndUserReader) missingAuthorsOf(posts map[services.PostID]services.Post, found map[services.UserID]services.User, missing []services.UserID) []services.UserID {
 	var authors []services.UserID
 	for _, post := range posts {
 		if _, known := found[post.Author]; !known && !post.Deleted && !slices.Contains(missing, post.Author) {
@@ -127,7 +127,7 @@ func (r *Reader) authorsOf(posts map[services.PostID]services.Post, found map[se
 
 // readCopies reads from Redis in one round trip, and returns what is missing there. After an error of Redis everything counts as
 // missing, and is read from SQL.
-func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserID]services.User,
+func (r *PostAndUserReader) readCopies(ctx context.Context, foundPosts map[services.PostID]services.Post, foundUsers map[services.UserID]services.User,
 	posts []services.PostID, users []services.UserID) (missingPosts []services.PostID, missingUsers []services.UserID) {
 	copiedPosts, copiedUsers, err := r.copies.Copies(ctx, posts, users)
 	if err != nil {
@@ -135,10 +135,10 @@ func (r *Reader) readCopies(ctx context.Context, foundPosts map[services.PostID]
 	}
 	// Take keeps copies out of the cache that are older than a change that the log has reported.
 	if len(posts) > 0 {
-		posts = r.posts.Take(foundPosts, copiedPosts, posts)
+		posts = r.posts.AddReadValues(foundPosts, copiedPosts, posts)
 	}
 	if len(users) > 0 {
-		users = r.people.Take(foundUsers, copiedUsers, users)
+		users = r.people.AddReadValues(foundUsers, copiedUsers, users)
 	}
 	return posts, users
 }

@@ -8,10 +8,10 @@ import (
 	"tidings/services/changelog"
 )
 
-func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
-	e.sqlLogHeads.Add(1)
+func (e *fakeStores) LogHeads(context.Context) (map[string]uint64, error) {
+	e.logHeadReads.Add(1)
 	heads := map[string]uint64{}
-	for _, entry := range e.log {
+	for _, entry := range e.logEntries {
 		heads[entry.Kind] = max(heads[entry.Kind], entry.Version)
 	}
 	return heads, e.sqlErr
@@ -19,33 +19,33 @@ func (e *engines) LogHeads(context.Context) (map[string]uint64, error) {
 
 // A hint that the log has grown costs one SELECT if it has not. If it has, only the kinds that have grown are read.
 func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
-	e := newEngines()
-	e.posts[1] = post(1, 1)
+	e := newFakeStores()
+	e.posts[1] = postChangedAt(1, 1)
 	m := newCaches(e)
-	m.Changelog.Register(changelog.Kind{Name: "shared", Load: func(context.Context) error { return nil }, Shared: true})
+	m.Changelog.Register(changelog.Kind{Name: "shared", Load: func(context.Context) error { return nil }, ConcernsAllUsers: true})
 	reports := 0
-	m.Changelog.OnShared(func() { reports++ })
+	m.Changelog.OnSharedChange(func() { reports++ })
 	if _, err := m.Changelog.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(t, m, 1)
+	readPosts(t, m, 1)
 	tail := func(what string, changes int, heads int64, logs, notified int) {
 		t.Helper()
-		e.sqlLogHeads.Store(0)
-		e.sqlLogs, reports = 0, 0
+		e.logHeadReads.Store(0)
+		e.logReads, reports = 0, 0
 		got, err := m.Changelog.Tail(t.Context())
-		if err != nil || got != changes || e.sqlLogHeads.Load() != heads || e.sqlLogs != logs || reports != notified {
-			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.sqlLogHeads.Load(), e.sqlLogs, reports, err)
+		if err != nil || got != changes || e.logHeadReads.Load() != heads || e.logReads != logs || reports != notified {
+			t.Errorf("%s: %d changes, %d SELECTs of heads and %d of logs, notified %d times, %v", what, got, e.logHeadReads.Load(), e.logReads, reports, err)
 		}
 	}
 	tail("nothing new", 0, 1, 0, 0)
-	e.posts[1] = post(1, 5)
-	e.log = append(e.log, changelog.Entry{Kind: LogPost, Version: 1, At: at(5), Key: services.PostID(1).String()})
+	e.posts[1] = postChangedAt(1, 5)
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: PostChangelogKind, Version: 1, At: timeAtSecond(5), Key: services.PostID(1).String()})
 	tail("a changed post", 1, 1, 1, 0)
-	if got := read(t, m, 1)[1]; !got.UpdatedAt.Equal(at(5)) {
+	if got := readPosts(t, m, 1)[1]; !got.UpdatedAt.Equal(timeAtSecond(5)) {
 		t.Errorf("the post is the one of %s", got.UpdatedAt)
 	}
-	e.log = append(e.log, changelog.Entry{Kind: "shared", Version: 1, At: at(6)})
+	e.logEntries = append(e.logEntries, changelog.Entry{Kind: "shared", Version: 1, At: timeAtSecond(6)})
 	tail("a change that all users share, which is loaded", 0, 1, 2, 1)
 	tail("nothing new again", 0, 1, 0, 0)
 	e.sqlErr = services.Errorf(services.Unavailable, "no SQL")

@@ -11,7 +11,7 @@ import (
 // caller drops those beyond the limit.
 var newestActions = sql.NewStatement("newest causes of notifications", `
 SELECT c.i, n.actor, n.object FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
-WHERE `+inGroupOf("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+inGroupOf("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
+WHERE `+inGroupCondition("n")+` AND n.at >= COALESCE((SELECT m.at FROM notification_causes m WHERE `+inGroupCondition("m")+` ORDER BY m.at DESC LIMIT 1 OFFSET $3 - 1), 0)
 ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 
 // Action is one of the actions that a notification groups. Callers read its contents by Actor and Object.
@@ -24,10 +24,10 @@ type Action struct {
 // belongs to the i-th notification. One query reads all.
 func (s *Service) Actions(ctx context.Context, user services.UserID, of []Notification, limit int) ([][]Action, error) {
 	// Each row returns i, the index of its group. A group without a standing cause has no rows, and its list stays nil.
-	asked, actions := make(sql.Rows, len(of)), make([][]Action, len(of))
+	asked, actions := make(sql.RowsParameter, len(of)), make([][]Action, len(of))
 	for i, n := range of {
 		// The time of the newest cause gives the half day of the group.
-		asked[i] = []any{i, n.Category, n.Subject, bucketOf(sql.Micros(n.At))}
+		asked[i] = []any{i, n.Category, n.Subject, halfDayOf(sql.Micros(n.At))}
 	}
 	err := s.db.Each(ctx, newestActions, []any{user, asked, limit}, func(scan func(...any) error) error {
 		var i int

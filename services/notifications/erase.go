@@ -12,8 +12,9 @@ import (
 )
 
 var (
-	// recipientsToErase finds the next recipient alone. The table has no index of actors, so a part of it is walked; see erase.PartEndFinder.
-	recipientsToErase = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
+	// recipientsOfErasedActor finds the next recipient alone. The table has no index of actors, so a part of it is walked; see
+	// erase.ScanPartEndFinder.
+	recipientsOfErasedActor = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 
 	// Only causes that do not stand are deleted: a cause that the facts still support is left to the next pass.
@@ -22,19 +23,19 @@ var (
 
 	// A position that was shown stays a valid upTo after its row is deleted: the column gone keeps the greatest such position. The +
 	// keeps SQLite from choosing the index of positions, which would walk all causes of the recipient.
-	keepErased = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = erased.place
+	keepLastErasedPosition = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = erased.place
 		FROM (SELECT max(place) AS place FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing
 			AND +place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS erased
 		WHERE notification_heads.recipient = $1 AND gone < erased.place`)
 
-	boundOfCauses = erase.PartEndFinder("notification_causes", "recipient") // finds the next part of the table to walk
+	causesPartEnd = erase.ScanPartEndFinder("notification_causes", "recipient") // finds the next part of the table to walk
 )
 
 // EraseSteps are the steps that remove a user's notifications, and the notifications of others that the user caused, after the facts
 // are deleted. The order matters: host notifications with the user as the actor go first, so that nothing supports their causes.
 var EraseSteps = []erase.Step{
 	{Name: "told", Run: eraseHostNotifications},
-	{Name: "causes", Run: eraseActor},
+	{Name: "causes", Run: eraseActorCauses},
 	{Name: "toldAlone", Run: eraseSoleRecipientNotifications},
 	// From here on the steps delete the user's own rows. The last argument is the primary key, by which a batch is picked.
 	erase.DeleteRows("notifications", "notification_causes", "recipient", "recipient, category, subject, actor, object"),
@@ -45,24 +46,24 @@ var EraseSteps = []erase.Step{
 }
 
 var (
-	// oldestHostJob reads when the oldest job of a host notification that still waits was made.
-	oldestHostJob = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobHost+`'`)
+	// oldestHostJobTime reads when the oldest job of a host notification that still waits was made.
+	oldestHostJobTime = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobNotifyChunk+`'`)
 
 	// h.recipients includes recipients whose job has not run. If h.recipients is above 1, only causes show whether another recipient
 	// is left.
 	soleRecipientNotifications = sql.NewStatement("what a user alone was told", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
-WHERE c.recipient = $1 AND `+ofHost("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
-	SELECT 1 FROM notification_causes o WHERE o.object = c.object AND o.recipient <> $1 AND `+ofHost("o")+`)) ORDER BY c.object LIMIT $2`)
+WHERE c.recipient = $1 AND `+hostCauseConditionOf("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (
+	SELECT 1 FROM notification_causes o WHERE o.object = c.object AND o.recipient <> $1 AND `+hostCauseConditionOf("o")+`)) ORDER BY c.object LIMIT $2`)
 )
 
 // eraseSoleRecipientNotifications deletes the host notifications of which the user is the only recipient left, because they may name
 // the user. A recipient whose job has not run has no cause yet. So a notification with several recipients is kept if it is newer than
 // the oldest waiting job, less a minute for the clocks of other nodes.
-func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
+func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
 	var first int64
-	if _, err := tx.One(ctx, oldestHostJob, nil, &first); err != nil {
-		return erase.Result{}, err
+	if _, err := tx.One(ctx, oldestHostJobTime, nil, &first); err != nil {
+		return erase.StepResult{}, err
 	}
 	// Without a waiting job every notification has all the recipients that it will ever have.
 	until := services.MaxPostID
@@ -70,49 +71,49 @@ func eraseSoleRecipientNotifications(ctx context.Context, tx *sql.Tx, at erase.P
 	if first > 0 {
 		until = services.PostIDAt(sql.FromMicros(first).Add(-time.Minute))
 	}
-	ids, err := sql.ReadColumn[services.PostID](ctx, tx, soleRecipientNotifications, at.User, hostChunkSize, until)
+	ids, err := sql.ReadColumn[services.PostID](ctx, tx, soleRecipientNotifications, at.User, recipientChunkSize, until)
 	return eraseHostNotificationsByID(ctx, tx, ids, err)
 }
 
-// eraseActor makes notifications of the next recipient agree with the facts, and deletes the causes with the user as the actor.
+// eraseActorCauses makes notifications of the next recipient agree with the facts, and deletes the causes with the user as the actor.
 // It handles one page of one recipient at a time, because the recipient's other transactions wait.
-func eraseActor(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
-	end, last, err := boundOfCauses(ctx, tx, at.After)
+func eraseActorCauses(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
+	end, last, err := causesPartEnd(ctx, tx, at.ResumeAfter)
 	if err != nil {
-		return erase.Result{}, err
+		return erase.StepResult{}, err
 	}
 	var recipient services.UserID
-	found, err := tx.One(ctx, recipientsToErase, []any{at.User, at.After, end}, &recipient)
+	found, err := tx.One(ctx, recipientsOfErasedActor, []any{at.User, at.ResumeAfter, end}, &recipient)
 	if err != nil || !found {
-		return erase.Result{After: end, More: !last}, err
+		return erase.StepResult{ResumeAfter: end, More: !last}, err
 	}
 	if recipient == at.User {
-		return erase.Result{After: int64(recipient), More: true}, nil // later steps remove the user's own rows
+		return erase.StepResult{ResumeAfter: int64(recipient), More: true}, nil // later steps remove the user's own rows
 	}
 	// The categories are read from SQL, because a new category may have causes, and this node's cache may not know it.
 	hosts, err := definitions(ctx, tx.Runner)
 	if err != nil {
-		return erase.Result{}, err
+		return erase.StepResult{}, err
 	}
-	all := slices.Concat(services.Categories, hostNames(hosts.All()))
+	all := slices.Concat(services.Categories, hostCategoryNames(hosts.All()))
 	// The facts are deleted: this call lowers the causes that they supported, with the counts and groups.
-	_, _, more, err := applyCausesOf(ctx, tx, all, recipient, at.User, Cause{}, erase.Batch)
+	_, _, more, err := applyStoredCausesPage(ctx, tx, all, recipient, at.User, Cause{}, erase.RowsPerRun)
 	if err != nil {
-		return erase.Result{}, err
+		return erase.StepResult{}, err
 	}
-	if _, err := tx.Run(ctx, keepErased, recipient, at.User); err != nil {
-		return erase.Result{}, err
+	if _, err := tx.Run(ctx, keepLastErasedPosition, recipient, at.User); err != nil {
+		return erase.StepResult{}, err
 	}
-	// This comes after keepErased, which reads the rows that are deleted here.
-	n, err := tx.Run(ctx, eraseCauses, recipient, at.User, erase.Batch)
+	// This comes after keepLastErasedPosition, which reads the rows that are deleted here.
+	n, err := tx.Run(ctx, eraseCauses, recipient, at.User, erase.RowsPerRun)
 	if err == nil { // the recipient's badges change, so their counts are projected again
-		err = jobs.Enqueue(ctx, tx, CountsJob(recipient))
+		err = jobs.Enqueue(ctx, tx, ProjectCountsJob(recipient))
 	}
-	done := erase.Result{Removed: erase.RemovedCounts("notificationsOfOthers", n), After: int64(recipient), More: true}
+	done := erase.StepResult{Removed: erase.RemovedCounts("notificationsOfOthers", n), ResumeAfter: int64(recipient), More: true}
 	// If nothing was deleted, this recipient would give the same page again: the step goes on to the next recipient, and the next pass
 	// comes to this one again.
-	if n > 0 && (more || n == erase.Batch) {
-		done.After = at.After // this recipient again
+	if n > 0 && (more || n == erase.RowsPerRun) {
+		done.ResumeAfter = at.ResumeAfter // this recipient again
 	}
 	return done, err
 }

@@ -16,12 +16,12 @@ import (
 // The notifications that a user caused for one recipient are removed by pages: one transaction for all of them would keep the
 // recipient's other transactions waiting.
 func TestAnActorIsErasedByPages(t *testing.T) {
-	const count = 2*erase.Batch + erase.Batch/2
-	n := served(t, nil, causesPerPage)
+	const count = 2*erase.RowsPerRun + erase.RowsPerRun/2
+	n := newRedisServerNode(t, nil, causesPerPage)
 	users := n.MakeUsers(3)
 	n.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for i := range count {
-			if _, err := tx.Lines(ctx, fmt.Sprintf(`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing)
+			if _, err := tx.QueryLines(ctx, fmt.Sprintf(`INSERT INTO notification_causes (recipient, category, subject, actor, object, place, bucket, at, standing)
 				VALUES (%d, 'LIKE', %d, %d, 0, %d, 1, 1, %v)`, users[0], i+1, users[1], i+1, i%2 == 0)); err != nil {
 				return err
 			}
@@ -30,15 +30,15 @@ func TestAnActorIsErasedByPages(t *testing.T) {
 	})
 	step := slices.IndexFunc(EraseSteps, func(one erase.Step) bool { return one.Name == "causes" })
 	removed, steps := 0, 0
-	for more, at := true, (erase.Position{User: users[1]}); more; steps++ {
+	for more, at := true, (erase.StepPosition{User: users[1]}); more; steps++ {
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			done, err := EraseSteps[step].Run(ctx, tx, at)
-			if one := done.Removed["notificationsOfOthers"]; one > erase.Batch {
+			if one := done.Removed["notificationsOfOthers"]; one > erase.RowsPerRun {
 				t.Errorf("a step removed %d", one)
 			} else {
 				removed += one
 			}
-			at.After, more = done.After, done.More
+			at.ResumeAfter, more = done.ResumeAfter, done.More
 			return err
 		})
 	}
@@ -53,41 +53,41 @@ func TestAMarkMayEndAtADeletedPosition(t *testing.T) {
 	const orders = services.Category("orders")
 	for what, goes := range map[string]struct {
 		shown Cause
-		gone  func(b *bundle)
+		gone  func(b *testStore)
 	}{
-		"erased actor": {cause(5, 2), func(b *bundle) {
+		"erased actor": {newLikeCause(5, 2), func(b *testStore) {
 			b.unlike(5, 2)
 			step := slices.IndexFunc(EraseSteps, func(one erase.Step) bool { return one.Name == "causes" })
 			b.MustWrite(func(tx *sql.Tx) error {
-				_, err := EraseSteps[step].Run(b.Ctx, tx, erase.Position{User: 2})
+				_, err := EraseSteps[step].Run(b.Ctx, tx, erase.StepPosition{User: 2})
 				return err
 			})
 		}},
-		"removed category": {Cause{Recipient: 1, Category: orders, Subject: 70, Object: 70}, func(b *bundle) {
-			b.MustWrite(func(tx *sql.Tx) error { return purgeRows(b.Ctx, tx, orders, []services.UserID{1}) })
+		"removed category": {Cause{Recipient: 1, Category: orders, Subject: 70, Object: 70}, func(b *testStore) {
+			b.MustWrite(func(tx *sql.Tx) error { return purgeCategoryRows(b.Ctx, tx, orders, []services.UserID{1}) })
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			eachBundle(t, func(b *bundle) {
-				b.tellOrders(70)
-				b.post(1, 5, 6)
+			eachStore(t, func(b *testStore) {
+				b.storeOrdersNotification(70)
+				b.insertPosts(1, 5, 6)
 				b.like(5, 2)
-				shown := b.apply(goes.shown)[0].Head
+				shown := b.applyCauses(goes.shown)[0].NewestShown
 				b.Clock.Advance(time.Second)
-				others := b.notifyOther(shown)
+				others := b.notifyOtherUser(shown)
 				b.Clock.Advance(time.Second)
 				b.like(6, 3)
-				b.apply(cause(6, 3))
+				b.applyCauses(newLikeCause(6, 3))
 				goes.gone(b)
-				if left := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); len(left) > 0 {
+				if left := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); len(left) > 0 {
 					t.Fatalf("what was shown is there: %+v", left)
 				}
-				state := b.see(shown)
-				if state.Seen != shown || state.Days[0] != 1 {
+				state := b.markLikesSeen(shown)
+				if state.SeenTo != shown || state.UnseenByDay[0] != 1 {
 					t.Errorf("after the mark %+v, want seen up to %d and the later one unseen", state, shown)
 				}
 				if err := b.runMark(func(tx *sql.Tx) error {
-					_, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, others)
+					_, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, others)
 					return err
 				}); services.CodeOf(err) != services.NotFound {
 					t.Errorf("a mark up to another's: %v", err)
@@ -97,12 +97,12 @@ func TestAMarkMayEndAtADeletedPosition(t *testing.T) {
 	}
 }
 
-// notifyOther makes a notification of user 9 and returns its position, which is greater than the given position of user 1.
-func (b *bundle) notifyOther(after services.PostID) services.PostID {
+// notifyOtherUser makes a notification of user 9 and returns its position, which is greater than the given position of user 1.
+func (b *testStore) notifyOtherUser(after services.PostID) services.PostID {
 	b.T.Helper()
-	b.post(9, 50)
+	b.insertPosts(9, 50)
 	b.like(50, 2)
-	place := b.apply(Cause{Recipient: 9, Category: like, Subject: 50, Actor: 2})[0].Head
+	place := b.applyCauses(Cause{Recipient: 9, Category: likeCategory, Subject: 50, Actor: 2})[0].NewestShown
 	if place <= after {
 		b.T.Fatalf("another's position %d is not after %d", place, after)
 	}
@@ -110,11 +110,11 @@ func (b *bundle) notifyOther(after services.PostID) services.PostID {
 	return place
 }
 
-// tellOrders stores a host notification in the category orders.
-func (b *bundle) tellOrders(id services.PostID) {
+// storeOrdersNotification stores a host notification in the category orders.
+func (b *testStore) storeOrdersNotification(id services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
-		_, err := tx.Lines(b.Ctx, fmt.Sprintf(`INSERT INTO host_notifications
+		_, err := tx.QueryLines(b.Ctx, fmt.Sprintf(`INSERT INTO host_notifications
 			(id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 			VALUES (%d, 'orders', %d, '', 0, '', 0, 'sent', '', 1, 1, 0)`, id, id))
 		return err

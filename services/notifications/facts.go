@@ -14,27 +14,28 @@ import (
 // belongs to one day.
 const groupSpan = 12 * time.Hour
 
-// bucketsPerDay is how many groups one subject can have on a day. Buckets are counted from 1970, so a day is bucket / bucketsPerDay.
-const bucketsPerDay = int64(24 * time.Hour / groupSpan)
+// groupsPerDay is how many groups one subject can have on a day. Half days are counted from 1970, so a day is halfDay /
+// groupsPerDay.
+const groupsPerDay = int64(24 * time.Hour / groupSpan)
 
-// bucketOf is the number of the half day since 1970 that contains a time in microseconds.
-func bucketOf(us int64) int64 { return us / groupSpan.Microseconds() }
+// halfDayOf is the number of the half day since 1970 that contains a time in microseconds.
+func halfDayOf(us int64) int64 { return us / groupSpan.Microseconds() }
 
-// ofCause joins the rows c to the causes by their whole key.
-const ofCause = `notification_causes.recipient = c.recipient AND notification_causes.category = c.category
+// causeMatchesRow joins the rows c to the causes by their whole key.
+const causeMatchesRow = `notification_causes.recipient = c.recipient AND notification_causes.category = c.category
 	AND notification_causes.subject = c.subject AND notification_causes.actor = c.actor AND notification_causes.object = c.object`
 
-// causeRows are the rows c that ofCause joins: causes by their whole key.
+// causeRows are the rows c that causeMatchesRow joins: causes by their whole key.
 const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 
-// fromStanding selects the standing causes of a group c: those that count.
-const fromStanding = ` FROM notification_causes n
+// fromCountingCauses selects the standing causes of a group c: those that count.
+const fromCountingCauses = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
-// coveredLate is the condition under which an earlier mark of a whole category makes a group g read too, because it covers a cause of
-// the group that is reported only now. A group that was marked unread, or that an undo made unread, stays so: the mark came before, or
-// left the group out. Once all of the group was read, there is nothing left to protect.
-const coveredLate = `excluded.read_to > g.read_to AND (g.unread_gen = 0 OR g.read_to >= g.top)`
+// coveredByEarlierMark is the condition under which an earlier mark of a whole category makes a group g read too, because it covers
+// a cause of the group that is reported only now. A group that was marked unread, or that an undo made unread, stays so: the mark
+// came before, or left the group out. Once all of the group was read, there is nothing left to protect.
+const coveredByEarlierMark = `excluded.read_to > g.read_to AND (g.unread_gen = 0 OR g.read_to >= g.top)`
 
 var (
 	// insertCauses ignores no conflict: the recipients are locked and their stored causes were read, so a conflict is a bug and
@@ -48,25 +49,25 @@ var (
 		ORDER BY category, subject, object LIMIT $6`)
 
 	// A cause that the facts no longer support stays as a row: if it returns, it has its old position and is not new.
-	lowerCauses = sql.NewStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+ofCause)
+	stopCountingCauses = sql.NewStatement("lower causes", `UPDATE notification_causes SET standing = FALSE FROM `+causeRows+` WHERE `+causeMatchesRow)
 
 	// restoreCauses leaves the position and the half day as they are: a cause that was seen before it ended is still seen.
-	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+ofCause)
+	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+causeMatchesRow)
 
 	// changeGroups looks up the newest position and time, since the newest cause may have been undone. It updates the count by a
 	// difference, since counting would read every like that the post has ever had.
 	changeGroups = sql.NewStatement("change notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
-SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+fromStanding+`
-		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+fromStanding+`
+SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+fromCountingCauses+`
+		ORDER BY n.place DESC LIMIT 1), 0), COALESCE((SELECT n.at`+fromCountingCauses+`
 		ORDER BY n.at DESC LIMIT 1), 0), causes, read_to, 0, undo, undo_to
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, bucket BIGINT, first BIGINT, top BIGINT, causes BIGINT, read_to BIGINT, undo BIGINT, undo_to BIGINT} AS c WHERE TRUE
 ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN excluded.top > g.top THEN excluded.top ELSE g.top END,
 	newest = excluded.newest, at = excluded.at, causes = g.causes + excluded.causes,
-	read_to = CASE WHEN `+coveredLate+` THEN excluded.read_to ELSE g.read_to END,
-	undo_to = CASE WHEN `+coveredLate+` AND excluded.undo <> 0 AND excluded.undo <> g.undo
+	read_to = CASE WHEN `+coveredByEarlierMark+` THEN excluded.read_to ELSE g.read_to END,
+	undo_to = CASE WHEN `+coveredByEarlierMark+` AND excluded.undo <> 0 AND excluded.undo <> g.undo
 		THEN CASE WHEN excluded.undo_to > g.read_to THEN excluded.undo_to ELSE g.read_to END ELSE g.undo_to END,
-	undo = CASE WHEN `+coveredLate+` AND excluded.undo <> 0 THEN excluded.undo ELSE g.undo END,
+	undo = CASE WHEN `+coveredByEarlierMark+` AND excluded.undo <> 0 THEN excluded.undo ELSE g.undo END,
 	first = CASE WHEN g.first = 0 THEN excluded.first ELSE g.first END`)  // 0: a node of an earlier version inserted the row
 )
 
@@ -74,7 +75,7 @@ ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN
 type group struct {
 	counter
 	subject services.PostID
-	bucket  int64
+	halfDay int64
 }
 
 // applyCauses brings the notifications of the given causes in line with the present facts, whatever happened before and however
@@ -83,9 +84,9 @@ type group struct {
 // gets a position and does not count: nothing reveals it until it is shown. The version of a counter rises by one if anything
 // visible in it changed. applyCauses returns the state of every (recipient, category) of the causes, changed or not, in sorted
 // order.
-func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, error) {
+func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]CategoryState, error) {
 	// Duplicates are removed: the maps below have the cause as the key, and each cause must move its group once.
-	causes, moments := splitMoments(causes)
+	causes, moments := splitEventMoments(causes)
 	named := make([]counter, len(causes))
 	for i, cause := range causes {
 		named[i] = counter{cause.Recipient, cause.Category}
@@ -95,7 +96,7 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 		return nil, err
 	}
 	// The facts are read after the lock is taken, to see everything that the lock's former holder did.
-	supported, err := readSupported(ctx, tx, causes)
+	supported, err := readSupportedCauses(ctx, tx, causes)
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +110,12 @@ func applyCauses(ctx context.Context, tx *sql.Tx, causes []Cause) ([]State, erro
 	return b.save(ctx)
 }
 
-// applyCausesOf does the work of applyCauses for a page of the stored causes of one actor and one recipient: up to limit causes
-// that follow the cause after. last is the last cause of the page; more is true when others may follow. Causes that are stored
-// meanwhile need no visit: they were compared with the present facts. all is every category.
-func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, recipient, actor services.UserID, after Cause, limit int) (states []State, last Cause, more bool, err error) {
+// applyStoredCausesPage does the work of applyCauses for a page of the stored causes of one actor and one recipient: up to limit
+// causes that follow the cause after. last is the last cause of the page; more is true when others may follow. Causes that are
+// stored meanwhile need no visit: they were compared with the present facts. all is every category.
+func applyStoredCausesPage(ctx context.Context, tx *sql.Tx, all []services.Category, recipient, actor services.UserID, after Cause, limit int) (states []CategoryState, last Cause, more bool, err error) {
 	// Lock before listing: the lock's former holder may have stored causes from facts that it read earlier.
-	if _, _, err := lockAll(ctx, tx, recipient, all); err != nil {
+	if _, _, err := lockAllCounters(ctx, tx, recipient, all); err != nil {
 		return nil, last, false, err
 	}
 	var causes []Cause
@@ -134,24 +135,26 @@ func applyCausesOf(ctx context.Context, tx *sql.Tx, all []services.Category, rec
 // newCause is a cause that is stored for the first time.
 type newCause struct {
 	Cause
-	at       int64
-	place    services.PostID
-	standing bool
-	moment   services.PostID // see Cause.Moment
-	carried  bool            // it has the state of its mention: see carryMentions
-	read     bool            // its mention was read
+	atMicros    int64
+	position    services.PostID // of the cause in the list
+	counts      bool            // it counts as unread
+	eventMoment services.PostID // see Cause.Moment
+	wasMention  bool            // it has the state of its mention: see copyMentionStates
+	mentionRead bool            // its mention was read
 }
 
-// groupChange is the change of a group. first and top are the least and the greatest position among the changing causes. first is
-// used only for a new group, all of whose causes are among them.
+// groupChange is the change of a group. lowestPosition and highestPosition are the least and the greatest position among the
+// changing causes. lowestPosition is used only for a new group, all of whose causes are among them.
 type groupChange struct {
-	first, top services.PostID
-	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now, or if a cause was read as a mention.
-	// undo is the number of that mark, if it can be undone; undoTo is the position up to which the category was read before that mark.
-	readTo, undoTo services.PostID
-	undo           uint64
-	// causes is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for top.
-	causes int
+	lowestPosition, highestPosition services.PostID
+	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now, or if a cause was read as a
+	// mention. undoableMarkNumber is the number of that mark, if it can be undone; readToBeforeMark is the position up to which the
+	// category was read before that mark.
+	readTo, readToBeforeMark services.PostID
+	undoableMarkNumber       uint64
+	// causesDelta is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for
+	// highestPosition.
+	causesDelta int
 }
 
 // applyFacts lowers the standing causes that the facts no longer support, restores the lowered causes that they support again, and
@@ -164,62 +167,63 @@ func (b *lockedCounters) applyFacts(ctx context.Context, supported map[Cause]sup
 		if m := b.rows[key]; by != 0 { // a hidden cause changes nothing visible, not even the version or the newest position
 			m.changed = true
 			if by > 0 {
-				m.head = max(m.head, place)
+				m.newestShown = max(m.newestShown, place)
 			}
 		}
 		g := group{key, c.Subject, bucket}
 		if moved[g] == nil {
-			moved[g] = &groupChange{first: place}
+			moved[g] = &groupChange{lowestPosition: place}
 		}
-		// first is the ID of a new group, and top is the position that a mark must reach for the whole group to be read.
-		moved[g].first = min(moved[g].first, place)
-		moved[g].top, moved[g].causes = max(moved[g].top, place), moved[g].causes+by
+		// lowestPosition is the ID of a new group, and highestPosition is the position that a mark must reach for the whole group
+		// to be read.
+		moved[g].lowestPosition = min(moved[g].lowestPosition, place)
+		moved[g].highestPosition, moved[g].causesDelta = max(moved[g].highestPosition, place), moved[g].causesDelta+by
 	}
 	// These are the stored causes that disagree with the facts. Each row stays, with its position.
-	var lowered, restored sql.Rows
+	var lowered, restored sql.RowsParameter
 	for c, h := range known {
 		is, holds := supported[c]
-		if holds = holds && !is.hidden; h.standing && !holds {
+		if holds = holds && !is.hidden; h.counts && !holds {
 			lowered = append(lowered, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
-			move(c, h.bucket, h.place, -1)
-		} else if !h.standing && holds {
+			move(c, h.halfDay, h.position, -1)
+		} else if !h.counts && holds {
 			restored = append(restored, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
-			move(c, h.bucket, h.place, 1)
+			move(c, h.halfDay, h.position, 1)
 		}
 	}
 	// missing are the causes that the facts support and that have no row.
 	var missing []newCause
 	for c, is := range supported {
 		if _, had := known[c]; !had {
-			r := newCause{Cause: c, at: is.at, standing: !is.hidden, moment: moments[c]}
-			if r.moment != 0 { // the cause may have ended and begun again meanwhile: the earlier time counts
-				r.at = min(r.at, sql.Micros(r.moment.Moment()))
+			r := newCause{Cause: c, atMicros: is.atMicros, counts: !is.hidden, eventMoment: moments[c]}
+			if r.eventMoment != 0 { // the cause may have ended and begun again meanwhile: the earlier time counts
+				r.atMicros = min(r.atMicros, sql.Micros(r.eventMoment.OrderedTime()))
 			}
 			missing = append(missing, r)
 		}
 	}
-	missing = append(missing, endedCauses(supported, known, moments)...)
-	if err := b.assignPlaces(ctx, missing); err != nil {
+	missing = append(missing, alreadyEndedCauses(supported, known, moments)...)
+	if err := b.assignPositions(ctx, missing); err != nil {
 		return err
 	}
-	if err := b.carryMentions(ctx, missing, known); err != nil {
+	if err := b.copyMentionStates(ctx, missing, known); err != nil {
 		return err
 	}
 	// A new cause belongs to the half day of its time, not of its arrival: a late job must not open a group of the present day.
 	for _, r := range missing {
-		if r.standing {
-			move(r.Cause, bucketOf(r.at), r.place, 1)
+		if r.counts {
+			move(r.Cause, halfDayOf(r.atMicros), r.position, 1)
 		} else { // a mark of everything also covers a hidden cause, so that it is read when it is shown later
-			move(r.Cause, bucketOf(r.at), r.place, 0)
+			move(r.Cause, halfDayOf(r.atMicros), r.position, 0)
 		}
-		b.raiseReadTo(r, moved[group{counter{r.Recipient, r.Category}, r.Subject, bucketOf(r.at)}])
+		b.advanceReadTo(r, moved[group{counter{r.Recipient, r.Category}, r.Subject, halfDayOf(r.atMicros)}])
 	}
 	for _, change := range []struct {
 		sql.Statement
-		sql.Rows
-	}{{lowerCauses, lowered}, {restoreCauses, restored}} {
-		if len(change.Rows) > 0 {
-			if _, err := b.tx.Run(ctx, change.Statement, change.Rows); err != nil {
+		sql.RowsParameter
+	}{{stopCountingCauses, lowered}, {restoreCauses, restored}} {
+		if len(change.RowsParameter) > 0 {
+			if _, err := b.tx.Run(ctx, change.Statement, change.RowsParameter); err != nil {
 				return err
 			}
 		}
@@ -231,53 +235,54 @@ func (b *lockedCounters) applyFacts(ctx context.Context, supported map[Cause]sup
 	return b.changeGroups(ctx, moved)
 }
 
-// raiseReadTo sets up to which position a group is read because of a new cause in it: the cause was read as a mention, or a mark covers it.
-func (b *lockedCounters) raiseReadTo(r newCause, by *groupChange) {
-	m, h := b.rows[counter{r.Recipient, r.Category}], b.heads[r.Recipient]
+// advanceReadTo sets up to which position a group is read because of a new cause in it: the cause was read as a mention, or a mark
+// covers it.
+func (b *lockedCounters) advanceReadTo(r newCause, by *groupChange) {
+	m, h := b.rows[counter{r.Recipient, r.Category}], b.recipients[r.Recipient]
 	switch {
-	case r.carried:
-		if r.read {
-			by.readTo = max(by.readTo, r.place)
+	case r.wasMention:
+		if r.mentionRead {
+			by.readTo = max(by.readTo, r.position)
 		}
-	case r.moment != 0 && r.place <= m.readTo: // a mark already covers the time of this cause, which is reported only now
+	case r.eventMoment != 0 && r.position <= m.readTo: // a mark already covers the time of this cause, which is reported only now
 		by.readTo = m.readTo
-		if h.undoAt != 0 && r.place > m.undoTo {
-			by.undo, by.undoTo = h.undo, m.undoTo
+		if h.undoableMarkMicros != 0 && r.position > m.readToBeforeMark {
+			by.undoableMarkNumber, by.readToBeforeMark = h.lastMarkNumber, m.readToBeforeMark
 		}
 	}
 }
 
-// assignPlaces assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a position of that
-// time. Such causes are placed first: a past time may be in the present millisecond, and the other causes take the positions of
-// that millisecond.
-func (b *lockedCounters) assignPlaces(ctx context.Context, missing []newCause) error {
+// assignPositions assigns positions to new causes, in the order of their times. A cause that happened at a past time gets a
+// position of that time. Such causes are placed first: a past time may be in the present millisecond, and the other causes take the
+// positions of that millisecond.
+func (b *lockedCounters) assignPositions(ctx context.Context, missing []newCause) error {
 	dated := func(r newCause) int {
-		if r.moment != 0 {
+		if r.eventMoment != 0 {
 			return 0
 		}
 		return 1
 	}
 	slices.SortFunc(missing, func(x, y newCause) int {
-		return cmp.Or(cmp.Compare(dated(x), dated(y)), cmp.Compare(x.at, y.at), cmp.Compare(x.post(), y.post()), x.Cause.compare(y.Cause))
+		return cmp.Or(cmp.Compare(dated(x), dated(y)), cmp.Compare(x.atMicros, y.atMicros), cmp.Compare(x.causingPost(), y.causingPost()), x.Cause.compare(y.Cause))
 	})
-	// One statement reads the taken positions for all causes; next then assigns positions in memory.
-	past, err := b.pastPlaces(ctx, missing)
+	// One statement reads the taken positions for all causes; takeNext then assigns positions in memory.
+	past, err := b.readLastPositions(ctx, missing)
 	if err != nil {
 		return err
 	}
 	for i := range missing {
 		r := &missing[i]
-		h := b.heads[r.Recipient]
-		if r.moment != 0 {
-			r.place = past.next(r.Recipient, r.moment)
-			if r.place > h.place {
-				h.place, h.changed = r.place, true
+		h := b.recipients[r.Recipient]
+		if r.eventMoment != 0 {
+			r.position = past.takeNext(r.Recipient, r.eventMoment)
+			if r.position > h.lastPosition {
+				h.lastPosition, h.changed = r.position, true
 			}
 			continue
 		}
 		// A new cause comes after all positions of its recipient, and not before the first position of the present time.
-		h.place, h.changed = max(h.place+1, services.FirstPosition(b.tx.Now, r.Recipient)), true
-		r.place = h.place
+		h.lastPosition, h.changed = max(h.lastPosition+1, services.FirstNotificationPosition(b.tx.Now, r.Recipient)), true
+		r.position = h.lastPosition
 	}
 	return nil
 }
@@ -286,21 +291,22 @@ func (b *lockedCounters) assignPlaces(ctx context.Context, missing []newCause) e
 func (b *lockedCounters) insert(ctx context.Context, placed []newCause) error {
 	fresh := make([][]any, len(placed))
 	for i, r := range placed {
-		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.place, bucketOf(r.at), r.at, r.standing}
+		fresh[i] = []any{r.Recipient, r.Category, r.Subject, r.Actor, r.Object, r.position, halfDayOf(r.atMicros), r.atMicros, r.counts}
 	}
 	_, err := b.tx.Insert(ctx, insertCauses, fresh)
 	return err
 }
 
-// changeGroups adds new groups and writes the changes of known ones, after the causes: the statement reads the newest cause that stands.
+// changeGroups adds new groups and writes the changes of known ones, after the causes: the statement reads the newest cause that
+// stands.
 func (b *lockedCounters) changeGroups(ctx context.Context, moved map[group]*groupChange) error {
 	if len(moved) == 0 {
 		return nil
 	}
 	// The order does not matter: all of these groups are under the locks of their recipients.
-	list := make(sql.Rows, 0, len(moved))
+	list := make(sql.RowsParameter, 0, len(moved))
 	for g, by := range moved {
-		list = append(list, []any{g.recipient, g.category, g.subject, g.bucket, by.first, by.top, by.causes, by.readTo, int64(by.undo), by.undoTo})
+		list = append(list, []any{g.recipient, g.category, g.subject, g.halfDay, by.lowestPosition, by.highestPosition, by.causesDelta, by.readTo, int64(by.undoableMarkNumber), by.readToBeforeMark})
 	}
 	_, err := b.tx.Run(ctx, changeGroups, list)
 	return err

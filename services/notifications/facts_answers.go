@@ -8,36 +8,36 @@ import (
 	"tidings/services/sql"
 )
 
-// readMentions reads up to which position the groups of mentions are read. A group of mentions has one cause.
-var readMentions = sql.NewStatement("how far mentions are read", `SELECT c.i, g.read_to FROM {rows $1 i BIGINT, recipient BIGINT, subject BIGINT, bucket BIGINT} AS c
+// mentionsReadTo reads up to which position the groups of mentions are read. A group of mentions has one cause.
+var mentionsReadTo = sql.NewStatement("how far mentions are read", `SELECT c.i, g.read_to FROM {rows $1 i BIGINT, recipient BIGINT, subject BIGINT, bucket BIGINT} AS c
 	CROSS JOIN notification_groups g WHERE g.recipient = c.recipient AND g.category = '`+string(services.CategoryMention)+`' AND g.subject = c.subject AND g.bucket = c.bucket`)
 
 // formerMention is an answer whose recipient knows it as a mention.
 type formerMention struct {
 	*newCause
-	mention storedCause     // its position, and its bucket if it is stored
-	stored  bool            // whether the mention was stored by an earlier transaction
-	seen    services.PostID // the position up to which mentions are seen
-	readTo  services.PostID // the position up to which the mention's group is read
+	mention       storedCause     // its position, and its half day if it is stored
+	mentionStored bool            // whether the mention was stored by an earlier transaction
+	seenTo        services.PostID // the position up to which mentions are seen
+	readTo        services.PostID // the position up to which the mention's group is read
 }
 
-// carryMentions gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the mention
-// alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or read, so is the
-// answer: it gets one of the lowestPlaces, and only this position is marked. Both causes are in one job: see Job. If the edit is
-// reported late, only marks from before the edit count.
-func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, known map[Cause]storedCause) error {
+// copyMentionStates gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the
+// mention alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or
+// read, so is the answer: it gets a position of lowestPositionRange, and only this position is marked. Both causes are in one job:
+// see NotifyJob. If the edit is reported late, only marks from before the edit count.
+func (b *lockedCounters) copyMentionStates(ctx context.Context, missing []newCause, known map[Cause]storedCause) error {
 	answers := b.findFormerMentions(missing, known)
 	if len(answers) == 0 {
 		return nil
 	}
-	var asked sql.Rows
+	var asked sql.RowsParameter
 	for i, a := range answers {
-		if a.stored {
-			asked = append(asked, []any{i, a.Recipient, a.Object, a.mention.bucket})
+		if a.mentionStored {
+			asked = append(asked, []any{i, a.Recipient, a.Object, a.mention.halfDay})
 		}
 	}
 	if len(asked) > 0 {
-		err := b.tx.Each(ctx, readMentions, []any{asked}, func(scan func(...any) error) error {
+		err := b.tx.Each(ctx, mentionsReadTo, []any{asked}, func(scan func(...any) error) error {
 			var i int
 			var readTo services.PostID
 			err := scan(&i, &readTo)
@@ -51,25 +51,27 @@ func (b *lockedCounters) carryMentions(ctx context.Context, missing []newCause, 
 	asked = nil
 	var carried []formerMention
 	for _, a := range answers {
-		covered := func(mark services.PostID) bool { return a.mention.place <= mark && (a.moment == 0 || mark < a.place) }
-		if a.read = covered(a.readTo); !a.read && !covered(a.seen) {
+		covered := func(mark services.PostID) bool {
+			return a.mention.position <= mark && (a.eventMoment == 0 || mark < a.position)
+		}
+		if a.mentionRead = covered(a.readTo); !a.mentionRead && !covered(a.seenTo) {
 			continue
 		}
-		one := lowestPlaces(a.Recipient, a.read)
+		one := lowestPositionRange(a.Recipient, a.mentionRead)
 		asked = append(asked, []any{len(carried), one.recipient, one.first, one.last})
 		carried = append(carried, a)
 	}
-	return b.placeLowest(ctx, carried, asked)
+	return b.assignLowestPositions(ctx, carried, asked)
 }
 
-// lowestPlaces is a range of positions of 1970, below the positions of all other causes. The positions of read causes are below those
-// of causes that were only seen, so that a group can be read up to the read causes alone.
-func lowestPlaces(user services.UserID, read bool) span {
+// lowestPositionRange is a range of positions of 1970, below the positions of all other causes. The positions of read causes are below
+// those of causes that were only seen, so that a group can be read up to the read causes alone.
+func lowestPositionRange(user services.UserID, read bool) positionRange {
 	at := time.UnixMilli(2)
 	if read {
 		at = time.UnixMilli(1)
 	}
-	return span{user, services.FirstPosition(at, user), services.FirstPosition(at.Add(time.Millisecond), user) - 1}
+	return positionRange{user, services.FirstNotificationPosition(at, user), services.FirstNotificationPosition(at.Add(time.Millisecond), user) - 1}
 }
 
 // findFormerMentions returns the new answers that were mentions.
@@ -77,7 +79,7 @@ func (b *lockedCounters) findFormerMentions(missing []newCause, known map[Cause]
 	ended := map[Cause]services.PostID{} // mentions that are stored in this transaction
 	for _, r := range missing {
 		if r.Category == services.CategoryMention {
-			ended[r.Cause] = r.place
+			ended[r.Cause] = r.position
 		}
 	}
 	for i := range missing {
@@ -88,36 +90,36 @@ func (b *lockedCounters) findFormerMentions(missing []newCause, known map[Cause]
 		mention := Cause{Recipient: r.Recipient, Category: services.CategoryMention, Subject: r.Object, Actor: r.Actor}
 		m := b.rows[counter{mention.Recipient, mention.Category}]
 		if h, was := known[mention]; was && m != nil {
-			answers = append(answers, formerMention{newCause: r, mention: h, seen: m.seen, stored: true})
+			answers = append(answers, formerMention{newCause: r, mention: h, seenTo: m.seenTo, mentionStored: true})
 		} else if place := ended[mention]; place != 0 && m != nil {
-			answers = append(answers, formerMention{newCause: r, mention: storedCause{place: place}, seen: m.seen, readTo: m.readTo})
+			answers = append(answers, formerMention{newCause: r, mention: storedCause{position: place}, seenTo: m.seenTo, readTo: m.readTo})
 		}
 	}
 	return answers
 }
 
-// placeLowest gives each answer the next position of its range (see lowestPlaces), and marks these positions seen.
-func (b *lockedCounters) placeLowest(ctx context.Context, answers []formerMention, asked sql.Rows) error {
+// assignLowestPositions gives each answer the next position of its range (see lowestPositionRange), and marks these positions seen.
+func (b *lockedCounters) assignLowestPositions(ctx context.Context, answers []formerMention, asked sql.RowsParameter) error {
 	if len(answers) == 0 {
 		return nil
 	}
-	taken := make(map[span]services.PostID, len(answers))
-	err := b.tx.Each(ctx, takenPlaces, []any{asked}, func(scan func(...any) error) error {
+	taken := make(map[positionRange]services.PostID, len(answers))
+	err := b.tx.Each(ctx, selectLastPositions, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var last sql.NullInt64
 		err := scan(&i, &last)
-		taken[lowestPlaces(answers[i].Recipient, answers[i].read)] = services.PostID(last.Int64)
+		taken[lowestPositionRange(answers[i].Recipient, answers[i].mentionRead)] = services.PostID(last.Int64)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, a := range answers {
-		of := lowestPlaces(a.Recipient, a.read)
-		a.place, a.carried = max(taken[of]+1, of.first), true
-		taken[of] = a.place
-		if m := b.rows[counter{a.Recipient, a.Category}]; a.place > m.seen { // no other position is as low
-			m.seen, m.changedInvisibly = a.place, true
+		of := lowestPositionRange(a.Recipient, a.mentionRead)
+		a.position, a.wasMention = max(taken[of]+1, of.first), true
+		taken[of] = a.position
+		if m := b.rows[counter{a.Recipient, a.Category}]; a.position > m.seenTo { // no other position is as low
+			m.seenTo, m.changedInvisibly = a.position, true
 		}
 	}
 	return nil

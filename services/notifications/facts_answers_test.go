@@ -11,33 +11,33 @@ import (
 	"tidings/services/sql"
 )
 
-// answer publishes a post that answers a post of the recipient, mentions the recipient, or both.
-func (p *panel) answer() {
-	a := &incomingPost{id: p.nextID(), author: p.someone(), mentionsMe: rapid.Bool().Draw(p.t, "names me")}
+// publishRandomAnswer publishes a post that answers a post of the recipient, mentions the recipient, or both.
+func (p *stateMachine) publishRandomAnswer() {
+	a := &incomingPost{id: p.nextID(), author: p.drawActor(), mentionsMe: rapid.Bool().Draw(p.t, "names me")}
 	if !a.mentionsMe || rapid.Bool().Draw(p.t, "answers") {
-		a.parent = p.somePost()
+		a.parent = p.drawPost()
 	}
 	p.MustWrite(func(tx *sql.Tx) error {
 		post := services.Post{ID: a.id, Author: a.author, Kind: services.PostKindComment, Parent: a.parent, OffFeed: true, Body: "b"}
 		if err := posts.Insert(p.Ctx, tx, post); err != nil || !a.mentionsMe {
 			return err
 		}
-		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.m.me, a.author}, nil)
+		return posts.InsertMentions(p.Ctx, tx, a.id, []services.UserID{p.model.recipient, a.author}, nil)
 	})
-	p.m.incoming[a.id] = a
+	p.model.incomingPosts[a.id] = a
 	p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
 }
 
-// edit makes an answer mention the recipient, or mention them no more.
-func (p *panel) edit() {
-	a := p.someAnswer()
+// toggleMention makes an answer mention the recipient, or mention them no more.
+func (p *stateMachine) toggleMention() {
+	a := p.drawAnswer()
 	if a == nil || a.deleted {
 		return
 	}
 	mentions := []posts.Mention{{User: a.author}}
 	if a.mentionsMe = !a.mentionsMe; a.mentionsMe {
-		a.since = p.nextID()
-		mentions = append(mentions, posts.Mention{User: p.m.me, Since: a.since})
+		a.mentionedSince = p.nextID()
+		mentions = append(mentions, posts.Mention{User: p.model.recipient, EditTimeID: a.mentionedSince})
 	}
 	p.MustWrite(func(tx *sql.Tx) error {
 		_, err := posts.Edit(p.Ctx, tx, a.id, "c", mentions, nil)
@@ -46,18 +46,18 @@ func (p *panel) edit() {
 	p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
 }
 
-// someAnswer draws an answer; nil if there is none.
-func (p *panel) someAnswer() *incomingPost {
-	if len(p.m.incoming) == 0 {
+// drawAnswer draws an answer; nil if there is none.
+func (p *stateMachine) drawAnswer() *incomingPost {
+	if len(p.model.incomingPosts) == 0 {
 		return nil
 	}
-	return p.m.incoming[rapid.SampledFrom(slices.Sorted(maps.Keys(p.m.incoming))).Draw(p.t, "answer")]
+	return p.model.incomingPosts[rapid.SampledFrom(slices.Sorted(maps.Keys(p.model.incomingPosts))).Draw(p.t, "answer")]
 }
 
 // causesOf returns both causes that an answer can be, as the node that commits it queues them.
-func (p *panel) causesOf(a *incomingPost) []Cause {
+func (p *stateMachine) causesOf(a *incomingPost) []Cause {
 	return []Cause{
-		{Recipient: p.m.me, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
-		{Recipient: p.m.me, Category: services.CategoryComment, Subject: a.parent, Actor: a.author, Object: a.id},
+		{Recipient: p.model.recipient, Category: services.CategoryMention, Subject: a.id, Actor: a.author},
+		{Recipient: p.model.recipient, Category: services.CategoryComment, Subject: a.parent, Actor: a.author, Object: a.id},
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"tidings/services/sql"
 )
 
-// causeFacts are the statements that read the causes of a category from the facts, with the time of each. named reads causes by
-// their full key (recipient, subject, actor, object), ofSubject every cause of a subject (recipient, subject). A time is in
+// causeStatements are the statements that read the causes of a category from the facts, with the time of each. byKey reads causes
+// by their full key (recipient, subject, actor, object), bySubject every cause of a subject (recipient, subject). A time is in
 // microseconds, or an ID that was made then. The last column is true if the cause exists but does not count: its recipient blocks
 // its actor, or may not see what the actor published.
-type causeFacts struct {
-	named, ofSubject sql.Statement
+type causeStatements struct {
+	byKey, bySubject sql.Statement
 	timeIsID         bool // the time is an id
 }
 
 const (
-	// namedCauses and namedSubjects are lists of rows at the beginning of statements. The conditions of the statements call the
-	// rows c.
-	namedCauses   = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
-	namedSubjects = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
+	// causeRowsWithoutCategory and subjectRows are lists of rows at the beginning of statements. The conditions of the statements
+	// call the rows c.
+	causeRowsWithoutCategory = `{rows $1 recipient BIGINT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
+	subjectRows              = `{rows $1 recipient BIGINT, subject BIGINT} AS c`
 
 	// The subject of likes and comments is a post of the recipient that is not deleted.
 	ownPost = `p.id = c.subject AND p.author = c.recipient AND p.deleted_at IS NULL`
@@ -34,94 +34,95 @@ const (
 		AND 0 = (SELECT count(*) FROM mentions m WHERE m.post = o.id AND m.mentioned = c.recipient)`
 )
 
-// blocking is an SQL expression: 1 if a cause's recipient blocks the actor, else 0. actor is the name of the actor's column. The scan
-// reads the expression as hidden.
-func blocking(actor string) string {
+// blockedByRecipientSQL is an SQL expression: 1 if a cause's recipient blocks the actor, else 0. actor is the name of the actor's
+// column. The scan reads the expression as hidden.
+func blockedByRecipientSQL(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
 
-// hiddenFromRecipient is an SQL expression: 1 if a cause's recipient blocks the author, or the author blocks the recipient or hides
+// hiddenFromRecipientSQL is an SQL expression: 1 if a cause's recipient blocks the author, or the author blocks the recipient or hides
 // from them; else 0. author is the name of the author's column. See hiddenAuthors in package people.
-func hiddenFromRecipient(author string) string {
-	return "CASE WHEN " + blocking(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
+func hiddenFromRecipientSQL(author string) string {
+	return "CASE WHEN " + blockedByRecipientSQL(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"
 }
 
 // factsByCategory has the statements of each of Tidings' own categories; a new category adds its two statements here. The lists
 // are MATERIALIZED, because with three tables joined at once PostgreSQL may look the likes up by their post alone, which reads
 // every like of the post.
-var factsByCategory = map[services.Category]causeFacts{
-	// A like has no ID, so its time is a column. Only a block by the recipient hides it: a like publishes nothing that its actor could hide.
+var factsByCategory = map[services.Category]causeStatements{
+	// A like has no ID, so its time is a column. Only a block by the recipient hides it: a like publishes nothing that its actor
+	// could hide.
 	services.CategoryLike: {
-		named: sql.NewStatement("likes that notify", `
+		byKey: sql.NewStatement("likes that notify", `
 WITH liked AS MATERIALIZED (
-	SELECT c.recipient, c.subject, c.actor, l.liked_at FROM `+namedCauses+` CROSS JOIN likes l
+	SELECT c.recipient, c.subject, c.actor, l.liked_at FROM `+causeRowsWithoutCategory+` CROSS JOIN likes l
 	WHERE l.post = c.subject AND l.liker = c.actor AND c.object = 0 AND `+othersLike+`
 )
-SELECT c.recipient, c.subject, c.actor, 0, c.liked_at, `+blocking("c.actor")+` FROM liked c CROSS JOIN posts p WHERE `+ownPost),
-		ofSubject: sql.NewStatement("all likes of posts that notify", `
+SELECT c.recipient, c.subject, c.actor, 0, c.liked_at, `+blockedByRecipientSQL("c.actor")+` FROM liked c CROSS JOIN posts p WHERE `+ownPost),
+		bySubject: sql.NewStatement("all likes of posts that notify", `
 WITH own AS MATERIALIZED (
-	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
+	SELECT c.recipient, c.subject FROM `+subjectRows+` CROSS JOIN posts p WHERE `+ownPost+`
 )
-SELECT c.recipient, c.subject, l.liker, 0, l.liked_at, `+blocking("l.liker")+` FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike),
+SELECT c.recipient, c.subject, l.liker, 0, l.liked_at, `+blockedByRecipientSQL("l.liker")+` FROM own c CROSS JOIN likes l WHERE l.post = c.subject AND `+othersLike),
 	},
 	// The object is the answer and the subject is its parent: several answers of one actor to one post are several causes.
 	services.CategoryComment: {
 		timeIsID: true,
-		named: sql.NewStatement("comments that notify", `
+		byKey: sql.NewStatement("comments that notify", `
 WITH answers AS MATERIALIZED (
-	SELECT c.recipient, c.subject, c.actor, c.object FROM `+namedCauses+` CROSS JOIN posts o
+	SELECT c.recipient, c.subject, c.actor, c.object FROM `+causeRowsWithoutCategory+` CROSS JOIN posts o
 	WHERE o.id = c.object AND o.parent = c.subject AND o.author = c.actor AND `+othersAnswer+`
 )
-SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+hiddenFromRecipient("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
-		ofSubject: sql.NewStatement("all comments on posts that notify", `
+SELECT c.recipient, c.subject, c.actor, c.object, c.object, `+hiddenFromRecipientSQL("c.actor")+` FROM answers c CROSS JOIN posts p WHERE `+ownPost),
+		bySubject: sql.NewStatement("all comments on posts that notify", `
 WITH own AS MATERIALIZED (
-	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN posts p WHERE `+ownPost+`
+	SELECT c.recipient, c.subject FROM `+subjectRows+` CROSS JOIN posts p WHERE `+ownPost+`
 )
-SELECT c.recipient, c.subject, o.author, o.id, o.id, `+hiddenFromRecipient("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
+SELECT c.recipient, c.subject, o.author, o.id, o.id, `+hiddenFromRecipientSQL("o.author")+` FROM own c CROSS JOIN posts o WHERE o.parent = c.subject AND `+othersAnswer),
 	},
-	// The subject is the mentioning post, which is the author's and not the recipient's, so ownPost does not hold here. The time is that
-	// of the post, or of the edit by which it mentions the recipient.
+	// The subject is the mentioning post, which is the author's and not the recipient's, so ownPost does not hold here. The time is
+	// that of the post, or of the edit by which it mentions the recipient.
 	services.CategoryMention: {
 		timeIsID: true,
-		named: sql.NewStatement("mentions that notify", `
+		byKey: sql.NewStatement("mentions that notify", `
 WITH mentioned AS MATERIALIZED (
-	SELECT c.recipient, c.actor, m.post, m.since FROM `+namedCauses+` CROSS JOIN mentions m
+	SELECT c.recipient, c.actor, m.post, m.since FROM `+causeRowsWithoutCategory+` CROSS JOIN mentions m
 	WHERE m.post = c.subject AND m.mentioned = c.recipient AND c.object = 0
 )
-SELECT c.recipient, p.id, p.author, 0, `+mentionedAt+`, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
+SELECT c.recipient, p.id, p.author, 0, `+mentionedAt+`, `+hiddenFromRecipientSQL("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post AND p.author = c.actor
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
-		ofSubject: sql.NewStatement("mentions in posts that notify", `
+		bySubject: sql.NewStatement("mentions in posts that notify", `
 WITH mentioned AS MATERIALIZED (
-	SELECT c.recipient, m.post, m.since FROM `+namedSubjects+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
+	SELECT c.recipient, m.post, m.since FROM `+subjectRows+` CROSS JOIN mentions m WHERE m.post = c.subject AND m.mentioned = c.recipient
 )
-SELECT c.recipient, p.id, p.author, 0, `+mentionedAt+`, `+hiddenFromRecipient("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
+SELECT c.recipient, p.id, p.author, 0, `+mentionedAt+`, `+hiddenFromRecipientSQL("p.author")+` FROM mentioned c CROSS JOIN posts p WHERE p.id = c.post
 	AND p.author <> c.recipient AND p.deleted_at IS NULL`),
 	},
 	// All follows of a half day are one group, so the subject is 0. The time is the ID of the follow.
 	services.CategoryFollow: {
 		timeIsID: true,
-		named: sql.NewStatement("follows that notify", `
-SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blocking("f.follower")+` FROM `+namedCauses+` CROSS JOIN follows f
+		byKey: sql.NewStatement("follows that notify", `
+SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blockedByRecipientSQL("f.follower")+` FROM `+causeRowsWithoutCategory+` CROSS JOIN follows f
 WHERE f.follower = c.actor AND f.followee = c.recipient AND c.subject = 0 AND c.object = 0 AND f.follower <> f.followee`),
-		ofSubject: sql.NewStatement("all follows that notify", `
-SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blocking("f.follower")+` FROM `+namedSubjects+` CROSS JOIN follows f
+		bySubject: sql.NewStatement("all follows that notify", `
+SELECT c.recipient, c.subject, f.follower, 0, `+people.FollowedAt+`, `+blockedByRecipientSQL("f.follower")+` FROM `+subjectRows+` CROSS JOIN follows f
 WHERE f.followee = c.recipient AND c.subject = 0 AND f.follower <> f.followee`),
 	},
 	// The cause is the start of a show, for users with a reminder of it. Before the show starts, a reminder supports nothing.
 	services.CategoryReminder: {
-		named: sql.NewStatement("reminders that notify", `
+		byKey: sql.NewStatement("reminders that notify", `
 WITH wanted AS MATERIALIZED (
-	SELECT c.recipient, c.subject, c.actor FROM `+namedCauses+` CROSS JOIN reminders m
+	SELECT c.recipient, c.subject, c.actor FROM `+causeRowsWithoutCategory+` CROSS JOIN reminders m
 	WHERE m.show = c.subject AND m.user_number = c.recipient AND c.object = 0
 )
-SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+hiddenFromRecipient("s.host")+` FROM wanted c CROSS JOIN shows s
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+hiddenFromRecipientSQL("s.host")+` FROM wanted c CROSS JOIN shows s
 WHERE s.id = c.subject AND s.host = c.actor AND s.started_at IS NOT NULL`),
-		ofSubject: sql.NewStatement("reminders of shows that notify", `
+		bySubject: sql.NewStatement("reminders of shows that notify", `
 WITH wanted AS MATERIALIZED (
-	SELECT c.recipient, c.subject FROM `+namedSubjects+` CROSS JOIN reminders m WHERE m.show = c.subject AND m.user_number = c.recipient
+	SELECT c.recipient, c.subject FROM `+subjectRows+` CROSS JOIN reminders m WHERE m.show = c.subject AND m.user_number = c.recipient
 )
-SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+hiddenFromRecipient("s.host")+` FROM wanted c CROSS JOIN shows s
+SELECT c.recipient, c.subject, s.host, 0, s.started_at, `+hiddenFromRecipientSQL("s.host")+` FROM wanted c CROSS JOIN shows s
 WHERE s.id = c.subject AND s.started_at IS NOT NULL`),
 	},
 }
@@ -133,39 +134,39 @@ SELECT n.recipient, n.category, n.subject, n.actor, n.object, n.place, n.bucket,
 WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject`
 
 var (
-	// storedByKey reads stored causes by their whole key, storedBySubject all stored causes of a subject.
-	storedByKey = sql.NewStatement("causes known", `
+	// storedCausesByKey reads stored causes by their whole key, storedCausesBySubject all stored causes of a subject.
+	storedCausesByKey = sql.NewStatement("causes known", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS named)`+
 		selectStoredCauses+` AND n.actor = c.actor AND n.object = c.object`)
 
-	storedBySubject = sql.NewStatement("all causes known of subjects", `
+	storedCausesBySubject = sql.NewStatement("all causes known of subjects", `
 WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT} AS named)`+selectStoredCauses)
 )
 
 // storedCause is the row of a cause in notification_causes. Its position and half day never change, so that a seen cause stays seen.
 type storedCause struct {
-	place    services.PostID
-	bucket   int64
-	standing bool
+	position services.PostID
+	halfDay  int64
+	counts   bool
 }
 
 // supportedCause is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its
 // recipient blocks its actor or may not see what the actor published.
 type supportedCause struct {
-	at     int64
-	hidden bool
+	atMicros int64
+	hidden   bool
 }
 
-// readSupported returns the causes that the facts support now. It runs one statement for each category and form (one actor or every
-// actor) among the causes, and one statement for all host categories.
-func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]supportedCause, error) {
-	named, subjects := map[services.Category]sql.Rows{}, map[services.Category]sql.Rows{}
-	var hosts sql.Rows
+// readSupportedCauses returns the causes that the facts support now. It runs one statement for each category and form (one actor or
+// every actor) among the causes, and one statement for all host categories.
+func readSupportedCauses(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]supportedCause, error) {
+	named, subjects := map[services.Category]sql.RowsParameter{}, map[services.Category]sql.RowsParameter{}
+	var hosts sql.RowsParameter
 	for _, c := range causes {
-		if c.Category.IsHostCategory() {
+		if c.Category.HasHostCategoryForm() {
 			// All categories of the host application have one statement.
 			hosts = append(hosts, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
-		} else if c.everyActor() {
+		} else if c.standsForAllActors() {
 			subjects[c.Category] = append(subjects[c.Category], []any{c.Recipient, c.Subject})
 		} else {
 			named[c.Category] = append(named[c.Category], []any{c.Recipient, c.Subject, c.Actor, c.Object})
@@ -173,61 +174,62 @@ func readSupported(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]s
 	}
 	supported := make(map[Cause]supportedCause, len(causes))
 	// The columns of each statement are the key, then the time, then hidden.
-	read := func(category services.Category, facts causeFacts, st sql.Statement, list sql.Rows) error {
+	read := func(category services.Category, facts causeStatements, st sql.Statement, list sql.RowsParameter) error {
 		if len(list) == 0 {
 			return nil
 		}
 		return tx.Each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			c := Cause{Category: category}
 			var is supportedCause
-			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
-			// PostID.Moment gives IDs of one millisecond different times, in the order of the IDs.
+			err := scan(&c.Recipient, &c.Subject, &c.Actor, &c.Object, &is.atMicros, &is.hidden)
+			// PostID.OrderedTime gives IDs of one millisecond different times, in the order of the IDs.
 			if facts.timeIsID {
-				is.at = sql.Micros(services.PostID(is.at).Moment())
+				is.atMicros = sql.Micros(services.PostID(is.atMicros).OrderedTime())
 			}
 			supported[c] = is
 			return err
 		})
 	}
 	for category, facts := range factsByCategory {
-		if err := read(category, facts, facts.named, named[category]); err != nil {
+		if err := read(category, facts, facts.byKey, named[category]); err != nil {
 			return nil, err
 		}
-		if err := read(category, facts, facts.ofSubject, subjects[category]); err != nil {
+		if err := read(category, facts, facts.bySubject, subjects[category]); err != nil {
 			return nil, err
 		}
 	}
-	return supported, readHostSupported(ctx, tx, hosts, supported)
+	return supported, readSupportedHostCauses(ctx, tx, hosts, supported)
 }
 
 // readStoredCauses returns the stored rows of the causes, standing or not. For a cause of every actor it returns all rows of the
 // subject, also those whose fact no longer exists.
 func readStoredCauses(ctx context.Context, tx *sql.Tx, causes []Cause) (map[Cause]storedCause, error) {
-	var named, subjects sql.Rows
+	var named, subjects sql.RowsParameter
 	for _, c := range causes {
-		if c.everyActor() {
+		if c.standsForAllActors() {
 			subjects = append(subjects, []any{c.Recipient, c.Category, c.Subject})
 		} else {
 			named = append(named, []any{c.Recipient, c.Category, c.Subject, c.Actor, c.Object})
 		}
 	}
-	// A key has the same fields set here as in the map of supported causes, because applyFacts looks up the keys of each map in the other.
+	// A key has the same fields set here as in the map of supported causes, because applyFacts looks up the keys of each map in the
+	// other.
 	known := make(map[Cause]storedCause, len(causes))
 	// A statement with an empty list would cost a round trip and find nothing.
-	read := func(st sql.Statement, list sql.Rows) error {
+	read := func(st sql.Statement, list sql.RowsParameter) error {
 		if len(list) == 0 {
 			return nil
 		}
 		return tx.Each(ctx, st, []any{list}, func(scan func(...any) error) error {
 			var c Cause
 			var h storedCause
-			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &h.place, &h.bucket, &h.standing)
+			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &h.position, &h.halfDay, &h.counts)
 			known[c] = h
 			return err
 		})
 	}
-	if err := read(storedByKey, named); err != nil {
+	if err := read(storedCausesByKey, named); err != nil {
 		return nil, err
 	}
-	return known, read(storedBySubject, subjects)
+	return known, read(storedCausesBySubject, subjects)
 }

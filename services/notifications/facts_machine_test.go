@@ -15,12 +15,12 @@ import (
 	"tidings/tests/histories"
 )
 
-// device shows a list of an earlier moment: its marks arrive after later changes.
-type device struct {
-	gen    uint64
-	places []services.PostID // of the lines
-	known  []services.PostID // of every cause at that moment
-	reach  services.PostID   // position up to which a mark of the whole list reaches
+// loadedList shows a list of an earlier moment: its marks arrive after later changes.
+type loadedList struct {
+	markGeneration uint64
+	groupPlaces    []services.PostID // of the lines
+	causePlaces    []services.PostID // of every cause at that moment
+	markAllUpTo    services.PostID   // position up to which a mark of the whole list reaches
 }
 
 // These are the host application's categories of the state machine: a grouped one, and one whose notifications are single.
@@ -29,204 +29,206 @@ const (
 	hostCalls  services.Category = "calls"
 )
 
-var panelCategories = append(slices.Clone(services.Categories), hostOrders, hostCalls)
+var modelCategories = append(slices.Clone(services.Categories), hostOrders, hostCalls)
 
-// panel is the state machine: the store, its model, and the causes and marks in flight.
-type panel struct {
-	*bundle
-	m            *panelModel
-	t            *rapid.T
-	ids          services.PostID   // the last ID that was given out
-	posts        []services.PostID // by the recipient
-	queuedCauses []Cause           // causes that have a job; it may run late, and again
-	moments      *services.IDClock // makes the moments of causes of a past time
-	devices      [2]device
-	expiry       Expiry
+// stateMachine is the state machine: the store, its model, and the causes and marks in flight.
+type stateMachine struct {
+	*testStore
+	model           *notificationsModel
+	t               *rapid.T
+	lastID          services.PostID   // the last ID that was given out
+	posts           []services.PostID // by the recipient
+	queuedCauses    []Cause           // causes that have a job; it may run late, and again
+	pastMomentClock *services.IDClock // makes the moments of causes of a past time
+	devices         [2]loadedList
+	expiry          ExpiryDays
 }
 
 // nextID returns a new ID of the present time.
-func (p *panel) nextID() services.PostID {
-	p.ids = max(p.ids+1, services.PostIDAt(p.Clock.Now()))
-	return p.ids
+func (p *stateMachine) nextID() services.PostID {
+	p.lastID = max(p.lastID+1, services.PostIDAt(p.Clock.Now()))
+	return p.lastID
 }
 
-// someone draws a user other than the recipient.
-func (p *panel) someone() services.UserID {
-	return p.m.me + services.UserID(rapid.IntRange(1, 10).Draw(p.t, "actor"))
+// drawActor draws a user other than the recipient.
+func (p *stateMachine) drawActor() services.UserID {
+	return p.model.recipient + services.UserID(rapid.IntRange(1, 10).Draw(p.t, "actor"))
 }
 
-func (p *panel) somePost() services.PostID { return rapid.SampledFrom(p.posts).Draw(p.t, "post") }
+func (p *stateMachine) drawPost() services.PostID {
+	return rapid.SampledFrom(p.posts).Draw(p.t, "post")
+}
 
-// like makes a user like a post of the recipient, or end the like.
-func (p *panel) like() {
-	c := Cause{Recipient: p.m.me, Category: services.CategoryLike, Subject: p.somePost(), Actor: p.someone()}
-	if _, liked := p.m.likes[c]; liked && rapid.Bool().Draw(p.t, "unlike") {
+// toggleLike makes a user like a post of the recipient, or end the like.
+func (p *stateMachine) toggleLike() {
+	c := Cause{Recipient: p.model.recipient, Category: services.CategoryLike, Subject: p.drawPost(), Actor: p.drawActor()}
+	if _, liked := p.model.likes[c]; liked && rapid.Bool().Draw(p.t, "unlike") {
 		p.unlike(c.Subject, c.Actor)
-		delete(p.m.likes, c)
+		delete(p.model.likes, c)
 	} else {
-		p.bundle.like(c.Subject, c.Actor)
+		p.testStore.like(c.Subject, c.Actor)
 		if !liked {
-			p.m.likes[c] = p.Clock.Now()
+			p.model.likes[c] = p.Clock.Now()
 		}
 	}
 	p.queuedCauses = append(p.queuedCauses, c)
 }
 
-// follow makes a user follow the recipient, or end the follow.
-func (p *panel) follow() {
-	c := Cause{Recipient: p.m.me, Category: services.CategoryFollow, Actor: p.someone()}
-	_, follows := p.m.follows[c.Actor]
+// toggleFollow makes a user follow the recipient, or end the follow.
+func (p *stateMachine) toggleFollow() {
+	c := Cause{Recipient: p.model.recipient, Category: services.CategoryFollow, Actor: p.drawActor()}
+	_, follows := p.model.follows[c.Actor]
 	since := p.nextID()
 	p.MustWrite(func(tx *sql.Tx) (err error) {
 		if follows {
-			_, err = people.DeleteFollow(p.Ctx, tx, c.Actor, p.m.me)
+			_, err = people.DeleteFollow(p.Ctx, tx, c.Actor, p.model.recipient)
 		} else {
-			_, err = people.InsertFollow(p.Ctx, tx, services.Edge{Follower: c.Actor, Followee: p.m.me, Since: since})
+			_, err = people.InsertFollow(p.Ctx, tx, services.FollowEdge{Follower: c.Actor, Followee: p.model.recipient, PostsCountAfter: since})
 		}
 		return err
 	})
 	if follows {
-		delete(p.m.follows, c.Actor)
+		delete(p.model.follows, c.Actor)
 	} else {
-		p.m.follows[c.Actor] = since.Moment()
+		p.model.follows[c.Actor] = since.OrderedTime()
 	}
 	p.queuedCauses = append(p.queuedCauses, c)
 }
 
-// delete deletes a post.
-func (p *panel) delete() {
-	if len(p.m.incoming) > 0 && rapid.IntRange(0, 3).Draw(p.t, "whose") > 0 {
-		a := p.someAnswer()
-		p.remove(a.id)
+// deleteRandomPost deletes a post.
+func (p *stateMachine) deleteRandomPost() {
+	if len(p.model.incomingPosts) > 0 && rapid.IntRange(0, 3).Draw(p.t, "whose") > 0 {
+		a := p.drawAnswer()
+		p.deletePost(a.id)
 		a.deleted = true
 		p.queuedCauses = append(p.queuedCauses, p.causesOf(a)...)
 		return
 	}
-	post := p.somePost()
-	p.remove(post)
-	p.m.deleted[post] = true
+	post := p.drawPost()
+	p.deletePost(post)
+	p.model.deletedPosts[post] = true
 	for _, category := range []services.Category{services.CategoryLike, services.CategoryComment} {
-		p.queuedCauses = append(p.queuedCauses, Cause{Recipient: p.m.me, Category: category, Subject: post})
+		p.queuedCauses = append(p.queuedCauses, Cause{Recipient: p.model.recipient, Category: category, Subject: post})
 	}
 }
 
-// tell makes the host application send a notification, with an actor or without one.
-func (p *panel) tell() {
+// sendHostNotification makes the host application send a notification, with an actor or without one.
+func (p *stateMachine) sendHostNotification() {
 	told := HostNotification{Category: rapid.SampledFrom([]services.Category{hostOrders, hostCalls}).Draw(p.t, "category"), Title: "t",
 		GroupKey: rapid.SampledFrom([]string{"", "a", "b"}).Draw(p.t, "key")}
 	if rapid.Bool().Draw(p.t, "by somebody") {
-		told.Actor = p.someone()
+		told.Actor = p.drawActor()
 	}
 	id := p.nextID()
-	c := Cause{Recipient: p.m.me, Category: told.Category, Subject: told.subjectOf(id, told.Category == hostOrders), Actor: told.Actor, Object: id}
+	c := Cause{Recipient: p.model.recipient, Category: told.Category, Subject: told.subjectOf(id, told.Category == hostOrders), Actor: told.Actor, Object: id}
 	p.MustWrite(func(tx *sql.Tx) error {
 		_, err := tx.Run(p.Ctx, insertHostNotification, id, string(c.Category), c.Subject, told.GroupKey, c.Actor, "", 0, told.Title, "", tx.Now, 1)
 		return err
 	})
-	p.m.told[c] = &hostNotificationModel{at: p.Clock.Now(), content: HostContent{ID: id, Title: told.Title, GroupKey: told.GroupKey}}
+	p.model.hostNotifications[c] = &hostNotificationModel{sentAt: p.Clock.Now(), content: HostNotificationContent{ID: id, Title: told.Title, GroupKey: told.GroupKey}}
 	p.queuedCauses = append(p.queuedCauses, c)
 }
 
-// withdraw makes the host application withdraw a notification.
-func (p *panel) withdraw() {
-	if len(p.m.told) == 0 {
+// withdrawRandomNotification makes the host application withdraw a notification.
+func (p *stateMachine) withdrawRandomNotification() {
+	if len(p.model.hostNotifications) == 0 {
 		return
 	}
-	c := rapid.SampledFrom(slices.SortedFunc(maps.Keys(p.m.told), byKey)).Draw(p.t, "told")
+	c := rapid.SampledFrom(slices.SortedFunc(maps.Keys(p.model.hostNotifications), compareCauses)).Draw(p.t, "told")
 	p.MustWrite(func(tx *sql.Tx) error {
 		_, err := tx.Run(p.Ctx, withdrawHostNotification, c.Object, tx.Now)
 		return err
 	})
-	p.m.told[c].withdrawn = true
+	p.model.hostNotifications[c].withdrawn = true
 	p.queuedCauses = append(p.queuedCauses, c)
 }
 
-// deliver applies causes to the store and to the model, and compares the states.
-func (p *panel) deliver(causes ...Cause) {
-	p.m.apply(p.Clock.Now(), causes)
-	for _, state := range p.apply(causes...) {
-		sqltest.Equal(p.t, state, p.m.state(p.Clock.Now(), state.Category))
+// applyAndCompare applies causes to the store and to the model, and compares the states.
+func (p *stateMachine) applyAndCompare(causes ...Cause) {
+	p.model.applyCauses(p.Clock.Now(), causes)
+	for _, state := range p.applyCauses(causes...) {
+		sqltest.Equal(p.t, state, p.model.expectedState(p.Clock.Now(), state.Category))
 	}
 }
 
 // loadList loads the list onto a device.
-func (p *panel) loadList(d *device) {
-	d.gen, d.places, d.reach = p.m.gen, nil, 0
-	for _, n := range p.walk(everything) {
-		d.places = append(d.places, n.Place)
-		d.reach = max(d.reach, n.Reach)
+func (p *stateMachine) loadList(d *loadedList) {
+	d.markGeneration, d.groupPlaces, d.markAllUpTo = p.model.markGeneration, nil, 0
+	for _, n := range p.readAllPages(everything) {
+		d.groupPlaces = append(d.groupPlaces, n.NewestPosition)
+		d.markAllUpTo = max(d.markAllUpTo, n.MarkAllUpTo)
 	}
-	if len(d.places) > 0 {
-		d.reach = max(d.reach, d.places[0])
+	if len(d.groupPlaces) > 0 {
+		d.markAllUpTo = max(d.markAllUpTo, d.groupPlaces[0])
 	}
-	d.known = p.m.places()
+	d.causePlaces = p.model.allPlaces()
 }
 
 // sendMark sends a mark of the list that a device loaded last.
-func (p *panel) sendMark() {
+func (p *stateMachine) sendMark() {
 	shown := &p.devices[rapid.IntRange(0, 1).Draw(p.t, "device")]
 	if rapid.Bool().Draw(p.t, "looks first") {
 		p.loadList(shown)
 	}
-	d, gen := *shown, shown.gen
+	d, gen := *shown, shown.markGeneration
 	if rapid.Bool().Draw(p.t, "without a token") {
-		gen = services.AnyGen
+		gen = services.AnyMarkGeneration
 	}
 	var upTo services.PostID
-	if len(d.places) > 0 {
-		if upTo = d.reach; rapid.Bool().Draw(p.t, "up to one of them") {
-			upTo = rapid.SampledFrom(d.places).Draw(p.t, "place")
+	if len(d.groupPlaces) > 0 {
+		if upTo = d.markAllUpTo; rapid.Bool().Draw(p.t, "up to one of them") {
+			upTo = rapid.SampledFrom(d.groupPlaces).Draw(p.t, "place")
 		}
 	}
-	categories := rapid.Permutation(panelCategories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]
+	categories := rapid.Permutation(modelCategories).Draw(p.t, "categories")[:rapid.IntRange(1, 4).Draw(p.t, "how many")]
 	verb := rapid.IntRange(0, 5).Draw(p.t, "mark")
-	before := p.unseen()
-	p.mark(verb, d, gen, upTo, categories)
-	after := p.unseen()
+	before := p.unseenPlaces()
+	p.applyMark(verb, d, gen, upTo, categories)
+	after := p.unseenPlaces()
 	for _, n := range before {
-		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.known, n) && !p.m.past(n) {
-			p.t.Fatalf("mark %d up to %v took %v, which is newer than the list: it knew %v", verb, upTo, n, d.known)
+		if upTo != 0 && verb < 4 && !slices.Contains(after, n) && !slices.Contains(d.causePlaces, n) && !p.model.isPastPlace(n) {
+			p.t.Fatalf("mark %d up to %v took %v, which is newer than the list: it knew %v", verb, upTo, n, d.causePlaces)
 		}
-		if upTo == d.reach && upTo != 0 && verb == 0 && slices.Contains(d.places, n) && slices.Contains(after, n) && slices.Contains(categories, p.category(n)) {
+		if upTo == d.markAllUpTo && upTo != 0 && verb == 0 && slices.Contains(d.groupPlaces, n) && slices.Contains(after, n) && slices.Contains(categories, p.categoryAt(n)) {
 			p.t.Fatalf("seen up to %v, %v is unseen, though it was shown", upTo, n)
 		}
 	}
 }
 
-// unseen are the positions that the count includes.
-func (p *panel) unseen() (places []services.PostID) {
-	for _, n := range p.walk(onlyUnseen) {
-		places = append(places, n.Place)
+// unseenPlaces are the positions that the count includes.
+func (p *stateMachine) unseenPlaces() (places []services.PostID) {
+	for _, n := range p.readAllPages(onlyUnseen) {
+		places = append(places, n.NewestPosition)
 	}
 	return places
 }
 
-// category is the category of the notification at a position.
-func (p *panel) category(place services.PostID) services.Category {
-	of, _ := p.m.placed(place)
+// categoryAt is the category of the notification at a position.
+func (p *stateMachine) categoryAt(place services.PostID) services.Category {
+	of, _ := p.model.groupAt(place)
 	return of.category
 }
 
-// mark makes the mark of the given kind (verb, 0 to 5) in the store and in the model.
-func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categories []services.Category) {
-	ctx, me := p.Ctx, p.m.me
+// applyMark makes the mark of the given kind (verb, 0 to 5) in the store and in the model.
+func (p *stateMachine) applyMark(verb int, d loadedList, gen uint64, upTo services.PostID, categories []services.Category) {
+	ctx, me := p.Ctx, p.model.recipient
 	p.MustWrite(func(tx *sql.Tx) (err error) {
 		switch {
 		case verb == 0:
-			_, err = raiseSeen(ctx, tx, me, categories, upTo)
+			_, err = markSeen(ctx, tx, me, categories, upTo)
 		case verb == 1 && upTo != 0:
-			_, err = markRead(ctx, tx, me, readMark{Shown: d.places[:1+len(d.places)/2], Gen: gen, AllCategories: panelCategories})
+			_, err = markRead(ctx, tx, me, readMarkSelection{UpToPositions: d.groupPlaces[:1+len(d.groupPlaces)/2], MarkGeneration: gen, AllCategories: modelCategories})
 		case verb == 2:
-			_, err = markRead(ctx, tx, me, readMark{Categories: categories, UpTo: upTo, Gen: gen, AllCategories: panelCategories})
+			_, err = markRead(ctx, tx, me, readMarkSelection{Categories: categories, UpTo: upTo, MarkGeneration: gen, AllCategories: modelCategories})
 		case verb == 3:
-			_, _, err = markAllRead(ctx, tx, me, panelCategories, upTo, gen)
+			_, _, err = markAllRead(ctx, tx, me, modelCategories, upTo, gen)
 		case verb == 4:
-			if _, err = undoAllRead(ctx, tx, me, panelCategories); services.CodeOf(err) == services.Conflict {
+			if _, err = undoAllRead(ctx, tx, me, modelCategories); services.CodeOf(err) == services.Conflict {
 				err = nil
 			}
 		case verb == 5 && upTo != 0:
-			of, _ := p.m.placed(upTo)
-			if _, err = markUnread(ctx, tx, me, panelCategories, p.m.read[of].first); services.CodeOf(err) == services.NotFound {
+			of, _ := p.model.groupAt(upTo)
+			if _, err = markUnread(ctx, tx, me, modelCategories, p.model.readStates[of].lowestPlace); services.CodeOf(err) == services.NotFound {
 				err = nil
 			}
 		}
@@ -235,54 +237,54 @@ func (p *panel) mark(verb int, d device, gen uint64, upTo services.PostID, categ
 	now := p.Clock.Now()
 	switch {
 	case verb == 0:
-		p.m.see(categories, upTo)
+		p.model.markSeen(categories, upTo)
 	case verb == 1 && upTo != 0:
-		p.m.readOnes(gen, d.places[:1+len(d.places)/2])
+		p.model.markShownRead(gen, d.groupPlaces[:1+len(d.groupPlaces)/2])
 	case verb == 2:
-		p.m.readAll(gen, categories, upTo, 0)
-		p.m.undoAt = time.Time{}
+		p.model.markCategoriesRead(gen, categories, upTo, 0)
+		p.model.undoableMarkAt = time.Time{}
 	case verb == 3:
-		if p.m.readAll(gen, panelCategories, upTo, p.m.undo+1) {
-			p.m.undo, p.m.undoAt = p.m.undo+1, now
+		if p.model.markCategoriesRead(gen, modelCategories, upTo, p.model.lastMarkNumber+1) {
+			p.model.lastMarkNumber, p.model.undoableMarkAt = p.model.lastMarkNumber+1, now
 		}
-	case verb == 4 && !p.m.undoAt.IsZero() && now.Sub(p.m.undoAt) <= undoWithin:
-		p.m.undoAll()
+	case verb == 4 && !p.model.undoableMarkAt.IsZero() && now.Sub(p.model.undoableMarkAt) <= undoAllReadPeriod:
+		p.model.undoAllRead()
 	case verb == 5 && upTo != 0:
-		if of, _ := p.m.placed(upTo); p.m.top(of, true) != 0 {
-			p.m.markUnread(upTo)
+		if of, _ := p.model.groupAt(upTo); p.model.highestPlace(of, true) != 0 {
+			p.model.markUnread(upTo)
 		}
 	}
 }
 
 // checkAgainstModel compares the list and the count with the model and with each other.
-func (p *panel) checkAgainstModel() {
+func (p *stateMachine) checkAgainstModel() {
 	p.t.Helper()
 	now := p.Clock.Now()
-	all := p.m.list(now, p.expiry)
-	wants := map[filter]func(n Notification) bool{
+	all := p.model.expectedList(now, p.expiry)
+	wants := map[listFilter]func(n Notification) bool{
 		everything: func(Notification) bool { return false },
 		onlyUnread: func(n Notification) bool { return n.Read },
-		onlyUnseen: func(n Notification) bool { return n.Seen || n.Older },
+		onlyUnseen: func(n Notification) bool { return n.Seen || n.ExpiredUnseen },
 	}
 	for only, leavesOut := range wants {
-		sqltest.Equal(p.t, p.walk(only), p.m.withReach(append([]Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
+		sqltest.Equal(p.t, p.readAllPages(only), p.model.withMarkAllUpTo(append([]Notification{}, slices.DeleteFunc(slices.Clone(all), leavesOut)...)))
 	}
-	for _, state := range sqltest.Must(statesOfUser(p.Ctx, p.DB, p.m.me))(p.t) {
-		sqltest.Equal(p.t, state, p.m.state(now, state.Category))
-		value, _ := p.expiry.splitByExpiry(services.CategoryCounts{Category: state.Category, Older: state.Older, Day: state.Day, Days: state.Days}, state.Day)
-		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: []services.Category{state.Category},
-			only: onlyUnseen, limit: 1000, expiry: p.expiry}))(p.t)
-		if value != len(page.Notifications) || page.Gen != p.m.gen {
-			p.t.Fatalf("%s: the number is %d, the list has %d, generation %d of %d", state.Category, value, len(page.Notifications), page.Gen, p.m.gen)
+	for _, state := range sqltest.Must(statesOfUser(p.Ctx, p.DB, p.model.recipient))(p.t) {
+		sqltest.Equal(p.t, state, p.model.expectedState(now, state.Category))
+		value, _ := p.expiry.splitByExpiry(services.CategoryCounts{Category: state.Category, OlderUnseen: state.OlderUnseen, NewestDay: state.NewestDay, CountByDay: state.UnseenByDay}, state.NewestDay)
+		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.model.recipient, categories: []services.Category{state.Category},
+			filter: onlyUnseen, limit: 1000, expiry: p.expiry}))(p.t)
+		if value != len(page.Notifications) || page.MarkGeneration != p.model.markGeneration {
+			p.t.Fatalf("%s: the number is %d, the list has %d, generation %d of %d", state.Category, value, len(page.Notifications), page.MarkGeneration, p.model.markGeneration)
 		}
 	}
 }
 
-// walk pages through a list.
-func (p *panel) walk(only filter) []Notification {
+// readAllPages pages through a list.
+func (p *stateMachine) readAllPages(only listFilter) []Notification {
 	all, before := []Notification{}, Position{}
 	for {
-		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.m.me, categories: panelCategories, only: only,
+		page := sqltest.Must(readPage(p.Ctx, p.DB, listQuery{user: p.model.recipient, categories: modelCategories, filter: only,
 			before: before, limit: 3, expiry: p.expiry}))(p.t)
 		all = append(all, page.Notifications...)
 		if !page.More {
@@ -292,33 +294,33 @@ func (p *panel) walk(only filter) []Notification {
 	}
 }
 
-// TestNotificationsAgainstModel creates and undoes causes of every category but REMINDER, delivers their jobs late, twice and in any
-// order, lets days pass, and has two devices mark lists that they loaded earlier. After every step the count equals the list. In the end,
-// when every job has run, the notifications agree with the facts.
+// TestNotificationsAgainstModel creates and undoes causes of every category but REMINDER, delivers their jobs late, twice and in
+// any order, lets days pass, and has two devices mark lists that they loaded earlier. After every step the count equals the list.
+// In the end, when every job has run, the notifications agree with the facts.
 func TestNotificationsAgainstModel(t *testing.T) {
-	histories.Reduce(t, 4)
-	eachBundle(t, func(b *bundle) {
+	histories.ReduceRapidChecks(t, 4)
+	eachStore(t, func(b *testStore) {
 		history := services.UserID(0)
 		rapid.Check(b.T, func(t *rapid.T) {
 			history++
 			me := history * 100
-			p := &panel{bundle: b, t: t, m: newPanelModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
-				expiry:  Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never, hostOrders: 3, hostCalls: services.Never},
-				moments: services.NewIDClock(b.Clock, 1)}
-			b.post(me, p.posts...)
-			p.ids = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
+			p := &stateMachine{testStore: b, t: t, model: newNotificationsModel(me), posts: []services.PostID{services.PostID(me) + 1, services.PostID(me) + 2},
+				expiry:          ExpiryDays{services.CategoryLike: 2, services.CategoryMention: services.NeverExpires, hostOrders: 3, hostCalls: services.NeverExpires},
+				pastMomentClock: services.NewIDClock(b.Clock, 1)}
+			b.insertPosts(me, p.posts...)
+			p.lastID = services.PostIDAt(b.Clock.Now()) + services.PostID(me)<<10
 			for _, step := range rapid.SliceOfN(rapid.IntRange(0, 26), 30, 60).Draw(t, "steps") {
 				step = step * 7 % 27 // rapid draws small numbers more often: spread them over every kind
 				b.Clock.Advance(time.Duration(rapid.IntRange(0, 3).Draw(t, "pause")) * 500 * time.Millisecond)
 				switch {
 				case step <= 2:
-					p.like()
+					p.toggleLike()
 				case step <= 4:
-					p.answer()
+					p.publishRandomAnswer()
 				case step <= 6:
-					p.follow()
+					p.toggleFollow()
 				case step == 7:
-					p.delete()
+					p.deleteRandomPost()
 				case step == 8:
 					b.Clock.Advance(time.Duration(rapid.IntRange(0, 100).Draw(t, "hours")) * time.Hour)
 				case step == 9:
@@ -328,29 +330,29 @@ func TestNotificationsAgainstModel(t *testing.T) {
 				case step <= 14:
 					p.sendMark()
 				case step <= 16:
-					p.tell()
+					p.sendHostNotification()
 				case step == 17:
-					p.withdraw()
+					p.withdrawRandomNotification()
 				case step == 18:
-					p.edit()
+					p.toggleMention()
 				case step <= 21:
-					p.pastLike()
+					p.likeAtPastTime()
 				default:
 					if len(p.queuedCauses) > 0 {
 						late := slices.Clone(p.queuedCauses)
 						if rapid.Bool().Draw(t, "the last first") {
 							slices.Reverse(late)
 						}
-						p.deliver(rapid.SliceOfN(rapid.SampledFrom(late), 1, 3).Draw(t, "delivered")...)
+						p.applyAndCompare(rapid.SliceOfN(rapid.SampledFrom(late), 1, 3).Draw(t, "delivered")...)
 					}
 				}
 				p.checkAgainstModel()
 			}
 			if len(p.queuedCauses) > 0 {
-				p.deliver(rapid.Permutation(p.queuedCauses).Draw(t, "in the end")...)
+				p.applyAndCompare(rapid.Permutation(p.queuedCauses).Draw(t, "in the end")...)
 			}
-			for c := range p.m.facts() {
-				if k := p.m.known[c]; k == nil || !k.counts {
+			for c := range p.model.countingCauses() {
+				if k := p.model.storedCauses[c]; k == nil || !k.counts {
 					t.Fatalf("the fact %v is known as %+v", c, k)
 				}
 			}

@@ -12,40 +12,40 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// listed is the first page of the list of user 1.
-func (b *bundle) listed(only filter, categories ...services.Category) []Notification {
+// firstPage is the first page of the list of user 1.
+func (b *testStore) firstPage(only listFilter, categories ...services.Category) []Notification {
 	b.T.Helper()
 	if len(categories) == 0 {
 		categories = services.Categories
 	}
-	page := sqltest.Must(readPage(b.Ctx, b.DB, listQuery{user: 1, categories: categories, only: only, limit: 100}))(b.T)
+	page := sqltest.Must(readPage(b.Ctx, b.DB, listQuery{user: 1, categories: categories, filter: only, limit: 100}))(b.T)
 	return page.Notifications
 }
 
 // wantUnseenAndUnread checks how many notifications of user 1 are unseen and unread.
-func (b *bundle) wantUnseenAndUnread(when string, unseen, unread int) {
+func (b *testStore) wantUnseenAndUnread(when string, unseen, unread int) {
 	b.T.Helper()
-	if got := len(b.listed(onlyUnseen)); got != unseen {
+	if got := len(b.firstPage(onlyUnseen)); got != unseen {
 		b.T.Errorf("%s: %d unseen, want %d", when, got, unseen)
 	}
-	if got := len(b.listed(onlyUnread)); got != unread {
+	if got := len(b.firstPage(onlyUnread)); got != unread {
 		b.T.Errorf("%s: %d unread, want %d", when, got, unread)
 	}
 }
 
 // runMark runs a mark of user 1 and returns its error.
-func (b *bundle) runMark(mark func(tx *sql.Tx) error) error {
+func (b *testStore) runMark(mark func(tx *sql.Tx) error) error {
 	b.T.Helper()
 	return b.Write(b.Ctx, mark)
 }
 
 // markRead marks notifications of user 1 read.
-func (b *bundle) markRead(read readMark) error {
+func (b *testStore) markRead(read readMarkSelection) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markRead(b.Ctx, tx, 1, withAllCategories(read)); return err })
 }
 
 // markAllRead marks all notifications of user 1 read; until is when the mark can no longer be undone.
-func (b *bundle) markAllRead(gen uint64) (until time.Time) {
+func (b *testStore) markAllRead(gen uint64) (until time.Time) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		_, until, err = markAllRead(b.Ctx, tx, 1, services.Categories, 0, gen)
@@ -55,28 +55,28 @@ func (b *bundle) markAllRead(gen uint64) (until time.Time) {
 }
 
 // undoAllRead undoes the last "mark all read" of user 1.
-func (b *bundle) undoAllRead() error {
+func (b *testStore) undoAllRead() error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := undoAllRead(b.Ctx, tx, 1, services.Categories); return err })
 }
 
 // markUnread marks a notification of user 1 unread.
-func (b *bundle) markUnread(place services.PostID) error {
+func (b *testStore) markUnread(place services.PostID) error {
 	return b.runMark(func(tx *sql.Tx) error { _, err := markUnread(b.Ctx, tx, 1, services.Categories, place); return err })
 }
 
-// likeThree adds likes of three posts of user 1 and returns the positions, the oldest first.
-func (b *bundle) likeThree() (places []services.PostID) {
+// likeThreePosts adds likes of three posts of user 1 and returns the positions, the oldest first.
+func (b *testStore) likeThreePosts() (places []services.PostID) {
 	b.T.Helper()
-	b.post(1, 5, 6, 7)
+	b.insertPosts(1, 5, 6, 7)
 	for _, post := range []services.PostID{5, 6, 7} {
 		b.like(post, 2)
-		places = append(places, b.apply(cause(post, 2))[0].Head)
+		places = append(places, b.applyCauses(newLikeCause(post, 2))[0].NewestShown)
 	}
 	return places
 }
 
 // publishAnswer publishes an answer that may mention users, and applies its causes for user 1.
-func (b *bundle) publishAnswer(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
+func (b *testStore) publishAnswer(id, parent services.PostID, author services.UserID, mentions ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		if err := posts.Insert(b.Ctx, tx, services.Post{ID: id, Author: author, Kind: services.PostKindComment, Parent: parent, OffFeed: true}); err != nil {
@@ -84,40 +84,40 @@ func (b *bundle) publishAnswer(id, parent services.PostID, author services.UserI
 		}
 		return posts.InsertMentions(b.Ctx, tx, id, mentions, nil)
 	})
-	b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
+	b.applyCauses(Cause{Recipient: 1, Category: services.CategoryComment, Subject: parent, Actor: author, Object: id},
 		Cause{Recipient: 1, Category: services.CategoryMention, Subject: id, Actor: author})
 }
 
 func TestCommentsAreGroupedByPostAndCountUsers(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
 		for i := range services.PostID(12) {
 			b.publishAnswer(at+i, 5, services.UserID(2+i%10))
 		}
-		list := b.listed(everything)
-		if len(list) != 1 || list[0].Actors != 10 || len(list[0].Sample) != maxSample || list[0].Sample[0] != 3 || list[0].Subject != 5 {
+		list := b.firstPage(everything)
+		if len(list) != 1 || list[0].ActorCount != 10 || len(list[0].SampleActors) != maxSampleActors || list[0].SampleActors[0] != 3 || list[0].Subject != 5 {
 			t.Fatalf("twelve comments of ten people are %+v", list)
 		}
-		sqltest.Equal(b.T, b.markRead(readMark{Shown: []services.PostID{list[0].Place}, Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: []services.PostID{list[0].NewestPosition}, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("read", 0, 0)
 		b.publishAnswer(at+20, 5, 3) // a user who commented before comments again
 		b.wantUnseenAndUnread("a further comment of the same person", 1, 1)
-		b.remove(at + 20)
-		b.apply(Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
+		b.deletePost(at + 20)
+		b.applyCauses(Cause{Recipient: 1, Category: services.CategoryComment, Subject: 5, Actor: 3, Object: at + 20})
 		b.wantUnseenAndUnread("deleted", 0, 0)
 	})
 }
 
 // An answer that also mentions the parent's author notifies them once, with the mention.
 func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5)
 		at := services.PostIDAt(b.Clock.Now())
 		b.publishAnswer(at, 5, 2, 1)
 		b.publishAnswer(at+1, 5, 1, 1) // by the recipient
 		b.publishAnswer(at+2, 0, 3, 4) // by others, to others
-		list := b.listed(everything)
+		list := b.firstPage(everything)
 		if len(list) != 1 || list[0].Category != services.CategoryMention || list[0].Subject != at {
 			t.Fatalf("the list is %+v", list)
 		}
@@ -125,21 +125,21 @@ func TestAnAnswerThatMentionsIsAMention(t *testing.T) {
 }
 
 func TestAFollowThatComesBackIsNotNew(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		follow := Cause{Recipient: 1, Category: services.CategoryFollow, Actor: 2}
 		at := services.PostIDAt(b.Clock.Now())
-		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at})
-		b.apply(follow)
+		b.MakeFollows(services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: at})
+		b.applyCauses(follow)
 		b.wantUnseenAndUnread("followed", 1, 1)
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, 0)
+			_, err := markSeen(b.Ctx, tx, 1, services.Categories, 0)
 			return err
 		})
 		b.MustWrite(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.Ctx, tx, 2, 1); return err })
-		b.apply(follow)
-		sqltest.Equal(b.T, len(b.listed(everything)), 0)
-		b.MakeFollows(services.Edge{Follower: 2, Followee: 1, Since: at + 9})
-		b.apply(follow)
+		b.applyCauses(follow)
+		sqltest.Equal(b.T, len(b.firstPage(everything)), 0)
+		b.MakeFollows(services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: at + 9})
+		b.applyCauses(follow)
 		b.wantUnseenAndUnread("followed again", 0, 1)
 	})
 }
@@ -147,20 +147,20 @@ func TestAFollowThatComesBackIsNotNew(t *testing.T) {
 // A mark of all categories up to a position covers every one of them, and a mark of mentions up to the same position covers mentions
 // alone.
 func TestOnePositionMarksAllCategories(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.likeThree()
+	eachStore(t, func(b *testStore) {
+		b.likeThreePosts()
 		b.Clock.Advance(time.Second)
 		b.publishAnswer(services.PostIDAt(b.Clock.Now()), 0, 2, 1)
 		b.wantUnseenAndUnread("three likes and a mention", 4, 4)
-		mention := b.listed(everything)[0]
+		mention := b.firstPage(everything)[0]
 		mentions := []services.Category{services.CategoryMention}
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx, 1, mentions, mention.Place)
+			_, err := markSeen(b.Ctx, tx, 1, mentions, mention.NewestPosition)
 			return err
 		})
 		b.wantUnseenAndUnread("the mentions seen", 3, 4)
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, mention.Place)
+			_, err := markSeen(b.Ctx, tx, 1, services.Categories, mention.NewestPosition)
 			return err
 		})
 		b.wantUnseenAndUnread("all seen up to the mention", 0, 4)
@@ -168,25 +168,25 @@ func TestOnePositionMarksAllCategories(t *testing.T) {
 }
 
 func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		mine := b.likeThree()
-		b.post(9, 50)
+	eachStore(t, func(b *testStore) {
+		mine := b.likeThreePosts()
+		b.insertPosts(9, 50)
 		b.like(50, 2)
 		b.Clock.Advance(-time.Hour) // so that its position is lower
-		others := b.apply(Cause{Recipient: 9, Category: like, Subject: 50, Actor: 2})[0].Head
+		others := b.applyCauses(Cause{Recipient: 9, Category: likeCategory, Subject: 50, Actor: 2})[0].NewestShown
 		for what, refused := range map[string]struct {
 			err  error
 			code services.Code
 		}{
-			"read another's, with one's own": {b.markRead(readMark{Shown: []services.PostID{mine[0], others}}), services.NotFound},
-			"read up to another's":           {b.markRead(readMark{Categories: services.Categories, UpTo: others}), services.NotFound},
+			"read another's, with one's own": {b.markRead(readMarkSelection{UpToPositions: []services.PostID{mine[0], others}}), services.NotFound},
+			"read up to another's":           {b.markRead(readMarkSelection{Categories: services.Categories, UpTo: others}), services.NotFound},
 			"unread another's":               {b.markUnread(others), services.NotFound},
 			"seen up to another's": {b.runMark(func(tx *sql.Tx) error {
-				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, others)
+				_, err := markSeen(b.Ctx, tx, 1, services.Categories, others)
 				return err
 			}), services.NotFound},
 			"all read beyond the end": {b.runMark(func(tx *sql.Tx) error {
-				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, mine[2]+1, services.AnyGen)
+				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, mine[2]+1, services.AnyMarkGeneration)
 				return err
 			}), services.Invalid},
 		} {
@@ -195,50 +195,50 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 			}
 		}
 		b.wantUnseenAndUnread("after what was refused", 3, 3)
-		sqltest.Equal(b.T, len(sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil, nil))(b.T)), 0)
+		sqltest.Equal(b.T, len(sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{others}, nil, nil))(b.T)), 0)
 	})
 }
 
 // A read row becomes unread again when somebody joins after the position that the mark reached.
 func TestAReadMarkReachesTheShownPosition(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5)
 		b.like(5, 2)
-		shown := b.apply(cause(5, 2))[0].Head
+		shown := b.applyCauses(newLikeCause(5, 2))[0].NewestShown
 		b.like(5, 3)
-		joined := b.apply(cause(5, 3))[0].Head
-		sqltest.Equal(b.T, b.markRead(withAllCategories(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen})), nil)
+		joined := b.applyCauses(newLikeCause(5, 3))[0].NewestShown
+		sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: []services.PostID{shown}, MarkGeneration: services.AnyMarkGeneration})), nil)
 		b.wantUnseenAndUnread("an older id was read", 1, 1)
 		b.unlike(5, 3)
-		b.apply(cause(5, 3))
+		b.applyCauses(newLikeCause(5, 3))
 		b.wantUnseenAndUnread("who joined is gone", 0, 0)
 		b.like(5, 3)
-		b.apply(cause(5, 3))
-		sqltest.Equal(b.T, b.markRead(readMark{Shown: []services.PostID{joined}, Gen: services.AnyGen}), nil)
+		b.applyCauses(newLikeCause(5, 3))
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: []services.PostID{joined}, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("all of it read", 0, 0)
-		found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil, nil))(b.T)
-		if n := found[joined]; len(found) != 2 || n.First != shown || n.Place != joined || n.Actors != 2 || !n.Read || found[shown].First != n.First {
+		found := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{shown, joined}, nil, nil))(b.T)
+		if n := found[joined]; len(found) != 2 || n.ID != shown || n.NewestPosition != joined || n.ActorCount != 2 || !n.Read || found[shown].ID != n.ID {
 			t.Errorf("by its two positions it is %+v", found)
 		}
 		b.like(5, 4)
-		b.apply(cause(5, 4))
+		b.applyCauses(newLikeCause(5, 4))
 		b.wantUnseenAndUnread("another joined", 1, 1)
-		sqltest.WantCode(b.T, b.markRead(readMark{IDs: []services.PostID{joined}, Gen: services.AnyGen}), services.NotFound)
-		sqltest.Equal(b.T, b.markRead(readMark{IDs: []services.PostID{shown}, Gen: services.AnyGen}), nil)
+		sqltest.WantCode(b.T, b.markRead(readMarkSelection{IDs: []services.PostID{joined}, MarkGeneration: services.AnyMarkGeneration}), services.NotFound)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{IDs: []services.PostID{shown}, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("by its id all of it is read", 0, 0)
 	})
 }
 
-// A list shows a group of two likes at the position of the second like. Then the second like is undone, and the group falls back to the
-// position of the first. A mark up to the position that was shown still covers the group. It does not cover what came later.
+// A list shows a group of two likes at the position of the second like. Then the second like is undone, and the group falls back to
+// the position of the first. A mark up to the position that was shown still covers the group. It does not cover what came later.
 func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		upTo := func(shown services.PostID) readMark {
-			return readMark{Categories: services.Categories, UpTo: shown, Gen: services.AnyGen}
+	eachStore(t, func(b *testStore) {
+		upTo := func(shown services.PostID) readMarkSelection {
+			return readMarkSelection{Categories: services.Categories, UpTo: shown, MarkGeneration: services.AnyMarkGeneration}
 		}
 		for i, mark := range []func(tx *sql.Tx, shown services.PostID) error{
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, err := markRead(b.Ctx, tx, 1, withAllCategories(readMark{Shown: []services.PostID{shown}, Gen: services.AnyGen}))
+				_, err := markRead(b.Ctx, tx, 1, withAllCategories(readMarkSelection{UpToPositions: []services.PostID{shown}, MarkGeneration: services.AnyMarkGeneration}))
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
@@ -246,83 +246,83 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, shown, services.AnyGen)
+				_, _, err := markAllRead(b.Ctx, tx, 1, services.Categories, shown, services.AnyMarkGeneration)
 				return err
 			},
 			func(tx *sql.Tx, shown services.PostID) error {
-				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, shown)
+				_, err := markSeen(b.Ctx, tx, 1, services.Categories, shown)
 				return err
 			},
 		} {
 			post := services.PostID(10 + 2*i)
-			b.post(1, post, post+1)
+			b.insertPosts(1, post, post+1)
 			b.like(post, 2)
-			first := b.apply(cause(post, 2))[0].Head
+			first := b.applyCauses(newLikeCause(post, 2))[0].NewestShown
 			b.like(post, 3)
-			shown := b.apply(cause(post, 3))[0].Head
+			shown := b.applyCauses(newLikeCause(post, 3))[0].NewestShown
 			b.unlike(post, 3)
-			b.apply(cause(post, 3))
+			b.applyCauses(newLikeCause(post, 3))
 			b.like(post+1, 4)
-			later := b.apply(cause(post+1, 4))[0].Head
-			if found := sqltest.Must(readAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); found[shown].Place != first {
+			later := b.applyCauses(newLikeCause(post+1, 4))[0].NewestShown
+			if found := sqltest.Must(readNotificationsAt(b.Ctx, b.DB, 1, []services.PostID{shown}, nil, nil))(b.T); found[shown].NewestPosition != first {
 				t.Fatalf("mark %d: the line did not fall back to %v: %+v", i, first, found)
 			}
 			sqltest.Equal(b.T, b.runMark(func(tx *sql.Tx) error { return mark(tx, shown) }), nil)
-			list := b.listed(onlyUnseen)
-			if len(list) != 1 || list[0].Place != later {
+			list := b.firstPage(onlyUnseen)
+			if len(list) != 1 || list[0].NewestPosition != later {
 				t.Errorf("mark %d: unseen are %+v, want %v alone", i, list, later)
 			}
-			b.markAllRead(services.AnyGen)
+			b.markAllRead(services.AnyMarkGeneration)
 		}
 	})
 }
 
 // A row that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
 func TestUnreadOpensAGeneration(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		places := b.likeThree()
-		sqltest.Equal(b.T, b.markRead(readMark{Shown: places, Gen: services.AnyGen}), nil)
+	eachStore(t, func(b *testStore) {
+		places := b.likeThreePosts()
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: places, MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.wantUnseenAndUnread("read", 0, 0)
 		sqltest.Equal(b.T, b.markUnread(places[1]), nil)
 		b.wantUnseenAndUnread("one unread again, never seen", 1, 1)
-		old := readMark{Shown: places, Gen: 0}
+		old := readMarkSelection{UpToPositions: places, MarkGeneration: 0}
 		sqltest.Equal(b.T, b.markRead(old), nil)
 		b.wantUnseenAndUnread("a late mark by ids", 1, 1)
-		sqltest.Equal(b.T, b.markRead(readMark{Categories: services.Categories, Gen: 0}), nil)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{Categories: services.Categories, MarkGeneration: 0}), nil)
 		b.markAllRead(0)
 		b.wantUnseenAndUnread("late marks of everything", 1, 1)
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, 0)
+			_, err := markSeen(b.Ctx, tx, 1, services.Categories, 0)
 			return err
 		})
 		b.wantUnseenAndUnread("seen", 0, 1)
 		sqltest.Equal(b.T, b.markUnread(places[0]), nil)
 		b.wantUnseenAndUnread("another unread again, which was seen", 0, 2)
-		old.Gen = 2
+		old.MarkGeneration = 2
 		sqltest.Equal(b.T, b.markRead(old), nil)
 		b.wantUnseenAndUnread("a mark of now", 0, 0)
 	})
 }
 
 func TestMarkAllReadAndUndo(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		places := b.likeThree()
-		sqltest.Equal(b.T, b.markRead(readMark{Shown: places[:1], Gen: services.AnyGen}), nil)
-		until := b.markAllRead(services.AnyGen)
+	eachStore(t, func(b *testStore) {
+		places := b.likeThreePosts()
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: places[:1], MarkGeneration: services.AnyMarkGeneration}), nil)
+		until := b.markAllRead(services.AnyMarkGeneration)
 		sqltest.Equal(b.T, until, b.Clock.Now().Add(30*time.Second))
 		b.wantUnseenAndUnread("all read", 0, 0)
 		b.Clock.Advance(10 * time.Second)
-		sqltest.Equal(b.T, b.markAllRead(services.AnyGen), until) // a second tap changes nothing
-		sqltest.Equal(b.T, b.markRead(readMark{Shown: places[1:2], Gen: services.AnyGen}), nil)
+		sqltest.Equal(b.T, b.markAllRead(services.AnyMarkGeneration), until) // a second tap changes nothing
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{UpToPositions: places[1:2], MarkGeneration: services.AnyMarkGeneration}), nil)
 		b.like(7, 3)
-		b.apply(cause(7, 3))
+		b.applyCauses(newLikeCause(7, 3))
 		b.Clock.Advance(20 * time.Second)
 		sqltest.Equal(b.T, b.undoAllRead(), nil)
 		b.wantUnseenAndUnread("undone at the last moment, but for what was read by itself", 1, 1)
 		sqltest.WantCode(b.T, b.undoAllRead(), services.Conflict) // an undo works once
-		sqltest.Equal(b.T, b.markRead(readMark{Categories: services.Categories, Gen: 0}), nil)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{Categories: services.Categories, MarkGeneration: 0}), nil)
 		b.wantUnseenAndUnread("a late repetition of what was undone", 1, 1)
-		b.markAllRead(services.AnyGen)
+		b.markAllRead(services.AnyMarkGeneration)
 		b.Clock.Advance(30*time.Second + time.Microsecond)
 		err := b.undoAllRead()
 		sqltest.WantCode(b.T, err, services.Conflict)
@@ -336,15 +336,15 @@ func TestMarkAllReadAndUndo(t *testing.T) {
 // A cause comes between two taps on the button, and is undone: the second tap changes nothing that is shown, and the undo is that of
 // the first.
 func TestASecondTapLeavesTheUndoOfTheFirst(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.likeThree()
-		until := b.markAllRead(services.AnyGen)
+	eachStore(t, func(b *testStore) {
+		b.likeThreePosts()
+		until := b.markAllRead(services.AnyMarkGeneration)
 		b.like(7, 3)
-		b.apply(cause(7, 3))
+		b.applyCauses(newLikeCause(7, 3))
 		b.unlike(7, 3)
-		b.apply(cause(7, 3))
+		b.applyCauses(newLikeCause(7, 3))
 		b.Clock.Advance(time.Second)
-		sqltest.Equal(b.T, b.markAllRead(services.AnyGen), until)
+		sqltest.Equal(b.T, b.markAllRead(services.AnyMarkGeneration), until)
 		b.wantUnseenAndUnread("all read", 0, 0)
 		sqltest.Equal(b.T, b.undoAllRead(), nil)
 		b.wantUnseenAndUnread("undone", 3, 3)
@@ -353,15 +353,15 @@ func TestASecondTapLeavesTheUndoOfTheFirst(t *testing.T) {
 
 // "Mark all read" also marks undone causes: a cause that comes back is read.
 func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		places := b.likeThree()
+	eachStore(t, func(b *testStore) {
+		places := b.likeThreePosts()
 		b.unlike(7, 2)
-		b.apply(cause(7, 2))
+		b.applyCauses(newLikeCause(7, 2))
 		b.wantUnseenAndUnread("two left", 2, 2)
 		sqltest.WantCode(b.T, b.markUnread(places[2]), services.NotFound)
-		b.markAllRead(services.AnyGen)
+		b.markAllRead(services.AnyMarkGeneration)
 		b.like(7, 2)
-		b.apply(cause(7, 2))
+		b.applyCauses(newLikeCause(7, 2))
 		b.wantUnseenAndUnread("the third again", 0, 0)
 		sqltest.Equal(b.T, b.undoAllRead(), nil)
 		b.wantUnseenAndUnread("undone", 3, 3)
@@ -370,17 +370,17 @@ func TestMarkAllReadCoversUndoneCauses(t *testing.T) {
 
 // A mark of some categories, or up to a position, ends the undo of the mark before.
 func TestAnotherMarkEndsTheUndo(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.likeThree()
-		b.markAllRead(services.AnyGen)
-		sqltest.Equal(b.T, b.markRead(readMark{Categories: []services.Category{like}, Gen: services.AnyGen}), nil)
+	eachStore(t, func(b *testStore) {
+		b.likeThreePosts()
+		b.markAllRead(services.AnyMarkGeneration)
+		sqltest.Equal(b.T, b.markRead(readMarkSelection{Categories: []services.Category{likeCategory}, MarkGeneration: services.AnyMarkGeneration}), nil)
 		sqltest.WantCode(b.T, b.undoAllRead(), services.Conflict)
 		b.wantUnseenAndUnread("all read", 0, 0)
 	})
 }
 
 // withAllCategories sets AllCategories to services.Categories, as on a node without host categories.
-func withAllCategories(read readMark) readMark {
+func withAllCategories(read readMarkSelection) readMarkSelection {
 	read.AllCategories = services.Categories
 	return read
 }

@@ -11,114 +11,116 @@ import (
 
 // incomingPost is somebody else's post that answers a post of the recipient, mentions the recipient, or both.
 type incomingPost struct {
-	id, parent services.PostID // parent is 0 if it answers nothing
-	author     services.UserID
-	mentionsMe bool            // it mentions the recipient
-	since      services.PostID // of the edit by which it mentions the recipient; 0: since it was published
-	deleted    bool
+	id, parent     services.PostID // parent is 0 if it answers nothing
+	author         services.UserID
+	mentionsMe     bool            // it mentions the recipient
+	mentionedSince services.PostID // of the edit by which it mentions the recipient; 0: since it was published
+	deleted        bool
 }
 
 // hostNotificationModel is the model of a host notification.
 type hostNotificationModel struct {
-	at        time.Time
+	sentAt    time.Time
 	withdrawn bool
-	content   HostContent
+	content   HostNotificationContent
 }
 
 // groupKey is the model of a group, which a list shows as one line.
 type groupKey struct {
 	category services.Category
 	subject  services.PostID
-	bucket   int64
+	halfDay  int64
 }
 
 // readState is the model of a group's row: up to which position the group was read.
 type readState struct {
-	to, undoTo services.PostID
-	// gen is the generation in which the group was last marked unread; undo is the number of the mark that undoTo belongs to.
-	gen, undo uint64
-	first     services.PostID // the group's ID: its least position when it came into being
+	readTo, readToBeforeMark services.PostID
+	// markedUnreadGeneration is the generation in which the group was last marked unread; undoableMarkNumber is the number of the
+	// mark that readToBeforeMark belongs to.
+	markedUnreadGeneration, undoableMarkNumber uint64
+	lowestPlace                                services.PostID // the group's ID: its least position when it came into being
 }
 
 // storedCauseModel is the model of a stored cause.
 type storedCauseModel struct {
-	place  services.PostID
-	at     time.Time
-	counts bool // its fact exists, so it counts
-	past   bool // it was reported with its time, and its place is of that time
+	place        services.PostID
+	happenedAt   time.Time
+	counts       bool // its fact exists, so it counts
+	hasPastPlace bool // it was reported with its time, and its place is of that time
 }
 
-// panelModel is a simple model of one user's notifications.
-type panelModel struct {
-	me       services.UserID
-	likes    map[Cause]time.Time
-	follows  map[services.UserID]time.Time
-	incoming map[services.PostID]*incomingPost
-	told     map[Cause]*hostNotificationModel
-	deleted  map[services.PostID]bool // of my posts
+// notificationsModel is a simple model of one user's notifications.
+type notificationsModel struct {
+	recipient         services.UserID
+	likes             map[Cause]time.Time
+	follows           map[services.UserID]time.Time
+	incomingPosts     map[services.PostID]*incomingPost
+	hostNotifications map[Cause]*hostNotificationModel
+	deletedPosts      map[services.PostID]bool // of the recipient's posts
 
-	// known has the stored causes, and read has the stored groups.
-	known    map[Cause]*storedCauseModel
-	read     map[groupKey]*readState
-	head     services.PostID // the newest position of any cause
-	gen      uint64          // the generation of marks
-	undo     uint64          // the number of the last mark of everything
-	undoAt   time.Time       // when that mark happened; zero if it cannot be undone
-	versions map[services.Category]uint64
-	heads    map[services.Category]services.PostID // the greatest position that was ever shown
-	seen     map[services.Category]services.PostID // the position up to which each category is seen
-	// readTo is the position up to which each category was marked read, and undoTo is what it was before the last mark that can be undone.
-	readTo, undoTo map[services.Category]services.PostID
+	// storedCauses has the stored causes, and readStates has the stored groups.
+	storedCauses   map[Cause]*storedCauseModel
+	readStates     map[groupKey]*readState
+	newestPlace    services.PostID // the newest position of any cause
+	markGeneration uint64          // the generation of marks
+	lastMarkNumber uint64          // the number of the last mark of everything
+	undoableMarkAt time.Time       // when that mark happened; zero if it cannot be undone
+	versions       map[services.Category]uint64
+	newestShown    map[services.Category]services.PostID // the greatest position that was ever shown
+	seenTo         map[services.Category]services.PostID // the position up to which each category is seen
+	// readTo is the position up to which each category was marked read, and readToBeforeMark is what it was before the last mark
+	// that can be undone.
+	readTo, readToBeforeMark map[services.Category]services.PostID
 }
 
-func newPanelModel(me services.UserID) *panelModel {
-	return &panelModel{
-		me: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
-		incoming: map[services.PostID]*incomingPost{}, told: map[Cause]*hostNotificationModel{}, deleted: map[services.PostID]bool{}, known: map[Cause]*storedCauseModel{},
-		read: map[groupKey]*readState{}, versions: map[services.Category]uint64{},
-		heads: map[services.Category]services.PostID{}, seen: map[services.Category]services.PostID{},
-		readTo: map[services.Category]services.PostID{}, undoTo: map[services.Category]services.PostID{},
+func newNotificationsModel(me services.UserID) *notificationsModel {
+	return &notificationsModel{
+		recipient: me, likes: map[Cause]time.Time{}, follows: map[services.UserID]time.Time{},
+		incomingPosts: map[services.PostID]*incomingPost{}, hostNotifications: map[Cause]*hostNotificationModel{}, deletedPosts: map[services.PostID]bool{}, storedCauses: map[Cause]*storedCauseModel{},
+		readStates: map[groupKey]*readState{}, versions: map[services.Category]uint64{},
+		newestShown: map[services.Category]services.PostID{}, seenTo: map[services.Category]services.PostID{},
+		readTo: map[services.Category]services.PostID{}, readToBeforeMark: map[services.Category]services.PostID{},
 	}
 }
 
-// facts are the causes that count according to the facts.
-func (m *panelModel) facts() map[Cause]time.Time {
+// countingCauses are the causes that count according to the facts.
+func (m *notificationsModel) countingCauses() map[Cause]time.Time {
 	facts := map[Cause]time.Time{}
 	for like, at := range m.likes {
-		if !m.deleted[like.Subject] {
+		if !m.deletedPosts[like.Subject] {
 			facts[like] = at
 		}
 	}
 	for follower, at := range m.follows {
-		facts[Cause{Recipient: m.me, Category: services.CategoryFollow, Actor: follower}] = at
+		facts[Cause{Recipient: m.recipient, Category: services.CategoryFollow, Actor: follower}] = at
 	}
-	for c, t := range m.told {
+	for c, t := range m.hostNotifications {
 		if !t.withdrawn {
-			facts[c] = t.at
+			facts[c] = t.sentAt
 		}
 	}
-	for id, a := range m.incoming {
-		c := Cause{Recipient: m.me, Category: services.CategoryMention, Subject: id, Actor: a.author}
+	for id, a := range m.incomingPosts {
+		c := Cause{Recipient: m.recipient, Category: services.CategoryMention, Subject: id, Actor: a.author}
 		if !a.mentionsMe {
 			c.Category, c.Subject, c.Object = services.CategoryComment, a.parent, id
 		}
-		if !a.deleted && (a.mentionsMe || a.parent != 0 && !m.deleted[a.parent]) {
-			facts[c] = id.Moment()
-			if a.mentionsMe && a.since != 0 {
-				facts[c] = a.since.Moment()
+		if !a.deleted && (a.mentionsMe || a.parent != 0 && !m.deletedPosts[a.parent]) {
+			facts[c] = id.OrderedTime()
+			if a.mentionsMe && a.mentionedSince != 0 {
+				facts[c] = a.mentionedSince.OrderedTime()
 			}
 		}
 	}
 	return facts
 }
 
-// keyOf is the group of a stored cause.
-func (m *panelModel) keyOf(c Cause) groupKey {
-	return groupKey{c.Category, c.Subject, m.known[c].at.Unix() / (12 * 3600)}
+// groupOf is the group of a stored cause.
+func (m *notificationsModel) groupOf(c Cause) groupKey {
+	return groupKey{c.Category, c.Subject, m.storedCauses[c].happenedAt.Unix() / (12 * 3600)}
 }
 
-// serves reports whether the job of cause also serves other: they are equal, or cause stands for every actor of the subject.
-func serves(cause, other Cause) bool {
+// jobCovers reports whether the job of cause also serves other: they are equal, or cause stands for every actor of the subject.
+func jobCovers(cause, other Cause) bool {
 	return cause == other || cause.Actor == 0 && cause.Category != hostOrders && cause.Category != hostCalls && cause.Category == other.Category && cause.Subject == other.Subject
 }
 
@@ -130,26 +132,26 @@ func postOf(c Cause) services.PostID {
 	return c.Object
 }
 
-// byKey compares causes by their keys.
-func byKey(a, b Cause) int {
+// compareCauses compares causes by their keys.
+func compareCauses(a, b Cause) int {
 	return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Object, b.Object))
 }
 
-// apply is the model of applyCauses.
-func (m *panelModel) apply(now time.Time, causes []Cause) {
-	facts := m.facts()
-	causes, moments := splitMoments(causes)
+// applyCauses is the model of applyCauses.
+func (m *notificationsModel) applyCauses(now time.Time, causes []Cause) {
+	facts := m.countingCauses()
+	causes, moments := splitEventMoments(causes)
 	changed := map[services.Category]bool{}
 	var fresh []Cause
-	for _, c := range slices.Concat(slices.Collect(maps.Keys(facts)), slices.Collect(maps.Keys(m.known)), slices.Collect(maps.Keys(moments))) {
-		if !slices.ContainsFunc(causes, func(cause Cause) bool { return serves(cause, c) }) {
+	for _, c := range slices.Concat(slices.Collect(maps.Keys(facts)), slices.Collect(maps.Keys(m.storedCauses)), slices.Collect(maps.Keys(moments))) {
+		if !slices.ContainsFunc(causes, func(cause Cause) bool { return jobCovers(cause, c) }) {
 			continue
 		}
 		_, stands := facts[c]
-		if k := m.known[c]; k != nil && k.counts != stands {
+		if k := m.storedCauses[c]; k != nil && k.counts != stands {
 			k.counts, changed[c.Category] = stands, true
 			if stands { // it may have ended before it was ever shown
-				m.heads[c.Category] = max(m.heads[c.Category], k.place)
+				m.newestShown[c.Category] = max(m.newestShown[c.Category], k.place)
 			}
 		} else if k == nil && !slices.Contains(fresh, c) {
 			fresh = append(fresh, c)
@@ -158,133 +160,133 @@ func (m *panelModel) apply(now time.Time, causes []Cause) {
 	at := map[Cause]time.Time{}
 	for _, c := range fresh {
 		fact, stands := facts[c]
-		if at[c] = fact; moments[c] != 0 && (!stands || moments[c].Moment().Before(fact)) {
-			at[c] = moments[c].Moment()
+		if at[c] = fact; moments[c] != 0 && (!stands || moments[c].OrderedTime().Before(fact)) {
+			at[c] = moments[c].OrderedTime()
 		}
 	}
 	slices.SortFunc(fresh, func(a, b Cause) int {
 		if (moments[a] != 0) != (moments[b] != 0) { // those of a past time come first
 			return cmp.Compare(moments[b], moments[a])
 		}
-		return cmp.Or(at[a].Compare(at[b]), cmp.Compare(postOf(a), postOf(b)), byKey(a, b))
+		return cmp.Or(at[a].Compare(at[b]), cmp.Compare(postOf(a), postOf(b)), compareCauses(a, b))
 	})
 	tops := map[groupKey]services.PostID{} // before the new causes
-	for of := range m.read {
-		tops[of] = m.top(of, false)
+	for of := range m.readStates {
+		tops[of] = m.highestPlace(of, false)
 	}
 	for _, c := range fresh {
 		_, stands := facts[c]
-		place := max(m.head+1, services.FirstPosition(now, m.me))
+		place := max(m.newestPlace+1, services.FirstNotificationPosition(now, m.recipient))
 		if moments[c] != 0 {
-			place = m.pastPlace(moments[c])
+			place = m.nextPastPlace(moments[c])
 		}
-		m.head = max(m.head, place)
-		place = m.carry(c, place, causes)
-		m.known[c] = &storedCauseModel{place: place, at: at[c], counts: stands, past: moments[c] != 0}
+		m.newestPlace = max(m.newestPlace, place)
+		place = m.placeOfNewCause(c, place, causes)
+		m.storedCauses[c] = &storedCauseModel{place: place, happenedAt: at[c], counts: stands, hasPastPlace: moments[c] != 0}
 		if stands {
-			m.heads[c.Category], changed[c.Category] = max(m.heads[c.Category], place), true
+			m.newestShown[c.Category], changed[c.Category] = max(m.newestShown[c.Category], place), true
 		}
-		if m.read[m.keyOf(c)] == nil {
-			m.read[m.keyOf(c)] = &readState{first: place}
+		if m.readStates[m.groupOf(c)] == nil {
+			m.readStates[m.groupOf(c)] = &readState{lowestPlace: place}
 		}
-		r := m.read[m.keyOf(c)]
-		if tops[m.keyOf(c)] == 0 {
-			r.first = min(r.first, place)
+		r := m.readStates[m.groupOf(c)]
+		if tops[m.groupOf(c)] == 0 {
+			r.lowestPlace = min(r.lowestPlace, place)
 		}
-		if place <= lowestPlaces(m.me, true).last && (r.gen == 0 || r.to >= tops[m.keyOf(c)]) {
-			r.to = max(r.to, place)
+		if place <= lowestPositionRange(m.recipient, true).last && (r.markedUnreadGeneration == 0 || r.readTo >= tops[m.groupOf(c)]) {
+			r.readTo = max(r.readTo, place)
 		}
 	}
 	for _, c := range fresh {
-		if place := m.known[c].place; m.known[c].past && place <= m.readTo[c.Category] {
-			m.cover(m.keyOf(c), place, tops[m.keyOf(c)])
+		if place := m.storedCauses[c].place; m.storedCauses[c].hasPastPlace && place <= m.readTo[c.Category] {
+			m.coverByEarlierMark(m.groupOf(c), place, tops[m.groupOf(c)])
 		}
 	}
-	m.raise(changed)
+	m.incrementVersions(changed)
 }
 
-// raise raises the versions of the changed categories.
-func (m *panelModel) raise(changed map[services.Category]bool) {
+// incrementVersions raises the versions of the changed categories.
+func (m *notificationsModel) incrementVersions(changed map[services.Category]bool) {
 	for category := range changed {
 		m.versions[category]++
 	}
 }
 
-// top is the greatest position in a group, of the standing causes or of all.
-func (m *panelModel) top(of groupKey, standing bool) (top services.PostID) {
-	for c, k := range m.known {
-		if m.keyOf(c) == of && (k.counts || !standing) {
+// highestPlace is the greatest position in a group, of the standing causes or of all.
+func (m *notificationsModel) highestPlace(of groupKey, standing bool) (top services.PostID) {
+	for c, k := range m.storedCauses {
+		if m.groupOf(c) == of && (k.counts || !standing) {
 			top = max(top, k.place)
 		}
 	}
 	return top
 }
 
-// places are the positions of all causes. A line shows all of its causes: when the newest is undone, the line falls back to the
-// position of another cause that was also shown. An undone cause has a position too: a mark covers it, so that it is read when it begins
-// again.
-func (m *panelModel) places() (places []services.PostID) {
-	for _, k := range m.known {
+// allPlaces are the positions of all causes. A line shows all of its causes: when the newest is undone, the line falls back to the
+// position of another cause that was also shown. An undone cause has a position too: a mark covers it, so that it is read when it
+// begins again.
+func (m *notificationsModel) allPlaces() (places []services.PostID) {
+	for _, k := range m.storedCauses {
 		places = append(places, k.place)
 	}
 	return places
 }
 
-// see is the model of raiseSeen.
-func (m *panelModel) see(categories []services.Category, upTo services.PostID) {
+// markSeen is the model of markSeen.
+func (m *notificationsModel) markSeen(categories []services.Category, upTo services.PostID) {
 	for _, category := range categories {
-		if upTo = cmp.Or(upTo, m.head); upTo > m.seen[category] {
-			m.seen[category] = upTo
+		if upTo = cmp.Or(upTo, m.newestPlace); upTo > m.seenTo[category] {
+			m.seenTo[category] = upTo
 			m.versions[category]++
 		}
 	}
 }
 
-// placed is the group that contains a position.
-func (m *panelModel) placed(place services.PostID) (of groupKey, found bool) {
-	for c, k := range m.known {
+// groupAt is the group that contains a position.
+func (m *notificationsModel) groupAt(place services.PostID) (of groupKey, found bool) {
+	for c, k := range m.storedCauses {
 		if k.place == place {
-			return m.keyOf(c), true
+			return m.groupOf(c), true
 		}
 	}
 	return of, false
 }
 
-// readOnes is the model of a mark of shown positions.
-func (m *panelModel) readOnes(gen uint64, places []services.PostID) {
+// markShownRead is the model of a mark of shown positions.
+func (m *notificationsModel) markShownRead(gen uint64, places []services.PostID) {
 	changed := map[services.Category]bool{}
 	reach := map[groupKey]services.PostID{}
 	for _, place := range places {
-		of, _ := m.placed(place)
+		of, _ := m.groupAt(place)
 		reach[of] = max(reach[of], place)
 	}
 	for of, place := range reach {
-		if r := m.read[of]; r.gen <= gen && (r.to < place || r.undo != 0 && r.undoTo < place) {
-			r.to, r.undoTo, changed[of.category] = max(r.to, place), max(r.undoTo, place), true
+		if r := m.readStates[of]; r.markedUnreadGeneration <= gen && (r.readTo < place || r.undoableMarkNumber != 0 && r.readToBeforeMark < place) {
+			r.readTo, r.readToBeforeMark, changed[of.category] = max(r.readTo, place), max(r.readToBeforeMark, place), true
 		}
 	}
-	m.raise(changed)
+	m.incrementVersions(changed)
 }
 
-// readAll marks a group read up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark before is
-// kept.
-func (r *readState) readAll(upTo services.PostID, undo uint64) {
+// markReadTo marks a group read up to a position. undo is the number of a mark that can be undone; with 0, the undo of the mark
+// before is kept.
+func (r *readState) markReadTo(upTo services.PostID, undo uint64) {
 	if undo != 0 {
-		r.undo, r.undoTo = undo, r.to
+		r.undoableMarkNumber, r.readToBeforeMark = undo, r.readTo
 	}
-	r.to = upTo
+	r.readTo = upTo
 }
 
-// readAll is the model of a mark of categories, or of everything. It reports whether a visible group changed.
-func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
-	upTo = cmp.Or(upTo, m.head)
+// markCategoriesRead is the model of a mark of categories, or of everything. It reports whether a visible group changed.
+func (m *notificationsModel) markCategoriesRead(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
+	upTo = cmp.Or(upTo, m.newestPlace)
 	changed := map[services.Category]bool{}
 	var undone []*readState // none of these is shown, so marking them read changes nothing visible
-	for of, r := range m.read {
+	for of, r := range m.readStates {
 		switch {
-		case !slices.Contains(categories, of.category) || m.top(of, false) <= r.to || r.to >= upTo || r.gen > gen:
-		case m.top(of, true) > r.to:
-			r.readAll(upTo, undo)
+		case !slices.Contains(categories, of.category) || m.highestPlace(of, false) <= r.readTo || r.readTo >= upTo || r.markedUnreadGeneration > gen:
+		case m.highestPlace(of, true) > r.readTo:
+			r.markReadTo(upTo, undo)
 			changed[of.category] = true
 		default:
 			undone = append(undone, r)
@@ -295,65 +297,65 @@ func (m *panelModel) readAll(gen uint64, categories []services.Category, upTo se
 	}
 	for _, category := range categories {
 		if undo != 0 {
-			m.undoTo[category] = m.readTo[category]
+			m.readToBeforeMark[category] = m.readTo[category]
 		}
 		m.readTo[category] = max(m.readTo[category], upTo)
 	}
 	for _, r := range undone {
-		r.readAll(upTo, undo)
+		r.markReadTo(upTo, undo)
 	}
-	m.raise(changed)
+	m.incrementVersions(changed)
 	return len(changed) > 0
 }
 
-// undoAll is the model of undoAllRead.
-func (m *panelModel) undoAll() {
-	m.gen, m.undoAt = m.gen+1, time.Time{}
+// undoAllRead is the model of undoAllRead.
+func (m *notificationsModel) undoAllRead() {
+	m.markGeneration, m.undoableMarkAt = m.markGeneration+1, time.Time{}
 	changed := map[services.Category]bool{}
-	for of, r := range m.read {
-		if r.undo == m.undo {
-			r.to, r.undo, r.gen, changed[of.category] = r.undoTo, 0, m.gen, true
+	for of, r := range m.readStates {
+		if r.undoableMarkNumber == m.lastMarkNumber {
+			r.readTo, r.undoableMarkNumber, r.markedUnreadGeneration, changed[of.category] = r.readToBeforeMark, 0, m.markGeneration, true
 		}
 	}
-	maps.Copy(m.readTo, m.undoTo)
-	m.raise(changed)
+	maps.Copy(m.readTo, m.readToBeforeMark)
+	m.incrementVersions(changed)
 }
 
 // markUnread is the model of the function of that name.
-func (m *panelModel) markUnread(place services.PostID) {
-	of, _ := m.placed(place)
-	m.gen++
-	r := m.read[of]
-	r.to, r.undo, r.gen = 0, 0, m.gen
+func (m *notificationsModel) markUnread(place services.PostID) {
+	of, _ := m.groupAt(place)
+	m.markGeneration++
+	r := m.readStates[of]
+	r.readTo, r.undoableMarkNumber, r.markedUnreadGeneration = 0, 0, m.markGeneration
 	m.versions[of.category]++
 }
 
-// list is the list of the panel: the newest event first, whatever the order of arrival.
-func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
+// expectedList is the list of the panel: the newest event first, whatever the order of arrival.
+func (m *notificationsModel) expectedList(now time.Time, expiry ExpiryDays) (list []Notification) {
 	groups := map[groupKey][]Cause{}
-	for c, k := range m.known {
+	for c, k := range m.storedCauses {
 		if k.counts {
-			groups[m.keyOf(c)] = append(groups[m.keyOf(c)], c)
+			groups[m.groupOf(c)] = append(groups[m.groupOf(c)], c)
 		}
 	}
 	for of, causes := range groups {
 		slices.SortFunc(causes, func(a, b Cause) int {
-			return cmp.Or(m.known[b].at.Compare(m.known[a].at), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
+			return cmp.Or(m.storedCauses[b].happenedAt.Compare(m.storedCauses[a].happenedAt), cmp.Compare(b.Object, a.Object), cmp.Compare(b.Actor, a.Actor))
 		})
-		last := m.top(of, true)
-		n := Notification{First: m.read[of].first, Place: last, Category: of.category, Subject: of.subject, At: m.known[causes[0]].at,
-			Read: last <= m.read[of].to, Seen: last <= max(m.seen[of.category], m.read[of].to)}
-		n.Older = !n.Seen && of.bucket/2 < expiry.oldestDay(of.category, now.Unix()/86400)
-		if told := m.told[causes[0]]; told != nil {
+		last := m.highestPlace(of, true)
+		n := Notification{ID: m.readStates[of].lowestPlace, NewestPosition: last, Category: of.category, Subject: of.subject, At: m.storedCauses[causes[0]].happenedAt,
+			Read: last <= m.readStates[of].readTo, Seen: last <= max(m.seenTo[of.category], m.readStates[of].readTo)}
+		n.ExpiredUnseen = !n.Seen && of.halfDay/2 < expiry.oldestCountedDay(of.category, now.Unix()/86400)
+		if told := m.hostNotifications[causes[0]]; told != nil {
 			n.Host = &told.content
 		}
 		for _, c := range causes {
-			if c.Actor != 0 && !slices.Contains(n.Sample, c.Actor) {
-				n.Sample = append(n.Sample, c.Actor)
+			if c.Actor != 0 && !slices.Contains(n.SampleActors, c.Actor) {
+				n.SampleActors = append(n.SampleActors, c.Actor)
 			}
 		}
-		n.Actors = len(n.Sample)
-		n.Sample = n.Sample[:min(len(n.Sample), maxSample)]
+		n.ActorCount = len(n.SampleActors)
+		n.SampleActors = n.SampleActors[:min(len(n.SampleActors), maxSampleActors)]
 		list = append(list, n)
 	}
 	slices.SortFunc(list, func(a, b Notification) int {
@@ -362,29 +364,29 @@ func (m *panelModel) list(now time.Time, expiry Expiry) (list []Notification) {
 	return list
 }
 
-// withReach sets Reach in the first entry of a whole list: the position up to which a mark of that list reaches.
-func (m *panelModel) withReach(list []Notification) []Notification {
+// withMarkAllUpTo sets MarkAllUpTo in the first entry of a whole list: the position up to which a mark of that list reaches.
+func (m *notificationsModel) withMarkAllUpTo(list []Notification) []Notification {
 	if len(list) == 0 {
 		return list
 	}
-	for of, r := range m.read {
-		if last := m.top(of, true); last > max(r.to, list[0].Place) {
-			list[0].Reach = max(list[0].Reach, last)
+	for of, r := range m.readStates {
+		if last := m.highestPlace(of, true); last > max(r.readTo, list[0].NewestPosition) {
+			list[0].MarkAllUpTo = max(list[0].MarkAllUpTo, last)
 		}
 	}
 	return list
 }
 
-// state is the expected state of a category in a document.
-func (m *panelModel) state(now time.Time, category services.Category) State {
-	state := State{Recipient: m.me, Category: category, Version: m.versions[category],
-		Head: m.heads[category], Seen: m.seen[category], Day: now.Unix() / 86400}
-	for of, r := range m.read {
-		if newest := m.top(of, true); of.category == category && newest > max(m.seen[category], r.to) {
-			if ago := max(state.Day-of.bucket/2, 0); ago < 8 {
-				state.Days[ago]++
+// expectedState is the expected state of a category in a document.
+func (m *notificationsModel) expectedState(now time.Time, category services.Category) CategoryState {
+	state := CategoryState{Recipient: m.recipient, Category: category, Version: m.versions[category],
+		NewestShown: m.newestShown[category], SeenTo: m.seenTo[category], NewestDay: now.Unix() / 86400}
+	for of, r := range m.readStates {
+		if newest := m.highestPlace(of, true); of.category == category && newest > max(m.seenTo[category], r.readTo) {
+			if ago := max(state.NewestDay-of.halfDay/2, 0); ago < 8 {
+				state.UnseenByDay[ago]++
 			} else {
-				state.Older++
+				state.OlderUnseen++
 			}
 		}
 	}

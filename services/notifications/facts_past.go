@@ -14,62 +14,64 @@ import (
 // they were reported.
 const positionsPerEvent = 1024
 
-// lastSequence is the sequence that the events of a millisecond have from the 1,000th on: see services.PostID.Sequence.
-const lastSequence = 999
+// maxSequenceInMillisecond is the sequence that the events of a millisecond have from the 1,000th on: see services.PostID.Sequence.
+const maxSequenceInMillisecond = 999
 
-// pastRange returns the first and the last position that the events of a moment can have.
-func pastRange(moment services.PostID, user services.UserID) (first, last services.PostID) {
-	return rangeOf(moment, user, moment.Sequence())
+// positionsOfMoment returns the first and the last position that the events of a moment can have.
+func positionsOfMoment(moment services.PostID, user services.UserID) (first, last services.PostID) {
+	return positionsOfSequence(moment, user, moment.SequenceInMillisecond())
 }
 
-// rangeOf is the range of the events with one sequence. The range of the last sequence extends to the end of the millisecond.
-func rangeOf(moment services.PostID, user services.UserID, sequence int64) (first, last services.PostID) {
-	start := services.FirstPosition(moment.Time(), user)
+// positionsOfSequence is the range of the events with one sequence. The range of the last sequence extends to the end of the
+// millisecond.
+func positionsOfSequence(moment services.PostID, user services.UserID, sequence int64) (first, last services.PostID) {
+	start := services.FirstNotificationPosition(moment.Time(), user)
 	first = start + services.PostID(sequence*positionsPerEvent)
-	if sequence == lastSequence {
-		return first, start + services.PostsAMillisecond - 1
+	if sequence == maxSequenceInMillisecond {
+		return first, start + services.PostIDsPerMillisecond - 1
 	}
 	return first, first + positionsPerEvent - 1
 }
 
-// takenPlaces reads the last taken position of each range. It looks only at the end of the range in the index of positions, and not
-// at all rows in the range.
-var takenPlaces = sql.NewStatement("the last place of a range", `SELECT c.i, (SELECT max(n.place) FROM notification_causes n
+// selectLastPositions reads the last taken position of each range. It looks only at the end of the range in the index of positions,
+// and not at all rows in the range.
+var selectLastPositions = sql.NewStatement("the last place of a range", `SELECT c.i, (SELECT max(n.place) FROM notification_causes n
 	WHERE n.recipient = c.recipient AND n.place >= c.first AND n.place <= c.last)
 FROM {rows $1 i BIGINT, recipient BIGINT, first BIGINT, last BIGINT} AS c`)
 
-// span is a range of positions of one recipient.
-type span struct {
+// positionRange is a range of positions of one recipient.
+type positionRange struct {
 	recipient   services.UserID
 	first, last services.PostID
 }
 
-// spansOf are the range of an event's moment, and the range of the last sequence in its millisecond, which is used when the first
-// range is full. The first range may be full because causes without a past time take consecutive positions, whatever the ranges,
-// and more than a thousand such causes may have come in a millisecond.
-func spansOf(recipient services.UserID, moment services.PostID) (spans [2]span) {
-	for i, sequence := range []int64{moment.Sequence(), lastSequence} {
-		first, last := rangeOf(moment, recipient, sequence)
-		spans[i] = span{recipient, first, last}
+// positionRangesOf are the range of an event's moment, and the range of the last sequence in its millisecond, which is used when
+// the first range is full. The first range may be full because causes without a past time take consecutive positions, whatever the
+// ranges, and more than a thousand such causes may have come in a millisecond.
+func positionRangesOf(recipient services.UserID, moment services.PostID) (spans [2]positionRange) {
+	for i, sequence := range []int64{moment.SequenceInMillisecond(), maxSequenceInMillisecond} {
+		first, last := positionsOfSequence(moment, recipient, sequence)
+		spans[i] = positionRange{recipient, first, last}
 	}
 	return spans
 }
 
-// places has the last taken position of each range; a range without one is absent. next records the positions that it takes.
-type places map[span]services.PostID
+// lastPositions has the last taken position of each range; a range without one is absent. takeNext records the positions that it
+// takes.
+type lastPositions map[positionRange]services.PostID
 
-// pastPlaces reads the last taken positions in the ranges of causes of past times, in one statement and under the locks of their
-// recipients.
-func (b *lockedCounters) pastPlaces(ctx context.Context, missing []newCause) (places, error) {
-	var spans []span
-	var asked sql.Rows
-	known := map[span]bool{}
+// readLastPositions reads the last taken positions in the ranges of causes of past times, in one statement and under the locks of
+// their recipients.
+func (b *lockedCounters) readLastPositions(ctx context.Context, missing []newCause) (lastPositions, error) {
+	var spans []positionRange
+	var asked sql.RowsParameter
+	known := map[positionRange]bool{}
 	for _, r := range missing {
-		if r.moment == 0 {
+		if r.eventMoment == 0 {
 			continue
 		}
-		for _, one := range spansOf(r.Recipient, r.moment) {
-			if one.first > b.heads[r.Recipient].place || known[one] { // nothing is taken beyond the head
+		for _, one := range positionRangesOf(r.Recipient, r.eventMoment) {
+			if one.first > b.recipients[r.Recipient].lastPosition || known[one] { // nothing is taken beyond lastPosition
 				continue
 			}
 			known[one] = true
@@ -77,11 +79,11 @@ func (b *lockedCounters) pastPlaces(ctx context.Context, missing []newCause) (pl
 			spans = append(spans, one)
 		}
 	}
-	taken := make(places, len(spans))
+	taken := make(lastPositions, len(spans))
 	if len(spans) == 0 {
 		return taken, nil
 	}
-	return taken, b.tx.Each(ctx, takenPlaces, []any{asked}, func(scan func(...any) error) error {
+	return taken, b.tx.Each(ctx, selectLastPositions, []any{asked}, func(scan func(...any) error) error {
 		var i int
 		var last sql.NullInt64
 		err := scan(&i, &last)
@@ -92,9 +94,9 @@ func (b *lockedCounters) pastPlaces(ctx context.Context, missing []newCause) (pl
 	})
 }
 
-// next takes the next position of a moment. The second range has room for a million.
-func (p places) next(recipient services.UserID, moment services.PostID) (place services.PostID) {
-	for _, one := range spansOf(recipient, moment) {
+// takeNext takes the next position of a moment. The second range has room for a million.
+func (p lastPositions) takeNext(recipient services.UserID, moment services.PostID) (place services.PostID) {
+	for _, one := range positionRangesOf(recipient, moment) {
 		place = one.first
 		if last, taken := p[one]; taken {
 			place = last + 1
@@ -107,9 +109,9 @@ func (p places) next(recipient services.UserID, moment services.PostID) (place s
 	return place
 }
 
-// splitMoments returns the causes without their moments, sorted and without duplicates, and the earliest moment of each cause that
-// has one. A moment is no part of a cause's key: a cause is the same with and without it.
-func splitMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
+// splitEventMoments returns the causes without their moments, sorted and without duplicates, and the earliest moment of each cause
+// that has one. A moment is no part of a cause's key: a cause is the same with and without it.
+func splitEventMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	causes = slices.Clone(causes)
 	var moments map[Cause]services.PostID
 	for i, cause := range causes {
@@ -129,11 +131,11 @@ func splitMoments(causes []Cause) ([]Cause, map[Cause]services.PostID) {
 	return slices.Compact(causes), moments
 }
 
-// endedCauses are the causes of a past time that ended before they were applied. They are stored and do not count, as if they had been
-// applied when they happened: a cause that begins again gets the time and the position of its first beginning. Otherwise the
-// result would depend on whether the job ran between the beginning and the end. Comments are left out: the job of a publication
-// names a comment even if the post only ever counted as a mention.
-func endedCauses(supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.PostID) (causes []newCause) {
+// alreadyEndedCauses are the causes of a past time that ended before they were applied. They are stored and do not count, as if
+// they had been applied when they happened: a cause that begins again gets the time and the position of its first beginning.
+// Otherwise the result would depend on whether the job ran between the beginning and the end. Comments are left out: the job of a
+// publication names a comment even if the post only ever counted as a mention.
+func alreadyEndedCauses(supported map[Cause]supportedCause, known map[Cause]storedCause, moments map[Cause]services.PostID) (causes []newCause) {
 	for c, moment := range moments {
 		_, holds := supported[c]
 		_, had := known[c]
@@ -144,21 +146,21 @@ func endedCauses(supported map[Cause]supportedCause, known map[Cause]storedCause
 		// Reminders are left out: they do not end, because their show has started.
 		case services.CategoryLike, services.CategoryFollow, services.CategoryMention:
 			// A mention may be of an edit, long after its post.
-			causes = append(causes, newCause{Cause: c, at: sql.Micros(moment.Moment()), moment: moment})
+			causes = append(causes, newCause{Cause: c, atMicros: sql.Micros(moment.OrderedTime()), eventMoment: moment})
 		}
 	}
 	return causes
 }
 
-// reachOfMark is the position up to which a mark of everything reaches: the newest, or for a mark of a past time the last position of
+// markAllUpTo is the position up to which a mark of everything reaches: the newest, or for a mark of a past time the last position of
 // that time.
-func (h *head) reachOfMark(tx *sql.Tx, user services.UserID) services.PostID {
-	if tx.Dated() == 0 {
-		return h.place
+func (h *recipientRow) markAllUpTo(tx *sql.Tx, user services.UserID) services.PostID {
+	if tx.EventMoment() == 0 {
+		return h.lastPosition
 	}
-	_, last := pastRange(tx.Dated(), user)
-	if last > h.place { // later causes get positions after the mark
-		h.place, h.changed = last, true
+	_, last := positionsOfMoment(tx.EventMoment(), user)
+	if last > h.lastPosition { // later causes get positions after the mark
+		h.lastPosition, h.changed = last, true
 	}
 	return last
 }

@@ -11,35 +11,35 @@ import (
 	"tidings/services/sql"
 )
 
-// pastLike makes somebody like a post at a past time, which its report names.
-func (p *panel) pastLike() {
-	c := Cause{Recipient: p.m.me, Category: services.CategoryLike, Subject: p.somePost(), Actor: p.someone()}
-	if _, liked := p.m.likes[c]; liked {
+// likeAtPastTime makes somebody like a post at a past time, which its report names.
+func (p *stateMachine) likeAtPastTime() {
+	c := Cause{Recipient: p.model.recipient, Category: services.CategoryLike, Subject: p.drawPost(), Actor: p.drawActor()}
+	if _, liked := p.model.likes[c]; liked {
 		return
 	}
 	happened := p.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 40).Draw(p.t, "steps ago")) * 500 * time.Millisecond)
-	moment := p.moments.NextAt(happened)
+	moment := p.pastMomentClock.NextAt(happened)
 	p.MustWrite(func(tx *sql.Tx) error {
-		_, err := posts.InsertLike(p.Ctx, tx, c.Subject, c.Actor, moment.Moment())
+		_, err := posts.InsertLike(p.Ctx, tx, c.Subject, c.Actor, moment.OrderedTime())
 		return err
 	})
-	p.m.likes[c] = moment.Moment()
+	p.model.likes[c] = moment.OrderedTime()
 	c.Moment = moment
 	if p.queuedCauses = append(p.queuedCauses, c); rapid.Bool().Draw(p.t, "at once") {
-		p.deliver(c)
+		p.applyAndCompare(c)
 	}
 }
 
-// pastPlace is the next free position in the range of a moment.
-func (m *panelModel) pastPlace(moment services.PostID) services.PostID {
-	first, last := pastRange(moment, m.me)
-	return m.nextIn(first, last)
+// nextPastPlace is the next free position in the range of a moment.
+func (m *notificationsModel) nextPastPlace(moment services.PostID) services.PostID {
+	first, last := positionsOfMoment(moment, m.recipient)
+	return m.nextFreePlace(first, last)
 }
 
-// nextIn is the next free position in a range.
-func (m *panelModel) nextIn(first, last services.PostID) services.PostID {
+// nextFreePlace is the next free position in a range.
+func (m *notificationsModel) nextFreePlace(first, last services.PostID) services.PostID {
 	next := first
-	for _, k := range m.known {
+	for _, k := range m.storedCauses {
 		if first <= k.place && k.place <= last {
 			next = max(next, k.place+1)
 		}
@@ -47,41 +47,41 @@ func (m *panelModel) nextIn(first, last services.PostID) services.PostID {
 	return next
 }
 
-// carry returns the place of a new cause. An answer that was seen or read as a mention has the lowest place, and is seen.
-func (m *panelModel) carry(c Cause, place services.PostID, causes []Cause) services.PostID {
-	mention := Cause{Recipient: m.me, Category: services.CategoryMention, Subject: c.Object, Actor: c.Actor}
-	was := m.known[mention]
+// placeOfNewCause returns the place of a new cause. An answer that was seen or read as a mention has the lowest place, and is seen.
+func (m *notificationsModel) placeOfNewCause(c Cause, place services.PostID, causes []Cause) services.PostID {
+	mention := Cause{Recipient: m.recipient, Category: services.CategoryMention, Subject: c.Object, Actor: c.Actor}
+	was := m.storedCauses[mention]
 	if c.Category != services.CategoryComment || was == nil || !slices.Contains(causes, mention) {
 		return place
 	}
-	read := was.place <= m.read[m.keyOf(mention)].to
-	if !read && was.place > m.seen[services.CategoryMention] {
+	read := was.place <= m.readStates[m.groupOf(mention)].readTo
+	if !read && was.place > m.seenTo[services.CategoryMention] {
 		return place
 	}
-	of := lowestPlaces(m.me, read)
-	place = m.nextIn(of.first, of.last)
-	m.seen[c.Category] = max(m.seen[c.Category], place)
+	of := lowestPositionRange(m.recipient, read)
+	place = m.nextFreePlace(of.first, of.last)
+	m.seenTo[c.Category] = max(m.seenTo[c.Category], place)
 	return place
 }
 
-// cover makes a group read because an earlier mark of its category covers one of its causes, which is reported only now. What was
-// marked unread, or left out by the mark, stays unread. top is the group's greatest position before the new causes.
-func (m *panelModel) cover(of groupKey, place, top services.PostID) {
-	r, to := m.read[of], m.readTo[of.category]
-	if r.gen > 0 && r.to < top {
+// coverByEarlierMark makes a group read because an earlier mark of its category covers one of its causes, which is reported only
+// now. What was marked unread, or left out by the mark, stays unread. top is the group's greatest position before the new causes.
+func (m *notificationsModel) coverByEarlierMark(of groupKey, place, top services.PostID) {
+	r, to := m.readStates[of], m.readTo[of.category]
+	if r.markedUnreadGeneration > 0 && r.readTo < top {
 		return
 	}
-	if !m.undoAt.IsZero() && place > m.undoTo[of.category] && r.undo != m.undo {
-		r.undoTo, r.undo = max(m.undoTo[of.category], r.to), m.undo
+	if !m.undoableMarkAt.IsZero() && place > m.readToBeforeMark[of.category] && r.undoableMarkNumber != m.lastMarkNumber {
+		r.readToBeforeMark, r.undoableMarkNumber = max(m.readToBeforeMark[of.category], r.readTo), m.lastMarkNumber
 	}
-	r.to = max(r.to, to)
+	r.readTo = max(r.readTo, to)
 }
 
-// past reports whether a position is of a past time: a mark of a later position covers it, whether its list showed it or not.
-func (m *panelModel) past(place services.PostID) bool {
-	for _, k := range m.known {
+// isPastPlace reports whether a position is of a past time: a mark of a later position covers it, whether its list showed it or not.
+func (m *notificationsModel) isPastPlace(place services.PostID) bool {
+	for _, k := range m.storedCauses {
 		if k.place == place {
-			return k.past
+			return k.hasPastPlace
 		}
 	}
 	return false

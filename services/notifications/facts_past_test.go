@@ -14,9 +14,9 @@ import (
 // An edit of a past time adds a mention, and the mention ends before its job runs. The stored cause has the time of the edit, and
 // not the time of the post.
 func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
-		post := n.Posts(users[1], 1)[0]
+		post := n.InsertPosts(users[1], 1)[0]
 		n.Clock.Advance(time.Hour)
 		edited := services.NewIDClock(n.Clock, 1).NextAt(n.Clock.Now())
 		n.Clock.Advance(time.Hour)
@@ -33,8 +33,8 @@ func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 		}
 		apply(edited) // the mention has ended
 		apply(0, users[0])
-		if list := n.listed(users[0], 10); len(list) != 1 || !list[0].At.Equal(edited.Moment()) {
-			t.Errorf("listed are %+v, want one notification at %s", list, edited.Moment())
+		if list := n.readAllPages(users[0], 10); len(list) != 1 || !list[0].At.Equal(edited.OrderedTime()) {
+			t.Errorf("listed are %+v, want one notification at %s", list, edited.OrderedTime())
 		}
 	})
 }
@@ -42,21 +42,21 @@ func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 // More causes have come in a millisecond than the range of one event holds. Causes of that millisecond that are reported later get
 // free positions behind them.
 func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
-		list := n.Posts(users[0], 3)
+		list := n.InsertPosts(users[0], 3)
 		at := n.Clock.Now().Truncate(time.Millisecond)
 		n.Write(func(ctx context.Context, tx *sql.Tx) error {
 			b, err := lockCounters(ctx, tx, []counter{{users[0], services.CategoryFollow}})
 			if err != nil {
 				return err
 			}
-			first := services.FirstPosition(at, users[0])
+			first := services.FirstNotificationPosition(at, users[0])
 			var full []newCause
 			for i := range services.PostID(2 * positionsPerEvent) {
-				full = append(full, newCause{Cause: Cause{Recipient: users[0], Category: services.CategoryFollow, Actor: services.UserID(1000 + i)}, at: sql.Micros(at), place: first + i})
+				full = append(full, newCause{Cause: Cause{Recipient: users[0], Category: services.CategoryFollow, Actor: services.UserID(1000 + i)}, atMicros: sql.Micros(at), position: first + i})
 			}
-			b.heads[users[0]].place, b.heads[users[0]].changed = full[len(full)-1].place, true
+			b.recipients[users[0]].lastPosition, b.recipients[users[0]].changed = full[len(full)-1].position, true
 			if err := b.insert(ctx, full); err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 			_, err := applyCauses(ctx, tx, causes)
 			return err
 		})
-		if got := len(n.listed(users[0], 10)); got != len(list) {
+		if got := len(n.readAllPages(users[0], 10)); got != len(list) {
 			t.Errorf("%d notifications are listed, want %d", got, len(list))
 		}
 	})
@@ -84,14 +84,14 @@ func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 // One transaction applies two causes of one millisecond: one of the present, which takes the first position of the millisecond, and
 // one that is reported with its time. Both count.
 func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5, 6)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5, 6)
 		b.like(5, 2)
 		b.Clock.Advance(time.Second)
 		b.like(6, 2)
-		dated := cause(6, 2)
+		dated := newLikeCause(6, 2)
 		dated.Moment = services.NewIDClock(b.Clock, 1).NextAt(b.Clock.Now())
-		b.apply(cause(5, 2), dated)
+		b.applyCauses(newLikeCause(5, 2), dated)
 		b.wantUnseenAndUnread("both are there", 2, 2)
 	})
 }
@@ -100,34 +100,34 @@ func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
 // notification stays unread. If all of it was read again before the mark of everything, the mark covers the causes.
 func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 	for name, c := range map[string]struct {
-		marks  func(b *bundle, places []services.PostID)
+		marks  func(b *testStore, places []services.PostID)
 		unread int
 	}{
-		"marked unread": {func(b *bundle, places []services.PostID) {
-			b.markAllRead(services.AnyGen)
+		"marked unread": {func(b *testStore, places []services.PostID) {
+			b.markAllRead(services.AnyMarkGeneration)
 			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
 		}, 1},
-		"left out by a mark of an older list": {func(b *bundle, places []services.PostID) {
+		"left out by a mark of an older list": {func(b *testStore, places []services.PostID) {
 			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
 			b.markAllRead(0)
 		}, 1},
-		"read in part since": {func(b *bundle, places []services.PostID) {
-			b.markAllRead(services.AnyGen)
+		"read in part since": {func(b *testStore, places []services.PostID) {
+			b.markAllRead(services.AnyMarkGeneration)
 			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
-			sqltest.Equal(b.T, b.markRead(withAllCategories(readMark{Shown: places[:1], Gen: services.AnyGen})), nil)
+			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: places[:1], MarkGeneration: services.AnyMarkGeneration})), nil)
 		}, 1},
-		"read before everything": {func(b *bundle, places []services.PostID) {
+		"read before everything": {func(b *testStore, places []services.PostID) {
 			sqltest.Equal(b.T, b.markUnread(places[0]), nil)
-			sqltest.Equal(b.T, b.markRead(withAllCategories(readMark{Shown: places, Gen: services.AnyGen})), nil)
-			b.markAllRead(services.AnyGen)
+			sqltest.Equal(b.T, b.markRead(withAllCategories(readMarkSelection{UpToPositions: places, MarkGeneration: services.AnyMarkGeneration})), nil)
+			b.markAllRead(services.AnyMarkGeneration)
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachBundle(t, func(b *bundle) {
-				b.post(1, 5, 6)
+			eachStore(t, func(b *testStore) {
+				b.insertPosts(1, 5, 6)
 				liked := func(post services.PostID, liker services.UserID) services.PostID {
 					b.like(post, liker)
-					head := b.apply(cause(post, liker))[0].Head
+					head := b.applyCauses(newLikeCause(post, liker))[0].NewestShown
 					b.Clock.Advance(time.Second)
 					return head
 				}
@@ -135,20 +135,20 @@ func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 				moments := services.NewIDClock(b.Clock, 1)
 				late := func(liker services.UserID) Cause {
 					b.like(5, liker)
-					one := cause(5, liker)
+					one := newLikeCause(5, liker)
 					one.Moment = moments.NextAt(b.Clock.Now())
 					return one
 				}
 				hidden, shown := late(4), late(5)
-				b.Restrict(services.Restriction{Kind: services.Block, Owner: 1, Other: 4, Made: 50})
+				b.Restrict(services.Restriction{Kind: services.Block, Owner: 1, Other: 4, MadeAt: 50})
 				b.Clock.Advance(time.Second)
-				b.see(liked(6, 2))
+				b.markLikesSeen(liked(6, 2))
 				c.marks(b, places)
 				b.wantUnseenAndUnread("before", 0, c.unread)
-				before := b.apply(cause(6, 2)) // it changes nothing
-				sqltest.Equal(b.T, b.apply(hidden), before)
+				before := b.applyCauses(newLikeCause(6, 2)) // it changes nothing
+				sqltest.Equal(b.T, b.applyCauses(hidden), before)
 				b.wantUnseenAndUnread("a late cause that is hidden", 0, c.unread)
-				b.apply(shown)
+				b.applyCauses(shown)
 				b.wantUnseenAndUnread("a late cause that is shown", 0, c.unread)
 			})
 		})

@@ -31,9 +31,9 @@ var (
 // storedPreference is a preference as the column preferences has it. A field that is left out has the default, so that a new default
 // reaches everybody who chose nothing.
 type storedPreference struct {
-	Mode  string     `json:"mode,omitempty"`  // one of modeNames; without it, the mode of the category's definition
-	Push  *bool      `json:"push,omitempty"`  // whether new items alert; nil is the default, true
-	Since *time.Time `json:"since,omitempty"` // items from before this time do not alert
+	Mode        string     `json:"mode,omitempty"`  // one of modeNames; without it, the mode of the category's definition
+	Alerts      *bool      `json:"push,omitempty"`  // whether new items alert; nil is the default, true
+	AlertsSince *time.Time `json:"since,omitempty"` // items from before this time do not alert
 }
 
 // modeNames are the stored names of modes.
@@ -50,13 +50,13 @@ type preferences struct {
 func (p preferences) modes() services.CategoryModes {
 	modes := services.CategoryModes{Version: p.version}
 	for category, preference := range p.byCategory {
-		if !preference.Chosen {
+		if !preference.ModeChosen {
 			continue
 		}
-		if modes.Of == nil {
-			modes.Of = map[services.Category]services.CategoryMode{}
+		if modes.ByCategory == nil {
+			modes.ByCategory = map[services.Category]services.CategoryMode{}
 		}
-		modes.Of[category] = preference.Mode
+		modes.ByCategory[category] = preference.Mode
 	}
 	return modes
 }
@@ -70,7 +70,7 @@ func preferencesOf(ctx context.Context, r sql.Reader, user services.UserID) (pre
 // readPreferences reads preferences by a statement. Users without any are absent.
 func readPreferences(ctx context.Context, r sql.Reader, both sql.UserStatement, users []services.UserID) (map[services.UserID]preferences, error) {
 	all := make(map[services.UserID]preferences, len(users))
-	st, of := both.Of(users)
+	st, of := both.ForUsers(users)
 	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
 		var user services.UserID
 		var version uint64
@@ -96,15 +96,15 @@ func parsePreferences(version uint64, text string) (preferences, error) {
 		return found, err
 	}
 	for category, one := range list {
-		preference := Preference{NoPush: one.Push != nil && !*one.Push}
+		preference := Preference{NoPush: one.Alerts != nil && !*one.Alerts}
 		// A name that is not in modeNames was written by a newer node.
 		for mode, name := range modeNames {
 			if one.Mode == name {
-				preference.Mode, preference.Chosen = mode, true
+				preference.Mode, preference.ModeChosen = mode, true
 			}
 		}
-		if one.Since != nil {
-			preference.since = *one.Since
+		if one.AlertsSince != nil {
+			preference.alertsSince = *one.AlertsSince
 		}
 		found.byCategory[category] = preference
 	}
@@ -128,7 +128,7 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	after := before
 	change(&after)
 	// A preference that chooses no mode has the zero mode, so that before and after compare as equal.
-	if !after.Chosen {
+	if !after.ModeChosen {
 		after.Mode = services.CategoryCounted
 	}
 	if after == before {
@@ -136,21 +136,21 @@ func changePreference(ctx context.Context, tx *sql.Tx, user services.UserID, cat
 	}
 	// Items from before this change must not alert now.
 	if after.alerts(usual) && !before.alerts(usual) {
-		after.since = tx.Now
+		after.alertsSince = tx.Now
 	}
 	found.byCategory[category] = after
 	list := map[services.Category]storedPreference{}
 	for category, preference := range found.byCategory {
 		var one storedPreference
-		if preference.Chosen {
+		if preference.ModeChosen {
 			one.Mode = modeNames[preference.Mode]
 		}
 		if preference.NoPush {
 			// new(bool) is false: true is the default and is left out.
-			one.Push = new(bool)
+			one.Alerts = new(bool)
 		}
-		if !preference.since.IsZero() {
-			one.Since = &preference.since
+		if !preference.alertsSince.IsZero() {
+			one.AlertsSince = &preference.alertsSince
 		}
 		list[category] = one
 	}

@@ -9,37 +9,38 @@ import (
 	"tidings/services/sql"
 )
 
-// State is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one
-// half day) is unseen while one of its counted causes is after Seen and unread. Days[i] counts the unseen groups of the day
-// Day-i, Older those before Day-7.
+// CategoryState is the absolute state of one category of one user: a lower version is an older state. A group (one subject in one
+// half day) is unseen while one of its counted causes is after SeenTo and unread. UnseenByDay[i] counts the unseen groups of the
+// day NewestDay-i, OlderUnseen those before NewestDay-7.
 //
-// Days and Older depend on Day, so they are right for one day only; Render moves them to the day on which it is called.
-type State struct {
-	Recipient  services.UserID
-	Category   services.Category
-	Version    uint64
-	Head, Seen services.PostID // the greatest position that was ever shown, and the greatest that was seen
-	Older      int
-	Day        int64 // days since 1970, UTC: the day of the read
-	Days       [8]int
+// UnseenByDay and OlderUnseen depend on NewestDay, so they are right for one day only; Render moves them to the day on which it is
+// called.
+type CategoryState struct {
+	Recipient           services.UserID
+	Category            services.Category
+	Version             uint64
+	NewestShown, SeenTo services.PostID // the greatest position that was ever shown, and the greatest that was seen
+	OlderUnseen         int
+	NewestDay           int64 // days since 1970, UTC: the day of the read
+	UnseenByDay         [8]int
 }
 
-// shown returns the part of a state that a document shows, and whether the state is shown. The state of a category that is not
-// defined is not shown. A host category in which nothing was ever shown is not shown either: absent fields mean the same.
+// documentCounts returns the part of a state that a document shows, and whether the state is shown. The state of a category that is
+// not defined is not shown. A host category in which nothing was ever shown is not shown either: absent fields mean the same.
 // Documents have fields only for the host categories that they need, since there may be many.
-func (s State) shown(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
-	counts = services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.Head, Older: s.Older, Day: s.Day, Days: s.Days}
-	if !s.Category.IsHostCategory() {
+func (s CategoryState) documentCounts(hosts *services.HostCategories) (counts services.CategoryCounts, shown bool) {
+	counts = services.CategoryCounts{Category: s.Category, Version: s.Version, Newest: s.NewestShown, OlderUnseen: s.OlderUnseen, NewestDay: s.NewestDay, CountByDay: s.UnseenByDay}
+	if !s.Category.HasHostCategoryForm() {
 		return counts, slices.Contains(services.Categories, s.Category) // a newer node wrote any other name
 	}
 	// The fields are named by the ID, so that a category that is removed and defined again never reads the old counts.
 	host, defined := hosts.Find(s.Category)
-	counts.Host = host.ID
-	return counts, defined && s.Head != 0
+	counts.HostCategoryID = host.ID
+	return counts, defined && s.NewestShown != 0
 }
 
 // categoriesOf are the categories of some states.
-func categoriesOf(states []State) []services.Category {
+func categoriesOf(states []CategoryState) []services.Category {
 	list := make([]services.Category, len(states))
 	for i, state := range states {
 		list[i] = state.Category
@@ -67,7 +68,7 @@ WITH counters AS MATERIALIZED (
 	JOIN notification_state s ON s.recipient = c.recipient AND s.category = c.category
 )`+countUnseen)
 
-	// statesByUser reads all counters of users, including counters of removed categories, which shown leaves out.
+	// statesByUser reads all counters of users, including counters of removed categories, which documentCounts leaves out.
 	statesByUser = sql.NewUserStatement("notification states of a user", "notification states of users", `
 WITH counters AS MATERIALIZED (
 	SELECT * FROM notification_state WHERE {user recipient}
@@ -76,19 +77,19 @@ WITH counters AS MATERIALIZED (
 
 // statesOfUser reads a user's states in order of the categories' names. A category that never had a notification or a mark is
 // absent.
-func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]State, error) {
+func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]CategoryState, error) {
 	return statesOfUsers(ctx, db, []services.UserID{user})
 }
 
 // statesOfUsers is statesOfUser for several users, in order of their IDs.
-func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]State, error) {
-	st, of := statesByUser.Of(users)
+func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]CategoryState, error) {
+	st, of := statesByUser.ForUsers(users)
 	return readStates(ctx, db.Runner, st, of, db.Now())
 }
 
 // statesOf reads the states of counters that the transaction has locked. It sorts them by recipient and category.
-func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]State, error) {
-	list := make(sql.Rows, len(counters))
+func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]CategoryState, error) {
+	list := make(sql.RowsParameter, len(counters))
 	for i, key := range counters {
 		list[i] = []any{key.recipient, key.category}
 	}
@@ -96,33 +97,33 @@ func statesOf(ctx context.Context, tx *sql.Tx, counters []counter) ([]State, err
 }
 
 // readStates reads states by a statement. A state's own row comes before its groups, because its bucket is the least.
-func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]State, error) {
-	var states []State
+func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any, now time.Time) ([]CategoryState, error) {
+	var states []CategoryState
 	today := services.DayOf(now)
 	err := r.Each(ctx, st, []any{which}, func(scan func(...any) error) error {
-		read := State{Day: today}
+		read := CategoryState{NewestDay: today}
 		var bucket int64
 		var groups int
-		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.Head, &read.Seen, &bucket, &groups); err != nil {
+		if err := scan(&read.Recipient, &read.Category, &read.Version, &read.NewestShown, &read.SeenTo, &bucket, &groups); err != nil {
 			return err
 		}
 		// The state of a group always comes before the group: both are of the same snapshot.
 		if bucket < 0 {
 			states = append(states, read)
 		} else {
-			states[len(states)-1].add(bucket/bucketsPerDay, groups)
+			states[len(states)-1].addUnseenGroups(bucket/groupsPerDay, groups)
 		}
 		return nil
 	})
 	return states, err
 }
 
-// add counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Groups of days that are too old
-// for Days are one number, because no category with an expiry counts them.
-func (s *State) add(day int64, groups int) {
-	if ago := max(s.Day-day, 0); ago < int64(len(s.Days)) {
-		s.Days[ago] += groups
+// addUnseenGroups counts groups of one day. A group that another node's clock dated tomorrow counts as of today. Groups of days
+// that are too old for UnseenByDay are one number, because no category with an expiry counts them.
+func (s *CategoryState) addUnseenGroups(day int64, groups int) {
+	if ago := max(s.NewestDay-day, 0); ago < int64(len(s.UnseenByDay)) {
+		s.UnseenByDay[ago] += groups
 	} else {
-		s.Older += groups
+		s.OlderUnseen += groups
 	}
 }

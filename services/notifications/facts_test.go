@@ -17,19 +17,19 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-const like = services.CategoryLike
+const likeCategory = services.CategoryLike
 
-// bundle is a database, and notifications in it.
-type bundle struct{ *peopletest.Bundle }
+// testStore is a database, and notifications in it.
+type testStore struct{ *peopletest.TestStore }
 
-// eachBundle runs a test on each kind of database.
-func eachBundle(t *testing.T, test func(b *bundle)) {
+// eachStore runs a test on each kind of database.
+func eachStore(t *testing.T, test func(b *testStore)) {
 	t.Helper()
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
 }
 
-// post writes an author's posts.
-func (b *bundle) post(author services.UserID, ids ...services.PostID) {
+// insertPosts writes an author's posts.
+func (b *testStore) insertPosts(author services.UserID, ids ...services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
@@ -42,7 +42,7 @@ func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 }
 
 // like makes some users like a post.
-func (b *bundle) like(post services.PostID, likers ...services.UserID) {
+func (b *testStore) like(post services.PostID, likers ...services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, liker := range likers {
@@ -55,29 +55,29 @@ func (b *bundle) like(post services.PostID, likers ...services.UserID) {
 }
 
 // unlike ends a like.
-func (b *bundle) unlike(post services.PostID, liker services.UserID) {
+func (b *testStore) unlike(post services.PostID, liker services.UserID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error { _, err := posts.DeleteLike(b.Ctx, tx, post, liker); return err })
 }
 
-// remove deletes a post.
-func (b *bundle) remove(post services.PostID) {
+// deletePost deletes a post.
+func (b *testStore) deletePost(post services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error { _, _, err := posts.Delete(b.Ctx, tx, post); return err })
 }
 
-// apply makes causes agree with the facts.
-func (b *bundle) apply(causes ...Cause) (states []State) {
+// applyCauses makes causes agree with the facts.
+func (b *testStore) applyCauses(causes ...Cause) (states []CategoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) { states, err = applyCauses(b.Ctx, tx, causes); return err })
 	return states
 }
 
-// see marks the likes of user 1 seen up to a position.
-func (b *bundle) see(upTo services.PostID) (state State) {
+// markLikesSeen marks the likes of user 1 seen up to a position.
+func (b *testStore) markLikesSeen(upTo services.PostID) (state CategoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
-		states, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, upTo)
+		states, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, upTo)
 		if err == nil {
 			state = states[0]
 		}
@@ -86,75 +86,75 @@ func (b *bundle) see(upTo services.PostID) (state State) {
 	return state
 }
 
-// cause is a like of a post of user 1.
-func cause(subject services.PostID, actor services.UserID) Cause {
-	return Cause{Recipient: 1, Category: like, Subject: subject, Actor: actor}
+// newLikeCause is a like of a post of user 1.
+func newLikeCause(subject services.PostID, actor services.UserID) Cause {
+	return Cause{Recipient: 1, Category: likeCategory, Subject: subject, Actor: actor}
 }
 
-// stateOfToday is the state of user 1 with some unseen groups of today and no others.
-func (b *bundle) stateOfToday(version uint64, head, seen services.PostID, groups int) State {
-	return State{Recipient: 1, Category: like, Version: version, Head: head, Seen: seen,
-		Day: b.Clock.Now().Unix() / 86400, Days: [8]int{groups}}
+// stateWithUnseenToday is the state of user 1 with some unseen groups of today and no others.
+func (b *testStore) stateWithUnseenToday(version uint64, head, seen services.PostID, groups int) CategoryState {
+	return CategoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: head, SeenTo: seen,
+		NewestDay: b.Clock.Now().Unix() / 86400, UnseenByDay: [8]int{groups}}
 }
 
 func TestLikeNotifiesOnce(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5, 6)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5, 6)
 		b.like(5, 2)
 		place := services.PostIDAt(b.Clock.Now())
 		for range 3 { // redelivered
-			sqltest.Equal(b.T, b.apply(cause(5, 2), cause(5, 2)), []State{b.stateOfToday(1, place, 0, 1)})
+			sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2), newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(1, place, 0, 1)})
 		}
 		b.like(5, 3)
 		b.like(6, 2)
-		sqltest.Equal(b.T, b.apply(cause(6, 2), cause(5, 3)), []State{b.stateOfToday(2, place+2, 0, 2)})
-		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []State{b.stateOfToday(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(6, 2), newLikeCause(5, 3)), []CategoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T), []CategoryState{b.stateWithUnseenToday(2, place+2, 0, 2)})
 	})
 }
 
 func TestAnUndoneLikeStopsCountingAndKeepsItsPosition(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5)
 		b.like(5, 2)
-		b.apply(cause(5, 2))
+		b.applyCauses(newLikeCause(5, 2))
 		place := services.PostIDAt(b.Clock.Now())
 		b.unlike(5, 2)
-		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.stateOfToday(2, place, 0, 0)})
-		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.stateOfToday(2, place, 0, 0)})
-		sqltest.Equal(b.T, b.see(0), b.stateOfToday(3, place, place, 0))
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(2, place, 0, 0)})
+		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(3, place, place, 0))
 		b.Clock.Advance(13 * time.Hour) // another half day, and today still
 		b.like(5, 2)
-		sqltest.Equal(b.T, b.apply(cause(5, 2)), []State{b.stateOfToday(4, place, place, 0)}) // seen, and stays seen
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 2)), []CategoryState{b.stateWithUnseenToday(4, place, place, 0)}) // seen, and stays seen
 	})
 }
 
 func TestDeletedPostStopsNotifying(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5, 6)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5, 6)
 		b.like(5, 2, 3, 4)
 		b.like(6, 2)
 		place := services.PostIDAt(b.Clock.Now())
-		sqltest.Equal(b.T, b.apply(cause(5, 0), cause(6, 0), cause(5, 3)), []State{b.stateOfToday(1, place+3, 0, 2)})
-		b.remove(5)
-		sqltest.Equal(b.T, b.apply(cause(5, 0)), []State{b.stateOfToday(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0), newLikeCause(6, 0), newLikeCause(5, 3)), []CategoryState{b.stateWithUnseenToday(1, place+3, 0, 2)})
+		b.deletePost(5)
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 0)), []CategoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
 		b.like(5, 9)
-		sqltest.Equal(b.T, b.apply(cause(5, 9), cause(5, 0)), []State{b.stateOfToday(2, place+3, 0, 1)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 9), newLikeCause(5, 0)), []CategoryState{b.stateWithUnseenToday(2, place+3, 0, 1)})
 	})
 }
 
 func TestOwnLikesAndAnswersToOthersDoNotNotify(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5)
-		b.post(2, 6)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5)
+		b.insertPosts(2, 6)
 		b.like(5, 1)
 		b.like(6, 3)
-		sqltest.Equal(b.T, b.apply(cause(5, 1), cause(5, 0), cause(6, 3), cause(6, 0), cause(7, 2)), []State{b.stateOfToday(0, 0, 0, 0)})
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 1), newLikeCause(5, 0), newLikeCause(6, 3), newLikeCause(6, 0), newLikeCause(7, 2)), []CategoryState{b.stateWithUnseenToday(0, 0, 0, 0)})
 	})
 }
 
 func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		b.post(1, 5)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5)
 		b.Clock.Set(time.Date(2026, 3, 14, 11, 59, 59, 999999000, time.UTC))
 		b.like(5, 2)
 		b.Clock.Advance(time.Microsecond)
@@ -164,84 +164,84 @@ func TestGroupsAreHalfDaysOfTheLikesTime(t *testing.T) {
 		b.Clock.Advance(time.Microsecond) // the next day
 		b.like(5, 6)
 		place := services.PostIDAt(b.Clock.Now())
-		want := b.stateOfToday(1, place+3, 0, 1)
-		want.Days[1] = 2
-		sqltest.Equal(b.T, b.apply(cause(5, 6), cause(5, 3), cause(5, 4), cause(5, 2)), []State{want})
+		want := b.stateWithUnseenToday(1, place+3, 0, 1)
+		want.UnseenByDay[1] = 2
+		sqltest.Equal(b.T, b.applyCauses(newLikeCause(5, 6), newLikeCause(5, 3), newLikeCause(5, 4), newLikeCause(5, 2)), []CategoryState{want})
 	})
 }
 
 func TestUnseenGroupsByDays(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for day := range services.PostID(10) {
-			b.post(1, 5+day)
+			b.insertPosts(1, 5+day)
 			b.like(5+day, 2)
-			b.apply(cause(5+day, 2))
+			b.applyCauses(newLikeCause(5+day, 2))
 			b.Clock.Advance(24 * time.Hour)
 		}
 		b.Clock.Advance(-24 * time.Hour)
 		state := sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
-		sqltest.Equal(b.T, state.Days, [8]int{1, 1, 1, 1, 1, 1, 1, 1})
-		sqltest.Equal(b.T, state.Older, 2)
+		sqltest.Equal(b.T, state.UnseenByDay, [8]int{1, 1, 1, 1, 1, 1, 1, 1})
+		sqltest.Equal(b.T, state.OlderUnseen, 2)
 		b.Clock.Advance(-24 * time.Hour) // a node whose clock is behind counts tomorrow's groups as of today
 		state = sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
-		sqltest.Equal(b.T, state.Days, [8]int{2, 1, 1, 1, 1, 1, 1, 1})
+		sqltest.Equal(b.T, state.UnseenByDay, [8]int{2, 1, 1, 1, 1, 1, 1, 1})
 		b.Clock.Advance(30 * 24 * time.Hour)
 		state = sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)[0]
-		sqltest.Equal(b.T, state.Days, [8]int{})
-		sqltest.Equal(b.T, state.Older, 10)
+		sqltest.Equal(b.T, state.UnseenByDay, [8]int{})
+		sqltest.Equal(b.T, state.OlderUnseen, 10)
 		sqltest.Equal(b.T, state.Version, uint64(10))
 	})
 }
 
 func TestRaiseNotificationsSeen(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		sqltest.Equal(b.T, b.see(0), b.stateOfToday(0, 0, 0, 0)) // without notifications there is nothing to mark
-		b.post(1, 5, 6, 7)
+	eachStore(t, func(b *testStore) {
+		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(0, 0, 0, 0)) // without notifications there is nothing to mark
+		b.insertPosts(1, 5, 6, 7)
 		place := services.PostIDAt(b.Clock.Now())
 		for _, post := range []services.PostID{5, 6, 7} {
 			b.like(post, 2)
-			b.apply(cause(post, 2))
+			b.applyCauses(newLikeCause(post, 2))
 		}
-		sqltest.Equal(b.T, b.see(place), b.stateOfToday(4, place+2, place, 2))
-		sqltest.Equal(b.T, b.see(place), b.stateOfToday(4, place+2, place, 2))
-		sqltest.Equal(b.T, b.see(place+1), b.stateOfToday(5, place+2, place+1, 1))
-		sqltest.Equal(b.T, b.see(place), b.stateOfToday(5, place+2, place+1, 1)) // a late report
+		sqltest.Equal(b.T, b.markLikesSeen(place), b.stateWithUnseenToday(4, place+2, place, 2))
+		sqltest.Equal(b.T, b.markLikesSeen(place), b.stateWithUnseenToday(4, place+2, place, 2))
+		sqltest.Equal(b.T, b.markLikesSeen(place+1), b.stateWithUnseenToday(5, place+2, place+1, 1))
+		sqltest.Equal(b.T, b.markLikesSeen(place), b.stateWithUnseenToday(5, place+2, place+1, 1)) // a late report
 		err := b.Write(b.Ctx, func(tx *sql.Tx) error {
-			_, err := raiseSeen(b.Ctx, tx, 1, []services.Category{like}, place+3)
+			_, err := markSeen(b.Ctx, tx, 1, []services.Category{likeCategory}, place+3)
 			return err
 		})
 		sqltest.WantCode(b.T, err, services.Invalid)
-		sqltest.Equal(b.T, b.see(0), b.stateOfToday(6, place+2, place+2, 0))
-		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []State(nil))
+		sqltest.Equal(b.T, b.markLikesSeen(0), b.stateWithUnseenToday(6, place+2, place+2, 0))
+		sqltest.Equal(b.T, sqltest.Must(statesOfUser(b.Ctx, b.DB, 2))(b.T), []CategoryState(nil))
 	})
 }
 
 func TestApplyCausesOfManyRecipients(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var causes []Cause
 		for n := services.UserID(300); n > 0; n-- {
-			b.post(n, services.PostID(n))
+			b.insertPosts(n, services.PostID(n))
 			b.like(services.PostID(n), 999)
-			causes = append(causes, Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: 999})
+			causes = append(causes, Cause{Recipient: n, Category: likeCategory, Subject: services.PostID(n), Actor: 999})
 		}
-		states := b.apply(causes...)
+		states := b.applyCauses(causes...)
 		sqltest.Equal(b.T, len(states), 300)
 		for i, state := range states {
-			if state.Recipient != services.UserID(i+1) || state.Version != 1 || state.Days[0] != 1 {
+			if state.Recipient != services.UserID(i+1) || state.Version != 1 || state.UnseenByDay[0] != 1 {
 				b.T.Fatalf("state %d is %+v", i, state)
 			}
 		}
-		sqltest.Equal(b.T, len(b.apply()), 0)
+		sqltest.Equal(b.T, len(b.applyCauses()), 0)
 	})
 }
 
 // Transactions that name the same recipients in different orders wait for each other, and each sees the effect of the former
 // holder of the lock: no version is assigned twice and no like is lost.
 func TestApplyCausesAtOnce(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const recipients, workers, rounds = 5, 6, 15
 		for n := services.UserID(1); n <= recipients; n++ {
-			b.post(n, services.PostID(n))
+			b.insertPosts(n, services.PostID(n))
 		}
 		var all sync.WaitGroup
 		for worker := range workers {
@@ -251,7 +251,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 					var causes []Cause
 					for i := range services.UserID(recipients) {
 						n := (i*services.UserID(1+worker%4)+services.UserID(worker))%recipients + 1
-						causes = append(causes, Cause{Recipient: n, Category: like, Subject: services.PostID(n), Actor: actor})
+						causes = append(causes, Cause{Recipient: n, Category: likeCategory, Subject: services.PostID(n), Actor: actor})
 					}
 					err := b.Write(b.Ctx, func(tx *sql.Tx) error {
 						for _, cause := range causes {
@@ -271,8 +271,8 @@ func TestApplyCausesAtOnce(t *testing.T) {
 		all.Wait()
 		for n := services.UserID(1); n <= recipients; n++ {
 			state := sqltest.Must(statesOfUser(b.Ctx, b.DB, n))(b.T)[0]
-			causes := sqltest.Must(b.Lines(b.Ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.T)
-			if state.Version != workers*rounds || len(causes) != workers*rounds || state.Days[0] != 1 {
+			causes := sqltest.Must(b.QueryLines(b.Ctx, "SELECT DISTINCT place FROM notification_causes WHERE recipient = $1 AND standing", n))(b.T)
+			if state.Version != workers*rounds || len(causes) != workers*rounds || state.UnseenByDay[0] != 1 {
 				b.T.Errorf("user %d has %d places and the state %+v", n, len(causes), state)
 			}
 		}
@@ -281,18 +281,18 @@ func TestApplyCausesAtOnce(t *testing.T) {
 
 // A recount reads only unseen groups, from the index notification_groups_unread.
 func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
-	b := &bundle{peopletest.NewBundle(t, sqltest.SQLite(t))}
+	b := &testStore{peopletest.NewTestStore(t, sqltest.SQLite(t))}
 	plan := b.QueryPlan("notification states of a user")
 	if !slices.Contains(plan, "SEARCH g USING COVERING INDEX notification_groups_unread (recipient=? AND category=? AND newest>?)") {
 		t.Errorf("the plan is %q", plan)
 	}
 }
 
-// versions formats the versions of the categories of user 1.
-func (b *bundle) versions() string {
+// versionsText formats the versions of the categories of user 1.
+func (b *testStore) versionsText() string {
 	b.T.Helper()
 	states := sqltest.Must(statesOfUser(b.Ctx, b.DB, 1))(b.T)
-	slices.SortFunc(states, func(a, b State) int { return cmp.Compare(a.Category, b.Category) })
+	slices.SortFunc(states, func(a, b CategoryState) int { return cmp.Compare(a.Category, b.Category) })
 	text := ""
 	for _, state := range states {
 		text += fmt.Sprintf("%s %d ", state.Category, state.Version)
@@ -302,34 +302,34 @@ func (b *bundle) versions() string {
 
 // Neither a mark nor its error reveals a mention by an author who hides their posts from the user.
 func TestMarksRevealNoHiddenCause(t *testing.T) {
-	eachBundle(t, func(b *bundle) {
-		places := b.likeThree()
+	eachStore(t, func(b *testStore) {
+		places := b.likeThreePosts()
 		b.markAllRead(1)
 		b.Clock.Advance(time.Minute)
 		probe := func() string {
 			err := b.runMark(func(tx *sql.Tx) error {
-				_, err := raiseSeen(b.Ctx, tx, 1, services.Categories, places[2]+1)
+				_, err := markSeen(b.Ctx, tx, 1, services.Categories, places[2]+1)
 				return err
 			})
 			return string(services.CodeOf(err))
 		}
 		before := probe()
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := people.Restrict(b.Ctx, tx, services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, Made: 50})
+			_, err := people.Restrict(b.Ctx, tx, services.Restriction{Kind: services.Hide, Owner: 3, Other: 1, MadeAt: 50})
 			return err
 		})
 		b.publishAnswer(60, 5, 3, 1)
-		if list := b.listed(0); len(list) != 3 {
+		if list := b.firstPage(0); len(list) != 3 {
 			t.Fatalf("the list is %+v", list)
 		}
 		if after := probe(); after != before {
 			t.Errorf("a mark beyond the newest is %s, and after a hidden mention %s", before, after)
 		}
-		versions := b.versions()
+		versions := b.versionsText()
 		if until := b.markAllRead(2); !until.IsZero() {
 			t.Errorf("all was read, and yet reading it can be undone until %v", until)
 		}
-		if now := b.versions(); now != versions {
+		if now := b.versionsText(); now != versions {
 			t.Errorf("the versions went from %s to %s", versions, now)
 		}
 	})

@@ -10,14 +10,14 @@ import (
 	"tidings/services/sql"
 )
 
-// LogKind is the kind of log entries for the categories of the host application. The key is the name of the category.
-const LogKind = "category"
+// ChangelogKind is the kind of log entries for the categories of the host application. The key is the name of the category.
+const ChangelogKind = "category"
 
 var (
 	// One statement reads one snapshot: the version belongs to exactly the definitions in the same rows.
 	readDefinitions = sql.NewStatement("categories of the host", `
 SELECT latest.head, COALESCE(c.id, 0), COALESCE(c.name, ''), COALESCE(c.expiry, 0), COALESCE(c.grouped, FALSE), COALESCE(c.mode, 0)
-FROM (SELECT COALESCE(max(head), 0) AS head FROM log_heads WHERE kind = '`+LogKind+`') AS latest
+FROM (SELECT COALESCE(max(head), 0) AS head FROM log_heads WHERE kind = '`+ChangelogKind+`') AS latest
 LEFT JOIN notification_categories c ON c.removed_at = 0 ORDER BY c.id`)
 
 	// definitionOf also reads a category that is being removed: its name is taken until its notifications are gone.
@@ -33,7 +33,7 @@ INSERT INTO notification_categories (name, id, expiry, grouped, mode, created_at
 	updateDefinition = sql.NewStatement("redefine a category", `
 UPDATE notification_categories SET expiry = $2, grouped = $3, mode = $4, updated_at = $5 WHERE name = $1`)
 
-	// The update waits for every transaction that holds the row to notify in the category: see lockForNotify.
+	// The update waits for every transaction that holds the row to notify in the category: see lockHostNotification.
 	removeDefinition = sql.NewStatement("remove a category", `UPDATE notification_categories SET removed_at = $2, updated_at = $2 WHERE name = $1`)
 
 	// listDefinitions is for operators. It has the times, which nodes do not need.
@@ -41,8 +41,8 @@ UPDATE notification_categories SET expiry = $2, grouped = $3, mode = $4, updated
 SELECT id, name, expiry, grouped, mode, created_at, updated_at FROM notification_categories WHERE removed_at = 0 ORDER BY id`)
 )
 
-// Definition is a category of the host application, with the times of its definition, as operators see it.
-type Definition struct {
+// CategoryDefinition is a category of the host application, with the times of its definition, as operators see it.
+type CategoryDefinition struct {
 	services.HostCategory
 	CreatedAt, UpdatedAt time.Time
 }
@@ -53,7 +53,7 @@ func checkDefinition(category services.HostCategory) error {
 	if err := services.CheckHostCategory("name", category.Name); err != nil {
 		return err
 	}
-	if days := category.Expiry; days != services.Never && (days < 1 || days > services.MaxExpiryDays) {
+	if days := category.ExpiryDays; days != services.NeverExpires && (days < 1 || days > services.MaxExpiryDays) {
 		return services.Errorf(services.Invalid, "expiryDays: 1 to %d are allowed, or null for never, got %d", services.MaxExpiryDays, days)
 	}
 	return nil
@@ -65,7 +65,7 @@ func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, e
 	read := &services.HostCategories{}
 	return read, r.Each(ctx, readDefinitions, nil, func(scan func(...any) error) error {
 		var host services.HostCategory
-		err := scan(&read.Version, &host.ID, &host.Name, &host.Expiry, &host.Grouped, &host.Mode)
+		err := scan(&read.Version, &host.ID, &host.Name, &host.ExpiryDays, &host.Grouped, &host.DefaultMode)
 		if host.ID != 0 {
 			read.List = append(read.List, host)
 		}
@@ -77,12 +77,13 @@ func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, e
 // services.MaxHostCategories, and while a category of that name is being removed. If anything changed, the caller appends an
 // entry to the changelog.
 func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (made, changed bool, err error) {
-	if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil { // the second of two concurrent definitions waits, and sees the first
+	// The second of two concurrent definitions waits, and sees the first.
+	if _, err := changelog.LockLog(ctx, tx, ChangelogKind); err != nil {
 		return false, false, err
 	}
 	had := services.HostCategory{Name: category.Name}
 	var removed int64
-	found, err := tx.One(ctx, definitionOf, []any{string(category.Name)}, &had.ID, &had.Expiry, &had.Grouped, &had.Mode, &removed)
+	found, err := tx.One(ctx, definitionOf, []any{string(category.Name)}, &had.ID, &had.ExpiryDays, &had.Grouped, &had.DefaultMode, &removed)
 	switch category.ID = had.ID; {
 	case err != nil:
 		return false, false, err
@@ -92,7 +93,7 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 	case found && had == category:
 		return false, false, nil
 	case found:
-		_, err = tx.Run(ctx, updateDefinition, string(category.Name), category.Expiry, category.Grouped, int(category.Mode), tx.Now)
+		_, err = tx.Run(ctx, updateDefinition, string(category.Name), category.ExpiryDays, category.Grouped, int(category.DefaultMode), tx.Now)
 		return false, true, err
 	}
 	var defined int
@@ -108,7 +109,7 @@ func define(ctx context.Context, tx *sql.Tx, category services.HostCategory) (ma
 	if err != nil {
 		return false, false, err
 	}
-	_, err = tx.Run(ctx, insertDefinition, string(category.Name), id, category.Expiry, category.Grouped, int(category.Mode), tx.Now)
+	_, err = tx.Run(ctx, insertDefinition, string(category.Name), id, category.ExpiryDays, category.Grouped, int(category.DefaultMode), tx.Now)
 	return true, true, err
 }
 
@@ -122,7 +123,7 @@ func (s *Service) DefineCategory(category services.HostCategory) (*jobs.Command,
 		made, changed, err := define(ctx, tx, category)
 		ids := []string{string(category.Name)}
 		if !made {
-			ids = append(ids, jobs.Existing)
+			ids = append(ids, jobs.ExistingObjectMarker)
 		}
 		if err == nil && !changed {
 			err = jobs.ErrUnchanged
@@ -143,12 +144,12 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 	}
 	return s.newDefinitionCommand("removeCategory", func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		// A concurrent definition waits, and then finds that the category is being removed.
-		if _, err := changelog.LockLog(ctx, tx, LogKind); err != nil {
+		if _, err := changelog.LockLog(ctx, tx, ChangelogKind); err != nil {
 			return nil, err
 		}
 		var had services.HostCategory
 		var removed int64
-		found, err := tx.One(ctx, definitionOf, []any{string(name)}, &had.ID, &had.Expiry, &had.Grouped, &had.Mode, &removed)
+		found, err := tx.One(ctx, definitionOf, []any{string(name)}, &had.ID, &had.ExpiryDays, &had.Grouped, &had.DefaultMode, &removed)
 		if err == nil && (!found || removed != 0) {
 			err = services.Errorf(services.NotFound, "name: there is no category %s", services.Quote(string(name)))
 		}
@@ -158,8 +159,9 @@ func (s *Service) RemoveCategory(name services.Category) (*jobs.Command, error) 
 		if _, err := tx.Run(ctx, removeDefinition, string(name), tx.Now); err != nil {
 			return nil, err
 		}
-		// The job is queued in the same transaction, so that it exists after a crash. Without the job the name would be taken for ever.
-		if err := jobs.Enqueue(ctx, tx, purgeJob(name)); err != nil {
+		// The job is queued in the same transaction, so that it exists after a crash. Without the job the name would be taken for
+		// ever.
+		if err := jobs.Enqueue(ctx, tx, purgeCategoryJob(name)); err != nil {
 			return nil, err
 		}
 		return []string{string(name)}, appendDefinitionChange(ctx, tx, name)
@@ -175,16 +177,16 @@ func (s *Service) newDefinitionCommand(name string, apply func(ctx context.Conte
 // appendDefinitionChange tells every node that the badges of all users may have changed. Its log entry names no users: a definition is
 // shared, and laps of the change stream find the users whose badges changed.
 func appendDefinitionChange(ctx context.Context, tx *sql.Tx, name services.Category) error {
-	_, err := changelog.Append(ctx, tx, LogKind, string(name), nil)
+	_, err := changelog.Append(ctx, tx, ChangelogKind, string(name), nil)
 	return err
 }
 
 // Definitions lists the categories of the host application from SQL.
-func (s *Service) Definitions(ctx context.Context) (list []Definition, err error) {
+func (s *Service) Definitions(ctx context.Context) (list []CategoryDefinition, err error) {
 	err = s.db.Each(ctx, listDefinitions, nil, func(scan func(...any) error) error {
-		var d Definition
+		var d CategoryDefinition
 		var created, updated int64
-		err := scan(&d.ID, &d.Name, &d.Expiry, &d.Grouped, &d.Mode, &created, &updated)
+		err := scan(&d.ID, &d.Name, &d.ExpiryDays, &d.Grouped, &d.DefaultMode, &created, &updated)
 		d.CreatedAt, d.UpdatedAt = sql.FromMicros(created), sql.FromMicros(updated)
 		list = append(list, d)
 		return err
@@ -192,16 +194,16 @@ func (s *Service) Definitions(ctx context.Context) (list []Definition, err error
 	return list, err
 }
 
-// Begin loads the definitions, and defines the categories of the configuration, before the node serves.
-func (s *Service) Begin(ctx context.Context) error {
+// LoadAndDefineCategories loads the definitions, and defines the categories of the configuration, before the node serves.
+func (s *Service) LoadAndDefineCategories(ctx context.Context) error {
 	if err := s.Memory.refresh(ctx); err != nil {
 		return err
 	}
 	return s.defineConfigured(ctx)
 }
 
-// defineConfigured defines the categories of the configuration that are not defined that way yet. While one of them is still
-// being removed, each turn of the node cache tries again. mu is needed because a turn and Begin may run at once.
+// defineConfigured defines the categories of the configuration that are not defined that way yet. While one of them is still being
+// removed, each turn of the node cache tries again. mu is needed because a turn and LoadAndDefineCategories may run at once.
 func (s *Service) defineConfigured(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// HostContent is the content of a host notification; for a group, the content of the newest one. It is stored once, for all
-// recipients.
-type HostContent struct {
+// HostNotificationContent is the content of a host notification; for a group, the content of the newest one. It is stored once, for
+// all recipients.
+type HostNotificationContent struct {
 	ID       services.PostID // of the host notification
 	Title    string
 	Body     string // "" for none
@@ -22,13 +22,13 @@ type HostContent struct {
 	Label services.Label
 }
 
-// ofHostCauses is the condition of the index that finds the recipients of a notification of the host application. It stays as the
-// migration has it: a new category of Tidings' own is not added.
-const ofHostCauses = `object > 0 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`
+// hostCauseCondition is the condition of the index that finds the recipients of a notification of the host application. It stays as
+// the migration has it: a new category of Tidings' own is not added.
+const hostCauseCondition = `object > 0 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER')`
 
-// ofHost is ofHostCauses with an alias of the table.
-func ofHost(alias string) string {
-	return strings.NewReplacer("object", alias+".object", "category", alias+".category").Replace(ofHostCauses)
+// hostCauseConditionOf is hostCauseCondition with an alias of the table.
+func hostCauseConditionOf(alias string) string {
+	return strings.NewReplacer("object", alias+".object", "category", alias+".category").Replace(hostCauseCondition)
 }
 
 var (
@@ -38,11 +38,11 @@ var (
 INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 
-	// See sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are reported.
-	newestOfMillisecond = sql.NewestOfMillisecond("host_notifications")
+	// See sql.Tx.NewIDInTable: past events of one millisecond get IDs in the order in which they are reported.
+	newestOfMillisecond = sql.NewestIDOfMillisecond("host_notifications")
 
 	// A transaction that removes the category or withdraws the notification waits for the lock's holder, and then sees its rows.
-	lockForNotify = sql.NewStatement("lock what notifies", `
+	lockHostNotification = sql.NewStatement("lock what notifies", `
 SELECT h.category, h.subject, h.actor FROM host_notifications h JOIN notification_categories c ON c.name = h.category AND c.removed_at = 0
 WHERE h.id = $1 AND h.withdrawn_at = 0 {for share}`)
 
@@ -58,60 +58,60 @@ UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at =
 	// recipient would not find these texts.
 	blankUndelivered = sql.NewStatement("blank a notification that nobody has", `
 UPDATE host_notifications SET title = '', body = '', group_key = '' WHERE id = $1
-AND NOT EXISTS (SELECT 1 FROM notification_causes WHERE object = $1 AND `+ofHostCauses+`)`)
+AND NOT EXISTS (SELECT 1 FROM notification_causes WHERE object = $1 AND `+hostCauseCondition+`)`)
 
 	// This is for the host application, which may also read a notification that it withdrew.
 	hostNotificationByID = sql.NewStatement("a notification of the host", `
 SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)
 
 	// A title may name the actor, so a notification whose actor is being erased is not shown.
-	hostContents = sql.NewStatement("what the host told", `
+	hostNotificationContents = sql.NewStatement("what the host told", `
 SELECT h.id, h.title, h.body, h.group_key, h.about_type, h.about FROM host_notifications h
 WHERE {in h.id $1 BIGINT} AND (SELECT count(*) FROM erasures e WHERE e.user_number = h.actor AND e.user_number > 0) = 0`)
 
 	// A notification that was withdrawn, or deleted with its category, supports nothing: applyCauses then lowers its causes.
 	// Users are not notified of their own acts.
-	hostSupported = sql.NewStatement("notifications of the host that stand", `
-SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+hiddenFromRecipient("c.actor")+`
+	supportedHostCauses = sql.NewStatement("notifications of the host that stand", `
+SELECT c.recipient, c.category, c.subject, c.actor, c.object, h.at, `+hiddenFromRecipientSQL("c.actor")+`
 FROM {rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c CROSS JOIN host_notifications h
 WHERE h.id = c.object AND h.category = c.category AND h.subject = c.subject AND h.actor = c.actor AND h.withdrawn_at = 0 AND c.actor <> c.recipient`)
 
 	// The last condition is the condition of the index by object. Without it the statement would walk all causes.
 	hostNotificationRecipients = sql.NewStatement("recipients of a notification of the host", `
-SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+ofHostCauses+` ORDER BY recipient LIMIT $3`)
+SELECT recipient, category, subject, actor FROM notification_causes WHERE object = $1 AND recipient > $2 AND `+hostCauseCondition+` ORDER BY recipient LIMIT $3`)
 )
 
-// readHostSupported adds to supported the causes in host categories that the facts support. Their fact is the row of the host
+// readSupportedHostCauses adds to supported the causes in host categories that the facts support. Their fact is the row of the host
 // notification, and not a like or a post.
-func readHostSupported(ctx context.Context, tx *sql.Tx, causes sql.Rows, supported map[Cause]supportedCause) error {
+func readSupportedHostCauses(ctx context.Context, tx *sql.Tx, causes sql.RowsParameter, supported map[Cause]supportedCause) error {
 	if len(causes) == 0 {
 		return nil
 	}
-	return tx.Each(ctx, hostSupported, []any{causes}, func(scan func(...any) error) error {
+	return tx.Each(ctx, supportedHostCauses, []any{causes}, func(scan func(...any) error) error {
 		var c Cause
 		var is supportedCause
-		err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &is.at, &is.hidden)
+		err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor, &c.Object, &is.atMicros, &is.hidden)
 		supported[c] = is
 		return err
 	})
 }
 
-// addContents sets the contents of the host notifications in list: newest[i] is the object of the newest cause of list[i]. A
+// addHostContents sets the contents of the host notifications in list: newest[i] is the object of the newest cause of list[i]. A
 // content that was deleted meanwhile, or whose actor is being erased, is left out: the caller then omits the notification.
-func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.PostID) error {
+func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newest []services.PostID) error {
 	var ids []services.PostID
 	var objects []services.Object
 	for i, n := range list {
-		if n.Category.IsHostCategory() && newest[i] != 0 {
-			ids, objects = append(ids, newest[i]), append(objects, hostObject(newest[i]))
+		if n.Category.HasHostCategoryForm() && newest[i] != 0 {
+			ids, objects = append(ids, newest[i]), append(objects, hostNotificationObject(newest[i]))
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	found := make(map[services.PostID]HostContent, len(ids))
-	err := db.Each(ctx, hostContents, []any{ids}, func(scan func(...any) error) error {
-		var content HostContent
+	found := make(map[services.PostID]HostNotificationContent, len(ids))
+	err := db.Each(ctx, hostNotificationContents, []any{ids}, func(scan func(...any) error) error {
+		var content HostNotificationContent
 		err := scan(&content.ID, &content.Title, &content.Body, &content.GroupKey, &content.About.Type, &content.About.Number)
 		found[content.ID] = content
 		return err
@@ -122,15 +122,15 @@ func addContents(ctx context.Context, db *sql.DB, list []Notification, newest []
 	// labels are the refs, addresses and data that the host attached, also for the contents that are left out.
 	labels, err := refs.Labels(ctx, db, objects)
 	for i := range list {
-		if content, ok := found[newest[i]]; ok && list[i].Category.IsHostCategory() {
-			content.Label = labels[hostObject(content.ID)]
+		if content, ok := found[newest[i]]; ok && list[i].Category.HasHostCategoryForm() {
+			content.Label = labels[hostNotificationObject(content.ID)]
 			list[i].Host = &content
 		}
 	}
 	return err
 }
 
-// hostObject is a notification of the host application as refs know it.
-func hostObject(id services.PostID) services.Object {
+// hostNotificationObject is a notification of the host application as refs know it.
+func hostNotificationObject(id services.PostID) services.Object {
 	return services.Object{Type: services.HostNotificationType, Number: uint64(id)}
 }

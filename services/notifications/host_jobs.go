@@ -13,68 +13,69 @@ import (
 
 // The kinds of jobs of host notifications. Their names are in the database.
 const (
-	jobHost     = "notify.host"     // payload: hostChunk. A notification to a chunk of its recipients
-	jobWithdraw = "notify.withdraw" // key: host notification. It was withdrawn: it is taken back from its recipients
-	jobPurge    = "notify.purge"    // key: category. It was removed: its notifications are deleted
+	jobNotifyChunk   = "notify.host"     // payload: recipientChunk. A notification to a chunk of its recipients
+	jobWithdraw      = "notify.withdraw" // key: host notification. It was withdrawn: it is taken back from its recipients
+	jobPurgeCategory = "notify.purge"    // key: category. It was removed: its notifications are deleted
 )
 
-// hostChunkSize is how many recipients one transaction notifies: few enough that other transactions do not wait long for it.
-const hostChunkSize = 250
+// recipientChunkSize is how many recipients one transaction notifies: few enough that other transactions do not wait long for it.
+const recipientChunkSize = 250
 
-// hostChunk is a chunk of the recipients of a notification, as the payload of its job. Until the job has run, nothing else names them.
+// recipientChunk is a chunk of the recipients of a notification, as the payload of its job. Until the job has run, nothing else
+// names them.
 //
 // A chunk has no texts: they are stored once, in the notification's row. The job reads that row when it runs, so it sees a
 // withdrawal.
-type hostChunk struct {
-	Told   services.PostID   `json:"told"`             // the host notification
-	Users  []services.UserID `json:"users"`            // its recipients in this chunk
-	Moment services.PostID   `json:"moment,omitempty"` // see Cause.Moment
+type recipientChunk struct {
+	NotificationID services.PostID   `json:"told"`             // the host notification
+	Users          []services.UserID `json:"users"`            // its recipients in this chunk
+	EventMoment    services.PostID   `json:"moment,omitempty"` // see Cause.Moment
 }
 
-// hostKinds are the kinds of jobs of this file.
-func (s *Service) hostKinds() []jobs.Kind {
+// hostJobKinds are the kinds of jobs of this file.
+func (s *Service) hostJobKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobHost, Class: jobs.Bulk, Each: s.notifyChunk, Changes: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
-		{Name: jobWithdraw, Class: jobs.Bulk, Each: jobs.PostWork(s.withdraw), Changes: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
-		{Name: jobPurge, Class: jobs.Bulk, Each: s.purge, Changes: jobs.NoCounts()},
+		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: s.notifyChunk, ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
+		{Name: jobWithdraw, Class: jobs.BulkClass, Each: jobs.PostWork(s.withdrawFromRecipients), ChangedCounts: jobs.CountsOf(jobs.Everyone, services.SourceNotifications)},
+		{Name: jobPurgeCategory, Class: jobs.BulkClass, Each: s.purgeCategory, ChangedCounts: jobs.NoCounts()},
 	}
 }
 
 // usersOfChunk are the users whose counts a chunk changes.
 func usersOfChunk(_ context.Context, job jobs.Job) ([]services.UserID, bool, error) {
-	var chunk hostChunk
+	var chunk recipientChunk
 	err := jobs.ReadPayload(job, &chunk)
 	return chunk.Users, false, err
 }
 
-// hostJobs are the jobs that write a host notification to its recipients. They have no key: each chunk is a job of its own.
-func hostJobs(id services.PostID, users []services.UserID, moment services.PostID) ([]jobs.NewJob, error) {
-	var chunks []hostChunk
-	for chunk := range slices.Chunk(users, hostChunkSize) {
-		chunks = append(chunks, hostChunk{id, chunk, moment})
+// notifyChunkJobs are the jobs that write a host notification to its recipients. They have no key: each chunk is a job of its own.
+func notifyChunkJobs(id services.PostID, users []services.UserID, moment services.PostID) ([]jobs.NewJob, error) {
+	var chunks []recipientChunk
+	for chunk := range slices.Chunk(users, recipientChunkSize) {
+		chunks = append(chunks, recipientChunk{id, chunk, moment})
 	}
-	return jobs.ChunkJobs(jobHost, chunks)
+	return jobs.ChunkJobs(jobNotifyChunk, chunks)
 }
 
-// purgeJob deletes the notifications of a removed category.
-func purgeJob(category services.Category) jobs.NewJob {
-	return jobs.KeyedJob(jobPurge, string(category))
+// purgeCategoryJob deletes the notifications of a removed category.
+func purgeCategoryJob(category services.Category) jobs.NewJob {
+	return jobs.KeyedJob(jobPurgeCategory, string(category))
 }
 
 // notifyChunk writes the rows of a chunk and projects the counts of its users. A repetition writes nothing and projects the
 // present counts. A notification that was withdrawn before the job ran is not written at all.
 func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
-	var chunk hostChunk
+	var chunk recipientChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return err
 	}
-	var states []State
+	var states []CategoryState
 	err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 		// Write may run the function again: the first run's states must not be projected after a withdrawal.
 		states = nil
-		cause := Cause{Object: chunk.Told, Moment: chunk.Moment}
+		cause := Cause{Object: chunk.NotificationID, Moment: chunk.EventMoment}
 		// The shared lock lasts until the rows are written: a withdrawal or removal that comes now waits, and its job finds the rows.
-		stands, err := tx.One(ctx, lockForNotify, []any{chunk.Told}, &cause.Category, &cause.Subject, &cause.Actor)
+		stands, err := tx.One(ctx, lockHostNotification, []any{chunk.NotificationID}, &cause.Category, &cause.Subject, &cause.Actor)
 		if err != nil || !stands {
 			return err
 		}
@@ -92,12 +93,13 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 	return s.project(ctx, states)
 }
 
-// withdraw takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written any more:
-// see lockForNotify. The command has changed the facts already; withdraw makes the rows agree with them, as after an unlike.
-func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) error {
+// withdrawFromRecipients takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written
+// any more: see lockHostNotification. The command has changed the facts already; withdrawFromRecipients makes the rows agree with
+// them, as after an unlike.
+func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause
-		err := s.db.Each(ctx, hostNotificationRecipients, []any{id, after, hostChunkSize}, func(scan func(...any) error) error {
+		err := s.db.Each(ctx, hostNotificationRecipients, []any{id, after, recipientChunkSize}, func(scan func(...any) error) error {
 			c := Cause{Object: id}
 			err := scan(&c.Recipient, &c.Category, &c.Subject, &c.Actor)
 			causes = append(causes, c)
@@ -106,7 +108,7 @@ func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) 
 		if err != nil || len(causes) == 0 {
 			return err
 		}
-		var states []State
+		var states []CategoryState
 		err = s.db.Write(ctx, func(tx *sql.Tx) (err error) {
 			states, err = applyCauses(ctx, tx, causes)
 			return err
@@ -118,62 +120,63 @@ func (s *Service) withdraw(ctx context.Context, _ jobs.Job, id services.PostID) 
 			return err
 		}
 		// After a crash the job begins again from the first recipient. The causes that it has lowered stay lowered.
-		after, more = causes[len(causes)-1].Recipient, len(causes) == hostChunkSize
+		after, more = causes[len(causes)-1].Recipient, len(causes) == recipientChunkSize
 	}
 	return nil
 }
 
 var (
 	// The second condition is the condition of the index of the host application's states.
-	holdersOf = sql.NewStatement("users with a category of the host", `
+	usersWithCategory = sql.NewStatement("users with a category of the host", `
 SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
 
-	// See keepErased: a position that was shown stays a valid upTo.
-	keepPurged = sql.NewStatement("keep the last position of a category", `UPDATE notification_heads SET gone = s.head
+	// See keepLastErasedPosition: a position that was shown stays a valid upTo.
+	keepLastPurgedPosition = sql.NewStatement("keep the last position of a category", `UPDATE notification_heads SET gone = s.head
 FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 AND notification_heads.recipient = s.recipient AND gone < s.head`)
 
-	// These statements delete the rows of some users at once. The order does not matter: the heads of the users are locked.
+	// These statements delete the rows of some users at once. The order does not matter: the recipientRows of the users are locked.
 	purgeCauses = sql.NewStatement("delete causes of a category", `DELETE FROM notification_causes WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeGroups = sql.NewStatement("delete groups of a category", `DELETE FROM notification_groups WHERE {in recipient $1 BIGINT} AND category = $2`)
 	purgeStates = sql.NewStatement("delete states of a category", `DELETE FROM notification_state WHERE {in recipient $1 BIGINT} AND category = $2`)
 
 	// The statement has two bounds and not category = $1: with that, PostgreSQL walks the primary key, through all host
 	// notifications.
-	hostNotificationsIn = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
+	hostNotificationsInCategory = sql.NewStatement("what was told in a category", `SELECT id FROM host_notifications
 WHERE (category, id) > ($1, 0) AND (category, id) <= ($1, 9223372036854775807) ORDER BY category, id LIMIT $2`)
 
 	deleteHostNotifications = sql.NewStatement("delete what was told", `DELETE FROM host_notifications WHERE {in id $1 BIGINT}`)
 
 	// If there is no row, the purge has ended before, and the name may be defined anew.
-	removedID = sql.NewStatement("the id of a removed category", `SELECT id FROM notification_categories WHERE name = $1 AND removed_at > 0`)
+	removedCategoryID = sql.NewStatement("the id of a removed category", `SELECT id FROM notification_categories WHERE name = $1 AND removed_at > 0`)
 
 	deleteDefinition = sql.NewStatement("delete a removed category", `DELETE FROM notification_categories WHERE name = $1 AND removed_at > 0`)
 )
 
-// purgePage is how many users one transaction takes a category from. Each of them may have many rows, and their other notifications wait.
-const purgePage = 50
+// usersPerPurge is how many users one transaction takes a category from. Each of them may have many rows, and their other
+// notifications wait.
+const usersPerPurge = 50
 
-// purge deletes the notifications of a removed category, and then frees its name. Since the removal, nobody reads the category's
-// fields in documents. purge marks the users all the same, so that the change stream also reports users who are not active. A
-// repeated job continues where the last one ended.
-func (s *Service) purge(ctx context.Context, job jobs.Job) error {
+// purgeCategory deletes the notifications of a removed category, and then frees its name. Since the removal, nobody reads the
+// category's fields in documents. purgeCategory marks the users all the same, so that the change stream also reports users who are
+// not active. A repeated job continues where the last one ended.
+func (s *Service) purgeCategory(ctx context.Context, job jobs.Job) error {
 	category := services.Category(job.Key)
 	var id int
 	// The ID names the fields in documents. Once the row is gone the fields could not be found.
-	if removed, err := s.db.One(ctx, removedID, []any{string(category)}, &id); err != nil || !removed {
+	if removed, err := s.db.One(ctx, removedCategoryID, []any{string(category)}, &id); err != nil || !removed {
 		return err
 	}
 	for more := true; more; {
 		// The states name the holders: every counter with a notification or a mark has a state.
-		users, err := sql.ReadColumn[services.UserID](ctx, s.db, holdersOf, string(category), purgePage)
+		users, err := sql.ReadColumn[services.UserID](ctx, s.db, usersWithCategory, string(category), usersPerPurge)
 		if err == nil {
-			err = s.purgeUsers(ctx, category, id, users)
+			err = s.purgeCategoryOfUsers(ctx, category, id, users)
 		}
 		if err != nil {
 			return err
 		}
 		// The states of this page are deleted, so the same statement finds the next page.
-		more = len(users) == purgePage
+		more = len(users) == usersPerPurge
 	}
 	for more := true; more; {
 		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) {
@@ -190,17 +193,17 @@ func (s *Service) purge(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// purgeUsers deletes a category's rows and fields of some users. It marks the users before the deletion, because a job that is
-// repeated after a crash no longer finds them, and also after it, because the change stream's writer may have learned of the
-// removal only then.
-func (s *Service) purgeUsers(ctx context.Context, category services.Category, id int, users []services.UserID) error {
+// purgeCategoryOfUsers deletes a category's rows and fields of some users. It marks the users before the deletion, because a job
+// that is repeated after a crash no longer finds them, and also after it, because the change stream's writer may have learned of
+// the removal only then.
+func (s *Service) purgeCategoryOfUsers(ctx context.Context, category services.Category, id int, users []services.UserID) error {
 	if len(users) == 0 {
 		return nil
 	}
 	if err := s.projector.Mark(ctx, users); err != nil {
 		return err
 	}
-	err := s.db.Write(ctx, func(tx *sql.Tx) error { return purgeRows(ctx, tx, category, users) })
+	err := s.db.Write(ctx, func(tx *sql.Tx) error { return purgeCategoryRows(ctx, tx, category, users) })
 	// The fields go after the rows: a rebuild in between finds no rows and writes no fields.
 	if err == nil && s.redis != nil {
 		err = s.redis.DropCategory(ctx, users, id)
@@ -211,9 +214,9 @@ func (s *Service) purgeUsers(ctx context.Context, category services.Category, id
 	return s.projector.Mark(ctx, users)
 }
 
-// purgeRows deletes a category's rows of some users, under their locks: a notification that is applied concurrently is written
+// purgeCategoryRows deletes a category's rows of some users, under their locks: a notification that is applied concurrently is written
 // before the deletion, or finds no category.
-func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, users []services.UserID) error {
+func purgeCategoryRows(ctx context.Context, tx *sql.Tx, category services.Category, users []services.UserID) error {
 	named := make([]counter, len(users))
 	for i, user := range users {
 		named[i] = counter{user, category}
@@ -221,8 +224,8 @@ func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, user
 	if _, err := lockCounters(ctx, tx, named); err != nil {
 		return err
 	}
-	// keepPurged reads the states, so it comes before they go.
-	for _, st := range []sql.Statement{keepPurged, purgeCauses, purgeGroups, purgeStates} {
+	// keepLastPurgedPosition reads the states, so it comes before they go.
+	for _, st := range []sql.Statement{keepLastPurgedPosition, purgeCauses, purgeGroups, purgeStates} {
 		if _, err := tx.Run(ctx, st, users, string(category)); err != nil {
 			return err
 		}
@@ -230,11 +233,11 @@ func purgeRows(ctx context.Context, tx *sql.Tx, category services.Category, user
 	return nil
 }
 
-// purgeHostNotifications deletes some host notifications of a category, with their labels. It runs after the deletion of the causes that refer
-// to them.
+// purgeHostNotifications deletes some host notifications of a category, with their labels. It runs after the deletion of the causes
+// that refer to them.
 func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
 	var ids []services.PostID
-	err = tx.Each(ctx, hostNotificationsIn, []any{string(category), hostChunkSize}, func(scan func(...any) error) error {
+	err = tx.Each(ctx, hostNotificationsInCategory, []any{string(category), recipientChunkSize}, func(scan func(...any) error) error {
 		var id services.PostID
 		err := scan(&id)
 		ids = append(ids, id)
@@ -243,7 +246,7 @@ func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.C
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
-	return len(ids) == hostChunkSize, deleteHostNotificationsByID(ctx, tx, ids)
+	return len(ids) == recipientChunkSize, deleteHostNotificationsByID(ctx, tx, ids)
 }
 
 // deleteHostNotificationsByID deletes host notifications and their labels: the refs are free again.
@@ -251,25 +254,26 @@ func deleteHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services
 	if _, err := tx.Run(ctx, deleteHostNotifications, ids); err != nil {
 		return err
 	}
-	return refs.Delete(ctx, tx, services.HostNotificationType, ids)
+	return refs.DeleteLabels(ctx, tx, services.HostNotificationType, ids)
 }
 
 // The condition actor > 0 is the condition of the index, which leaves out notifications without an actor.
 var hostNotificationsOfActor = sql.NewStatement("what was told of an actor", `SELECT id FROM host_notifications WHERE actor = $1 AND actor > 0 ORDER BY id LIMIT $2`)
 
-// eraseHostNotifications deletes the host notifications with the user as the actor: a title may name them. The step after it deletes their causes.
-func eraseHostNotifications(ctx context.Context, tx *sql.Tx, at erase.Position) (erase.Result, error) {
-	ids, err := sql.ReadColumn[services.PostID](ctx, tx, hostNotificationsOfActor, at.User, hostChunkSize)
+// eraseHostNotifications deletes the host notifications with the user as the actor: a title may name them. The step after it
+// deletes their causes.
+func eraseHostNotifications(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
+	ids, err := sql.ReadColumn[services.PostID](ctx, tx, hostNotificationsOfActor, at.User, recipientChunkSize)
 	return eraseHostNotificationsByID(ctx, tx, ids, err)
 }
 
 // eraseHostNotificationsByID deletes the host notifications that a statement has found for an erasure; err is the statement's error.
-func eraseHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.PostID, err error) (erase.Result, error) {
+func eraseHostNotificationsByID(ctx context.Context, tx *sql.Tx, ids []services.PostID, err error) (erase.StepResult, error) {
 	if err != nil || len(ids) == 0 {
-		return erase.Result{}, err
+		return erase.StepResult{}, err
 	}
 	if err := deleteHostNotificationsByID(ctx, tx, ids); err != nil {
-		return erase.Result{}, err
+		return erase.StepResult{}, err
 	}
-	return erase.Result{Removed: erase.RemovedCounts("hostNotifications", len(ids)), More: len(ids) == hostChunkSize}, nil
+	return erase.StepResult{Removed: erase.RemovedCounts("hostNotifications", len(ids)), More: len(ids) == recipientChunkSize}, nil
 }

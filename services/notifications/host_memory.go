@@ -13,33 +13,33 @@ import (
 	"tidings/services/sql"
 )
 
-// Memory is this node's cache of the categories of the host application. It is safe for concurrent use. The definitions are one
-// immutable value, so that all of a badge is rendered by one version of them.
-type Memory struct {
+// CategoryMemory is this node's cache of the categories of the host application. It is safe for concurrent use. The definitions are
+// one immutable value, so that all of a badge is rendered by one version of them.
+type CategoryMemory struct {
 	db  *sql.DB
 	log *changelog.Follower
-	// install tells the reader of documents the fields of the host categories. It is nil if nobody reads documents.
-	install func(*services.HostCategories)
+	// setDocumentFields tells the reader of documents the fields of the host categories. It is nil if nobody reads documents.
+	setDocumentFields func(*services.HostCategories)
 	// current is nil until the first definition: a node without host categories renders without them. Its version only rises.
 	current atomic.Pointer[services.HostCategories]
-	// mu is held while current is compared and changed, so that install sees versions in their order.
+	// mu is held while current is compared and changed, so that setDocumentFields sees versions in their order.
 	mu sync.Mutex
 }
 
-// newMemory makes an empty cache that follows the changelog. Before the cache shows new definitions, it calls install with them.
-// Without a changelog, as in tests of one node, it follows nothing. Its entries in the changelog are of a shared kind: they concern
-// everybody's badges, so the hub renders all badges that are watched.
-func newMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostCategories)) *Memory {
-	m := &Memory{db: db, log: log, install: install}
+// newCategoryMemory makes an empty cache that follows the changelog. Before the cache shows new definitions, it calls install with
+// them. Without a changelog, as in tests of one node, it follows nothing. Its entries in the changelog are of a shared kind: they
+// concern everybody's badges, so the hub renders all badges that are watched.
+func newCategoryMemory(db *sql.DB, log *changelog.Follower, install func(*services.HostCategories)) *CategoryMemory {
+	m := &CategoryMemory{db: db, log: log, setDocumentFields: install}
 	if log != nil {
-		log.Register(changelog.Kind{Name: LogKind, Load: m.load, Shared: true})
-		log.RegisterStream(changelog.Stream{AddLearned: m.addLearned})
+		log.Register(changelog.Kind{Name: ChangelogKind, Load: m.load, ConcernsAllUsers: true})
+		log.RegisterVersionSource(changelog.VersionSource{AddVersions: m.addVersions})
 	}
 	return m
 }
 
-// addLearned adds the version to the sums that versions of badges are made of: a new definition makes every user's badges newer.
-func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
+// addVersions adds the version to the sums that versions of badges are made of: a new definition makes every user's badges newer.
+func (m *CategoryMemory) addVersions(_ []services.UserID, sums []uint64) {
 	learned := m.Current().VersionOrZero()
 	for i := range sums {
 		sums[i] += learned
@@ -47,7 +47,7 @@ func (m *Memory) addLearned(_ []services.UserID, sums []uint64) {
 }
 
 // Current returns the definitions that this node knows; nil before the first definition.
-func (m *Memory) Current() *services.HostCategories {
+func (m *CategoryMemory) Current() *services.HostCategories {
 	if m == nil {
 		return nil
 	}
@@ -56,19 +56,19 @@ func (m *Memory) Current() *services.HostCategories {
 
 // refresh makes this node see its own change at once, before the log brings it, and notifies the watchers. The answer to a
 // command that changes a definition then shows the badges by the new definitions.
-func (m *Memory) refresh(ctx context.Context) error {
+func (m *CategoryMemory) refresh(ctx context.Context) error {
 	before := m.Current().VersionOrZero()
 	if err := m.load(ctx); err != nil {
 		return err
 	}
 	if m.log != nil && m.Current().VersionOrZero() != before {
-		m.log.NotifyShared()
+		m.log.NotifySharedChange()
 	}
 	return nil
 }
 
 // load reads the definitions, and shows them if they are newer. Loads may overtake each other: the later version stays.
-func (m *Memory) load(ctx context.Context) error {
+func (m *CategoryMemory) load(ctx context.Context) error {
 	read, err := definitions(ctx, m.db)
 	if err != nil {
 		return fmt.Errorf("categories of the host: %w", err)
@@ -79,8 +79,8 @@ func (m *Memory) load(ctx context.Context) error {
 		return nil
 	}
 	// The reader of documents must know the fields of these definitions before a badge is rendered with them.
-	if m.install != nil {
-		m.install(read)
+	if m.setDocumentFields != nil {
+		m.setDocumentFields(read)
 	}
 	m.current.Store(read)
 	return nil
@@ -88,9 +88,9 @@ func (m *Memory) load(ctx context.Context) error {
 
 // definitionsFor returns the definitions. It reads them anew if one of the categories is unknown here, since another node may have
 // defined it just now. A category that is unknown even then is being removed.
-func (m *Memory) definitionsFor(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
+func (m *CategoryMemory) definitionsFor(ctx context.Context, categories []services.Category) (*services.HostCategories, error) {
 	for _, category := range categories {
-		if _, known := m.Current().Find(category); known || !category.IsHostCategory() {
+		if _, known := m.Current().Find(category); known || !category.HasHostCategoryForm() {
 			continue
 		}
 		err := m.refresh(ctx)
@@ -100,17 +100,17 @@ func (m *Memory) definitionsFor(ctx context.Context, categories []services.Categ
 }
 
 // allCategories are the names of all categories, the host application's categories last. The caller must not change the list.
-func (m *Memory) allCategories() []services.Category {
+func (m *CategoryMemory) allCategories() []services.Category {
 	hosts := m.Current().All()
 	if len(hosts) == 0 {
 		return services.Categories
 	}
 	// The list is cloned, because appending to the shared list could write into its array.
-	return append(slices.Clone(services.Categories), hostNames(hosts)...)
+	return append(slices.Clone(services.Categories), hostCategoryNames(hosts)...)
 }
 
-// hostNames are the names of categories.
-func hostNames(hosts []services.HostCategory) []services.Category {
+// hostCategoryNames are the names of categories.
+func hostCategoryNames(hosts []services.HostCategory) []services.Category {
 	names := make([]services.Category, len(hosts))
 	for i, host := range hosts {
 		names[i] = host.Name
@@ -118,12 +118,12 @@ func hostNames(hosts []services.HostCategory) []services.Category {
 	return names
 }
 
-// ParseConfigured parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are the days
-// of expiry or never, single, dot and apart. Without options a category is grouped, counts as a number in the total, and expires
-// after services.MaxExpiryDays.
-func ParseConfigured(items []string) (list []services.HostCategory, reason string) {
+// ParseConfiguredCategories parses NAME and NAME=OPTION+OPTION items, or returns the reason why they are invalid. The options are
+// the days of expiry or never, single, dot and apart. Without options a category is grouped, counts as a number in the total, and
+// expires after services.MaxExpiryDays.
+func ParseConfiguredCategories(items []string) (list []services.HostCategory, reason string) {
 	for _, item := range items {
-		category, reason := parseConfigured(item)
+		category, reason := parseConfiguredCategory(item)
 		if reason != "" {
 			return nil, reason
 		}
@@ -138,12 +138,12 @@ func ParseConfigured(items []string) (list []services.HostCategory, reason strin
 	return list, ""
 }
 
-// parseConfigured parses one item. reason is "" if it is right.
-func parseConfigured(item string) (category services.HostCategory, reason string) {
+// parseConfiguredCategory parses one item. reason is "" if it is right.
+func parseConfiguredCategory(item string) (category services.HostCategory, reason string) {
 	name, options, given := strings.Cut(item, "=")
 	// These are the defaults of an item without options.
-	category = services.HostCategory{Name: services.Category(name), Expiry: services.MaxExpiryDays, Grouped: true}
-	if !category.Name.IsHostCategory() {
+	category = services.HostCategory{Name: services.Category(name), ExpiryDays: services.MaxExpiryDays, Grouped: true}
+	if !category.Name.HasHostCategoryForm() {
 		return category, services.Quote(name) + " is not a name: 1 to 32 of a-z, 0-9, '.', '_' and '-' are allowed, a letter first"
 	}
 	if !given {
@@ -151,21 +151,21 @@ func parseConfigured(item string) (category services.HostCategory, reason string
 	}
 	wrong := fmt.Sprintf("%s: after the = are options with a + between them: single, dot or apart, 1 to %d days of expiry or never", services.Quote(item), services.MaxExpiryDays)
 	for option := range strings.SplitSeq(options, "+") {
-		mode := category.Mode
+		mode := category.DefaultMode
 		switch option {
 		case "single":
 			category.Grouped = false
 		case "dot":
-			category.Mode = services.CategoryDot
+			category.DefaultMode = services.CategoryDot
 		case "apart":
-			category.Mode = services.CategoryApart
+			category.DefaultMode = services.CategoryOutsideTotal
 		default:
-			if category.Expiry, reason = services.ParseExpiryDays(item, option); reason != "" {
+			if category.ExpiryDays, reason = services.ParseExpiryDays(item, option); reason != "" {
 				return category, wrong
 			}
 		}
 		// dot and apart exclude each other.
-		if mode != services.CategoryCounted && mode != category.Mode {
+		if mode != services.CategoryCounted && mode != category.DefaultMode {
 			return category, wrong
 		}
 	}

@@ -25,13 +25,13 @@ const (
 
 // HostNotification is a notification that the host application sends in one of its categories. All recipients get the same text.
 type HostNotification struct {
-	Category services.Category
-	To       []string        // the keys of 1 to 10,000 users; a user who is named twice gets it once
-	Actor    services.UserID // the user who acted, and who is not notified; 0 means nobody
-	About    services.Object // a post or a show, or the zero value
-	Title    string
-	Body     string // "" for none
-	GroupKey string // in a grouped category, notifications with one key in one half day are one row; "" for none
+	Category      services.Category
+	RecipientKeys []string        // the keys of 1 to 10,000 users; a user who is named twice gets it once
+	Actor         services.UserID // the user who acted, and who is not notified; 0 means nobody
+	About         services.Object // a post or a show, or the zero value
+	Title         string
+	Body          string // "" for none
+	GroupKey      string // in a grouped category, notifications with one key in one half day are one row; "" for none
 }
 
 // CheckRecipients checks the number of recipients of a notification. Callers check it before they create the users.
@@ -44,13 +44,13 @@ func CheckRecipients(recipients int) error {
 
 // check returns INVALID for a notification that can never be sent. Whether the category is defined is checked in the transaction.
 func (n HostNotification) check() error {
-	if err := CheckRecipients(len(n.To)); err != nil {
+	if err := CheckRecipients(len(n.RecipientKeys)); err != nil {
 		return err
 	}
 	if err := services.CheckHostCategory("category", n.Category); err != nil {
 		return err
 	}
-	for _, key := range n.To {
+	for _, key := range n.RecipientKeys {
 		if err := services.CheckUserKey(key); err != nil {
 			return services.Errorf(services.Invalid, "to: %s", err)
 		}
@@ -94,26 +94,26 @@ func (s *Service) Notify(told HostNotification) (*jobs.Command, error) {
 			if err != nil {
 				return nil, err
 			}
-			users, err := people.Recipients(ctx, tx, told.To)
+			users, err := people.EnsureRecipients(ctx, tx, told.RecipientKeys)
 			if err != nil {
 				return nil, err
 			}
 			// Nobody is notified of their own act.
 			users = slices.DeleteFunc(users, func(user services.UserID) bool { return user == told.Actor })
-			id, err := tx.NewIDIn(ctx, s.ids, newestOfMillisecond)
+			id, err := tx.NewIDInTable(ctx, s.ids, newestOfMillisecond)
 			if err != nil {
 				return nil, err
 			}
 			_, err = tx.Run(ctx, insertHostNotification, id, string(told.Category), told.subjectOf(id, grouped), told.GroupKey, told.Actor,
-				told.About.Type, int64(told.About.Number), told.Title, told.Body, tx.HappenedAt(), len(users))
+				told.About.Type, int64(told.About.Number), told.Title, told.Body, tx.EventTime(), len(users))
 			if err != nil {
 				return nil, err
 			}
-			queued, err := hostJobs(id, users, tx.Dated())
+			queued, err := notifyChunkJobs(id, users, tx.EventMoment())
 			if err != nil {
 				return nil, err
 			}
-			return []string{hostObject(id).GlobalID()}, jobs.Enqueue(ctx, tx, queued...)
+			return []string{hostNotificationObject(id).GlobalID()}, jobs.Enqueue(ctx, tx, queued...)
 		},
 	}, nil
 }
@@ -125,8 +125,8 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "withdrawNotification",
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			ids := []string{hostObject(id).GlobalID()}
-			changed, err := tx.Run(ctx, withdrawHostNotification, id, tx.HappenedAt())
+			ids := []string{hostNotificationObject(id).GlobalID()}
+			changed, err := tx.Run(ctx, withdrawHostNotification, id, tx.EventTime())
 			if err != nil {
 				return nil, err
 			}
@@ -153,13 +153,13 @@ func (s *Service) Withdraw(id services.PostID) *jobs.Command {
 func blankIfUndelivered(ctx context.Context, tx *sql.Tx, id services.PostID) error {
 	blanked, err := tx.Run(ctx, blankUndelivered, id)
 	if err == nil && blanked > 0 {
-		err = refs.Clear(ctx, tx, hostObject(id))
+		err = refs.ClearLabel(ctx, tx, hostNotificationObject(id))
 	}
 	return err
 }
 
-// Told is a notification of the host application, as the host application sees it.
-type Told struct {
+// SentNotification is a notification of the host application, as the host application sees it.
+type SentNotification struct {
 	Category services.Category
 	// Recipients is the number of recipients when it was sent, without the actor. It stays when users are erased, and includes users
 	// whose job has not run yet.
@@ -168,18 +168,18 @@ type Told struct {
 }
 
 // readHostNotification reads a host notification; found is false if there is none, or it was deleted with its category.
-func readHostNotification(ctx context.Context, r sql.Reader, id services.PostID) (t Told, found bool, err error) {
+func readHostNotification(ctx context.Context, r sql.Reader, id services.PostID) (t SentNotification, found bool, err error) {
 	var withdrawn int64
 	found, err = r.One(ctx, hostNotificationByID, []any{id}, &t.Category, &t.Recipients, &withdrawn)
 	t.Withdrawn = withdrawn != 0
 	return t, found, err
 }
 
-// Told reads a host notification. The error is NOT_FOUND if there is none.
-func (s *Service) Told(ctx context.Context, id services.PostID) (Told, error) {
+// SentNotification reads a host notification. The error is NOT_FOUND if there is none.
+func (s *Service) SentNotification(ctx context.Context, id services.PostID) (SentNotification, error) {
 	t, found, err := readHostNotification(ctx, s.db, id)
 	if err == nil && !found {
-		err = services.Errorf(services.NotFound, "hostNotificationId: there is no %s", hostObject(id).GlobalID())
+		err = services.Errorf(services.NotFound, "hostNotificationId: there is no %s", hostNotificationObject(id).GlobalID())
 	}
 	return t, err
 }

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	hotPosts = 100 // the number of the author's posts
-	hotBatch = 500 // the number of commands that ingest commits at once
+	likedPostCount    = 100 // the number of the author's posts
+	commandsPerCommit = 500 // the number of commands that ingest commits at once
 )
 
 // likeCommands are likes of one user's posts by users who have not liked them before.
@@ -30,7 +30,7 @@ func likeCommands(author services.UserID, liked []services.PostID, first, count 
 			if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 				return nil, err
 			}
-			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
 			if err != nil {
 				return nil, err
 			}
@@ -47,8 +47,8 @@ func BenchmarkHotRecipient(b *testing.B) {
 	w := newNode(fanouttest.New(b, fanouttest.Options{}))
 	users := w.MakeUsers(2)
 	author, other := users[0], users[1]
-	posts := w.Posts(author, hotPosts)
-	w.Must(w.Projector.Refill(b.Context(), author))
+	posts := w.InsertPosts(author, likedPostCount)
+	w.Must(w.Projector.RefillInbox(b.Context(), author))
 	read := func() time.Duration {
 		started := time.Now()
 		w.Document(other) // the read of a badge query
@@ -76,8 +76,8 @@ func BenchmarkHotRecipient(b *testing.B) {
 	})
 	b.ResetTimer()
 	started := time.Now()
-	for n := 0; n < b.N; n += hotBatch {
-		for _, err := range w.Fanout.Commit(b.Context(), likeCommands(author, posts, n, min(hotBatch, b.N-n))...) {
+	for n := 0; n < b.N; n += commandsPerCommit {
+		for _, err := range w.Fanout.Commit(b.Context(), likeCommands(author, posts, n, min(commandsPerCommit, b.N-n))...) {
 			w.Must(err)
 		}
 	}

@@ -15,18 +15,18 @@ import (
 
 // The kinds of jobs of notifications.
 const (
-	jobNotify = "notify" // payload: cause. A cause may notify its recipient
-	jobCounts = "counts" // key: user. Their notification counts changed in SQL
-	jobActor  = "actor"  // key: recipient/actor. The actor's actions no longer count for the recipient, or count again
+	jobNotify        = "notify" // payload: cause. A cause may notify its recipient
+	jobProjectCounts = "counts" // key: user. Their notification counts changed in SQL
+	jobRecountActor  = "actor"  // key: recipient/actor. The actor's actions no longer count for the recipient, or count again
 )
 
-// kinds are the kinds of jobs of this package.
-func (s *Service) kinds() []jobs.Kind {
+// jobKinds are the kinds of jobs of this package.
+func (s *Service) jobKinds() []jobs.Kind {
 	return append([]jobs.Kind{
-		{Name: jobNotify, Class: jobs.Short, Batch: s.notifyEach, Changes: jobs.CountsOf(recipientsOf, services.SourceNotifications)},
-		{Name: jobCounts, Class: jobs.Short, Each: jobs.UserWork(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
-		{Name: jobActor, Class: jobs.Bulk, Each: jobs.PairWork(s.RecountActor), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceNotifications)},
-	}, s.hostKinds()...)
+		{Name: jobNotify, Class: jobs.ShortClass, Batch: s.notifyEach, ChangedCounts: jobs.CountsOf(recipientsOf, services.SourceNotifications)},
+		{Name: jobProjectCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceNotifications)},
+		{Name: jobRecountActor, Class: jobs.BulkClass, Each: jobs.PairWork(s.RecountActor), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceNotifications)},
+	}, s.hostJobKinds()...)
 }
 
 // recipientsOf are the users whose notifications the causes of a job change. It is the jobs.UsersOf of jobNotify.
@@ -38,59 +38,61 @@ func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, eve
 	return users, false, err
 }
 
-// CountsJob projects a user's notification counts, and their modes of categories, into their document.
-func CountsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
+// ProjectCountsJob projects a user's notification counts, and their modes of categories, into their document.
+func ProjectCountsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobProjectCounts, user) }
 
-// Job returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs: so
+// NotifyJob returns the job that makes a cause count for its recipient, or no longer count, according to the facts when it runs: so
 // the same job serves a like and its end, and the order of the two does not matter. Causes that are committed together become
 // one job for each recipient.
-func Job(cause Cause) (jobs.NewJob, error) {
+func NotifyJob(cause Cause) (jobs.NewJob, error) {
 	payload, err := json.Marshal(cause)
 	if err != nil {
 		return jobs.NewJob{}, fmt.Errorf("notify job: %w", err)
 	}
-	return jobs.NewJob{Kind: jobNotify, Group: services.UserIDText(cause.Recipient), Payload: payload}, nil
+	return jobs.NewJob{Kind: jobNotify, MergeGroup: services.UserIDText(cause.Recipient), Payload: payload}, nil
 }
 
-// Jobs are the jobs of several causes.
-func Jobs(causes ...Cause) ([]jobs.NewJob, error) { return JobsAt(0, causes...) }
+// NotifyJobs are the jobs of several causes.
+func NotifyJobs(causes ...Cause) ([]jobs.NewJob, error) { return NotifyJobsAt(0, causes...) }
 
-// JobsAt are the jobs of several causes that happened at a past moment: see Cause.Moment.
-func JobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
+// NotifyJobsAt are the jobs of several causes that happened at a past moment: see Cause.Moment.
+func NotifyJobsAt(moment services.PostID, causes ...Cause) ([]jobs.NewJob, error) {
 	made := make([]jobs.NewJob, len(causes))
 	for i, cause := range causes {
 		cause.Moment = moment
 		var err error
-		if made[i], err = Job(cause); err != nil {
+		if made[i], err = NotifyJob(cause); err != nil {
 			return nil, err
 		}
 	}
 	return made, nil
 }
 
-// ActorJob makes a recipient's notifications of one actor agree with the recipient's blocks and with the items hidden from the
+// RecountActorJob makes a recipient's notifications of one actor agree with the recipient's blocks and with the items hidden from the
 // recipient. Every change of a block or a hide enqueues it.
-func ActorJob(recipient, actor services.UserID) jobs.NewJob {
-	return jobs.KeyedJob(jobActor, jobs.PairKey(recipient, actor))
+func RecountActorJob(recipient, actor services.UserID) jobs.NewJob {
+	return jobs.KeyedJob(jobRecountActor, jobs.PairKey(recipient, actor))
 }
 
-// projectCounts writes a user's counts and modes into their document, from the facts. It may run late and twice: the fields are versioned.
+// projectCounts writes a user's counts and modes into their document, from the facts. It may run late and twice: the fields are
+// versioned.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
-	return s.projector.Project(ctx, user, func(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
-		counts, err := s.registers(ctx, user)
+	return s.projector.ProjectRegisters(ctx, user, func(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+		counts, err := s.countRegisters(ctx, user)
 		if err != nil {
 			return nil, err
 		}
-		modes, err := s.modesRegisters(ctx, user)
+		modes, err := s.modeRegisters(ctx, user)
 		return append(counts, modes...), err
 	})
 }
 
-// maxCausesPerTransaction bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes that were
-// committed together. Large batches make a popular post cheap: its many likes lock its author's row once.
+// maxCausesPerTransaction bounds how many causes one transaction applies. A single job may exceed it, because it holds all causes
+// that were committed together. Large batches make a popular post cheap: its many likes lock its author's row once.
 const maxCausesPerTransaction = 1000
 
-// maxCausesOfShortWrite is the most causes that a short write applies. A write that applies more is marked as long: see sql.WithBulk.
+// maxCausesOfShortWrite is the most causes that a short write applies. A write that applies more is marked as long: see
+// sql.WithBulkWrites.
 const maxCausesOfShortWrite = 20
 
 // notifyEach applies the causes together, about a thousand in each transaction. If that fails because of one job, it applies each
@@ -164,10 +166,10 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 	if len(claimed) == 0 {
 		return nil
 	}
-	var states []State
+	var states []CategoryState
 	writing := ctx
 	if len(causes) > maxCausesOfShortWrite {
-		writing = sql.WithBulk(ctx)
+		writing = sql.WithBulkWrites(ctx)
 	}
 	err := s.db.Write(writing, func(tx *sql.Tx) (err error) {
 		if states, err = applyCauses(ctx, tx, causes); err != nil {
@@ -190,11 +192,11 @@ func (s *Service) notify(ctx context.Context, claimed []jobs.Job, causes []Cause
 
 // projectionJobs are the jobs that repeat the projection of counts after it was tried at once. They are delayed, so that usually
 // one of them serves many causes of a user: jobs of one key become one.
-func projectionJobs(states []State, now time.Time) []jobs.NewJob {
+func projectionJobs(states []CategoryState, now time.Time) []jobs.NewJob {
 	const later = time.Second
 	jobs := make([]jobs.NewJob, 0, len(states))
 	for _, state := range states {
-		job := CountsJob(state.Recipient)
+		job := ProjectCountsJob(state.Recipient)
 		job.NotBefore = now.Add(later)
 		jobs = append(jobs, job)
 	}
@@ -210,7 +212,7 @@ func (s *Service) RecountActor(ctx context.Context, recipient, actor services.Us
 	for after, more := (Cause{}), true; more; {
 		var last Cause
 		err := s.db.Write(ctx, func(tx *sql.Tx) (err error) { // the function may run again, so after is set only when it is committed
-			_, last, more, err = applyCausesOf(ctx, tx, s.Memory.allCategories(), recipient, actor, after, s.causesOfAPage)
+			_, last, more, err = applyStoredCausesPage(ctx, tx, s.Memory.allCategories(), recipient, actor, after, s.causesPerPage)
 			return err
 		})
 		if err != nil {

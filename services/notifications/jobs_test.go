@@ -15,46 +15,46 @@ import (
 	"tidings/tests/eventually"
 )
 
-// steps together cause every kind of job of notifications, except jobs of host notifications.
-func steps() []fanouttest.Step {
+// factSteps together cause every kind of job of notifications, except jobs of host notifications.
+func factSteps() []fanouttest.FactScenario {
 	withPost := func(w *fanouttest.World, users []services.UserID) {
 		w.Follow(users[0], users[1:]...)
 		w.Post(users[0])
 	}
 	newest := func(w *fanouttest.World, author services.UserID) services.PostID {
-		found, err := posts.OfAuthor(w.TB.Context(), w.Store, author, 1)
+		found, err := posts.PushedPostsOfAuthor(w.TB.Context(), w.Store, author, 1)
 		w.Must(err)
 		return found[0]
 	}
-	return []fanouttest.Step{
-		{Name: "likes", Before: withPost, Happen: func(w *fanouttest.World, users []services.UserID) {
+	return []fanouttest.FactScenario{
+		{Name: "likes", Prepare: withPost, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			writeLikes(w, newest(w, users[0]), users[0], users[1:]...)
 		}},
-		{Name: "a look at the notifications", Before: func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a look at the notifications", Prepare: func(w *fanouttest.World, users []services.UserID) {
 			withPost(w, users)
 			writeLikes(w, newest(w, users[0]), users[0], users[1])
-		}, Happen: func(w *fanouttest.World, users []services.UserID) {
+		}, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				if _, err := raiseSeen(ctx, tx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
+				if _, err := markSeen(ctx, tx, users[0], []services.Category{services.CategoryLike}, 0); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx, CountsJob(users[0]))
+				return jobs.Enqueue(ctx, tx, ProjectCountsJob(users[0]))
 			})
 		}},
-		{Name: "a block", Before: func(w *fanouttest.World, users []services.UserID) {
+		{Name: "a block", Prepare: func(w *fanouttest.World, users []services.UserID) {
 			withPost(w, users)
 			writeLikes(w, newest(w, users[0]), users[0], users[1])
 			for range 2 { // more causes than one page holds
 				w.Post(users[0])
 				writeLikes(w, newest(w, users[0]), users[0], users[1])
 			}
-		}, Happen: func(w *fanouttest.World, users []services.UserID) {
+		}, CommitFact: func(w *fanouttest.World, users []services.UserID) {
 			w.Write(func(ctx context.Context, tx *sql.Tx) error {
-				block := services.Restriction{Kind: services.Block, Owner: users[0], Other: users[1], Made: w.IDs.Next()}
+				block := services.Restriction{Kind: services.Block, Owner: users[0], Other: users[1], MadeAt: w.IDs.Next()}
 				if _, err := people.Restrict(ctx, tx, block); err != nil {
 					return err
 				}
-				return jobs.Enqueue(ctx, tx, ActorJob(users[0], users[1]), fanout.FollowJob(users[1], users[0]))
+				return jobs.Enqueue(ctx, tx, RecountActorJob(users[0], users[1]), fanout.FollowJob(users[1], users[0]))
 			})
 		}},
 	}
@@ -68,7 +68,7 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 			if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 				return err
 			}
-			job, err := Job(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+			job, err := NotifyJob(Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
 			if err != nil {
 				return err
 			}
@@ -80,20 +80,20 @@ func writeLikes(w *fanouttest.World, post services.PostID, author services.UserI
 	})
 }
 
-// smallChunks makes chunks of two followers: five followers are three chunks.
-func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
+// setSmallChunks makes chunks of two followers: five followers are three chunks.
+func setSmallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 
 // causesPerTestPage is causesPerPage for tests: a transaction takes two causes, so five causes of one actor take three transactions.
 const causesPerTestPage = 2
 
-// served is a node on a redis-server, which the test may flush and kill.
-func served(t *testing.T, settings func(*fanout.Config), causes int) node {
+// newRedisServerNode is a node on a redis-server, which the test may flush and kill.
+func newRedisServerNode(t *testing.T, settings func(*fanout.Config), causes int) node {
 	t.Helper()
-	return newNodeWith(fanouttest.New(t, fanouttest.Options{Fanout: settings}), causes)
+	return newNodeWithCausesPerPage(fanouttest.New(t, fanouttest.Options{Fanout: settings}), causes)
 }
 
-// claim takes all jobs that are due, as a worker does.
-func (n node) claim() []jobs.Job {
+// claimDueJobs takes all jobs that are due, as a worker does.
+func (n node) claimDueJobs() []jobs.Job {
 	n.TB.Helper()
 	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second)
 	n.Must(err)
@@ -102,9 +102,9 @@ func (n node) claim() []jobs.Job {
 
 // Every kind of job in steps brings the counts in line with the facts, and repeating all of the jobs changes nothing.
 func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
-	fanouttest.Each(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
-		newNodeWith(w, causesPerTestPage)
-		for _, step := range steps() {
+	fanouttest.EachEnginePair(t, setSmallChunks, func(t *testing.T, w *fanouttest.World) {
+		newNodeWithCausesPerPage(w, causesPerTestPage)
+		for _, step := range factSteps() {
 			t.Run(step.Name, func(t *testing.T) { step.CheckConverges(t, w) })
 		}
 	})
@@ -113,21 +113,23 @@ func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 // A worker may die between any two steps of any job. When its leases have expired another worker finishes the job, and
 // readers see the facts.
 func TestACrashBetweenAnyTwoStepsIsMended(t *testing.T) {
-	for _, step := range steps() {
-		t.Run(step.Name, func(t *testing.T) { step.Crash(t, served(t, smallChunks, causesPerTestPage).World) })
+	for _, step := range factSteps() {
+		t.Run(step.Name, func(t *testing.T) {
+			step.CheckAfterEachCrash(t, newRedisServerNode(t, setSmallChunks, causesPerTestPage).World)
+		})
 	}
 }
 
 // A job that can never succeed is tried five times and put aside; all others of the same claim are done at once.
 func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 	for name, poison := range map[string]jobs.NewJob{
-		"not a user":     {Kind: jobCounts, Key: "-1"},
+		"not a user":     {Kind: jobProjectCounts, Key: "-1"},
 		"not a cause":    {Kind: jobNotify, Payload: []byte("[]")},
 		"not a category": {Kind: jobNotify, Payload: []byte(`{"Category":"LATER"}`)},
-		"not a pair":     {Kind: jobActor, Key: "7"},
+		"not a pair":     {Kind: jobRecountActor, Key: "7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+			n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}))
 			users := n.MakeUsers(3)
 			n.Follow(users[0], users[1:]...)
 			writeLikes(n.World, n.Post(users[0]), users[0], users[1])
@@ -151,22 +153,22 @@ func TestAPoisonedJobDiesAndTheOthersFlow(t *testing.T) {
 
 // Without Redis the recipient's row in SQL is still updated; a job projects the count when Redis is back.
 func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
-	n := served(t, nil, causesPerPage)
+	n := newRedisServerNode(t, nil, causesPerPage)
 	users := n.MakeUsers(3)
-	post := n.Posts(users[0], 1)[0]
+	post := n.InsertPosts(users[0], 1)[0]
 	writeLikes(n.World, post, users[0], users[1])
 	writeLikes(n.World, post, users[0], users[2])
-	n.Server.Kill()
-	if err := n.Fanout.RunJobs(t.Context(), n.claim()); err != nil {
+	n.RedisServer.Kill()
+	if err := n.Fanout.RunJobs(t.Context(), n.claimDueJobs()); err != nil {
 		t.Fatalf("SQL alone suffices for the first half: %v", err)
 	}
-	if states := n.states(users[0]); len(states) != 1 || states[0].Days[0] != 1 {
+	if states := n.states(users[0]); len(states) != 1 || states[0].UnseenByDay[0] != 1 {
 		t.Errorf("the facts say %+v, want one group of today", states)
 	}
 	if waiting, _ := n.CountJobs(); waiting != 1 {
 		t.Errorf("%d jobs, want the one that projects the count", waiting)
 	}
-	n.Server.Start()
+	n.RedisServer.Start()
 	eventually.Holds(t, "Redis answers again", func() bool { return n.Redis.Ping(t.Context()) == nil })
 	n.Must(n.Projector.Rebuild(t.Context(), users[0]))
 	n.RunAllJobs(n.Fanout)
@@ -175,12 +177,12 @@ func TestWithoutRedisAJobProjectsTheCountLater(t *testing.T) {
 
 // Two workers hold the same jobs, because the lease of the first has expired: only one of them has an effect.
 func TestOnlyOneOfTwoWorkersHasAnEffect(t *testing.T) {
-	n := newNode(fanouttest.New(t, fanouttest.Options{Redis: "embedded"}))
+	n := newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"}))
 	users := n.MakeUsers(2)
 	post := n.Post(users[0])
 	n.RunAllJobs(n.Fanout)
 	writeLikes(n.World, post, users[0], users[1])
-	late := n.claim()
+	late := n.claimDueJobs()
 	n.Clock.Advance(31 * time.Second)
 	n.RunDueJobs(n.AnotherFanout())
 	states := n.states(users[0])

@@ -5,10 +5,10 @@
 // repeated or late job does not change it. An undone cause stops counting. The list and the count use one predicate: the count
 // has exactly the notifications that the list shows as unseen and not older.
 //
-// The path of a cause: a feature enqueues Job in the transaction of its fact. notifyEach takes many such jobs. applyCauses locks
-// their recipients, reads the supporting facts and the stored causes, and updates the rows: causes, groups, and the states with
-// their versions. project writes the counts into documents; Source renders them. Marks change the same rows under the same lock.
-// A host notification is stored once for all recipients, and its causes take the same path (host_*.go).
+// The path of a cause: a feature enqueues NotifyJob in the transaction of its fact. notifyEach takes many such jobs. applyCauses
+// locks their recipients, reads the supporting facts and the stored causes, and updates the rows: causes, groups, and the states
+// with their versions. project writes the counts into documents; Source renders them. Marks change the same rows under the same
+// lock. A host notification is stored once for all recipients, and its causes take the same path (host_*.go).
 //
 // When a mark is answered, it is committed in SQL. If Redis fails after that, the mark's job projects the counts later, and until
 // then the user's badges come from SQL.
@@ -33,74 +33,76 @@ type Config struct {
 	Redis      *rdb.Projections     // gets the host categories, by which it knows the fields of documents
 	Jobs       *jobs.Engine         // New registers its kinds of jobs
 	Projector  *projector.Projector // New registers its versioned fields
-	Changes    *changelog.Follower  // the cache of host categories follows it; nil: only this node's own commands change the cache
+	Changelog  *changelog.Follower  // the cache of host categories follows it; nil: only this node's own commands change the cache
 	IDs        *services.IDClock
 	Log        *slog.Logger
-	Expiry     Expiry                  // of each of services.Categories; nil means the default
-	Categories []services.HostCategory // from the configuration: Begin defines them
+	Expiry     ExpiryDays              // of each of services.Categories; nil means the default
+	Categories []services.HostCategory // from the configuration: LoadAndDefineCategories defines them
 }
 
 // Service is the service of the list of notifications and its marks. It is safe for concurrent use. All of its state is in SQL,
 // except for the cache of definitions and the configured categories that are not defined yet.
 type Service struct {
-	Memory *Memory // this node's cache of the host application's categories
+	Memory *CategoryMemory // this node's cache of the host application's categories
 
 	db        *sql.DB
 	redis     *rdb.Projections
 	projector *projector.Projector
 	ids       *services.IDClock
 	log       *slog.Logger
-	expiry    Expiry
+	expiry    ExpiryDays
 
-	// mu is held during a whole attempt to define the configured categories. toDefine has those that are not defined yet; nil for none.
+	// mu is held during a whole attempt to define the configured categories. toDefine has those that are not defined yet; nil for
+	// none.
 	mu       sync.Mutex
 	toDefine []services.HostCategory
 
-	// causesOfAPage is causesPerPage. Tests lower it to get several pages.
-	causesOfAPage int
+	// causesPerPage is the constant causesPerPage. Tests lower it to get several pages.
+	causesPerPage int
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned fields.
 func New(cfg Config) *Service {
 	s := &Service{
 		db: cfg.DB, redis: cfg.Redis, projector: cfg.Projector, ids: cfg.IDs, log: cfg.Log, expiry: cfg.Expiry,
-		toDefine: cfg.Categories, causesOfAPage: causesPerPage,
+		toDefine: cfg.Categories, causesPerPage: causesPerPage,
 	}
 	// Without Redis nobody reads documents, so nobody needs to know their fields.
 	var install func(*services.HostCategories)
 	if cfg.Redis != nil {
 		install = cfg.Redis.SetCategories
 	}
-	s.Memory = newMemory(cfg.DB, cfg.Changes, install)
+	s.Memory = newCategoryMemory(cfg.DB, cfg.Changelog, install)
 	// A configured category may have to wait for the removal of another category of the same name.
-	if cfg.Changes != nil {
-		cfg.Changes.RegisterTurn(changelog.Turn{Name: "configured categories", When: changelog.BeforeLog, Run: s.defineConfigured})
+	if cfg.Changelog != nil {
+		cfg.Changelog.RegisterPollTask(changelog.PollTask{Name: "configured categories", Phase: changelog.BeforeLogRead, Run: s.defineConfigured})
 	}
-	cfg.Jobs.Register(s.kinds()...)
+	cfg.Jobs.Register(s.jobKinds()...)
 	// Rebuilds use the first function of each pair, and the audit uses the second.
-	cfg.Projector.AddRegisters("notifications", s.registers, s.audit)
-	cfg.Projector.AddRegisters("modes of categories", s.modesRegisters, s.auditModes)
+	cfg.Projector.AddRegisters("notifications", s.countRegisters, s.countRegistersForAudit)
+	cfg.Projector.AddRegisters("modes of categories", s.modeRegisters, s.modeRegistersForAudit)
 	return s
 }
 
-// registers are a user's counts according to the facts, as fields of the document. A state that State.shown hides has no fields.
-func (s *Service) registers(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+// countRegisters are a user's counts according to the facts, as fields of the document. A state that CategoryState.documentCounts
+// hides has no fields.
+func (s *Service) countRegisters(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
 		return nil, err
 	}
 	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	for _, state := range states {
-		if counts, shown := state.shown(hosts); shown {
+		if counts, shown := state.documentCounts(hosts); shown {
 			registers = append(registers, rdb.CategoryRegisters(counts)...)
 		}
 	}
 	return registers, err
 }
 
-// audit computes the same fields as registers, but without State.shown, so that the audit finds errors in shown's choice of
-// fields. Both use statesOfUser, so the audit does not find errors there.
-func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
+// countRegistersForAudit computes the same fields as countRegisters, but without CategoryState.documentCounts, so that the audit
+// finds errors in its choice of fields. Both use statesOfUser, so the audit does not find errors there.
+func (s *Service) countRegistersForAudit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
 		return nil, err
@@ -108,11 +110,11 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	for _, state := range states {
 		host, defined := hosts.Find(state.Category)
-		if state.Category.IsHostCategory() && (!defined || state.Head == 0) {
+		if state.Category.HasHostCategoryForm() && (!defined || state.NewestShown == 0) {
 			continue
 		}
 		registers = append(registers, rdb.CategoryRegisters(services.CategoryCounts{
-			Category: state.Category, Host: host.ID, Version: state.Version, Newest: state.Head, Older: state.Older, Day: state.Day, Days: state.Days,
+			Category: state.Category, HostCategoryID: host.ID, Version: state.Version, Newest: state.NewestShown, OlderUnseen: state.OlderUnseen, NewestDay: state.NewestDay, CountByDay: state.UnseenByDay,
 		})...)
 	}
 	return registers, err
@@ -120,22 +122,22 @@ func (s *Service) audit(ctx context.Context, user services.UserID) (registers []
 
 // project projects counts into their recipients' documents. It returns an error if a document could not be written; the caller
 // has enqueued a job that repeats the projection.
-func (s *Service) project(ctx context.Context, states []State) error {
+func (s *Service) project(ctx context.Context, states []CategoryState) error {
 	hosts, err := s.Memory.definitionsFor(ctx, categoriesOf(states))
 	if err != nil {
 		return err
 	}
 	var fields projector.RegistersByUser
 	for _, state := range states {
-		if counts, shown := state.shown(hosts); shown {
+		if counts, shown := state.documentCounts(hosts); shown {
 			fields.Add(state.Recipient, rdb.CategoryRegisters(counts)...)
 		}
 	}
-	return s.projector.Put(ctx, fields.All)
+	return s.projector.PutRegisters(ctx, fields.All)
 }
 
-// Query asks for a page of a user's list. If both filters are set, UnseenOnly applies: every unseen notification is unread.
-type Query struct {
+// PageQuery asks for a page of a user's list. If both filters are set, UnseenOnly applies: every unseen notification is unread.
+type PageQuery struct {
 	Categories []services.Category // nil: all; CategoryHost means all of the host application
 	UnreadOnly bool
 	UnseenOnly bool     // exactly the notifications in the count: none of a category that the user turned off
@@ -144,7 +146,7 @@ type Query struct {
 }
 
 // Page reads a page of a user's notifications, the newest first. The error is INVALID for an unknown category.
-func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (Page, error) {
+func (s *Service) Page(ctx context.Context, user services.UserID, query PageQuery) (Page, error) {
 	categories, err := s.checkCategories("categories", query.Categories)
 	if err != nil {
 		return Page{}, err
@@ -163,16 +165,16 @@ func (s *Service) Page(ctx context.Context, user services.UserID, query Query) (
 		only = onlyUnread
 	}
 	return readPage(ctx, s.db, listQuery{
-		user: user, categories: categories, only: only, before: query.Before, limit: query.First, expiry: s.expiry.withHosts(hosts),
+		user: user, categories: categories, filter: only, before: query.Before, limit: query.First, expiry: s.expiry.withHostCategories(hosts),
 	})
 }
 
-// At reads the notifications of a user that contain some positions, keyed by position, with the causes that joined since. A
-// position in another user's list, or in a notification without a remaining cause, is absent. An ID is the first cause's
+// NotificationsAt reads the notifications of a user that contain some positions, keyed by position, with the causes that joined
+// since. A position in another user's list, or in a notification without a remaining cause, is absent. An ID is the first cause's
 // position.
-func (s *Service) At(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]Notification, error) {
+func (s *Service) NotificationsAt(ctx context.Context, user services.UserID, places []services.PostID) (map[services.PostID]Notification, error) {
 	if len(places) == 0 {
 		return nil, nil
 	}
-	return readAt(ctx, s.db, user, places, s.Memory.Current(), s.expiry)
+	return readNotificationsAt(ctx, s.db, user, places, s.Memory.Current(), s.expiry)
 }

@@ -20,12 +20,12 @@ func subjects(list []Notification) (posts []services.PostID) {
 	return posts
 }
 
-// listed is the whole list of a user, read by pages of the given size.
-func (n node) listed(user services.UserID, size int) (list []Notification) {
+// readAllPages is the whole list of a user, read by pages of the given size.
+func (n node) readAllPages(user services.UserID, size int) (list []Notification) {
 	n.TB.Helper()
 	var before Position
 	for {
-		page, err := n.service.Page(n.TB.Context(), user, Query{Before: before, First: size})
+		page, err := n.service.Page(n.TB.Context(), user, PageQuery{Before: before, First: size})
 		n.Must(err)
 		list = append(list, page.Notifications...)
 		if !page.More {
@@ -35,34 +35,34 @@ func (n node) listed(user services.UserID, size int) (list []Notification) {
 	}
 }
 
-// likeHeldBack likes posts in their order. The job of the first like is claimed and not run, as by a node that was killed: only RunAllJobs
-// runs it, when the lease has ended.
-func (n node) likeHeldBack(liker services.UserID, posts []services.PostID) {
+// likeWithFirstJobDelayed likes posts in their order. The job of the first like is claimed and not run, as by a node that was
+// killed: only RunAllJobs runs it, when the lease has ended.
+func (n node) likeWithFirstJobDelayed(liker services.UserID, posts []services.PostID) {
 	n.TB.Helper()
 	n.RunAllJobs(n.Fanout)
-	n.Must(n.do(n.like(liker, posts[0])))
+	n.Must(n.commit(n.like(liker, posts[0])))
 	held, err := jobs.Claim(n.TB.Context(), n.Store, []string{"notify"}, 1, time.Minute)
 	if n.Must(err); len(held) != 1 {
 		n.TB.Fatalf("%d jobs were held back, want 1", len(held))
 	}
 	for _, post := range posts[1:] {
-		n.Must(n.do(n.like(liker, post)))
+		n.Must(n.commit(n.like(liker, post)))
 	}
 	n.RunDueJobs(n.Fanout)
 }
 
 func TestListIsNewestFirstWhenAJobComesLate(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		author := users[0]
-		posts := n.Posts(author, 4)
-		n.likeHeldBack(users[1], posts)
-		if got, want := subjects(n.listed(author, 10)), []services.PostID{posts[3], posts[2], posts[1]}; !slices.Equal(got, want) {
+		posts := n.InsertPosts(author, 4)
+		n.likeWithFirstJobDelayed(users[1], posts)
+		if got, want := subjects(n.readAllPages(author, 10)), []services.PostID{posts[3], posts[2], posts[1]}; !slices.Equal(got, want) {
 			t.Fatalf("before the late one %v are listed, want %v", got, want)
 		}
 		n.RunAllJobs(n.Fanout)
 		for size := 1; size <= 5; size++ {
-			if got, want := subjects(n.listed(author, size)), []services.PostID{posts[3], posts[2], posts[1], posts[0]}; !slices.Equal(got, want) {
+			if got, want := subjects(n.readAllPages(author, size)), []services.PostID{posts[3], posts[2], posts[1], posts[0]}; !slices.Equal(got, want) {
 				t.Errorf("by pages of %d %v are listed, want %v", size, got, want)
 			}
 		}
@@ -71,20 +71,20 @@ func TestListIsNewestFirstWhenAJobComesLate(t *testing.T) {
 
 // A like whose job comes late does not move its group up, and its user is listed by the like's time.
 func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(4)
 		author := users[0]
-		posts := n.Posts(author, 2)
-		n.likeHeldBack(users[1], posts[:1])
-		n.doWithJobs(n.like(users[2], posts[0]))
-		at := n.listed(author, 1)[0].At
-		n.doWithJobs(n.like(users[3], posts[1]))
+		posts := n.InsertPosts(author, 2)
+		n.likeWithFirstJobDelayed(users[1], posts[:1])
+		n.commitAndRunJobs(n.like(users[2], posts[0]))
+		at := n.readAllPages(author, 1)[0].At
+		n.commitAndRunJobs(n.like(users[3], posts[1]))
 		n.RunAllJobs(n.Fanout)
-		list := n.listed(author, 10)
+		list := n.readAllPages(author, 10)
 		if got := subjects(list); !slices.Equal(got, []services.PostID{posts[1], posts[0]}) {
 			t.Fatalf("listed are %v", got)
 		}
-		if joined := list[1]; !slices.Equal(joined.Sample, []services.UserID{users[2], users[1]}) || !joined.At.Equal(at) || joined.Seen {
+		if joined := list[1]; !slices.Equal(joined.SampleActors, []services.UserID{users[2], users[1]}) || !joined.At.Equal(at) || joined.Seen {
 			t.Errorf("the group is %+v, want %v and %v at %v", joined, users[2], users[1], at)
 		}
 	})
@@ -95,38 +95,38 @@ func TestALateJoinerDoesNotRaiseTheirGroup(t *testing.T) {
 func TestAMarkCoversOnlyWhatItsListHeld(t *testing.T) {
 	for name, mark := range map[string]func(n node, user services.UserID, first Notification){
 		"seen": func(n node, user services.UserID, first Notification) {
-			n.doWithJobs(n.markSeen(user, nil, max(first.Place, first.Reach)))
+			n.commitAndRunJobs(n.markSeen(user, nil, max(first.NewestPosition, first.MarkAllUpTo)))
 		},
 		"read": func(n node, user services.UserID, first Notification) {
-			op, err := n.service.MarkRead(user, ReadSelection{UpTo: max(first.Place, first.Reach)})
+			op, err := n.service.MarkRead(user, ReadSelection{UpTo: max(first.NewestPosition, first.MarkAllUpTo)})
 			n.Must(err)
-			n.doWithJobs(op)
+			n.commitAndRunJobs(op)
 		},
 		"all read": func(n node, user services.UserID, first Notification) {
-			op, err := n.service.MarkAllRead(user, max(first.Place, first.Reach), "")
+			op, err := n.service.MarkAllRead(user, max(first.NewestPosition, first.MarkAllUpTo), "")
 			n.Must(err)
-			n.doWithJobs(op)
+			n.commitAndRunJobs(op)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, n node) {
+			eachNode(t, func(t *testing.T, n node) {
 				users := n.MakeUsers(2)
 				author := users[0]
 				posts := []services.PostID{n.Post(author), n.Post(author), n.Post(author)}
-				n.likeHeldBack(users[1], posts)
-				shown := n.listed(author, 10)
+				n.likeWithFirstJobDelayed(users[1], posts)
+				shown := n.readAllPages(author, 10)
 				n.RunAllJobs(n.Fanout)
 				n.wantUnseen(author, "the late one has come", 3)
 				mark(n, author, shown[0])
 				n.wantUnseen(author, "marked what was shown before it came", 1)
-				list := n.listed(author, 10)
+				list := n.readAllPages(author, 10)
 				if list[0].Seen != true || list[2].Subject != posts[0] || list[2].Seen {
 					t.Fatalf("the list is %+v", list)
 				}
 				mark(n, author, list[0])
 				n.wantUnseen(author, "marked what was shown with it", 0)
-				if again := n.listed(author, 10)[0]; name != "seen" && again.Reach != 0 {
-					t.Errorf("all is read, and a mark reaches to %v", again.Reach)
+				if again := n.readAllPages(author, 10)[0]; name != "seen" && again.MarkAllUpTo != 0 {
+					t.Errorf("all is read, and a mark reaches to %v", again.MarkAllUpTo)
 				}
 			})
 		})
@@ -135,13 +135,13 @@ func TestAMarkCoversOnlyWhatItsListHeld(t *testing.T) {
 
 // Facts of one microsecond are ordered by their keys, so that the order does not depend on their arrival.
 func TestTheOrderOfAListDoesNotDependOnArrival(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(3)
 		likers := []services.UserID{users[1], users[2]}
 		want := []int{3, 2, 1, 0} // the later microsecond first, then the later post
 		for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}, {1, 3, 0, 2}} {
 			author := n.MakeUsers(1)[0]
-			liked := n.Posts(author, 4)
+			liked := n.InsertPosts(author, 4)
 			at := n.Clock.Now().Truncate(time.Hour)
 			n.Write(func(ctx context.Context, tx *sql.Tx) error {
 				for i, post := range liked {
@@ -158,7 +158,7 @@ func TestTheOrderOfAListDoesNotDependOnArrival(t *testing.T) {
 				})
 			}
 			var got []int
-			for _, post := range subjects(n.listed(author, 1)) {
+			for _, post := range subjects(n.readAllPages(author, 1)) {
 				got = append(got, slices.Index(liked, post))
 			}
 			if len(got) != 4 || !slices.Equal(got, want) {

@@ -18,19 +18,19 @@ import (
 // field, and a change back brings back everything that is still unseen. A preference belongs to the name of a category: a
 // category of the host application that is removed and defined again still has the user's preference.
 type Preference struct {
-	Mode   services.CategoryMode // if Chosen
-	Chosen bool                  // the user chose Mode
-	NoPush bool                  // changes of the count are silent in the change stream
+	Mode       services.CategoryMode // if ModeChosen
+	ModeChosen bool                  // the user chose Mode
+	NoPush     bool                  // changes of the count are silent in the change stream
 
-	// since is when the category began to alert again; zero if it always did. Older items do not alert, because alerts were off
+	// alertsSince is when the category began to alert again; zero if it always did. Older items do not alert, because alerts were off
 	// when they came.
-	since time.Time
+	alertsSince time.Time
 }
 
 // effectiveMode is the mode in which the category counts for this user. usual is its mode for users without a preference.
 func (p Preference) effectiveMode(usual services.CategoryMode) services.CategoryMode {
-	if p.Chosen {
-		return usual.Chosen(p.Mode)
+	if p.ModeChosen {
+		return usual.WithUserChoice(p.Mode)
 	}
 	return usual
 }
@@ -54,9 +54,9 @@ type PreferenceChange struct {
 }
 
 // defaultMode is the mode in which a category counts for users without a preference: the mode of its definition.
-func (m *Memory) defaultMode(category services.Category) services.CategoryMode {
+func (m *CategoryMemory) defaultMode(category services.Category) services.CategoryMode {
 	host, _ := m.Current().Find(category) // the zero value is right for services.Categories
-	return host.Mode
+	return host.DefaultMode
 }
 
 // Preferences are a user's preferences of all categories, in the order of services.Categories, and then of the host application's
@@ -90,9 +90,9 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 			changed, err := changePreference(ctx, tx, user, category, s.Memory.defaultMode(category), func(p *Preference) {
 				// NoPush stays: alerting is chosen separately from counting.
 				if change.UseDefault {
-					p.Chosen = false
+					p.ModeChosen = false
 				} else if change.Mode != nil {
-					p.Mode, p.Chosen = *change.Mode, true
+					p.Mode, p.ModeChosen = *change.Mode, true
 				}
 				if change.NoPush != nil {
 					p.NoPush = *change.NoPush
@@ -104,15 +104,15 @@ func (s *Service) SetPreference(user services.UserID, category services.Category
 			if err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx, CountsJob(user))
+			return nil, jobs.Enqueue(ctx, tx, ProjectCountsJob(user))
 		},
 		// Only the modes are projected: the counts of the facts did not change.
-		AfterCommit: func(ctx context.Context) error { return s.projector.Project(ctx, user, s.modesRegisters) },
+		AfterCommit: func(ctx context.Context) error { return s.projector.ProjectRegisters(ctx, user, s.modeRegisters) },
 	}, nil
 }
 
-// modesRegisters are the user's modes of categories; none before the first preference, so that most documents have no such field.
-func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+// modeRegisters are the user's modes of categories; none before the first preference, so that most documents have no such field.
+func (s *Service) modeRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	found, err := preferencesOf(ctx, s.db, user)
 	if err != nil || found.version == 0 {
 		return nil, err
@@ -120,12 +120,12 @@ func (s *Service) modesRegisters(ctx context.Context, user services.UserID) ([]r
 	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
 }
 
-// auditModes computes the same as modesRegisters, with its own parser of the column, so that the audit finds errors in the other
-// parser. It must not share code with readPreferences.
-func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
+// modeRegistersForAudit computes the same as modeRegisters, with its own parser of the column, so that the audit finds errors in
+// the other parser. It must not share code with readPreferences.
+func (s *Service) modeRegistersForAudit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	var version int64
 	var text string
-	st, of := selectPreferences.Of([]services.UserID{user})
+	st, of := selectPreferences.ForUsers([]services.UserID{user})
 	if some, err := s.db.One(ctx, st, []any{of}, &user, &version, &text); err != nil || !some || version == 0 {
 		return nil, err
 	}
@@ -133,15 +133,15 @@ func (s *Service) auditModes(ctx context.Context, user services.UserID) ([]rdb.R
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return nil, err
 	}
-	modes := services.CategoryModes{Version: uint64(version), Of: map[services.Category]services.CategoryMode{}}
+	modes := services.CategoryModes{Version: uint64(version), ByCategory: map[services.Category]services.CategoryMode{}}
 	for category, preference := range list {
 		switch preference["mode"] {
 		case "DOT":
-			modes.Of[category] = services.CategoryDot
+			modes.ByCategory[category] = services.CategoryDot
 		case "COUNT":
-			modes.Of[category] = services.CategoryCounted
+			modes.ByCategory[category] = services.CategoryCounted
 		case "OFF":
-			modes.Of[category] = services.CategoryOff
+			modes.ByCategory[category] = services.CategoryOff
 		}
 	}
 	return []rdb.Register{rdb.ModesRegister(modes)}, nil
@@ -153,11 +153,12 @@ func (s Source) Alerting(ctx context.Context, user services.UserID) (func(part s
 	found, err := preferencesOf(ctx, s.db, user)
 	return func(part string, at time.Time) bool {
 		preference := found.byCategory[services.Category(part)]
-		return preference.alerts(s.memory.defaultMode(services.Category(part))) && !at.Before(preference.since)
+		return preference.alerts(s.memory.defaultMode(services.Category(part))) && !at.Before(preference.alertsSince)
 	}, err
 }
 
-// countingCategories returns the categories that count for a user, as a number or a dot. Lists of unseen items and digests have only these.
+// countingCategories returns the categories that count for a user, as a number or a dot. Lists of unseen items and digests have
+// only these.
 func (p preferences) countingCategories(categories []services.Category) (list []services.Category) {
 	for _, category := range categories {
 		// The zero value counts: a preference that chose no mode has the mode CategoryCounted.

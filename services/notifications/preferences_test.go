@@ -8,17 +8,17 @@ import (
 	"tidings/services/badge/source"
 )
 
-// set changes a preference of likes, and waits for all jobs.
-func (n node) set(user services.UserID, change PreferenceChange) (changed bool) {
+// setLikePreference changes a preference of likes, and waits for all jobs.
+func (n node) setLikePreference(user services.UserID, change PreferenceChange) (changed bool) {
 	n.TB.Helper()
 	cmd, err := n.service.SetPreference(user, services.CategoryLike, change)
 	n.Must(err)
-	n.doWithJobs(cmd)
+	n.commitAndRunJobs(cmd)
 	return cmd.Changed()
 }
 
-// likesOf is the count of likes as the document of a user has it.
-func (n node) likesOf(user services.UserID) services.Count {
+// likeCount is the count of likes as the document of a user has it.
+func (n node) likeCount(user services.UserID) services.Count {
 	n.TB.Helper()
 	view := source.View{Settings: &source.Settings{}, Document: n.Document(user), Moment: source.Moment{Now: n.Clock.Now(), MonotonicNow: n.Clock.Now()}}
 	badges := &services.Badges{}
@@ -29,36 +29,36 @@ func (n node) likesOf(user services.UserID) services.Count {
 // A preference changes the number at once, a second one changes it back in the same document, and a loss of Redis keeps the
 // preference.
 func TestPreferencesChangeTheCountAndBack(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		author := users[0]
-		n.doWithJobs(n.like(users[1], n.Post(author)))
-		n.doWithJobs(n.like(users[1], n.Post(author)))
+		n.commitAndRunJobs(n.like(users[1], n.Post(author)))
+		n.commitAndRunJobs(n.like(users[1], n.Post(author)))
 		off, dot, counted := services.CategoryOff, services.CategoryDot, services.CategoryCounted
 		for _, step := range []struct {
 			mode    services.CategoryMode
 			value   int
 			changed bool
 		}{{counted, 2, true}, {counted, 2, false}, {off, 0, true}, {off, 0, false}, {dot, 2, true}, {counted, 2, true}, {off, 0, true}} {
-			before := n.Document(author).N
-			if changed := n.set(author, PreferenceChange{Mode: &step.mode}); changed != step.changed {
+			before := n.Document(author).Version
+			if changed := n.setLikePreference(author, PreferenceChange{Mode: &step.mode}); changed != step.changed {
 				t.Errorf("to %v: changed is %v", step.mode, changed)
 			}
-			if got := n.likesOf(author); got.Value != step.value || got.Mode != step.mode {
+			if got := n.likeCount(author); got.Value != step.value || got.Mode != step.mode {
 				t.Errorf("as %v: %+v", step.mode, got)
 			}
-			if risen := n.Document(author).N > before; risen != step.changed {
+			if risen := n.Document(author).Version > before; risen != step.changed {
 				t.Errorf("to %v: the version rises %v", step.mode, risen)
 			}
 		}
-		n.Must(n.Redis.Reset(t.Context(), author))
+		n.Must(n.Redis.ResetUserData(t.Context(), author))
 		n.Must(n.Projector.Rebuild(t.Context(), author))
-		if got := n.likesOf(author); got.Value != 0 || got.Mode != off {
+		if got := n.likeCount(author); got.Value != 0 || got.Mode != off {
 			t.Errorf("after a loss: %+v", got)
 		}
 		n.CheckAgainstFacts(author)
-		n.set(author, PreferenceChange{Mode: &counted})
-		if got := n.likesOf(author); got.Value != 2 {
+		n.setLikePreference(author, PreferenceChange{Mode: &counted})
+		if got := n.likeCount(author); got.Value != 2 {
 			t.Errorf("counted again: %+v", got)
 		}
 		if _, err := n.service.SetPreference(author, "WEATHER", PreferenceChange{}); services.CodeOf(err) != services.Invalid {
@@ -69,7 +69,7 @@ func TestPreferencesChangeTheCountAndBack(t *testing.T) {
 
 // An item that came while its category did not alert never alerts, not even after the category alerts again.
 func TestPreferencesDecideWhatAlerts(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
 		author := users[0]
 		no, yes, dot, counted := true, false, services.CategoryDot, services.CategoryCounted
@@ -85,13 +85,13 @@ func TestPreferencesDecideWhatAlerts(t *testing.T) {
 		for _, change := range []struct{ off, on PreferenceChange }{
 			{PreferenceChange{NoPush: &no}, PreferenceChange{NoPush: &yes}}, {PreferenceChange{Mode: &dot}, PreferenceChange{Mode: &counted}},
 		} {
-			n.set(author, change.off)
+			n.setLikePreference(author, change.off)
 			during := n.Store.Now()
 			if alerts(during.Add(time.Hour)) {
 				t.Errorf("with %+v it alerts", change.off)
 			}
 			n.Clock.Advance(time.Minute)
-			n.set(author, change.on)
+			n.setLikePreference(author, change.on)
 			if alerts(during) || !alerts(n.Store.Now()) {
 				t.Errorf("after %+v: of before %v, of now %v", change.on, alerts(during), alerts(n.Store.Now()))
 			}

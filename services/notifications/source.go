@@ -14,14 +14,14 @@ import (
 // Source is the badge source of the unseen groups of notifications, by category. It implements badge.Source. Counts are kept by
 // day, so that they expire without a write.
 type Source struct {
-	source.Plain
+	source.DefaultMethods
 	db     *sql.DB
-	expiry Expiry
-	memory *Memory // nil: there are no categories of the host application
+	expiry ExpiryDays
+	memory *CategoryMemory // nil: there are no categories of the host application
 }
 
 // NewSource makes the source, without categories of the host application. It is for tests. Rendering needs no database.
-func NewSource(db *sql.DB, expiry Expiry) Source { return Source{db: db, expiry: expiry} }
+func NewSource(db *sql.DB, expiry ExpiryDays) Source { return Source{db: db, expiry: expiry} }
 
 // Source is the service's badge source.
 func (s *Service) Source() Source { return Source{db: s.db, expiry: s.expiry, memory: s.Memory} }
@@ -77,7 +77,7 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 	}
 	counts := make(map[services.UserID][]services.CategoryCounts, len(users))
 	for _, state := range states {
-		if of, shown := state.shown(hosts); shown {
+		if of, shown := state.documentCounts(hosts); shown {
 			counts[state.Recipient] = append(counts[state.Recipient], of)
 		}
 	}
@@ -92,27 +92,27 @@ func (s Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 // change at the next midnight.
 func (s Source) Render(v *source.View, badges *services.Badges) {
 	today, hosts := v.Today(), v.Document.Categories
-	v.AddBoundaries(today)
+	v.AddTimeBoundaries(today)
 	// The version of the definitions is a part of the badges' version.
 	v.AddSequence(hosts.VersionOrZero())
 	shown := &badges.Notifications
 	shown.Version, shown.HostCategories = 1, hosts // a version is known even for a user without notifications
 	// A category without a field has never had a notification: it is 0, and known.
 	for _, category := range services.Categories {
-		*shown.Of(category) = source.Exact(0)
+		*shown.Of(category) = source.ExactCount(0)
 		shown.Of(category).Mode = v.Document.Modes.EffectiveMode(category, services.CategoryCounted)
 	}
 	if all := hosts.All(); len(all) > 0 {
 		shown.HostCounts = make([]services.CategoryCount, len(all))
 		for i, host := range all {
-			shown.HostCounts[i] = services.CategoryCount{Category: services.CategoryHost, Name: string(host.Name), Count: source.Exact(0)}
-			shown.HostCounts[i].Count.Mode = v.Document.Modes.EffectiveMode(host.Name, host.Mode)
+			shown.HostCounts[i] = services.CategoryCount{Category: services.CategoryHost, Name: string(host.Name), Count: source.ExactCount(0)}
+			shown.HostCounts[i].Count.Mode = v.Document.Modes.EffectiveMode(host.Name, host.DefaultMode)
 		}
 	}
 	for _, counts := range v.Document.Notifications {
 		count, older := shown.Of(counts.Category), shown.Older.Of(counts.Category)
 		expiry := s.expiry
-		if counts.Host > 0 {
+		if counts.HostCategoryID > 0 {
 			host, defined := hosts.Find(counts.Category)
 			if !defined {
 				continue
@@ -120,7 +120,7 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 			// The expiry is in the definition and not in the configuration.
 			one := shown.HostCount(counts.Category)
 			one.Newest = counts.Newest
-			count, older, expiry = &one.Count, &one.Older, Expiry{host.Name: host.Expiry}
+			count, older, expiry = &one.Count, &one.Older, ExpiryDays{host.Name: host.ExpiryDays}
 		}
 		value, aged := expiry.splitByExpiry(counts, today)
 		// If nothing can expire, midnight changes nothing.
@@ -143,18 +143,18 @@ func (s Source) Render(v *source.View, badges *services.Badges) {
 
 // Explain lists the unseen notifications of each category that counts. Each item says which call clears it.
 func (s Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
-	return s.explain(ctx, of, of.Most(), func(services.Category) services.PostID { return 0 })
+	return s.explain(ctx, of, of.MaxItems(), func(services.Category) services.PostID { return 0 })
 }
 
-// newestSearched is the number of unseen notifications of a category among which Newest looks for one that the badges count.
-const newestSearched = 4
+// maxNewestSearched is the number of unseen notifications of a category among which Newest looks for one that the badges count.
+const maxNewestSearched = 4
 
 // Newest explains each category by the newest notifications that the badges count. A notification is in SQL a moment before it is in
 // the counts. If it alerted in that moment, the message would have a number without it, and a device that takes only alerts would
 // keep this number.
 func (s Source) Newest(ctx context.Context, of source.ExplainRequest) (list []services.Explanation, known bool, err error) {
 	shown := &of.Badges.Notifications
-	list, err = s.explain(ctx, of, newestSearched, func(category services.Category) services.PostID {
+	list, err = s.explain(ctx, of, maxNewestSearched, func(category services.Category) services.PostID {
 		if position := shown.Positions.Of(category); position != nil {
 			return *position
 		}
@@ -167,7 +167,8 @@ func (s Source) Newest(ctx context.Context, of source.ExplainRequest) (list []se
 }
 
 // explain lists the unseen notifications of each category that counts, up to a position and at most limit of each. It reads limit
-// of each before it leaves out those after the position. Position 0, of badges that know no notification of the category, leaves out none.
+// of each before it leaves out those after the position. Position 0, of badges that know no notification of the category, leaves
+// out none.
 func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int, upTo func(category services.Category) services.PostID) (list []services.Explanation, err error) {
 	preferences, err := preferencesOf(ctx, s.db, of.User)
 	if err != nil {
@@ -175,20 +176,20 @@ func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int
 	}
 	all, hosts := preferences.countingCategories(s.memory.allCategories()), s.memory.Current()
 	page, err := readPage(ctx, s.db, listQuery{
-		user: of.User, categories: all, only: onlyUnseen, limit: limit, limitPerCategory: true, bare: true, expiry: s.expiry.withHosts(hosts),
+		user: of.User, categories: all, filter: onlyUnseen, limit: limit, limitPerCategory: true, withoutActors: true, expiry: s.expiry.withHostCategories(hosts),
 	})
 	if err != nil {
 		return nil, err
 	}
 	items := map[services.Category][]services.Item{}
 	for _, notification := range page.Notifications {
-		if last := upTo(notification.Category); last > 0 && notification.Place > last {
+		if last := upTo(notification.Category); last > 0 && notification.NewestPosition > last {
 			continue
 		}
-		notification.Reach = 0 // marking one row does not clear others
+		notification.MarkAllUpTo = 0 // marking one row does not clear others
 		items[notification.Category] = append(items[notification.Category], services.Item{
 			ID: notification.GlobalID(), At: notification.At, Count: 1,
-			ClearedBy: source.Clearing("markNotificationsRead", fmt.Sprintf("ids: [%q]", notification.UpTo())),
+			ClearedBy: source.ClearingMutationWithInput("markNotificationsRead", fmt.Sprintf("ids: [%q]", notification.UpTo())),
 		})
 	}
 	for _, one := range of.Badges.Notifications.Categories() {
@@ -199,7 +200,7 @@ func (s Source) explain(ctx context.Context, of source.ExplainRequest, limit int
 	return list, nil
 }
 
-// Digest counts the notifications of each category that arrived since a moment, seen or not: up to MostExplained of each
+// Digest counts the notifications of each category that arrived since a moment, seen or not: up to MaxExplainedItems of each
 // category, and none of a category that the user turned off.
 func (s Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	preferences, err := preferencesOf(ctx, s.db, user)
@@ -209,19 +210,19 @@ func (s Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	// A position begins with its time, so the positions of causes since then are at least the first ID of that moment.
 	first, all := services.PostIDAt(since), preferences.countingCategories(s.memory.allCategories())
 	page, err := readPage(ctx, s.db, listQuery{
-		user: user, categories: all, limit: source.MostExplained, limitPerCategory: true, bare: true, expiry: s.expiry.withHosts(s.memory.Current()),
+		user: user, categories: all, limit: source.MaxExplainedItems, limitPerCategory: true, withoutActors: true, expiry: s.expiry.withHostCategories(s.memory.Current()),
 	})
 	if err != nil {
 		return err
 	}
 	counts := map[services.Category]int{}
 	for _, notification := range page.Notifications {
-		if notification.Place >= first {
+		if notification.NewestPosition >= first {
 			counts[notification.Category]++
 		}
 	}
 	for _, category := range all {
-		source.AddDigestPart(digest, services.SourceNotifications, string(category), counts[category], source.MostExplained)
+		source.AddDigestPart(digest, services.SourceNotifications, string(category), counts[category], source.MaxExplainedItems)
 	}
 	return nil
 }

@@ -36,13 +36,13 @@ func (n node) newestLikes(user services.UserID, badges *services.Badges) (ids []
 	return ids
 }
 
-// A notification that SQL has and the counts do not have yet is not among the newest: it would alert with a number that lacks it. It is
-// among them as soon as the badges count it.
+// A notification that SQL has and the counts do not have yet is not among the newest: it would alert with a number that lacks it.
+// It is among them as soon as the badges count it.
 func TestTheNewestAreThoseThatTheBadgesCount(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(3)
-		author, posts := users[0], n.Posts(users[0], newestSearched+2)
-		n.Must(n.Projector.Refill(t.Context(), author))
+		author, posts := users[0], n.InsertPosts(users[0], maxNewestSearched+2)
+		n.Must(n.Projector.RefillInbox(t.Context(), author))
 		want := func(what string, badges *services.Badges, count int) {
 			t.Helper()
 			all := n.newestLikes(author, n.render(n.Document(author)))
@@ -53,10 +53,10 @@ func TestTheNewestAreThoseThatTheBadgesCount(t *testing.T) {
 			}
 		}
 		none := n.render(n.Document(author))
-		n.doWithJobs(n.like(users[1], posts[0]))
+		n.commitAndRunJobs(n.like(users[1], posts[0]))
 		first := n.render(n.Document(author))
 		want("the first like", first, 1)
-		n.doWithJobs(n.like(users[2], posts[1]))
+		n.commitAndRunJobs(n.like(users[2], posts[1]))
 		second := n.render(n.Document(author))
 		want("badges before the second like", first, 1)
 		// Another category's newest notification says nothing of the likes that are counted.
@@ -65,13 +65,13 @@ func TestTheNewestAreThoseThatTheBadgesCount(t *testing.T) {
 		want("badges before the second like, and after a later follow", &ahead, 1)
 		want("the second like", second, 2)
 		for _, post := range posts[2:] {
-			n.doWithJobs(n.like(users[1], post))
+			n.commitAndRunJobs(n.like(users[1], post))
 		}
 		want("badges that all of the newest are ahead of", second, 0)
-		want("badges that know no newest notification", none, newestSearched)
-		want("all likes", n.render(n.Document(author)), newestSearched)
+		want("badges that know no newest notification", none, maxNewestSearched)
+		want("all likes", n.render(n.Document(author)), maxNewestSearched)
 		n.Clock.Advance(time.Second)
-		n.Must(n.do(n.markSeen(author, nil, 0)))
+		n.Must(n.commit(n.markSeen(author, nil, 0)))
 		n.RunAllJobs(n.Fanout)
 		want("all likes were seen", n.render(n.Document(author)), 0)
 	})

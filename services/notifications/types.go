@@ -13,31 +13,31 @@ import (
 // Notification is one entry of a user's list: the actions of some users on one subject within one half day. It is stored as a
 // group and its causes.
 type Notification struct {
-	First    services.PostID // position of the first cause that it ever had. This is the ID: it stays when causes join or leave
-	Place    services.PostID // position of the cause that arrived last: a mark of the shown notification reaches up to here
-	Reach    services.PostID // only on the first of a list: position up to which a mark of the whole list reaches, if beyond Place; else 0
-	Category services.Category
-	Subject  services.PostID   // the post that it is about; REMINDER: the show; FOLLOW: 0; host categories: see HostNotification.subjectOf
-	At       time.Time         // when the newest of its causes happened
-	Actors   int               // number of users
-	Sample   []services.UserID // the newest of these users, at most maxSample
-	Seen     bool              // the panel was opened since, or the notification was read: it does not count
-	Read     bool
-	Older    bool // it was never seen and no longer counts, because of its age
+	ID             services.PostID // position of the first cause that it ever had; it stays when causes join or leave
+	NewestPosition services.PostID // position of the cause that arrived last: a mark of the shown notification reaches up to here
+	MarkAllUpTo    services.PostID // only on the first of a list: where a mark of the whole list ends, if after NewestPosition; else 0
+	Category       services.Category
+	Subject        services.PostID   // the post; REMINDER: the show; FOLLOW: 0; host categories: see HostNotification.subjectOf
+	At             time.Time         // when the newest of its causes happened
+	ActorCount     int               // number of users
+	SampleActors   []services.UserID // the newest of these users, at most maxSampleActors
+	Seen           bool              // the panel was opened since, or the notification was read: it does not count
+	Read           bool
+	ExpiredUnseen  bool // it was never seen and no longer counts, because of its age
 
-	Host *HostContent // the content, in a category of the host application; else nil
+	Host *HostNotificationContent // the content, in a category of the host application; else nil
 }
 
 // GlobalID is the notification's global id.
 func (n Notification) GlobalID() string {
-	return services.GlobalID(services.NotificationType, n.First.String())
+	return services.GlobalID(services.NotificationType, n.ID.String())
 }
 
 // UpTo formats the position up to which the notification is shown. A mark up to this position leaves out later causes.
 func (n Notification) UpTo() string {
-	text := services.UpToText(n.Place)
-	if n.Reach > n.Place {
-		text += n.Reach.String()
+	text := services.FormatNotificationUpTo(n.NewestPosition)
+	if n.MarkAllUpTo > n.NewestPosition {
+		text += n.MarkAllUpTo.String()
 	}
 	return text
 }
@@ -54,16 +54,16 @@ type Position struct {
 	Subject  services.PostID
 }
 
-// maxSample is the most users that a notification names. The OFFSET 7 of sampleActors is maxSample - 1.
-const maxSample = 8
+// maxSampleActors is the most users that a notification names. The OFFSET 7 of sampleActors is maxSampleActors - 1.
+const maxSampleActors = 8
 
 // Cause is a possible reason for a notification: an actor did something that concerns the recipient. The facts decide whether it
-// counts. Actor 0 means every actor of that subject; in the host application's categories it means nobody. All fields
-// except Moment form the key of its row.
+// counts. Actor 0 means every actor of that subject; in the host application's categories it means nobody. The subject of LIKE and
+// COMMENT is the recipient's post, and that of MENTION the mentioning post. All fields except Moment form the key of its row.
 type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
-	Subject   services.PostID // LIKE, COMMENT: the recipient's post; MENTION: the mentioning post; FOLLOW: 0; REMINDER: the show; host categories: see HostNotification.subjectOf
+	Subject   services.PostID // a post; FOLLOW: 0; REMINDER: the show; host categories: see HostNotification.subjectOf
 	Actor     services.UserID
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
 
@@ -78,60 +78,60 @@ func (c Cause) compare(d Cause) int {
 		cmp.Compare(c.Subject, d.Subject), cmp.Compare(c.Actor, d.Actor), cmp.Compare(c.Object, d.Object))
 }
 
-// everyActor reports whether the cause stands for the causes of all actors: one job of a deleted post withdraws all its likes.
-func (c Cause) everyActor() bool { return c.Actor == 0 && !c.Category.IsHostCategory() }
+// standsForAllActors reports whether the cause stands for the causes of all actors: one job of a deleted post withdraws all its likes.
+func (c Cause) standsForAllActors() bool { return c.Actor == 0 && !c.Category.HasHostCategoryForm() }
 
-// post is the post or host notification that is the cause, 0 if there is none. Its ID is more precise than the cause's time.
-func (c Cause) post() services.PostID {
+// causingPost is the post or host notification that is the cause, 0 if there is none. Its ID is more precise than the cause's time.
+func (c Cause) causingPost() services.PostID {
 	if c.Category == services.CategoryMention {
 		return c.Subject
 	}
 	return c.Object
 }
 
-// Expiry is the number of whole days after its own day for which an unseen notification of a category stays in the count: 1 to
-// MaxExpiryDays, or Never. Categories that are not listed have the default.
-type Expiry map[services.Category]int
+// ExpiryDays is the number of whole days after its own day for which an unseen notification of a category stays in the count: 1 to
+// MaxExpiryDays, or NeverExpires. Categories that are not listed have the default.
+type ExpiryDays map[services.Category]int
 
-// oldestDay is the first day (since 1970, UTC) whose notifications count today. Count, list and SQL all use it. A category that
+// oldestCountedDay is the first day (since 1970, UTC) whose notifications count today. Count, list and SQL all use it. A category that
 // is not listed keeps the default.
-func (e Expiry) oldestDay(category services.Category, today int64) int64 {
+func (e ExpiryDays) oldestCountedDay(category services.Category, today int64) int64 {
 	days, listed := e[category]
 	switch {
 	case !listed:
 		return today - services.MaxExpiryDays
-	case days == services.Never:
+	case days == services.NeverExpires:
 		return math.MinInt32 // before every day, even when counted in half days
 	default:
 		return today - int64(days)
 	}
 }
 
-// withHosts returns e with the expiries of the host application's categories added.
-func (e Expiry) withHosts(hosts *services.HostCategories) Expiry {
+// withHostCategories returns e with the expiries of the host application's categories added.
+func (e ExpiryDays) withHostCategories(hosts *services.HostCategories) ExpiryDays {
 	// Without host categories, the common case, the map is shared: nobody writes it.
 	if len(hosts.All()) == 0 {
 		return e
 	}
-	all := make(Expiry, len(e)+len(hosts.All()))
+	all := make(ExpiryDays, len(e)+len(hosts.All()))
 	maps.Copy(all, e)
 	for _, host := range hosts.All() {
-		all[host.Name] = host.Expiry
+		all[host.Name] = host.ExpiryDays
 	}
 	return all
 }
 
 // splitByExpiry splits the unseen groups of a category into those that count today and the older ones. counts may be of an earlier
-// day: its Days go back from that day.
-func (e Expiry) splitByExpiry(counts services.CategoryCounts, today int64) (value, older int) {
-	oldest := e.oldestDay(counts.Category, today)
-	value, older = 0, counts.Older
-	// With Never, the groups that are older than all of Days count too.
+// day: its CountByDay goes back from that day.
+func (e ExpiryDays) splitByExpiry(counts services.CategoryCounts, today int64) (value, older int) {
+	oldest := e.oldestCountedDay(counts.Category, today)
+	value, older = 0, counts.OlderUnseen
+	// With NeverExpires, the groups that are older than all of CountByDay count too.
 	if oldest == math.MinInt32 {
-		value, older = counts.Older, 0
+		value, older = counts.OlderUnseen, 0
 	}
-	for i, groups := range counts.Days {
-		if counts.Day-int64(i) >= oldest {
+	for i, groups := range counts.CountByDay {
+		if counts.NewestDay-int64(i) >= oldest {
 			value += groups
 		} else {
 			older += groups
@@ -155,12 +155,12 @@ func (s *Service) checkCategories(field string, categories []services.Category) 
 		_, defined := hosts.Find(category)
 		switch {
 		case category == services.CategoryHost:
-			checked = append(checked, hostNames(hosts.All())...)
+			checked = append(checked, hostCategoryNames(hosts.All())...)
 			continue
 		// This is also the error for a category that another node has just defined, until the changelog brings it to this node.
-		case category.IsHostCategory() && !defined:
+		case category.HasHostCategoryForm() && !defined:
 			return nil, services.Errorf(services.Invalid, "hostCategories: %s is not a category of the host application", services.Quote(string(category)))
-		case !category.IsHostCategory() && !slices.Contains(services.Categories, category):
+		case !category.HasHostCategoryForm() && !slices.Contains(services.Categories, category):
 			return nil, services.Errorf(services.Invalid, "%s: %s is not a category of notifications: expected one of %v", field, services.Quote(string(category)), services.Categories)
 		}
 		checked = append(checked, category)

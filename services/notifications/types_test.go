@@ -10,8 +10,8 @@ import (
 )
 
 func TestExpiryInWholeDays(t *testing.T) {
-	expiry := Expiry{services.CategoryLike: 2, services.CategoryMention: services.Never}
-	counts := services.CategoryCounts{Older: 100, Day: 20, Days: [8]int{1, 2, 4, 8, 16, 32, 64, 128}}
+	expiry := ExpiryDays{services.CategoryLike: 2, services.CategoryMention: services.NeverExpires}
+	counts := services.CategoryCounts{OlderUnseen: 100, NewestDay: 20, CountByDay: [8]int{1, 2, 4, 8, 16, 32, 64, 128}}
 	for _, want := range []struct {
 		category     services.Category
 		today        int64
@@ -32,7 +32,7 @@ func TestExpiryInWholeDays(t *testing.T) {
 		}
 	}
 	for _, category := range services.Categories {
-		if oldest := Expiry(nil).oldestDay(category, 100); oldest != 100-services.MaxExpiryDays {
+		if oldest := ExpiryDays(nil).oldestCountedDay(category, 100); oldest != 100-services.MaxExpiryDays {
 			t.Errorf("%s by default: what is of day %d counts on day 100", category, oldest)
 		}
 	}
@@ -41,17 +41,17 @@ func TestExpiryInWholeDays(t *testing.T) {
 // Time alone moves groups from the count to the older ones, one way, and loses none.
 func TestExpiryLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		counts := services.CategoryCounts{Category: services.CategoryLike, Older: rapid.IntRange(0, 9).Draw(t, "older"), Day: 100}
-		sum := counts.Older
-		for i := range counts.Days {
-			counts.Days[i] = rapid.IntRange(0, 9).Draw(t, "groups")
-			sum += counts.Days[i]
+		counts := services.CategoryCounts{Category: services.CategoryLike, OlderUnseen: rapid.IntRange(0, 9).Draw(t, "older"), NewestDay: 100}
+		sum := counts.OlderUnseen
+		for i := range counts.CountByDay {
+			counts.CountByDay[i] = rapid.IntRange(0, 9).Draw(t, "groups")
+			sum += counts.CountByDay[i]
 		}
-		expiry := Expiry{services.CategoryLike: rapid.IntRange(services.Never, services.MaxExpiryDays).Draw(t, "days")}
+		expiry := ExpiryDays{services.CategoryLike: rapid.IntRange(services.NeverExpires, services.MaxExpiryDays).Draw(t, "days")}
 		last := sum
-		for today := counts.Day; today < counts.Day+10; today++ {
+		for today := counts.NewestDay; today < counts.NewestDay+10; today++ {
 			value, older := expiry.splitByExpiry(counts, today)
-			if value+older != sum || value > last || expiry[services.CategoryLike] == services.Never && older != 0 {
+			if value+older != sum || value > last || expiry[services.CategoryLike] == services.NeverExpires && older != 0 {
 				t.Fatalf("day %d: %d and %d older of %d, before %d", today, value, older, sum, last)
 			}
 			last = value
@@ -60,7 +60,7 @@ func TestExpiryLosesNothing(t *testing.T) {
 }
 
 func TestCheckCategories(t *testing.T) {
-	s := &Service{Memory: &Memory{}}
+	s := &Service{Memory: &CategoryMemory{}}
 	s.Memory.current.Store(&services.HostCategories{Version: 1, List: []services.HostCategory{{ID: 1, Name: "orders"}, {ID: 2, Name: "calls"}}})
 	all := len(services.Categories) + 2
 	if list, err := s.checkCategories("categories", nil); len(list) != all || err != nil {

@@ -20,7 +20,7 @@ var nonPublicNetworks = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "12
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
-var publicSix = netip.MustParsePrefix("2000::/3") // all of IPv6 that is public
+var publicIPv6 = netip.MustParsePrefix("2000::/3") // all of IPv6 that is public
 
 // prefixes parses networks; a mistake in one stops the program at once.
 func prefixes(texts ...string) (list []netip.Prefix) {
@@ -48,13 +48,13 @@ func ParseNetworks(texts []string) (networks []netip.Prefix, wrong string) {
 
 // Guard says which addresses may be called. The zero value allows public addresses by https alone.
 type Guard struct {
-	Allow   []netip.Prefix // networks that may be called though they are not public, also without https
-	Setting string         // the setting that lists them, for errors
+	Allow       []netip.Prefix // networks that may be called though they are not public, also without https
+	SettingName string         // the setting that lists them, for errors
 }
 
 // isPublic reports whether an address is one of the public internet.
 func isPublic(address netip.Addr) bool {
-	if address.Is6() && !publicSix.Contains(address) {
+	if address.Is6() && !publicIPv6.Contains(address) {
 		return false
 	}
 	return !slices.ContainsFunc(nonPublicNetworks, func(p netip.Prefix) bool { return p.Contains(address) })
@@ -68,9 +68,9 @@ func (g Guard) checkAddress(address netip.Addr, scheme string) error {
 	case slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(address) }):
 		return nil
 	case !isPublic(address):
-		return services.Errorf(services.Invalid, "the address %s is not public: %s lists networks that are allowed all the same", address, g.Setting)
+		return services.Errorf(services.Invalid, "the address %s is not public: %s lists networks that are allowed all the same", address, g.SettingName)
 	case scheme != "https":
-		return services.Errorf(services.Invalid, "https is required: without it only networks of %s are called", g.Setting)
+		return services.Errorf(services.Invalid, "https is required: without it only networks of %s are called", g.SettingName)
 	}
 	return nil
 }

@@ -28,38 +28,38 @@ import (
 
 const (
 	// A longer answer is not read: it costs a connection, not memory.
-	maxAnswerBytes = 16 << 10    // bytes of an answer
-	maxRetryAfter  = time.Hour   // the longest wait that a receiver may ask for by Retry-After
-	longestError   = 200         // the most characters of an error's text
-	idleFor        = time.Minute // how long an unused connection is kept
+	maxAnswerBytes        = 16 << 10    // bytes of an answer
+	maxRetryAfter         = time.Hour   // the longest wait that a receiver may ask for by Retry-After
+	maxErrorLength        = 200         // the most characters of an error's text
+	idleConnectionTimeout = time.Minute // how long an unused connection is kept
 	// The first pause is so short that a receiver's restart causes hardly any delay.
-	firstPause = 5 * time.Second
+	firstRetryPause = 5 * time.Second
 )
 
 // RetryFor is how long after its first attempt a message is still retried.
 const RetryFor = 24 * time.Hour
 
-// LongestPause is the longest time between two attempts for one message; LongestDown is the longest time between two requests
+// LongestRetryPause is the longest time between two attempts for one message; LongestDownPause is the longest time between two requests
 // to a receiver that fails as a whole; FailuresUntilDown is how many failures in a row show that a receiver fails as a whole.
 const (
-	LongestPause      = time.Hour
-	LongestDown       = 5 * time.Minute
+	LongestRetryPause = time.Hour
+	LongestDownPause  = 5 * time.Minute
 	FailuresUntilDown = 5
 )
 
-// Pause returns the time to wait after a failure; failures is the number of failures before it. The time doubles with each failure,
-// up to most, and is shortened by up to a fifth so that attempts do not come together. The bound of the shift keeps it from
-// overflowing.
-func Pause(failures int, most time.Duration) time.Duration {
-	long := min(firstPause<<min(failures, 20), most)
+// RetryPause returns the time to wait after a failure; failures is the number of failures before it. The time doubles with each
+// failure, up to most, and is shortened by up to a fifth so that attempts do not come together. The bound of the shift keeps it
+// from overflowing.
+func RetryPause(failures int, most time.Duration) time.Duration {
+	long := min(firstRetryPause<<min(failures, 20), most)
 	return long - rand.N(long/5)
 }
 
 // Client makes requests. It is safe for concurrent use. It has a transport for each scheme, because the guard must know when
 // it dials whether the connection is going to be encrypted.
 type Client struct {
-	encrypted, plain *http.Transport
-	timeout          time.Duration
+	tlsTransport, plaintextTransport *http.Transport
+	timeout                          time.Duration
 }
 
 // NewClient makes a client. timeout bounds a request; each is the number of idle connections kept open to one host.
@@ -68,16 +68,16 @@ func NewClient(guard Guard, timeout time.Duration, each int) *Client {
 		return &http.Transport{
 			Proxy:       nil, // a proxy would dial instead of the client, so no address would be checked
 			DialContext: guard.dialer(scheme), ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerBytes,
-			MaxIdleConnsPerHost: each, IdleConnTimeout: idleFor, TLSHandshakeTimeout: timeout,
+			MaxIdleConnsPerHost: each, IdleConnTimeout: idleConnectionTimeout, TLSHandshakeTimeout: timeout,
 		}
 	}
-	return &Client{encrypted: transport("https"), plain: transport("http"), timeout: timeout}
+	return &Client{tlsTransport: transport("https"), plaintextTransport: transport("http"), timeout: timeout}
 }
 
 // CloseIdle closes connections that nothing uses.
 func (c *Client) CloseIdle() {
-	c.encrypted.CloseIdleConnections()
-	c.plain.CloseIdleConnections()
+	c.tlsTransport.CloseIdleConnections()
+	c.plaintextTransport.CloseIdleConnections()
 }
 
 // Answer is the outcome of a request.
@@ -101,11 +101,11 @@ func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*htt
 	defer cancel()
 	request, err := build(ctx)
 	if err != nil {
-		return Answer{Err: plainError(err)}
+		return Answer{Err: errorWithoutAddress(err)}
 	}
-	over := c.encrypted
+	over := c.tlsTransport
 	if request.URL.Scheme != "https" {
-		over = c.plain
+		over = c.plaintextTransport
 	}
 	got, err := over.RoundTrip(request) // a round trip follows no redirect
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Client) Send(ctx context.Context, build func(ctx context.Context) (*htt
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return Answer{Err: fmt.Sprintf("there was no answer within %s", within.Round(time.Millisecond))}
 		}
-		return Answer{Err: plainError(err)}
+		return Answer{Err: errorWithoutAddress(err)}
 	}
 	defer got.Body.Close()
 	// A body of unknown or great length is left unread; closing it closes the connection.
@@ -156,9 +156,9 @@ func retryAfter(header http.Header) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// plainError returns the text of an error without the address, which may hold a token. It has only printable characters,
+// errorWithoutAddress returns the text of an error without the address, which may hold a token. It has only printable characters,
 // because a receiver can influence it: the names in its certificate may have other characters, and PostgreSQL refuses a NUL.
-func plainError(err error) string {
+func errorWithoutAddress(err error) string {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
@@ -168,8 +168,8 @@ func plainError(err error) string {
 		}
 		return unicode.ReplacementChar
 	}, strings.ToValidUTF8(err.Error(), ""))
-	if short := []rune(text); len(short) > longestError {
-		text = string(short[:longestError])
+	if short := []rune(text); len(short) > maxErrorLength {
+		text = string(short[:maxErrorLength])
 	}
 	return text
 }

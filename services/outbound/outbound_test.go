@@ -19,7 +19,7 @@ func TestPrivateAddresses(t *testing.T) {
 	if wrong != "" {
 		t.Fatal(wrong)
 	}
-	guard := Guard{Allow: allowed, Setting: "--allow"}
+	guard := Guard{Allow: allowed, SettingName: "--allow"}
 	for address, want := range map[string]bool{
 		"93.184.216.34": true, "2606:2800:220:1::1": true, "::ffff:93.184.216.34": true,
 		"10.1.2.3": true, "192.168.7.7": true, "fd12::1": true, "::ffff:10.1.2.3": true,
@@ -57,7 +57,7 @@ func TestRetryAfter(t *testing.T) {
 // Pauses double up to the longest, and are shortened by a fifth at most.
 func TestPause(t *testing.T) {
 	for failures, want := range map[int]time.Duration{0: 5 * time.Second, 1: 10 * time.Second, 3: 40 * time.Second, 12: time.Hour, 1000: time.Hour} {
-		if got := Pause(failures, LongestPause); got > want || got < want*4/5 {
+		if got := RetryPause(failures, LongestRetryPause); got > want || got < want*4/5 {
 			t.Errorf("after %d failures: %v", failures, got)
 		}
 	}
@@ -67,7 +67,7 @@ func TestPause(t *testing.T) {
 // that PostgreSQL refuses, or a text that moves the cursor of a terminal.
 func TestErrorIsPrintableWhateverTheReceiverSends(t *testing.T) {
 	allowed, _ := ParseNetworks([]string{"127.0.0.1"})
-	client := NewClient(Guard{Allow: allowed, Setting: "--allow"}, 5*time.Second, 1)
+	client := NewClient(Guard{Allow: allowed, SettingName: "--allow"}, 5*time.Second, 1)
 	defer client.CloseIdle()
 	address := outboundtest.StartServerWithNames(t, "a\x00b.example", "c\x1b[2Jd\n.example")
 	a := client.Send(t.Context(), func(ctx context.Context) (*http.Request, error) {

@@ -9,18 +9,18 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseSteps are the steps that remove a user's restrictions against others, others' restrictions against the user, and past follows in
-// both directions. The follows are removed before, so no feed depends on a restriction any more. Where the user is the first column
-// of the key, an index finds the rows; the other direction has no index, so the table is walked.
+// EraseSteps are the steps that remove a user's restrictions against others, others' restrictions against the user, and past
+// follows in both directions. The follows are removed before, so no feed depends on a restriction any more. Where the user is the
+// first column of the key, an index finds the rows; the other direction has no index, so the table is walked.
 var EraseSteps = []erase.Step{
 	erase.DeleteRows("restrictions", "mutes", "muter", "muter, muted"),
 	erase.DeleteRows("restrictions", "blocks", "blocker", "blocker, blocked"),
 	erase.DeleteRows("restrictions", "hides", "author", "author, follower"),
-	erase.SweepRows("restrictions", "mutes", "muter", "muted"),
-	erase.SweepRows("restrictions", "blocks", "blocker", "blocked"),
-	erase.SweepRows("restrictions", "hides", "author", "follower"),
+	erase.DeleteRowsByScan("restrictions", "mutes", "muter", "muted"),
+	erase.DeleteRowsByScan("restrictions", "blocks", "blocker", "blocked"),
+	erase.DeleteRowsByScan("restrictions", "hides", "author", "follower"),
 	erase.DeleteRows("", "past_follows", "follower", "follower, followee"),
-	erase.SweepRows("", "past_follows", "follower", "followee"),
+	erase.DeleteRowsByScan("", "past_follows", "follower", "followee"),
 }
 
 var (
@@ -32,13 +32,13 @@ var (
 	keysBeingErased = sql.NewStatement("keys that are being erased", `SELECT key FROM erasures WHERE {in key $1 TEXT} AND key <> ''`)
 )
 
-// EraseLog is the step that takes a user out of the logs of profiles and of pulled posts, in each pass but the first: nodes have
+// EraseChangelog is the step that takes a user out of the logs of profiles and of pulled posts, in each pass but the first: nodes have
 // applied the entries by then.
-func EraseLog(kinds ...string) erase.Step {
-	return erase.Step{Name: "log", Run: func(ctx context.Context, tx *sql.Tx, at erase.Position) (done erase.Result, err error) {
+func EraseChangelog(kinds ...string) erase.Step {
+	return erase.Step{Name: "log", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
 		for _, kind := range kinds {
-			if at.Late && err == nil {
-				err = changelog.Blank(ctx, tx, kind, []string{services.UserIDText(at.User)})
+			if at.LaterPass && err == nil {
+				err = changelog.BlankEntries(ctx, tx, kind, []string{services.UserIDText(at.User)})
 			}
 		}
 		return done, err
@@ -53,7 +53,7 @@ func EraseFollows(followers bool, ended func(ctx context.Context, tx *sql.Tx, fo
 	if followers {
 		name, find = "followers", followersToErase
 	}
-	return erase.UndoFound(name, find, nil, func(ctx context.Context, tx *sql.Tx, at erase.Position, found []int64) (map[string]int, error) {
+	return erase.UndoFoundRows(name, find, nil, func(ctx context.Context, tx *sql.Tx, at erase.StepPosition, found []int64) (map[string]int, error) {
 		removed := 0
 		for _, other := range found {
 			follower, followee := at.User, services.UserID(other)

@@ -1,12 +1,12 @@
-// Package people holds the data of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may
-// see of another), the node cache of profiles and IDs, and the projection of profiles. The commands are in services/social.
+// Package people holds the data of users: the facts in SQL (profiles, visits, follows, restrictions, and what one user may see of
+// another), the node cache of profiles and IDs, and the projection of profiles. The commands are in services/social.
 //
 // A user exists once the host application names them or their own token first asks; nothing else creates users. Whether a follow
 // shows posts is a column of the follow, kept right under the lock of the follower's row.
 //
-// The main types: services.Edge is a follow as feeds and fan-outs read it, with its mode; services.Restriction is a mute, a block
-// or a hide; Memory is the node cache, which follows the changelog. Statements of other packages build on HidesFrom, ApartFrom
-// and FollowColumns, so that visibility and modes are defined once.
+// The main types: services.FollowEdge is a follow as feeds and fan-outs read it, with its mode; services.Restriction is a mute, a
+// block or a hide; Memory is the node cache, which follows the changelog. Statements of other packages build on HidesFromCondition,
+// HiddenOrBlockedCondition and FollowColumns, so that visibility and modes are defined once.
 package people
 
 import (
@@ -46,7 +46,7 @@ var (
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)
 
-	visitedBefore = sql.NewStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
+	selectPreviousVisit = sql.NewStatement("the visit before", `SELECT visited_before FROM users WHERE number = $1`)
 
 	lastVisits = sql.NewStatement("last visits", `SELECT number, seen_at FROM users WHERE {in number $1 BIGINT}`)
 )
@@ -55,16 +55,16 @@ var (
 // keys. It does not check the keys: see services.CheckUserKey. The error is CONFLICT if a key's user is being erased: the next
 // user of that key gets another ID, once the erasure is done.
 func Ensure(ctx context.Context, tx *sql.Tx, keys []string) (map[string]services.UserID, error) {
-	numbers, refused, err := EnsureFree(ctx, tx, keys)
+	numbers, refused, err := EnsureExceptErased(ctx, tx, keys)
 	if err == nil && len(refused) > 0 {
 		err = BeingErasedError(refused[0])
 	}
 	return numbers, err
 }
 
-// EnsureFree is Ensure, but leaves out the keys that are being erased, and returns them as refused. Most calls name only known
+// EnsureExceptErased is Ensure, but leaves out the keys that are being erased, and returns them as refused. Most calls name only known
 // users, and take no lock.
-func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[string]services.UserID, refused []string, err error) {
+func EnsureExceptErased(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[string]services.UserID, refused []string, err error) {
 	numbers, err = IDs(ctx, tx.Runner, keys)
 	if err != nil || len(numbers) == len(keys) {
 		return numbers, nil, err
@@ -93,10 +93,10 @@ func EnsureFree(ctx context.Context, tx *sql.Tx, keys []string) (numbers map[str
 	return numbers, refused, err
 }
 
-// Recipients returns the IDs of the recipients with some keys, in ascending order, each once. It leaves out users who are being
+// EnsureRecipients returns the IDs of the recipients with some keys, in ascending order, each once. It leaves out users who are being
 // erased, so that the other recipients are reached. The error is CONFLICT if nobody is left.
-func Recipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
-	numbers, refused, err := EnsureFree(ctx, tx, keys)
+func EnsureRecipients(ctx context.Context, tx *sql.Tx, keys []string) ([]services.UserID, error) {
+	numbers, refused, err := EnsureExceptErased(ctx, tx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -148,15 +148,15 @@ func keysWithoutID(keys []string, numbers map[string]services.UserID) (missing [
 // an unknown user ID.
 func SetProfile(ctx context.Context, tx *sql.Tx, user services.UserID, name, avatarURL *string) (time.Time, error) {
 	var changedAt int64
-	found, err := tx.One(ctx, setProfile, []any{user, optional(name), optional(avatarURL), tx.Now}, &changedAt)
+	found, err := tx.One(ctx, setProfile, []any{user, textOrNull(name), textOrNull(avatarURL), tx.Now}, &changedAt)
 	if err == nil && !found {
 		err = services.Errorf(services.NotFound, "there is no user with the ID %d", user)
 	}
 	return sql.FromMicros(changedAt), err
 }
 
-// optional is a text, or NULL for nil.
-func optional(text *string) any {
+// textOrNull is a text, or NULL for nil.
+func textOrNull(text *string) any {
 	if text == nil {
 		return nil
 	}
@@ -167,18 +167,18 @@ func optional(text *string) any {
 func MarkActive(ctx context.Context, tx *sql.Tx, users []services.UserID) error {
 	users = slices.Clone(users)
 	slices.Sort(users) // lock in one order, so that two of these do not deadlock
-	_, err := tx.Run(ctx, markActive, users, tx.Now, tx.Now.Add(-visitGap))
+	_, err := tx.Run(ctx, markActive, users, tx.Now, tx.Now.Add(-minGapBetweenVisits))
 	return err
 }
 
-// visitGap separates two visits: a user who is seen again within it is still on the same visit.
-const visitGap = 30 * time.Minute
+// minGapBetweenVisits separates two visits: a user who is seen again within it is still on the same visit.
+const minGapBetweenVisits = 30 * time.Minute
 
 // PreviousVisit is when a user was recorded as seen before their present visit; it is the zero time on their first visit. Users
 // are recorded once a day, so the result is some time on the day of that earlier visit.
 func PreviousVisit(ctx context.Context, s *sql.DB, user services.UserID) (time.Time, error) {
 	var at int64
-	if _, err := s.One(ctx, visitedBefore, []any{user}, &at); err != nil || at == 0 {
+	if _, err := s.One(ctx, selectPreviousVisit, []any{user}, &at); err != nil || at == 0 {
 		return time.Time{}, err
 	}
 	return sql.FromMicros(at), nil

@@ -27,24 +27,26 @@ const activityRowName = "users"
 
 // activityRow is the row as it is stored.
 type activityRow struct {
-	idle, dormant, awayBefore int64 // microseconds
-	byAdmin                   bool  // an admin has set the row, and not the settings of a node
+	idleMicros, dormantMicros, formerIdleCutoffMicros int64 // microseconds
+	byAdmin                                           bool  // an admin has set the row, and not the settings of a node
 }
 
-// fields are where the columns are scanned to, in their order.
-func (r *activityRow) fields() []any { return []any{&r.idle, &r.dormant, &r.awayBefore, &r.byAdmin} }
+// scanTargets are where the columns are scanned to, in their order.
+func (r *activityRow) scanTargets() []any {
+	return []any{&r.idleMicros, &r.dormantMicros, &r.formerIdleCutoffMicros, &r.byAdmin}
+}
 
 // thresholds is the row as services.ActivityThresholds.
 func (r *activityRow) thresholds() services.ActivityThresholds {
 	return services.ActivityThresholds{
-		IdleAfter: time.Duration(r.idle) * time.Microsecond, DormantAfter: time.Duration(r.dormant) * time.Microsecond, AwayBefore: sql.FromMicros(r.awayBefore),
+		IdleAfter: time.Duration(r.idleMicros) * time.Microsecond, DormantAfter: time.Duration(r.dormantMicros) * time.Microsecond, FormerIdleCutoff: sql.FromMicros(r.formerIdleCutoffMicros),
 	}
 }
 
 // ActivityThresholds are the thresholds that hold for all nodes. set is false before the first node has started.
 func ActivityThresholds(ctx context.Context, s *sql.DB) (thresholds services.ActivityThresholds, set bool, err error) {
 	var row activityRow
-	set, err = s.One(ctx, readActivity, []any{activityRowName}, row.fields()...)
+	set, err = s.One(ctx, readActivity, []any{activityRowName}, row.scanTargets()...)
 	return row.thresholds(), set, err
 }
 
@@ -52,13 +54,13 @@ func ActivityThresholds(ctx context.Context, s *sql.DB) (thresholds services.Act
 // that an admin has set them: then the settings of a node that starts do not change them.
 func ActivityThresholdsForUpdate(ctx context.Context, tx *sql.Tx) (thresholds services.ActivityThresholds, set, byAdmin bool, err error) {
 	var row activityRow
-	set, err = tx.One(ctx, lockActivity, []any{activityRowName}, row.fields()...)
+	set, err = tx.One(ctx, lockActivity, []any{activityRowName}, row.scanTargets()...)
 	return row.thresholds(), set, row.byAdmin, err
 }
 
 // SetActivityThresholds sets the thresholds for all nodes.
 func SetActivityThresholds(ctx context.Context, tx *sql.Tx, thresholds services.ActivityThresholds, byAdmin bool) error {
 	_, err := tx.Run(ctx, setActivity, activityRowName, thresholds.IdleAfter.Microseconds(), thresholds.DormantAfter.Microseconds(),
-		sql.Micros(thresholds.AwayBefore), byAdmin)
+		sql.Micros(thresholds.FormerIdleCutoff), byAdmin)
 	return err
 }

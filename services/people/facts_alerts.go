@@ -21,13 +21,13 @@ WHERE {in number $1 BIGINT} AND (alerts_from > 0 OR messages_alert_from > 0)`)
 
 // AlertStarts has the times from which on a user's items alert; the zero time means that all items do.
 type AlertStarts struct {
-	Follows  time.Time // posts and shows
-	Messages time.Time // of conversations
+	PostsAndShows time.Time // posts and shows
+	Messages      time.Time // of conversations
 }
 
-// alertFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again. It
+// alertFollowsFromNow keeps posts and shows from before this transaction from alerting a user whose follows let them count again. It
 // uses tx.Now also for a past event, because alerts are sent now.
-func alertFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+func alertFollowsFromNow(ctx context.Context, tx *sql.Tx, user services.UserID) error {
 	_, err := tx.Run(ctx, setAlertsFrom, user, tx.Now)
 	return err
 }

@@ -19,8 +19,8 @@ var (
 	countFollowees = sql.NewStatement("count followees", `SELECT (SELECT count(*) FROM (SELECT 1 FROM follows WHERE follower = $1 LIMIT $2) AS counted),
 		EXISTS (SELECT 1 FROM follows WHERE follower = $1 AND followee = $3)`)
 
-	// followeesWithin returns a row unless a user follows too many.
-	followeesWithin = sql.NewStatement("whether users follow too many", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
+	// followeesWithinLimit returns a row unless a user follows too many.
+	followeesWithinLimit = sql.NewStatement("whether users follow too many", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
 		WHERE (SELECT count(*) FROM follows WHERE follower = c.owner) > c.most)`)
 
 	// Every statement that feeds are made from has the condition f.shown: a muted or hidden follow has no edge.
@@ -38,13 +38,13 @@ var (
 		ORDER BY f.follower LIMIT $4`)
 )
 
-// Followees is the limit of how many users a user follows.
-var Followees = sql.NewLimit("followees", followeesWithin)
+// FolloweesLimit is the limit of how many users a user follows.
+var FolloweesLimit = sql.NewOwnerLimit("followees", followeesWithinLimit)
 
 // InsertFollow adds a follow. It changes nothing and returns false if the follow exists already, or if either user blocks the
 // other.
-func InsertFollow(ctx context.Context, tx *sql.Tx, edge services.Edge) (created bool, err error) {
-	inserted, err := ImportFollows(ctx, tx, []services.Edge{edge})
+func InsertFollow(ctx context.Context, tx *sql.Tx, edge services.FollowEdge) (created bool, err error) {
+	inserted, err := ImportFollows(ctx, tx, []services.FollowEdge{edge})
 	return inserted > 0, err
 }
 
@@ -67,7 +67,7 @@ func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.U
 }
 
 // CountFollowees counts the users that a user follows, up to limit. follows reports whether a given user is among the followees,
-// also when there are more than limit. A caller that inserts a follow calls tx.KeepLimit with Followees.
+// also when there are more than limit. A caller that inserts a follow calls tx.EnforceLimit with FolloweesLimit.
 func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services.UserID, limit int) (count int, follows bool, err error) {
 	_, err = tx.One(ctx, countFollowees, []any{follower, limit, followee}, &count, &follows)
 	return count, follows, err
@@ -75,15 +75,15 @@ func CountFollowees(ctx context.Context, tx *sql.Tx, follower, followee services
 
 // ImportFollows adds many follows at once and returns how many are new. Existing follows stay as they are, and pairs with a block
 // are omitted. It is fastest with thousands of edges in a transaction. Edges that are sorted by their followers lock each row once.
-func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inserted int, err error) {
+func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.FollowEdge) (inserted int, err error) {
 	standing, err := readRestrictions(ctx, tx, edges)
 	if err != nil {
 		return 0, err
 	}
 	all := make([][]any, 0, len(edges))
 	for _, edge := range edges {
-		if is := standing[pair{edge.Follower, edge.Followee}]; !is.blocked {
-			all = append(all, []any{edge.Follower, edge.Followee, edge.Since, !is.unshown})
+		if is := standing[followPair{edge.Follower, edge.Followee}]; !is.blocked {
+			all = append(all, []any{edge.Follower, edge.Followee, edge.PostsCountAfter, !is.mutedOrHidden})
 		}
 	}
 	return tx.Insert(ctx, insertFollows, all)
@@ -91,34 +91,34 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.Edge) (inse
 
 // Edge returns the follow by which one user follows another and sees the other's posts, if there is one. It is Edges for one
 // follower.
-func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.Edge, follows bool, err error) {
-	edge = services.Edge{Follower: follower, Followee: followee}
+func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.FollowEdge, follows bool, err error) {
+	edge = services.FollowEdge{Follower: follower, Followee: followee}
 	var held int64
-	if follows, err = s.One(ctx, oneEdge, []any{follower, followee}, &edge.Since, &held); err != nil || !follows {
-		return services.Edge{}, false, err
+	if follows, err = s.One(ctx, oneEdge, []any{follower, followee}, &edge.PostsCountAfter, &held); err != nil || !follows {
+		return services.FollowEdge{}, false, err
 	}
-	return WithMode(edge, held), true, nil
+	return WithDecodedMode(edge, held), true, nil
 }
 
 // Edges returns the follows by which some users follow one user and see that user's posts. Users without such a follow are absent.
-func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.Edge, error) {
-	edges := make(map[services.UserID]services.Edge, len(followers))
+func Edges(ctx context.Context, s *sql.DB, followers []services.UserID, followee services.UserID) (map[services.UserID]services.FollowEdge, error) {
+	edges := make(map[services.UserID]services.FollowEdge, len(followers))
 	err := s.Each(ctx, edgesTo, []any{followers, followee}, func(scan func(...any) error) error {
-		edge, held := services.Edge{Followee: followee}, int64(0)
-		err := scan(&edge.Follower, &edge.Since, &held)
-		edges[edge.Follower] = WithMode(edge, held)
+		edge, held := services.FollowEdge{Followee: followee}, int64(0)
+		err := scan(&edge.Follower, &edge.PostsCountAfter, &held)
+		edges[edge.Follower] = WithDecodedMode(edge, held)
 		return err
 	})
 	return edges, err
 }
 
 // EdgesFrom returns the follows by which one user follows some users and sees their posts. Users without such a follow are absent.
-func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.Edge, error) {
-	edges := make(map[services.UserID]services.Edge, len(followees))
+func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followees []services.UserID) (map[services.UserID]services.FollowEdge, error) {
+	edges := make(map[services.UserID]services.FollowEdge, len(followees))
 	err := s.Each(ctx, edgesFrom, []any{follower, followees}, func(scan func(...any) error) error {
-		edge, held := services.Edge{Follower: follower}, int64(0)
-		err := scan(&edge.Followee, &edge.Since, &held)
-		edges[edge.Followee] = WithMode(edge, held)
+		edge, held := services.FollowEdge{Follower: follower}, int64(0)
+		err := scan(&edge.Followee, &edge.PostsCountAfter, &held)
+		edges[edge.Followee] = WithDecodedMode(edge, held)
 		return err
 	})
 	return edges, err
@@ -126,12 +126,12 @@ func EdgesFrom(ctx context.Context, s *sql.DB, follower services.UserID, followe
 
 // Followers lists the followers who see a user's posts and were last seen at activeSince or later, in order of user ID: at most
 // limit followers with IDs greater than after. If activeSince is zero, the last visit does not matter.
-func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.Edge, error) {
-	var edges []services.Edge
+func Followers(ctx context.Context, s *sql.DB, followee, after services.UserID, limit int, activeSince time.Time) ([]services.FollowEdge, error) {
+	var edges []services.FollowEdge
 	err := s.Each(ctx, followersOf, []any{followee, after, activeSince, limit}, func(scan func(...any) error) error {
-		edge, held := services.Edge{Followee: followee}, int64(0)
-		err := scan(&edge.Follower, &edge.Since, &held)
-		edges = append(edges, WithMode(edge, held))
+		edge, held := services.FollowEdge{Followee: followee}, int64(0)
+		err := scan(&edge.Follower, &edge.PostsCountAfter, &held)
+		edges = append(edges, WithDecodedMode(edge, held))
 		return err
 	})
 	return edges, err

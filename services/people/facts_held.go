@@ -10,21 +10,21 @@ import (
 )
 
 var (
-	// The lock is the one of holdUsers: an erasure waits for it, but visits and profiles do not. A count is one row, however many
-	// users there are. SQLite has one writer, so there it only counts.
-	holdCounted = sql.NewStatement("hold and count users", `SELECT count(*) FROM (
+	// The lock is the one of lockUsersShared: an erasure waits for it, but visits and profiles do not. A count is one row, however
+	// many users there are. SQLite has one writer, so there it only counts.
+	lockAndCountUsers = sql.NewStatement("hold and count users", `SELECT count(*) FROM (
 		SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}) AS held`)
 
-	existing = sql.NewStatement("users who exist", `SELECT number FROM users WHERE {in number $1 BIGINT}`)
+	existingUsers = sql.NewStatement("users who exist", `SELECT number FROM users WHERE {in number $1 BIGINT}`)
 )
 
-// EnsureHeld is Ensure for transactions that may take long, as a batch of an import does: none of the users can be erased until
+// EnsureLocked is Ensure for transactions that may take long, as a batch of an import does: none of the users can be erased until
 // the transaction ends. With Ensure alone, an erasure could begin and end before the transaction commits, and would not see its
 // rows. For requests Ensure is enough, because an erasure does not end before those that were under way when it began.
 //
 // known are users whose IDs the caller read in an earlier transaction, with their keys. The result has the IDs of keys, and new
 // IDs of those known users who were erased since.
-func EnsureHeld(ctx context.Context, tx *sql.Tx, keys []string, known map[services.UserID]string) (map[string]services.UserID, error) {
+func EnsureLocked(ctx context.Context, tx *sql.Tx, keys []string, known map[services.UserID]string) (map[string]services.UserID, error) {
 	numbers, err := Ensure(ctx, tx, keys)
 	if err != nil {
 		return nil, err
@@ -40,12 +40,12 @@ func EnsureHeld(ctx context.Context, tx *sql.Tx, keys []string, known map[servic
 				users = append(users, number)
 			}
 		}
-		gone, err := holdUserRows(ctx, tx, users)
+		gone, err := lockUserRowsShared(ctx, tx, users)
 		if err != nil || len(gone) == 0 {
 			return numbers, err
 		}
 		// An erasure that begins between the two statements is found in the next round.
-		if fresh, err = Ensure(ctx, tx, keysOf(gone, known, numbers)); err != nil {
+		if fresh, err = Ensure(ctx, tx, keysOfUsers(gone, known, numbers)); err != nil {
 			return nil, err
 		}
 		maps.Copy(numbers, fresh)
@@ -53,8 +53,8 @@ func EnsureHeld(ctx context.Context, tx *sql.Tx, keys []string, known map[servic
 	}
 }
 
-// keysOf lists the keys of a few users, which are in known or in numbers, sorted.
-func keysOf(few []services.UserID, known map[services.UserID]string, numbers map[string]services.UserID) (keys []string) {
+// keysOfUsers lists the keys of a few users, which are in known or in numbers, sorted.
+func keysOfUsers(few []services.UserID, known map[services.UserID]string, numbers map[string]services.UserID) (keys []string) {
 	for _, number := range few {
 		if key, found := known[number]; found {
 			keys = append(keys, key)
@@ -69,19 +69,19 @@ func keysOf(few []services.UserID, known map[services.UserID]string, numbers map
 	return keys
 }
 
-// holdUserRows locks the rows of some users, each given once, until the transaction ends, and returns those who have no row. It sorts the
-// list in place. One statement locks the rows in the order of their IDs, as all statements do that lock several users: so they do
-// not deadlock.
-func holdUserRows(ctx context.Context, tx *sql.Tx, users []services.UserID) (gone []services.UserID, err error) {
+// lockUserRowsShared locks the rows of some users, each given once, until the transaction ends, and returns those who have no row.
+// It sorts the list in place. One statement locks the rows in the order of their IDs, as all statements do that lock several users:
+// so they do not deadlock.
+func lockUserRowsShared(ctx context.Context, tx *sql.Tx, users []services.UserID) (gone []services.UserID, err error) {
 	if len(users) == 0 {
 		return nil, nil
 	}
 	slices.Sort(users) // both engines read sorted rows faster
 	var held int
-	if _, err := tx.One(ctx, holdCounted, []any{users}, &held); err != nil || held == len(users) {
+	if _, err := tx.One(ctx, lockAndCountUsers, []any{users}, &held); err != nil || held == len(users) {
 		return nil, err
 	}
-	there, err := sql.ReadColumn[services.UserID](ctx, tx, existing, users)
+	there, err := sql.ReadColumn[services.UserID](ctx, tx, existingUsers, users)
 	if err != nil {
 		return nil, err
 	}

@@ -9,11 +9,11 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// ensureHeld calls EnsureHeld in a transaction.
-func ensureHeld(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (numbers map[string]services.UserID, err error) {
+// ensureLocked calls EnsureLocked in a transaction.
+func ensureLocked(t *testing.T, db *sql.DB, keys []string, known map[services.UserID]string) (numbers map[string]services.UserID, err error) {
 	t.Helper()
 	err = db.Write(t.Context(), func(tx *sql.Tx) (err error) {
-		numbers, err = people.EnsureHeld(t.Context(), tx, keys, known)
+		numbers, err = people.EnsureLocked(t.Context(), tx, keys, known)
 		return err
 	})
 	return numbers, err
@@ -24,7 +24,7 @@ func runStatements(t *testing.T, db *sql.DB, texts ...string) {
 	t.Helper()
 	err := db.Write(t.Context(), func(tx *sql.Tx) error {
 		for _, text := range texts {
-			if _, err := tx.Lines(t.Context(), text); err != nil {
+			if _, err := tx.QueryLines(t.Context(), text); err != nil {
 				return err
 			}
 		}
@@ -35,33 +35,33 @@ func runStatements(t *testing.T, db *sql.DB, texts ...string) {
 	}
 }
 
-// These statements erase the user a: insertErasure and deleteErased begin the erasure, and endOfErasure ends it.
+// These statements erase the user a: insertErasure and deleteErasedUser begin the erasure, and finishErasure ends it.
 const (
 	insertErasure = `INSERT INTO erasures (id, user_number, key, began_at, done_at, pass, step, after, found, counts)
 		SELECT 'e', number, key, 1, 0, 1, '', 0, 0, 'null' FROM users WHERE key = 'a'`
-	deleteErased = `DELETE FROM users WHERE key = 'a'`
-	endOfErasure = `UPDATE erasures SET user_number = 0, key = '', done_at = 1`
+	deleteErasedUser = `DELETE FROM users WHERE key = 'a'`
+	finishErasure    = `UPDATE erasures SET user_number = 0, key = '', done_at = 1`
 )
 
 // Known users keep their IDs, and are not in the result. Users who were erased get new IDs; before the erasure is done, the error
 // is CONFLICT.
-func TestHeldUsersExist(t *testing.T) {
-	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+func TestLockedUsersExist(t *testing.T) {
+	sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
 		db := open()
 		known := map[services.UserID]string{1: "a", 2: "b"}
-		wantEqual(t, must(ensureHeld(t, db, []string{"a", "b"}, nil))(t), map[string]services.UserID{"a": 1, "b": 2})
-		wantEqual(t, must(ensureHeld(t, db, []string{"c", "b"}, known))(t), map[string]services.UserID{"b": 2, "c": 3})
-		wantEqual(t, must(ensureHeld(t, db, nil, known))(t), map[string]services.UserID{})
-		runStatements(t, db, insertErasure, deleteErased)
-		_, err := ensureHeld(t, db, []string{"d"}, known)
+		wantEqual(t, must(ensureLocked(t, db, []string{"a", "b"}, nil))(t), map[string]services.UserID{"a": 1, "b": 2})
+		wantEqual(t, must(ensureLocked(t, db, []string{"c", "b"}, known))(t), map[string]services.UserID{"b": 2, "c": 3})
+		wantEqual(t, must(ensureLocked(t, db, nil, known))(t), map[string]services.UserID{})
+		runStatements(t, db, insertErasure, deleteErasedUser)
+		_, err := ensureLocked(t, db, []string{"d"}, known)
 		wantCode(t, err, services.Conflict)
-		runStatements(t, db, endOfErasure)
-		wantEqual(t, must(ensureHeld(t, db, []string{"d"}, known))(t), map[string]services.UserID{"a": 5, "d": 4})
+		runStatements(t, db, finishErasure)
+		wantEqual(t, must(ensureLocked(t, db, []string{"d"}, known))(t), map[string]services.UserID{"a": 5, "d": 4})
 	})
 }
 
 // An erasure that begins after the IDs were read, and before the users are held, is noticed.
-func TestAnErasureBeforeTheHoldIsNoticed(t *testing.T) {
+func TestAnErasureBeforeTheLockIsNoticed(t *testing.T) {
 	for name, of := range map[string]struct {
 		texts []string
 		code  services.Code
@@ -69,15 +69,15 @@ func TestAnErasureBeforeTheHoldIsNoticed(t *testing.T) {
 		known map[services.UserID]string
 		want  map[string]services.UserID
 	}{
-		"under way":      {texts: []string{insertErasure, deleteErased}, code: services.Conflict, keys: []string{"a", "b"}},
-		"known":          {texts: []string{insertErasure, deleteErased}, code: services.Conflict, known: map[services.UserID]string{1: "a", 2: "b"}},
-		"done":           {texts: []string{deleteErased}, keys: []string{"a", "b"}, want: map[string]services.UserID{"a": 3, "b": 2}},
-		"done and known": {texts: []string{deleteErased}, keys: []string{"b"}, known: map[services.UserID]string{1: "a"}, want: map[string]services.UserID{"a": 3, "b": 2}},
+		"under way":      {texts: []string{insertErasure, deleteErasedUser}, code: services.Conflict, keys: []string{"a", "b"}},
+		"known":          {texts: []string{insertErasure, deleteErasedUser}, code: services.Conflict, known: map[services.UserID]string{1: "a", 2: "b"}},
+		"done":           {texts: []string{deleteErasedUser}, keys: []string{"a", "b"}, want: map[string]services.UserID{"a": 3, "b": 2}},
+		"done and known": {texts: []string{deleteErasedUser}, keys: []string{"b"}, known: map[services.UserID]string{1: "a"}, want: map[string]services.UserID{"a": 3, "b": 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := sqltest.Postgres(t)
 			other := sqltest.Open(t, sql.Config{URL: url})
-			must(ensureHeld(t, other, []string{"a", "b"}, nil))(t)
+			must(ensureLocked(t, other, []string{"a", "b"}, nil))(t)
 			begun := false
 			db := sqltest.Open(t, sql.Config{URL: url, Trace: func(statement string) {
 				if statement == "hold and count users" && !begun {
@@ -85,7 +85,7 @@ func TestAnErasureBeforeTheHoldIsNoticed(t *testing.T) {
 					runStatements(t, other, of.texts...)
 				}
 			}})
-			numbers, err := ensureHeld(t, db, of.keys, of.known)
+			numbers, err := ensureLocked(t, db, of.keys, of.known)
 			wantCode(t, err, of.code)
 			if !begun {
 				t.Error("no user is held")

@@ -12,13 +12,14 @@ import (
 
 func numberOf(user services.User) uint64 { return uint64(user.Number) }
 
-// listed walks the lists of followers and followees of some owners, by pages of a size, and returns the user IDs in them.
-func (b *bundle) listed(viewer services.UserID, size int, owners ...services.UserID) (lists [2]map[services.UserID][]uint64) {
-	lists[0], _ = peopletest.WalkUserLists(b.t, size, owners, numberOf, func(pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-		return people.ListFollowers(b.ctx, b.Bundle.DB, viewer, pages)
+// followersAndFollowees walks the lists of followers and followees of some owners, by pages of a size, and returns the user IDs in
+// them.
+func (b *testStore) followersAndFollowees(viewer services.UserID, size int, owners ...services.UserID) (lists [2]map[services.UserID][]uint64) {
+	lists[0], _ = peopletest.WalkUserLists(b.t, size, owners, numberOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+		return people.ListFollowers(b.ctx, b.TestStore.DB, viewer, pages)
 	})
-	lists[1], _ = peopletest.WalkUserLists(b.t, size, owners, numberOf, func(pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-		return people.ListFollowees(b.ctx, b.Bundle.DB, viewer, pages)
+	lists[1], _ = peopletest.WalkUserLists(b.t, size, owners, numberOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+		return people.ListFollowees(b.ctx, b.TestStore.DB, viewer, pages)
 	})
 	return lists
 }
@@ -26,14 +27,14 @@ func (b *bundle) listed(viewer services.UserID, size int, owners ...services.Use
 // TestListsOfUsersAreWalkedToTheirEnds reads pages of several users' lists by one statement. Each page has items of its own user's
 // list, and the pages of a list reach every item once.
 func TestListsOfUsersAreWalkedToTheirEnds(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("a", "b", "c", "d", "e", "f", "stranger")
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("a", "b", "c", "d", "e", "f", "stranger")
 		for follower := services.UserID(2); follower <= 6; follower++ {
-			b.follow(services.Edge{Follower: follower, Followee: 1}, services.Edge{Follower: 1, Followee: follower})
+			b.follow(services.FollowEdge{Follower: follower, Followee: 1}, services.FollowEdge{Follower: 1, Followee: follower})
 		}
-		b.follow(services.Edge{Follower: 3, Followee: 2})
+		b.follow(services.FollowEdge{Follower: 3, Followee: 2})
 		for size := 1; size <= 7; size++ {
-			lists := b.listed(7, size, 1, 2, 3, 6)
+			lists := b.followersAndFollowees(7, size, 1, 2, 3, 6)
 			wantEqual(b.t, lists, [2]map[services.UserID][]uint64{
 				{1: {6, 5, 4, 3, 2}, 2: {3, 1}, 3: {1}, 6: {1}}, {1: {6, 5, 4, 3, 2}, 2: {1}, 3: {2, 1}, 6: {1}},
 			})
@@ -41,27 +42,28 @@ func TestListsOfUsersAreWalkedToTheirEnds(t *testing.T) {
 	})
 }
 
-// TestListsOfUsersOmitUsersHiddenFromTheViewer has users who hide from a viewer, who block the viewer, or who are blocked by the viewer.
+// TestListsOfUsersOmitUsersHiddenFromTheViewer has users who hide from a viewer, who block the viewer, or who are blocked by the
+// viewer.
 func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const viewer, hider, blocked, blocker, muted services.UserID = 2, 3, 4, 5, 6
-		b.users("a", "viewer", "hider", "blocked", "blocker", "muted")
+		b.makeUsers("a", "viewer", "hider", "blocked", "blocker", "muted")
 		for other := viewer; other <= muted; other++ {
-			b.follow(services.Edge{Follower: other, Followee: 1}, services.Edge{Follower: 1, Followee: other})
+			b.follow(services.FollowEdge{Follower: other, Followee: 1}, services.FollowEdge{Follower: 1, Followee: other})
 		}
-		b.follow(services.Edge{Follower: hider, Followee: viewer}, services.Edge{Follower: viewer, Followee: hider})
+		b.follow(services.FollowEdge{Follower: hider, Followee: viewer}, services.FollowEdge{Follower: viewer, Followee: hider})
 		for i, r := range []services.Restriction{
 			{Kind: services.Hide, Owner: hider, Other: viewer}, {Kind: services.Block, Owner: viewer, Other: blocked},
 			{Kind: services.Block, Owner: blocker, Other: viewer}, {Kind: services.Mute, Owner: viewer, Other: muted},
 		} {
-			r.Made = services.PostID(100 + i)
+			r.MadeAt = services.PostID(100 + i)
 			b.Restrict(r)
 		}
 		for size := 1; size <= 6; size++ {
-			wantEqual(b.t, b.listed(viewer, size, 1, viewer, hider, blocked, blocker, muted), [2]map[services.UserID][]uint64{
+			wantEqual(b.t, b.followersAndFollowees(viewer, size, 1, viewer, hider, blocked, blocker, muted), [2]map[services.UserID][]uint64{
 				{1: {6, 2}, viewer: {3, 1}, blocked: {1}, muted: {1}}, {1: {6, 2}, viewer: {3, 1}, blocked: {1}, muted: {1}},
 			})
-			wantEqual(b.t, b.listed(1, size, 1, viewer), [2]map[services.UserID][]uint64{{1: {6, 5, 4, 3, 2}, viewer: {3, 1}}, {1: {6, 5, 4, 3, 2}, viewer: {3, 1}}})
+			wantEqual(b.t, b.followersAndFollowees(1, size, 1, viewer), [2]map[services.UserID][]uint64{{1: {6, 5, 4, 3, 2}, viewer: {3, 1}}, {1: {6, 5, 4, 3, 2}, viewer: {3, 1}}})
 		}
 	})
 }
@@ -69,28 +71,28 @@ func TestListsOfUsersOmitUsersHiddenFromTheViewer(t *testing.T) {
 // TestAListOfManyHiddenUsersIsWalkedInShortPages has more hidden followers than a page looks at: the page is short, and another
 // page follows.
 func TestAListOfManyHiddenUsersIsWalkedInShortPages(t *testing.T) {
-	each(t, func(b *bundle) {
-		const hidden = services.Retention + 100
+	eachStore(t, func(b *testStore) {
+		const hidden = services.FeedRetention + 100
 		var keys []string
 		for i := range hidden + 6 {
 			keys = append(keys, string(rune('a'+i%26))+string(rune('a'+i/26)))
 		}
-		b.users(keys...)
-		var edges []services.Edge
+		b.makeUsers(keys...)
+		var edges []services.FollowEdge
 		for follower := services.UserID(3); follower <= hidden+6; follower++ {
-			edges = append(edges, services.Edge{Follower: follower, Followee: 1})
+			edges = append(edges, services.FollowEdge{Follower: follower, Followee: 1})
 		}
 		b.follow(edges...)
 		b.write(func(tx *sql.Tx) error {
-			_, err := tx.Lines(b.ctx, `INSERT INTO hides (author, follower, made) SELECT number, 2, number FROM users WHERE number BETWEEN 5 AND 404`)
+			_, err := tx.QueryLines(b.ctx, `INSERT INTO hides (author, follower, made) SELECT number, 2, number FROM users WHERE number BETWEEN 5 AND 404`)
 			return err
 		})
-		walked, sizes := peopletest.WalkUserLists(b.t, 3, []services.UserID{1}, numberOf, func(pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
-			return people.ListFollowers(b.ctx, b.Bundle.DB, 2, pages)
+		walked, sizes := peopletest.WalkUserLists(b.t, 3, []services.UserID{1}, numberOf, func(pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
+			return people.ListFollowers(b.ctx, b.TestStore.DB, 2, pages)
 		})
 		wantEqual(b.t, walked, map[services.UserID][]uint64{1: {406, 405, 4, 3}})
 		wantEqual(b.t, sizes[1][0], 2)
-		page := services.UserPage{Owner: 1, Before: math.MaxInt64, Size: 3}
-		wantEqual(b.t, must(people.ListFollowers(b.ctx, b.Bundle.DB, 2, []services.UserPage{page}))(b.t)[page].More, true)
+		page := services.UserPageRequest{Owner: 1, Before: math.MaxInt64, Size: 3}
+		wantEqual(b.t, must(people.ListFollowers(b.ctx, b.TestStore.DB, 2, []services.UserPageRequest{page}))(b.t)[page].More, true)
 	})
 }

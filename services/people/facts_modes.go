@@ -10,28 +10,29 @@ import (
 // A follow in another mode than FollowAll has a row in follow_modes, and a since after every post. So feeds and fan-outs read
 // since alone, and no mode.
 const (
-	// FollowColumns are the columns of a follow f that an Edge is made of: since, and the argument held of WithMode.
-	FollowColumns = `f.since, CASE WHEN f.since < ` + noPosts + ` THEN 0 ELSE COALESCE((SELECT CASE WHEN m.mode = 2 THEN -m.followed ELSE m.followed END
+	// FollowColumns are the columns of a follow f that a services.FollowEdge is made of: since, and the argument held of
+	// WithDecodedMode.
+	FollowColumns = `f.since, CASE WHEN f.since < ` + afterAllPosts + ` THEN 0 ELSE COALESCE((SELECT CASE WHEN m.mode = 2 THEN -m.followed ELSE m.followed END
 		FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), 0) END`
 
 	// FollowedAt is an ID of the time of a follow f.
-	FollowedAt = `CASE WHEN f.since < ` + noPosts + ` THEN f.since ELSE COALESCE((SELECT m.followed
+	FollowedAt = `CASE WHEN f.since < ` + afterAllPosts + ` THEN f.since ELSE COALESCE((SELECT m.followed
 		FROM follow_modes m WHERE m.follower = f.follower AND m.followee = f.followee), f.since) END`
 
-	noPosts = `9223372036854775807` // services.MaxPostID
+	afterAllPosts = `9223372036854775807` // services.MaxPostID
 )
 
-// WithMode returns an edge, whose Since is set, with its mode and the time of the follow. held is the second of FollowColumns: 0
-// in mode FollowAll, -Followed in mode FollowNone, Followed in mode FollowLiveOnly. Two facts share one column, so that each of
-// the many statements that read edges has two columns and no join.
-func WithMode(edge services.Edge, held int64) services.Edge {
+// WithDecodedMode returns an edge, whose PostsCountAfter is set, with its mode and the time of the follow. held is the second of
+// FollowColumns: 0 in mode FollowAll, -FollowedAt in mode FollowNone, FollowedAt in mode FollowLiveOnly. Two facts share one
+// column, so that each of the many statements that read edges has two columns and no join.
+func WithDecodedMode(edge services.FollowEdge, held int64) services.FollowEdge {
 	switch {
 	case held == 0:
-		edge.Followed = edge.Since
+		edge.FollowedAt = edge.PostsCountAfter
 	case held < 0:
-		edge.Followed, edge.Mode = services.PostID(-held), services.FollowNone
+		edge.FollowedAt, edge.Mode = services.PostID(-held), services.FollowNone
 	default:
-		edge.Followed, edge.Mode = services.PostID(held), services.FollowLiveOnly
+		edge.FollowedAt, edge.Mode = services.PostID(held), services.FollowLiveOnly
 	}
 	return edge
 }
@@ -84,20 +85,20 @@ func SetFollowMode(ctx context.Context, tx *sql.Tx, follower, followee services.
 		_, err = tx.Run(ctx, setSince, follower, followee, since)
 	}
 	if err == nil && mode < had { // more counts than before
-		err = alertFromNow(ctx, tx, follower)
+		err = alertFollowsFromNow(ctx, tx, follower)
 	}
 	return true, true, err
 }
 
-// ReducedFollows lists the users that a user follows in another mode than FollowAll, the greatest ID first: at most limit users
-// with IDs below before.
-func ReducedFollows(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
+// FolloweesInReducedMode lists the users that a user follows in another mode than FollowAll, the greatest ID first: at most limit
+// users with IDs below before.
+func FolloweesInReducedMode(ctx context.Context, s *sql.DB, follower services.UserID, before uint64, limit int) ([]services.UserID, error) {
 	return sql.ReadColumn[services.UserID](ctx, s, reducedFollows, follower, before, limit)
 }
 
-// ModesOf reads the modes of a user's follows that are not FollowAll. Audits compare these modes with the modes that users are
+// FollowModesOf reads the modes of a user's follows that are not FollowAll. Audits compare these modes with the modes that users are
 // shown, which all other statements read by FollowColumns.
-func ModesOf(ctx context.Context, s *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
+func FollowModesOf(ctx context.Context, s *sql.DB, follower services.UserID) (map[services.UserID]services.FollowMode, error) {
 	modes := map[services.UserID]services.FollowMode{}
 	err := s.Each(ctx, modesOf, []any{follower}, func(scan func(...any) error) error {
 		var followee services.UserID

@@ -29,7 +29,7 @@ func Relations(ctx context.Context, s *sql.DB, viewer services.UserID, users []s
 		if kind > 4 {
 			r.Mode = services.FollowMode(kind - 4)
 		} else {
-			*[]*bool{&r.Follows, &r.Followed, &r.Mutes, &r.Blocks, &r.Hides}[kind] = true
+			*[]*bool{&r.Follows, &r.FollowsViewer, &r.Mutes, &r.Blocks, &r.Hides}[kind] = true
 		}
 		found[user] = r
 		return err

@@ -16,7 +16,7 @@ var (
 	lockUsers = sql.NewStatement("lock users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for update}`)
 
 	// The lock is FOR KEY SHARE: lockUsers waits for it, but visits and profiles update the row without waiting.
-	holdUsers = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
+	lockUsersShared = sql.NewStatement("hold users", `SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}`)
 
 	// The result has one row for every block, mute and hide that concerns a follow.
 	restrictionsBetween = sql.NewStatement("restrictions between users", `
@@ -56,7 +56,7 @@ func newRestrictionTable(table, owner, other, until string) restrictionTable {
 		count:  sql.NewStatement("count "+table, fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s = $1 LIMIT $2) AS counted`, table, owner)),
 		list: sql.NewStatement("list "+table, fmt.Sprintf(`SELECT %[3]s, made, %[4]s FROM %[1]s
 			WHERE %[2]s = $1 AND made < $2 ORDER BY made DESC LIMIT $3`, table, owner, other, until)),
-		// The arguments of newest are in the order in which sql.Tx.NewIDIn passes them.
+		// The arguments of newest are in the order in which sql.Tx.NewIDInTable passes them.
 		newest: sql.NewStatement("the newest of "+table+" of a user in a millisecond",
 			fmt.Sprintf(`SELECT COALESCE(max(made), 0) FROM %s WHERE made >= $1 AND made < $2 AND %s = $3`, table, owner)),
 	}
@@ -68,44 +68,44 @@ var restrictionTables = map[services.RestrictionKind]restrictionTable{
 	services.Hide:  newRestrictionTable("hides", "author", "follower", "0"),
 }
 
-// pair is a follow by its two ends.
-type pair struct{ follower, followee services.UserID }
+// followPair is a follow by its two ends.
+type followPair struct{ follower, followee services.UserID }
 
 // followRestrictions are the restrictions that apply to a follow.
 type followRestrictions struct {
-	blocked bool // one of the two users blocks the other
-	unshown bool // the follower mutes, or the followee hides
+	blocked       bool // one of the two users blocks the other
+	mutedOrHidden bool // the follower mutes, or the followee hides
 }
 
-// readRestrictions reads the restrictions that apply to follows. None of them changes until this transaction ends. Consecutive edges of one
-// follower lock the follower's row once.
-func readRestrictions(ctx context.Context, tx *sql.Tx, edges []services.Edge) (map[pair]followRestrictions, error) {
+// readRestrictions reads the restrictions that apply to follows. None of them changes until this transaction ends. Consecutive
+// edges of one follower lock the follower's row once.
+func readRestrictions(ctx context.Context, tx *sql.Tx, edges []services.FollowEdge) (map[followPair]followRestrictions, error) {
 	followers := make([]services.UserID, 0, len(edges))
-	list := make(sql.Rows, len(edges))
+	list := make(sql.RowsParameter, len(edges))
 	for i, edge := range edges {
 		if len(followers) == 0 || followers[len(followers)-1] != edge.Follower {
 			followers = append(followers, edge.Follower)
 		}
 		list[i] = []any{edge.Follower, edge.Followee}
 	}
-	if err := lock(ctx, tx, holdUsers, followers); err != nil {
+	if err := lockUserRows(ctx, tx, lockUsersShared, followers); err != nil {
 		return nil, err
 	}
-	found := map[pair]followRestrictions{}
+	found := map[followPair]followRestrictions{}
 	err := tx.Each(ctx, restrictionsBetween, []any{list}, func(scan func(...any) error) error {
-		var of pair
+		var of followPair
 		var block bool
 		err := scan(&of.follower, &of.followee, &block)
 		is := found[of]
-		is.blocked, is.unshown = is.blocked || block, is.unshown || !block
+		is.blocked, is.mutedOrHidden = is.blocked || block, is.mutedOrHidden || !block
 		found[of] = is
 		return err
 	})
 	return found, err
 }
 
-// lock locks users' rows, in the order of their IDs. SQLite has one writer, and so needs no locks.
-func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.UserID) error {
+// lockUserRows locks users' rows, in the order of their IDs. SQLite has one writer, and so needs no locks.
+func lockUserRows(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.UserID) error {
 	if tx.Dialect == sql.SQLite {
 		return nil
 	}
@@ -117,25 +117,25 @@ func lock(ctx context.Context, tx *sql.Tx, st sql.Statement, users []services.Us
 // everything that was committed before. Both rows are locked in order, so that two users who block each other at once do not
 // deadlock.
 func LockRestrictions(ctx context.Context, tx *sql.Tx, a, b services.UserID) error {
-	return lock(ctx, tx, lockUsers, []services.UserID{a, b})
+	return lockUserRows(ctx, tx, lockUsers, []services.UserID{a, b})
 }
 
-// HoldRestrictions takes a shared lock on the restrictions between one user and all others: they cannot change, and other
+// LockRestrictionsShared takes a shared lock on the restrictions between one user and all others: they cannot change, and other
 // transactions can hold the same lock.
-func HoldRestrictions(ctx context.Context, tx *sql.Tx, user services.UserID) error {
-	return lock(ctx, tx, holdUsers, []services.UserID{user})
+func LockRestrictionsShared(ctx context.Context, tx *sql.Tx, user services.UserID) error {
+	return lockUserRows(ctx, tx, lockUsersShared, []services.UserID{user})
 }
 
-// Restricted is the result of Restrict.
-type Restricted struct {
-	Created bool            // there was no such restriction before
-	Changed bool            // the restriction is a mute that existed and now ends at another time
-	Ended   []services.Edge // the follows that a block ended
+// RestrictResult is the result of Restrict.
+type RestrictResult struct {
+	Created      bool                  // there was no such restriction before
+	Changed      bool                  // the restriction is a mute that existed and now ends at another time
+	EndedFollows []services.FollowEdge // the follows that a block ended
 }
 
 // Restrict adds a restriction of one user against another, under LockRestrictions. An existing mute takes the new end; the zero
 // time means no end. A block ends the follows between the two; a mute or hide only clears the column shown of the follow.
-func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Restricted, err error) {
+func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put RestrictResult, err error) {
 	if r.Kind == services.Mute {
 		var had, until int64
 		stood, err := tx.One(ctx, oneMute, []any{r.Owner, r.Other}, &had)
@@ -145,20 +145,20 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 		if !r.Until.IsZero() {
 			until = sql.Micros(r.Until)
 		}
-		_, err = tx.Run(ctx, insertMute, r.Owner, r.Other, r.Made, until)
-		return Restricted{Created: !stood, Changed: stood && had != until}, updateShown(ctx, tx, r, err)
+		_, err = tx.Run(ctx, insertMute, r.Owner, r.Other, r.MadeAt, until)
+		return RestrictResult{Created: !stood, Changed: stood && had != until}, updateFollowShown(ctx, tx, r, err)
 	}
-	changed, err := tx.Run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.Made)
+	changed, err := tx.Run(ctx, restrictionTables[r.Kind].insert, r.Owner, r.Other, r.MadeAt)
 	if r.Kind == services.Hide {
-		return Restricted{Created: changed > 0}, updateShown(ctx, tx, r, err)
+		return RestrictResult{Created: changed > 0}, updateFollowShown(ctx, tx, r, err)
 	}
-	for _, edge := range []services.Edge{{Follower: r.Owner, Followee: r.Other}, {Follower: r.Other, Followee: r.Owner}} {
+	for _, edge := range []services.FollowEdge{{Follower: r.Owner, Followee: r.Other}, {Follower: r.Other, Followee: r.Owner}} {
 		if err != nil {
 			return put, err
 		}
 		var stood bool
 		if stood, err = DeleteFollow(ctx, tx, edge.Follower, edge.Followee); stood {
-			put.Ended = append(put.Ended, edge)
+			put.EndedFollows = append(put.EndedFollows, edge)
 		}
 	}
 	put.Created = changed > 0
@@ -170,16 +170,16 @@ func Restrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (put Rest
 func Unrestrict(ctx context.Context, tx *sql.Tx, r services.Restriction) (ended bool, err error) {
 	changed, err := tx.Run(ctx, restrictionTables[r.Kind].delete, r.Owner, r.Other)
 	if r.Kind != services.Block {
-		err = updateShown(ctx, tx, r, err)
+		err = updateFollowShown(ctx, tx, r, err)
 		if changed > 0 && err == nil {
-			err = alertFromNow(ctx, tx, r.AffectedFollow().Follower)
+			err = alertFollowsFromNow(ctx, tx, r.AffectedFollow().Follower)
 		}
 	}
 	return changed > 0 && err == nil, err
 }
 
-// updateShown sets the column shown of the follow that a restriction concerns. If err is not nil, it only returns err.
-func updateShown(ctx context.Context, tx *sql.Tx, r services.Restriction, err error) error {
+// updateFollowShown sets the column shown of the follow that a restriction concerns. If err is not nil, it only returns err.
+func updateFollowShown(ctx context.Context, tx *sql.Tx, r services.Restriction, err error) error {
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Ti
 // NewRestrictionID is the ID by which a new restriction is listed, under LockRestrictions. Several restrictions of a user may have one
 // millisecond in the past.
 func NewRestrictionID(ctx context.Context, tx *sql.Tx, ids *services.IDClock, kind services.RestrictionKind, owner services.UserID) (services.PostID, error) {
-	return tx.NewIDIn(ctx, ids, restrictionTables[kind].newest, owner)
+	return tx.NewIDInTable(ctx, ids, restrictionTables[kind].newest, owner)
 }
 
 // CountRestrictions counts a user's restrictions of a kind, up to limit.
@@ -259,7 +259,7 @@ func Restrictions(ctx context.Context, s *sql.DB, kind services.RestrictionKind,
 	err := s.Each(ctx, restrictionTables[kind].list, []any{owner, before, limit}, func(scan func(...any) error) error {
 		r := services.Restriction{Kind: kind, Owner: owner}
 		var until sql.NullInt64
-		err := scan(&r.Other, &r.Made, &until)
+		err := scan(&r.Other, &r.MadeAt, &until)
 		if until.Int64 != 0 {
 			r.Until = sql.FromMicros(until.Int64)
 		}

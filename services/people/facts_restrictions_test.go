@@ -11,7 +11,7 @@ import (
 )
 
 func TestMutesWithAnEnd(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		until := b.clock.Now().Add(time.Hour).Truncate(time.Microsecond)
 		stands := func(want time.Time, found bool) {
 			b.t.Helper()
@@ -24,12 +24,12 @@ func TestMutesWithAnEnd(t *testing.T) {
 		}
 		stands(time.Time{}, false)
 		for i, want := range []time.Time{until, {}, until.Add(time.Hour)} {
-			created, _ := b.Restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: services.PostID(9 + i), Until: want})
+			created, _ := b.Restrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: services.PostID(9 + i), Until: want})
 			wantEqual(b.t, created, i == 0)
 			stands(want, true)
 		}
-		wantEqual(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, services.Mute, 1, services.MaxPostID, 5))(b.t),
-			[]services.Restriction{{Kind: services.Mute, Owner: 1, Other: 2, Made: 9, Until: until.Add(time.Hour)}})
+		wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, services.Mute, 1, services.MaxPostID, 5))(b.t),
+			[]services.Restriction{{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: 9, Until: until.Add(time.Hour)}})
 		b.Unrestrict(services.Restriction{Kind: services.Mute, Owner: 1, Other: 2})
 		stands(time.Time{}, false)
 	})
@@ -38,20 +38,20 @@ func TestMutesWithAnEnd(t *testing.T) {
 // A block ends both follows, and prevents new ones in both directions until it is removed. A block by the other user is
 // independent of it.
 func TestBlocksEndFollows(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("one", "two", "three")
-		there, back, third := services.Edge{Follower: 1, Followee: 2, Since: 5}, services.Edge{Follower: 2, Followee: 1, Since: 6}, services.Edge{Follower: 1, Followee: 3}
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("one", "two", "three")
+		there, back, third := services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 5}, services.FollowEdge{Follower: 2, Followee: 1, PostsCountAfter: 6}, services.FollowEdge{Follower: 1, Followee: 3}
 		b.follow(there, back, third)
-		block, against := services.Restriction{Kind: services.Block, Owner: 1, Other: 2, Made: 9}, services.Restriction{Kind: services.Block, Owner: 2, Other: 1, Made: 9}
+		block, against := services.Restriction{Kind: services.Block, Owner: 1, Other: 2, MadeAt: 9}, services.Restriction{Kind: services.Block, Owner: 2, Other: 1, MadeAt: 9}
 		blocked := func(is, byFirst bool) {
 			b.t.Helper()
-			got, by, err := people.Blocked(b.ctx, b.Bundle.DB, 1, 2)
+			got, by, err := people.Blocked(b.ctx, b.TestStore.DB, 1, 2)
 			wantEqual(b.t, must([]bool{got, by}, err)(b.t), []bool{is, byFirst})
 		}
 		blocked(false, false)
 		created, ended := b.Restrict(block)
 		wantEqual(b.t, created, true)
-		wantEqual(b.t, ended, []services.Edge{{Follower: 1, Followee: 2}, {Follower: 2, Followee: 1}})
+		wantEqual(b.t, ended, []services.FollowEdge{{Follower: 1, Followee: 2}, {Follower: 2, Followee: 1}})
 		blocked(true, true)
 		created, ended = b.Restrict(block)
 		wantEqual(b.t, created, false)
@@ -59,7 +59,7 @@ func TestBlocksEndFollows(t *testing.T) {
 		b.Restrict(against)
 		follow := func() (inserted int) {
 			b.write(func(tx *sql.Tx) (err error) {
-				inserted, err = people.ImportFollows(b.ctx, tx, []services.Edge{there, third, back})
+				inserted, err = people.ImportFollows(b.ctx, tx, []services.FollowEdge{there, third, back})
 				return err
 			})
 			return inserted
@@ -76,18 +76,18 @@ func TestBlocksEndFollows(t *testing.T) {
 }
 
 func TestRestrictionsAreListedAndCounted(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for _, kind := range []services.RestrictionKind{services.Mute, services.Block, services.Hide} {
 			var want []services.Restriction
 			for n := services.UserID(2); n <= 6; n++ {
-				r := services.Restriction{Kind: kind, Owner: 1, Other: n, Made: services.PostID(100 - n)}
+				r := services.Restriction{Kind: kind, Owner: 1, Other: n, MadeAt: services.PostID(100 - n)}
 				b.Restrict(r)
 				want = append(want, r)
 			}
-			b.Restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, Made: 97})
-			wantEqual(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, services.MaxPostID, 10))(b.t), want)
-			wantEqual(b.t, must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 1, 97, 2))(b.t), want[2:4])
-			wantEqual(b.t, len(must(people.Restrictions(b.ctx, b.Bundle.DB, kind, 9, services.MaxPostID, 2))(b.t)), 0)
+			b.Restrict(services.Restriction{Kind: kind, Owner: 2, Other: 1, MadeAt: 97})
+			wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 1, services.MaxPostID, 10))(b.t), want)
+			wantEqual(b.t, must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 1, 97, 2))(b.t), want[2:4])
+			wantEqual(b.t, len(must(people.Restrictions(b.ctx, b.TestStore.DB, kind, 9, services.MaxPostID, 2))(b.t)), 0)
 			for limit, count := range map[int]int{3: 3, 5: 5, 10: 5} {
 				b.write(func(tx *sql.Tx) error {
 					wantEqual(b.t, must(people.CountRestrictions(b.ctx, tx, kind, 1, limit))(b.t), count)
@@ -101,10 +101,10 @@ func TestRestrictionsAreListedAndCounted(t *testing.T) {
 // A follow and a restriction between the same two users, committed concurrently, have the same result as one after the other: a
 // follow that is not shown, or none.
 func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("reader", "author")
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("reader", "author")
 		for round := range services.PostID(60) {
-			r := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, Made: round + 1}
+			r := services.Restriction{Kind: services.Mute, Owner: 1, Other: 2, MadeAt: round + 1}
 			switch round % 3 {
 			case 1:
 				r.Kind, r.Owner, r.Other = services.Hide, 2, 1
@@ -112,10 +112,10 @@ func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 				r.Kind = services.Block
 			}
 			var both sync.WaitGroup
-			both.Go(func() { b.follow(services.Edge{Follower: 1, Followee: 2}) })
+			both.Go(func() { b.follow(services.FollowEdge{Follower: 1, Followee: 2}) })
 			both.Go(func() { b.Restrict(r) })
 			both.Wait()
-			if _, shown, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2); shown || err != nil {
+			if _, shown, err := people.Edge(b.ctx, b.TestStore.DB, 1, 2); shown || err != nil {
 				b.t.Fatalf("round %d: with %+v the follow is shown (%v)", round, r, err)
 			}
 			b.Unrestrict(r)
@@ -126,20 +126,20 @@ func TestFollowsAndRestrictionsAtOnce(t *testing.T) {
 
 // An author is hidden from the users that the author hides from or blocks, and from no others.
 func TestHiddenAuthors(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("viewer", "hides", "blocks", "blocked", "muted", "stranger")
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("viewer", "hides", "blocks", "blocked", "muted", "stranger")
 		for i, r := range []services.Restriction{
 			{Kind: services.Hide, Owner: 2, Other: 1}, {Kind: services.Block, Owner: 3, Other: 1}, {Kind: services.Block, Owner: 1, Other: 4},
 			{Kind: services.Mute, Owner: 1, Other: 5}, {Kind: services.Mute, Owner: 6, Other: 1}, {Kind: services.Hide, Owner: 3, Other: 1},
 			{Kind: services.Hide, Owner: 1, Other: 6},
 		} {
-			r.Made = services.PostID(i + 1)
+			r.MadeAt = services.PostID(i + 1)
 			b.Restrict(r)
 		}
-		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})
-		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 4, []services.UserID{1, 2, 3}))(b.t), map[services.UserID]bool{1: true})
-		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 1, nil))(b.t), map[services.UserID]bool{})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.TestStore.DB, 1, []services.UserID{1, 2, 3, 4, 5, 6, 7}))(b.t), map[services.UserID]bool{2: true, 3: true})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.TestStore.DB, 4, []services.UserID{1, 2, 3}))(b.t), map[services.UserID]bool{1: true})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.TestStore.DB, 1, nil))(b.t), map[services.UserID]bool{})
 		b.Unrestrict(services.Restriction{Kind: services.Hide, Owner: 3, Other: 1})
-		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.Bundle.DB, 1, []services.UserID{3}))(b.t), map[services.UserID]bool{3: true})
+		wantEqual(b.t, must(people.HiddenAuthors(b.ctx, b.TestStore.DB, 1, []services.UserID{3}))(b.t), map[services.UserID]bool{3: true})
 	})
 }

@@ -14,10 +14,10 @@ import (
 )
 
 func TestEnsureUsers(t *testing.T) {
-	each(t, func(b *bundle) {
-		wantEqual(b.t, b.users("carol", "alice"), []services.UserID{1, 2})
-		wantEqual(b.t, b.users("bob", "alice", "dave", "bob"), []services.UserID{3, 2, 4, 3})
-		wantEqual(b.t, b.users("alice", "alice"), []services.UserID{2, 2})
+	eachStore(t, func(b *testStore) {
+		wantEqual(b.t, b.makeUsers("carol", "alice"), []services.UserID{1, 2})
+		wantEqual(b.t, b.makeUsers("bob", "alice", "dave", "bob"), []services.UserID{3, 2, 4, 3})
+		wantEqual(b.t, b.makeUsers("alice", "alice"), []services.UserID{2, 2})
 		b.write(func(tx *sql.Tx) error {
 			numbers, err := people.Ensure(b.ctx, tx, nil)
 			if len(numbers) != 0 {
@@ -29,20 +29,20 @@ func TestEnsureUsers(t *testing.T) {
 }
 
 func TestUserIDsStayDenseWhenAWriteIsUndone(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		err := b.Write(b.ctx, func(tx *sql.Tx) error {
 			_, err := people.Ensure(b.ctx, tx, []string{"a", "b", "c"})
-			return errors.Join(err, errMine)
+			return errors.Join(err, errTest)
 		})
-		if !errors.Is(err, errMine) {
+		if !errors.Is(err, errTest) {
 			b.t.Fatal(err)
 		}
-		wantEqual(b.t, b.users("d"), []services.UserID{1})
+		wantEqual(b.t, b.makeUsers("d"), []services.UserID{1})
 	})
 }
 
 func TestUserIDsStayDenseUnderConcurrency(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const writers, users = 8, 40
 		var all sync.WaitGroup
 		for writer := range writers {
@@ -63,7 +63,7 @@ func TestUserIDsStayDenseUnderConcurrency(t *testing.T) {
 			keys = append(keys, fmt.Sprint("u", n))
 		}
 		taken := make(map[services.UserID]string)
-		for key, number := range must(people.IDs(b.ctx, b.Bundle.DB, keys))(b.t) {
+		for key, number := range must(people.IDs(b.ctx, b.TestStore.DB, keys))(b.t) {
 			if number < 1 || number > users || taken[number] != "" {
 				b.t.Errorf("%s has the number %d, as has %q", key, number, taken[number])
 			}
@@ -74,8 +74,8 @@ func TestUserIDsStayDenseUnderConcurrency(t *testing.T) {
 }
 
 func TestProfiles(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("alice", "bob")
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("alice", "bob")
 		text := func(s string) *string { return &s }
 		for _, step := range []struct{ name, avatar *string }{
 			{text("Alice"), nil}, {nil, text("https://example.com/a.png")}, {nil, nil}, {text(""), nil}, {text("Älice 🦉"), nil},
@@ -85,7 +85,7 @@ func TestProfiles(t *testing.T) {
 				return err
 			})
 		}
-		wantEqual(b.t, must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
+		wantEqual(b.t, must(people.ByID(b.ctx, b.TestStore.DB, []services.UserID{1, 2, 9, 1}))(b.t), map[services.UserID]services.User{
 			1: {Number: 1, Key: "alice", Name: "Älice 🦉", AvatarURL: "https://example.com/a.png", UpdatedAt: b.clock.Now().Truncate(time.Microsecond).Add(4 * time.Microsecond)},
 			2: {Number: 2, Key: "bob", UpdatedAt: time.UnixMicro(0).UTC()},
 		})
@@ -94,15 +94,15 @@ func TestProfiles(t *testing.T) {
 			return err
 		})
 		wantCode(b.t, err, services.NotFound)
-		wantEqual(b.t, len(must(people.ByID(b.ctx, b.Bundle.DB, nil))(b.t)), 0)
+		wantEqual(b.t, len(must(people.ByID(b.ctx, b.TestStore.DB, nil))(b.t)), 0)
 	})
 }
 
 func TestFollows(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("alice", "bob", "carol")
-		edge := services.Edge{Follower: 1, Followee: 2, Since: 50, Followed: 50}
-		insert := func(edge services.Edge) (created bool) {
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("alice", "bob", "carol")
+		edge := services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 50, FollowedAt: 50}
+		insert := func(edge services.FollowEdge) (created bool) {
 			b.write(func(tx *sql.Tx) (err error) { created, err = people.InsertFollow(b.ctx, tx, edge); return err })
 			return created
 		}
@@ -114,49 +114,49 @@ func TestFollows(t *testing.T) {
 			return deleted
 		}
 		wantEqual(b.t, insert(edge), true)
-		wantEqual(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), false)
-		found, ok, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
+		wantEqual(b.t, insert(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 99}), false)
+		found, ok, err := people.Edge(b.ctx, b.TestStore.DB, 1, 2)
 		wantEqual(b.t, must(found, err)(b.t), edge)
 		wantEqual(b.t, ok, true)
-		found, ok, err = people.Edge(b.ctx, b.Bundle.DB, 2, 1)
-		wantEqual(b.t, must(found, err)(b.t), services.Edge{})
+		found, ok, err = people.Edge(b.ctx, b.TestStore.DB, 2, 1)
+		wantEqual(b.t, must(found, err)(b.t), services.FollowEdge{})
 		wantEqual(b.t, ok, false)
 		wantEqual(b.t, remove(1, 2), true)
 		wantEqual(b.t, remove(1, 2), false)
-		wantEqual(b.t, insert(services.Edge{Follower: 1, Followee: 2, Since: 99}), true)
-		found, _, err = people.Edge(b.ctx, b.Bundle.DB, 1, 2)
-		wantEqual(b.t, must(found, err)(b.t).Since, services.PostID(99))
+		wantEqual(b.t, insert(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 99}), true)
+		found, _, err = people.Edge(b.ctx, b.TestStore.DB, 1, 2)
+		wantEqual(b.t, must(found, err)(b.t).PostsCountAfter, services.PostID(99))
 	})
 }
 
 func TestEdgesOfManyFollowers(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.follow(services.Edge{Follower: 1, Followee: 9, Since: 5}, services.Edge{Follower: 2, Followee: 9, Since: services.MaxPostID},
-			services.Edge{Follower: 3, Followee: 8, Since: 7}, services.Edge{Follower: 1<<32 - 1, Followee: 9})
-		wantEqual(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.Edge{
-			1:         {Follower: 1, Followee: 9, Since: 5, Followed: 5},
-			2:         {Follower: 2, Followee: 9, Since: services.MaxPostID, Followed: services.MaxPostID},
+	eachStore(t, func(b *testStore) {
+		b.follow(services.FollowEdge{Follower: 1, Followee: 9, PostsCountAfter: 5}, services.FollowEdge{Follower: 2, Followee: 9, PostsCountAfter: services.MaxPostID},
+			services.FollowEdge{Follower: 3, Followee: 8, PostsCountAfter: 7}, services.FollowEdge{Follower: 1<<32 - 1, Followee: 9})
+		wantEqual(b.t, must(people.Edges(b.ctx, b.TestStore.DB, []services.UserID{1, 2, 3, 4, 1<<32 - 1}, 9))(b.t), map[services.UserID]services.FollowEdge{
+			1:         {Follower: 1, Followee: 9, PostsCountAfter: 5, FollowedAt: 5},
+			2:         {Follower: 2, Followee: 9, PostsCountAfter: services.MaxPostID, FollowedAt: services.MaxPostID},
 			1<<32 - 1: {Follower: 1<<32 - 1, Followee: 9},
 		})
 	})
 }
 
 func TestEdgesOfManyFollowees(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.follow(services.Edge{Follower: 9, Followee: 1, Since: 5}, services.Edge{Follower: 9, Followee: 2, Since: services.MaxPostID},
-			services.Edge{Follower: 8, Followee: 3, Since: 7}, services.Edge{Follower: 9, Followee: 1<<32 - 1})
-		wantEqual(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.Edge{
-			1:         {Follower: 9, Followee: 1, Since: 5, Followed: 5},
-			2:         {Follower: 9, Followee: 2, Since: services.MaxPostID, Followed: services.MaxPostID},
+	eachStore(t, func(b *testStore) {
+		b.follow(services.FollowEdge{Follower: 9, Followee: 1, PostsCountAfter: 5}, services.FollowEdge{Follower: 9, Followee: 2, PostsCountAfter: services.MaxPostID},
+			services.FollowEdge{Follower: 8, Followee: 3, PostsCountAfter: 7}, services.FollowEdge{Follower: 9, Followee: 1<<32 - 1})
+		wantEqual(b.t, must(people.EdgesFrom(b.ctx, b.TestStore.DB, 9, []services.UserID{1, 2, 3, 4, 9, 1<<32 - 1}))(b.t), map[services.UserID]services.FollowEdge{
+			1:         {Follower: 9, Followee: 1, PostsCountAfter: 5, FollowedAt: 5},
+			2:         {Follower: 9, Followee: 2, PostsCountAfter: services.MaxPostID, FollowedAt: services.MaxPostID},
 			1<<32 - 1: {Follower: 9, Followee: 1<<32 - 1},
 		})
 	})
 }
 
 func TestCountFolloweesStopsAtTheLimit(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for n := services.UserID(2); n <= 6; n++ {
-			b.follow(services.Edge{Follower: 1, Followee: n})
+			b.follow(services.FollowEdge{Follower: 1, Followee: n})
 		}
 		for limit, want := range map[int]int{0: 0, 3: 3, 5: 5, 100: 5} {
 			for followee := services.UserID(1); followee <= 7; followee++ {
@@ -173,11 +173,11 @@ func TestCountFolloweesStopsAtTheLimit(t *testing.T) {
 }
 
 func TestImportFollows(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 5})
-		var edges []services.Edge
+	eachStore(t, func(b *testStore) {
+		b.follow(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 5})
+		var edges []services.FollowEdge
 		for n := range services.UserID(700) {
-			edges = append(edges, services.Edge{Follower: 1, Followee: n + 2, Since: 9})
+			edges = append(edges, services.FollowEdge{Follower: 1, Followee: n + 2, PostsCountAfter: 9})
 		}
 		edges = append(edges, edges[10]) // twice in one call
 		for _, want := range []int{699, 0} {
@@ -189,8 +189,8 @@ func TestImportFollows(t *testing.T) {
 				return err
 			})
 		}
-		old, _, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
-		wantEqual(b.t, must(old, err)(b.t).Since, services.PostID(5))
+		old, _, err := people.Edge(b.ctx, b.TestStore.DB, 1, 2)
+		wantEqual(b.t, must(old, err)(b.t).PostsCountAfter, services.PostID(5))
 		if waiting, _, _, err := jobs.JobCounts(b.ctx, b.DB); waiting != 0 || err != nil {
 			b.t.Errorf("an import made %d jobs (%v)", waiting, err)
 		}
@@ -198,10 +198,10 @@ func TestImportFollows(t *testing.T) {
 }
 
 func TestFollowersByNumberAndActivity(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("alice", "bob", "carol", "dave", "erin")
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("alice", "bob", "carol", "dave", "erin")
 		for n := services.UserID(2); n <= 5; n++ {
-			b.follow(services.Edge{Follower: n, Followee: 1, Since: services.PostID(n)})
+			b.follow(services.FollowEdge{Follower: n, Followee: 1, PostsCountAfter: services.PostID(n)})
 		}
 		active := func(users ...services.UserID) {
 			b.write(func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, users) })
@@ -213,8 +213,8 @@ func TestFollowersByNumberAndActivity(t *testing.T) {
 		b.clock.advance(-2 * time.Hour)
 		active(2) // a node whose clock is behind does not move a time back
 		list := func(after services.UserID, limit int, since time.Time) (numbers []services.UserID) {
-			for _, edge := range must(people.Followers(b.ctx, b.Bundle.DB, 1, after, limit, since))(b.t) {
-				wantEqual(b.t, edge, services.Edge{Follower: edge.Follower, Followee: 1, Since: services.PostID(edge.Follower), Followed: services.PostID(edge.Follower)})
+			for _, edge := range must(people.Followers(b.ctx, b.TestStore.DB, 1, after, limit, since))(b.t) {
+				wantEqual(b.t, edge, services.FollowEdge{Follower: edge.Follower, Followee: 1, PostsCountAfter: services.PostID(edge.Follower), FollowedAt: services.PostID(edge.Follower)})
 				numbers = append(numbers, edge.Follower)
 			}
 			return numbers
@@ -228,8 +228,8 @@ func TestFollowersByNumberAndActivity(t *testing.T) {
 }
 
 func TestActiveUsers(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("alice", "bob", "carol", "dave")
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("alice", "bob", "carol", "dave")
 		mark := func(users ...services.UserID) {
 			b.write(func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, users) })
 		}
@@ -238,14 +238,14 @@ func TestActiveUsers(t *testing.T) {
 		since := b.clock.Now()
 		mark(2, 4)
 		active := func(after services.UserID, limit int) []services.UserID {
-			return must(people.ActiveUsers(b.ctx, b.Bundle.DB, after, limit, since))(b.t)
+			return must(people.ActiveUsers(b.ctx, b.TestStore.DB, after, limit, since))(b.t)
 		}
 		wantEqual(b.t, active(0, 10), []services.UserID{2, 4})
 		wantEqual(b.t, active(0, 1), []services.UserID{2})
 		wantEqual(b.t, active(2, 10), []services.UserID{4})
 		wantEqual(b.t, len(active(4, 10)), 0)
 		inactive := func(after services.UserID, limit int) []services.UserID {
-			return must(people.InactiveUsers(b.ctx, b.Bundle.DB, after, limit, since))(b.t)
+			return must(people.InactiveUsers(b.ctx, b.TestStore.DB, after, limit, since))(b.t)
 		}
 		wantEqual(b.t, inactive(0, 10), []services.UserID{1, 3})
 		wantEqual(b.t, inactive(0, 1), []services.UserID{1})
@@ -256,14 +256,14 @@ func TestActiveUsers(t *testing.T) {
 
 // The previous visit stays the same, however often the present visit is recorded.
 func TestVisitedBefore(t *testing.T) {
-	each(t, func(b *bundle) {
-		user := b.users("alice")[0]
+	eachStore(t, func(b *testStore) {
+		user := b.makeUsers("alice")[0]
 		seen := func() {
 			b.write(func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{user}) })
 		}
 		before := func(want time.Time) {
 			b.t.Helper()
-			got, err := people.PreviousVisit(b.ctx, b.Bundle.DB, user)
+			got, err := people.PreviousVisit(b.ctx, b.TestStore.DB, user)
 			if err != nil || !got.Equal(want) {
 				b.t.Errorf("the visit before was at %v, %v; want %v", got, err, want)
 			}
@@ -282,19 +282,19 @@ func TestVisitedBefore(t *testing.T) {
 		b.clock.advance(time.Minute)
 		seen()
 		before(last)
-		if got, err := people.PreviousVisit(b.ctx, b.Bundle.DB, 999); err != nil || !got.IsZero() {
+		if got, err := people.PreviousVisit(b.ctx, b.TestStore.DB, 999); err != nil || !got.IsZero() {
 			b.t.Errorf("of nobody: %v, %v", got, err)
 		}
 	})
 }
 
 func TestLastVisits(t *testing.T) {
-	each(t, func(w *bundle) {
+	eachStore(t, func(w *testStore) {
 		t := w.t
-		numbers := w.users("ann", "bob")
+		numbers := w.makeUsers("ann", "bob")
 		ann, bob := numbers[0], numbers[1]
 		w.write(func(tx *sql.Tx) error { return people.MarkActive(t.Context(), tx, []services.UserID{ann}) })
-		visits, err := people.LastVisits(t.Context(), w.Bundle.DB, []services.UserID{ann, bob, 99})
+		visits, err := people.LastVisits(t.Context(), w.TestStore.DB, []services.UserID{ann, bob, 99})
 		if seen, never := visits[ann], visits[bob]; err != nil || len(visits) != 2 || !seen.Equal(w.clock.Now()) || !never.IsZero() {
 			t.Errorf("%v, %v", visits, err)
 		}
@@ -303,9 +303,9 @@ func TestLastVisits(t *testing.T) {
 
 // A mode keeps the time of the follow, and the end of the follow forgets the mode.
 func TestModesOfFollows(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.users("alice", "bob", "carol")
-		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 50}, services.Edge{Follower: 1, Followee: 3, Since: 60}, services.Edge{Follower: 3, Followee: 2, Since: 70})
+	eachStore(t, func(b *testStore) {
+		b.makeUsers("alice", "bob", "carol")
+		b.follow(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 50}, services.FollowEdge{Follower: 1, Followee: 3, PostsCountAfter: 60}, services.FollowEdge{Follower: 3, Followee: 2, PostsCountAfter: 70})
 		set := func(followee services.UserID, mode services.FollowMode, wantFollows, wantChanged bool) {
 			b.t.Helper()
 			b.write(func(tx *sql.Tx) error {
@@ -314,41 +314,41 @@ func TestModesOfFollows(t *testing.T) {
 				return err
 			})
 		}
-		edge := func() services.Edge {
+		edge := func() services.FollowEdge {
 			b.t.Helper()
-			found, _, err := people.Edge(b.ctx, b.Bundle.DB, 1, 2)
+			found, _, err := people.Edge(b.ctx, b.TestStore.DB, 1, 2)
 			one := must(found, err)(b.t)
-			wantEqual(b.t, must(people.Edges(b.ctx, b.Bundle.DB, []services.UserID{1}, 2))(b.t)[1], one)
-			wantEqual(b.t, must(people.EdgesFrom(b.ctx, b.Bundle.DB, 1, []services.UserID{2}))(b.t)[2], one)
-			wantEqual(b.t, must(people.Followers(b.ctx, b.Bundle.DB, 2, 0, 1, time.Time{}))(b.t)[0], one)
+			wantEqual(b.t, must(people.Edges(b.ctx, b.TestStore.DB, []services.UserID{1}, 2))(b.t)[1], one)
+			wantEqual(b.t, must(people.EdgesFrom(b.ctx, b.TestStore.DB, 1, []services.UserID{2}))(b.t)[2], one)
+			wantEqual(b.t, must(people.Followers(b.ctx, b.TestStore.DB, 2, 0, 1, time.Time{}))(b.t)[0], one)
 			return one
 		}
 		set(2, services.FollowAll, true, false)
 		set(2, services.FollowLiveOnly, true, true)
 		set(2, services.FollowLiveOnly, true, false)
-		quiet := services.Edge{Follower: 1, Followee: 2, Since: services.MaxPostID, Followed: 50, Mode: services.FollowLiveOnly}
+		quiet := services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: services.MaxPostID, FollowedAt: 50, Mode: services.FollowLiveOnly}
 		wantEqual(b.t, edge(), quiet)
-		wantEqual(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50})
+		wantEqual(b.t, quiet.AsFollowedHost(), services.FollowedAuthor{Author: 2, ItemsCountAfter: 50})
 		set(2, services.FollowNone, true, true)
 		quiet.Mode = services.FollowNone
 		wantEqual(b.t, edge(), quiet)
-		wantEqual(b.t, quiet.Host(), services.FollowedAuthor{Author: 2, Since: 50, Quiet: true})
-		wantEqual(b.t, quiet.Pulled(), services.FollowedAuthor{Author: 2, Since: services.MaxPostID})
+		wantEqual(b.t, quiet.AsFollowedHost(), services.FollowedAuthor{Author: 2, ItemsCountAfter: 50, CountsNothing: true})
+		wantEqual(b.t, quiet.AsPulledAuthor(), services.FollowedAuthor{Author: 2, ItemsCountAfter: services.MaxPostID})
 		set(3, services.FollowLiveOnly, true, true)
-		wantEqual(b.t, must(people.ReducedFollows(b.ctx, b.Bundle.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
-		wantEqual(b.t, must(people.ReducedFollows(b.ctx, b.Bundle.DB, 1, 3, 9))(b.t), []services.UserID{2})
+		wantEqual(b.t, must(people.FolloweesInReducedMode(b.ctx, b.TestStore.DB, 1, services.ListStart, 9))(b.t), []services.UserID{3, 2})
+		wantEqual(b.t, must(people.FolloweesInReducedMode(b.ctx, b.TestStore.DB, 1, 3, 9))(b.t), []services.UserID{2})
 		modes := map[services.UserID]services.FollowMode{2: services.FollowNone, 3: services.FollowLiveOnly}
-		wantEqual(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), modes)
-		wantEqual(b.t, len(must(people.ModesOf(b.ctx, b.Bundle.DB, 3))(b.t)), 0)
-		relations := must(people.Relations(b.ctx, b.Bundle.DB, 1, []services.UserID{2, 3}, b.clock.Now()))(b.t)
+		wantEqual(b.t, must(people.FollowModesOf(b.ctx, b.TestStore.DB, 1))(b.t), modes)
+		wantEqual(b.t, len(must(people.FollowModesOf(b.ctx, b.TestStore.DB, 3))(b.t)), 0)
+		relations := must(people.Relations(b.ctx, b.TestStore.DB, 1, []services.UserID{2, 3}, b.clock.Now()))(b.t)
 		wantEqual(b.t, relations[2].Mode, services.FollowNone)
 		set(2, services.FollowAll, true, true)
-		wantEqual(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 50, Followed: 50})
+		wantEqual(b.t, edge(), services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 50, FollowedAt: 50})
 		set(2, services.FollowNone, true, true)
 		b.write(func(tx *sql.Tx) error { _, err := people.DeleteFollow(b.ctx, tx, 1, 2); return err })
 		set(2, services.FollowNone, false, false)
-		b.follow(services.Edge{Follower: 1, Followee: 2, Since: 80})
-		wantEqual(b.t, edge(), services.Edge{Follower: 1, Followee: 2, Since: 80, Followed: 80})
-		wantEqual(b.t, must(people.ModesOf(b.ctx, b.Bundle.DB, 1))(b.t), map[services.UserID]services.FollowMode{3: services.FollowLiveOnly})
+		b.follow(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 80})
+		wantEqual(b.t, edge(), services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 80, FollowedAt: 80})
+		wantEqual(b.t, must(people.FollowModesOf(b.ctx, b.TestStore.DB, 1))(b.t), map[services.UserID]services.FollowMode{3: services.FollowLiveOnly})
 	})
 }

@@ -15,47 +15,47 @@ SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1
 UNION ALL SELECT user_number FROM erasures WHERE {in user_number $2 BIGINT} AND user_number > 0`)
 
-// HidesFrom is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter. Statements that read
-// an author's content for a viewer contain it.
-func HidesFrom(author, viewer string) string {
+// HidesFromCondition is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter. Statements that
+// read an author's content for a viewer contain it.
+func HidesFromCondition(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer +
 		") OR " + beingErasedCondition(author) + ")"
 }
 
-// HidFrom is HidesFrom as of the time when the author published an item, whose ID is id. If the author hid from the viewer then,
-// the viewer was never shown the item.
-func HidFrom(author, viewer, id string) string {
+// HidWhenPublishedCondition is HidesFromCondition as of the time when the author published an item, whose ID is id. If the author
+// hid from the viewer then, the viewer was never shown the item.
+func HidWhenPublishedCondition(author, viewer, id string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
 		") OR " + beingErasedCondition(author) + ")"
 }
 
-// beingErasedCondition is the condition that a user is being erased. It counts rows, because with EXISTS PostgreSQL would read the whole
-// index.
+// beingErasedCondition is the condition that a user is being erased. It counts rows, because with EXISTS PostgreSQL would read the
+// whole index.
 func beingErasedCondition(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"
 }
 
 // hidesFrom is hiddenAuthors for one author, without lists. It takes 4 us on SQLite; hiddenAuthors, with three lists, takes 27 us.
-var hidesFrom = sql.NewStatement("whether an author hides from a viewer", "SELECT 1 WHERE "+HidesFrom("$2", "$1"))
+var hidesFrom = sql.NewStatement("whether an author hides from a viewer", "SELECT 1 WHERE "+HidesFromCondition("$2", "$1"))
 
-// ApartFrom is the condition under which a list of users' actions leaves a user out for a viewer: the user hides from the viewer,
-// or one of the two blocks the other.
-func ApartFrom(user, viewer string) string {
-	return "(" + HidesFrom(user, viewer) + " OR " + blocks(viewer, user) + ")"
+// HiddenOrBlockedCondition is the condition under which a list of users' actions leaves a user out for a viewer: the user hides
+// from the viewer, or one of the two blocks the other.
+func HiddenOrBlockedCondition(user, viewer string) string {
+	return "(" + HidesFromCondition(user, viewer) + " OR " + blocksCondition(viewer, user) + ")"
 }
 
-// blocks is the condition that a user blocks another.
-func blocks(user, other string) string {
+// blocksCondition is the condition that a user blocks another.
+func blocksCondition(user, other string) string {
 	return "EXISTS (SELECT 1 FROM blocks o WHERE o.blocker = " + user + " AND o.blocked = " + other + ")"
 }
 
-// ApartFromOwner is ApartFrom for a list of users' actions on an object of an owner. If the viewer is the owner, they were
-// notified of the actions, and a gap in the list would reveal that a user hides from them or blocks them. So only the viewer's
-// own blocks, and the erasure of a user, leave users out.
-func ApartFromOwner(user, viewer, owner string) string {
-	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocks(viewer, user) + " OR " + beingErasedCondition(user) + " ELSE " + ApartFrom(user, viewer) + " END)"
+// HiddenOrBlockedForOwnerCondition is HiddenOrBlockedCondition for a list of users' actions on an object of an owner. If the viewer
+// is the owner, they were notified of the actions, and a gap in the list would reveal that a user hides from them or blocks them.
+// So only the viewer's own blocks, and the erasure of a user, leave users out.
+func HiddenOrBlockedForOwnerCondition(user, viewer, owner string) string {
+	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocksCondition(viewer, user) + " OR " + beingErasedCondition(user) + " ELSE " + HiddenOrBlockedCondition(user, viewer) + " END)"
 }
 
 // HiddenAuthors returns the authors, among some, whose posts and shows are hidden from a viewer, in one statement; an absent author is
@@ -74,10 +74,10 @@ func HiddenAuthors(ctx context.Context, r sql.Reader, viewer services.UserID, au
 	return hidden, err
 }
 
-// CheckOwn returns the error of a command that only the author of some content may give. err is the error of reading the content.
+// CheckIsAuthor returns the error of a command that only the author of some content may give. err is the error of reading the content.
 // argument and name are the argument and the ID by which the actor named the content, and kind is the word for the content in the
 // text. The error is NOT_FOUND as in CheckVisible, and FORBIDDEN for another author's content.
-func CheckOwn(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
+func CheckIsAuthor(ctx context.Context, tx *sql.Tx, actor, author services.UserID, err error, argument, name, kind string) error {
 	if err = CheckVisible(ctx, tx, actor, author, err, argument, name); err == nil && author != actor {
 		err = services.Errorf(services.Forbidden, "%s: %s is not your %s", argument, name, kind)
 	}
@@ -103,28 +103,28 @@ func CheckVisible(ctx context.Context, tx *sql.Tx, viewer, author services.UserI
 	return nil
 }
 
-// BlocksWith selects the users among $2 who block the user $1 or are blocked by them. In both cases neither may begin anything
-// with the other.
-const BlocksWith = `
+// BlockedEitherWaySQL selects the users among $2 who block the user $1 or are blocked by them. In both cases neither may begin
+// anything with the other.
+const BlockedEitherWaySQL = `
 SELECT blocked FROM blocks WHERE blocker = $1 AND {in blocked $2 BIGINT}
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1`
 
-var blocksWith = sql.NewStatement("blocks between a user and others", BlocksWith)
+var blockedEitherWay = sql.NewStatement("blocks between a user and others", BlockedEitherWaySQL)
 
 // ListBlockedEitherWay lists the users, among others, who block a user or are blocked by that user.
 func ListBlockedEitherWay(ctx context.Context, tx *sql.Tx, user services.UserID, others []services.UserID) ([]services.UserID, error) {
 	if len(others) == 0 {
 		return nil, nil
 	}
-	return sql.ReadColumn[services.UserID](ctx, tx, blocksWith, user, others)
+	return sql.ReadColumn[services.UserID](ctx, tx, blockedEitherWay, user, others)
 }
 
-// NoUser is services.NoUser for a user ID that the caller named and that exists. The error names the key, as if the user did not
-// exist.
-func NoUser(ctx context.Context, tx *sql.Tx, argument string, user services.UserID) error {
+// NoUserError is services.NoUserError for a user ID that the caller named and that exists. The error names the key, as if the user
+// did not exist.
+func NoUserError(ctx context.Context, tx *sql.Tx, argument string, user services.UserID) error {
 	users, err := ByID(ctx, tx.Runner, []services.UserID{user})
 	if err != nil {
 		return err
 	}
-	return services.NoUser(argument, users[user].Key)
+	return services.NoUserError(argument, users[user].Key)
 }

@@ -20,45 +20,45 @@ func newClock() *clock { return &clock{sqltest.NewClock()} }
 
 func (c *clock) advance(d time.Duration) { c.Advance(d) }
 
-// bundle is a peopletest.Bundle, with the fields that the tests use most.
-type bundle struct {
-	*peopletest.Bundle
+// testStore is a peopletest.TestStore, with the fields that the tests use most.
+type testStore struct {
+	*peopletest.TestStore
 	t     *testing.T
 	ctx   context.Context
 	clock *clock
 	url   string
 }
 
-// each runs a test on both engines, on a new database with a stopped clock.
-func each(t *testing.T, test func(b *bundle)) {
+// eachStore runs a test on both engines, on a new database with a stopped clock.
+func eachStore(t *testing.T, test func(b *testStore)) {
 	t.Helper()
-	sqltest.EachURL(t, func(t *testing.T, url string) { test(newBundle(t, url)) })
+	sqltest.EachURL(t, func(t *testing.T, url string) { test(newTestStore(t, url)) })
 }
 
-func newBundle(t *testing.T, url string) *bundle {
+func newTestStore(t *testing.T, url string) *testStore {
 	t.Helper()
 	c := newClock()
-	return bundleOf(t, sqltest.Open(t, sql.Config{URL: url, Clock: c}), c, url)
+	return newTestStoreOf(t, sqltest.Open(t, sql.Config{URL: url, Clock: c}), c, url)
 }
 
-// bundleOf is a bundle of an open database.
-func bundleOf(t *testing.T, s *sql.DB, c *clock, url string) *bundle {
-	return &bundle{&peopletest.Bundle{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
+// newTestStoreOf makes a testStore of an open database.
+func newTestStoreOf(t *testing.T, s *sql.DB, c *clock, url string) *testStore {
+	return &testStore{&peopletest.TestStore{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
 }
 
 // write runs one transaction, which must succeed.
-func (b *bundle) write(fn func(tx *sql.Tx) error) {
+func (b *testStore) write(fn func(tx *sql.Tx) error) {
 	b.t.Helper()
 	b.MustWrite(fn)
 }
 
-// users creates users with the keys, and returns their IDs.
-func (b *bundle) users(keys ...string) []services.UserID {
+// makeUsers creates users with the keys, and returns their IDs.
+func (b *testStore) makeUsers(keys ...string) []services.UserID {
 	b.t.Helper()
 	return b.MakeUsers(keys...)
 }
 
-func (b *bundle) follow(edges ...services.Edge) {
+func (b *testStore) follow(edges ...services.FollowEdge) {
 	b.t.Helper()
 	b.MakeFollows(edges...)
 }
@@ -78,4 +78,4 @@ func wantCode(t tester, err error, want services.Code) {
 	sqltest.WantCode(t, err, want)
 }
 
-var errMine = errors.New("mine") // an error that the tests return from their own functions
+var errTest = errors.New("mine") // an error that the tests return from their own functions

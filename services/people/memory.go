@@ -8,35 +8,35 @@ import (
 	"tidings/services/changelog"
 )
 
-// LogProfile is the kind of log entry for a changed profile; the key is the user ID.
-const LogProfile = "profile"
+// ProfileChangelogKind is the kind of log entry for a changed profile; the key is the user ID.
+const ProfileChangelogKind = "profile"
 
-// MemoryFacts reads people from SQL. Unknown users are absent.
-type MemoryFacts interface {
+// UserFacts reads people from SQL. Unknown users are absent.
+type UserFacts interface {
 	Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error)
 	UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error)
 }
 
-// Memory is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use. Profiles are kept up
-// to date by the changelog. The ID of a key never changes while its user exists, so IDs need the log only for erasures.
+// Memory is this node's cache of recently read people: their profiles and user IDs. It is safe for concurrent use. Profiles are
+// kept up to date by the changelog. The ID of a key never changes while its user exists, so IDs need the log only for erasures.
 type Memory struct {
 	*changelog.Cache[services.UserID, services.User]
-	facts MemoryFacts
+	facts UserFacts
 	// The values have no version, because they do not change.
-	numbers *changelog.Cache[string, services.UserID]
+	userIDs *changelog.Cache[string, services.UserID]
 }
 
 // NewMemory makes an empty cache that follows the log. capacity is how many people it holds; 0 means 100,000.
-func NewMemory(log *changelog.Follower, facts MemoryFacts, capacity int) *Memory {
+func NewMemory(log *changelog.Follower, facts UserFacts, capacity int) *Memory {
 	if capacity == 0 {
 		capacity = 100_000
 	}
 	m := &Memory{
 		Cache:   changelog.NewCache[services.UserID](capacity, func(u services.User) time.Time { return u.UpdatedAt }),
 		facts:   facts,
-		numbers: changelog.NewCache[string](capacity, func(services.UserID) time.Time { return time.Time{} }),
+		userIDs: changelog.NewCache[string](capacity, func(services.UserID) time.Time { return time.Time{} }),
 	}
-	log.Register(changelog.Kind{Name: LogProfile, Load: changelog.LoadByClearing(m.forgetAll), Apply: m.apply})
+	log.Register(changelog.Kind{Name: ProfileChangelogKind, Load: changelog.LoadByClearing(m.forgetAll), Apply: m.apply})
 	return m
 }
 
@@ -56,14 +56,14 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 // forgetAll forgets all users, after the log could not be followed.
 func (m *Memory) forgetAll() {
 	m.Clear()
-	m.numbers.Clear()
+	m.userIDs.Clear()
 }
 
 // ReadFacts reads people from SQL into found. It also puts them into the cache, except those that changed meanwhile.
 func (m *Memory) ReadFacts(ctx context.Context, users []services.UserID, found map[services.UserID]services.User) error {
 	read, err := m.facts.Users(ctx, users)
 	if err == nil {
-		m.Take(found, read, nil)
+		m.AddReadValues(found, read, nil)
 	}
 	return err
 }
@@ -72,27 +72,27 @@ func (m *Memory) ReadFacts(ctx context.Context, users []services.UserID, found m
 var endOfTime = time.Unix(1<<40, 0)
 
 // Drop forgets a user who is being erased, and reports whether their key was known. From then on the cache keeps no copy of their
-// profile; but a caller that has read their ID before may still pass it to KeepNumber.
+// profile; but a caller that has read their ID before may still pass it to KeepUserID.
 func (m *Memory) Drop(user services.UserID, key string) bool {
 	m.RecordChange(user, endOfTime)
-	return m.numbers.DropIf(key, func(number services.UserID) bool { return number == user })
+	return m.userIDs.DropIf(key, func(number services.UserID) bool { return number == user })
 }
 
-// Number finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is always
+// UserID finds the ID of a user by key; ok is false for a key that was never mentioned. IDs never change, so the cache is always
 // right, except for users who are being erased: see Drop.
-func (m *Memory) Number(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
-	if number, ok := m.numbers.Get(key); ok {
+func (m *Memory) UserID(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
+	if number, ok := m.userIDs.Get(key); ok {
 		return number, true, nil
 	}
-	numbers, err := m.Numbers(ctx, []string{key})
+	numbers, err := m.UserIDs(ctx, []string{key})
 	number, ok = numbers[key]
 	return number, ok, err
 }
 
-// Numbers finds the IDs of users by key. It reads the IDs that are not cached by one query. Keys that were never mentioned are
+// UserIDs finds the IDs of users by key. It reads the IDs that are not cached by one query. Keys that were never mentioned are
 // absent.
-func (m *Memory) Numbers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	found, missing := m.numbers.GetAll(keys)
+func (m *Memory) UserIDs(ctx context.Context, keys []string) (map[string]services.UserID, error) {
+	found, missing := m.userIDs.GetAll(keys)
 	if len(missing) == 0 {
 		return found, nil
 	}
@@ -102,21 +102,21 @@ func (m *Memory) Numbers(ctx context.Context, keys []string) (map[string]service
 	}
 	for key, number := range numbers {
 		found[key] = number
-		m.numbers.Keep(key, number)
+		m.userIDs.Keep(key, number)
 	}
 	return found, nil
 }
 
-// RememberedNumber is the ID of a user's key if it is cached. It reads no SQL, for requests that are answered from memory.
-func (m *Memory) RememberedNumber(key string) (number services.UserID, ok bool) {
-	return m.numbers.Get(key)
+// CachedUserID is the ID of a user's key if it is cached. It reads no SQL, for requests that are answered from memory.
+func (m *Memory) CachedUserID(key string) (number services.UserID, ok bool) {
+	return m.userIDs.Get(key)
 }
 
-// KnowsNumber reports whether the ID of a key is cached.
-func (m *Memory) KnowsNumber(key string) bool {
-	_, known := m.numbers.Get(key)
+// HasUserID reports whether the ID of a key is cached.
+func (m *Memory) HasUserID(key string) bool {
+	_, known := m.userIDs.Get(key)
 	return known
 }
 
-// KeepNumber caches the ID of a new user, after the commit that made them.
-func (m *Memory) KeepNumber(key string, number services.UserID) { m.numbers.Keep(key, number) }
+// KeepUserID caches the ID of a new user, after the commit that made them.
+func (m *Memory) KeepUserID(key string, number services.UserID) { m.userIDs.Keep(key, number) }

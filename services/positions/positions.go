@@ -12,16 +12,16 @@ import (
 	"tidings/services/sql"
 )
 
-// HomePage is the view code of the home feed; its view id is "".
-const HomePage = "home_page"
+// HomeFeedView is the view code of the home feed; its view id is "".
+const HomeFeedView = "home_page"
 
-// LiveBoard is the view code of the live board, where positions are versions of the log of shows; its view id is "".
-const LiveBoard = "live_board"
+// LiveBoardView is the view code of the live board, where positions are versions of the log of shows; its view id is "".
+const LiveBoardView = "live_board"
 
 var (
 	// Each column keeps the greater value, independently of the other: a late report of an early position may still
 	// be the latest visit.
-	raisePosition = sql.NewStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
+	advancePosition = sql.NewStatement("raise a position", `INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at)
 		VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET
 			last_access_at = CASE WHEN excluded.last_access_at > l.last_access_at THEN excluded.last_access_at ELSE l.last_access_at END,
@@ -37,12 +37,12 @@ var (
 		WHERE user_number = $1 AND {in view_code $2 TEXT} AND view_id = ''`)
 )
 
-// Raise moves a user's position in a view forward, never back, notes the visit, and returns the current position. The
+// Advance moves a user's position in a view forward, never back, notes the visit, and returns the current position. The
 // view defines what a position is: a post, a version, microseconds. If the returned position is greater than the given one,
 // the call has changed nothing but the time of the visit.
-func Raise[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user services.UserID, viewCode, viewID string, position P) (current P, err error) {
+func Advance[P ~int | ~int64 | ~uint64](ctx context.Context, tx *sql.Tx, user services.UserID, viewCode, viewID string, position P) (current P, err error) {
 	var raised int64
-	_, err = tx.One(ctx, raisePosition, []any{user, viewCode, viewID, int64(position), tx.HappenedAt()}, &raised)
+	_, err = tx.One(ctx, advancePosition, []any{user, viewCode, viewID, int64(position), tx.EventTime()}, &raised)
 	return P(raised), err
 }
 
@@ -56,7 +56,7 @@ func Of(ctx context.Context, r sql.Reader, user services.UserID, viewCode, viewI
 // OfUsers returns the positions of users in a view whose id is ""; users who never looked are absent.
 func OfUsers(ctx context.Context, r sql.Reader, users []services.UserID, viewCode string) (map[services.UserID]services.PostID, error) {
 	positions := make(map[services.UserID]services.PostID, len(users))
-	st, of := positionsIn.Of(users)
+	st, of := positionsIn.ForUsers(users)
 	err := r.Each(ctx, st, []any{of, viewCode}, func(scan func(...any) error) error {
 		var user services.UserID
 		var position services.PostID

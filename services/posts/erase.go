@@ -11,10 +11,11 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseSteps are the steps that remove an author's data beside the posts: their row in authors, and the mentions of them in others' posts.
+// EraseSteps are the steps that remove an author's data beside the posts: their row in authors, and the mentions of them in others'
+// posts.
 var EraseSteps = []erase.Step{
 	erase.DeleteRows("", "authors", "author", "author"),
-	erase.SweepRows("", "mentions", "post", "mentioned"),
+	erase.DeleteRowsByScan("", "mentions", "post", "mentioned"),
 }
 
 var (
@@ -33,9 +34,9 @@ var (
 )
 
 // EraseLikes is the step that takes the user's likes back. The notifications to the posts' authors have a step of their own. No
-// index finds the likes of a user, so the table is walked in parts; see erase.PartEndFinder.
+// index finds the likes of a user, so the table is walked in parts; see erase.ScanPartEndFinder.
 func EraseLikes() erase.Step {
-	return erase.UndoFound("likes", likesToErase, erase.PartEndFinder("likes", "post"), func(ctx context.Context, tx *sql.Tx, at erase.Position, found []int64) (map[string]int, error) {
+	return erase.UndoFoundRows("likes", likesToErase, erase.ScanPartEndFinder("likes", "post"), func(ctx context.Context, tx *sql.Tx, at erase.StepPosition, found []int64) (map[string]int, error) {
 		taken := 0
 		for _, post := range found {
 			deleted, err := DeleteLike(ctx, tx, services.PostID(post), at.User)
@@ -50,12 +51,12 @@ func EraseLikes() erase.Step {
 	})
 }
 
-// ErasePosts is the step that deletes the user's posts by a function, which returns false for a post that is deleted already. In a late
-// pass, when the deletions have reached all feeds, the author, the text, the import key and the mentions are erased. blanked is then called
-// with the time of that change, so that no cache keeps the text.
+// ErasePosts is the step that deletes the user's posts by a function, which returns false for a post that is deleted already. In a
+// late pass, when the deletions have reached all feeds, the author, the text, the import key and the mentions are erased. blanked
+// is then called with the time of that change, so that no cache keeps the text.
 func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error),
 	blanked func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error) erase.Step {
-	return erase.UndoFound("posts", postsToErase, erase.PartEndFinder("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.Position, found []int64) (map[string]int, error) {
+	return erase.UndoFoundRows("posts", postsToErase, erase.ScanPartEndFinder("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.StepPosition, found []int64) (map[string]int, error) {
 		// All rows are locked before the logs: a transaction that holds one of the rows may be waiting for a log.
 		if _, err := tx.Run(ctx, lockErasedPosts, found); err != nil {
 			return nil, err
@@ -76,18 +77,19 @@ func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.Use
 				removed["posts"]++
 			}
 		}
-		if !at.Late || len(removed) > 0 {
+		if !at.LaterPass || len(removed) > 0 {
 			return removed, nil // the posts that were deleted in this run wait for the next pass
 		}
 		if _, err := tx.Run(ctx, unmentionErased, found); err != nil {
 			return nil, err
 		}
-		return nil, blank(ctx, tx, at.User, found, blanked)
+		return nil, blankDeletedPosts(ctx, tx, at.User, found, blanked)
 	})
 }
 
-// blank empties deleted posts, and calls blanked for each, in order of ID: other transactions append to the log in this order too.
-func blank(ctx context.Context, tx *sql.Tx, author services.UserID, ids []int64, blanked func(context.Context, *sql.Tx, services.PostID, time.Time) error) error {
+// blankDeletedPosts empties deleted posts, and calls blanked for each, in order of ID: other transactions append to the log in this
+// order too.
+func blankDeletedPosts(ctx context.Context, tx *sql.Tx, author services.UserID, ids []int64, blanked func(context.Context, *sql.Tx, services.PostID, time.Time) error) error {
 	times := map[services.PostID]time.Time{}
 	err := tx.Each(ctx, blankPosts, []any{ids, author}, func(scan func(...any) error) error {
 		var id services.PostID

@@ -12,21 +12,21 @@ import (
 // postColumns are the columns that scanPost reads, in its order.
 const postColumns = `SELECT id, author, kind, parent, off_feed, pull, body, updated_at, edited_at, deleted_at FROM posts `
 
-// feedPost selects the posts that home feeds list and count. Every statement about these posts contains the condition, and so
+// feedPostCondition selects the posts that home feeds list and count. Every statement about these posts contains the condition, and so
 // does the index posts_by_author: a statement without the condition in its text would not use the index.
-const feedPost = `deleted_at IS NULL AND NOT off_feed`
+const feedPostCondition = `deleted_at IS NULL AND NOT off_feed`
 
 var (
 	// insertPost inserts 0 rows if the ID is taken: see Insert.
 	insertPost = sql.NewStatement("insert a post", `INSERT INTO posts (id, author, kind, parent, off_feed, pull, body, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
-	// A deletion is a mark. The row stays: lists can be read on from the post's position, and comments and replies still name it as their
-	// parent. updated_at rises for the caches.
+	// A deletion is a mark. The row stays: lists can be read on from the post's position, and comments and replies still name it as
+	// their parent. updated_at rises for the caches.
 	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
 		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
 
-	// lockPostToEdit locks a post for an edit.
+	// lockPostToEdit keeps others from changing the post until the transaction ends.
 	lockPostToEdit = sql.NewStatement("lock a post to edit it", postColumns+`WHERE id = $1 {for update}`)
 
 	// Caches order copies by the time of the last change, so each change gets a later time. edited_at, which is shown, gets the
@@ -40,20 +40,20 @@ var (
 
 	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
 
-	canHaveShown = sql.NewStatement("whether a reader can have been shown a post",
-		`SELECT p.author FROM posts p WHERE p.id = $2 AND NOT `+people.HidFrom("p.author", "$1", "p.id"))
+	mayHaveBeenShown = sql.NewStatement("whether a reader can have been shown a post",
+		`SELECT p.author FROM posts p WHERE p.id = $2 AND NOT `+people.HidWhenPublishedCondition("p.author", "$1", "p.id"))
 
 	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
-	// newestOfMillisecond is for sql.Tx.NewIDIn: past events of one millisecond get IDs in the order in which they are reported.
-	newestOfMillisecond = sql.NewestOfMillisecond("posts")
+	// newestOfMillisecond is for sql.Tx.NewIDInTable: past events of one millisecond get IDs in the order in which they are reported.
+	newestOfMillisecond = sql.NewestIDOfMillisecond("posts")
 
 	// greatestPost reads one entry at the end of the primary key.
 	greatestPost = sql.NewStatement("greatest post", `SELECT COALESCE(max(id), 0) FROM posts`)
 
 	// authorPosts leaves out pulled posts, because no inbox has them.
 	authorPosts = sql.NewStatement("an author's posts", `SELECT id FROM posts
-		WHERE author = $1 AND NOT pull AND `+feedPost+` ORDER BY id DESC LIMIT $2`)
+		WHERE author = $1 AND NOT pull AND `+feedPostCondition+` ORDER BY id DESC LIMIT $2`)
 
 	insertPostMentions = sql.NewInsertion("insert mentions in a post", "mentions", "post BIGINT, mentioned BIGINT, listed BOOLEAN, since BIGINT", "")
 
@@ -62,11 +62,11 @@ var (
 	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned, since FROM mentions WHERE post = $1 ORDER BY mentioned`)
 
 	// listed is NULL in mentions that are older than the column.
-	listedMentions = sql.NewStatement("who is mentioned by the list of a post", `SELECT mentioned, listed IS NULL FROM mentions WHERE post = $1 AND (listed OR listed IS NULL) ORDER BY mentioned`)
+	mentionedByList = sql.NewStatement("who is mentioned by the list of a post", `SELECT mentioned, listed IS NULL FROM mentions WHERE post = $1 AND (listed OR listed IS NULL) ORDER BY mentioned`)
 )
 
 // Insert publishes a post. Its UpdatedAt is kept, or set to now when it is zero; Deleted is ignored. The error is CONFLICT if a
-// post of another node has the ID: then the caller makes a new ID. The caller sets post.Pull if the author is huge now, see
+// post of another node has the ID: then the caller makes a new ID. The caller sets post.Pulled if the author is huge now, see
 // services.AuthorMode. It is stored, so that a later change of the author's mode moves no post.
 func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 	updated := post.UpdatedAt
@@ -74,26 +74,26 @@ func Insert(ctx context.Context, tx *sql.Tx, post services.Post) error {
 		updated = tx.Now
 	}
 	parent := sql.NullInt64{Int64: int64(post.Parent), Valid: post.Parent != 0}
-	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pull, post.Body, updated)
+	inserted, err := tx.Run(ctx, insertPost, post.ID, post.Author, post.Kind, parent, post.OffFeed, post.Pulled, post.Body, updated)
 	if err == nil && inserted == 0 {
 		err = services.Errorf(services.Conflict, "the post id %s is taken", post.ID)
-		if tx.Placed() != 0 { // another event of the same millisecond is being committed: the next try finds it
+		if tx.MomentOfNewIDs() != 0 { // another event of the same millisecond is being committed: the next try finds it
 			err = services.Errorf(services.Unavailable, "at: another event of this millisecond came between: send the event again")
 		}
 	}
 	if err == nil && post.Parent != 0 {
-		tx.KeepForEnd(postCounts, countChange{post: post.Parent, comments: 1})
+		tx.KeepForEndHook(postCounts, countChange{post: post.Parent, comments: 1})
 	}
 	return err
 }
 
-// NewID makes an ID that is greater than the IDs of all posts, whatever the clocks say. A post with a lesser ID would be older
-// than posts that users have seen already, and would not count. Two nodes may still commit in the opposite order, so feeds look
-// back some seconds. A post of an event with a time (see sql.Tx.SetDated and SetPlaced) is placed among the posts of its time: it counts
-// as seen for readers who have seen a later post.
+// NewID makes an ID that is greater than the IDs of all posts, whatever the clocks say. A post with a lesser ID would be older than
+// posts that users have seen already, and would not count. Two nodes may still commit in the opposite order, so feeds look back
+// some seconds. A post of an event with a time (see sql.Tx.SetEventMoment and SetMomentOfNewIDs) is placed among the posts of its
+// time: it counts as seen for readers who have seen a later post.
 func NewID(ctx context.Context, tx *sql.Tx, ids *services.IDClock) (services.PostID, error) {
-	if tx.Placed() != 0 {
-		return tx.NewIDIn(ctx, ids, newestOfMillisecond)
+	if tx.MomentOfNewIDs() != 0 {
+		return tx.NewIDInTable(ctx, ids, newestOfMillisecond)
 	}
 	var greatest services.PostID
 	if _, err := tx.One(ctx, greatestPost, nil, &greatest); err != nil {
@@ -113,17 +113,17 @@ func Newest(ctx context.Context, r sql.Reader) (newest services.PostID, err erro
 // Delete deletes a post; its row stays. It returns the post as it is now. deleted is false when the post was deleted before. The
 // error is NOT_FOUND if the post never existed. The likes and mentions of the post stay in SQL.
 func Delete(ctx context.Context, tx *sql.Tx, id services.PostID) (post services.Post, deleted bool, err error) {
-	changed, err := tx.Run(ctx, deletePost, id, tx.HappenedAt())
+	changed, err := tx.Run(ctx, deletePost, id, tx.EventTime())
 	if err != nil {
 		return post, false, err
 	}
 	if post, err = read(ctx, tx, postByID, id); err == nil && changed > 0 && post.Parent != 0 {
-		tx.KeepForEnd(postCounts, countChange{post: post.Parent, comments: -1})
+		tx.KeepForEndHook(postCounts, countChange{post: post.Parent, comments: -1})
 	}
 	return post, changed > 0, err
 }
 
-// Lock reads a post and locks it until this transaction ends, against edits, deletions and Hold. The post may be deleted: see
+// Lock reads a post and locks it until this transaction ends, against edits, deletions and LockShared. The post may be deleted: see
 // Deleted. The error is NOT_FOUND if the post never existed.
 func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, lockPostToEdit, id)
@@ -132,7 +132,7 @@ func Lock(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, e
 // Edit changes the body and the mentions of a post, which keeps its position, and returns the post as it is now. listed is as for
 // InsertMentions. The caller holds Lock.
 func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, mentions []Mention, listed []services.UserID) (services.Post, error) {
-	if _, err := tx.Run(ctx, editPost, id, body, tx.HappenedAt()); err != nil {
+	if _, err := tx.Run(ctx, editPost, id, body, tx.EventTime()); err != nil {
 		return services.Post{}, err
 	}
 	if _, err := tx.Run(ctx, deletePostMentions, id); err != nil {
@@ -144,19 +144,19 @@ func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, ment
 	return read(ctx, tx, postByID, id)
 }
 
-// Hold reads a post and keeps others from deleting it until this transaction ends. The post may be deleted already: see Deleted.
+// LockShared reads a post and keeps others from deleting it until this transaction ends. The post may be deleted already: see Deleted.
 // The error is NOT_FOUND if the post never existed.
-func Hold(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
+func LockShared(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, lockPost, id)
 }
 
-// CanHaveShown reports whether a reader can have been shown a post, whether they follow its author or not: then its ID is a
+// MayHaveBeenShown reports whether a reader can have been shown a post, whether they follow its author or not: then its ID is a
 // position in the reader's feed. The post may have been deleted since, and its author may have hidden from the reader or blocked
 // them since. A post that the author published while hiding from the reader, or while blocking them, looks to the reader as if it
 // never existed. erased says that the author has been erased: from whom they hid is known no longer.
-func CanHaveShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (shown, erased bool, err error) {
+func MayHaveBeenShown(ctx context.Context, r sql.Reader, reader services.UserID, id services.PostID) (shown, erased bool, err error) {
 	var author services.UserID
-	shown, err = r.One(ctx, canHaveShown, []any{reader, id}, &author)
+	shown, err = r.One(ctx, mayHaveBeenShown, []any{reader, id}, &author)
 	return shown, shown && author == 0, err
 }
 
@@ -189,7 +189,7 @@ func ByID(ctx context.Context, r sql.Reader, ids []services.PostID) (map[service
 func scanPost(scan func(...any) error) (post services.Post, err error) {
 	var updated int64
 	var parent, edited, deleted sql.NullInt64
-	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Pull, &post.Body, &updated, &edited, &deleted)
+	err = scan(&post.ID, &post.Author, &post.Kind, &parent, &post.OffFeed, &post.Pulled, &post.Body, &updated, &edited, &deleted)
 	post.Parent, post.UpdatedAt, post.Deleted = services.PostID(parent.Int64), sql.FromMicros(updated), deleted.Valid
 	if edited.Valid {
 		post.EditedAt = sql.FromMicros(edited.Int64)
@@ -197,15 +197,15 @@ func scanPost(scan func(...any) error) (post services.Post, err error) {
 	return post, err
 }
 
-// OfAuthor lists the author's posts that are pushed into followers' inboxes, the newest first, at most limit.
-func OfAuthor(ctx context.Context, db *sql.DB, author services.UserID, limit int) ([]services.PostID, error) {
+// PushedPostsOfAuthor lists the author's posts that are pushed into followers' inboxes, the newest first, at most limit.
+func PushedPostsOfAuthor(ctx context.Context, db *sql.DB, author services.UserID, limit int) ([]services.PostID, error) {
 	return sql.ReadColumn[services.PostID](ctx, db, authorPosts, author, limit)
 }
 
-// HoldVisible reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction ends. The
-// error is NOT_FOUND if there is no such post, or if the post is deleted or hidden from the viewer.
-func HoldVisible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
-	post, err := Hold(ctx, tx, id)
+// LockVisibleShared reads the post that a viewer names in an argument, and keeps others from deleting it until this transaction
+// ends. The error is NOT_FOUND if there is no such post, or if the post is deleted or hidden from the viewer.
+func LockVisibleShared(ctx context.Context, tx *sql.Tx, viewer services.UserID, argument string, id services.PostID) (services.Post, error) {
+	post, err := LockShared(ctx, tx, id)
 	name := services.GlobalID(services.PostType, id.String())
 	if err = people.CheckVisible(ctx, tx, viewer, post.Author, err, argument, name); err == nil && post.Deleted {
 		err = services.Errorf(services.NotFound, "%s: %s is deleted", argument, name)
@@ -213,10 +213,10 @@ func HoldVisible(ctx context.Context, tx *sql.Tx, viewer services.UserID, argume
 	return post, err
 }
 
-// CheckOwn returns the error of an action on a post that only the post's author may take; err is the error of reading the post. The
-// error is NOT_FOUND if there is no such post or it is hidden from the actor, and FORBIDDEN for another author's post.
-func CheckOwn(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
-	return people.CheckOwn(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
+// CheckIsAuthor returns the error of an action on a post that only the post's author may take; err is the error of reading the
+// post. The error is NOT_FOUND if there is no such post or it is hidden from the actor, and FORBIDDEN for another author's post.
+func CheckIsAuthor(ctx context.Context, tx *sql.Tx, actor services.UserID, argument string, id services.PostID, author services.UserID, err error) error {
+	return people.CheckIsAuthor(ctx, tx, actor, author, err, argument, services.GlobalID(services.PostType, id.String()), "post")
 }
 
 // InsertMentions stores the users that a new post mentions, each once, and which of these users are in the post's list of
@@ -233,7 +233,7 @@ func InsertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, menti
 func insertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, mentions []Mention, listed []services.UserID) error {
 	all := make([][]any, len(mentions))
 	for i, mention := range mentions {
-		all[i] = []any{post, mention.User, slices.Contains(listed, mention.User), mention.Since}
+		all[i] = []any{post, mention.User, slices.Contains(listed, mention.User), mention.EditTimeID}
 	}
 	_, err := tx.Insert(ctx, insertPostMentions, all)
 	return err
@@ -243,17 +243,18 @@ func insertMentions(ctx context.Context, tx *sql.Tx, post services.PostID, menti
 func Mentions(ctx context.Context, r sql.Reader, post services.PostID) (mentions []Mention, err error) {
 	err = r.Each(ctx, postMentions, []any{post}, func(scan func(...any) error) error {
 		var mention Mention
-		err := scan(&mention.User, &mention.Since)
+		err := scan(&mention.User, &mention.EditTimeID)
 		mentions = append(mentions, mention)
 		return err
 	})
 	return mentions, err
 }
 
-// ListedMentions returns the users in a post's list of mentions, and not those whom only its text mentions. unrecorded are mentioned users of
-// whom SQL does not say whether they are in the list: their mentions were stored before SQL recorded that. An edit of the text keeps the users in the list.
-func ListedMentions(ctx context.Context, r sql.Reader, post services.PostID) (listed, unrecorded []services.UserID, err error) {
-	err = r.Each(ctx, listedMentions, []any{post}, func(scan func(...any) error) error {
+// MentionedByList returns the users in a post's list of mentions, and not those whom only its text mentions. unrecorded are
+// mentioned users of whom SQL does not say whether they are in the list: their mentions were stored before SQL recorded that. An
+// edit of the text keeps the users in the list.
+func MentionedByList(ctx context.Context, r sql.Reader, post services.PostID) (listed, unrecorded []services.UserID, err error) {
+	err = r.Each(ctx, mentionedByList, []any{post}, func(scan func(...any) error) error {
 		var user services.UserID
 		var unstored bool
 		if err := scan(&user, &unstored); err != nil {

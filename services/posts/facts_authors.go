@@ -29,13 +29,13 @@ var (
 		RETURNING ver`)
 
 	// unnamed is the number of chunks of followers whose documents do not list the author yet.
-	lowerUnnamed = sql.NewStatement("end a chunk of an author", `UPDATE authors SET unnamed = unnamed - 1, ver = ver + 1
+	decrementUnnamedChunks = sql.NewStatement("end a chunk of an author", `UPDATE authors SET unnamed = unnamed - 1, ver = ver + 1
 		WHERE author = $1 AND unnamed > 0 RETURNING unnamed`)
 
 	authorsAfter = sql.NewStatement("authors with a row", `SELECT author FROM authors WHERE author > $1 ORDER BY author LIMIT $2`)
 
-	// authorsOfMany walks the whole index of followees, so only rare jobs run it.
-	authorsOfMany = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
+	// authorsWithManyFollowers walks the whole index of followees, so only rare jobs run it.
+	authorsWithManyFollowers = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
 	pullAuthors = sql.NewStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
@@ -89,7 +89,7 @@ func LockAuthor(ctx context.Context, tx *sql.Tx, number services.UserID) (author
 func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	var pinned sql.NullInt64
 	var counted int64
-	err = scan(&author.Number, &author.Followers, &counted, &author.Mode, &pinned, &author.Pull, &author.Unnamed, &author.Version)
+	err = scan(&author.Number, &author.Followers, &counted, &author.Mode, &pinned, &author.NamedInFollowerDocuments, &author.FollowerChunksToName, &author.Version)
 	if counted > 0 {
 		author.CountedAt = sql.FromMicros(counted)
 	}
@@ -100,8 +100,8 @@ func scanAuthor(scan func(...any) error) (author services.Author, err error) {
 	return author, err
 }
 
-// PutAuthor writes an author's row and returns its new version. A huge author has Pull set. Pull stays set after the author is no
-// longer huge, as long as followers still have the author's pulled posts.
+// PutAuthor writes an author's row and returns its new version. A huge author has NamedInFollowerDocuments set. It stays set after
+// the author is no longer huge, as long as followers still have the author's pulled posts.
 func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version uint64, err error) {
 	var pinned sql.NullInt64
 	if author.Pinned != nil {
@@ -111,24 +111,24 @@ func PutAuthor(ctx context.Context, tx *sql.Tx, author services.Author) (version
 	if !author.CountedAt.IsZero() {
 		counted = sql.Micros(author.CountedAt)
 	}
-	pull := author.Pull || author.Mode == services.AuthorHuge
-	_, err = tx.One(ctx, putAuthor, []any{author.Number, author.Followers, counted, int64(author.Mode), pinned, pull, author.Unnamed}, &version)
+	pull := author.NamedInFollowerDocuments || author.Mode == services.AuthorHuge
+	_, err = tx.One(ctx, putAuthor, []any{author.Number, author.Followers, counted, int64(author.Mode), pinned, pull, author.FollowerChunksToName}, &version)
 	return version, err
 }
 
-// EndAuthorChunk records that one more chunk of an author's followers is done: their documents list the author. last is true
+// DecrementUnnamedChunks records that one more chunk of an author's followers is done: their documents list the author. last is true
 // once, for the last chunk: the number does not fall below 0 when a chunk runs again.
-func EndAuthorChunk(ctx context.Context, tx *sql.Tx, author services.UserID) (last bool, err error) {
+func DecrementUnnamedChunks(ctx context.Context, tx *sql.Tx, author services.UserID) (last bool, err error) {
 	var left int
-	found, err := tx.One(ctx, lowerUnnamed, []any{author}, &left)
+	found, err := tx.One(ctx, decrementUnnamedChunks, []any{author}, &left)
 	return found && left == 0, err
 }
 
-// AuthorsToLookAt lists at most limit authors with user IDs greater than after, in order. If followers is above 0, it lists the
+// AuthorsForModeCheck lists at most limit authors with user IDs greater than after, in order. If followers is above 0, it lists the
 // authors with at least that many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
-func AuthorsToLookAt(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
+func AuthorsForModeCheck(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
-		return sql.ReadColumn[services.UserID](ctx, db, authorsOfMany, after, followers, limit)
+		return sql.ReadColumn[services.UserID](ctx, db, authorsWithManyFollowers, after, followers, limit)
 	}
 	return sql.ReadColumn[services.UserID](ctx, db, authorsAfter, after, limit)
 }
@@ -146,13 +146,13 @@ func CountFollowers(ctx context.Context, db *sql.DB, author services.UserID, lim
 }
 
 // ReadThresholds reads the thresholds that an admin has set; set is false when no admin has set any.
-func ReadThresholds(ctx context.Context, db *sql.DB) (thresholds services.Thresholds, set bool, err error) {
+func ReadThresholds(ctx context.Context, db *sql.DB) (thresholds services.FollowerThresholds, set bool, err error) {
 	set, err = db.One(ctx, readThresholds, []any{thresholdsRowName}, &thresholds.Big, &thresholds.Huge)
 	return thresholds, set, err
 }
 
 // SetThresholds sets the thresholds for all nodes.
-func SetThresholds(ctx context.Context, tx *sql.Tx, thresholds services.Thresholds) error {
+func SetThresholds(ctx context.Context, tx *sql.Tx, thresholds services.FollowerThresholds) error {
 	_, err := tx.Run(ctx, setThresholds, thresholdsRowName, thresholds.Big, thresholds.Huge)
 	return err
 }

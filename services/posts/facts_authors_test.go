@@ -11,7 +11,7 @@ import (
 )
 
 // writeAuthor writes an author's row and returns its version.
-func (b *bundle) writeAuthor(author services.Author) (version uint64) {
+func (b *testStore) writeAuthor(author services.Author) (version uint64) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		version, err = PutAuthor(b.Ctx, tx, author)
@@ -21,7 +21,7 @@ func (b *bundle) writeAuthor(author services.Author) (version uint64) {
 }
 
 func TestAuthors(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		sqltest.Equal(b.T, sqltest.Must(ModeOf(b.Ctx, b.DB.Runner, 7))(b.T), services.AuthorSmall)
 		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8}))(b.T), map[services.UserID]services.Author{})
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -30,13 +30,13 @@ func TestAuthors(t *testing.T) {
 			return err
 		})
 		pinned := services.AuthorBig
-		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, Unnamed: 2, CountedAt: b.Clock.Now()}
+		big := services.Author{Number: 7, Followers: 5000, Mode: services.AuthorBig, Pinned: &pinned, FollowerChunksToName: 2, CountedAt: b.Clock.Now()}
 		sqltest.Equal(b.T, b.writeAuthor(big), uint64(1))
 		sqltest.Equal(b.T, b.writeAuthor(big), uint64(2))
 		big.Version = 2
 		huge := services.Author{Number: 1<<32 - 1, Followers: 1_000_000, Mode: services.AuthorHuge}
 		b.writeAuthor(huge)
-		huge.Pull, huge.Version = true, 1 // a huge author is listed in their followers' documents
+		huge.NamedInFollowerDocuments, huge.Version = true, 1 // a huge author is listed in their followers' documents
 		sqltest.Equal(b.T, sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7, 8, huge.Number}))(b.T), map[services.UserID]services.Author{7: big, huge.Number: huge})
 		b.MustWrite(func(tx *sql.Tx) error {
 			author, err := LockAuthor(b.Ctx, tx, huge.Number)
@@ -55,16 +55,16 @@ func TestAuthors(t *testing.T) {
 }
 
 func TestPullAuthorsOfAReader(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.MakeFollows(services.Edge{Follower: 1, Followee: 2, Since: 20}, services.Edge{Follower: 1, Followee: 3, Since: 30},
-			services.Edge{Follower: 1, Followee: 4, Since: 40}, services.Edge{Follower: 1, Followee: 1, Since: 10}, services.Edge{Follower: 9, Followee: 4, Since: 90})
+	eachStore(t, func(b *testStore) {
+		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 2, PostsCountAfter: 20}, services.FollowEdge{Follower: 1, Followee: 3, PostsCountAfter: 30},
+			services.FollowEdge{Follower: 1, Followee: 4, PostsCountAfter: 40}, services.FollowEdge{Follower: 1, Followee: 1, PostsCountAfter: 10}, services.FollowEdge{Follower: 9, Followee: 4, PostsCountAfter: 90})
 		for _, author := range []services.Author{
 			{Number: 1, Mode: services.AuthorHuge}, {Number: 2, Mode: services.AuthorHuge}, {Number: 3, Mode: services.AuthorBig},
-			{Number: 4, Mode: services.AuthorSmall, Pull: true}, {Number: 5, Mode: services.AuthorHuge},
+			{Number: 4, Mode: services.AuthorSmall, NamedInFollowerDocuments: true}, {Number: 5, Mode: services.AuthorHuge},
 		} {
 			b.writeAuthor(author)
 		}
-		sqltest.Equal(b.T, sqltest.Must(PullAuthorsOf(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, Since: 20}, {Author: 4, Since: 40}})
+		sqltest.Equal(b.T, sqltest.Must(PullAuthorsOf(b.Ctx, b.DB, 1))(b.T), []services.FollowedAuthor{{Author: 2, ItemsCountAfter: 20}, {Author: 4, ItemsCountAfter: 40}})
 		sqltest.Equal(b.T, len(sqltest.Must(PullAuthorsOf(b.Ctx, b.DB, 3))(b.T)), 0)
 		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 0, 10))(b.T), []services.UserID{1, 2, 4, 5})
 		sqltest.Equal(b.T, sqltest.Must(PullAuthors(b.Ctx, b.DB, 1, 2))(b.T), []services.UserID{2, 4})
@@ -75,9 +75,9 @@ func TestPullAuthorsOfAReader(t *testing.T) {
 }
 
 func TestCountFollowers(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for follower := services.UserID(1); follower <= 9; follower++ {
-			b.MakeFollows(services.Edge{Follower: follower, Followee: 100})
+			b.MakeFollows(services.FollowEdge{Follower: follower, Followee: 100})
 		}
 		for limit, want := range map[int]int{5: 5, 9: 9, 10: 9, 1_000_000: 9} {
 			sqltest.Equal(b.T, sqltest.Must(CountFollowers(b.Ctx, b.DB, 100, limit))(b.T), want)
@@ -87,12 +87,12 @@ func TestCountFollowers(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		_, set, err := ReadThresholds(b.Ctx, b.DB)
 		if set || err != nil {
 			b.T.Fatalf("thresholds stand before anybody set them: %v", err)
 		}
-		for _, thresholds := range []services.Thresholds{{Big: 5, Huge: 10}, {Big: services.MaxThreshold, Huge: services.MaxThreshold}} {
+		for _, thresholds := range []services.FollowerThresholds{{Big: 5, Huge: 10}, {Big: services.MaxFollowerThreshold, Huge: services.MaxFollowerThreshold}} {
 			b.MustWrite(func(tx *sql.Tx) error { return SetThresholds(b.Ctx, tx, thresholds) })
 			got, set, err := ReadThresholds(b.Ctx, b.DB)
 			if !set || err != nil || got != thresholds {
@@ -103,14 +103,14 @@ func TestThresholds(t *testing.T) {
 }
 
 func TestInFlightFanouts(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		first, second := InFlightFanout{Post: 5, Author: 1}, InFlightFanout{Post: 6, Author: 2}
 		begin := func(fanout InFlightFanout, chunks int) {
 			b.MustWrite(func(tx *sql.Tx) error { return BeginFanout(b.Ctx, tx, fanout, chunks) })
 		}
 		end := func(post services.PostID) (left int) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
-				left, err = EndChunk(b.Ctx, tx, post)
+				left, err = EndFanoutChunk(b.Ctx, tx, post)
 				return err
 			})
 			return left
@@ -136,34 +136,34 @@ func TestInFlightFanouts(t *testing.T) {
 }
 
 func TestTheLastChunkOfAnAuthor(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.writeAuthor(services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Unnamed: 2})
+	eachStore(t, func(b *testStore) {
+		b.writeAuthor(services.Author{Number: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, FollowerChunksToName: 2})
 		end := func() (last bool) {
 			b.MustWrite(func(tx *sql.Tx) (err error) {
-				last, err = EndAuthorChunk(b.Ctx, tx, 7)
+				last, err = DecrementUnnamedChunks(b.Ctx, tx, 7)
 				return err
 			})
 			return last
 		}
 		sqltest.Equal(b.T, []bool{end(), end(), end()}, []bool{false, true, false}) // one end too many changes nothing
 		got := sqltest.Must(Authors(b.Ctx, b.DB, []services.UserID{7}))(b.T)[7]
-		sqltest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, Pull: true, Version: 3})
+		sqltest.Equal(b.T, got, services.Author{Number: 7, Mode: services.AuthorBig, NamedInFollowerDocuments: true, Version: 3})
 	})
 }
 
 func TestAuthorsForModeChecks(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		for follower := services.UserID(1); follower <= 5; follower++ {
 			for followee := services.UserID(100); followee < 100+follower; followee++ {
-				b.MakeFollows(services.Edge{Follower: follower, Followee: followee}) // 100 has 5 followers, 101 has 4, ..., 104 has 1
+				b.MakeFollows(services.FollowEdge{Follower: follower, Followee: followee}) // 100 has 5 followers, 101 has 4, ..., 104 has 1
 			}
 		}
 		b.writeAuthor(services.Author{Number: 104})
 		b.writeAuthor(services.Author{Number: 7})
-		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 0, 10))(b.T), []services.UserID{100, 101, 102})
-		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 3, 100, 1))(b.T), []services.UserID{101})
-		sqltest.Equal(b.T, len(sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 6, 0, 10))(b.T)), 0)
-		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 0, 10))(b.T), []services.UserID{7, 104})
-		sqltest.Equal(b.T, sqltest.Must(AuthorsToLookAt(b.Ctx, b.DB, 0, 7, 10))(b.T), []services.UserID{104})
+		sqltest.Equal(b.T, sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 3, 0, 10))(b.T), []services.UserID{100, 101, 102})
+		sqltest.Equal(b.T, sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 3, 100, 1))(b.T), []services.UserID{101})
+		sqltest.Equal(b.T, len(sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 6, 0, 10))(b.T)), 0)
+		sqltest.Equal(b.T, sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 0, 0, 10))(b.T), []services.UserID{7, 104})
+		sqltest.Equal(b.T, sqltest.Must(AuthorsForModeCheck(b.Ctx, b.DB, 0, 7, 10))(b.T), []services.UserID{104})
 	})
 }

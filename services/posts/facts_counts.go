@@ -10,10 +10,10 @@ import (
 	"tidings/services/sql"
 )
 
-// countParts is how many rows the counts of one post have on PostgreSQL, at most. A row stays locked until the commit is on disk, so with
-// one row all likes of a popular post wait for each other: two nodes took 3,400 a second on one post, and 4,900 with several rows. SQLite
-// has one writer, so there one row is enough.
-const countParts = 8
+// countRowsPerPost is how many rows the counts of one post have on PostgreSQL, at most. A row stays locked until the commit is on
+// disk, so with one row all likes of a popular post wait for each other: two nodes took 3,400 a second on one post, and 4,900 with
+// several rows. SQLite has one writer, so there one row is enough.
+const countRowsPerPost = 8
 
 var (
 	// addPostCounts is an upsert, because the first like makes the row. ORDER BY sets the order of the locks.
@@ -33,15 +33,15 @@ FROM (SELECT c.post, COALESCE(CAST(sum(n.likes) AS BIGINT), 0) AS likes, COALESC
 	FROM {rows $1 post BIGINT} AS c LEFT JOIN post_counts n ON n.post = c.post GROUP BY c.post) AS t`)
 )
 
-// bothCounts is the first part of a statement; the posts c follow it. It selects the kept counts of the posts, and the counts
-// that the facts give now.
-const bothCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = c.post) AS BIGINT), 0),
+// storedAndFactualCounts is the first part of a statement; the posts c follow it. It selects the kept counts of the posts, and the
+// counts that the facts give now.
+const storedAndFactualCounts = `SELECT c.post, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = c.post) AS BIGINT), 0),
 	COALESCE(CAST((SELECT sum(n.comments) FROM post_counts n WHERE n.post = c.post) AS BIGINT), 0),
 	(SELECT count(*) FROM likes l WHERE l.post = c.post),
 	(SELECT count(*) FROM posts a WHERE a.parent = c.post AND a.deleted_at IS NULL) FROM `
 
 var (
-	recountPosts = sql.NewStatement("recount posts", bothCounts+`{rows $1 post BIGINT} AS c`)
+	recountPosts = sql.NewStatement("recount posts", storedAndFactualCounts+`{rows $1 post BIGINT} AS c`)
 
 	// countsBelow reads only the kept counts: by their size the audit chooses which posts it can afford to recount.
 	countsBelow = sql.NewStatement("counts of posts below a position", `
@@ -50,11 +50,11 @@ SELECT p.id, COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post 
 FROM posts p WHERE p.id < $1 AND p.deleted_at IS NULL ORDER BY p.id DESC LIMIT $2`)
 )
 
-// readRecounts reads posts by a statement with bothCounts.
-func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []Recount, err error) {
+// readRecounts reads posts by a statement with storedAndFactualCounts.
+func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...any) (list []EngagementRecount, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
-		var c Recount
-		err := scan(&c.Post, &c.Kept.Likes, &c.Kept.Comments, &c.Facts.Likes, &c.Facts.Comments)
+		var c EngagementRecount
+		err := scan(&c.Post, &c.Stored.Likes, &c.Stored.Comments, &c.Facts.Likes, &c.Facts.Comments)
 		list = append(list, c)
 		return err
 	})
@@ -63,8 +63,8 @@ func readRecounts(ctx context.Context, r sql.Runner, st sql.Statement, args ...a
 
 // Recounts recounts posts from the facts. The cost grows with their likes and answers. One statement is one snapshot, so a
 // difference is a fault, and not a like that came in between.
-func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]Recount, error) {
-	asked := make(sql.Rows, len(posts))
+func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]EngagementRecount, error) {
+	asked := make(sql.RowsParameter, len(posts))
 	for i, post := range posts {
 		asked[i] = []any{post}
 	}
@@ -92,22 +92,22 @@ func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit i
 func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 	// If two callers come at once, the second waits here, and then finds nothing to mend. Other transactions may add likes
 	// meanwhile: they change the facts and the counts alike.
-	if _, err := tx.Run(ctx, addPostCounts, sql.Rows{{post, 0, 0, 0}}); err != nil {
+	if _, err := tx.Run(ctx, addPostCounts, sql.RowsParameter{{post, 0, 0, 0}}); err != nil {
 		return err
 	}
-	found, err := readRecounts(ctx, tx.Runner, recountPosts, sql.Rows{{post}})
+	found, err := readRecounts(ctx, tx.Runner, recountPosts, sql.RowsParameter{{post}})
 	if err != nil {
 		return err
 	}
 	for _, c := range found {
-		if _, err := tx.Run(ctx, addPostCounts, sql.Rows{{post, 0, c.Facts.Likes - c.Kept.Likes, c.Facts.Comments - c.Kept.Comments}}); err != nil {
+		if _, err := tx.Run(ctx, addPostCounts, sql.RowsParameter{{post, 0, c.Facts.Likes - c.Stored.Likes, c.Facts.Comments - c.Stored.Comments}}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// countChange is how many likes and answers a function of a transaction added to a post, or removed. sql.Tx.KeepForEnd hands it to
+// countChange is how many likes and answers a function of a transaction added to a post, or removed. sql.Tx.KeepForEndHook hands it to
 // postCounts.
 type countChange struct {
 	post            services.PostID
@@ -115,9 +115,9 @@ type countChange struct {
 }
 
 // postCounts adds the changes of a transaction to the counts, at its end, so that the rows are locked for a short time. The facts
-// decide what is added: a function calls sql.Tx.KeepForEnd only for a row that its own statement inserted or removed. Rows are locked in
-// the order of the posts, and all are of one part, so that transactions cannot deadlock.
-var postCounts = sql.NewEndHook(func(ctx context.Context, tx *sql.Tx, changes []any) error {
+// decide what is added: a function calls sql.Tx.KeepForEndHook only for a row that its own statement inserted or removed. Rows are
+// locked in the order of the posts, and all are of one part, so that transactions cannot deadlock.
+var postCounts = sql.NewTxEndHook(func(ctx context.Context, tx *sql.Tx, changes []any) error {
 	sums := map[services.PostID]countChange{}
 	for _, value := range changes {
 		change := value.(countChange)
@@ -127,9 +127,9 @@ var postCounts = sql.NewEndHook(func(ctx context.Context, tx *sql.Tx, changes []
 	// The time of a transaction spreads the transactions over the parts; all rows of one transaction are of the same part.
 	part := int64(0)
 	if tx.Dialect == sql.Postgres {
-		part = tx.Began.UnixMicro() % countParts
+		part = tx.Began.UnixMicro() % countRowsPerPost
 	}
-	rows := make(sql.Rows, 0, len(sums))
+	rows := make(sql.RowsParameter, 0, len(sums))
 	for post, sum := range sums {
 		// A like that was taken back in the same transaction changes nothing.
 		if sum.likes != 0 || sum.comments != 0 {
@@ -149,7 +149,7 @@ var postCounts = sql.NewEndHook(func(ctx context.Context, tx *sql.Tx, changes []
 func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID, at time.Time) (bool, error) {
 	changed, err := tx.Run(ctx, insertLike, post, liker, at)
 	if changed > 0 {
-		tx.KeepForEnd(postCounts, countChange{post: post, likes: 1})
+		tx.KeepForEndHook(postCounts, countChange{post: post, likes: 1})
 	}
 	return changed > 0, err
 }
@@ -158,23 +158,23 @@ func InsertLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker ser
 func DeleteLike(ctx context.Context, tx *sql.Tx, post services.PostID, liker services.UserID) (bool, error) {
 	changed, err := tx.Run(ctx, deleteLike, post, liker)
 	if changed > 0 {
-		tx.KeepForEnd(postCounts, countChange{post: post, likes: -1})
+		tx.KeepForEndHook(postCounts, countChange{post: post, likes: -1})
 	}
 	return changed > 0, err
 }
 
-// Engagements reads what a viewer is shown of users' actions on posts: how many likes and answers each post has, and whether the viewer
-// likes it. Every post is in the result.
+// Engagements reads what a viewer is shown of users' actions on posts: how many likes and answers each post has, and whether the
+// viewer likes it. Every post is in the result.
 func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]services.Engagement, error) {
 	found := make(map[services.PostID]services.Engagement, len(posts))
-	asked := make(sql.Rows, len(posts))
+	asked := make(sql.RowsParameter, len(posts))
 	for i, post := range posts {
 		asked[i] = []any{post}
 	}
 	err := db.Each(ctx, engagementOf, []any{asked, viewer}, func(scan func(...any) error) error {
 		var post services.PostID
 		var of services.Engagement
-		err := scan(&post, &of.Likes, &of.Comments, &of.Liked)
+		err := scan(&post, &of.Likes, &of.Comments, &of.LikedByViewer)
 		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // until the audit corrects counts of a node of an older version
 		found[post] = of
 		return err

@@ -18,55 +18,55 @@ import (
 	"tidings/tests/histories"
 )
 
-// deedModel is a model of likes and answers.
-type deedModel struct {
-	likes   map[[2]uint64]bool                  // of a post and a liker
-	parents map[services.PostID]services.PostID // the parent of each answer that was written
-	deleted map[services.PostID]bool
+// countsModel is a model of likes and answers.
+type countsModel struct {
+	likeByPostAndUser map[[2]uint64]bool                  // of a post and a liker
+	parents           map[services.PostID]services.PostID // the parent of each answer that was written
+	deletedAnswers    map[services.PostID]bool
 }
 
-func (d *deedModel) clone() *deedModel {
-	return &deedModel{maps.Clone(d.likes), maps.Clone(d.parents), maps.Clone(d.deleted)}
+func (d *countsModel) clone() *countsModel {
+	return &countsModel{maps.Clone(d.likeByPostAndUser), maps.Clone(d.parents), maps.Clone(d.deletedAnswers)}
 }
 
-func (d *deedModel) engagement(post services.PostID, viewer services.UserID) (of services.Engagement) {
-	for like := range d.likes {
+func (d *countsModel) engagement(post services.PostID, viewer services.UserID) (of services.Engagement) {
+	for like := range d.likeByPostAndUser {
 		if services.PostID(like[0]) == post {
 			of.Likes++
 		}
 	}
 	for answer, parent := range d.parents {
-		if parent == post && !d.deleted[answer] {
+		if parent == post && !d.deletedAnswers[answer] {
 			of.Comments++
 		}
 	}
-	of.Liked = d.likes[[2]uint64{uint64(post), uint64(viewer)}]
+	of.LikedByViewer = d.likeByPostAndUser[[2]uint64{uint64(post), uint64(viewer)}]
 	return of
 }
 
-// deed is one step that a function in a transaction takes.
-type deed struct {
-	kind   string          // one of deedKinds
+// postAction is one step that a function in a transaction takes.
+type postAction struct {
+	kind   string          // one of actionKinds
 	post   services.PostID // the post that is liked or answered
 	user   services.UserID // the liker, or the author of the answer
 	answer services.PostID // the answer that is written, edited or deleted
 }
 
-// deedKinds are the kinds of steps. A kind that is listed twice is drawn twice as often. A step may be repeated: the second time it
+// actionKinds are the kinds of steps. A kind that is listed twice is drawn twice as often. A step may be repeated: the second time it
 // changes nothing.
-var deedKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "answer", "import", "delete", "delete", "edit"}
+var actionKinds = []string{"like", "like", "like", "unlike", "unlike", "answer", "answer", "import", "delete", "delete", "edit"}
 
-var errUndone = errors.New("this part is undone") // the error by which a part or an attempt fails
+var errRolledBack = errors.New("this part is undone") // the error by which a function or an attempt fails
 
 // apply applies a step to the model. A step that the store refuses is refused here too.
-func (d *deedModel) apply(step deed) (refused bool) {
+func (d *countsModel) apply(step postAction) (refused bool) {
 	like := [2]uint64{uint64(step.post), uint64(step.user)}
 	_, taken := d.parents[step.answer]
 	switch step.kind {
 	case "like":
-		d.likes[like] = true
+		d.likeByPostAndUser[like] = true
 	case "unlike":
-		delete(d.likes, like)
+		delete(d.likeByPostAndUser, like)
 	case "answer", "import":
 		if taken {
 			return true
@@ -74,14 +74,14 @@ func (d *deedModel) apply(step deed) (refused bool) {
 		d.parents[step.answer] = step.post
 	case "delete":
 		if taken {
-			d.deleted[step.answer] = true
+			d.deletedAnswers[step.answer] = true
 		}
 	}
 	return false
 }
 
-// do runs a step in a transaction.
-func (b *bundle) do(tx *sql.Tx, step deed) error {
+// runAction runs a step in a transaction.
+func (b *testStore) runAction(tx *sql.Tx, step postAction) error {
 	post := services.Post{ID: step.answer, Author: step.user, Kind: services.PostKindComment, Parent: step.post, OffFeed: true, Body: "b"}
 	var err error
 	switch step.kind {
@@ -110,63 +110,64 @@ func (b *bundle) do(tx *sql.Tx, step deed) error {
 	return err
 }
 
-// part is one function in a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
-type part struct {
-	steps   []deed
-	fails   bool   // the function returns an error in the end
-	attempt []deed // the steps of an attempt that fails
+// txFunction is one function in a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
+type txFunction struct {
+	steps          []postAction
+	fails          bool         // the function returns an error in the end
+	failingAttempt []postAction // the steps of an attempt that fails
 }
 
-// doPart runs the steps of a part, and then its attempt, which is undone.
-func (b *bundle) doPart(tx *sql.Tx, p part) error {
+// runTxFunction runs the steps of a function, and then its failing attempt, which is rolled back.
+func (b *testStore) runTxFunction(tx *sql.Tx, p txFunction) error {
 	for _, step := range p.steps {
-		if err := b.do(tx, step); err != nil {
+		if err := b.runAction(tx, step); err != nil {
 			return err
 		}
 	}
-	if len(p.attempt) > 0 {
-		_, err := tx.Attempt(b.Ctx, func() error {
-			for _, step := range p.attempt {
-				if err := b.do(tx, step); err != nil {
+	if len(p.failingAttempt) > 0 {
+		_, err := tx.RunInSavepoint(b.Ctx, func() error {
+			for _, step := range p.failingAttempt {
+				if err := b.runAction(tx, step); err != nil {
 					return err
 				}
 			}
-			return errUndone
+			return errRolledBack
 		})
 		if err != nil {
 			return err
 		}
 	}
 	if p.fails {
-		return errUndone
+		return errRolledBack
 	}
 	return nil
 }
 
-// TestCountsOfPostsAreThoseOfTheFacts lets users like, unlike, answer, import, edit and delete repeatedly, in transactions of one or
-// several parts, some of which are rolled back. After each transaction the counts equal the model's and a recount of the facts.
+// TestCountsOfPostsAreThoseOfTheFacts lets users like, unlike, answer, import, edit and delete repeatedly, in transactions of one
+// or several functions, some of which are rolled back. After each transaction the counts equal the model's and a recount of the
+// facts.
 func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
-	histories.Reduce(t, 4)
-	eachStore(t, func(b *bundle) {
+	histories.ReduceRapidChecks(t, 4)
+	eachStore(t, func(b *testStore) {
 		history := services.PostID(0)
 		rapid.Check(b.T, func(t *rapid.T) {
 			history++
 			posts := []services.PostID{history << 20, history<<20 + 1, history<<20 + 2}
-			model := &deedModel{map[[2]uint64]bool{}, map[services.PostID]services.PostID{}, map[services.PostID]bool{}}
-			step := rapid.Custom(func(t *rapid.T) deed {
-				return deed{
-					rapid.SampledFrom(deedKinds).Draw(t, "kind"), rapid.SampledFrom(posts).Draw(t, "post"),
+			model := &countsModel{map[[2]uint64]bool{}, map[services.PostID]services.PostID{}, map[services.PostID]bool{}}
+			step := rapid.Custom(func(t *rapid.T) postAction {
+				return postAction{
+					rapid.SampledFrom(actionKinds).Draw(t, "kind"), rapid.SampledFrom(posts).Draw(t, "post"),
 					services.UserID(rapid.IntRange(1, 3).Draw(t, "user")), history<<20 + 10 + services.PostID(rapid.IntRange(0, 5).Draw(t, "answer")),
 				}
 			})
-			one := rapid.Custom(func(t *rapid.T) part {
-				return part{rapid.SliceOfN(step, 1, 3).Draw(t, "steps"), rapid.IntRange(0, 4).Draw(t, "fails") == 0, rapid.SliceOfN(step, 0, 2).Draw(t, "attempts")}
+			one := rapid.Custom(func(t *rapid.T) txFunction {
+				return txFunction{rapid.SliceOfN(step, 1, 3).Draw(t, "steps"), rapid.IntRange(0, 4).Draw(t, "fails") == 0, rapid.SliceOfN(step, 0, 2).Draw(t, "attempts")}
 			})
 			for range rapid.IntRange(5, 15).Draw(t, "transactions") {
 				parts := rapid.SliceOfN(one, 1, 5).Draw(t, "parts")
 				fns := make([]func(*sql.Tx) error, len(parts))
 				for i, p := range parts {
-					fns[i] = func(tx *sql.Tx) error { return b.doPart(tx, p) }
+					fns[i] = func(tx *sql.Tx) error { return b.runTxFunction(tx, p) }
 				}
 				errs := b.WriteAll(b.Ctx, fns)
 				for i, p := range parts {
@@ -186,7 +187,7 @@ func TestCountsOfPostsAreThoseOfTheFacts(t *testing.T) {
 }
 
 // wantCounts compares the counts with the model, for each viewer, and with a recount of the facts.
-func (b *bundle) wantCounts(t *rapid.T, model *deedModel, posts []services.PostID) {
+func (b *testStore) wantCounts(t *rapid.T, model *countsModel, posts []services.PostID) {
 	for viewer := range services.UserID(4) {
 		got := sqltest.Must(Engagements(b.Ctx, b.DB, viewer, posts))(t)
 		for _, post := range posts {
@@ -196,15 +197,16 @@ func (b *bundle) wantCounts(t *rapid.T, model *deedModel, posts []services.PostI
 		}
 	}
 	for _, c := range sqltest.Must(Recounts(b.Ctx, b.DB, posts))(t) {
-		if !c.Right() {
-			t.Fatalf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
+		if !c.Matches() {
+			t.Fatalf("post %d has the counts %+v, the facts are %+v", c.Post, c.Stored, c.Facts)
 		}
 	}
 }
 
-// TestCountsEqualTheFactsDuringWrites runs many transactions on a few posts. Every snapshot that is read meanwhile has the counts of its facts.
+// TestCountsEqualTheFactsDuringWrites runs many transactions on a few posts. Every snapshot that is read meanwhile has the counts
+// of its facts.
 func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		posts := []services.PostID{1, 2, 3}
 		var writing atomic.Int64
 		var group sync.WaitGroup
@@ -217,17 +219,17 @@ func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
 				for range writes {
 					var fns []func(*sql.Tx) error
 					for range 1 + random.IntN(3) {
-						p := part{fails: random.IntN(5) == 0}
+						p := txFunction{fails: random.IntN(5) == 0}
 						for range 1 + random.IntN(3) {
-							p.steps = append(p.steps, deed{
-								deedKinds[random.IntN(len(deedKinds))], posts[random.IntN(3)], services.UserID(1 + random.IntN(3)),
+							p.steps = append(p.steps, postAction{
+								actionKinds[random.IntN(len(actionKinds))], posts[random.IntN(3)], services.UserID(1 + random.IntN(3)),
 								services.PostID(10 + writer*100 + random.IntN(4)),
 							})
 						}
-						fns = append(fns, func(tx *sql.Tx) error { return b.doPart(tx, p) })
+						fns = append(fns, func(tx *sql.Tx) error { return b.runTxFunction(tx, p) })
 					}
 					for _, err := range b.WriteAll(b.Ctx, fns) {
-						if err != nil && !errors.Is(err, errUndone) && services.CodeOf(err) != services.Conflict {
+						if err != nil && !errors.Is(err, errRolledBack) && services.CodeOf(err) != services.Conflict {
 							b.T.Errorf("a write failed: %v", err)
 						}
 					}
@@ -241,8 +243,8 @@ func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
 				b.T.Fatal(err)
 			}
 			for _, c := range list {
-				if !c.Right() {
-					b.T.Errorf("post %d has the counts %+v, the facts are %+v", c.Post, c.Kept, c.Facts)
+				if !c.Matches() {
+					b.T.Errorf("post %d has the counts %+v, the facts are %+v", c.Post, c.Stored, c.Facts)
 				}
 			}
 		}
@@ -252,14 +254,14 @@ func TestCountsEqualTheFactsDuringWrites(t *testing.T) {
 
 // TestWrongCountsAreRepairedDuringWrites lets two transactions mend one post while others like it.
 func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.post(1, 5, 6)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5, 6)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, err := InsertLike(b.Ctx, tx, 5, 2, tx.Now)
 			return err
 		})
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := tx.Lines(b.Ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
+			_, err := tx.QueryLines(b.Ctx, `UPDATE post_counts SET likes = 7, comments = -2 WHERE post = 5`)
 			return err
 		})
 		below := func(below services.PostID, limit int) []CountedPost {
@@ -268,8 +270,8 @@ func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 		sqltest.Equal(b.T, below(services.MaxPostID, 10), []CountedPost{{Post: 6}, {Post: 5, Likes: 7, Comments: -2}})
 		sqltest.Equal(b.T, below(services.MaxPostID, 1), []CountedPost{{Post: 6}})
 		sqltest.Equal(b.T, below(6, 1), []CountedPost{{Post: 5, Likes: 7, Comments: -2}})
-		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 2, []services.PostID{5}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, Liked: true}})
-		sqltest.Equal(b.T, sqltest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []Recount{{Post: 5, Kept: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
+		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 2, []services.PostID{5}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 7, LikedByViewer: true}})
+		sqltest.Equal(b.T, sqltest.Must(Recounts(b.Ctx, b.DB, []services.PostID{5}))(b.T), []EngagementRecount{{Post: 5, Stored: services.Engagement{Likes: 7, Comments: -2}, Facts: services.Engagement{Likes: 1}}})
 		var group sync.WaitGroup
 		for i := range 6 {
 			group.Go(func() {
@@ -286,6 +288,6 @@ func TestWrongCountsAreRepairedDuringWrites(t *testing.T) {
 			})
 		}
 		group.Wait()
-		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 12, []services.PostID{5, 99}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 5, Liked: true}, 99: {}})
+		sqltest.Equal(b.T, sqltest.Must(Engagements(b.Ctx, b.DB, 12, []services.PostID{5, 99}))(b.T), map[services.PostID]services.Engagement{5: {Likes: 5, LikedByViewer: true}, 99: {}})
 	})
 }

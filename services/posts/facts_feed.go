@@ -7,50 +7,50 @@ import (
 	"tidings/services/sql"
 )
 
-// allSources is the SQL for the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed author
-// who can have pulled posts, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a parameter, or
-// a column.
-func allSources(reader string) string {
-	return followedEdges(reader) + `, sources AS MATERIALIZED (
+// feedPostSourcesSQL is the SQL for the sources of a feed: the pushed posts of each followed author, the pulled posts of each followed
+// author who can have pulled posts, and both kinds of the reader's own posts. reader is the reader's ID in the statement: a
+// parameter, or a column.
+func feedPostSourcesSQL(reader string) string {
+	return followedEdgesSQL(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
 	UNION ALL SELECT author, since, TRUE FROM edges
 		WHERE COALESCE((SELECT pull FROM authors WHERE authors.author = edges.author), FALSE)
-	` + ownSources(reader) + `
+	` + ownPostSourcesSQL(reader) + `
 )`
 }
 
-// inboxSources is the SQL for the sources of a reader's inbox.
-func inboxSources(reader string) string {
-	return followedEdges(reader) + `, sources AS MATERIALIZED (
+// inboxPostSourcesSQL is the SQL for the sources of a reader's inbox.
+func inboxPostSourcesSQL(reader string) string {
+	return followedEdgesSQL(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
-	` + ownSources(reader) + `
+	` + ownPostSourcesSQL(reader) + `
 )`
 }
 
-// followedEdges is the SQL for the authors whom a reader follows and sees.
-func followedEdges(reader string) string {
+// followedEdgesSQL is the SQL for the authors whom a reader follows and sees.
+func followedEdgesSQL(reader string) string {
 	return `edges AS MATERIALIZED (
 	SELECT followee AS author, since FROM follows WHERE follower = ` + reader + ` AND followee <> ` + reader + ` AND shown
 )`
 }
 
-// ownSources is the SQL for the reader's own posts as sources, pushed and pulled.
-func ownSources(reader string) string {
+// ownPostSourcesSQL is the SQL for the reader's own posts as sources, pushed and pulled.
+func ownPostSourcesSQL(reader string) string {
 	return `UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, FALSE UNION ALL SELECT CAST(` + reader + ` AS BIGINT), 0, TRUE`
 }
 
-// newestOfSources merges a feed from one range of posts_by_author for each source. To find how far down the ranges must go, it
+// feedPageSQL merges a feed from one range of posts_by_author for each source. To find how far down the ranges must go, it
 // first looks up the depth-th newest post of each source (depth steps in the index). At least limit posts lie at or above the
 // ceil(limit / depth)-th greatest of these posts, so no older post can be on the page. depth is small when the reader follows
 // many authors, so that a reader of 2,000 authors reads little more than the page. bound is the end of one source's range: a
 // source with very many posts gives no more than limit posts.
 //
 // among is a further condition on a source a and on id that the posts must meet; "" for none.
-func newestOfSources(among string) string {
+func feedPageSQL(among string) string {
 	return `, page AS MATERIALIZED (
 	SELECT CAST($3 AS BIGINT) AS size, 1 + 2 * CAST($3 AS BIGINT) / count(*) AS depth FROM sources
 ), marks AS MATERIALIZED (
-	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 ` + among + ` AND ` + feedPost + `
+	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 ` + among + ` AND ` + feedPostCondition + `
 		ORDER BY id DESC LIMIT 1 OFFSET (SELECT depth - 1 FROM page)) AS mark
 	FROM sources a
 ), floors AS MATERIALIZED (
@@ -58,32 +58,32 @@ func newestOfSources(among string) string {
 		LIMIT 1 OFFSET (SELECT (size - 1) / depth FROM page)), 0) AS floor
 ), ranges AS MATERIALIZED (
 	SELECT a.author, a.since, a.pull, COALESCE((SELECT id FROM posts
-		WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 ` + among + ` AND id >= floors.floor AND ` + feedPost + `
+		WHERE posts.author = a.author AND posts.pull = a.pull AND id < $2 ` + among + ` AND id >= floors.floor AND ` + feedPostCondition + `
 		ORDER BY id DESC LIMIT 1 OFFSET (SELECT size - 1 FROM page)), floors.floor) AS bound
 	FROM sources a CROSS JOIN floors
 )
 SELECT p.id, p.author, CASE WHEN p.author <> $1 AND p.id > a.since THEN 1 ELSE 0 END
-FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.id >= a.bound AND p.id < $2 ` + among + ` AND ` + feedPost + ` {end}
+FROM ranges a {each post p} WHERE p.author = a.author AND p.pull = a.pull AND p.id >= a.bound AND p.id < $2 ` + among + ` AND ` + feedPostCondition + ` {end}
 ORDER BY p.id DESC LIMIT $3`
 }
 
-// counting selects the posts that count as new for the reader and are newer than $4: not the reader's own posts, nor posts from
-// before the follow.
-const counting = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.since ELSE $4 END`
+// countingCondition selects the posts that count as new for the reader and are newer than $4: not the reader's own posts, nor posts
+// from before the follow.
+const countingCondition = `AND a.author <> $1 AND id > CASE WHEN a.since > $4 THEN a.since ELSE $4 END`
 
-// countOfSources counts the posts that count as new for a reader and are newer than seen. It stops at limit, so that a reader who
+// countNewPostsSQL counts the posts that count as new for a reader and are newer than seen. It stops at limit, so that a reader who
 // was away for long costs no more.
-func countOfSources(reader, seen, limit string) string {
+func countNewPostsSQL(reader, seen, limit string) string {
 	return `
 SELECT count(*) FROM (
 	SELECT 1 FROM sources r {each post p} WHERE r.author <> ` + reader + ` AND p.author = r.author AND p.pull = r.pull
-		AND p.id > CASE WHEN r.since > ` + seen + ` THEN r.since ELSE ` + seen + ` END AND ` + feedPost + ` {end}
+		AND p.id > CASE WHEN r.since > ` + seen + ` THEN r.since ELSE ` + seen + ` END AND ` + feedPostCondition + ` {end}
 	LIMIT ` + limit + `
 ) AS counted`
 }
 
-// selectNewest selects the newest post of all sources; it looks up the newest of each source, one step of the index each.
-func selectNewest(condition string) string {
+// newestFeedPostSQL selects the newest post of all sources; it looks up the newest of each source, one step of the index each.
+func newestFeedPostSQL(condition string) string {
 	return `
 SELECT COALESCE(max(newest), 0) FROM (
 	SELECT (SELECT id FROM posts WHERE posts.author = a.author AND posts.pull = a.pull AND ` + condition + ` ORDER BY id DESC LIMIT 1) AS newest
@@ -92,28 +92,29 @@ SELECT COALESCE(max(newest), 0) FROM (
 }
 
 var (
-	// Parameters of the three lists: $1 the reader, $2 the ID below which posts are listed, $3 how many, and with counting $4 the seen position.
-	homeFeed = sql.NewStatement("home feed", `WITH `+allSources(`$1`)+newestOfSources(""))
+	// Parameters of the three lists: $1 the reader, $2 the ID below which posts are listed, $3 how many, and with countingCondition
+	// $4 the seen position.
+	homeFeed = sql.NewStatement("home feed", `WITH `+feedPostSourcesSQL(`$1`)+feedPageSQL(""))
 
-	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+inboxSources(`$1`)+newestOfSources(""))
+	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+inboxPostSourcesSQL(`$1`)+feedPageSQL(""))
 
-	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+allSources(`$1`)+newestOfSources(counting))
+	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+feedPostSourcesSQL(`$1`)+feedPageSQL(countingCondition))
 
-	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+allSources(`$1`)+selectNewest(feedPost))
+	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+feedPostSourcesSQL(`$1`)+newestFeedPostSQL(feedPostCondition))
 
-	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+allSources(`$1`)+selectNewest(feedPost+` AND id <= $2`))
+	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+feedPostSourcesSQL(`$1`)+newestFeedPostSQL(feedPostCondition+` AND id <= $2`))
 
 	// The count of each reader has its own limit: one limit for all of them would leave readers out.
-	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+allSources(`c.reader`)+countOfSources(`c.reader`, `c.seen`, `$2`)+`)
+	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+feedPostSourcesSQL(`c.reader`)+countNewPostsSQL(`c.reader`, `c.seen`, `$2`)+`)
 FROM {rows $1 i BIGINT, reader BIGINT, seen BIGINT} AS c`)
 
-	countNewOfOne = sql.NewStatement("count new posts of a reader", `WITH `+allSources(`$1`)+countOfSources(`$1`, `$2`, `$3`))
+	countNewOfOne = sql.NewStatement("count new posts of a reader", `WITH `+feedPostSourcesSQL(`$1`)+countNewPostsSQL(`$1`, `$2`, `$3`))
 
-	countPushed = sql.NewStatement("count new posts of an inbox", `WITH `+inboxSources(`$1`)+countOfSources(`$1`, `$2`, `$3`))
+	countPushed = sql.NewStatement("count new posts of an inbox", `WITH `+inboxPostSourcesSQL(`$1`)+countNewPostsSQL(`$1`, `$2`, `$3`))
 
 	newestCounting = sql.NewStatement("newest counting post of an inbox", `
 SELECT COALESCE(max(newest), 0) FROM (
-	SELECT (SELECT id FROM posts WHERE author = f.followee AND NOT pull AND id > f.since AND id <= $2 AND `+feedPost+`
+	SELECT (SELECT id FROM posts WHERE author = f.followee AND NOT pull AND id > f.since AND id <= $2 AND `+feedPostCondition+`
 		ORDER BY id DESC LIMIT 1) AS newest
 	FROM follows f WHERE f.follower = $1 AND f.followee <> $1 AND f.shown
 ) AS of_each`)
@@ -157,47 +158,47 @@ func readFeed(ctx context.Context, db *sql.DB, st sql.Statement, limit int, read
 	var entries []services.FeedEntry
 	err := db.Each(ctx, st, append([]any{reader, before, limit}, more...), func(scan func(...any) error) error {
 		var entry services.FeedEntry
-		err := scan(&entry.Post, &entry.Author, &entry.Counts)
+		err := scan(&entry.Post, &entry.Author, &entry.CountsAsNew)
 		entries = append(entries, entry)
 		return err
 	})
 	return entries, err
 }
 
-// NewestCounting returns the newest pushed post, up to and including an ID, that counts for the reader: by a followed author, published
-// after the follow, not deleted. It returns 0 when there is none. Rebuilds and audits learn from it whether posts that the inbox does
-// not list count.
-func NewestCounting(ctx context.Context, db *sql.DB, reader services.UserID, upTo services.PostID) (services.PostID, error) {
+// NewestCountingPost returns the newest pushed post, up to and including an ID, that counts for the reader: by a followed author,
+// published after the follow, not deleted. It returns 0 when there is none. Rebuilds and audits learn from it whether posts that
+// the inbox does not list count.
+func NewestCountingPost(ctx context.Context, db *sql.DB, reader services.UserID, upTo services.PostID) (services.PostID, error) {
 	var newest services.PostID
 	_, err := db.One(ctx, newestCounting, []any{reader, upTo}, &newest)
 	return newest, err
 }
 
-// CountPushed counts the posts of CountNew that are in the reader's inbox: the pushed posts.
-func CountPushed(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) (int, error) {
+// CountNewPushed counts the posts of CountNew that are in the reader's inbox: the pushed posts.
+func CountNewPushed(ctx context.Context, db *sql.DB, reader services.UserID, seen services.PostID, limit int) (int, error) {
 	var count int
 	_, err := db.One(ctx, countPushed, []any{reader, seen, limit}, &count)
 	return count, err
 }
 
-// Reader is a reader of a feed who has seen it up to a post.
-type Reader struct {
-	ID   services.UserID
-	Seen services.PostID
+// FeedReader is a reader of a feed who has seen it up to a post.
+type FeedReader struct {
+	ID     services.UserID
+	SeenTo services.PostID
 }
 
-// CountNew counts for each reader the posts after Seen that count for them, up to limit. It counts for several readers by one
+// CountNew counts for each reader the posts after SeenTo that count for them, up to limit. It counts for several readers by one
 // statement. Counts in Redis are compared with its result.
-func CountNew(ctx context.Context, db *sql.DB, readers []Reader, limit int) ([]int, error) {
-	asked, counts := make(sql.Rows, len(readers)), make([]int, len(readers))
+func CountNew(ctx context.Context, db *sql.DB, readers []FeedReader, limit int) ([]int, error) {
+	asked, counts := make(sql.RowsParameter, len(readers)), make([]int, len(readers))
 	// Most reads are of one reader. For them, countNewOfOne takes half the time of countNew.
 	if len(readers) == 1 {
-		_, err := db.One(ctx, countNewOfOne, []any{readers[0].ID, readers[0].Seen, limit}, &counts[0])
+		_, err := db.One(ctx, countNewOfOne, []any{readers[0].ID, readers[0].SeenTo, limit}, &counts[0])
 		return counts, err
 	}
 	for i, reader := range readers {
 		// Rows come in no order; i is the index of the reader.
-		asked[i] = []any{i, int64(reader.ID), int64(reader.Seen)}
+		asked[i] = []any{i, int64(reader.ID), int64(reader.SeenTo)}
 	}
 	return counts, db.Each(ctx, countNew, []any{asked, limit}, func(scan func(...any) error) error {
 		var i, count int

@@ -17,23 +17,23 @@ import (
 
 // feedModel is a home feed in the simplest form: a scan of everything that was ever posted.
 type feedModel struct {
-	reader  services.UserID
-	since   map[services.UserID]services.PostID // the followed authors
-	muted   map[services.UserID]bool            // the authors whom the reader mutes
-	hidden  map[services.UserID]bool            // the authors who hide from the reader
-	posts   []services.Post                     // the oldest first
-	deleted map[services.PostID]bool
-	inbox   bool // only what an inbox has: pushed posts and own posts
+	reader        services.UserID
+	followedSince map[services.UserID]services.PostID // the followed authors
+	muted         map[services.UserID]bool            // the authors whom the reader mutes
+	hidingAuthors map[services.UserID]bool            // the authors who hide from the reader
+	posts         []services.Post                     // the oldest first
+	deletedPosts  map[services.PostID]bool
+	inboxOnly     bool // only what an inbox has: pushed posts and own posts
 }
 
-// listed are the entries of the feed, the newest first.
-func (m *feedModel) listed() (entries []services.FeedEntry) {
+// feedEntries are the entries of the feed, the newest first.
+func (m *feedModel) feedEntries() (entries []services.FeedEntry) {
 	for _, post := range slices.Backward(m.posts) {
-		since, follows := m.since[post.Author]
+		since, follows := m.followedSince[post.Author]
 		own := post.Author == m.reader
-		shown := follows && !m.muted[post.Author] && !m.hidden[post.Author]
-		if (shown || own) && !m.deleted[post.ID] && (own || !post.Pull || !m.inbox) {
-			entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: !own && post.ID > since})
+		shown := follows && !m.muted[post.Author] && !m.hidingAuthors[post.Author]
+		if (shown || own) && !m.deletedPosts[post.ID] && (own || !post.Pulled || !m.inboxOnly) {
+			entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, CountsAsNew: !own && post.ID > since})
 		}
 	}
 	return entries
@@ -41,7 +41,7 @@ func (m *feedModel) listed() (entries []services.FeedEntry) {
 
 // page is the model of HomeFeed.
 func (m *feedModel) page(before services.PostID, limit int) (page []services.FeedEntry) {
-	for _, entry := range m.listed() {
+	for _, entry := range m.feedEntries() {
 		if entry.Post < before && len(page) < limit {
 			page = append(page, entry)
 		}
@@ -51,38 +51,38 @@ func (m *feedModel) page(before services.PostID, limit int) (page []services.Fee
 
 // countNew is the model of CountNew for the reader.
 func (m *feedModel) countNew(seen services.PostID, limit int) (count int) {
-	for _, entry := range m.listed() {
-		if entry.Counts && entry.Post > seen && count < limit {
+	for _, entry := range m.feedEntries() {
+		if entry.CountsAsNew && entry.Post > seen && count < limit {
 			count++
 		}
 	}
 	return count
 }
 
-// unread are the entries that UnreadFeed returns.
-func (m *feedModel) unread(seen services.PostID, limit int) (entries []services.FeedEntry) {
-	for _, entry := range m.listed() {
-		if entry.Counts && entry.Post > seen && len(entries) < limit {
+// unreadEntries are the entries that UnreadFeed returns.
+func (m *feedModel) unreadEntries(seen services.PostID, limit int) (entries []services.FeedEntry) {
+	for _, entry := range m.feedEntries() {
+		if entry.CountsAsNew && entry.Post > seen && len(entries) < limit {
 			entries = append(entries, entry)
 		}
 	}
 	return entries
 }
 
-// newestCounting is the model of NewestCounting.
-func (m *feedModel) newestCounting(upTo services.PostID) services.PostID {
-	for _, entry := range m.listed() {
-		if entry.Counts && entry.Post <= upTo {
+// newestCountingPost is the model of NewestCountingPost.
+func (m *feedModel) newestCountingPost(upTo services.PostID) services.PostID {
+	for _, entry := range m.feedEntries() {
+		if entry.CountsAsNew && entry.Post <= upTo {
 			return entry.Post
 		}
 	}
 	return 0
 }
 
-// TestFeedAgainstModel follows, restricts, posts and deletes at random, and compares the reads of a feed with the model. Each history has
-// its own users and IDs, so that all share one database.
+// TestFeedAgainstModel follows, restricts, posts and deletes at random, and compares the reads of a feed with the model. Each
+// history has its own users and IDs, so that all share one database.
 func TestFeedAgainstModel(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var histories atomic.Int64
 		var lastID services.PostID = 100
 		rapid.Check(b.T, func(t *rapid.T) {
@@ -92,13 +92,13 @@ func TestFeedAgainstModel(t *testing.T) {
 				keys = append(keys, fmt.Sprintf("h%d-%d", history, n))
 			}
 			users := b.MakeUsers(keys...)
-			m := &feedModel{reader: users[0], since: map[services.UserID]services.PostID{}, deleted: map[services.PostID]bool{},
-				muted: map[services.UserID]bool{}, hidden: map[services.UserID]bool{}}
+			m := &feedModel{reader: users[0], followedSince: map[services.UserID]services.PostID{}, deletedPosts: map[services.PostID]bool{},
+				muted: map[services.UserID]bool{}, hidingAuthors: map[services.UserID]bool{}}
 			first := lastID
 			steps := rapid.SliceOfN(rapid.IntRange(-2, 9), 1, 60).Draw(t, "steps")
 			b.MustWrite(func(tx *sql.Tx) error {
 				for _, step := range steps {
-					if err := m.step(b, t, tx, step, users, &lastID); err != nil {
+					if err := m.runStep(b, t, tx, step, users, &lastID); err != nil {
 						return err
 					}
 				}
@@ -112,29 +112,29 @@ func TestFeedAgainstModel(t *testing.T) {
 			}
 			sqltest.Equal(t, b.countNew(m.reader, seen, limit), m.countNew(seen, limit))
 			sqltest.Equal(t, b.countNew(m.reader, 0, 1000), m.countNew(0, 1000))
-			sqltest.Equal(t, sqltest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.unread(seen, limit))
-			sqltest.Equal(t, sqltest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.unread(0, 1000))
-			m.checkNewest(b, t)
-			m.inbox = true
+			sqltest.Equal(t, sqltest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.unreadEntries(seen, limit))
+			sqltest.Equal(t, sqltest.Must(UnreadFeed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.unreadEntries(0, 1000))
+			m.checkNewestOfFeed(b, t)
+			m.inboxOnly = true
 			for _, before := range []services.PostID{before, services.MaxPostID} {
 				sqltest.Equal(t, sqltest.Must(InboxFeed(b.Ctx, b.DB, m.reader, before, limit))(t), m.page(before, limit))
-				sqltest.Equal(t, sqltest.Must(NewestCounting(b.Ctx, b.DB, m.reader, before))(t), m.newestCounting(before))
+				sqltest.Equal(t, sqltest.Must(NewestCountingPost(b.Ctx, b.DB, m.reader, before))(t), m.newestCountingPost(before))
 			}
-			sqltest.Equal(t, sqltest.Must(CountPushed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
-			sqltest.Equal(t, sqltest.Must(CountPushed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
-			m.checkPulled(b, t, users, limit)
+			sqltest.Equal(t, sqltest.Must(CountNewPushed(b.Ctx, b.DB, m.reader, seen, limit))(t), m.countNew(seen, limit))
+			sqltest.Equal(t, sqltest.Must(CountNewPushed(b.Ctx, b.DB, m.reader, 0, 1000))(t), m.countNew(0, 1000))
+			m.checkPulledPosts(b, t, users, limit)
 		})
 	})
 }
 
 // countNew counts the new posts of one reader.
-func (b *bundle) countNew(reader services.UserID, seen services.PostID, limit int) int {
+func (b *testStore) countNew(reader services.UserID, seen services.PostID, limit int) int {
 	b.T.Helper()
-	return sqltest.Must(CountNew(b.Ctx, b.DB, []Reader{{reader, seen}}, limit))(b.T)[0]
+	return sqltest.Must(CountNew(b.Ctx, b.DB, []FeedReader{{reader, seen}}, limit))(b.T)[0]
 }
 
-// checkNewest compares NewestOfFeed with the model.
-func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
+// checkNewestOfFeed compares NewestOfFeed with the model.
+func (m *feedModel) checkNewestOfFeed(b *testStore, t *rapid.T) {
 	var want services.PostID
 	for _, entry := range m.page(services.MaxPostID, 1) {
 		want = entry.Post
@@ -146,16 +146,16 @@ func (m *feedModel) checkNewest(b *bundle, t *rapid.T) {
 	})
 }
 
-// checkPulled compares Pulled with the model. Nodes cache these posts.
-func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, limit int) {
+// checkPulledPosts compares Pulled with the model. Nodes cache these posts.
+func (m *feedModel) checkPulledPosts(b *testStore, t *rapid.T, users []services.UserID, limit int) {
 	want := map[services.UserID]PulledPosts{}
 	for _, post := range m.posts {
 		known := want[post.Author]
-		if !post.Pull || m.deleted[post.ID] {
+		if !post.Pulled || m.deletedPosts[post.ID] {
 			continue
 		}
 		if known.Posts = append(known.Posts, post.ID); len(known.Posts) > limit {
-			known.Floor, known.Posts = known.Posts[0], known.Posts[1:]
+			known.NextOlder, known.Posts = known.Posts[0], known.Posts[1:]
 		}
 		want[post.Author] = known
 	}
@@ -169,15 +169,15 @@ func (m *feedModel) checkPulled(b *bundle, t *rapid.T, users []services.UserID, 
 	}
 }
 
-// step changes the database and the model, in a transaction that runs only once, because nothing conflicts with it.
-func (m *feedModel) step(b *bundle, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
+// runStep changes the database and the model, in a transaction that runs only once, because nothing conflicts with it.
+func (m *feedModel) runStep(b *testStore, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
 	someone := rapid.SampledFrom(users)
 	switch {
 	case step < 0: // mute or hide, or end it
 		author, is := someone.Draw(t, "author"), m.muted
-		r := services.Restriction{Kind: services.Mute, Owner: m.reader, Other: author, Made: *lastID}
+		r := services.Restriction{Kind: services.Mute, Owner: m.reader, Other: author, MadeAt: *lastID}
 		if step == -2 {
-			r, is = services.Restriction{Kind: services.Hide, Owner: author, Other: m.reader, Made: *lastID}, m.hidden
+			r, is = services.Restriction{Kind: services.Hide, Owner: author, Other: m.reader, MadeAt: *lastID}, m.hidingAuthors
 		}
 		*lastID++
 		if is[author] = !is[author]; is[author] {
@@ -188,21 +188,21 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *sql.Tx, step int, users []se
 		return err
 	case step == 0: // unfollow
 		author := someone.Draw(t, "author")
-		delete(m.since, author)
+		delete(m.followedSince, author)
 		_, err := people.DeleteFollow(b.Ctx, tx, m.reader, author)
 		return err
 	case step <= 2: // follow, from some post on
 		author := someone.Draw(t, "author")
 		since := services.PostID(rapid.Uint64Range(0, uint64(*lastID)+3).Draw(t, "since"))
-		if _, follows := m.since[author]; !follows && author != m.reader {
-			m.since[author] = since
-			_, err := people.InsertFollow(b.Ctx, tx, services.Edge{Follower: m.reader, Followee: author, Since: since})
+		if _, follows := m.followedSince[author]; !follows && author != m.reader {
+			m.followedSince[author] = since
+			_, err := people.InsertFollow(b.Ctx, tx, services.FollowEdge{Follower: m.reader, Followee: author, PostsCountAfter: since})
 			return err
 		}
 		return nil
 	case step == 3 && len(m.posts) > 0: // delete
 		post := rapid.SampledFrom(m.posts).Draw(t, "post")
-		m.deleted[post.ID] = true
+		m.deletedPosts[post.ID] = true
 		_, _, err := Delete(b.Ctx, tx, post.ID)
 		return err
 	case step == 4: // change the mode of an author, or of the reader
@@ -211,7 +211,7 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *sql.Tx, step int, users []se
 		if err != nil {
 			return err
 		}
-		author.Pull = known.Pull
+		author.NamedInFollowerDocuments = known.NamedInFollowerDocuments
 		_, err = PutAuthor(b.Ctx, tx, author)
 		return err
 	default: // one author posts more than the others
@@ -224,19 +224,19 @@ func (m *feedModel) step(b *bundle, t *rapid.T, tx *sql.Tx, step int, users []se
 		if err != nil {
 			return err
 		}
-		post := services.Post{ID: *lastID, Author: author, Kind: services.PostKindPost, Body: "b", Pull: mode == services.AuthorHuge}
+		post := services.Post{ID: *lastID, Author: author, Kind: services.PostKindPost, Body: "b", Pulled: mode == services.AuthorHuge}
 		m.posts = append(m.posts, post)
 		return Insert(b.Ctx, tx, post)
 	}
 }
 
 func TestHomeFeedOfManyAuthors(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		m := &feedModel{reader: 1, since: map[services.UserID]services.PostID{}}
-		var edges []services.Edge
+	eachStore(t, func(b *testStore) {
+		m := &feedModel{reader: 1, followedSince: map[services.UserID]services.PostID{}}
+		var edges []services.FollowEdge
 		for n := services.UserID(2); n <= 400; n++ {
-			m.since[n] = services.PostID(n * 7)
-			edges = append(edges, services.Edge{Follower: 1, Followee: n, Since: m.since[n]})
+			m.followedSince[n] = services.PostID(n * 7)
+			edges = append(edges, services.FollowEdge{Follower: 1, Followee: n, PostsCountAfter: m.followedSince[n]})
 		}
 		b.MakeFollows(edges...)
 		b.MustWrite(func(tx *sql.Tx) error {
@@ -267,11 +267,11 @@ func TestHomeFeedOfManyAuthors(t *testing.T) {
 
 // A self-follow, which an import may contain, changes nothing: own posts are listed once and never count.
 func TestASelfFollowChangesNothing(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.MakeFollows(services.Edge{Follower: 1, Followee: 1})
-		b.post(1, 5, 6)
+	eachStore(t, func(b *testStore) {
+		b.MakeFollows(services.FollowEdge{Follower: 1, Followee: 1})
+		b.insertPosts(1, 5, 6)
 		sqltest.Equal(b.T, sqltest.Must(HomeFeed(b.Ctx, b.DB, 1, services.MaxPostID, 10))(b.T), []services.FeedEntry{{Post: 6, Author: 1}, {Post: 5, Author: 1}})
 		sqltest.Equal(b.T, b.countNew(1, 0, 10), 0)
-		sqltest.Equal(b.T, sqltest.Must(NewestCounting(b.Ctx, b.DB, 1, services.MaxPostID))(b.T), services.PostID(0))
+		sqltest.Equal(b.T, sqltest.Must(NewestCountingPost(b.Ctx, b.DB, 1, services.MaxPostID))(b.T), services.PostID(0))
 	})
 }

@@ -42,7 +42,7 @@ func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted in
 	if err == nil && more == len(answers) {
 		for _, post := range posts {
 			if post.Parent != 0 {
-				tx.KeepForEnd(postCounts, countChange{post: post.Parent, comments: 1})
+				tx.KeepForEndHook(postCounts, countChange{post: post.Parent, comments: 1})
 			}
 		}
 	}
@@ -56,11 +56,11 @@ func NewestAt(ctx context.Context, r sql.Reader, moments []services.PostID) (map
 	if len(moments) == 0 {
 		return newest, nil
 	}
-	asked := make(sql.Rows, len(moments))
+	asked := make(sql.RowsParameter, len(moments))
 	for i, moment := range moments {
 		asked[i] = []any{moment}
 	}
-	err := r.Each(ctx, newestPostsAt, []any{asked, int64(services.PostsAMillisecond)}, func(scan func(...any) error) error {
+	err := r.Each(ctx, newestPostsAt, []any{asked, int64(services.PostIDsPerMillisecond)}, func(scan func(...any) error) error {
 		var moment, id services.PostID
 		err := scan(&moment, &id)
 		newest[moment] = id

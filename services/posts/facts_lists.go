@@ -14,13 +14,13 @@ import (
 // reads to the end. A range without a listed row gives one row, with only the bound.
 const (
 	// These are the conditions of the two ranges, without the condition of who is hidden.
-	standingAnswers = `p.parent = c.post AND p.id < c.before AND p.deleted_at IS NULL`
-	standingLikes   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
+	answersRangeCondition = `p.parent = c.post AND p.id < c.before AND p.deleted_at IS NULL`
+	likesRangeCondition   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )
 
-// shownPost returns the columns of a ShownPost: the columns of a post p, of its author u, and of a viewer's Engagement. In a range
-// without a listed row the columns have default values or are NULL.
-func shownPost(viewer string) string {
+// shownPostColumns returns the columns of a ShownPost: the columns of a post p, of its author u, and of a viewer's Engagement. In a
+// range without a listed row the columns have default values or are NULL.
+func shownPostColumns(viewer string) string {
 	return `COALESCE(p.id, 0), COALESCE(p.author, 0), COALESCE(p.kind, ''), p.parent, COALESCE(p.body, ''), COALESCE(p.updated_at, 0), p.edited_at,
 	COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, ''),
 	COALESCE(CAST((SELECT sum(n.likes) FROM post_counts n WHERE n.post = p.id) AS BIGINT), 0),
@@ -40,10 +40,10 @@ WITH ranges AS MATERIALIZED (
 )
 SELECT c.i, c.bound, %[4]s
 FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT JOIN users u ON u.number = p.author
-ORDER BY c.i, p.id DESC`, standingAnswers, sql.MaxHiddenRows, people.ApartFrom("a.author", "$3"), shownPost("$3"), people.ApartFrom("p.author", "$3")))
+ORDER BY c.i, p.id DESC`, answersRangeCondition, sql.MaxHiddenRows, people.HiddenOrBlockedCondition("a.author", "$3"), shownPostColumns("$3"), people.HiddenOrBlockedCondition("p.author", "$3")))
 
 	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read.
-	// Which users are left out depends on the post's author: see people.ApartFromOwner.
+	// Which users are left out depends on the post's author: see people.HiddenOrBlockedForOwnerCondition.
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
 WITH pages AS MATERIALIZED (
 	SELECT c.i, c.post, c.at, c.liker, (SELECT o.author FROM posts o WHERE o.id = c.post) AS owner
@@ -57,12 +57,12 @@ WITH pages AS MATERIALIZED (
 )
 SELECT c.i, c.bound, COALESCE(l.liked_at, 0), COALESCE(l.liker, 0), COALESCE(u.key, ''), COALESCE(u.name, ''), COALESCE(u.avatar_url, '')
 FROM ranges c LEFT JOIN likes l ON %[1]s AND l.liked_at >= c.bound AND NOT %[4]s LEFT JOIN users u ON u.number = l.liker
-ORDER BY c.i, l.liked_at DESC, l.liker DESC`, standingLikes, sql.MaxHiddenRows, people.ApartFromOwner("a.liker", "$3", "c.owner"), people.ApartFromOwner("l.liker", "$3", "c.owner")))
+ORDER BY c.i, l.liked_at DESC, l.liker DESC`, likesRangeCondition, sql.MaxHiddenRows, people.HiddenOrBlockedForOwnerCondition("a.liker", "$3", "c.owner"), people.HiddenOrBlockedForOwnerCondition("l.liker", "$3", "c.owner")))
 
 	// CROSS JOIN keeps the order of the tables: SQLite then looks up each post of $1, and does not walk all posts.
-	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPost("$2")+`
+	shownPosts = sql.NewStatement("posts that a viewer may see", `SELECT `+shownPostColumns("$2")+`
 FROM {rows $1 post BIGINT} AS c CROSS JOIN posts p LEFT JOIN users u ON u.number = p.author
-WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFrom("p.author", "$2"))
+WHERE p.id = c.post AND p.deleted_at IS NULL AND NOT `+people.HidesFromCondition("p.author", "$2"))
 )
 
 // Answers reads pages of answers as a viewer may see them, all by one query. It leaves out answers of authors who hide from the
@@ -71,13 +71,13 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 	return sql.ReadLists(ctx, db.Runner, answersOf, viewer, pages,
 		func(page AnswersPage) ([]any, int) { return []any{page.Post, page.After}, page.Size },
 		func(scan func(...any) error, i *int) (answer ShownPost, position, end services.PostID, err error) {
-			answer, err = scanShown(scan, i, &end)
+			answer, err = scanShownPost(scan, i, &end)
 			return answer, answer.ID, end, err
 		})
 }
 
 // Likes reads pages of likes as a viewer may see them, all by one query. It leaves out the same users as Answers, but fewer on
-// the viewer's own posts: see people.ApartFromOwner.
+// the viewer's own posts: see people.HiddenOrBlockedForOwnerCondition.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
 	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
 		func(page LikesPage) ([]any, int) {
@@ -99,25 +99,25 @@ func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []Like
 // ShownTo reads posts with their authors, and with the Engagement for a viewer. Posts that are deleted or hidden from the viewer
 // are absent.
 func ShownTo(ctx context.Context, db *sql.DB, viewer services.UserID, posts []services.PostID) (map[services.PostID]ShownPost, error) {
-	asked := make(sql.Rows, len(posts))
+	asked := make(sql.RowsParameter, len(posts))
 	for i, post := range posts {
 		asked[i] = []any{post}
 	}
 	found := make(map[services.PostID]ShownPost, len(posts))
 	err := db.Each(ctx, shownPosts, []any{asked, viewer}, func(scan func(...any) error) error {
-		post, err := scanShown(scan)
+		post, err := scanShownPost(scan)
 		found[post.ID] = post
 		return err
 	})
 	return found, err
 }
 
-// scanShown reads a row of shownPost, after the columns that come before it.
-func scanShown(scan func(...any) error, first ...any) (post ShownPost, err error) {
+// scanShownPost reads a row of shownPostColumns, after the columns that come before it.
+func scanShownPost(scan func(...any) error, first ...any) (post ShownPost, err error) {
 	var updated int64
 	var parent, edited sql.NullInt64
 	err = scan(append(first, &post.ID, &post.Author, &post.Kind, &parent, &post.Body, &updated, &edited,
-		&post.By.Key, &post.By.Name, &post.By.AvatarURL, &post.Likes, &post.Comments, &post.Liked)...)
+		&post.By.Key, &post.By.Name, &post.By.AvatarURL, &post.Likes, &post.Comments, &post.LikedByViewer)...)
 	post.By.Number, post.Parent, post.UpdatedAt = post.Author, services.PostID(parent.Int64), sql.FromMicros(updated)
 	if edited.Valid {
 		post.EditedAt = sql.FromMicros(edited.Int64)

@@ -13,12 +13,12 @@ import (
 // A post's newest answers and likes are by users who hide from the viewer. If these are few, the page is still full. If they are more
 // than a page looks at, the page is short or empty, and reports that the list continues.
 func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const viewer, hider, shown, post = 1, 2, 3, services.PostID(1000)
 		b.MakeUsers("viewer", "hider", "shown")
-		b.post(shown, post)
+		b.insertPosts(shown, post)
 		b.MustWrite(func(tx *sql.Tx) error {
-			_, err := tx.Lines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`)
+			_, err := tx.QueryLines(b.Ctx, `INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`)
 			return err
 		})
 		add := func(by services.UserID, from, count int) {
@@ -40,7 +40,7 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 						return err
 					}
 					if by == hider {
-						if _, err := tx.Lines(b.Ctx, fmt.Sprintf(`INSERT INTO blocks (blocker, blocked, made) VALUES (%d, 1, %d)`, liker, i)); err != nil {
+						if _, err := tx.QueryLines(b.Ctx, fmt.Sprintf(`INSERT INTO blocks (blocker, blocked, made) VALUES (%d, 1, %d)`, liker, i)); err != nil {
 							return err
 						}
 					}
@@ -49,7 +49,7 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 			})
 		}
 		walk := func() (answers, likes []int) {
-			before, after := services.MaxPostID, FirstLike
+			before, after := services.MaxPostID, BeforeFirstLike
 			for more := true; more; {
 				page := AnswersPage{Post: post, After: before, Size: 2}
 				list := sqltest.Must(Answers(b.Ctx, b.DB, viewer, []AnswersPage{page}))(b.T)[page]
@@ -79,8 +79,8 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 		answers, _ = walk()
 		sqltest.Equal(b.T, answers, []int{1, 2, 1})
 
-		// A page looks at 303 likes here. The last of them has the same time as the 304th, and both are on that page. The next page begins
-		// with the likes before that time.
+		// A page looks at 303 likes here. The last of them has the same time as the 304th, and both are on that page. The next page
+		// begins with the likes before that time.
 		like(shown, 2, 1)
 		like(shown, 8, 2)
 		like(hider, 10, 304)
@@ -95,17 +95,17 @@ func TestPagesSkipHiddenUsersUpToABound(t *testing.T) {
 // All likes of the viewer's own post are listed, except those of users that the viewer blocks: the viewer was notified of them,
 // and a gap would reveal that a user hides or blocks. On a post of another author users who hide or block are left out.
 func TestTheLikesOfOnesOwnPostAreListedWhoeverHides(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const viewer, hider, blocker, blocked, erased, other = 1, 2, 3, 4, 5, 6
 		b.MakeUsers("viewer", "hider", "blocker", "blocked", "erased", "other")
-		b.post(viewer, 1000)
-		b.post(other, 1001)
+		b.insertPosts(viewer, 1000)
+		b.insertPosts(other, 1001)
 		b.MustWrite(func(tx *sql.Tx) error {
 			for _, text := range []string{
 				`INSERT INTO hides (author, follower, made) VALUES (2, 1, 1)`, `INSERT INTO blocks (blocker, blocked, made) VALUES (3, 1, 1)`,
 				`INSERT INTO blocks (blocker, blocked, made) VALUES (1, 4, 1)`, `INSERT INTO erasures VALUES ('e', 5, 'erased', 1, 0, 1, '', 0, 0, '')`,
 			} {
-				if _, err := tx.Lines(b.Ctx, text); err != nil {
+				if _, err := tx.QueryLines(b.Ctx, text); err != nil {
 					return err
 				}
 			}
@@ -118,10 +118,10 @@ func TestTheLikesOfOnesOwnPostAreListedWhoeverHides(t *testing.T) {
 			}
 			return nil
 		})
-		own, others := LikesPage{Post: 1000, After: FirstLike, Size: 2}, LikesPage{Post: 1001, After: FirstLike, Size: 2}
+		own, others := LikesPage{Post: 1000, After: BeforeFirstLike, Size: 2}, LikesPage{Post: 1001, After: BeforeFirstLike, Size: 2}
 		walk := func(page LikesPage) (likers []services.UserID) {
 			for more := true; more; {
-				list := sqltest.Must(Likes(b.Ctx, b.DB, viewer, []LikesPage{page, {Post: 7, After: FirstLike, Size: 2}}))(b.T)[page]
+				list := sqltest.Must(Likes(b.Ctx, b.DB, viewer, []LikesPage{page, {Post: 7, After: BeforeFirstLike, Size: 2}}))(b.T)[page]
 				for _, like := range list.Items {
 					likers = append(likers, like.By.Number)
 				}

@@ -9,12 +9,12 @@ import (
 )
 
 var (
-	// For each author the statement reads one entry more than is wanted: that entry becomes PulledPosts.Floor. One statement reads one
-	// snapshot, so the version belongs to exactly the posts beside it.
+	// For each author the statement reads one entry more than is wanted: that entry becomes PulledPosts.NextOlder. One statement
+	// reads one snapshot, so the version belongs to exactly the posts beside it.
 	pulledPosts = sql.NewStatement("pulled posts", `
 SELECT p.author, p.id, 0 FROM {rows $1 author BIGINT} AS a CROSS JOIN posts p
-WHERE p.author = a.author AND p.pull AND `+feedPost+` AND p.id >= COALESCE((SELECT id FROM posts
-	WHERE posts.author = a.author AND pull AND `+feedPost+` ORDER BY id DESC LIMIT 1 OFFSET $2), 0)
+WHERE p.author = a.author AND p.pull AND `+feedPostCondition+` AND p.id >= COALESCE((SELECT id FROM posts
+	WHERE posts.author = a.author AND pull AND `+feedPostCondition+` ORDER BY id DESC LIMIT 1 OFFSET $2), 0)
 UNION ALL
 SELECT author, 0, pulled_ver FROM authors WHERE {in author $3 BIGINT}
 ORDER BY 1, 2`)
@@ -22,7 +22,7 @@ ORDER BY 1, 2`)
 	setPulledVersion = sql.NewStatement("set the version of an author's pulled posts", `UPDATE authors SET pulled_ver = $2 WHERE author = $1`)
 
 	// COALESCE: most authors have no row.
-	pulledBy = sql.NewStatement("pull authors of a reader", `SELECT followee, since FROM follows
+	pullAuthorsOfReader = sql.NewStatement("pull authors of a reader", `SELECT followee, since FROM follows
 		WHERE follower = $1 AND followee <> $1 AND shown
 			AND COALESCE((SELECT pull FROM authors WHERE authors.author = follows.followee), FALSE)
 		ORDER BY followee`)
@@ -40,7 +40,7 @@ func SetPulledVersion(ctx context.Context, tx *sql.Tx, author services.UserID, v
 // Pulled reads the newest pulled posts of authors, at most limit of each. An author without a row in authors is absent. Nodes
 // cache the result with its version of the log, and apply the later changes to it.
 func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
-	list := make(sql.Rows, len(authors))
+	list := make(sql.RowsParameter, len(authors))
 	for i, author := range authors {
 		list[i] = []any{author}
 	}
@@ -53,7 +53,7 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 		known := found[author]
 		// This is the author's own row, with the version.
 		if post == 0 {
-			known.Version = version
+			known.ChangelogVersion = version
 		} else {
 			known.Posts = append(known.Posts, post)
 		}
@@ -62,7 +62,7 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 	})
 	for author, known := range found {
 		if len(known.Posts) > limit {
-			known.Floor, known.Posts = known.Posts[0], known.Posts[1:]
+			known.NextOlder, known.Posts = known.Posts[0], known.Posts[1:]
 			found[author] = known
 		}
 	}
@@ -73,9 +73,9 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 // ID. The reader's document lists these authors.
 func PullAuthorsOf(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
 	authors := []services.FollowedAuthor{}
-	err := db.Each(ctx, pulledBy, []any{reader}, func(scan func(...any) error) error {
+	err := db.Each(ctx, pullAuthorsOfReader, []any{reader}, func(scan func(...any) error) error {
 		var author services.FollowedAuthor
-		err := scan(&author.Author, &author.Since)
+		err := scan(&author.Author, &author.ItemsCountAfter)
 		authors = append(authors, author)
 		return err
 	})
@@ -94,8 +94,8 @@ var (
 	insertFanout = sql.NewStatement("begin a fan-out", `INSERT INTO fanouts (post, author, chunks, began_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (post) DO NOTHING`)
 
-	// lowerFanout lowers the number of chunks that are left, and returns it.
-	lowerFanout = sql.NewStatement("end a chunk of a fan-out", `UPDATE fanouts SET chunks = chunks - 1 WHERE post = $1 RETURNING chunks`)
+	// decrementFanoutChunks lowers the number of chunks that are left, and returns it.
+	decrementFanoutChunks = sql.NewStatement("end a chunk of a fan-out", `UPDATE fanouts SET chunks = chunks - 1 WHERE post = $1 RETURNING chunks`)
 
 	resizeFanout = sql.NewStatement("change the chunks of a fan-out", `UPDATE fanouts SET chunks = $2 WHERE post = $1`)
 
@@ -118,10 +118,10 @@ func BeginFanout(ctx context.Context, tx *sql.Tx, fanout InFlightFanout, chunks 
 	return err
 }
 
-// EndChunk records that a chunk of a fan-out is done, and returns how many are left. The last chunk deletes the fan-out. left is
+// EndFanoutChunk records that a chunk of a fan-out is done, and returns how many are left. The last chunk deletes the fan-out. left is
 // -1 if the fan-out was deleted before. It is called in the transaction that ends the chunk's job, so that a chunk counts once.
-func EndChunk(ctx context.Context, tx *sql.Tx, post services.PostID) (left int, err error) {
-	found, err := tx.One(ctx, lowerFanout, []any{post}, &left)
+func EndFanoutChunk(ctx context.Context, tx *sql.Tx, post services.PostID) (left int, err error) {
+	found, err := tx.One(ctx, decrementFanoutChunks, []any{post}, &left)
 	if err != nil || !found {
 		return -1, err
 	}
@@ -139,11 +139,11 @@ func ResizeFanout(ctx context.Context, tx *sql.Tx, post services.PostID, chunks 
 
 // InFlightFanouts lists the fan-outs in more than one chunk that are not done, the oldest first.
 func InFlightFanouts(ctx context.Context, db *sql.DB) ([]InFlightFanout, error) {
-	return fanouts(ctx, db, inFlightFanouts)
+	return readFanouts(ctx, db, inFlightFanouts)
 }
 
-// fanouts reads the fan-outs that a statement selects or deletes.
-func fanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) (list []InFlightFanout, err error) {
+// readFanouts reads the fan-outs that a statement selects or deletes.
+func readFanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) (list []InFlightFanout, err error) {
 	err = r.Each(ctx, st, args, func(scan func(...any) error) error {
 		var one InFlightFanout
 		err := scan(&one.Post, &one.Author)
@@ -156,13 +156,13 @@ func fanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...any) (
 // ForgetFanouts deletes fan-outs that began before a time and returns them: the job of one of their chunks is dead. The caller
 // notifies the nodes that they have ended.
 func ForgetFanouts(ctx context.Context, tx *sql.Tx, before time.Time) ([]InFlightFanout, error) {
-	return fanouts(ctx, tx, forgetFanouts, before)
+	return readFanouts(ctx, tx, forgetFanouts, before)
 }
 
 // EraseFanouts deletes the fan-outs of an author's posts after one position and up to another, and returns them. The caller notifies
 // the nodes that they have ended.
 func EraseFanouts(ctx context.Context, tx *sql.Tx, author services.UserID, after, end int64) ([]InFlightFanout, error) {
-	return fanouts(ctx, tx, eraseFanouts, author, after, end)
+	return readFanouts(ctx, tx, eraseFanouts, author, after, end)
 }
 
 // OldestFanout returns when the oldest of InFlightFanouts began, or the zero time when there is none.

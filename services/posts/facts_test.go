@@ -15,11 +15,11 @@ import (
 )
 
 func TestPosts(t *testing.T) {
-	eachStore(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		written := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
 		long := services.Post{ID: services.MaxPostID, Author: 1<<32 - 1, Kind: "COMMENT", Body: strings.Repeat("🦉", 5000), UpdatedAt: written}
 		b.MustWrite(func(tx *sql.Tx) error { return Insert(b.Ctx, tx, long) })
-		b.post(1, 7)
+		b.insertPosts(1, 7)
 		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{7, 8, services.MaxPostID}))(b.T), map[services.PostID]services.Post{
 			7:                  {ID: 7, Author: 1, Kind: services.PostKindPost, Body: "body of 0000000000007", UpdatedAt: b.Clock.Now()},
 			services.MaxPostID: long,
@@ -30,8 +30,8 @@ func TestPosts(t *testing.T) {
 }
 
 func TestDeletePost(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.post(1, 5, 6, 7)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5, 6, 7)
 		b.Clock.Advance(time.Minute)
 		deletedAt := b.Clock.Now()
 		remove := func(id services.PostID) (post services.Post, deleted bool, err error) {
@@ -50,28 +50,28 @@ func TestDeletePost(t *testing.T) {
 		sqltest.WantCode(b.T, err, services.NotFound)
 		sqltest.Equal(b.T, sqltest.Must(ByID(b.Ctx, b.DB, []services.PostID{6}))(b.T)[6], gone)
 		sqltest.Equal(b.T, b.listPublished(), []services.PostID{7, 5})
-		sqltest.Equal(b.T, sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1))(b.T), []services.PostID{7})
+		sqltest.Equal(b.T, sqltest.Must(PushedPostsOfAuthor(b.Ctx, b.DB, 1, 1))(b.T), []services.PostID{7})
 		err = b.Write(b.Ctx, func(tx *sql.Tx) error { return Insert(b.Ctx, tx, services.Post{ID: 6, Author: 1}) })
 		sqltest.WantCode(b.T, err, services.Conflict) // its ID cannot be used again
 	})
 }
 
-// Hold returns a post, deleted or not, and NOT_FOUND for an unknown ID.
-func TestHold(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.post(3, 5)
+// LockShared returns a post, deleted or not, and NOT_FOUND for an unknown ID.
+func TestLockShared(t *testing.T) {
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(3, 5)
 		b.MustWrite(func(tx *sql.Tx) error {
-			post, err := Hold(b.Ctx, tx, 5)
+			post, err := LockShared(b.Ctx, tx, 5)
 			if post.Author != 3 || post.Deleted {
 				b.T.Errorf("the post is %v", post)
 			}
 			return err
 		})
-		err := b.Write(b.Ctx, func(tx *sql.Tx) error { _, err := Hold(b.Ctx, tx, 6); return err })
+		err := b.Write(b.Ctx, func(tx *sql.Tx) error { _, err := LockShared(b.Ctx, tx, 6); return err })
 		sqltest.WantCode(b.T, err, services.NotFound)
 		b.MustWrite(func(tx *sql.Tx) error {
 			_, _, err := Delete(b.Ctx, tx, 5)
-			post, err2 := Hold(b.Ctx, tx, 5)
+			post, err2 := LockShared(b.Ctx, tx, 5)
 			if !post.Deleted {
 				b.T.Error("a deleted post stands")
 			}
@@ -80,17 +80,17 @@ func TestHold(t *testing.T) {
 	})
 }
 
-// A transaction that holds a post commits before the post can be deleted. Otherwise a like and a deletion that do not see each other could
-// both succeed.
-func TestHoldKeepsOffADeletion(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
-	b.post(1, 5)
+// A transaction that locks a post commits before the post can be deleted. Otherwise a like and a deletion that do not see each
+// other could both succeed.
+func TestLockSharedKeepsOffADeletion(t *testing.T) {
+	b := newTestStore(t, sqltest.Postgres(t))
+	b.insertPosts(1, 5)
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	letGo := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(letGo) // before the store is closed, which would wait for it forever
 	go func() {
 		done <- b.Write(b.Ctx, func(tx *sql.Tx) error {
-			_, err := Hold(b.Ctx, tx, 5)
+			_, err := LockShared(b.Ctx, tx, 5)
 			close(held)
 			<-gate
 			_, err2 := InsertLike(b.Ctx, tx, 5, 2, tx.Now)
@@ -103,7 +103,7 @@ func TestHoldKeepsOffADeletion(t *testing.T) {
 		deleted <- b.Write(b.Ctx, func(tx *sql.Tx) error { _, _, err := Delete(b.Ctx, tx, 5); return err })
 	}()
 	eventually.Succeeds(t, 20*time.Second, "the deletion waits for the row", func() error {
-		lines, err := b.Lines(b.Ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		lines, err := b.QueryLines(b.Ctx, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 		if err == nil && len(lines) != 1 {
 			err = fmt.Errorf("%d wait", len(lines))
 		}
@@ -119,8 +119,8 @@ func TestHoldKeepsOffADeletion(t *testing.T) {
 }
 
 func TestLikes(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.post(1, 5)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5)
 		var answers []bool
 		b.MustWrite(func(tx *sql.Tx) error {
 			answers = nil
@@ -145,8 +145,8 @@ func TestLikes(t *testing.T) {
 }
 
 func TestEditPost(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.post(1, 5, 6)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5, 6)
 		b.MustWrite(func(tx *sql.Tx) error { return InsertMentions(b.Ctx, tx, 5, []services.UserID{2, 3}, nil) })
 		sqltest.Equal(b.T, sqltest.Must(Mentions(b.Ctx, b.DB.Runner, 5))(b.T), []Mention{{User: 2}, {User: 3}})
 		edit := func(body string, mentioned ...services.UserID) (post services.Post) {
@@ -157,7 +157,7 @@ func TestEditPost(t *testing.T) {
 				}
 				mentions := make([]Mention, len(mentioned))
 				for i, user := range mentioned {
-					mentions[i] = Mention{User: user, Since: 8}
+					mentions[i] = Mention{User: user, EditTimeID: 8}
 				}
 				if post, err = Edit(b.Ctx, tx, 5, body, mentions, mentioned[:min(1, len(mentioned))]); !post.UpdatedAt.After(before.UpdatedAt) {
 					b.T.Errorf("edited at %v, after %v", post.UpdatedAt, before.UpdatedAt)

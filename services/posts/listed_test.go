@@ -10,11 +10,11 @@ import (
 
 // Mentions by the list are told apart from mentions by the body, and from those stored before SQL recorded the difference.
 func TestListedMentions(t *testing.T) {
-	eachStore(t, func(b *bundle) {
-		b.post(1, 5, 6)
+	eachStore(t, func(b *testStore) {
+		b.insertPosts(1, 5, 6)
 		want := func(when string, listed, unknown []services.UserID) {
 			b.T.Helper()
-			gotListed, gotUnknown, err := ListedMentions(b.Ctx, b.Runner, 5)
+			gotListed, gotUnknown, err := MentionedByList(b.Ctx, b.Runner, 5)
 			if err != nil {
 				b.T.Fatal(err)
 			}

@@ -13,23 +13,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bundle is a database with posts.
-type bundle struct{ *peopletest.Bundle }
+// testStore is a database with posts.
+type testStore struct{ *peopletest.TestStore }
 
 // eachStore runs a test on both engines, each time on a new database with a stopped clock.
-func eachStore(t *testing.T, test func(b *bundle)) {
+func eachStore(t *testing.T, test func(b *testStore)) {
 	t.Helper()
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) { test(&bundle{b}) })
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(&testStore{b}) })
 }
 
-// newBundle opens a database with a stopped clock; the test's end closes it.
-func newBundle(t *testing.T, url string) *bundle {
+// newTestStore opens a database with a stopped clock; the test's end closes it.
+func newTestStore(t *testing.T, url string) *testStore {
 	t.Helper()
-	return &bundle{peopletest.NewBundle(t, url)}
+	return &testStore{peopletest.NewTestStore(t, url)}
 }
 
-// post writes an author's posts.
-func (b *bundle) post(author services.UserID, ids ...services.PostID) {
+// insertPosts writes an author's posts.
+func (b *testStore) insertPosts(author services.UserID, ids ...services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		for _, id := range ids {
@@ -43,7 +43,7 @@ func (b *bundle) post(author services.UserID, ids ...services.PostID) {
 }
 
 // listPublished lists the posts of user 1 that are not deleted, the newest first.
-func (b *bundle) listPublished() []services.PostID {
+func (b *testStore) listPublished() []services.PostID {
 	b.T.Helper()
-	return sqltest.Must(OfAuthor(b.Ctx, b.DB, 1, 1000))(b.T)
+	return sqltest.Must(PushedPostsOfAuthor(b.Ctx, b.DB, 1, 1000))(b.T)
 }

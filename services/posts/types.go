@@ -15,26 +15,26 @@ type ShownPost struct {
 	services.Engagement
 }
 
-// ListPage asks for a page of a list of users' acts on a post, the newest first: the items after a position. It is comparable,
+// ListPageRequest asks for a page of a list of users' acts on a post, the newest first: the items after a position. It is comparable,
 // because it is a key in a loader's batch.
-type ListPage[P comparable] struct {
+type ListPageRequest[P comparable] struct {
 	Post  services.PostID
 	After P
 	Size  int
 }
 
-// List is the page that a ListPage asks for.
-type List[P comparable, T any] = services.List[P, T]
+// List is the page that a ListPageRequest asks for.
+type List[P comparable, T any] = services.ListPage[P, T]
 
 // Answers are listed by their id: an older answer comes after a newer one. services.MaxPostID is before all answers.
 type (
-	AnswersPage = ListPage[services.PostID]
+	AnswersPage = ListPageRequest[services.PostID]
 	AnswerList  = List[services.PostID, ShownPost]
 )
 
 // Likes are listed by their place.
 type (
-	LikesPage = ListPage[LikePlace]
+	LikesPage = ListPageRequest[LikePlace]
 	LikeList  = List[LikePlace, Like]
 )
 
@@ -53,23 +53,24 @@ type LikePlace struct {
 	Liker services.UserID
 }
 
-// FirstLike is the position before the first like of a list. Lists begin with the newest like, so its time is the latest possible.
-var FirstLike = LikePlace{At: sql.FromMicros(math.MaxInt64)}
+// BeforeFirstLike is the position before the first like of a list. Lists begin with the newest like, so its time is the latest
+// possible.
+var BeforeFirstLike = LikePlace{At: sql.FromMicros(math.MaxInt64)}
 
-// Recount is the counts of a post as they are kept, and as the facts have them at the same moment.
-type Recount struct {
-	Post        services.PostID
-	Kept, Facts services.Engagement // without Liked
+// EngagementRecount is the counts of a post as they are kept, and as the facts have them at the same moment.
+type EngagementRecount struct {
+	Post          services.PostID
+	Stored, Facts services.Engagement // without LikedByViewer
 }
 
-// Right reports whether the kept counts equal the counts of the facts.
-func (r Recount) Right() bool { return r.Kept == r.Facts }
+// Matches reports whether the kept counts equal the counts of the facts.
+func (r EngagementRecount) Matches() bool { return r.Stored == r.Facts }
 
 // PulledPosts are an author's newest pulled posts, as nodes keep them.
 type PulledPosts struct {
-	Posts   []services.PostID // the oldest first
-	Floor   services.PostID   // the newest pulled post that is older than Posts, 0 when there is none
-	Version uint64            // the version of the log at the last change, 0 when there was none
+	Posts            []services.PostID // the oldest first
+	NextOlder        services.PostID   // the newest pulled post that is older than Posts, 0 when there is none
+	ChangelogVersion uint64            // the version of the log at the last change, 0 when there was none
 }
 
 // InFlightFanout is a fan-out of a post in more than one chunk that is not done.
@@ -80,6 +81,6 @@ type InFlightFanout struct {
 
 // Mention is a user whom a post mentions.
 type Mention struct {
-	User  services.UserID
-	Since services.PostID // an ID of the time of the edit by which the post mentions the user; 0: since it was published
+	User       services.UserID
+	EditTimeID services.PostID // an ID of the time of the edit by which the post mentions the user; 0: since it was published
 }

@@ -10,22 +10,22 @@ import (
 	"tidings/services/sql"
 )
 
-// activityThresholds returns the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read them,
-// at its very start, it returns the configured thresholds.
+// activityThresholds returns the thresholds after which users count as idle and dormant now, on all nodes. Until this node has read
+// them, at its very start, it returns the configured thresholds.
 func (p *Projector) activityThresholds() services.ActivityThresholds {
 	if thresholds, known := p.activityMemory.Thresholds(); known {
 		return thresholds
 	}
-	return services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
+	return services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.DormantAfter}
 }
 
 // ActivityThresholds returns the thresholds after which users count as idle and dormant now.
 func (p *Projector) ActivityThresholds() services.ActivityThresholds { return p.activityThresholds() }
 
-// RecordConfiguredThresholds records the configured thresholds, unless an admin has set others. A node calls it at its start, so that a changed
-// configuration is a change of thresholds like any other.
+// RecordConfiguredThresholds records the configured thresholds, unless an admin has set others. A node calls it at its start, so
+// that a changed configuration is a change of thresholds like any other.
 func (p *Projector) RecordConfiguredThresholds(ctx context.Context) error {
-	configured := services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
+	configured := services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.DormantAfter}
 	return p.putThresholds(ctx, configured, false)
 }
 
@@ -39,7 +39,7 @@ func (p *Projector) SetActivityThresholds(ctx context.Context, thresholds servic
 }
 
 // putThresholds stores thresholds. The configuration of a node never replaces an admin's thresholds. Equal thresholds change
-// nothing, because each change moves AwayBefore, and users last seen before that count as idle.
+// nothing, because each change moves FormerIdleCutoff, and users last seen before that count as idle.
 func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThresholds, byAdmin bool) error {
 	err := p.store.Write(ctx, func(tx *sql.Tx) error {
 		held, set, heldByAdmin, err := people.ActivityThresholdsForUpdate(ctx, tx)
@@ -50,10 +50,10 @@ func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThr
 		case err != nil, same && byAdmin == heldByAdmin, heldByAdmin && !byAdmin:
 			return err
 		case !set:
-			held = services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.ActiveFor}
+			held = services.ActivityThresholds{IdleAfter: p.cfg.IdleAfter, DormantAfter: p.cfg.DormantAfter}
 		}
-		// ReplacedBy keeps the moment before which users counted as idle by the old thresholds: these users missed pushes, however long
-		// the new thresholds are.
+		// ReplacedBy keeps the moment before which users counted as idle by the old thresholds: these users missed pushes, however
+		// long the new thresholds are.
 		if err := people.SetActivityThresholds(ctx, tx, held.ReplacedBy(next, tx.Now), byAdmin); err != nil {
 			return err
 		}
@@ -63,46 +63,46 @@ func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThr
 	return err
 }
 
-// ActiveSince is the cutoff of dormancy: users last seen before it are dormant. It is never later than IdleSince, because a
+// DormantBefore is the cutoff of dormancy: users last seen before it are dormant. It is never later than IdleBefore, because a
 // document that does not count as away is shown without a rebuild, so every post that it should list must have been pushed to it.
 // If both thresholds are close, the exact dormancy threshold alone could exclude a user hours before their document counts as
 // away, because documents count whole days.
-func (p *Projector) ActiveSince() time.Time {
-	dormant, idle := p.activityThresholds().DormantSince(p.clock.Now()), p.IdleSince()
+func (p *Projector) DormantBefore() time.Time {
+	dormant, idle := p.activityThresholds().DormantCutoff(p.clock.Now()), p.IdleBefore()
 	if idle.Before(dormant) {
 		return idle
 	}
 	return dormant
 }
 
-// idleDay is the first day that is not idle: users last seen before it are idle. It counts whole days, because documents do.
-func (p *Projector) idleDay() int64 {
-	return services.DayOf(p.activityThresholds().IdleSince(p.clock.Now()))
+// firstNonIdleDay is the first day that is not idle: users last seen before it are idle. It counts whole days, because documents do.
+func (p *Projector) firstNonIdleDay() int64 {
+	return services.DayOf(p.activityThresholds().IdleCutoff(p.clock.Now()))
 }
 
-// IdleSince is the cutoff for a big author's fan-out: followers last seen before it get no post pushed. It is earlier than
+// IdleBefore is the cutoff for a big author's fan-out: followers last seen before it get no post pushed. It is earlier than
 // the idle threshold, because SQL may record a visit before the document does, and because other nodes learn of new
 // thresholds a moment later.
-func (p *Projector) IdleSince() time.Time {
+func (p *Projector) IdleBefore() time.Time {
 	const slack = 25 * time.Hour
 	now := p.clock.Now()
 	return time.Unix(services.DayOf(now.Add(-p.activityThresholds().IdleAfter))*int64(24*time.Hour/time.Second), 0).Add(-slack)
 }
 
-// Away says whether a document belongs to a user who was idle. Such a document is rebuilt, and the user becomes active,
+// IsOfIdleUser says whether a document belongs to a user who was idle. Such a document is rebuilt, and the user becomes active,
 // before it is shown.
-func (p *Projector) Away(document rdb.Document) bool {
-	return document.Ready && p.AwayIfSeenOn(document.Day)
+func (p *Projector) IsOfIdleUser(document rdb.Document) bool {
+	return document.Ready && p.IsIdleIfSeenOn(document.LastActiveDay)
 }
 
-// AwayIfSeenOn says whether a user who was last active on a day, counted since 1970, was idle: big authors' posts were not
+// IsIdleIfSeenOn says whether a user who was last active on a day, counted since 1970, was idle: big authors' posts were not
 // pushed to them.
-func (p *Projector) AwayIfSeenOn(day int64) bool { return day < p.idleDay() }
+func (p *Projector) IsIdleIfSeenOn(day int64) bool { return day < p.firstNonIdleDay() }
 
-// KeyLifetime is how long a user's keys live without a visit. It is less than the dormancy threshold, so that every user who
+// RedisKeyLifetime is how long a user's keys live without a visit. It is less than the dormancy threshold, so that every user who
 // has keys is pushed to. Keys outlive thresholds that were lowered; their users count as away and are rebuilt when they
 // return.
-func (p *Projector) KeyLifetime() time.Duration {
+func (p *Projector) RedisKeyLifetime() time.Duration {
 	after := p.activityThresholds().DormantAfter
 	return after - after/30
 }

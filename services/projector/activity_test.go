@@ -16,29 +16,29 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// setActivity sets the thresholds, and lets the world's cache read them.
-func setActivity(w *fanouttest.World, idle, dormant time.Duration) {
+// setActivityThresholds sets the thresholds, and lets the world's cache read them.
+func setActivityThresholds(w *fanouttest.World, idle, dormant time.Duration) {
 	w.TB.Helper()
 	w.Must(w.Projector.SetActivityThresholds(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
 	_, err := w.Caches.Changelog.RunOnce(w.TB.Context())
 	w.Must(err)
 }
 
-// rebuildIfAway does what a read does for a returning user: a document that counts as away is rebuilt before it is shown.
-func rebuildIfAway(w *fanouttest.World, user services.UserID) {
+// rebuildIfMissingOrIdle does what a read does for a returning user: a document that counts as away is rebuilt before it is shown.
+func rebuildIfMissingOrIdle(w *fanouttest.World, user services.UserID) {
 	w.TB.Helper()
-	if document := w.Document(user); !document.Ready || w.Projector.Away(document) {
+	if document := w.Document(user); !document.Ready || w.Projector.IsOfIdleUser(document) {
 		w.Must(w.Projector.Rebuild(w.TB.Context(), user))
 	}
 }
 
 func TestActivityThresholdsHoldOnAllNodes(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		other := w.AnotherNode()
 		if got := other.Projector.ActivityThresholds(); got.IdleAfter != 7*oneDay || got.DormantAfter != 30*oneDay {
 			t.Fatalf("before anything is set: %+v", got)
 		}
-		setActivity(w, 2*oneDay, 5*oneDay)
+		setActivityThresholds(w, 2*oneDay, 5*oneDay)
 		_, err := other.Caches.Changelog.RunOnce(t.Context())
 		w.Must(err)
 		for name, node := range map[string]*projector.Projector{"this": w.Projector, "another": other.Projector} {
@@ -62,16 +62,16 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 		w.Must(err)
 		return node.Projector.ActivityThresholds()
 	}
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		if got := start(w, 3*oneDay); got.IdleAfter != 3*oneDay {
 			t.Errorf("configured with 3 days: %+v", got)
 		}
 		w.Clock.Advance(oneDay)
 		now := w.Clock.Now()
-		if got := start(w, 9*oneDay); got.IdleAfter != 9*oneDay || !got.AwayBefore.Equal(now.Add(-3*oneDay)) {
+		if got := start(w, 9*oneDay); got.IdleAfter != 9*oneDay || !got.FormerIdleCutoff.Equal(now.Add(-3*oneDay)) {
 			t.Errorf("configured anew with 9 days: %+v: want users not seen for 3 days to be away", got)
 		}
-		setActivity(w, 4*oneDay, 30*oneDay)
+		setActivityThresholds(w, 4*oneDay, 30*oneDay)
 		if got := start(w, 9*oneDay); got.IdleAfter != 4*oneDay {
 			t.Errorf("an admin has set 4 days: %+v", got)
 		}
@@ -81,7 +81,7 @@ func TestConfiguredActivityThresholdsYieldToAnAdmins(t *testing.T) {
 // For any thresholds and any times of their changes, a returning user sees the feed of the facts: no post is missing because
 // of the thresholds that held when it was published.
 func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	users := w.MakeUsers(5)
 	small, big, readers := users[0], users[1], users[2:]
 	w.Follow(small, readers...)
@@ -93,7 +93,7 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(rt, "step") {
 			case 0:
 				idle := time.Duration(rapid.IntRange(1, 12*24).Draw(rt, "idle")) * time.Hour
-				setActivity(w, idle, idle+time.Duration(rapid.IntRange(0, 12*24).Draw(rt, "dormant"))*time.Hour)
+				setActivityThresholds(w, idle, idle+time.Duration(rapid.IntRange(0, 12*24).Draw(rt, "dormant"))*time.Hour)
 			case 1:
 				w.Clock.Advance(time.Duration(rapid.IntRange(1, 8*24).Draw(rt, "hours")) * time.Hour)
 			case 2:
@@ -105,13 +105,13 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 				w.Write(func(ctx context.Context, tx *sql.Tx) error {
 					return people.MarkActive(ctx, tx, []services.UserID{user})
 				})
-				rebuildIfAway(w, user)
+				rebuildIfMissingOrIdle(w, user)
 				w.CheckAgainstFacts(user)
 			}
 		}
 		w.RunDueJobs(w.Fanout)
 		for _, user := range readers {
-			rebuildIfAway(w, user)
+			rebuildIfMissingOrIdle(w, user)
 		}
 		w.CheckAgainstFacts(readers...)
 	})
@@ -122,7 +122,7 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 	for _, dormant := range []time.Duration{oneDay, oneDay + 6*time.Hour, 3 * oneDay} {
 		t.Run(dormant.String(), func(t *testing.T) {
-			w := world(t)
+			w := newEmbeddedWorld(t)
 			users := w.MakeUsers(3)
 			small, big, reader := users[0], users[1], users[2]
 			w.Follow(small, reader)
@@ -132,14 +132,14 @@ func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 			now := w.Clock.Now()
 			w.Clock.Advance(now.Truncate(oneDay).Add(oneDay + 10*time.Hour).Sub(now))
 			w.Must(w.Projector.Rebuild(t.Context(), reader))
-			setActivity(w, oneDay, dormant)
+			setActivityThresholds(w, oneDay, dormant)
 			posts := 0
-			for ; !w.Projector.Away(w.Document(reader)); posts++ {
+			for ; !w.Projector.IsOfIdleUser(w.Document(reader)); posts++ {
 				w.Clock.Advance(5 * time.Hour)
 				w.Post(small)
 				w.Post(big)
 				w.RunDueJobs(w.Fanout)
-				if !w.Projector.Away(w.Document(reader)) {
+				if !w.Projector.IsOfIdleUser(w.Document(reader)) {
 					w.CheckAgainstFacts(reader)
 				}
 			}

@@ -18,12 +18,12 @@ func (p *Projector) OnVisit(write VisitWriter) { p.visitWriters = append(p.visit
 
 // visit is the day of a visit, since 1970, and how long the user's keys live from now on unless the user comes again.
 type visit struct {
-	day      int64
-	lifetime time.Duration
+	day         int64
+	keyLifetime time.Duration
 }
 
-// leastLifetime is the lifetime of keys that should have ended by the present thresholds. Their user counts as away.
-const leastLifetime = time.Hour
+// minKeyLifetime is the lifetime of keys that should have ended by the present thresholds. Their user counts as away.
+const minKeyLifetime = time.Hour
 
 // latestVisit returns the latest visit of a user whose document is rebuilt. For a visit it records the present one, so that posts
 // published from now on are pushed to the user. For any other reason it returns the visit that SQL has. pushed is false if that was
@@ -31,17 +31,17 @@ const leastLifetime = time.Hour
 func (p *Projector) latestVisit(ctx context.Context, user services.UserID, reason rebuildReason) (latest visit, pushed bool, err error) {
 	if reason == forVisit {
 		err := p.RecordVisit(ctx, user)
-		return visit{p.today(), p.KeyLifetime()}, err == nil, err
+		return visit{p.today(), p.RedisKeyLifetime()}, err == nil, err
 	}
 	visits, err := people.LastVisits(ctx, p.store, []services.UserID{user})
-	if err != nil || visits[user].Before(p.IdleSince()) {
+	if err != nil || visits[user].Before(p.IdleBefore()) {
 		return latest, false, err
 	}
 	seen := visits[user]
 	// The keys live as long as if they had been made at that visit. If another node's clock is ahead, the visit may lie in the
 	// future: it then counts as now.
-	lifetime := p.KeyLifetime() - max(0, p.clock.Now().Sub(seen))
-	return visit{services.DayOf(seen), max(lifetime, leastLifetime)}, true, nil
+	lifetime := p.RedisKeyLifetime() - max(0, p.clock.Now().Sub(seen))
+	return visit{services.DayOf(seen), max(lifetime, minKeyLifetime)}, true, nil
 }
 
 // RecordVisit records a visit, which makes the user active, and runs every feature's VisitWriter.

@@ -14,14 +14,14 @@ import (
 
 // The pace of the cleaner. 500 keys take Redis about a millisecond.
 const (
-	cleanerPoll  = time.Second // how often a node looks whether a turn is due
-	cleanerKeys  = 500         // the approximate number of keys in a step
-	cleanerSteps = 100         // the most steps in a turn
-	// cleanerLeast is the least rest after a step. The cleaner rests as long as it works, so that it never takes more than half
+	cleanerPollInterval    = time.Second // how often a node looks whether a turn is due
+	cleanerKeysPerStep     = 500         // the approximate number of keys in a step
+	maxCleanerStepsPerTurn = 100         // the most steps in a turn
+	// minCleanerPause is the least rest after a step. The cleaner rests as long as it works, so that it never takes more than half
 	// of a slow Redis.
-	cleanerLeast = 5 * time.Millisecond
-	turnLease    = 30 * time.Second        // after it, others take the turn of a node that died
-	leaveWithin  = 1250 * time.Millisecond // bounds the statement that ends a turn
+	minCleanerPause         = 5 * time.Millisecond
+	cleanerTurnLease        = 30 * time.Second        // after it, others take the turn of a node that died
+	leaveCleanerTurnTimeout = 1250 * time.Millisecond // bounds the statement that ends a turn
 )
 
 // Cleaner removes data from Redis that is no longer needed: entries that an inbox or a list of replays holds beyond its limit, all
@@ -29,43 +29,43 @@ const (
 // keys, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from a cleaner that dies. It
 // touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new document from the facts.
 type Cleaner struct {
-	projector *Projector
-	every     time.Duration // from the beginning of one run to the beginning of the next
+	projector   *Projector
+	runInterval time.Duration // from the beginning of one run to the beginning of the next
 
 	// freed is what this node has freed since its start, guarded by mu.
 	mu    sync.Mutex
-	freed Freed
+	freed FreedCounts
 }
 
-// Freed is what a cleaner has freed. A run carries it as JSON in its row, from turn to turn and from node to node.
-type Freed struct {
-	Inboxes uint64 `json:"inboxes"` // inboxes and lists of replays that held more than is listed
-	Entries uint64 `json:"entries"` // entries removed from these
-	Dormant uint64 `json:"dormant"` // users not seen for longer than the dormancy threshold
-	Unknown uint64 `json:"unknown"` // users who are not in SQL
-	Orphans uint64 `json:"orphans"` // keys of users without a document
-	Endless uint64 `json:"endless"` // copies, leases and other keys that should have an expiry and had none
-	Keys    uint64 `json:"keys"`    // dropped keys in all
+// FreedCounts is what a cleaner has freed. A run carries it as JSON in its row, from turn to turn and from node to node.
+type FreedCounts struct {
+	TrimmedLists      uint64 `json:"inboxes"` // inboxes and lists of replays that held more than is listed
+	RemovedEntries    uint64 `json:"entries"` // entries removed from these
+	DormantUsers      uint64 `json:"dormant"` // users not seen for longer than the dormancy threshold
+	UnknownUsers      uint64 `json:"unknown"` // users who are not in SQL
+	OrphanKeys        uint64 `json:"orphans"` // keys of users without a document
+	KeysWithoutExpiry uint64 `json:"endless"` // copies, leases and other keys that should have an expiry and had none
+	DroppedKeys       uint64 `json:"keys"`    // dropped keys in all
 }
 
 // add adds what one more step has freed.
-func (f *Freed) add(more Freed) {
-	f.Inboxes += more.Inboxes
-	f.Entries += more.Entries
-	f.Dormant += more.Dormant
-	f.Unknown += more.Unknown
-	f.Orphans += more.Orphans
-	f.Endless += more.Endless
-	f.Keys += more.Keys
+func (f *FreedCounts) add(more FreedCounts) {
+	f.TrimmedLists += more.TrimmedLists
+	f.RemovedEntries += more.RemovedEntries
+	f.DormantUsers += more.DormantUsers
+	f.UnknownUsers += more.UnknownUsers
+	f.OrphanKeys += more.OrphanKeys
+	f.KeysWithoutExpiry += more.KeysWithoutExpiry
+	f.DroppedKeys += more.DroppedKeys
 }
 
 // Cleaner makes this node's cleaner. every is the time from the beginning of one run to the beginning of the next.
 func (p *Projector) Cleaner(every time.Duration) *Cleaner {
-	return &Cleaner{projector: p, every: every}
+	return &Cleaner{projector: p, runInterval: every}
 }
 
 // Stats is the total that this node has freed since it started.
-func (c *Cleaner) Stats() Freed {
+func (c *Cleaner) Stats() FreedCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.freed
@@ -73,15 +73,15 @@ func (c *Cleaner) Stats() Freed {
 
 // CleanerRun is the state of the cleaner's runs, on all nodes together.
 type CleanerRun struct {
-	Running bool      // a run is under way, or is due at once: it was asked for, or none has begun yet
-	EndedAt time.Time // zero when no run has ended yet
-	Freed   Freed     // by the last run that ended
+	RunningOrDue bool        // a run is under way, or is due at once: it was asked for, or none has begun yet
+	LastEndedAt  time.Time   // zero when no run has ended yet
+	LastFreed    FreedCounts // by the last run that ended
 }
 
 // CleanerRun reads the state of the cleaner's runs.
 func (p *Projector) CleanerRun(ctx context.Context) (CleanerRun, error) {
 	stored, err := readCleanerRun(ctx, p.store)
-	return CleanerRun{Running: stored.RunningOrDue, EndedAt: stored.EndedAt, Freed: parseFreed(stored.Freed)}, err
+	return CleanerRun{RunningOrDue: stored.RunningOrDue, LastEndedAt: stored.LastEndedAt, LastFreed: parseFreed(stored.LastFreedJSON)}, err
 }
 
 // AskForCleaning makes the next run of the cleaner due now, on any node, unless a run is under way.
@@ -89,7 +89,7 @@ func (p *Projector) AskForCleaning(ctx context.Context) error { return askForCle
 
 // Run takes turns at cleaning until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {
-	ticker := time.NewTicker(cleanerPoll)
+	ticker := time.NewTicker(cleanerPollInterval)
 	defer ticker.Stop()
 	waits := false
 	for {
@@ -118,33 +118,33 @@ func (c *Cleaner) Run(ctx context.Context) error {
 // each of them may be repeated.
 func (c *Cleaner) RunOnce(ctx context.Context) (took bool, err error) {
 	p := c.projector
-	turn, took, err := takeCleanerTurn(ctx, p.store, c.every, turnLease)
+	turn, took, err := takeCleanerTurn(ctx, p.store, c.runInterval, cleanerTurnLease)
 	if err != nil || !took {
 		return false, err
 	}
-	place, freed, ended := parsePlace(turn.Place), parseFreed(turn.Freed), false
+	place, freed, ended := parsePlace(turn.Place), parseFreed(turn.FreedJSON), false
 	began := time.Now()
-	for step := 0; step < cleanerSteps && time.Since(began) < turnLease/3 && !ended && err == nil; step++ {
+	for step := 0; step < maxCleanerStepsPerTurn && time.Since(began) < cleanerTurnLease/3 && !ended && err == nil; step++ {
 		stepped := time.Now()
 		if place, ended, err = c.step(ctx, place, &freed); err == nil && !ended {
-			err = c.rest(ctx, time.Since(stepped))
+			err = c.pauseAfter(ctx, time.Since(stepped))
 		}
 	}
-	turn.Place, turn.Freed = asText(place), asText(freed)
+	turn.Place, turn.FreedJSON = toJSON(place), toJSON(freed)
 	// This runs also when ctx has ended, so that another node can go on at once.
-	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWithin)
+	passing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveCleanerTurnTimeout)
 	defer cancel()
 	held, passed := leaveCleanerTurn(passing, p.store, turn, ended)
 	if ended && held {
-		p.log.Info("Redis is cleaned", "inboxes", freed.Inboxes, "entries", freed.Entries, "dormant", freed.Dormant,
-			"unknown", freed.Unknown, "orphans", freed.Orphans, "endless", freed.Endless, "keys", freed.Keys)
+		p.log.Info("Redis is cleaned", "inboxes", freed.TrimmedLists, "entries", freed.RemovedEntries, "dormant", freed.DormantUsers,
+			"unknown", freed.UnknownUsers, "orphans", freed.OrphanKeys, "endless", freed.KeysWithoutExpiry, "keys", freed.DroppedKeys)
 	}
 	return true, errors.Join(err, passed)
 }
 
-// rest waits as long as a step took.
-func (c *Cleaner) rest(ctx context.Context, worked time.Duration) error {
-	timer := time.NewTimer(max(worked, cleanerLeast))
+// pauseAfter waits as long as a step took.
+func (c *Cleaner) pauseAfter(ctx context.Context, worked time.Duration) error {
+	timer := time.NewTimer(max(worked, minCleanerPause))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -155,8 +155,8 @@ func (c *Cleaner) rest(ctx context.Context, worked time.Duration) error {
 }
 
 // step cleans the next keys. It counts what it has freed even if it fails afterwards, because a repetition finds those keys gone.
-func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (to rdb.WalkPlace, ended bool, err error) {
-	var freed Freed
+func (c *Cleaner) step(ctx context.Context, from rdb.KeyWalkPosition, total *FreedCounts) (to rdb.KeyWalkPosition, ended bool, err error) {
+	var freed FreedCounts
 	defer func() {
 		total.add(freed)
 		c.mu.Lock()
@@ -165,11 +165,11 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 	}()
 	redis := c.projector.redis
 	// Until everything that was found is cleaned, the position stays where it was, so that an error repeats the step.
-	found, to, ended, err := redis.Walk(ctx, from, cleanerKeys)
+	found, to, ended, err := redis.WalkKeys(ctx, from, cleanerKeysPerStep)
 	if err != nil {
 		return from, false, err
 	}
-	if err := c.dropUsers(ctx, found.Documents, &freed); err != nil {
+	if err := c.dropUsers(ctx, found.UsersWithDocument, &freed); err != nil {
 		return from, false, err
 	}
 	if len(found.Leftovers) > 0 {
@@ -177,29 +177,29 @@ func (c *Cleaner) step(ctx context.Context, from rdb.WalkPlace, total *Freed) (t
 		if err != nil {
 			return from, false, err
 		}
-		freed.add(Freed{Orphans: uint64(orphans), Endless: uint64(endless), Keys: uint64(orphans + endless)})
+		freed.add(FreedCounts{OrphanKeys: uint64(orphans), KeysWithoutExpiry: uint64(endless), DroppedKeys: uint64(orphans + endless)})
 	}
 	if err := c.trimLists(ctx, found.LongLists, &freed); err != nil {
 		return from, false, err
 	}
-	if len(found.LongInboxes) == 0 {
+	if len(found.UsersWithLongInbox) == 0 {
 		return to, ended, nil
 	}
-	results, cut, err := redis.TrimInboxes(ctx, found.LongInboxes)
+	results, cut, err := redis.TrimInboxes(ctx, found.UsersWithLongInbox)
 	if err != nil {
 		return from, false, err
 	}
 	for _, entries := range cut {
 		if entries > 0 {
-			freed.add(Freed{Inboxes: 1, Entries: uint64(entries)})
+			freed.add(FreedCounts{TrimmedLists: 1, RemovedEntries: uint64(entries)})
 		}
 	}
-	c.projector.sendHints(ctx, found.LongInboxes, results)
+	c.projector.sendHints(ctx, found.UsersWithLongInbox, results)
 	return to, ended, nil
 }
 
 // trimLists cuts lists that hold more entries than readers can see.
-func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *Freed) error {
+func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *FreedCounts) error {
 	if len(long) == 0 {
 		return nil
 	}
@@ -209,21 +209,21 @@ func (c *Cleaner) trimLists(ctx context.Context, long []rdb.LongList, freed *Fre
 	}
 	for _, entries := range cut {
 		if entries > 0 {
-			freed.add(Freed{Inboxes: 1, Entries: uint64(entries)})
+			freed.add(FreedCounts{TrimmedLists: 1, RemovedEntries: uint64(entries)})
 		}
 	}
 	return nil
 }
 
-// dropUsers drops the keys of the users who are dormant or unknown. It reads SQL after it has found their documents. A user who returns is
-// first marked as seen in SQL; only then are keys written for them, with the new visit in the document. The script checks that visit, so it
-// never drops the document of a user who has returned meanwhile.
-func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed *Freed) error {
+// dropUsers drops the keys of the users who are dormant or unknown. It reads SQL after it has found their documents. A user who
+// returns is first marked as seen in SQL; only then are keys written for them, with the new visit in the document. The script
+// checks that visit, so it never drops the document of a user who has returned meanwhile.
+func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed *FreedCounts) error {
 	if len(users) == 0 {
 		return nil
 	}
 	p := c.projector
-	since := p.ActiveSince()
+	since := p.DormantBefore()
 	visits, err := people.LastVisits(ctx, p.store, users)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 		users []services.UserID
 		last  int64 // a document with a later day stays, whatever SQL said: its user has returned since
 		count *uint64
-	}{{dormant, services.DayOf(since), &freed.Dormant}, {unknown, rdb.AnyDay, &freed.Unknown}} {
+	}{{dormant, services.DayOf(since), &freed.DormantUsers}, {unknown, rdb.AnyVisitDay, &freed.UnknownUsers}} {
 		if len(part.users) == 0 {
 			continue
 		}
@@ -251,7 +251,7 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 		for _, keys := range dropped {
 			if keys > 0 {
 				*part.count++
-				freed.Keys += uint64(keys)
+				freed.DroppedKeys += uint64(keys)
 			}
 		}
 	}
@@ -259,23 +259,23 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 }
 
 // parsePlace reads a position. An unreadable text, as another version of this program may write, means the beginning.
-func parsePlace(text string) (place rdb.WalkPlace) {
+func parsePlace(text string) (place rdb.KeyWalkPosition) {
 	if json.Unmarshal([]byte(text), &place) != nil {
-		return rdb.WalkPlace{}
+		return rdb.KeyWalkPosition{}
 	}
 	return place
 }
 
 // parseFreed reads what a run has freed so far; an unreadable text counts as nothing.
-func parseFreed(text string) (freed Freed) {
+func parseFreed(text string) (freed FreedCounts) {
 	if json.Unmarshal([]byte(text), &freed) != nil {
-		return Freed{}
+		return FreedCounts{}
 	}
 	return freed
 }
 
-// asText returns a value as JSON. It is for texts and numbers, with which this cannot fail.
-func asText(value any) string {
+// toJSON returns a value as JSON. It is for texts and numbers, with which this cannot fail.
+func toJSON(value any) string {
 	text, _ := json.Marshal(value)
 	return string(text)
 }

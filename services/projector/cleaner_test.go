@@ -25,18 +25,18 @@ import (
 	"tidings/tests/eventually"
 )
 
-const cleanEvery = 10 * time.Minute // the time between two runs
+const cleanInterval = 10 * time.Minute // the time between two runs
 
-// run lets a cleaner do a whole run.
-func run(w *fanouttest.World, c *projector.Cleaner) projector.Freed {
+// runCleaner lets a cleaner do a whole run.
+func runCleaner(w *fanouttest.World, c *projector.Cleaner) projector.FreedCounts {
 	w.TB.Helper()
 	w.Must(w.Projector.AskForCleaning(w.TB.Context()))
 	for {
 		took, err := c.RunOnce(w.TB.Context())
 		w.Must(err)
-		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.Running {
+		if state, err := w.Projector.CleanerRun(w.TB.Context()); err != nil || !state.RunningOrDue {
 			w.Must(err)
-			return state.Freed
+			return state.LastFreed
 		}
 		if !took {
 			w.TB.Fatal("a run is due and nobody takes it")
@@ -44,48 +44,48 @@ func run(w *fanouttest.World, c *projector.Cleaner) projector.Freed {
 	}
 }
 
-// markSeen marks users as seen now, in SQL alone.
-func markSeen(w *fanouttest.World, users ...services.UserID) {
+// markUsersActive marks users as seen now, in SQL alone.
+func markUsersActive(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error { return people.MarkActive(ctx, tx, users) })
 }
 
-// absent reports whether Redis has no key of a user.
-func absent(w *fanouttest.World, user services.UserID) bool {
+// hasNoKeys reports whether Redis has no key of a user.
+func hasNoKeys(w *fanouttest.World, user services.UserID) bool {
 	w.TB.Helper()
-	return rdbtest.Snapshot(w.TB, w.Redis, user).Wholeness == rdb.Absent
+	return rdbtest.Snapshot(w.TB, w.Redis, user).Wholeness == rdb.DocumentAbsent
 }
 
 // A run removes the entries that no list shows and the keys of dormant and unknown users, and no other key.
 func TestCleanerFrees(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(5)
 		author, reader, dormant, never := users[0], users[1], users[2], users[3]
 		w.Follow(author, reader, dormant)
-		w.Posts(author, 320)
+		w.InsertPosts(author, 320)
 		w.RunAllJobs(w.Fanout)
 		w.Clock.Advance(31 * 24 * time.Hour)
 		for _, user := range []services.UserID{author, reader} {
 			w.Must(w.Projector.Rebuild(t.Context(), user))
 		}
 		const unknown = services.UserID(999)
-		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{unknown}, rdb.RebuildMode{Visit: true})
+		_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{unknown}, rdb.RebuildMode{IsVisit: true})
 		w.Must(err)
-		c := w.Projector.Cleaner(cleanEvery)
-		freed := run(w, c)
-		if freed.Inboxes != 2 || freed.Entries != 40 || freed.Dormant < 1 || freed.Unknown != 1 || freed.Keys < 4 || freed != c.Stats() {
+		c := w.Projector.Cleaner(cleanInterval)
+		freed := runCleaner(w, c)
+		if freed.TrimmedLists != 2 || freed.RemovedEntries != 40 || freed.DormantUsers < 1 || freed.UnknownUsers != 1 || freed.DroppedKeys < 4 || freed != c.Stats() {
 			t.Errorf("freed %+v, this node %+v", freed, c.Stats())
 		}
 		for _, user := range []services.UserID{dormant, never, unknown} {
-			if !absent(w, user) {
+			if !hasNoKeys(w, user) {
 				t.Errorf("something is kept of user %d: %+v", user, rdbtest.Snapshot(w.TB, w.Redis, user))
 			}
 		}
 		w.CheckAgainstFacts(author, reader)
-		if held := rdbtest.Snapshot(w.TB, w.Redis, reader); len(held.Entries) != services.Retention || held.Floor == 0 {
-			t.Errorf("the inbox holds %d entries above %s", len(held.Entries), held.Floor)
+		if held := rdbtest.Snapshot(w.TB, w.Redis, reader); len(held.Entries) != services.FeedRetention || held.NewestTrimmed == 0 {
+			t.Errorf("the inbox holds %d entries above %s", len(held.Entries), held.NewestTrimmed)
 		}
-		if again := run(w, c); again != (projector.Freed{}) {
+		if again := runCleaner(w, c); again != (projector.FreedCounts{}) {
 			t.Errorf("the next run freed %+v", again)
 		}
 		// The audit finds nothing wrong in the trimmed inbox, later posts are listed and counted, and an unfollow refills it.
@@ -104,32 +104,32 @@ func TestCleanerFrees(t *testing.T) {
 
 // After an inbox was trimmed and posts in it were deleted, it is refilled with posts that the trim had removed.
 func TestDeletionsRefillATrimmedInbox(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	users := w.MakeUsers(2)
 	w.Follow(users[0], users[1])
-	posts := w.Posts(users[0], 330)
+	posts := w.InsertPosts(users[0], 330)
 	w.RunAllJobs(w.Fanout)
-	run(w, w.Projector.Cleaner(cleanEvery))
+	runCleaner(w, w.Projector.Cleaner(cleanInterval))
 	for _, post := range posts[len(posts)-12:] {
 		w.Delete(post)
 	}
 	w.RunAllJobs(w.Fanout)
-	if held := w.Inbox(users[1]); len(held) != services.Retention {
+	if held := w.Inbox(users[1]); len(held) != services.FeedRetention {
 		t.Errorf("%d are listed", len(held))
 	}
 	w.CheckAgainstFacts(users[1])
 }
 
-// slowCleaner is a cleaner with a slow connection to Redis, so that much can happen between its reads and its drops.
-func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *projector.Cleaner {
+// newSlowCleaner is a cleaner with a slow connection to Redis, so that much can happen between its reads and its drops.
+func newSlowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *projector.Cleaner {
 	t.Helper()
-	proxy := redistest.NewProxy(t, w.Server.Addr())
-	redis, err := rdb.Open(t.Context(), redis.Options{URL: proxy.URL(), Node: "slow", Log: w.Log, ReadTimeout: 5 * time.Second}, rdb.Shape{})
+	proxy := redistest.NewProxy(t, w.RedisServer.Addr())
+	redis, err := rdb.Open(t.Context(), redis.Options{URL: proxy.URL(), NodeID: "slow", Log: w.Log, ReadTimeout: 5 * time.Second}, rdb.DocumentShape{})
 	w.Must(err)
 	t.Cleanup(func() { _ = redis.Close() })
 	proxy.Delay(20 * time.Millisecond)
 	cfg.Redis, cfg.Jobs = redis, jobs.New(jobs.Config{DB: w.Store})
-	return projector.New(cfg).Cleaner(cleanEvery)
+	return projector.New(cfg).Cleaner(cleanInterval)
 }
 
 // A user who returns while their keys are dropped has a complete document as soon as their rebuild has ended, and keeps it. A user
@@ -137,16 +137,16 @@ func slowCleaner(t *testing.T, w *fanouttest.World, cfg projector.Config) *proje
 func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 	const people, rounds = 90, 5
 	var cfg projector.Config
-	w := fanouttest.New(t, fanouttest.Options{SQL: sqltest.Postgres(t), Projector: func(c *projector.Config) { cfg = *c }})
+	w := fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t), Projector: func(c *projector.Config) { cfg = *c }})
 	users := w.MakeUsers(people)
 	author := users[0]
 	w.Follow(author, users[1:]...)
-	w.Posts(author, 3)
+	w.InsertPosts(author, 3)
 	w.RunAllJobs(w.Fanout)
-	cleaners := []*projector.Cleaner{w.Projector.Cleaner(cleanEvery), slowCleaner(t, w, cfg)}
+	cleaners := []*projector.Cleaner{w.Projector.Cleaner(cleanInterval), newSlowCleaner(t, w, cfg)}
 	for round := range rounds {
 		w.Clock.Advance(31 * 24 * time.Hour)
-		markSeen(w, author)
+		markUsersActive(w, author)
 		w.Must(w.Projector.AskForCleaning(t.Context()))
 		comes := func(i int) bool { return i%3 != round%3 }
 		var busy sync.WaitGroup
@@ -173,11 +173,11 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 				w.CheckAgainstFacts(user)
 			}
 		}
-		run(w, cleaners[0])
+		runCleaner(w, cleaners[0])
 		for i, user := range users[1:] {
 			if comes(i + 1) {
 				w.CheckAgainstFacts(user)
-			} else if !absent(w, user) {
+			} else if !hasNoKeys(w, user) {
 				t.Errorf("round %d: user %d was not here and is kept", round, user)
 			}
 		}
@@ -186,8 +186,8 @@ func TestAUserWhoReturnsDuringADropIsComplete(t *testing.T) {
 
 // All nodes share one run; another node continues the run of one that dies in its turn, from the same position.
 func TestCleanersTakeTurns(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		here, there := w.Projector.Cleaner(cleanEvery), w.AnotherFanout().Projector.Cleaner(cleanEvery)
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		here, there := w.Projector.Cleaner(cleanInterval), w.AnotherFanout().Projector.Cleaner(cleanInterval)
 		takes := func(c *projector.Cleaner, want bool, when string) {
 			t.Helper()
 			if took, err := c.RunOnce(t.Context()); err != nil || took != want {
@@ -196,19 +196,19 @@ func TestCleanersTakeTurns(t *testing.T) {
 		}
 		takes(here, true, "the first run")
 		takes(there, false, "when it has ended")
-		w.Clock.Advance(cleanEvery - time.Second)
+		w.Clock.Advance(cleanInterval - time.Second)
 		takes(there, false, "before the next is due")
 		w.Clock.Advance(time.Second)
-		turn, taken, err := projector.TakeCleanerTurn(t.Context(), w.Store, cleanEvery, 30*time.Second)
+		turn, taken, err := projector.TakeCleanerTurn(t.Context(), w.Store, cleanInterval, 30*time.Second)
 		if err != nil || !taken {
 			t.Fatalf("%v, %v", taken, err)
 		}
 		takes(there, false, "while somebody has the turn")
-		turn.Place, turn.Freed = `{"master":"","cursor":0}`, `{"orphans":7}`
+		turn.Place, turn.FreedJSON = `{"master":"","cursor":0}`, `{"orphans":7}`
 		if held, err := projector.LeaveCleanerTurn(t.Context(), w.Store, turn, false); err != nil || !held {
 			t.Fatalf("%v, %v", held, err)
 		}
-		if _, taken, err = projector.TakeCleanerTurn(t.Context(), w.Store, cleanEvery, 30*time.Second); err != nil || !taken {
+		if _, taken, err = projector.TakeCleanerTurn(t.Context(), w.Store, cleanInterval, 30*time.Second); err != nil || !taken {
 			t.Fatalf("%v, %v", taken, err)
 		}
 		w.Clock.Advance(29 * time.Second)
@@ -216,7 +216,7 @@ func TestCleanersTakeTurns(t *testing.T) {
 		w.Clock.Advance(time.Second)
 		takes(there, true, "after it")
 		state, err := w.Projector.CleanerRun(t.Context())
-		want := projector.CleanerRun{EndedAt: w.Clock.Now(), Freed: projector.Freed{Orphans: 7}}
+		want := projector.CleanerRun{LastEndedAt: w.Clock.Now(), LastFreed: projector.FreedCounts{OrphanKeys: 7}}
 		if diff := cmp.Diff(want, state); err != nil || diff != "" {
 			t.Errorf("the run (-want +got), %v:\n%s", err, diff)
 		}
@@ -230,39 +230,39 @@ func TestCleanersTakeTurns(t *testing.T) {
 
 // Without Redis a run waits, and continues from its position when Redis is back. In the end the log reports the freed data.
 func TestCleanerWithoutRedis(t *testing.T) {
-	var text lockedText
+	var text lockedLog
 	w := fanouttest.New(t, fanouttest.Options{Projector: func(cfg *projector.Config) { cfg.Log = slog.New(slog.NewTextHandler(&text, nil)) }})
-	c := w.Projector.Cleaner(cleanEvery)
-	w.Server.Do("HSET", "{u77}:c", "1", "1,0,0,1,0,0,")
-	w.Server.Pause()
+	c := w.Projector.Cleaner(cleanInterval)
+	w.RedisServer.Do("HSET", "{u77}:c", "1", "1,0,0,1,0,0,")
+	w.RedisServer.Pause()
 	took, err := c.RunOnce(t.Context())
 	if !took || !services.IsUnavailable(err) {
 		t.Errorf("without Redis: %v, %v", took, err)
 	}
-	w.Server.Resume()
+	w.RedisServer.Resume()
 	eventually.Holds(t, "the run ends", func() bool {
 		_, _ = c.RunOnce(t.Context())
 		state, err := w.Projector.CleanerRun(t.Context())
-		return err == nil && !state.Running && state.Freed.Orphans == 1
+		return err == nil && !state.RunningOrDue && state.LastFreed.OrphanKeys == 1
 	})
 	if log := text.String(); !strings.Contains(log, "Redis is cleaned") || !strings.Contains(log, "orphans=1") {
 		t.Errorf("the log says %s", log)
 	}
 }
 
-// lockedText is a log that a test can read.
-type lockedText struct {
+// lockedLog is a log that a test can read.
+type lockedLog struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *lockedText) Write(line []byte) (int, error) {
+func (l *lockedLog) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(line)
 }
 
-func (l *lockedText) String() string {
+func (l *lockedLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -270,19 +270,19 @@ func (l *lockedText) String() string {
 
 // A cleaner runs by itself, and ends with its context.
 func TestCleanerRuns(t *testing.T) {
-	w := world(t)
-	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, rdb.RebuildMode{Visit: true})
+	w := newEmbeddedWorld(t)
+	_, err := w.Redis.BeginRebuild(t.Context(), []services.UserID{999}, rdb.RebuildMode{IsVisit: true})
 	w.Must(err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	c := w.Projector.Cleaner(cleanEvery)
+	c := w.Projector.Cleaner(cleanInterval)
 	go func() { ended <- c.Run(ctx) }()
-	eventually.Holds(t, "it is cleaned", func() bool { return c.Stats().Unknown == 1 })
+	eventually.Holds(t, "it is cleaned", func() bool { return c.Stats().UnknownUsers == 1 })
 	stop()
 	if err := <-ended; err != context.Canceled {
 		t.Error(err)
 	}
-	if text := fmt.Sprint(c.Stats().Keys); text != "2" {
+	if text := fmt.Sprint(c.Stats().DroppedKeys); text != "2" {
 		t.Errorf("%s keys went", text)
 	}
 }

@@ -22,8 +22,8 @@ type AuditPart func(ctx context.Context, user services.UserID, shown rdb.UserSna
 
 // namedAuditPart is a registered part.
 type namedAuditPart struct {
-	name string
-	look AuditPart
+	name    string
+	compare AuditPart
 }
 
 // RegisterAuditPart adds a part that audits compare. Call it before the first audit. It panics when the name is taken.
@@ -36,42 +36,42 @@ func (p *Projector) RegisterAuditPart(name string, part AuditPart) {
 	p.auditParts = append(p.auditParts, namedAuditPart{name, part})
 }
 
-// Comparison is the result of one comparison of a user's view (their document and inbox) with the facts.
-type Comparison struct {
-	Differs  []string         // the parts that differ
-	snapshot rdb.UserSnapshot // the view as it was read
-	facts    []any            // the facts of each part
+// FactsComparison is the result of one comparison of a user's view (their document and inbox) with the facts.
+type FactsComparison struct {
+	DifferingParts []string         // the parts that differ
+	snapshot       rdb.UserSnapshot // the view as it was read
+	facts          []any            // the facts of each part
 }
 
 // Digest is equal for equal views and equal facts. The audit compares a user twice: only a difference whose view and facts
 // stayed the same in between is an error; any other may be a change under way.
-func (c Comparison) Digest() [32]byte {
+func (c FactsComparison) Digest() [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%+v\n%+v", c.snapshot, c.facts))
 }
 
-// Compare compares a user's view (their document and inbox) with the facts as they are now. shown is the view, and stamp is a time
-// of Redis' clock after it was read.
-func (p *Projector) Compare(ctx context.Context, user services.UserID, shown rdb.UserSnapshot, stamp redis.Stamp) (Comparison, error) {
-	seen := Comparison{snapshot: shown}
-	if shown.Wholeness == rdb.WrongType {
-		seen.Differs = []string{"a key that cannot be read"}
+// CompareWithFacts compares a user's view (their document and inbox) with the facts as they are now. shown is the view, and stamp
+// is a time of Redis' clock after it was read.
+func (p *Projector) CompareWithFacts(ctx context.Context, user services.UserID, shown rdb.UserSnapshot, stamp redis.ClockStamp) (FactsComparison, error) {
+	seen := FactsComparison{snapshot: shown}
+	if shown.Wholeness == rdb.DocumentWrongType {
+		seen.DifferingParts = []string{"a key that cannot be read"}
 		return seen, nil
 	}
-	seen.Differs = p.auditStamps(shown, stamp)
+	seen.DifferingParts = p.auditStamps(shown, stamp)
 	for _, part := range p.auditParts {
-		facts, differs, err := part.look(ctx, user, shown)
+		facts, differs, err := part.compare(ctx, user, shown)
 		if err != nil {
 			return seen, fmt.Errorf("audit of %s: %w", part.name, err)
 		}
-		seen.facts, seen.Differs = append(seen.facts, facts), append(seen.Differs, differs...)
+		seen.facts, seen.DifferingParts = append(seen.facts, facts), append(seen.DifferingParts, differs...)
 	}
 	return seen, nil
 }
 
-// EmptyAndRestore empties a user's view (their document and inbox) and restores it. Restore alone would merge the facts into a view that
-// cannot be trusted. It is no visit: the view of a user who is away stays empty until they return.
+// EmptyAndRestore empties a user's view (their document and inbox) and restores it. Restore alone would merge the facts into a view
+// that cannot be trusted. It is no visit: the view of a user who is away stays empty until they return.
 func (p *Projector) EmptyAndRestore(ctx context.Context, user services.UserID) error {
-	if err := p.redis.Reset(ctx, user); err != nil {
+	if err := p.redis.ResetUserData(ctx, user); err != nil {
 		return err
 	}
 	_, err := p.Restore(ctx, user)
@@ -90,14 +90,14 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 		return nil, err
 	}
 	// A view that is missing or being built is known to lack facts: that is no difference.
-	if snapshots[0].Wholeness == rdb.Whole || snapshots[0].Wholeness == rdb.WrongType {
-		found, err := p.Compare(ctx, user, snapshots[0], stamp)
+	if snapshots[0].Wholeness == rdb.DocumentWhole || snapshots[0].Wholeness == rdb.DocumentWrongType {
+		found, err := p.CompareWithFacts(ctx, user, snapshots[0], stamp)
 		if err != nil {
 			return nil, err
 		}
-		differed = found.Differs
+		differed = found.DifferingParts
 	}
-	if err := p.redis.Reset(ctx, user); err != nil {
+	if err := p.redis.ResetUserData(ctx, user); err != nil {
 		return differed, err
 	}
 	return differed, p.Rebuild(ctx, user)
@@ -105,12 +105,12 @@ func (p *Projector) Recount(ctx context.Context, user services.UserID) (differed
 
 // auditStamps finds stamps that lie in the future. A removal in the future would make the view refuse every post; a visit in
 // the future would keep later visits from being recorded, so that the user would become dormant although they visit.
-func (p *Projector) auditStamps(shown rdb.UserSnapshot, stamp redis.Stamp) (differs []string) {
+func (p *Projector) auditStamps(shown rdb.UserSnapshot, stamp redis.ClockStamp) (differs []string) {
 	const slack = time.Minute // between the clocks of nodes and masters
-	if shown.RemovedAt.After(time.UnixMicro(int64(stamp)).Add(slack)) {
+	if shown.LastInboxRemovalAt.After(time.UnixMicro(int64(stamp)).Add(slack)) {
 		differs = append(differs, "stamp of the last removal")
 	}
-	if shown.Document.Day > p.today()+1 {
+	if shown.Document.LastActiveDay > p.today()+1 {
 		differs = append(differs, "day of the last visit")
 	}
 	return differs
@@ -137,7 +137,7 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 	_, from, _ := strings.Cut(want[rdb.AnnouncementField], ";")
 	_, from, _ = strings.Cut(from, ";")
 	for _, field := range slices.Sorted(maps.Keys(shown.Fields)) {
-		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] == "" && parseNumber(afterVersion(shown.Fields[field])) <= parseNumber(from) {
+		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] == "" && parseNumber(withoutVersion(shown.Fields[field])) <= parseNumber(from) {
 			want[field] = shown.Fields[field]
 		}
 		if strings.HasPrefix(field, rdb.DotPrefix) && want[field] != shown.Fields[field] {
@@ -154,8 +154,8 @@ func (p *Projector) auditRegisters(ctx context.Context, user services.UserID, sh
 	return facts, slices.Compact(differs), nil
 }
 
-// afterVersion is the part of a versioned field after its version.
-func afterVersion(value string) string {
+// withoutVersion is the part of a versioned field after its version.
+func withoutVersion(value string) string {
 	_, rest, _ := strings.Cut(value, ";")
 	return rest
 }
@@ -170,33 +170,33 @@ func parseNumber(text string) uint64 {
 	return n
 }
 
-// sameRegister reports whether two values mean the same. Counts by day contain the day on which they were counted, and change by themselves
-// as days pass.
+// sameRegister reports whether two values mean the same. Counts by day contain the day on which they were counted, and change by
+// themselves as days pass.
 func sameRegister(field, want, got string) bool {
 	if want == got {
 		return true
 	}
 	a, errA := rdb.ParseCounts(want)
 	b, errB := rdb.ParseCounts(got)
-	if !strings.HasPrefix(field, rdb.CountsPrefix) || errA != nil || errB != nil {
+	if !strings.HasPrefix(field, rdb.CategoryCountsPrefix) || errA != nil || errB != nil {
 		return false
 	}
 	// today is the later of the two days: counts move forward and never back.
-	today := max(a.Day, b.Day)
+	today := max(a.NewestDay, b.NewestDay)
 	return ageCounts(a, today) == ageCounts(b, today)
 }
 
 // ageCounts returns counts as they are on a later day: each moves to an older place, and counts that have passed the last place are
-// added to Older.
+// added to OlderUnseen.
 func ageCounts(counts services.CategoryCounts, today int64) services.CategoryCounts {
-	passed := today - counts.Day
+	passed := today - counts.NewestDay
 	moved := counts
-	moved.Day, moved.Days = today, [len(counts.Days)]int{}
-	for i, count := range counts.Days {
-		if place := int64(i) + passed; place < int64(len(moved.Days)) {
-			moved.Days[place] = count
+	moved.NewestDay, moved.CountByDay = today, [len(counts.CountByDay)]int{}
+	for i, count := range counts.CountByDay {
+		if place := int64(i) + passed; place < int64(len(moved.CountByDay)) {
+			moved.CountByDay[place] = count
 		} else {
-			moved.Older += count
+			moved.OlderUnseen += count
 		}
 	}
 	return moved

@@ -31,20 +31,20 @@ var (
 
 // cleanerTurn is a part of a run of the cleaner, held under a lease: no other node cleans meanwhile.
 type cleanerTurn struct {
-	Place string // the position from which the run continues, cleanerStart at the beginning; update it before the turn is passed
-	Freed string // what the run has freed so far, "" at the beginning; update it too
+	Place     string // the position from which the run continues, cleanerStartPlace at the beginning; update it before the turn is passed
+	FreedJSON string // what the run has freed so far, "" at the beginning; update it too
 
-	token string // says that this node holds the lease
+	leaseToken string // says that this node holds the lease
 }
 
-// cleanerStart is the position at which a run begins.
-const cleanerStart = "start"
+// cleanerStartPlace is the position at which a run begins.
+const cleanerStartPlace = "start"
 
 // cleanerRun is the state of the cleaner's runs.
 type cleanerRun struct {
-	RunningOrDue bool      // a run is under way, or is due at once: it was asked for, or none has begun yet
-	EndedAt      time.Time // when the last complete run ended; zero when none has
-	Freed        string    // what that run freed
+	RunningOrDue  bool      // a run is under way, or is due at once: it was asked for, or none has begun yet
+	LastEndedAt   time.Time // when the last complete run ended; zero when none has
+	LastFreedJSON string    // what that run freed
 }
 
 // takeCleanerTurn takes the next part of the run under way, or begins a run if the last run began at least the duration every
@@ -53,7 +53,7 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 	var token string
 	var beganAt, leaseUntil, doneAt int64
 	var doneFreed string
-	if _, err := s.One(ctx, cleanerState, []any{cleanerRowName}, &turn.Place, &turn.Freed, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
+	if _, err := s.One(ctx, cleanerState, []any{cleanerRowName}, &turn.Place, &turn.FreedJSON, &beganAt, &token, &leaseUntil, &doneAt, &doneFreed); err != nil {
 		return turn, false, err
 	}
 	// The state is read first, because almost every poll finds that no turn is due, and then writes nothing.
@@ -62,28 +62,28 @@ func takeCleanerTurn(ctx context.Context, s *sql.DB, every, lease time.Duration)
 		return turn, false, nil
 	}
 	if turn.Place == "" {
-		turn.Place, beganAt = cleanerStart, sql.Micros(now)
+		turn.Place, beganAt = cleanerStartPlace, sql.Micros(now)
 	}
-	turn.token = rand.Text()
+	turn.leaseToken = rand.Text()
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		// The token that was read makes the update a compare-and-swap: of two nodes that saw the turn free, one gets it.
-		changed, err := tx.Run(ctx, takeCleaner, cleanerRowName, turn.token, tx.Now.Add(lease), turn.Place, turn.Freed, beganAt, token, now)
+		changed, err := tx.Run(ctx, takeCleaner, cleanerRowName, turn.leaseToken, tx.Now.Add(lease), turn.Place, turn.FreedJSON, beganAt, token, now)
 		taken = changed == 1
 		return err
 	})
 	return turn, taken && err == nil, err
 }
 
-// leaveCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing changes,
-// when the lease was lost.
+// leaveCleanerTurn leaves the rest of the run to the next caller of takeCleanerTurn, or ends the run. held is false, and nothing
+// changes, when the lease was lost.
 func leaveCleanerTurn(ctx context.Context, s *sql.DB, turn cleanerTurn, ended bool) (held bool, err error) {
 	err = s.Write(ctx, func(tx *sql.Tx) error {
 		var changed int
 		var err error
 		if ended {
-			changed, err = tx.Run(ctx, endCleaner, cleanerRowName, turn.token, tx.Now, turn.Freed)
+			changed, err = tx.Run(ctx, endCleaner, cleanerRowName, turn.leaseToken, tx.Now, turn.FreedJSON)
 		} else {
-			changed, err = tx.Run(ctx, passCleaner, cleanerRowName, turn.token, turn.Place, turn.Freed)
+			changed, err = tx.Run(ctx, passCleaner, cleanerRowName, turn.leaseToken, turn.Place, turn.FreedJSON)
 		}
 		held = changed == 1
 		return err
@@ -103,9 +103,9 @@ func askForCleaning(ctx context.Context, s *sql.DB) error {
 func readCleanerRun(ctx context.Context, s *sql.DB) (run cleanerRun, err error) {
 	var place, freed, token string
 	var beganAt, leaseUntil, doneAt int64
-	_, err = s.One(ctx, cleanerState, []any{cleanerRowName}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.Freed)
+	_, err = s.One(ctx, cleanerState, []any{cleanerRowName}, &place, &freed, &beganAt, &token, &leaseUntil, &doneAt, &run.LastFreedJSON)
 	if doneAt > 0 {
-		run.EndedAt = sql.FromMicros(doneAt)
+		run.LastEndedAt = sql.FromMicros(doneAt)
 	}
 	run.RunningOrDue = place != "" || beganAt == 0
 	return run, err

@@ -10,13 +10,13 @@ import (
 // A run is taken in turns, one after the other, and continues where the last turn stopped. A turn whose lease was lost changes
 // nothing.
 func TestTurnsOfTheCleaner(t *testing.T) {
-	peopletest.EachBundle(t, func(w *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(w *peopletest.TestStore) {
 		t := w.T
 		const every, lease = 10 * time.Minute, 30 * time.Second
 		take := func(want bool, place, freed string) cleanerTurn {
 			t.Helper()
 			turn, taken, err := takeCleanerTurn(t.Context(), w.DB, every, lease)
-			if err != nil || taken != want || taken && (turn.Place != place || turn.Freed != freed) {
+			if err != nil || taken != want || taken && (turn.Place != place || turn.FreedJSON != freed) {
 				t.Errorf("taken %v, want %v: %+v, %v", taken, want, turn, err)
 			}
 			return turn
@@ -27,17 +27,17 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 				t.Errorf("held %v, want %v: %v", held, want, err)
 			}
 		}
-		first := take(true, cleanerStart, "")
+		first := take(true, cleanerStartPlace, "")
 		take(false, "", "")
-		first.Place, first.Freed = "half way", "one"
+		first.Place, first.FreedJSON = "half way", "one"
 		pass(first, false, true)
 		second := take(true, "half way", "one")
 		pass(first, true, false)
 		w.Clock.Advance(lease)
 		third := take(true, "half way", "one") // the node with the second turn has died
 		pass(second, true, false)
-		third.Freed = "two"
-		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.RunningOrDue || !run.EndedAt.IsZero() {
+		third.FreedJSON = "two"
+		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.RunningOrDue || !run.LastEndedAt.IsZero() {
 			t.Errorf("under way: %+v, %v", run, err)
 		}
 		if err := askForCleaning(t.Context(), w.DB); err != nil {
@@ -45,13 +45,13 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		}
 		pass(third, true, true)
 		ended := w.Clock.Now()
-		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || run.RunningOrDue || !run.EndedAt.Equal(ended) || run.Freed != "two" {
+		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || run.RunningOrDue || !run.LastEndedAt.Equal(ended) || run.LastFreedJSON != "two" {
 			t.Errorf("after it: %+v, %v", run, err)
 		}
 		w.Clock.Advance(every - lease - time.Second)
 		take(false, "", "")
 		w.Clock.Advance(time.Second)
-		pass(take(true, cleanerStart, ""), true, true)
+		pass(take(true, cleanerStartPlace, ""), true, true)
 		take(false, "", "")
 		if err := askForCleaning(t.Context(), w.DB); err != nil {
 			t.Fatal(err)
@@ -59,6 +59,6 @@ func TestTurnsOfTheCleaner(t *testing.T) {
 		if run, err := readCleanerRun(t.Context(), w.DB); err != nil || !run.RunningOrDue {
 			t.Errorf("when it was asked for: %+v, %v", run, err)
 		}
-		take(true, cleanerStart, "")
+		take(true, cleanerStartPlace, "")
 	})
 }

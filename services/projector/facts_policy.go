@@ -31,7 +31,7 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 	if _, err := tx.Run(ctx, insertPolicy, user); err != nil {
 		return services.DisplayPolicy{}, err
 	}
-	policies, err := policiesBy(ctx, tx.Runner, lockPolicies, []services.UserID{user})
+	policies, err := queryPolicies(ctx, tx.Runner, lockPolicies, []services.UserID{user})
 	policy := policies[user]
 	if err != nil {
 		return policy, err
@@ -40,8 +40,8 @@ func ChangePolicy(ctx context.Context, tx *sql.Tx, user services.UserID, change 
 		return policy, err
 	}
 	policy.Version++
-	_, err = tx.Run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.Turned)),
-		int64(services.PackSources(policy.AsDot)), policy.QuietFrom, policy.QuietTo, policy.OffsetEast)
+	_, err = tx.Run(ctx, setPolicy, user, int64(policy.Version), int64(services.PackSources(policy.InTotalInverted)),
+		int64(services.PackSources(policy.AsDot)), policy.QuietFromMinute, policy.QuietToMinute, policy.UTCOffsetMinutes)
 	return policy, err
 }
 
@@ -53,20 +53,20 @@ func Policy(ctx context.Context, s *sql.DB, user services.UserID) (services.Disp
 
 // Policies returns the display policies of users. A user who never set one is absent.
 func Policies(ctx context.Context, s *sql.DB, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
-	return policiesBy(ctx, s.Runner, readPolicies, users)
+	return queryPolicies(ctx, s.Runner, readPolicies, users)
 }
 
-// policiesBy reads policies by one of two statements, each for one user or for many: readPolicies, or lockPolicies, which also locks the
-// rows.
-func policiesBy(ctx context.Context, r sql.Runner, both sql.UserStatement, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
+// queryPolicies reads policies by one of two statements, each for one user or for many: readPolicies, or lockPolicies, which also
+// locks the rows.
+func queryPolicies(ctx context.Context, r sql.Runner, both sql.UserStatement, users []services.UserID) (map[services.UserID]services.DisplayPolicy, error) {
 	policies := make(map[services.UserID]services.DisplayPolicy, len(users))
-	st, of := both.Of(users)
+	st, of := both.ForUsers(users)
 	err := r.Each(ctx, st, []any{of}, func(scan func(...any) error) error {
 		var user services.UserID
 		var policy services.DisplayPolicy
 		var turned, dots int64
-		err := scan(&user, &policy.Version, &turned, &dots, &policy.QuietFrom, &policy.QuietTo, &policy.OffsetEast)
-		policy.Turned, policy.AsDot = services.UnpackSources(uint64(turned)), services.UnpackSources(uint64(dots))
+		err := scan(&user, &policy.Version, &turned, &dots, &policy.QuietFromMinute, &policy.QuietToMinute, &policy.UTCOffsetMinutes)
+		policy.InTotalInverted, policy.AsDot = services.UnpackSources(uint64(turned)), services.UnpackSources(uint64(dots))
 		policies[user] = policy
 		return err
 	})

@@ -11,10 +11,10 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-var errMine = errors.New("mine") // an error that a test returns from its own function
+var errTest = errors.New("mine") // an error that a test returns from its own function
 
 func TestPolicies(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		users := b.MakeUsers("alice", "bob")
 		policy, err := Policy(b.Ctx, b.DB, users[0])
 		if err != nil {
@@ -22,8 +22,8 @@ func TestPolicies(t *testing.T) {
 		}
 		sqltest.Equal(b.T, policy, services.DisplayPolicy{})
 		want := services.DisplayPolicy{
-			Version: 1, Turned: map[services.Source]bool{services.SourceHomeFeed: true},
-			AsDot: map[services.Source]bool{services.SourceConversations: true}, QuietFrom: 1320, QuietTo: 420, OffsetEast: -90,
+			Version: 1, InTotalInverted: map[services.Source]bool{services.SourceHomeFeed: true},
+			AsDot: map[services.Source]bool{services.SourceConversations: true}, QuietFromMinute: 1320, QuietToMinute: 420, UTCOffsetMinutes: -90,
 		}
 		b.MustWrite(func(tx *sql.Tx) error {
 			got, err := ChangePolicy(b.Ctx, tx, users[0], func(p *services.DisplayPolicy) error {
@@ -41,12 +41,12 @@ func TestPolicies(t *testing.T) {
 		sqltest.Equal(b.T, policy, want)
 		err = b.Write(b.Ctx, func(tx *sql.Tx) error {
 			_, err := ChangePolicy(b.Ctx, tx, users[0], func(p *services.DisplayPolicy) error {
-				p.Turned = nil
-				return errMine
+				p.InTotalInverted = nil
+				return errTest
 			})
 			return err
 		})
-		if err != errMine {
+		if err != errTest {
 			b.T.Errorf("a refused change: %v", err)
 		}
 		if policy, err = Policy(b.Ctx, b.DB, users[0]); err != nil {
@@ -62,7 +62,7 @@ func TestPolicies(t *testing.T) {
 
 // Several devices change different parts at once: all changes are kept, and the version counts each.
 func TestPoliciesAreChangedOneAfterTheOther(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		user := b.MakeUsers("alice")[0]
 		var together sync.WaitGroup
 		for _, source := range services.Sources {

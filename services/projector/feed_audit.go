@@ -14,45 +14,45 @@ import (
 
 // homeFeedFacts is the home feed according to the facts.
 type homeFeedFacts struct {
-	seen     services.PostID
-	entries  []services.FeedEntry
-	count    int                                     // of the new posts that were pushed
-	modes    map[services.UserID]services.FollowMode // of the follows that are not in mode FollowAll
-	unlisted services.PostID                         // the newest counting post at or below the inbox's floor
-	pulled   []services.FollowedAuthor               // followed authors whose posts are pulled, in the order of their IDs
+	seenUpTo             services.PostID
+	entries              []services.FeedEntry
+	newPushedCount       int                                     // of the new posts that were pushed
+	modes                map[services.UserID]services.FollowMode // of the follows that are not in mode FollowAll
+	newestTrimmedCounted services.PostID                         // the newest counting post at or below the inbox's floor
+	pulledAuthors        []services.FollowedAuthor               // followed authors whose posts are pulled, in the order of their IDs
 }
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
 func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
 	// Posts of big authors are not pushed to users who are away. Their feed is rebuilt before it is shown.
-	if p.Away(shown.Document) {
+	if p.IsOfIdleUser(shown.Document) {
 		return nil, nil, nil
 	}
 	var facts homeFeedFacts
 	var err error
-	if facts.seen, err = positions.Of(ctx, p.store, user, positions.HomePage, ""); err != nil {
+	if facts.seenUpTo, err = positions.Of(ctx, p.store, user, positions.HomeFeedView, ""); err != nil {
 		return nil, nil, err
 	}
-	if facts.pulled, err = p.pullAuthorsOf(ctx, user); err != nil {
+	if facts.pulledAuthors, err = p.pullAuthorsOf(ctx, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.modes, err = people.ModesOf(ctx, p.store, user); err != nil {
+	if facts.modes, err = people.FollowModesOf(ctx, p.store, user); err != nil {
 		return nil, nil, err
 	}
-	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuiltInboxEntries+1); err != nil {
 		return nil, nil, err
 	}
 	// The document has aged as on a later day than this node's, so it leaves out posts that still count. The comparison of the
 	// counts below would not find that: it counts from the document's own mark.
-	if shown.Document.FeedAged > p.cfg.Expiry.AgedUpTo(services.SourceHomeFeed, p.today()) {
+	if shown.Document.FeedExpiredUpTo > p.cfg.Expiry.ExpiredUpTo(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
-	if facts.count, err = posts.CountPushed(ctx, p.store, user, max(facts.seen, shown.Document.FeedAged), services.Retention+1); err != nil {
+	if facts.newPushedCount, err = posts.CountNewPushed(ctx, p.store, user, max(facts.seenUpTo, shown.Document.FeedExpiredUpTo), services.FeedRetention+1); err != nil {
 		return nil, nil, err
 	}
 	// An inbox without a floor was never trimmed.
-	if shown.Floor > 0 {
-		if facts.unlisted, err = posts.NewestCounting(ctx, p.store, user, shown.Floor); err != nil {
+	if shown.NewestTrimmed > 0 {
+		if facts.newestTrimmedCounted, err = posts.NewestCountingPost(ctx, p.store, user, shown.NewestTrimmed); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -62,31 +62,31 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 // feedDiffers compares the list, the count and the fields from which scripts compute them.
 func feedDiffers(facts homeFeedFacts, shown rdb.UserSnapshot) (differs []string) {
 	document := shown.Document
-	if document.Seen != facts.seen {
+	if document.FeedSeenUpTo != facts.seenUpTo {
 		differs = append(differs, "home feed: position")
 	}
-	if !SameAuthors(document.Pulled, facts.pulled) {
+	if !SameAuthors(document.PulledAuthors, facts.pulledAuthors) {
 		differs = append(differs, "home feed: pulled authors")
 	}
-	if slices.ContainsFunc(document.Pulled, func(author services.FollowedAuthor) bool {
-		return (author.Since == services.MaxPostID) != (facts.modes[author.Author] != services.FollowAll)
+	if slices.ContainsFunc(document.PulledAuthors, func(author services.FollowedAuthor) bool {
+		return (author.ItemsCountAfter == services.MaxPostID) != (facts.modes[author.Author] != services.FollowAll)
 	}) ||
 		slices.ContainsFunc(shown.Entries, func(entry services.FeedEntry) bool {
-			return entry.Counts && facts.modes[entry.Author] != services.FollowAll
+			return entry.CountsAsNew && facts.modes[entry.Author] != services.FollowAll
 		}) {
 		differs = append(differs, "home feed: modes of follows")
 	}
 	// SQL also has posts at or below the inbox's floor, which the inbox need not hold.
 	listed := facts.entries
-	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.Floor {
+	for len(listed) > 0 && listed[len(listed)-1].Post <= shown.NewestTrimmed {
 		listed = listed[:len(listed)-1]
 	}
-	if shown.Strays > 0 || !slices.Equal(listed, shown.Entries) {
+	if shown.StrayMembers > 0 || !slices.Equal(listed, shown.Entries) {
 		differs = append(differs, "home feed: list")
 	}
-	counting, uncounted, mark := 0, services.PostID(0), max(document.Seen, document.FeedAged)
+	counting, uncounted, mark := 0, services.PostID(0), max(document.FeedSeenUpTo, document.FeedExpiredUpTo)
 	for _, entry := range shown.Entries {
-		if !entry.Counts {
+		if !entry.CountsAsNew {
 			uncounted = max(uncounted, entry.Post)
 		} else if entry.Post > mark {
 			counting++
@@ -94,14 +94,14 @@ func feedDiffers(facts homeFeedFacts, shown rdb.UserSnapshot) (differs []string)
 	}
 	// The count must follow from the list by the rule of the scripts, and agree with SQL: equal, or a lower bound that is
 	// marked as one.
-	more := counting > services.Retention || shown.TrimmedCounted > mark
-	right := document.FeedCount == facts.count || document.FeedMore && document.FeedCount < facts.count
-	if document.FeedCount != min(counting, services.Retention) || document.FeedMore != more || !right {
+	more := counting > services.FeedRetention || shown.NewestTrimmedCounted > mark
+	right := document.FeedCount == facts.newPushedCount || document.FeedCountAtLeast && document.FeedCount < facts.newPushedCount
+	if document.FeedCount != min(counting, services.FeedRetention) || document.FeedCountAtLeast != more || !right {
 		differs = append(differs, "home feed: count")
 	}
-	// The marks NewestUncounted and TrimmedCounted may be ahead of the posts that exist now, because the posts that set them may have been
-	// deleted.
-	if shown.NewestUncounted < uncounted || shown.TrimmedCounted < facts.unlisted || shown.TrimmedCounted > shown.Floor {
+	// The marks NewestUncounted and NewestTrimmedCounted may be ahead of the posts that exist now, because the posts that set them
+	// may have been deleted.
+	if shown.NewestUncounted < uncounted || shown.NewestTrimmedCounted < facts.newestTrimmedCounted || shown.NewestTrimmedCounted > shown.NewestTrimmed {
 		differs = append(differs, "home feed: marks of the list")
 	}
 	return differs

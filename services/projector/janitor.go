@@ -15,12 +15,12 @@ import (
 // that was away for longer loads its memory anew.
 const (
 	janitorEvery       = 10 * time.Minute
-	keepLogFor         = time.Hour
+	keepChangelogFor   = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
 )
 
-// Janitor deletes rows that SQL keeps for a limited time: the log after an hour, idempotency keys after a day, nodes that have been silent
-// for a day, and the rows that features have registered.
+// Janitor deletes rows that SQL keeps for a limited time: the log after an hour, idempotency keys after a day, nodes that have been
+// silent for a day, and the rows that features have registered.
 type Janitor struct{ projector *Projector }
 
 // expiringRows are a feature's rows that are kept for a limited time.
@@ -64,7 +64,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 func (j *Janitor) RunOnce(ctx context.Context) (dropped int, err error) {
 	// If one deletion fails, the others still run.
 	now := j.projector.clock.Now()
-	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepLogFor))
+	entries, logErr := changelog.TrimLog(ctx, j.projector.store, now.Add(-keepChangelogFor))
 	keys, keyErr := jobs.ForgetIdempotencyKeys(ctx, j.projector.store, now.Add(-keepIdempotencyFor))
 	nodes, nodeErr := jobs.ForgetNodes(ctx, j.projector.store)
 	dropped = entries + keys + nodes

@@ -15,7 +15,7 @@ import (
 // The janitor deletes old rows, and no others.
 func TestTheJanitorDeletesOldRows(t *testing.T) {
 	const keepLog, keepIdempotencyFor = time.Hour, 24 * time.Hour
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		user := w.MakeUsers(1)[0]
 		janitor := w.Projector.Janitor()
 		remember := func(key string) {
@@ -23,7 +23,7 @@ func TestTheJanitorDeletesOldRows(t *testing.T) {
 				if _, err := changelog.AppendLog(ctx, tx, "post", key, nil); err != nil {
 					return err
 				}
-				return jobs.RememberRequest(ctx, tx, "u1", key, jobs.RememberedRequest{BodyHash: []byte(key)})
+				return jobs.RememberRequest(ctx, tx, "u1", key, jobs.RememberedRequest{InputHash: []byte(key)})
 			})
 		}
 		remember("first")
@@ -34,7 +34,7 @@ func TestTheJanitorDeletesOldRows(t *testing.T) {
 		}{{0, 0}, {keepLog, 0}, {time.Second, 1}, {0, 0}, {keepIdempotencyFor - keepLog, 2}, {0, 0}} {
 			w.Clock.Advance(turn.after)
 			if dropped, err := janitor.RunOnce(t.Context()); dropped != turn.dropped || err != nil {
-				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.Start), dropped, err, turn.dropped)
+				t.Errorf("at %s: %d went, %v; want %d", w.Clock.Now().Sub(fanouttest.StartTime), dropped, err, turn.dropped)
 			}
 		}
 		if head, oldest, err := changelog.LogHead(t.Context(), w.Store, "post"); head != 2 || oldest != 2 || err != nil {

@@ -12,29 +12,29 @@ import (
 
 // The kinds of the projector's jobs.
 const (
-	jobPolicy = "policy" // key: user. Their display policy of badges changed
-	jobRefill = "refill" // key: user. Their inbox has room for older posts
+	jobDisplayPolicy = "policy" // key: user. Their display policy of badges changed
+	jobRefillInbox   = "refill" // key: user. Their inbox has room for older posts
 )
 
 // kinds are the kinds of the projector's own jobs. A display policy decides about the total, so it may change every
 // count.
 func (p *Projector) kinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobPolicy, Class: jobs.Short, Each: jobs.UserWork(p.ProjectPolicy), Changes: jobs.CountsOf(jobs.FirstUser, services.Sources...)},
-		{Name: jobRefill, Class: jobs.Short, Each: jobs.UserWork(p.Refill), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceHomeFeed)},
+		{Name: jobDisplayPolicy, Class: jobs.ShortClass, Each: jobs.UserWork(p.ProjectDisplayPolicy), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.Sources...)},
+		{Name: jobRefillInbox, Class: jobs.ShortClass, Each: jobs.UserWork(p.RefillInbox), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)},
 	}
 }
 
-// PolicyJob projects a user's display policy into their document.
-func PolicyJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobPolicy, user) }
+// DisplayPolicyJob projects a user's display policy into their document.
+func DisplayPolicyJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobDisplayPolicy, user) }
 
-// RefillJob reads a user's inbox from the facts again, because it has room for older posts. See Refill.
-func RefillJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobRefill, user) }
+// RefillInboxJob reads a user's inbox from the facts again, because it has room for older posts. See Projector.RefillInbox.
+func RefillInboxJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobRefillInbox, user) }
 
-// QueueRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many. An import
-// needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to mend.
-// The refills are no visits: nobody becomes active by an import.
-func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
+// QueueInboxRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many.
+// An import needs it: its follows and posts come into SQL without jobs of their own. A user who was not seen since has no feed to
+// mend. The refills are no visits: nobody becomes active by an import.
+func QueueInboxRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int, err error) {
 	// Each batch has a transaction of its own, so that no import holds up other writes.
 	const batch = 1000
 	for after := services.UserID(0); ; {
@@ -44,7 +44,7 @@ func QueueRefills(ctx context.Context, db *sql.DB, since time.Time) (queued int,
 		}
 		refills := make([]jobs.NewJob, len(users))
 		for i, user := range users {
-			refills[i] = RefillJob(user)
+			refills[i] = RefillInboxJob(user)
 		}
 		if err := db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, refills...) }); err != nil {
 			return queued, err

@@ -10,14 +10,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a world on the engines that are quickest to start.
-func world(t *testing.T) *fanouttest.World {
+// newEmbeddedWorld is a world on the engines that are quickest to start.
+func newEmbeddedWorld(t *testing.T) *fanouttest.World {
 	t.Helper()
-	return fanouttest.New(t, fanouttest.Options{Redis: "embedded"})
+	return fanouttest.New(t, fanouttest.Options{RedisURL: "embedded"})
 }
 
-// served is a world on a redis-server, which the test may flush and kill.
-func served(t *testing.T) *fanouttest.World {
+// newRedisServerWorld is a world on a redis-server, which the test may flush and kill.
+func newRedisServerWorld(t *testing.T) *fanouttest.World {
 	t.Helper()
 	return fanouttest.New(t, fanouttest.Options{})
 }

@@ -11,12 +11,12 @@ import (
 
 // A rebuild that panics fails the job that asked for it, alone: it is tried again later, and the other refills of its claim are done.
 func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	panicFor := w.RegisterFaultyRebuild()
 	users := w.MakeUsers(4)
 	quiet, loud, reader, other := users[0], users[1], users[2], users[3]
-	w.Posts(quiet, services.Retention+100)
-	w.Posts(loud, services.Retention+100)
+	w.InsertPosts(quiet, services.FeedRetention+100)
+	w.InsertPosts(loud, services.FeedRetention+100)
 	w.Follow(quiet, reader, other)
 	w.Follow(loud, reader, other)
 	w.RunAllJobs(w.Fanout)
@@ -32,7 +32,7 @@ func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 	w.RunAllJobs(w.Fanout)
 	w.Must(w.Projector.Rebuild(t.Context(), reader)) // the view that the panic left half made is made by the next visit
 	w.CheckAgainstFacts(reader)
-	if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 || len(w.Inbox(reader)) != services.Retention {
+	if waiting, dead := w.CountJobs(); waiting != 0 || dead != 0 || len(w.Inbox(reader)) != services.FeedRetention {
 		t.Errorf("%d jobs wait, %d are dead, %d posts are listed", waiting, dead, len(w.Inbox(reader)))
 	}
 }
@@ -40,7 +40,7 @@ func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 // All callers who share a rebuild that panics get its error, with the stack; the rebuild gives its slot back, and the next one begins
 // anew.
 func TestCallersShareAPanic(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	panicFor := w.RegisterFaultyRebuild()
 	user := w.MakeUsers(1)[0]
 	panicFor(user)
@@ -77,7 +77,7 @@ func TestCallersShareAPanic(t *testing.T) {
 // Rows whose deletion panics fail like those whose deletion fails: the other rows are dropped in the same turn, and the error has the
 // name and the stack.
 func TestAPanicOfOneDeletionEndsNoTurn(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	for i, name := range []string{"first", "faulty", "last"} {
 		w.Projector.RegisterExpiringRows(name, func(context.Context) (int, error) {
 			if name == "faulty" {

@@ -7,13 +7,13 @@ import (
 	"tidings/services/rdb"
 )
 
-// ProjectPolicy projects a user's display policy into their document. The command that changes it calls this, and so
+// ProjectDisplayPolicy projects a user's display policy into their document. The command that changes it calls this, and so
 // does its job.
-func (p *Projector) ProjectPolicy(ctx context.Context, user services.UserID) error {
-	return p.Project(ctx, user, p.policyRegisters)
+func (p *Projector) ProjectDisplayPolicy(ctx context.Context, user services.UserID) error {
+	return p.ProjectRegisters(ctx, user, p.policyRegisters)
 }
 
-// policyRegisters reads a user's display policy as a versioned field, for rebuilds and for ProjectPolicy. It returns none for
+// policyRegisters reads a user's display policy as a versioned field, for rebuilds and for ProjectDisplayPolicy. It returns none for
 // a user who never set a policy.
 func (p *Projector) policyRegisters(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := Policy(ctx, p.store, user)

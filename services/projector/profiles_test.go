@@ -11,14 +11,14 @@ import (
 )
 
 func TestAProfileReachesItsCopy(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	user := w.MakeUsers(1)[0]
 	name := "Ada"
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := people.SetProfile(ctx, tx, user, &name, nil); err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, people.ProfileJob(user))
+		return jobs.Enqueue(ctx, tx, people.ProjectProfileJob(user))
 	})
 	w.RunAllJobs(w.Fanout)
 	_, copies, err := w.Redis.Copies(t.Context(), nil, []services.UserID{user})

@@ -3,20 +3,20 @@
 // view is their document and their inbox together.
 //
 // The package guarantees that every effect on a view is idempotent and safe against reordering: rebuilds, additions and removals
-// all follow the rule of jobs.Merge. services/jobs runs its jobs; New registers their kinds there. When Redis fails, the write
-// fails and its job tries again.
+// all follow the rule of jobs.ProjectionMerge. services/jobs runs its jobs; New registers their kinds there. When Redis fails, the
+// write fails and its job tries again.
 //
-// There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field from SQL, Put
-// writes it, and HintAndMark sends hints and marks the user for the change stream. A view that is missing or broken, or whose user was
-// away, takes the long one, Rebuild:
+// There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field from SQL,
+// PutRegisters writes it, and HintAndMark sends hints and marks the user for the change stream. A view that is missing or broken,
+// or whose user was away, takes the long one, Rebuild:
 //
-//  1. RecordVisit records the visit, so that all posts published from now on are pushed to the user. Refill and Restore, which jobs and
-//     the audit call, are no visits: they skip this step, make no document, and leave users who are away to their return.
+//  1. RecordVisit records the visit, so that all posts published from now on are pushed to the user. RefillInbox and Restore, which
+//     jobs and the audit call, are no visits: they skip this step, make no document, and leave users who are away to their return.
 //  2. rdb.BeginRebuild makes the missing keys, marked as being built, and returns a stamp. Writers find these keys and use them.
 //  3. readRebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
 //  4. rdb.EndRebuild merges these facts under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.
 //
-// Readers answer from SQL in the meantime. The audit (Compare) reads the same facts by other statements and names the
+// Readers answer from SQL in the meantime. The audit (CompareWithFacts) reads the same facts by other statements and names the
 // differences; the cleaner and the janitor remove data that is no longer needed.
 package projector
 
@@ -43,73 +43,73 @@ type Config struct {
 	Jobs     *jobs.Engine // New registers the kinds of its jobs in it
 	Store    *sql.DB
 	Redis    *rdb.Projections
-	Activity *people.Activity
+	Activity *people.ActivityThresholdCache
 	Clock    services.Clock
 	IDs      *services.IDClock
 	Log      *slog.Logger
 
-	ActiveFor time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
-	IdleAfter time.Duration // users not seen for longer are idle, unless an admin has set another time; 0 means 7 days
-	Rebuilds  int           // how many views are rebuilt in parallel, for all callers together; 0 means 16
+	DormantAfter        time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
+	IdleAfter           time.Duration // users not seen for longer are idle, unless an admin has set another time; 0 means 7 days
+	MaxParallelRebuilds int           // how many views are rebuilt in parallel, for all callers together; 0 means 16
 
 	Expiry services.SourceExpiry // how long items of each source stay in its count
 }
 
 // Projector is the projector of one node. It is safe for concurrent use.
 type Projector struct {
-	Profiles *people.Profiles
+	Profiles *people.ProfileProjector
 
 	store          *sql.DB
 	redis          *rdb.Projections
-	activityMemory *people.Activity
+	activityMemory *people.ActivityThresholdCache
 	clock          services.Clock
 	ids            *services.IDClock
 	log            *slog.Logger
 	cfg            Config
 
-	// rebuilds, slots, rebuilt, skew and clamped guard themselves. Registrations fill the other fields from here on before the first
-	// job; afterwards these are only read.
+	// rebuilds, rebuildSlots, rebuildCounts, skew and negativeCounts guard themselves. Registrations fill the other fields from
+	// here on before the first job; afterwards these are only read.
 	rebuilds        singleflight.Group
-	slots           chan struct{} // of rebuilds
-	rebuilt         rebuildCounts // the numbers that RebuildStats returns
-	registerReaders []namedReader // of versioned fields
+	rebuildSlots    chan struct{}         // a value for each rebuild that runs
+	rebuildCounts   rebuildCounts         // the numbers that RebuildStats returns
+	registerReaders []namedRegisterReader // of versioned fields
 	auditParts      []namedAuditPart
 	rebuildParts    []namedRebuildPart
 	visitWriters    []VisitWriter
 	expiring        []expiringRows
-	hosts           HostsOf
-	skew            skew
-	clamped         atomic.Uint64 // documents in which a count was negative
-	// marks and marking belong together: see OnMark.
-	marks   []func(ctx context.Context, users []services.UserID) error
-	marking []func() bool
+	hostsReader     HostsReader
+	skew            clockSkew
+	negativeCounts  atomic.Uint64 // documents in which a count was negative
+	// markFuncs and markingEnabled belong together: see OnMark.
+	markFuncs      []func(ctx context.Context, users []services.UserID) error
+	markingEnabled []func() bool
 }
 
 // New makes the projector, and registers the kinds of its jobs.
 func New(cfg Config) *Projector {
-	if cfg.ActiveFor == 0 {
-		cfg.ActiveFor = 30 * 24 * time.Hour
+	if cfg.DormantAfter == 0 {
+		cfg.DormantAfter = 30 * 24 * time.Hour
 	}
 	if cfg.IdleAfter == 0 {
 		cfg.IdleAfter = 7 * 24 * time.Hour
 	}
-	// If IdleAfter were longer than ActiveFor, users would get no posts pushed (dormant) and no rebuild (not idle yet) in
+	// If IdleAfter were longer than DormantAfter, users would get no posts pushed (dormant) and no rebuild (not idle yet) in
 	// between.
-	cfg.IdleAfter = min(cfg.IdleAfter, cfg.ActiveFor)
-	if cfg.Rebuilds == 0 {
-		cfg.Rebuilds = 16
+	cfg.IdleAfter = min(cfg.IdleAfter, cfg.DormantAfter)
+	if cfg.MaxParallelRebuilds == 0 {
+		cfg.MaxParallelRebuilds = 16
 	}
 	p := &Projector{
 		store: cfg.Store, redis: cfg.Redis, activityMemory: cfg.Activity, clock: cfg.Clock, ids: cfg.IDs, log: cfg.Log, cfg: cfg,
-		slots: make(chan struct{}, cfg.Rebuilds),
+		rebuildSlots: make(chan struct{}, cfg.MaxParallelRebuilds),
 	}
-	p.Profiles = people.NewProfiles(cfg.Jobs, cfg.Store, cfg.Redis)
+	p.Profiles = people.NewProfileProjector(cfg.Jobs, cfg.Store, cfg.Redis)
 	cfg.Jobs.Register(p.kinds()...)
 	// The policy, the feed and the fields are the projector's own parts; features add theirs.
 	p.AddRegisters("display policy", p.policyRegisters, p.auditPolicy)
 	p.RegisterAuditPart("home feed", p.auditFeed)
 	p.RegisterAuditPart("versioned fields", p.auditRegisters)
-	cfg.Jobs.OnBeat(p.followClocks)
+	cfg.Jobs.OnBeat(p.adjustIDClock)
 	return p
 }
 
@@ -120,21 +120,21 @@ func (p *Projector) today() int64 { return services.DayOf(p.clock.Now()) }
 // also when the job is repeated and finds nothing left to change. marking reports whether mark does anything at present. Register
 // before the first job.
 func (p *Projector) OnMark(mark func(ctx context.Context, users []services.UserID) error, marking func() bool) {
-	p.marks, p.marking = append(p.marks, mark), append(p.marking, marking)
+	p.markFuncs, p.markingEnabled = append(p.markFuncs, mark), append(p.markingEnabled, marking)
 }
 
-// Marking reports whether Mark does anything now. If it does not, a job need not read users only to mark them.
-func (p *Projector) Marking(ctx context.Context) bool {
-	return jobs.InJob(ctx) && slices.ContainsFunc(p.marking, func(marking func() bool) bool { return marking() })
+// MarkingEnabled reports whether Mark does anything now. If it does not, a job need not read users only to mark them.
+func (p *Projector) MarkingEnabled(ctx context.Context) bool {
+	return jobs.InJob(ctx) && slices.ContainsFunc(p.markingEnabled, func(marking func() bool) bool { return marking() })
 }
 
 // Mark records users whose documents a job has changed. Outside of a job it does nothing: a document that a command changes
 // at once is changed again by its job.
 func (p *Projector) Mark(ctx context.Context, users []services.UserID) error {
-	if len(p.marks) == 0 || !jobs.InJob(ctx) {
+	if len(p.markFuncs) == 0 || !jobs.InJob(ctx) {
 		return nil
 	}
-	for _, mark := range p.marks {
+	for _, mark := range p.markFuncs {
 		if err := mark(ctx, users); err != nil {
 			return fmt.Errorf("mark changed users: %w", err)
 		}
@@ -153,10 +153,10 @@ func (p *Projector) HintAndMark(ctx context.Context, users []services.UserID, re
 // the change.
 func (p *Projector) sendHints(ctx context.Context, users []services.UserID, results []redis.Result) {
 	byNode := map[string][]redis.Hint{}
-	// Only an Applied result has Nodes: a document that did not change needs no hint.
+	// Only an Applied result has OnlineNodes: a document that did not change needs no hint.
 	for i, result := range results {
-		for _, node := range result.Nodes {
-			byNode[node] = append(byNode[node], redis.Hint{User: users[i], N: result.N})
+		for _, node := range result.OnlineNodes {
+			byNode[node] = append(byNode[node], redis.Hint{User: users[i], Version: result.Version})
 		}
 	}
 	if len(byNode) == 0 {
@@ -167,15 +167,15 @@ func (p *Projector) sendHints(ctx context.Context, users []services.UserID, resu
 	}
 }
 
-// RaiseVersions raises documents above the versions that clients got while Redis was away, so that clients accept the documents again. It
-// returns the users whose documents are above those versions now, or will be when they are made.
+// RaiseVersions raises documents above the versions that clients got while Redis was away, so that clients accept the documents
+// again. It returns the users whose documents are above those versions now, or will be when they are made.
 func (p *Projector) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) (done []services.UserID, err error) {
 	results, err := p.redis.RaiseVersions(ctx, users, passed)
 	if err != nil {
 		return nil, err
 	}
 	p.sendHints(ctx, users, results)
-	// Same means that the document is above the version already, or will be: the clock of Redis has passed the version.
+	// Unchanged means that the document is above the version already, or will be: the clock of Redis has passed the version.
 	for i, result := range results {
 		if result.Status != redis.Missing {
 			done = append(done, users[i])

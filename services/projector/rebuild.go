@@ -15,16 +15,16 @@ import (
 	"tidings/services/redis"
 )
 
-// RebuildEntries is the number of a feed's entries that an inbox keeps after a rebuild. The rebuild reads one more, to know
+// RebuiltInboxEntries is the number of a feed's entries that an inbox keeps after a rebuild. The rebuild reads one more, to know
 // whether older ones exist.
-const RebuildEntries = services.Retention + 32
+const RebuiltInboxEntries = services.FeedRetention + 32
 
-// rebuildWithin bounds a rebuild with its wait for a slot: after it the callers answer UNAVAILABLE, and the next reader
+// rebuildTimeout bounds a rebuild with its wait for a slot: after it the callers answer UNAVAILABLE, and the next reader
 // begins again.
-const rebuildWithin = 10 * time.Second
+const rebuildTimeout = 10 * time.Second
 
-// Rebuild makes a user's document and inbox from the facts for their visit: after a loss, or when they return. Concurrent callers share
-// one rebuild; it continues when its first caller gives up.
+// Rebuild makes a user's document and inbox from the facts for their visit: after a loss, or when they return. Concurrent callers
+// share one rebuild; it continues when its first caller gives up.
 func (p *Projector) Rebuild(ctx context.Context, user services.UserID) error {
 	_, err := p.rebuildOnce(ctx, user, forVisit)
 	return err
@@ -36,9 +36,9 @@ func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (
 	return p.rebuildOnce(ctx, user, forVisit)
 }
 
-// Refill reads an inbox from the facts again. After an unfollow, for instance, it has room for older posts. A refill is no visit: it
-// makes no document, and does nothing for a user who is away, because their return brings the posts.
-func (p *Projector) Refill(ctx context.Context, user services.UserID) error {
+// RefillInbox reads an inbox from the facts again. After an unfollow, for instance, it has room for older posts. A refill is no
+// visit: it makes no document, and does nothing for a user who is away, because their return brings the posts.
+func (p *Projector) RefillInbox(ctx context.Context, user services.UserID) error {
 	_, err := p.rebuildOnce(ctx, user, forRefill)
 	return err
 }
@@ -67,9 +67,9 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	var own rdb.Document // only the caller that started the run reads it, after the run
 	writes := func() {}
 	if reason == forRefill {
-		// Whoever asks for a refill has just taken posts out of the inbox. A run that has already read its facts may not know of that, so once
-		// a run is about to write, later callers begin a run of their own. Callers of a rebuild may join until the end: they only lack
-		// a whole view, and any run makes one.
+		// Whoever asks for a refill has just taken posts out of the inbox. A run that has already read its facts may not know of
+		// that, so once a run is about to write, later callers begin a run of their own. Callers of a rebuild may join until the
+		// end: they only lack a whole view, and any run makes one.
 		writes = func() { p.rebuilds.Forget(key) }
 	}
 	err := p.RunSharedRebuild(ctx, key, "the feed", func(ctx context.Context) (err error) {
@@ -79,52 +79,52 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	if err != nil {
 		return rdb.Document{}, err // the run goes on without this caller and may still write to own: reading it here would be a race
 	}
-	// A refill also marks a user for whom it did nothing: after an import, only this mark tells the host application that the badges of
-	// a user who is away have changed.
+	// A refill also marks a user for whom it did nothing: after an import, only this mark tells the host application that the
+	// badges of a user who is away have changed.
 	return own, p.Mark(ctx, []services.UserID{user})
 }
 
-// RunSharedRebuild rebuilds data of a user from the facts, in one of the slots of rebuilds; view is the name of the data in errors. Concurrent
-// callers with the same key share one run; it continues when its first caller gives up. A panic of the run is the error of all of
-// them.
+// RunSharedRebuild rebuilds data of a user from the facts, in one of the slots of rebuilds; view is the name of the data in errors.
+// Concurrent callers with the same key share one run; it continues when its first caller gives up. A panic of the run is the error
+// of all of them.
 func (p *Projector) RunSharedRebuild(ctx context.Context, key, view string, rebuild func(context.Context) error) error {
-	p.rebuilt.countCall()
+	p.rebuildCounts.addPending()
 	// The run has a context of its own, because its first caller may give up while others wait for it.
 	done := p.rebuilds.DoChan(key, func() (_ any, err error) {
 		// singleflight would raise a panic again in a goroutine of its own, where nothing recovers it and the process ends.
 		defer services.Recover(&err)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rebuildTimeout)
 		defer cancel()
 		// After Redis loses its data all users need a rebuild at once. The slots keep them from overloading SQL.
 		select {
-		case p.slots <- struct{}{}:
-			defer func() { <-p.slots }()
+		case p.rebuildSlots <- struct{}{}:
+			defer func() { <-p.rebuildSlots }()
 		case <-ctx.Done():
 			return nil, services.Wrapf(services.Unavailable, ctx.Err(), "%s waits for others that are being rebuilt: try again", view)
 		}
-		p.rebuilt.countBegin()
-		defer p.rebuilt.countEnd()
+		p.rebuildCounts.countBegin()
+		defer p.rebuildCounts.countEnd()
 		return nil, rebuild(ctx)
 	})
 	select {
 	case <-ctx.Done():
 		go func() {
 			<-done
-			p.rebuilt.countAnswer()
+			p.rebuildCounts.removePending()
 		}()
 		return services.Wrapf(services.Unavailable, ctx.Err(), "%s is being rebuilt: try again", view)
 	case result := <-done:
-		p.rebuilt.countAnswer()
+		p.rebuildCounts.removePending()
 		return result.Err
 	}
 }
 
 // RebuildStats are the numbers of this node's rebuilds.
 type RebuildStats struct {
-	Running, Most int    // rebuilds that run now, and the most that ran at once
-	Begun         uint64 // since the start
-	// Pending counts the calls of RunSharedRebuild whose run has not ended: each of those who share a run, and also those whose run waits for a
-	// slot or whose caller gave up.
+	Running, MostRunning int    // rebuilds that run now, and the most that ran at once
+	Begun                uint64 // since the start
+	// Pending counts the calls of RunSharedRebuild whose run has not ended: each of those who share a run, and also those whose run
+	// waits for a slot or whose caller gave up.
 	Pending int
 }
 
@@ -134,15 +134,15 @@ type rebuildCounts struct {
 	stats RebuildStats
 }
 
-// countCall counts a call of RunSharedRebuild. Its run may begin later, or have begun.
-func (r *rebuildCounts) countCall() {
+// addPending counts a call of RunSharedRebuild. Its run may begin later, or have begun.
+func (r *rebuildCounts) addPending() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Pending++
 }
 
-// countAnswer counts the end of a call's run.
-func (r *rebuildCounts) countAnswer() {
+// removePending counts the end of a call's run.
+func (r *rebuildCounts) removePending() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Pending--
@@ -154,7 +154,7 @@ func (r *rebuildCounts) countBegin() {
 	defer r.mu.Unlock()
 	r.stats.Begun++
 	r.stats.Running++
-	r.stats.Most = max(r.stats.Most, r.stats.Running)
+	r.stats.MostRunning = max(r.stats.MostRunning, r.stats.Running)
 }
 
 // countEnd counts a run that has ended, with or without an error.
@@ -166,14 +166,14 @@ func (r *rebuildCounts) countEnd() {
 
 // RebuildStats reads the numbers of the rebuilds.
 func (p *Projector) RebuildStats() RebuildStats {
-	p.rebuilt.mu.Lock()
-	defer p.rebuilt.mu.Unlock()
-	return p.rebuilt.stats
+	p.rebuildCounts.mu.Lock()
+	defer p.rebuildCounts.mu.Unlock()
+	return p.rebuildCounts.stats
 }
 
 // RebuildPart reads a feature's data of a user, apart from versioned fields, and returns the calls that write it into their
 // document.
-type RebuildPart func(ctx context.Context, user services.UserID) ([]redis.Step, error)
+type RebuildPart func(ctx context.Context, user services.UserID) ([]redis.SequenceStep, error)
 
 // namedRebuildPart is a registered part of rebuilds.
 type namedRebuildPart struct {
@@ -194,7 +194,7 @@ func (p *Projector) RegisterRebuildPart(name string, read RebuildPart) {
 // rebuildFacts are the facts that a rebuild reads of a user.
 type rebuildFacts struct {
 	feed  rdb.FeedFacts
-	parts []redis.Step
+	steps []redis.SequenceStep
 }
 
 // rebuild makes a user's document and inbox from the facts. It returns no document if there is nothing to rebuild. It calls writes
@@ -204,10 +204,10 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 	if err != nil || !pushed {
 		return document, err
 	}
-	mode := rdb.RebuildMode{Visit: reason == forVisit, Refill: reason == forRefill, IdleDay: p.idleDay()}
-	err = jobs.Merge[redis.Stamp, rebuildFacts]{
+	mode := rdb.RebuildMode{IsVisit: reason == forVisit, Refill: reason == forRefill, FirstNonIdleDay: p.firstNonIdleDay()}
+	err = jobs.ProjectionMerge[redis.ClockStamp, rebuildFacts]{
 		Name: func() string { return fmt.Sprintf("rebuild of user %d", user) },
-		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
+		Mark: func(ctx context.Context) (redis.ClockStamp, bool, error) {
 			stamps, err := p.redis.BeginRebuild(ctx, []services.UserID{user}, mode)
 			if err != nil {
 				return 0, false, err
@@ -215,12 +215,12 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 			return stamps[0], stamps[0] != 0, nil
 		},
 		Read: func(ctx context.Context) (rebuildFacts, error) { return p.readRebuildFacts(ctx, user) },
-		Put: func(ctx context.Context, stamp redis.Stamp, facts rebuildFacts) (done bool, err error) {
-			facts.feed.Stamp, facts.feed.Visit, facts.feed.Day, facts.feed.Lifetime = stamp, mode.Visit, latest.day, latest.lifetime
+		Put: func(ctx context.Context, stamp redis.ClockStamp, facts rebuildFacts) (done bool, err error) {
+			facts.feed.Stamp, facts.feed.IsVisit, facts.feed.LastActiveDay, facts.feed.KeyLifetime = stamp, mode.IsVisit, latest.day, latest.keyLifetime
 			writes()
-			rebuilt, err := p.redis.EndRebuild(ctx, facts.feed, facts.parts...)
-			// Clamped counts are noted even if the rebuild begins again: each negative count is a bug.
-			p.NoteClamped(rebuilt.Clamped)
+			rebuilt, err := p.redis.EndRebuild(ctx, facts.feed, facts.steps...)
+			// Negative counts are noted even if the rebuild begins again: each negative count is a bug.
+			p.NoteNegativeCounts(rebuilt.NegativeCounts)
 			if err != nil || rebuilt.Status != redis.Applied {
 				return false, err
 			}
@@ -234,25 +234,25 @@ func (p *Projector) rebuild(ctx context.Context, user services.UserID, reason re
 
 // readRebuildFacts reads everything of a user's document. It reads all positions by one statement.
 func (p *Projector) readRebuildFacts(ctx context.Context, user services.UserID) (facts rebuildFacts, err error) {
-	seen, err := positions.OfViews(ctx, p.store, user, append(p.positionViews(), positions.HomePage)...)
+	seen, err := positions.OfViews(ctx, p.store, user, append(p.positionViews(), positions.HomeFeedView)...)
 	if err != nil {
 		return facts, err
 	}
-	if facts.feed, err = p.feedFacts(ctx, user, seen[positions.HomePage]); err != nil {
+	if facts.feed, err = p.feedFacts(ctx, user, seen[positions.HomeFeedView]); err != nil {
 		return facts, err
 	}
-	registers, err := p.registers(ctx, user, seen)
+	registers, err := p.readRegisters(ctx, user, seen)
 	if err != nil {
 		return facts, err
 	}
-	facts.parts = rdb.VersionedFieldParts(user, registers)
+	facts.steps = rdb.VersionedFieldRebuildSteps(user, registers)
 	// Parts come after the fields: each of their calls is a step, and the last script checks that none is missing.
 	for _, of := range p.rebuildParts {
 		parts, err := of.read(ctx, user)
 		if err != nil {
 			return facts, fmt.Errorf("rebuild of %s: %w", of.name, err)
 		}
-		facts.parts = append(facts.parts, parts...)
+		facts.steps = append(facts.steps, parts...)
 	}
 	return facts, nil
 }
@@ -262,37 +262,37 @@ func (p *Projector) pullAuthorsOf(ctx context.Context, user services.UserID) ([]
 	return posts.PullAuthorsOf(ctx, p.store, user)
 }
 
-// feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the floor,
-// and the newest counting post below it lets the script count without the posts that were cut off.
+// feedFacts reads the feed's part of a rebuild. One entry more than the inbox keeps shows where the inbox ends: that entry is the
+// floor, and the newest counting post below it lets the script count without the posts that were cut off.
 func (p *Projector) feedFacts(ctx context.Context, user services.UserID, seen services.PostID) (facts rdb.FeedFacts, err error) {
-	facts = rdb.FeedFacts{Reader: user, Seen: seen}
-	if facts.Pulled, err = p.pullAuthorsOf(ctx, user); err != nil {
+	facts = rdb.FeedFacts{Reader: user, SeenUpTo: seen}
+	if facts.PulledAuthors, err = p.pullAuthorsOf(ctx, user); err != nil {
 		return facts, err
 	}
-	if p.hosts != nil {
-		if facts.Hosts, err = p.hosts(ctx, user); err != nil {
+	if p.hostsReader != nil {
+		if facts.Hosts, err = p.hostsReader(ctx, user); err != nil {
 			return facts, err
 		}
 	}
 	// One statement reads the newest posts of all authors, as an inbox holds them.
-	if facts.Entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuildEntries+1); err != nil {
+	if facts.Entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuiltInboxEntries+1); err != nil {
 		return facts, err
 	}
-	if len(facts.Entries) > RebuildEntries {
-		facts.Floor = facts.Entries[RebuildEntries].Post
-		facts.Entries = facts.Entries[:RebuildEntries]
-		facts.TrimmedCounted, err = posts.NewestCounting(ctx, p.store, user, facts.Floor)
+	if len(facts.Entries) > RebuiltInboxEntries {
+		facts.NewestTrimmed = facts.Entries[RebuiltInboxEntries].Post
+		facts.Entries = facts.Entries[:RebuiltInboxEntries]
+		facts.NewestTrimmedCounted, err = posts.NewestCountingPost(ctx, p.store, user, facts.NewestTrimmed)
 	}
 	return facts, err
 }
 
-// NoteClamped counts documents in which a count was negative and was set to zero.
-func (p *Projector) NoteClamped(documents int) {
+// NoteNegativeCounts counts documents in which a count was negative and was set to zero.
+func (p *Projector) NoteNegativeCounts(documents int) {
 	if documents > 0 {
-		p.clamped.Add(uint64(documents))
+		p.negativeCounts.Add(uint64(documents))
 		p.log.Error("numbers of unread messages were negative and were taken for zero", "documents", documents)
 	}
 }
 
-// Clamped is the number of documents that NoteClamped has counted. It stays 0 unless there is a bug.
-func (p *Projector) Clamped() uint64 { return p.clamped.Load() }
+// NegativeCounts is the number of documents that NoteNegativeCounts has counted. It stays 0 unless there is a bug.
+func (p *Projector) NegativeCounts() uint64 { return p.negativeCounts.Load() }

@@ -23,7 +23,7 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	var left atomic.Int64 // how many reads come before the deletion; the first read of a rebuild begins the count
 	var waits, met int64
 	var remove func()
-	w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Trace: func(statement string) {
 		if waits > 0 && statement == firstRead {
 			left.Store(waits)
 			waits = 0
@@ -38,7 +38,7 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 	for before := int64(1); met == before-1; before++ {
 		post := w.Post(users[0])
 		w.RunAllJobs(w.Fanout)
-		w.Must(w.Redis.Reset(t.Context(), users[1]))
+		w.Must(w.Redis.ResetUserData(t.Context(), users[1]))
 		remove = func() {
 			w.Delete(post)
 			w.RunDueJobs(w.Fanout)
@@ -57,23 +57,23 @@ func TestARebuildReadsAgainWhatWasRemovedMeanwhile(t *testing.T) {
 
 // Concurrent callers share one rebuild, and each gets the whole view.
 func TestCallersShareARebuild(t *testing.T) {
-	w := served(t)
-	author, reader := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
+	w := newRedisServerWorld(t)
+	author, reader := w.MakeUsers(1)[0], w.MakeNeverSeenUsers(1)[0]
 	w.Follow(author, reader)
-	w.Posts(author, 10)
+	w.InsertPosts(author, 10)
 	const callers = 50
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	w.Must(w.Projector.Rebuild(ctx, reader))
 	alone := trips.Count()
-	w.Server.Flush()
+	w.RedisServer.Flush()
 	ctx, trips = redis.WithRoundTrips(t.Context())
-	w.Server.Pause()
+	w.RedisServer.Pause()
 	errs := make(chan error, callers)
 	for range callers {
 		go func() { errs <- w.Projector.Rebuild(ctx, reader) }()
 	}
 	eventually.Holds(t, "the first rebuild waits for Redis", func() bool { return trips.Count() > 0 })
-	w.Server.Resume()
+	w.RedisServer.Resume()
 	for range callers {
 		w.Must(<-errs)
 	}
@@ -86,10 +86,10 @@ func TestCallersShareARebuild(t *testing.T) {
 
 // A rebuild continues after the context of its only caller has ended. The caller gets UNAVAILABLE, unless the rebuild was quicker.
 func TestARebuildOutlivesItsCaller(t *testing.T) {
-	w := world(t)
-	author, reader := w.MakeUsers(1)[0], w.MakeStrangers(1)[0]
+	w := newEmbeddedWorld(t)
+	author, reader := w.MakeUsers(1)[0], w.MakeNeverSeenUsers(1)[0]
 	w.Follow(author, reader)
-	w.Posts(author, 3)
+	w.InsertPosts(author, 3)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	if err := w.Projector.Rebuild(ctx, reader); err != nil && !services.IsUnavailable(err) {
@@ -102,7 +102,7 @@ func TestARebuildOutlivesItsCaller(t *testing.T) {
 // A call whose run waits for a slot counts until the run has ended, also when its caller has given up. The run counts as running only
 // once it has the slot.
 func TestACallIsPendingUntilItsRunEnds(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	const slots = 16 // the default
 	begun, release := make(chan struct{}), make(chan struct{})
 	errs := make(chan error, slots)
@@ -142,13 +142,13 @@ func TestACallIsPendingUntilItsRunEnds(t *testing.T) {
 // A lost feed is rebuilt as the facts say, whatever its length and also if it was trimmed. Until then the document is not ready, so it
 // is not shown as 0.
 func TestALostFeedComesBackRight(t *testing.T) {
-	for _, posts := range []int{0, 1, services.Retention - 1, services.Retention, services.Retention + 1, services.Retention + 60} {
-		w := served(t)
+	for _, posts := range []int{0, 1, services.FeedRetention - 1, services.FeedRetention, services.FeedRetention + 1, services.FeedRetention + 60} {
+		w := newRedisServerWorld(t)
 		users := w.MakeUsers(2)
 		w.Follow(users[0], users[1])
 		w.RunAllJobs(w.Fanout)
-		ids := w.Posts(users[0], posts)
-		w.Server.Flush()
+		ids := w.InsertPosts(users[0], posts)
+		w.RedisServer.Flush()
 		if w.Document(users[1]).Ready {
 			t.Fatal("the flush left the document")
 		}
@@ -159,10 +159,10 @@ func TestALostFeedComesBackRight(t *testing.T) {
 			continue
 		}
 		w.Write(func(ctx context.Context, tx *sql.Tx) error {
-			_, err := positions.Raise(ctx, tx, users[1], positions.HomePage, "", ids[posts-2])
+			_, err := positions.Advance(ctx, tx, users[1], positions.HomeFeedView, "", ids[posts-2])
 			return err
 		})
-		w.Server.Flush()
+		w.RedisServer.Flush()
 		w.Must(w.Projector.Rebuild(t.Context(), users[1]))
 		if count := w.Document(users[1]).FeedCount; count != 1 {
 			t.Errorf("of %d posts all but one were seen: %d", posts, count)
@@ -173,23 +173,23 @@ func TestALostFeedComesBackRight(t *testing.T) {
 
 // One refill for every recent user repairs feeds after follows without jobs, as by an import.
 func TestQueuedRefillsMendTheFeedsOfActiveUsers(t *testing.T) {
-	w := world(t)
-	users, absent := w.MakeUsers(3), w.MakeStrangers(1)[0]
+	w := newEmbeddedWorld(t)
+	users, absent := w.MakeUsers(3), w.MakeNeverSeenUsers(1)[0]
 	author, readers := users[0], users[1:]
 	w.Post(author)
 	w.RunAllJobs(w.Fanout)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		var edges []services.Edge
+		var edges []services.FollowEdge
 		for _, reader := range append([]services.UserID{absent}, readers...) {
-			edges = append(edges, services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()})
+			edges = append(edges, services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: w.IDs.Next()})
 		}
 		_, err := people.ImportFollows(ctx, tx, edges)
 		return err
 	})
-	if w.Difference(readers[0]) == "" {
+	if w.DiffAgainstFacts(readers[0]) == "" {
 		t.Fatal("there is nothing to mend")
 	}
-	queued, err := projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	queued, err := projector.QueueInboxRefills(t.Context(), w.Store, fanouttest.StartTime)
 	if queued != len(users) || err != nil {
 		t.Errorf("%d refills, %v; want one for each of the %d who were here", queued, err, len(users))
 	}

@@ -14,26 +14,26 @@ type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Regis
 // seenPositions are a user's positions in the views of registered readers; a view that they never looked at is absent.
 type seenPositions = map[string]services.PostID
 
-// namedReader is a registered reader.
-type namedReader struct {
-	name  string
-	view  string // the view whose position it needs, or ""
-	read  func(ctx context.Context, user services.UserID, at seenPositions) ([]rdb.Register, error)
-	audit RegisterReader
+// namedRegisterReader is a registered reader.
+type namedRegisterReader struct {
+	name         string
+	positionView string // the view whose position it needs, or ""
+	read         func(ctx context.Context, user services.UserID, at seenPositions) ([]rdb.Register, error)
+	audit        RegisterReader
 }
 
 // AddRegisters adds a source's two readers, before the first rebuild. read is for rebuilds. audit reads the same fields from SQL
 // without the code of read, so that the audit finds errors in read. It panics when the name is taken.
 func (p *Projector) AddRegisters(name string, read, audit RegisterReader) {
-	p.addReader(namedReader{name, "", func(ctx context.Context, user services.UserID, _ seenPositions) ([]rdb.Register, error) {
+	p.addReader(namedRegisterReader{name, "", func(ctx context.Context, user services.UserID, _ seenPositions) ([]rdb.Register, error) {
 		return read(ctx, user)
 	}, audit})
 }
 
-// RegisterPosition is AddRegisters for a source whose only versioned field is a user's position in a view. A rebuild reads all
+// AddPositionReader is AddRegisters for a source whose only versioned field is a user's position in a view. A rebuild reads all
 // positions at once.
-func (p *Projector) RegisterPosition(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
-	p.addReader(namedReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {
+func (p *Projector) AddPositionReader(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
+	p.addReader(namedRegisterReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {
 		// Without a position the field keeps its initial value, and costs nothing.
 		if at[view] == 0 {
 			return nil, nil
@@ -43,7 +43,7 @@ func (p *Projector) RegisterPosition(name, view string, of func(position service
 }
 
 // addReader adds a reader. A name that is taken is a bug in the program.
-func (p *Projector) addReader(added namedReader) {
+func (p *Projector) addReader(added namedRegisterReader) {
 	for _, reader := range p.registerReaders {
 		if reader.name == added.name {
 			panic(fmt.Sprintf("projector: the reader %q is registered twice", added.name))
@@ -55,15 +55,15 @@ func (p *Projector) addReader(added namedReader) {
 // positionViews are the views of the registered positions.
 func (p *Projector) positionViews() (views []string) {
 	for _, reader := range p.registerReaders {
-		if reader.view != "" {
-			views = append(views, reader.view)
+		if reader.positionView != "" {
+			views = append(views, reader.positionView)
 		}
 	}
 	return views
 }
 
-// registers reads all versioned fields of a user. at has the user's positions in the views of positionViews.
-func (p *Projector) registers(ctx context.Context, user services.UserID, at seenPositions) (all []rdb.Register, err error) {
+// readRegisters reads all versioned fields of a user. at has the user's positions in the views of positionViews.
+func (p *Projector) readRegisters(ctx context.Context, user services.UserID, at seenPositions) (all []rdb.Register, err error) {
 	for _, reader := range p.registerReaders {
 		registers, err := reader.read(ctx, user, at)
 		if err != nil {
@@ -74,18 +74,18 @@ func (p *Projector) registers(ctx context.Context, user services.UserID, at seen
 	return all, nil
 }
 
-// Project projects one source's versioned fields of a user into their document.
-func (p *Projector) Project(ctx context.Context, user services.UserID, read RegisterReader) error {
+// ProjectRegisters projects one source's versioned fields of a user into their document.
+func (p *Projector) ProjectRegisters(ctx context.Context, user services.UserID, read RegisterReader) error {
 	registers, err := read(ctx, user)
 	if err != nil || len(registers) == 0 {
 		return err
 	}
-	return p.Put(ctx, []rdb.Registers{{User: user, Fields: registers}})
+	return p.PutRegisters(ctx, []rdb.Registers{{User: user, Fields: registers}})
 }
 
-// Put writes versioned fields into documents, and sends hints where they changed. It needs no stamp: the newer version
+// PutRegisters writes versioned fields into documents, and sends hints where they changed. It needs no stamp: the newer version
 // wins.
-func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
+func (p *Projector) PutRegisters(ctx context.Context, registers []rdb.Registers) error {
 	if len(registers) == 0 {
 		return nil
 	}
@@ -100,21 +100,21 @@ func (p *Projector) Put(ctx context.Context, registers []rdb.Registers) error {
 	return p.HintAndMark(ctx, users, results)
 }
 
-// RegistersByUser groups versioned fields by user, in the order in which the users first occur: see Put.
+// RegistersByUser groups versioned fields by user, in the order in which the users first occur: see PutRegisters.
 type RegistersByUser struct {
-	All    []rdb.Registers         // one entry for each user
-	places map[services.UserID]int // the index of each user in All
+	All     []rdb.Registers         // one entry for each user
+	indexes map[services.UserID]int // the index of each user in All
 }
 
 // Add adds fields of a user.
 func (g *RegistersByUser) Add(user services.UserID, registers ...rdb.Register) {
-	place, known := g.places[user]
+	place, known := g.indexes[user]
 	if !known {
-		if g.places == nil {
-			g.places = map[services.UserID]int{}
+		if g.indexes == nil {
+			g.indexes = map[services.UserID]int{}
 		}
 		place = len(g.All)
-		g.places[user] = place
+		g.indexes[user] = place
 		g.All = append(g.All, rdb.Registers{User: user})
 	}
 	g.All[place].Fields = append(g.All[place].Fields, registers...)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestNamesAreRegisteredOnce(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	for want, register := range map[string]func(){
 		`projector: the reader "live board" is registered twice`: func() {
 			none := func(context.Context, services.UserID) ([]rdb.Register, error) { return nil, nil }
@@ -23,7 +23,7 @@ func TestNamesAreRegisteredOnce(t *testing.T) {
 			w.Projector.RegisterAuditPart("drafts", func(context.Context, services.UserID, rdb.UserSnapshot) (any, []string, error) { return nil, nil, nil })
 		},
 		`projector: the rebuild of "drafts" is registered twice`: func() {
-			w.Projector.RegisterRebuildPart("drafts", func(context.Context, services.UserID) ([]redis.Step, error) { return nil, nil })
+			w.Projector.RegisterRebuildPart("drafts", func(context.Context, services.UserID) ([]redis.SequenceStep, error) { return nil, nil })
 		},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -10,28 +10,28 @@ import (
 	"tidings/services/posts"
 )
 
-// skew is how far this node's clock is ahead of the database's, according to its heartbeats. The latency of a heartbeat
+// clockSkew is how far this node's clock is ahead of the database's, according to its heartbeats. The latency of a heartbeat
 // makes the clock look behind, so the greatest of the last few samples is the most accurate.
-type skew struct {
-	mu     sync.Mutex
-	recent [16]time.Duration // the last samples
-	noted  int               // how many samples were noted in all
+type clockSkew struct {
+	mu          sync.Mutex
+	recent      [16]time.Duration // the last samples
+	sampleCount int               // how many samples were noted in all
 }
 
-// note adds a sample and returns the estimate with it. 16 samples are about three seconds of heartbeats, so the estimate soon follows a
-// clock that was set.
-func (s *skew) note(ahead time.Duration) (estimate time.Duration) {
+// addSample adds a sample and returns the estimate with it. 16 samples are about three seconds of heartbeats, so the estimate soon
+// follows a clock that was set.
+func (s *clockSkew) addSample(ahead time.Duration) (estimate time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.recent[s.noted%len(s.recent)] = ahead
-	s.noted++
+	s.recent[s.sampleCount%len(s.recent)] = ahead
+	s.sampleCount++
 	return s.estimate()
 }
 
 // estimate returns the greatest of the last samples. It requires mu and at least one sample.
-func (s *skew) estimate() time.Duration {
+func (s *clockSkew) estimate() time.Duration {
 	greatest := s.recent[0]
-	for _, ahead := range s.recent[:min(s.noted, len(s.recent))] {
+	for _, ahead := range s.recent[:min(s.sampleCount, len(s.recent))] {
 		greatest = max(greatest, ahead)
 	}
 	return greatest
@@ -42,7 +42,7 @@ func (s *skew) estimate() time.Duration {
 func (p *Projector) ClockAhead() (ahead time.Duration, known bool) {
 	p.skew.mu.Lock()
 	defer p.skew.mu.Unlock()
-	if p.skew.noted == 0 {
+	if p.skew.sampleCount == 0 {
 		return 0, false
 	}
 	return p.skew.estimate(), true
@@ -52,15 +52,15 @@ func (p *Projector) ClockAhead() (ahead time.Duration, known bool) {
 // services.IDClock.
 func (p *Projector) Now() time.Time { return p.ids.Now() }
 
-// Moment is the ID of an event that happened at a past time: see services.IDClock.NextAt.
-func (p *Projector) Moment(at time.Time) services.PostID { return p.ids.NextAt(at) }
+// NextIDAt is the ID of an event that happened at a past time: see services.IDClock.NextAt.
+func (p *Projector) NextIDAt(at time.Time) services.PostID { return p.ids.NextAt(at) }
 
-// followClocks lets this node's IDs follow the database's clock and the greatest post of any node. A node that is alone on its database has
-// no heartbeats, and has made that post itself.
-func (p *Projector) followClocks(ctx context.Context, nodes []jobs.Node) error {
+// adjustIDClock lets this node's IDs follow the database's clock and the greatest post of any node. A node that is alone on its
+// database has no heartbeats, and has made that post itself.
+func (p *Projector) adjustIDClock(ctx context.Context, nodes []jobs.Node) error {
 	for _, node := range nodes {
 		if node.Self {
-			p.ids.SetAhead(p.skew.note(node.ClockAhead))
+			p.ids.SetAheadOfDatabase(p.skew.addSample(node.ClockAhead))
 		}
 	}
 	greatest, err := posts.Newest(ctx, p.store)

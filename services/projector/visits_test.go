@@ -18,14 +18,14 @@ import (
 	"tidings/tests/eventually"
 )
 
-// presence is what the visits of a user have left: two times in SQL, and the day and the remaining life of the document.
-type presence struct {
-	seen, before time.Time     // when the user was last seen, and when they were last seen before their present visit
-	day          int64         // the day in the document
-	left         time.Duration // until the document expires
+// visitRecord is what the visits of a user have left: two times in SQL, and the day and the remaining life of the document.
+type visitRecord struct {
+	lastSeen, previousVisit time.Time     // when the user was last seen, and when they were last seen before their present visit
+	documentLastActiveDay   int64         // the day in the document
+	timeToExpiry            time.Duration // until the document expires
 }
 
-func presenceOf(w *fanouttest.World, user services.UserID) presence {
+func visitRecordOf(w *fanouttest.World, user services.UserID) visitRecord {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	visits, err := people.LastVisits(ctx, w.Store, []services.UserID{user})
@@ -34,24 +34,24 @@ func presenceOf(w *fanouttest.World, user services.UserID) presence {
 	w.Must(err)
 	left, err := w.Redis.Commands().TTL(ctx, rdb.DocumentKey(user)).Result()
 	w.Must(err)
-	return presence{visits[user], before, w.Document(user).Day, left}
+	return visitRecord{visits[user], before, w.Document(user).LastActiveDay, left}
 }
 
-// wantUnmoved checks that the presence of a user is as it was. The clock of Redis runs on during a test.
-func (p presence) wantUnmoved(w *fanouttest.World, what string, user services.UserID) {
+// wantUnchanged checks that the visits of a user are as they were. The clock of Redis runs on during a test.
+func (p visitRecord) wantUnchanged(w *fanouttest.World, what string, user services.UserID) {
 	w.TB.Helper()
-	now := presenceOf(w, user)
-	if !now.seen.Equal(p.seen) || !now.before.Equal(p.before) || now.day != p.day || (now.left-p.left).Abs() > time.Minute {
+	now := visitRecordOf(w, user)
+	if !now.lastSeen.Equal(p.lastSeen) || !now.previousVisit.Equal(p.previousVisit) || now.documentLastActiveDay != p.documentLastActiveDay || (now.timeToExpiry-p.timeToExpiry).Abs() > time.Minute {
 		w.TB.Errorf("%s: the visits are\n%+v, and were\n%+v", what, now, p)
 	}
 }
 
-// refillLater queues a refill for each user, and runs all jobs.
-func refillLater(w *fanouttest.World, users ...services.UserID) {
+// refillByJobs queues a refill for each user, and runs all jobs.
+func refillByJobs(w *fanouttest.World, users ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, user := range users {
-			if err := jobs.Enqueue(ctx, tx, projector.RefillJob(user)); err != nil {
+			if err := jobs.Enqueue(ctx, tx, projector.RefillInboxJob(user)); err != nil {
 				return err
 			}
 		}
@@ -60,12 +60,12 @@ func refillLater(w *fanouttest.World, users ...services.UserID) {
 	w.RunAllJobs(w.Fanout)
 }
 
-// fullInbox makes an author, and a reader whose inbox is full while older posts exist. It returns the newest posts.
-func fullInbox(w *fanouttest.World) (author, reader services.UserID, newest []services.PostID) {
+// makeFullInbox makes an author, and a reader whose inbox is full while older posts exist. It returns the newest posts.
+func makeFullInbox(w *fanouttest.World) (author, reader services.UserID, newest []services.PostID) {
 	w.TB.Helper()
 	users := w.MakeUsers(2)
 	author, reader = users[0], users[1]
-	ids := w.Posts(author, services.Retention+100)
+	ids := w.InsertPosts(author, services.FeedRetention+100)
 	w.Follow(author, reader)
 	w.RunAllJobs(w.Fanout)
 	w.Clock.Advance(time.Hour)
@@ -76,23 +76,23 @@ func fullInbox(w *fanouttest.World) (author, reader services.UserID, newest []se
 // Deletions make an inbox short, and a job refills it. The refill leaves the times of the reader's visits as they were, so the next
 // visit follows the last real one.
 func TestARefillIsNoVisit(t *testing.T) {
-	fanouttest.Each(t, nil, func(t *testing.T, w *fanouttest.World) {
-		_, reader, newest := fullInbox(w)
-		was := presenceOf(w, reader)
+	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
+		_, reader, newest := makeFullInbox(w)
+		was := visitRecordOf(w, reader)
 		w.Clock.Advance(2 * oneDay)
 		for _, id := range newest {
 			w.Delete(id)
 		}
 		w.RunAllJobs(w.Fanout)
-		if listed := len(w.Inbox(reader)); listed != services.Retention {
+		if listed := len(w.Inbox(reader)); listed != services.FeedRetention {
 			t.Fatalf("%d posts are listed after deletions, and older ones exist", listed)
 		}
 		w.CheckAgainstFacts(reader)
-		was.wantUnmoved(w, "after a refill", reader)
+		was.wantUnchanged(w, "after a refill", reader)
 		w.Clock.Advance(2 * oneDay)
 		w.Must(w.Projector.Rebuild(t.Context(), reader))
-		if got := presenceOf(w, reader); !got.before.Equal(was.seen) || !got.seen.After(was.seen) || got.day != was.day+4 {
-			t.Errorf("after the return: %+v, want %s as the visit before", got, was.seen)
+		if got := visitRecordOf(w, reader); !got.previousVisit.Equal(was.lastSeen) || !got.lastSeen.After(was.lastSeen) || got.documentLastActiveDay != was.documentLastActiveDay+4 {
+			t.Errorf("after the return: %+v, want %s as the visit before", got, was.lastSeen)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestARefillIsNoVisit(t *testing.T) {
 // An import changes the badges of all its readers. The change stream has them all, also those who are away, whose inbox is not
 // refilled.
 func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	var marked sync.Map // jobs run concurrently
 	w.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
 		for _, user := range users {
@@ -114,20 +114,20 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w.RunAllJobs(w.Fanout)
 	w.Clock.Advance(3 * oneDay)
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		_, err := people.ImportFollows(ctx, tx, []services.Edge{
-			{Follower: readers[0], Followee: author, Since: w.IDs.Next()}, {Follower: readers[1], Followee: author, Since: w.IDs.Next()},
+		_, err := people.ImportFollows(ctx, tx, []services.FollowEdge{
+			{Follower: readers[0], Followee: author, PostsCountAfter: w.IDs.Next()}, {Follower: readers[1], Followee: author, PostsCountAfter: w.IDs.Next()},
 		})
 		return err
 	})
-	was := presenceOf(w, readers[0])
-	_, err := projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	was := visitRecordOf(w, readers[0])
+	_, err := projector.QueueInboxRefills(t.Context(), w.Store, fanouttest.StartTime)
 	w.Must(err)
 	w.RunAllJobs(w.Fanout)
 	w.CheckAgainstFacts(users...)
-	was.wantUnmoved(w, "after an import", readers[0])
+	was.wantUnchanged(w, "after an import", readers[0])
 	w.Clock.Advance(9 * oneDay)
 	marked.Clear()
-	_, err = projector.QueueRefills(t.Context(), w.Store, fanouttest.Start)
+	_, err = projector.QueueInboxRefills(t.Context(), w.Store, fanouttest.StartTime)
 	w.Must(err)
 	w.RunAllJobs(w.Fanout)
 	for _, reader := range readers {
@@ -138,14 +138,14 @@ func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 }
 
 func TestARefillMakesNoDocument(t *testing.T) {
-	w := world(t)
+	w := newEmbeddedWorld(t)
 	user := w.MakeUsers(1)[0]
-	_, err := w.Redis.DropUsers(t.Context(), []services.UserID{user}, rdb.AnyDay)
+	_, err := w.Redis.DropUsers(t.Context(), []services.UserID{user}, rdb.AnyVisitDay)
 	w.Must(err)
-	stranger := w.MakeStrangers(1)[0]
-	refillLater(w, user, stranger)
+	stranger := w.MakeNeverSeenUsers(1)[0]
+	refillByJobs(w, user, stranger)
 	for _, user := range []services.UserID{user, stranger} {
-		if !absent(w, user) {
+		if !hasNoKeys(w, user) {
 			t.Errorf("a refill made a document for user %d, who has not come", user)
 		}
 	}
@@ -159,45 +159,47 @@ func TestARefillMakesNoDocument(t *testing.T) {
 func TestAwayUsersAreRefilledWhenTheyReturn(t *testing.T) {
 	for _, away := range []time.Duration{9 * oneDay, 31 * oneDay} {
 		t.Run(fmt.Sprint(away), func(t *testing.T) {
-			w := world(t)
-			author, reader, newest := fullInbox(w)
-			was := presenceOf(w, reader)
+			w := newEmbeddedWorld(t)
+			author, reader, newest := makeFullInbox(w)
+			was := visitRecordOf(w, reader)
 			w.Clock.Advance(9 * oneDay)
 			for _, id := range newest {
 				w.Delete(id)
 			}
 			w.RunAllJobs(w.Fanout)
 			w.Clock.Advance(away - 9*oneDay)
-			refillLater(w, reader)
-			was.wantUnmoved(w, "while the user is away", reader)
-			if listed := len(w.Inbox(reader)); listed >= services.Retention {
+			refillByJobs(w, reader)
+			was.wantUnchanged(w, "while the user is away", reader)
+			if listed := len(w.Inbox(reader)); listed >= services.FeedRetention {
 				t.Errorf("%d posts are listed for a user who is away: their return would not refill", listed)
 			}
-			if !w.Projector.Away(w.Document(reader)) {
+			if !w.Projector.IsOfIdleUser(w.Document(reader)) {
 				t.Error("the document of a user who was away does not count as away")
 			}
-			if dormant := presenceOf(w, reader).seen.Before(w.Projector.ActiveSince()); dormant != (away > 30*oneDay) {
+			if dormant := visitRecordOf(w, reader).lastSeen.Before(w.Projector.DormantBefore()); dormant != (away > 30*oneDay) {
 				t.Errorf("after %s the user is dormant: %t", away, dormant)
 			}
 			w.Post(author)
 			w.RunAllJobs(w.Fanout)
-			rebuildIfAway(w, reader)
-			if listed := len(w.Inbox(reader)); listed != services.Retention {
+			rebuildIfMissingOrIdle(w, reader)
+			if listed := len(w.Inbox(reader)); listed != services.FeedRetention {
 				t.Errorf("after the return %d posts are listed, and older ones exist", listed)
 			}
 			w.CheckAgainstFacts(reader)
-			if got := presenceOf(w, reader); !got.before.Equal(was.seen) || got.day != services.DayOf(w.Clock.Now()) {
+			if got := visitRecordOf(w, reader); !got.previousVisit.Equal(was.lastSeen) || got.documentLastActiveDay != services.DayOf(w.Clock.Now()) {
 				t.Errorf("after the return: %+v", got)
 			}
 		})
 	}
 }
 
-// A rebuild that is no visit is under way, and has just begun to read the facts, when the user comes. The visit counts at once, and the
-// end of the other rebuild does not take it back.
+// A rebuild that is no visit is under way, and has just begun to read the facts, when the user comes. The visit counts at once, and
+// the end of the other rebuild does not take it back.
 func TestAVisitorWhoMeetsARebuildIsCounted(t *testing.T) {
 	for what, rebuild := range map[string]func(w *fanouttest.World, user services.UserID) error{
-		"a refill": func(w *fanouttest.World, user services.UserID) error { return w.Projector.Refill(w.TB.Context(), user) },
+		"a refill": func(w *fanouttest.World, user services.UserID) error {
+			return w.Projector.RefillInbox(w.TB.Context(), user)
+		},
 		"a restoration": func(w *fanouttest.World, user services.UserID) error {
 			_, err := w.Projector.Restore(w.TB.Context(), user)
 			return err
@@ -210,25 +212,25 @@ func TestAVisitorWhoMeetsARebuildIsCounted(t *testing.T) {
 			const firstRead = "positions of a user"
 			var holds atomic.Bool
 			held, release := make(chan struct{}), make(chan struct{})
-			w := fanouttest.New(t, fanouttest.Options{Redis: "embedded", Trace: func(statement string) {
+			w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Trace: func(statement string) {
 				if statement == firstRead && holds.CompareAndSwap(true, false) {
 					close(held)
 					<-release
 				}
 			}})
 			user := w.MakeUsers(1)[0]
-			was := presenceOf(w, user)
+			was := visitRecordOf(w, user)
 			w.Clock.Advance(2 * oneDay)
 			ended := make(chan error, 2)
 			holds.Store(true)
 			go func() { ended <- rebuild(w, user) }()
 			<-held
 			go func() { ended <- w.Projector.Rebuild(w.TB.Context(), user) }()
-			eventually.Holds(t, "the visit", func() bool { return presenceOf(w, user).day == was.day+2 })
+			eventually.Holds(t, "the visit", func() bool { return visitRecordOf(w, user).documentLastActiveDay == was.documentLastActiveDay+2 })
 			close(release)
 			w.Must(<-ended)
 			w.Must(<-ended)
-			if got := presenceOf(w, user); !got.seen.Equal(was.seen.Add(2*oneDay)) || !got.before.Equal(was.seen) || got.day != was.day+2 {
+			if got := visitRecordOf(w, user); !got.lastSeen.Equal(was.lastSeen.Add(2*oneDay)) || !got.previousVisit.Equal(was.lastSeen) || got.documentLastActiveDay != was.documentLastActiveDay+2 {
 				t.Errorf("in the end %+v, and at first %+v", got, was)
 			}
 			w.CheckAgainstFacts(user)

@@ -11,31 +11,31 @@ import (
 	"tidings/services/trace"
 )
 
-// watchedHub is a running hub with n users, each with one watcher; events counts their wake-ups, and bytes is the memory that each
+// newWatchedHub is a running hub with n users, each with one watcher; events counts their wake-ups, and bytes is the memory that each
 // takes.
-func watchedHub(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomic.Int64, bytes float64) {
+func newWatchedHub(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomic.Int64, bytes float64) {
 	version, events = new(atomic.Uint64), new(atomic.Int64)
 	version.Store(1)
 	config := Config{
-		Versions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
+		DocumentVersions: func(_ context.Context, users []services.UserID) ([]uint64, error) {
 			list := make([]uint64, len(users))
 			for i := range list {
 				list[i] = version.Load()
 			}
 			return list, nil
 		},
-		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
-		Leave: func(context.Context, []services.UserID) error { return nil },
+		WriteLeases:  func(context.Context, []services.UserID, time.Duration) error { return nil },
+		RemoveLeases: func(context.Context, []services.UserID) error { return nil },
 		Render: func(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
-			badges := &services.Badges{Version: services.Version(version.Load(), 0)}
+			badges := &services.Badges{Version: services.BadgesVersion(version.Load(), 0)}
 			list := make([]*services.Badges, len(users))
 			for i := range list {
 				list[i] = badges
 			}
 			return list, make([]error, len(users))
 		},
-		MinInterval: time.Nanosecond,
-		Sweep:       time.Hour,
+		MinSendInterval:   time.Nanosecond,
+		ReconcileInterval: time.Hour,
 	}
 	h = New(config)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -48,17 +48,17 @@ func watchedHub(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *at
 		cancel()
 		<-done
 	})
-	return h, version, events, openWatchers(b, ctx, h, n, events)
+	return h, version, events, openAndMeasureWatchers(b, ctx, h, n, events)
 }
 
-// openWatchers opens n channels and returns the bytes that each takes, with the entry in its consumer's list (16 bytes) and without
-// the consumer itself.
-func openWatchers(b *testing.B, ctx context.Context, h *Hub, n int, events *atomic.Int64) float64 {
+// openAndMeasureWatchers opens n channels and returns the bytes that each takes, with the entry in its consumer's list (16 bytes)
+// and without the consumer itself.
+func openAndMeasureWatchers(b *testing.B, ctx context.Context, h *Hub, n int, events *atomic.Int64) float64 {
 	contexts := make([]context.Context, n)
 	for i := range contexts {
-		contexts[i] = WithWake(ctx, &consumer{wake: func() { events.Add(1) }})
+		contexts[i] = WithConsumer(ctx, &consumer{wake: func() { events.Add(1) }})
 	}
-	before := heap()
+	before := heapBytes()
 	for i := range contexts {
 		if _, err := h.Watch(contexts[i], services.UserID(1+i), ""); err != nil {
 			b.Fatal(err)
@@ -67,11 +67,11 @@ func openWatchers(b *testing.B, ctx context.Context, h *Hub, n int, events *atom
 	for events.Load() < int64(n) {
 		runtime.Gosched()
 	}
-	return float64(heap()-before) / float64(n)
+	return float64(heapBytes()-before) / float64(n)
 }
 
-// heap returns the bytes that the heap and the stacks take after a garbage collection.
-func heap() uint64 {
+// heapBytes returns the bytes that the heap and the stacks take after a garbage collection.
+func heapBytes() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -83,7 +83,7 @@ func heap() uint64 {
 // for all users.
 func BenchmarkEvents(b *testing.B) {
 	const users = 10_000
-	h, version, events, bytes := watchedHub(b, users)
+	h, version, events, bytes := newWatchedHub(b, users)
 	for b.Loop() {
 		n := version.Add(1)
 		want := events.Load() + users
@@ -100,10 +100,10 @@ func BenchmarkEvents(b *testing.B) {
 
 // BenchmarkSweep reconciles 10,000 watched users without any change.
 func BenchmarkSweep(b *testing.B) {
-	h, _, _, _ := watchedHub(b, 10_000)
+	h, _, _, _ := newWatchedHub(b, 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := h.sweep(b.Context()); err != nil {
+		if err := h.reconcile(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ func BenchmarkSweep(b *testing.B) {
 
 // BenchmarkHint measures one hint about a watched user, and one about a user who is not watched.
 func BenchmarkHint(b *testing.B) {
-	h, _, _, _ := watchedHub(b, 10_000)
+	h, _, _, _ := newWatchedHub(b, 10_000)
 	for b.Loop() {
 		h.Hint(1, 1, trace.Cause{})
 		h.Hint(20_000, 5, trace.Cause{})

@@ -14,14 +14,14 @@ import (
 // TestConflation: if a change comes every 10 ms, every tenth state is sent, and it is the newest at that time.
 func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
+		e := newFakeBackend()
+		e.setDocument(7, 100, 0)
 		withHub(t, e, e.config(), func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			wantTaken(t, states, 0, "the first state")
+			wantTotal(t, states, 0, "the first state")
 			for i := range 100 {
-				e.set(7, uint64(101+i), 1+i)
+				e.setDocument(7, uint64(101+i), 1+i)
 				h.Hint(7, uint64(101+i), trace.Cause{})
 				synctest.Wait()
 				want := -1
@@ -30,16 +30,16 @@ func TestConflation(t *testing.T) {
 				}
 				// The timer of the tenth step and the step itself happen at the same time, in either order. In both cases
 				// the newest state is sent at that time.
-				if got := take(states); got != want && got != want-1 {
+				if got := takeTotal(states); got != want && got != want-1 {
 					t.Fatalf("after %d ms: got %d, want %d", i*10, got, want)
 				}
 				<-time.After(10 * time.Millisecond)
 			}
-			pass(100 * time.Millisecond)
-			wantTaken(t, states, 100, "the last change")
-			pass(900 * time.Millisecond)
-			wantTaken(t, states, -1, "nothing after the last")
-			if got := len(e.calls(&e.renders)); got > 13 {
+			passTime(100 * time.Millisecond)
+			wantTotal(t, states, 100, "the last change")
+			passTime(900 * time.Millisecond)
+			wantTotal(t, states, -1, "nothing after the last")
+			if got := len(e.copyCalls(&e.renderCalls)); got > 13 {
 				t.Errorf("%d renders for 100 changes in one second, want 13 at most", got)
 			}
 		})
@@ -49,23 +49,23 @@ func TestConflation(t *testing.T) {
 // TestConflationOfASlowConsumer: nothing queues, and the next receive gets the newest state.
 func TestConflationOfASlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
+		e := newFakeBackend()
+		e.setDocument(7, 100, 0)
 		withHub(t, e, e.config(), func(h *Hub) {
 			slow, quick := mustWatch(t, h, 7, ""), mustWatch(t, h, 7, "")
 			synctest.Wait()
 			for i := range 5 {
-				take(quick)
-				e.set(7, uint64(101+i), 1+i)
+				takeTotal(quick)
+				e.setDocument(7, uint64(101+i), 1+i)
 				h.Hint(7, uint64(101+i), trace.Cause{})
-				pass(150 * time.Millisecond)
+				passTime(150 * time.Millisecond)
 			}
-			wantTaken(t, quick, 5, "the quick one")
-			wantTaken(t, slow, 5, "the slow one")
-			wantTaken(t, slow, -1, "the slow one, again")
+			wantTotal(t, quick, 5, "the quick one")
+			wantTotal(t, slow, 5, "the slow one")
+			wantTotal(t, slow, -1, "the slow one, again")
 			stats := h.Stats()
-			if stats.Delivered != 12 || stats.Conflated != 5 {
-				t.Errorf("delivered %d, conflated %d; want 12 and 5", stats.Delivered, stats.Conflated)
+			if stats.StatesDelivered != 12 || stats.StatesReplaced != 5 {
+				t.Errorf("delivered %d, conflated %d; want 12 and 5", stats.StatesDelivered, stats.StatesReplaced)
 			}
 		})
 	})
@@ -75,36 +75,37 @@ func TestConflationOfASlowConsumer(t *testing.T) {
 // still get their next state when it is due.
 func TestANewWatcherIsServedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
+		e := newFakeBackend()
+		e.setDocument(7, 100, 0)
 		withHub(t, e, e.config(), func(h *Hub) {
 			first := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			e.set(7, 101, 1)
+			e.setDocument(7, 101, 1)
 			h.Hint(7, 101, trace.Cause{})
 			synctest.Wait()
-			wantTaken(t, first, 1, "the first change")
-			e.set(7, 102, 2)
+			wantTotal(t, first, 1, "the first change")
+			e.setDocument(7, 102, 2)
 			h.Hint(7, 102, trace.Cause{})
-			pass(50 * time.Millisecond)
+			passTime(50 * time.Millisecond)
 			second := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			wantTaken(t, second, 2, "the newcomer, at once")
-			wantTaken(t, first, -1, "the other, before his turn")
-			pass(49 * time.Millisecond)
-			wantTaken(t, first, -1, "the other, still before his turn")
-			pass(time.Millisecond)
-			wantTaken(t, first, 2, "the other, in his turn")
-			wantTaken(t, second, -1, "the newcomer has it already")
+			wantTotal(t, second, 2, "the newcomer, at once")
+			wantTotal(t, first, -1, "the other, before his turn")
+			passTime(49 * time.Millisecond)
+			wantTotal(t, first, -1, "the other, still before his turn")
+			passTime(time.Millisecond)
+			wantTotal(t, first, 2, "the other, in his turn")
+			wantTotal(t, second, -1, "the newcomer has it already")
 		})
 	})
 }
 
-// TestAHintDuringARenderCausesAnother: a read that is in flight when a hint comes may have missed the change, so another read follows it.
+// TestAHintDuringARenderCausesAnother: a read that is in flight when a hint comes may have missed the change, so another read
+// follows it.
 func TestAHintDuringARenderCausesAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 0)
+		e := newFakeBackend()
+		e.setDocument(7, 100, 0)
 		config := e.config()
 		read, goOn := make(chan struct{}), make(chan struct{})
 		render := config.Render
@@ -120,20 +121,20 @@ func TestAHintDuringARenderCausesAnother(t *testing.T) {
 		withHub(t, e, config, func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			wantTaken(t, states, 0, "the first state")
+			wantTotal(t, states, 0, "the first state")
 			slow = true
-			e.set(7, 101, 1)
+			e.setDocument(7, 101, 1)
 			h.Hint(7, 101, trace.Cause{})
 			<-read
 			slow = false
-			e.set(7, 102, 2)
+			e.setDocument(7, 102, 2)
 			h.Hint(7, 102, trace.Cause{})
 			goOn <- struct{}{}
 			synctest.Wait()
-			wantTaken(t, states, 1, "what was under way")
-			pass(100 * time.Millisecond)
-			wantTaken(t, states, 2, "what was hinted meanwhile, without a sweep")
-			if repairs := h.Stats().Repairs; repairs != 0 {
+			wantTotal(t, states, 1, "what was under way")
+			passTime(100 * time.Millisecond)
+			wantTotal(t, states, 2, "what was hinted meanwhile, without a sweep")
+			if repairs := h.Stats().UsersRepaired; repairs != 0 {
 				t.Errorf("%d repairs, want none", repairs)
 			}
 		})
@@ -143,34 +144,35 @@ func TestAHintDuringARenderCausesAnother(t *testing.T) {
 // TestNoGoroutinePerWatcher counts goroutines while 2,000 users have two watchers each.
 func TestNoGoroutinePerWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
+		e := newFakeBackend()
 		withHub(t, e, e.config(), func(h *Hub) {
 			before := runtime.NumGoroutine()
 			for i := range 4000 {
 				user := services.UserID(1 + i%2000)
-				e.set(user, 1, 1)
+				e.setDocument(user, 1, 1)
 				mustWatch(t, h, user, "")
 			}
-			pass(3 * time.Second)
+			passTime(3 * time.Second)
 			if after := runtime.NumGoroutine(); after > before+10 {
 				t.Errorf("%d goroutines with 4,000 watchers, %d without", after, before)
 			}
-			if stats := h.Stats(); stats.Delivered != 4000 || stats.Watchers != 4000 || stats.Online != 2000 {
+			if stats := h.Stats(); stats.StatesDelivered != 4000 || stats.Watchers != 4000 || stats.OnlineUsers != 2000 {
 				t.Errorf("%+v, want 4,000 delivered to 4,000 watchers of 2,000 users", stats)
 			}
 		})
 	})
 }
 
-// TestWaitingUsersAreReadInBatches: waiting users are read together, after they have entered, and in batches of at most the promised size.
+// TestWaitingUsersAreReadInBatches: waiting users are read together, after their leases are written, and in batches of at most the
+// promised size.
 func TestWaitingUsersAreReadInBatches(t *testing.T) {
-	e := newEngines()
+	e := newFakeBackend()
 	config := e.config()
 	render := config.Render
 	config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		for _, user := range users {
-			if !e.leased[user] {
-				t.Errorf("user %d is read before they have entered", user)
+			if !e.leasedUsers[user] {
+				t.Errorf("user %d is read before their lease is written", user)
 			}
 		}
 		return render(ctx, users)
@@ -178,17 +180,17 @@ func TestWaitingUsersAreReadInBatches(t *testing.T) {
 	h := New(config)
 	var open []<-chan *services.Badges
 	for i := range 600 {
-		e.set(services.UserID(1+i), 1, i)
+		e.setDocument(services.UserID(1+i), 1, i)
 		open = append(open, mustWatch(t, h, services.UserID(1+i), ""))
 	}
-	var b batch
+	var b renderBatch
 	for h.render(t.Context(), &b) {
 	}
 	for i, states := range open {
-		wantTaken(t, states, i, "the first state")
+		wantTotal(t, states, i, "the first state")
 	}
-	for _, list := range [][]recordedCall{e.renders, e.enters} {
-		if len(list) != 3 || list[0].count != maxBatch || list[1].count != maxBatch || list[2].count != 600-2*maxBatch {
+	for _, list := range [][]recordedCall{e.renderCalls, e.writeLeasesCalls} {
+		if len(list) != 3 || list[0].userCount != maxUsersPerRender || list[1].userCount != maxUsersPerRender || list[2].userCount != 600-2*maxUsersPerRender {
 			t.Errorf("600 users were served in the batches %v", list)
 		}
 	}
@@ -196,8 +198,8 @@ func TestWaitingUsersAreReadInBatches(t *testing.T) {
 
 // TestANewWatcherDuringARender: a newcomer's state comes from a read that began after they came, not from the one in flight.
 func TestANewWatcherDuringARender(t *testing.T) {
-	e := newEngines()
-	e.set(7, 100, 1)
+	e := newFakeBackend()
+	e.setDocument(7, 100, 1)
 	config := e.config()
 	h := New(config)
 	first := mustWatch(t, h, 7, "")
@@ -206,15 +208,15 @@ func TestANewWatcherDuringARender(t *testing.T) {
 	h.config.Render = func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
 		badges, errs := render(ctx, users)
 		if second == nil {
-			e.set(7, 101, 2) // before the newcomer arrives and after the read began; the hint was sent long before
+			e.setDocument(7, 101, 2) // before the newcomer arrives and after the read began; the hint was sent long before
 			second = mustWatch(t, h, 7, "")
 		}
 		return badges, errs
 	}
-	var b batch
+	var b renderBatch
 	h.render(t.Context(), &b)
-	wantTaken(t, first, 1, "who was there")
-	wantTaken(t, second, -1, "who came during the read")
+	wantTotal(t, first, 1, "who was there")
+	wantTotal(t, second, -1, "who came during the read")
 	h.render(t.Context(), &b)
-	wantTaken(t, second, 2, "who came during the read, after another")
+	wantTotal(t, second, 2, "who came during the read, after another")
 }

@@ -9,19 +9,20 @@ import (
 	"tidings/services"
 )
 
-// deriveGap is the least time between two states that Derive sends. The first state is sent at once.
-const deriveGap = 100 * time.Millisecond
+// minDeriveInterval is the least time between two states that SendDerivedStates sends. The first state is sent at once.
+const minDeriveInterval = 100 * time.Millisecond
 
-// ErrBehind is what the function look of Derive returns when the badges are older than its other input and will catch up soon.
-var ErrBehind = errors.New("the badges are behind")
+// ErrBadgesBehind is what the function look of SendDerivedStates returns when the badges are older than its other input and will
+// catch up soon.
+var ErrBadgesBehind = errors.New("the badges are behind")
 
-// Derive sends states that depend on more than a user's badges: one state for the first badges, which the hub brings, and then
-// each further state; a slow consumer gets only the latest. look reads the state when the badges change or moved has a token
-// (nil: there is no other input). A state that equals the last one is not sent. Derive returns when ctx ends, when badges is
-// closed, and when look says NOT_FOUND, because the state no longer exists. After ErrBehind it looks again as soon as an input
-// changes, and after a gap at the latest; after any other error of look it looks again after a gap. After a panic of look it returns:
-// the subscription ends, and its client may begin another.
-func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Badges, moved <-chan struct{},
+// SendDerivedStates sends states that depend on more than a user's badges: one state for the first badges, which the hub brings,
+// and then each further state; a slow consumer gets only the latest. look reads the state when the badges change or moved has a
+// token (nil: there is no other input). A state that equals the last one is not sent. It returns when ctx ends, when badges is
+// closed, and when look says NOT_FOUND, because the state no longer exists. After ErrBadgesBehind it looks again as soon as an input
+// changes, and after a gap at the latest; after any other error of look it looks again after a gap. After a panic of look it
+// returns: the subscription ends, and its client may begin another.
+func SendDerivedStates[S any](ctx context.Context, out chan<- S, badges <-chan *services.Badges, moved <-chan struct{},
 	look func(ctx context.Context, badges *services.Badges) (S, error), same func(a, b S) bool,
 ) {
 	var newest *services.Badges
@@ -52,7 +53,7 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 			// It is too soon for a look, or no input has changed, or there are no badges yet.
 			continue
 		}
-		state, err := callLook(ctx, newest, look)
+		state, err := deriveState(ctx, newest, look)
 		if services.IsPanic(err) {
 			slog.Default().Error("a subscription ends because of a panic", "error", err)
 			return
@@ -60,8 +61,8 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 		if services.CodeOf(err) == services.NotFound {
 			return
 		}
-		if errors.Is(err, ErrBehind) {
-			gap.Reset(deriveGap)
+		if errors.Is(err, ErrBadgesBehind) {
+			gap.Reset(minDeriveInterval)
 			continue
 		}
 		if err == nil {
@@ -73,12 +74,12 @@ func Derive[S any](ctx context.Context, out chan<- S, badges <-chan *services.Ba
 		}
 		// The next look waits for the gap, whether this one succeeded or not.
 		open = false
-		gap.Reset(deriveGap)
+		gap.Reset(minDeriveInterval)
 	}
 }
 
-// callLook calls look. A panic is an error.
-func callLook[S any](ctx context.Context, badges *services.Badges, look func(context.Context, *services.Badges) (S, error)) (state S, err error) {
+// deriveState calls look. A panic is an error.
+func deriveState[S any](ctx context.Context, badges *services.Badges, look func(context.Context, *services.Badges) (S, error)) (state S, err error) {
 	defer services.Recover(&err)
 	return look(ctx, badges)
 }

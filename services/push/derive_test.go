@@ -12,37 +12,37 @@ import (
 	"tidings/services"
 )
 
-// derivation is one Derive whose state is a number that the test sets.
-type derivation struct {
-	badges chan *services.Badges
-	moved  chan struct{}
-	out    chan int
+// derivedStream is one call of SendDerivedStates, whose state is a number that the test sets.
+type derivedStream struct {
+	badges            chan *services.Badges
+	otherInputChanged chan struct{}
+	states            chan int
 
-	mu     sync.Mutex
-	number int
-	err    error
-	looks  int  // how often Derive has called look
-	ended  bool // Derive has returned
+	mu             sync.Mutex
+	nextState      int
+	nextErr        error
+	stateFuncCalls int  // how often SendDerivedStates has called look
+	ended          bool // SendDerivedStates has returned
 }
 
-// setResult sets the result of look from now on.
-func (d *derivation) setResult(number int, err error) {
+// setNextState sets the result of look from now on.
+func (d *derivedStream) setNextState(number int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.number, d.err = number, err
+	d.nextState, d.nextErr = number, err
 }
 
-// derive starts a Derive on new channels.
-func derive(ctx context.Context) *derivation {
-	d := &derivation{badges: make(chan *services.Badges), moved: make(chan struct{}), out: make(chan int)}
+// startDerivedStream starts SendDerivedStates on new channels.
+func startDerivedStream(ctx context.Context) *derivedStream {
+	d := &derivedStream{badges: make(chan *services.Badges), otherInputChanged: make(chan struct{}), states: make(chan int)}
 	look := func(context.Context, *services.Badges) (int, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.looks++
-		return d.number, d.err
+		d.stateFuncCalls++
+		return d.nextState, d.nextErr
 	}
 	go func() {
-		Derive(ctx, d.out, d.badges, d.moved, look, func(a, b int) bool { return a == b })
+		SendDerivedStates(ctx, d.states, d.badges, d.otherInputChanged, look, func(a, b int) bool { return a == b })
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.ended = true
@@ -50,13 +50,13 @@ func derive(ctx context.Context) *derivation {
 	return d
 }
 
-// wantInChannel checks the value in the channel: -1 for none.
-func (d *derivation) wantInChannel(t *testing.T, what string, want int) {
+// wantState checks the value in the channel: -1 for none.
+func (d *derivedStream) wantState(t *testing.T, what string, want int) {
 	t.Helper()
 	synctest.Wait()
 	got := -1
 	select {
-	case got = <-d.out:
+	case got = <-d.states:
 	default:
 	}
 	if got != want {
@@ -64,68 +64,68 @@ func (d *derivation) wantInChannel(t *testing.T, what string, want int) {
 	}
 }
 
-func TestDerive(t *testing.T) {
+func TestSendDerivedStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		d := derive(ctx)
-		d.moved <- struct{}{}
-		d.wantInChannel(t, "before the first badges", -1)
+		d := startDerivedStream(ctx)
+		d.otherInputChanged <- struct{}{}
+		d.wantState(t, "before the first badges", -1)
 		d.badges <- &services.Badges{}
-		d.wantInChannel(t, "a state that is the zero value", 0)
-		d.setResult(1, nil)
-		d.moved <- struct{}{}
-		d.wantInChannel(t, "within the gap", -1)
-		pass(deriveGap)
-		d.wantInChannel(t, "after it", 1)
-		pass(deriveGap)
+		d.wantState(t, "a state that is the zero value", 0)
+		d.setNextState(1, nil)
+		d.otherInputChanged <- struct{}{}
+		d.wantState(t, "within the gap", -1)
+		passTime(minDeriveInterval)
+		d.wantState(t, "after it", 1)
+		passTime(minDeriveInterval)
 		d.badges <- &services.Badges{}
-		d.wantInChannel(t, "the same again", -1)
+		d.wantState(t, "the same again", -1)
 		for number := range 10 {
-			d.setResult(number, nil)
-			pass(deriveGap)
-			d.moved <- struct{}{}
+			d.setNextState(number, nil)
+			passTime(minDeriveInterval)
+			d.otherInputChanged <- struct{}{}
 			synctest.Wait()
 		}
-		d.wantInChannel(t, "to a slow consumer, the latest", 9)
-		d.setResult(20, errors.New("not now"))
-		pass(deriveGap)
-		d.moved <- struct{}{}
-		d.wantInChannel(t, "what cannot be read", -1)
-		d.setResult(20, nil)
-		pass(deriveGap)
-		d.wantInChannel(t, "and can be after a gap", 20)
-		pass(time.Minute)
+		d.wantState(t, "to a slow consumer, the latest", 9)
+		d.setNextState(20, errors.New("not now"))
+		passTime(minDeriveInterval)
+		d.otherInputChanged <- struct{}{}
+		d.wantState(t, "what cannot be read", -1)
+		d.setNextState(20, nil)
+		passTime(minDeriveInterval)
+		d.wantState(t, "and can be after a gap", 20)
+		passTime(time.Minute)
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.looks > 20 {
-			t.Errorf("it was read %d times, though nothing happened for a minute", d.looks)
+		if d.stateFuncCalls > 20 {
+			t.Errorf("it was read %d times, though nothing happened for a minute", d.stateFuncCalls)
 		}
 	})
 }
 
-func TestDeriveEnds(t *testing.T) {
-	for what, end := range map[string]func(d *derivation, cancel func()){
-		"with its context": func(_ *derivation, cancel func()) { cancel() },
-		"with the badges":  func(d *derivation, _ func()) { close(d.badges) },
-		"when there is nothing to see": func(d *derivation, _ func()) {
-			d.setResult(0, services.Errorf(services.NotFound, "gone"))
-			d.moved <- struct{}{}
+func TestSendDerivedStatesEnds(t *testing.T) {
+	for what, end := range map[string]func(d *derivedStream, cancel func()){
+		"with its context": func(_ *derivedStream, cancel func()) { cancel() },
+		"with the badges":  func(d *derivedStream, _ func()) { close(d.badges) },
+		"when there is nothing to see": func(d *derivedStream, _ func()) {
+			d.setNextState(0, services.Errorf(services.NotFound, "gone"))
+			d.otherInputChanged <- struct{}{}
 		},
-		"and so though nobody takes a state": func(d *derivation, cancel func()) {
-			d.setResult(1, nil)
-			d.moved <- struct{}{}
-			pass(deriveGap)
+		"and so though nobody takes a state": func(d *derivedStream, cancel func()) {
+			d.setNextState(1, nil)
+			d.otherInputChanged <- struct{}{}
+			passTime(minDeriveInterval)
 			cancel()
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			d := derive(ctx)
+			d := startDerivedStream(ctx)
 			d.badges <- &services.Badges{}
-			d.wantInChannel(t, "the first", 0)
-			pass(deriveGap)
+			d.wantState(t, "the first", 0)
+			passTime(minDeriveInterval)
 			end(d, cancel)
 			synctest.Wait()
 			d.mu.Lock()
@@ -138,7 +138,7 @@ func TestDeriveEnds(t *testing.T) {
 }
 
 // A panic of look ends its subscription and not the process.
-func TestAPanicEndsDerive(t *testing.T) {
+func TestAPanicEndsSendDerivedStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.Default()
 		slog.SetDefault(slog.New(slog.DiscardHandler))
@@ -146,6 +146,6 @@ func TestAPanicEndsDerive(t *testing.T) {
 		badges := make(chan *services.Badges, 1)
 		badges <- &services.Badges{}
 		look := func(context.Context, *services.Badges) (int, error) { panic("while it looks") }
-		Derive(t.Context(), make(chan int), badges, nil, look, func(a, b int) bool { return a == b })
+		SendDerivedStates(t.Context(), make(chan int), badges, nil, look, func(a, b int) bool { return a == b })
 	})
 }

@@ -10,167 +10,167 @@ import (
 	"tidings/services/trace"
 )
 
-// fault lets an engine fail, recover or lose data.
-func (w *world) fault() {
-	if !w.faults {
+// injectFault lets an engine fail, recover or lose data.
+func (w *hubWorld) injectFault() {
+	if !w.withFaults {
 		return
 	}
 	switch w.pick("fault", 6) {
 	case 0:
-		w.away = true
+		w.redisUnavailable = true
 	case 1:
-		w.endAbsence()
+		w.endRedisOutage()
 	case 2: // FLUSHALL
 		clear(w.docs)
-		clear(w.leased)
+		clear(w.leasedUsers)
 	case 3:
-		user := w.someone()
-		w.broken[user] = !w.broken[user]
+		user := w.pickUser()
+		w.unrenderableUsers[user] = !w.unrenderableUsers[user]
 	case 4:
-		w.hub.HintAll()
+		w.hub.ReconcileAll()
 	case 5: // one key evicted
-		delete(w.leased, w.someone())
+		delete(w.leasedUsers, w.pickUser())
 	}
 }
 
-// carry brings a user's facts into their document, and sends the hint if this node has a lease.
-func (w *world) carry(user services.UserID) {
+// projectFact brings a user's facts into their document, and sends the hint if this node has a lease.
+func (w *hubWorld) projectFact(user services.UserID) {
 	doc, ok := w.docs[user]
 	if !ok { // a writer skips missing documents
 		return
 	}
-	doc = document{n: max(doc.n+1, w.stamp()), number: w.facts[user].number}
+	doc = document{version: max(doc.version+1, w.nextStamp()), number: w.facts[user].number}
 	w.docs[user] = doc
-	if w.leased[user] {
-		w.hints = append(w.hints, hint{user, doc.n})
+	if w.leasedUsers[user] {
+		w.hintsInFlight = append(w.hintsInFlight, hint{user, doc.version})
 		if w.pick("hint at once", 3) > 0 {
 			w.deliverHint()
 		}
 	}
 }
 
-// endAbsence ends an absence of Redis: the waiting jobs run, and users who were shown a version from the clock get a newer
+// endRedisOutage ends an absence of Redis: the waiting jobs run, and users who were shown a version from the clock get a newer
 // document. Without that, later changes by time alone would look older than the version shown.
-func (w *world) endAbsence() {
-	w.away = false
+func (w *hubWorld) endRedisOutage() {
+	w.redisUnavailable = false
 	for user := services.UserID(1); user <= userCount; user++ {
-		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.fromClock[user]) {
-			w.carry(user)
+		if doc, ok := w.docs[user]; ok && (doc.number != w.facts[user].number || w.renderedWithoutRedis[user]) {
+			w.projectFact(user)
 		}
 	}
-	clear(w.fromClock)
+	clear(w.renderedWithoutRedis)
 }
 
 // deliverHint delivers one hint: any of the hints in flight, once, twice or not at all.
-func (w *world) deliverHint() {
-	if len(w.hints) == 0 {
+func (w *hubWorld) deliverHint() {
+	if len(w.hintsInFlight) == 0 {
 		return
 	}
-	i := w.pick("hint", len(w.hints))
-	next := w.hints[i]
+	i := w.pick("hint", len(w.hintsInFlight))
+	next := w.hintsInFlight[i]
 	if w.pick("doubled", 4) > 0 {
-		w.hints = append(w.hints[:i:i], w.hints[i+1:]...)
+		w.hintsInFlight = append(w.hintsInFlight[:i:i], w.hintsInFlight[i+1:]...)
 	}
-	if w.faults && w.pick("lost", 3) == 0 || w.bug == deafInRender && len(w.reading) > 0 {
+	if w.withFaults && w.pick("lost", 3) == 0 || w.bug == hintLostInRender && len(w.usersInRender) > 0 {
 		return
 	}
-	w.hub.Hint(next.user, next.n, trace.Cause{})
+	w.hub.Hint(next.user, next.version, trace.Cause{})
 }
 
-// enter is Config.Enter.
-func (w *world) enter(_ context.Context, users []services.UserID, _ time.Duration) error {
-	defer w.beginCall("Enter", users)()
-	w.meanwhile()
-	if w.away && w.pick("enter applied", 2) == 0 {
-		return errAway
+// writeLeases is Config.WriteLeases.
+func (w *hubWorld) writeLeases(_ context.Context, users []services.UserID, _ time.Duration) error {
+	defer w.beginLeaseCall("Enter", users)()
+	w.runConcurrentEvents()
+	if w.redisUnavailable && w.pick("enter applied", 2) == 0 {
+		return errBackendUnavailable
 	}
 	effect := func() {
 		for _, user := range users {
-			w.leased[user] = true
+			w.leasedUsers[user] = true
 		}
 	}
-	if w.bug == lateEnter {
-		w.late = append(w.late, effect)
+	if w.bug == lateLeaseWrite {
+		w.delayedEffects = append(w.delayedEffects, effect)
 	} else {
 		effect()
 	}
-	w.meanwhile()
-	if w.away {
-		return errAway
+	w.runConcurrentEvents()
+	if w.redisUnavailable {
+		return errBackendUnavailable
 	}
 	return nil
 }
 
-// leave is Config.Leave.
-func (w *world) leave(_ context.Context, users []services.UserID) error {
-	defer w.beginCall("Leave", users)()
-	w.meanwhile()
+// removeLeasesOf is Config.RemoveLeases.
+func (w *hubWorld) removeLeasesOf(_ context.Context, users []services.UserID) error {
+	defer w.beginLeaseCall("Leave", users)()
+	w.runConcurrentEvents()
 	effect := func() {
 		for _, user := range users {
-			delete(w.leased, user)
+			delete(w.leasedUsers, user)
 		}
 	}
-	if w.bug == lateLeave {
-		w.late = append(w.late, effect)
+	if w.bug == lateLeaseRemoval {
+		w.delayedEffects = append(w.delayedEffects, effect)
 	} else {
 		effect()
 	}
-	w.meanwhile()
+	w.runConcurrentEvents()
 	return nil
 }
 
-// versions is Config.Versions.
-func (w *world) versions(_ context.Context, users []services.UserID) ([]uint64, error) {
-	w.meanwhile()
-	if w.away || !w.faults { // without faults the hub must do without reconciliation
-		return nil, errAway
+// versions is Config.DocumentVersions.
+func (w *hubWorld) versions(_ context.Context, users []services.UserID) ([]uint64, error) {
+	w.runConcurrentEvents()
+	if w.redisUnavailable || !w.withFaults { // without faults the hub must do without reconciliation
+		return nil, errBackendUnavailable
 	}
 	list := make([]uint64, len(users))
 	for i, user := range users {
-		list[i] = w.docs[user].n
+		list[i] = w.docs[user].version
 	}
-	w.meanwhile()
+	w.runConcurrentEvents()
 	return list, nil
 }
 
 // render is Config.Render.
-func (w *world) render(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
+func (w *hubWorld) render(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
 	for _, user := range users {
-		if w.reading[user] {
+		if w.usersInRender[user] {
 			w.recordFailure("user %d is read twice at once", user)
 		}
-		w.reading[user] = true
-		defer delete(w.reading, user)
+		w.usersInRender[user] = true
+		defer delete(w.usersInRender, user)
 	}
 	list, errs := make([]*services.Badges, len(users)), make([]error, len(users))
-	w.meanwhile()
+	w.runConcurrentEvents()
 	for i, user := range users {
 		list[i], errs[i] = w.renderOne(user)
 	}
-	w.meanwhile()
-	for _, effect := range w.late {
+	w.runConcurrentEvents()
+	for _, effect := range w.delayedEffects {
 		effect()
 	}
-	w.late = nil
-	w.meanwhile()
+	w.delayedEffects = nil
+	w.runConcurrentEvents()
 	return list, errs
 }
 
 // renderOne reads the document, rebuilds a lost one, and reads the facts while Redis is away.
-func (w *world) renderOne(user services.UserID) (*services.Badges, error) {
-	if w.broken[user] {
+func (w *hubWorld) renderOne(user services.UserID) (*services.Badges, error) {
+	if w.unrenderableUsers[user] {
 		return nil, errors.New("broken")
 	}
 	doc, ok := w.docs[user]
-	if w.away || !ok {
-		doc = document{n: w.stamp(), number: w.facts[user].number}
+	if w.redisUnavailable || !ok {
+		doc = document{version: w.nextStamp(), number: w.facts[user].number}
 	}
-	w.fromClock[user] = w.fromClock[user] || w.away
-	if !w.away && !ok {
+	w.renderedWithoutRedis[user] = w.renderedWithoutRedis[user] || w.redisUnavailable
+	if !w.redisUnavailable && !ok {
 		w.docs[user] = doc
 	}
 	value, shared, next := doc.number, uint64(0), time.Time{}
-	for _, moment := range w.facts[user].moments {
+	for _, moment := range w.facts[user].increaseTimes {
 		if !moment.After(w.clock.at) {
 			value += 1000
 			shared = max(shared, uint64(moment.UnixMicro()))
@@ -178,11 +178,11 @@ func (w *world) renderOne(user services.UserID) (*services.Badges, error) {
 			next = moment
 		}
 	}
-	version := services.Version(doc.n, shared)
+	version := services.BadgesVersion(doc.version, shared)
 	key := fmt.Sprint(user, " ", version)
-	if known, ok := w.content[key]; ok && known != value {
+	if known, ok := w.contentOfVersion[key]; ok && known != value {
 		w.recordFailure("the model is wrong: user %d, version %s shows %d and %d", user, version, known, value)
 	}
-	w.content[key] = value
+	w.contentOfVersion[key] = value
 	return &services.Badges{Version: version, NextAt: next, Total: services.Count{Value: value}}, nil
 }

@@ -41,7 +41,7 @@ func hashVisible(badges *services.Badges) uint64 {
 		count(one)
 	}
 	for _, field := range services.CountFields {
-		count(field.Of(badges))
+		count(field.CountIn(badges))
 	}
 	for _, category := range services.Categories {
 		count(badges.Notifications.Of(category))

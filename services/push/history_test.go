@@ -12,19 +12,19 @@ import (
 // channel have risen strictly.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(drawn{t}, limits{faults: true})
-		if err := w.history(rapid.IntRange(10, 150).Draw(t, "steps")); err != nil {
+		w := newHubWorld(rapidPicker{t}, historyOptions{withFaults: true})
+		if err := w.runHistory(rapid.IntRange(10, 150).Draw(t, "steps")); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// TestHistoriesWithoutHealing: if no hint is lost and nothing fails, the order of entering, reading and leaving is enough to find
-// every change. Reconciliation never gets an answer, and every channel still ends with the right state.
+// TestHistoriesWithoutHealing: if no hint is lost and nothing fails, the order of writing leases, reading and removing leases is
+// enough to find every change. Reconciliation never gets an answer, and every channel still ends with the right state.
 func TestHistoriesWithoutHealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(drawn{t}, limits{faults: false})
-		if err := w.history(rapid.IntRange(10, 150).Draw(t, "steps")); err != nil {
+		w := newHubWorld(rapidPicker{t}, historyOptions{withFaults: false})
+		if err := w.runHistory(rapid.IntRange(10, 150).Draw(t, "steps")); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -33,32 +33,32 @@ func TestHistoriesWithoutHealing(t *testing.T) {
 // TestHistoriesFindBugs: the histories fail for each injected bug, and none fails without one.
 func TestHistoriesFindBugs(t *testing.T) {
 	for _, test := range []struct {
-		limits
+		historyOptions
 		red bool
 	}{
-		{limits{faults: true, bug: noBug}, false},
-		{limits{faults: false, bug: noBug}, false},
-		{limits{faults: true, bug: noSweep}, true},
-		{limits{faults: false, bug: lateEnter}, true},
-		{limits{faults: false, bug: lateLeave}, true},
-		{limits{faults: false, bug: deafInRender}, true},
+		{historyOptions{withFaults: true, bug: noBug}, false},
+		{historyOptions{withFaults: false, bug: noBug}, false},
+		{historyOptions{withFaults: true, bug: noReconciliation}, true},
+		{historyOptions{withFaults: false, bug: lateLeaseWrite}, true},
+		{historyOptions{withFaults: false, bug: lateLeaseRemoval}, true},
+		{historyOptions{withFaults: false, bug: hintLostInRender}, true},
 	} {
 		name := "no bug"
 		if test.bug != noBug {
 			name = string(test.bug)
 		}
-		if test.faults {
+		if test.withFaults {
 			name += ", with faults"
 		}
 		t.Run(name, func(t *testing.T) {
 			const histories = 1000
 			var sum Stats
 			for seed := range uint64(histories) {
-				w := newWorld(seeded{rand.New(rand.NewPCG(seed, 1))}, test.limits)
-				err := w.history(80)
-				sum.Delivered += w.hub.stats.Delivered
-				sum.Conflated += w.hub.stats.Conflated
-				sum.Repairs += w.hub.stats.Repairs
+				w := newHubWorld(randomPicker{rand.New(rand.NewPCG(seed, 1))}, test.historyOptions)
+				err := w.runHistory(80)
+				sum.StatesDelivered += w.hub.stats.StatesDelivered
+				sum.StatesReplaced += w.hub.stats.StatesReplaced
+				sum.UsersRepaired += w.hub.stats.UsersRepaired
 				sum.RenderErrors += w.hub.stats.RenderErrors
 				if err != nil && !test.red {
 					t.Fatalf("history %d: %v", seed, err)
@@ -71,8 +71,8 @@ func TestHistoriesFindBugs(t *testing.T) {
 			if test.red {
 				t.Errorf("none of %d histories failed", histories)
 			}
-			if sum.Delivered < 10*histories || sum.Conflated < histories || test.faults != (sum.Repairs > histories) ||
-				test.faults != (sum.RenderErrors > histories) {
+			if sum.StatesDelivered < 10*histories || sum.StatesReplaced < histories || test.withFaults != (sum.UsersRepaired > histories) ||
+				test.withFaults != (sum.RenderErrors > histories) {
 				t.Errorf("the histories exercise too little to prove anything: %+v in %d", sum, histories)
 			}
 			t.Logf("%+v in %d histories", sum, histories)

@@ -17,41 +17,41 @@ import (
 // that may wait, or a callback, so no engine and no consumer can stop the hub.
 type Hub struct {
 	config Config
-	// The zero of moments: see moment.
+	// The zero of hubTime.
 	born time.Time
 
-	work     chan struct{} // a token means that ready is not empty
-	rearm    chan struct{} // a token means that the first timer has changed
-	sweepNow chan struct{} // a token means that a reconciliation is due now
-	leaves   chan struct{} // a token means that released is not empty
+	renderSignal       chan struct{} // a token means that renderQueue is not empty
+	firstTimerChanged  chan struct{} // a token means that the first timer has changed
+	reconcileSignal    chan struct{} // a token means that a reconciliation is due now
+	leaseRemovalSignal chan struct{} // a token means that leaseRemovalQueue is not empty
 
-	sweepMu sync.Mutex // one reconciliation at a time
+	reconcileMu sync.Mutex // one reconciliation at a time
 
 	mu sync.Mutex
-	// users has the users with watchers, and the users whose last watcher left within Linger.
-	users       map[services.UserID]*user
-	order       []*user // the same users, in the order in which reconciliation walks
-	ready       []*user // to be rendered, in the order of arrival
-	released    []*user // to leave, in the order in which their last watchers left
-	timers      timers
-	retryFailed bool // the next reconciliation tries failed users even before their turn
-	sampled     int  // the index of the last sampled user in order
-	sampleDebt  int  // users due for a sample, times Config.Sample
-	draining    bool
-	stats       Stats
+	// users has the users with watchers, and the users whose last watcher left within KeepUnwatchedFor.
+	users             map[services.UserID]*user
+	reconcileOrder    []*user // the same users, in the order in which reconciliation walks
+	renderQueue       []*user // to be rendered, in the order of arrival
+	leaseRemovalQueue []*user // to lose their leases, in the order in which their last watchers left
+	timers            timers
+	retryFailedUsers  bool // the next reconciliation tries failed users even before their turn
+	sampleIndex       int  // the index of the last sampled user in reconcileOrder
+	sampleRemainder   int  // users due for a sample, times Config.CompareOneUserIn
+	draining          bool
+	stats             Stats
 }
 
 // New makes a hub. Nothing is sent until Run runs.
 func New(config Config) *Hub {
 	config = config.withDefaults()
 	return &Hub{
-		config:   config,
-		born:     config.Clock.Now(),
-		work:     make(chan struct{}, workers),
-		rearm:    make(chan struct{}, 1),
-		sweepNow: make(chan struct{}, 1),
-		leaves:   make(chan struct{}, 1),
-		users:    make(map[services.UserID]*user),
+		config:             config,
+		born:               config.Clock.Now(),
+		renderSignal:       make(chan struct{}, renderWorkers),
+		firstTimerChanged:  make(chan struct{}, 1),
+		reconcileSignal:    make(chan struct{}, 1),
+		leaseRemovalSignal: make(chan struct{}, 1),
+		users:              make(map[services.UserID]*user),
 	}
 }
 
@@ -59,17 +59,17 @@ func New(config Config) *Hub {
 // most. It runs once, and its error is always nil.
 func (h *Hub) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for range workers {
+	for range renderWorkers {
 		group.Go(func() error { return h.runWorker(ctx) })
 	}
 	group.Go(func() error { return h.runTimers(ctx) })
-	group.Go(func() error { return h.runSweep(ctx) })
-	group.Go(func() error { return h.runLeaves(ctx) })
-	// Drain and leaveAll come after the end of all goroutines: then no worker puts a state into a channel that Drain closes, and
-	// leaveAll misses no running Enter.
+	group.Go(func() error { return h.runReconciliations(ctx) })
+	group.Go(func() error { return h.runLeaseRemovals(ctx) })
+	// Drain and removeAllLeases come after the end of all goroutines: then no worker puts a state into a channel that Drain closes,
+	// and removeAllLeases misses no running WriteLeases.
 	err := group.Wait()
 	h.Drain()
-	h.leaveAll(context.WithoutCancel(ctx))
+	h.removeAllLeases(context.WithoutCancel(ctx))
 	return err
 }
 
@@ -79,7 +79,7 @@ func (h *Hub) runTimers(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		var alarm <-chan time.Time
-		if wait, some := h.fire(); some {
+		if wait, some := h.fireDueTimers(); some {
 			timer.Reset(wait)
 			alarm = timer.C
 		}
@@ -87,14 +87,14 @@ func (h *Hub) runTimers(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-alarm:
-		case <-h.rearm:
+		case <-h.firstTimerChanged:
 		}
 	}
 }
 
 // Watch opens a channel with the state of a user: first the full state, unless since is as new, then each newer version; a
 // slow consumer gets only the newest. since is the version that the client holds, or "". States in the channel are shared
-// and must not be changed. The channel is closed when ctx ends (with WithWake, when the consumer ends it) or the hub drains.
+// and must not be changed. The channel is closed when ctx ends (with WithConsumer, when the consumer ends it) or the hub drains.
 // Watch never waits for an engine: a state that cannot be read now arrives when it can.
 //
 // ctx should descend from the context package's own kinds: another implementation costs a goroutine.
@@ -104,7 +104,7 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err
 	}
-	w := &watcher{hub: h, slot: newSlot[*services.Badges](since), consumer: consumerFrom(ctx)}
+	w := &watcher{hub: h, slot: newLatestSlot[*services.Badges](since), consumer: consumerFrom(ctx)}
 	h.mu.Lock()
 	if h.draining {
 		h.mu.Unlock()
@@ -124,8 +124,8 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	return w.slot.values, nil
 }
 
-// WatchAnew is like Watch, but sends the first state even if the client holds it.
-func (h *Hub) WatchAnew(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
+// WatchWithFirstState is like Watch, but sends the first state even if the client holds it.
+func (h *Hub) WatchWithFirstState(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err
 	}
@@ -158,64 +158,63 @@ func (h *Hub) Hint(number services.UserID, n uint64, cause trace.Cause) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// A state that was rendered already needs no hint: the hint was slow, and the last render has read its change.
-	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.rendered {
+	if u := h.users[number]; u != nil && len(u.watchers) > 0 && n > u.renderedVersion {
 		u.cause = cause
 		h.markDirty(u, h.now())
 	}
 }
 
-// HintShared reports that content shared by all badges changed: every watched user is read again, and is sent changes no more often
-// than usual. It never waits for an engine.
-func (h *Hub) HintShared() {
+// HintSharedContent reports that content shared by all badges changed: every watched user is read again, and is sent changes no
+// more often than usual. It never waits for an engine.
+func (h *Hub) HintSharedContent() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
 	// This includes users who wait for their turn: they are marked, and read once.
-	for _, u := range h.order {
+	for _, u := range h.reconcileOrder {
 		if len(u.watchers) > 0 {
-			h.markDirtyShared(u, now)
+			h.markDirtyForSharedChange(u, now)
 		}
 	}
 }
 
-// markDirtyShared is like markDirty, for a change of shared content. A failed user may have failed for lack of this change, so the next
-// reconciliation tries them.
-func (h *Hub) markDirtyShared(u *user, now moment) {
-	if u.phase == failed {
+// markDirtyForSharedChange is like markDirty, for a change of shared content. A failed user may have failed for lack of this
+// change, so the next reconciliation tries them.
+func (h *Hub) markDirtyForSharedChange(u *user, now hubTime) {
+	if u.phase == phaseFailed {
 		u.retryAt = min(u.retryAt, now)
 	}
 	h.markDirty(u, now)
 }
 
-// HintSharedOf is HintShared for content that only some users share. Users who are not watched here are skipped.
-func (h *Hub) HintSharedOf(users []services.UserID) {
+// HintSharedContentOf is HintSharedContent for content that only some users share. Users who are not watched here are skipped.
+func (h *Hub) HintSharedContentOf(users []services.UserID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
 	for _, number := range users {
 		if u := h.users[number]; u != nil && len(u.watchers) > 0 {
-			h.markDirtyShared(u, now)
+			h.markDirtyForSharedChange(u, now)
 		}
 	}
 }
 
-// HintAll reports that hints may have been lost. It starts a reconciliation, which checks every user.
-func (h *Hub) HintAll() {
+// ReconcileAll reports that hints may have been lost. It starts a reconciliation, which checks every user.
+func (h *Hub) ReconcileAll() {
 	h.mu.Lock()
-	h.retryFailed = true
+	h.retryFailedUsers = true
 	h.mu.Unlock()
-	signal(h.sweepNow)
+	signal(h.reconcileSignal)
 }
 
-// Drain refuses new watchers and closes all channels. Values in the channels can still be received. The users stay entered
-// until Run ends.
+// Drain refuses new watchers and closes all channels. Values in the channels can still be received. The leases stay until Run ends.
 func (h *Hub) Drain() {
 	h.mu.Lock()
 	h.draining = true
 	now := h.now()
 	// removeWatcher changes the lists of watchers, so the watchers are copied first.
 	open := make([]*watcher, 0, h.stats.Watchers)
-	for _, u := range h.order {
+	for _, u := range h.reconcileOrder {
 		open = append(open, u.watchers...)
 	}
 	for _, w := range open {

@@ -16,71 +16,71 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errAway = services.Errorf(services.Unavailable, "the engine does not answer")
+var errBackendUnavailable = services.Errorf(services.Unavailable, "the engine does not answer")
 
-// engines stand in for Redis and the renderer: a document per user, and a record of the calls with their times.
-type engines struct {
+// fakeBackend stands in for Redis and the renderer: a document per user, and a record of the calls with their times.
+type fakeBackend struct {
 	mu   sync.Mutex
 	docs map[services.UserID]*services.Badges
-	// leased has the users who have entered and not left.
-	leased      map[services.UserID]bool
-	born        time.Time      // when the engines were made
-	enters      []recordedCall // the calls of Enter
-	leaves      []recordedCall // the calls of Leave
-	versions    []recordedCall // the calls of Versions
-	renders     []recordedCall // the calls of Render
-	versionsErr error
-	enterErr    error
-	renderErr   error
-	hold        func(ctx context.Context, call string) // called without the lock, before the call takes effect
+	// leasedUsers has the users whose leases are written and not removed.
+	leasedUsers       map[services.UserID]bool
+	madeAt            time.Time      // when the backend was made
+	writeLeasesCalls  []recordedCall // the calls of WriteLeases
+	removeLeasesCalls []recordedCall // the calls of RemoveLeases
+	versionsCalls     []recordedCall // the calls of DocumentVersions
+	renderCalls       []recordedCall // the calls of Render
+	versionsErr       error
+	writeLeasesErr    error
+	renderErr         error
+	beforeCall        func(ctx context.Context, call string) // called without the lock, before the call takes effect
 }
 
 // recordedCall is one recorded call.
 type recordedCall struct {
-	count int           // how many users it was about
-	at    time.Duration // since the engines were made
+	userCount        int           // how many users it was about
+	sinceBackendMade time.Duration // since the backend was made
 }
 
-func newEngines() *engines {
-	return &engines{docs: map[services.UserID]*services.Badges{}, leased: map[services.UserID]bool{}, born: time.Now()}
+func newFakeBackend() *fakeBackend {
+	return &fakeBackend{docs: map[services.UserID]*services.Badges{}, leasedUsers: map[services.UserID]bool{}, madeAt: time.Now()}
 }
 
-// set writes a user's document: the user's half n, and a value to identify it.
-func (e *engines) set(user services.UserID, n uint64, value int) {
+// setDocument writes a user's document: the user's half n, and a value to identify it.
+func (e *fakeBackend) setDocument(user services.UserID, n uint64, value int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
+	e.docs[user] = &services.Badges{Version: services.BadgesVersion(n, 0), Total: services.NewCount(value, services.Exact, time.Time{})}
 }
 
-// share sets the shared half of every document's version, as a change of shared data does.
-func (e *engines) share(stamp uint64) {
+// setSharedVersion sets the shared half of every document's version, as a change of shared data does.
+func (e *fakeBackend) setSharedVersion(stamp uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for user, document := range e.docs {
 		changed := *document
-		changed.Version = services.Version(services.OwnHalf(document.Version), stamp)
+		changed.Version = services.BadgesVersion(services.DocumentHalf(document.Version), stamp)
 		e.docs[user] = &changed
 	}
 }
 
 // withLock calls do under the lock.
-func (e *engines) withLock(do func(e *engines)) {
+func (e *fakeBackend) withLock(do func(e *fakeBackend)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	do(e)
 }
 
-// calls returns the recorded calls.
-func (e *engines) calls(list *[]recordedCall) []recordedCall {
+// copyCalls returns the recorded calls.
+func (e *fakeBackend) copyCalls(list *[]recordedCall) []recordedCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(*list)
 }
 
-// begin begins a call of one of Config's functions: it runs hold, and then takes the lock, which the caller releases.
-func (e *engines) begin(ctx context.Context, call string) {
+// beginCall begins a call of one of Config's functions: it runs beforeCall, and then takes the lock, which the caller releases.
+func (e *fakeBackend) beginCall(ctx context.Context, call string) {
 	e.mu.Lock()
-	hold := e.hold
+	hold := e.beforeCall
 	e.mu.Unlock()
 	if hold != nil {
 		hold(ctx, call)
@@ -88,54 +88,54 @@ func (e *engines) begin(ctx context.Context, call string) {
 	e.mu.Lock()
 }
 
-// note records a call.
-func (e *engines) note(list *[]recordedCall, users []services.UserID) {
-	*list = append(*list, recordedCall{len(users), time.Since(e.born)})
+// recordCall records a call.
+func (e *fakeBackend) recordCall(list *[]recordedCall, users []services.UserID) {
+	*list = append(*list, recordedCall{len(users), time.Since(e.madeAt)})
 }
 
-// config makes a Config whose functions are these engines.
-func (e *engines) config() Config {
+// config makes a Config with the backend's functions.
+func (e *fakeBackend) config() Config {
 	return Config{
-		Versions: func(ctx context.Context, users []services.UserID) ([]uint64, error) {
-			e.begin(ctx, "versions")
+		DocumentVersions: func(ctx context.Context, users []services.UserID) ([]uint64, error) {
+			e.beginCall(ctx, "DocumentVersions")
 			defer e.mu.Unlock()
-			e.note(&e.versions, users)
+			e.recordCall(&e.versionsCalls, users)
 			if err := errors.Join(e.versionsErr, ctx.Err()); err != nil {
 				return nil, err
 			}
 			list := make([]uint64, len(users))
 			for i, user := range users {
 				if doc := e.docs[user]; doc != nil {
-					list[i] = services.OwnHalf(doc.Version)
+					list[i] = services.DocumentHalf(doc.Version)
 				}
 			}
 			return list, nil
 		},
-		Enter: func(ctx context.Context, users []services.UserID, _ time.Duration) error {
-			e.begin(ctx, "enter")
+		WriteLeases: func(ctx context.Context, users []services.UserID, _ time.Duration) error {
+			e.beginCall(ctx, "WriteLeases")
 			defer e.mu.Unlock()
-			e.note(&e.enters, users)
-			if err := errors.Join(e.enterErr, ctx.Err()); err != nil {
+			e.recordCall(&e.writeLeasesCalls, users)
+			if err := errors.Join(e.writeLeasesErr, ctx.Err()); err != nil {
 				return err
 			}
 			for _, user := range users {
-				e.leased[user] = true
+				e.leasedUsers[user] = true
 			}
 			return nil
 		},
-		Leave: func(ctx context.Context, users []services.UserID) error {
-			e.begin(ctx, "leave")
+		RemoveLeases: func(ctx context.Context, users []services.UserID) error {
+			e.beginCall(ctx, "RemoveLeases")
 			defer e.mu.Unlock()
-			e.note(&e.leaves, users)
+			e.recordCall(&e.removeLeasesCalls, users)
 			for _, user := range users {
-				delete(e.leased, user)
+				delete(e.leasedUsers, user)
 			}
 			return ctx.Err()
 		},
 		Render: func(ctx context.Context, users []services.UserID) ([]*services.Badges, []error) {
-			e.begin(ctx, "render")
+			e.beginCall(ctx, "Render")
 			defer e.mu.Unlock()
-			e.note(&e.renders, users)
+			e.recordCall(&e.renderCalls, users)
 			list, errs := make([]*services.Badges, len(users)), make([]error, len(users))
 			for i, user := range users {
 				list[i], errs[i] = e.docs[user], e.renderErr
@@ -145,16 +145,16 @@ func (e *engines) config() Config {
 	}
 }
 
-// holdUp sets a function to run before each call; nil removes it.
-func (e *engines) holdUp(hold func(ctx context.Context, call string)) {
-	e.withLock(func(e *engines) { e.hold = hold })
+// setBeforeCall sets a function to run before each call; nil removes it.
+func (e *fakeBackend) setBeforeCall(hold func(ctx context.Context, call string)) {
+	e.withLock(func(e *fakeBackend) { e.beforeCall = hold })
 }
 
 // withHub runs a hub during a test and then ends it. It is called in a bubble of synctest, whose time passes only when all
 // goroutines wait.
-func withHub(t *testing.T, e *engines, config Config, test func(h *Hub)) {
+func withHub(t *testing.T, e *fakeBackend, config Config, test func(h *Hub)) {
 	t.Helper()
-	e.born = time.Now()
+	e.madeAt = time.Now()
 	h := New(config)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -167,8 +167,8 @@ func withHub(t *testing.T, e *engines, config Config, test func(h *Hub)) {
 	}
 }
 
-// pass advances time and waits for all effects.
-func pass(d time.Duration) {
+// passTime advances time and waits for all effects.
+func passTime(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
@@ -182,8 +182,8 @@ func mustWatch(t *testing.T, h *Hub, user services.UserID, since string) <-chan 
 	return states
 }
 
-// take takes the value out of a channel. It returns -1 if the channel is empty, -2 if it is closed.
-func take(states <-chan *services.Badges) int {
+// takeTotal takes the value out of a channel. It returns -1 if the channel is empty, -2 if it is closed.
+func takeTotal(states <-chan *services.Badges) int {
 	select {
 	case badges, open := <-states:
 		if !open {
@@ -195,9 +195,9 @@ func take(states <-chan *services.Badges) int {
 	}
 }
 
-func wantTaken(t *testing.T, states <-chan *services.Badges, want int, when string) {
+func wantTotal(t *testing.T, states <-chan *services.Badges, want int, when string) {
 	t.Helper()
-	if got := take(states); got != want {
+	if got := takeTotal(states); got != want {
 		t.Errorf("%s: got %d, want %d (-1 empty, -2 closed)", when, got, want)
 	}
 }

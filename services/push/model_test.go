@@ -11,237 +11,237 @@ import (
 	"tidings/services"
 )
 
-// world is a hub, its surroundings, and users who act in an order that a picker chooses. It is single-threaded, so that a
+// hubWorld is a hub, its surroundings, and users who act in an order that a picker chooses. It is single-threaded, so that a
 // history can be repeated and shrunk. Concurrent events happen inside the calls that the hub makes, before and after each
 // takes effect.
-type world struct {
+type hubWorld struct {
 	picker
-	limits
+	historyOptions
 	hub   *Hub
 	clock *manualClock
 
-	facts  map[services.UserID]*fact
-	docs   map[services.UserID]document // what Redis holds
-	leased map[services.UserID]bool     // the users to whom hints go
+	facts       map[services.UserID]*fact
+	docs        map[services.UserID]document // what Redis holds
+	leasedUsers map[services.UserID]bool     // the users to whom hints go
 
-	away      bool                     // Redis does not answer
-	broken    map[services.UserID]bool // users whose documents cannot be rendered
-	fromClock map[services.UserID]bool // whether a user was rendered without Redis
-	hints     []hint                   // in flight
-	clients   []*client
-	held      map[services.UserID][]string // versions that clients left with
-	content   map[string]int               // what each version showed: equal version, equal content
-	late      []func()                     // effects that an injected bug delays
-	depth     int                          // how many calls of meanwhile are nested
-	sweeping  bool                         // a reconciliation is under way
-	leaving   bool                         // a call of leaveReleased is under way
-	calling   map[services.UserID]bool     // users whose Enter or Leave is under way
-	reading   map[services.UserID]bool     // users being rendered
-	failure   error                        // the first one that recordFailure was given
+	redisUnavailable      bool                     // Redis does not answer
+	unrenderableUsers     map[services.UserID]bool // users whose documents cannot be rendered
+	renderedWithoutRedis  map[services.UserID]bool // whether a user was rendered without Redis
+	hintsInFlight         []hint                   // on their way to the hub
+	clients               []*client
+	versionsOfPastClients map[services.UserID][]string // versions that clients left with
+	contentOfVersion      map[string]int               // what each version showed: equal version, equal content
+	delayedEffects        []func()                     // effects that an injected bug delays
+	concurrentEventDepth  int                          // how many calls of runConcurrentEvents are nested
+	reconciling           bool                         // a reconciliation is under way
+	removingLeases        bool                         // a call of removeQueuedLeases is under way
+	usersInLeaseCall      map[services.UserID]bool     // users for whom WriteLeases or RemoveLeases is under way
+	usersInRender         map[services.UserID]bool     // users being rendered
+	firstFailure          error                        // the first one that recordFailure was given
 }
 
-// limits defines which events may happen, and which bug is injected.
-type limits struct {
-	faults bool // hints are lost, Redis fails and loses data, renders fail; otherwise reconciliation is prevented from repairing
-	bug    bug
+// historyOptions defines which events may happen, and which bug is injected.
+type historyOptions struct {
+	withFaults bool // hints are lost, Redis fails and loses data, renders fail; otherwise reconciliation is prevented from repairing
+	bug        bug
 }
 
 // bug is a bug that a test injects, to see whether the histories find it.
 type bug string
 
 const (
-	noBug        bug = ""
-	noSweep      bug = "nobody sweeps"
-	lateEnter    bug = "the state is read before the lease is written"
-	lateLeave    bug = "a lease is taken back later than the hub believes"
-	deafInRender bug = "a hint during a render is dropped"
+	noBug            bug = ""
+	noReconciliation bug = "nobody sweeps"
+	lateLeaseWrite   bug = "the state is read before the lease is written"
+	lateLeaseRemoval bug = "a lease is taken back later than the hub believes"
+	hintLostInRender bug = "a hint during a render is dropped"
 )
 
 // fact is the truth about a user: a number, and moments at each of which time alone adds 1,000 to it.
 type fact struct {
-	number  int
-	moments []time.Time
+	number        int
+	increaseTimes []time.Time
 }
 
 // document is what Redis holds of a user: n is its version, and number is its copy of fact.number.
 type document struct {
-	n      uint64
-	number int
+	version uint64
+	number  int
 }
 
 // hint is a hint on its way to the hub.
 type hint struct {
-	user services.UserID
-	n    uint64
+	user    services.UserID
+	version uint64
 }
 
 // client is a consumer of one channel, and the state that it shows.
 type client struct {
-	user    services.UserID
-	states  <-chan *services.Badges
-	cancel  context.CancelFunc
-	version string // the newest version that it has, by since or by the channel
-	last    string // the newest version that the channel brought
+	user                services.UserID
+	states              <-chan *services.Badges
+	cancel              context.CancelFunc
+	shownVersion        string // the newest version that it has, by since or by the channel
+	lastReceivedVersion string // the newest version that the channel brought
 }
 
 // picker chooses what happens next, by a number from 0 to n-1.
 type picker interface{ pick(what string, n int) int }
 
-// drawn is a picker that rapid controls.
-type drawn struct{ t *rapid.T }
+// rapidPicker is a picker that rapid controls.
+type rapidPicker struct{ t *rapid.T }
 
-func (d drawn) pick(what string, n int) int { return rapid.IntRange(0, n-1).Draw(d.t, what) }
+func (d rapidPicker) pick(what string, n int) int { return rapid.IntRange(0, n-1).Draw(d.t, what) }
 
-// seeded is a picker with random numbers.
-type seeded struct{ *rand.Rand }
+// randomPicker is a picker with random numbers.
+type randomPicker struct{ *rand.Rand }
 
-func (s seeded) pick(_ string, n int) int { return s.IntN(n) }
+func (s randomPicker) pick(_ string, n int) int { return s.IntN(n) }
 
 const userCount = 4 // the number of users
 
-func newWorld(p picker, l limits) *world {
-	w := &world{picker: p, limits: l, clock: &manualClock{time.Unix(1_000_000, 0)},
+func newHubWorld(p picker, l historyOptions) *hubWorld {
+	w := &hubWorld{picker: p, historyOptions: l, clock: &manualClock{time.Unix(1_000_000, 0)},
 		facts: map[services.UserID]*fact{}, docs: map[services.UserID]document{},
-		leased: map[services.UserID]bool{}, broken: map[services.UserID]bool{}, fromClock: map[services.UserID]bool{}, reading: map[services.UserID]bool{}, calling: map[services.UserID]bool{},
-		held: map[services.UserID][]string{}, content: map[string]int{}}
+		leasedUsers: map[services.UserID]bool{}, unrenderableUsers: map[services.UserID]bool{}, renderedWithoutRedis: map[services.UserID]bool{}, usersInRender: map[services.UserID]bool{}, usersInLeaseCall: map[services.UserID]bool{},
+		versionsOfPastClients: map[services.UserID][]string{}, contentOfVersion: map[string]int{}}
 	for user := services.UserID(1); user <= userCount; user++ {
 		w.facts[user] = &fact{}
 	}
-	w.hub = New(Config{Versions: w.versions, Enter: w.enter, Leave: w.leave, Render: w.render, Clock: w.clock})
+	w.hub = New(Config{DocumentVersions: w.versions, WriteLeases: w.writeLeases, RemoveLeases: w.removeLeasesOf, Render: w.render, Clock: w.clock})
 	return w
 }
 
-// stamp is the time in microseconds, different at each call.
-func (w *world) stamp() uint64 {
+// nextStamp is the time in microseconds, different at each call.
+func (w *hubWorld) nextStamp() uint64 {
 	w.clock.at = w.clock.at.Add(time.Microsecond)
 	return uint64(w.clock.at.UnixMicro())
 }
 
 // recordFailure keeps the first violation.
-func (w *world) recordFailure(format string, args ...any) {
-	if w.failure == nil {
-		w.failure = fmt.Errorf(format, args...)
+func (w *hubWorld) recordFailure(format string, args ...any) {
+	if w.firstFailure == nil {
+		w.firstFailure = fmt.Errorf(format, args...)
 	}
 }
 
-// meanwhile lets events happen while the hub waits for an answer.
-func (w *world) meanwhile() {
-	if w.depth >= 2 {
+// runConcurrentEvents lets events happen while the hub waits for an answer.
+func (w *hubWorld) runConcurrentEvents() {
+	if w.concurrentEventDepth >= 2 {
 		return
 	}
-	w.depth++
+	w.concurrentEventDepth++
 	for range w.pick("meanwhile", 3) {
-		w.act()
+		w.runRandomEvent()
 	}
-	w.depth--
+	w.concurrentEventDepth--
 }
 
-func (w *world) someone() services.UserID {
+func (w *hubWorld) pickUser() services.UserID {
 	return services.UserID(1 + w.pick("user", userCount))
 }
 
-// act performs one random event.
-func (w *world) act() {
+// runRandomEvent performs one random event.
+func (w *hubWorld) runRandomEvent() {
 	switch w.pick("act", 18) {
 	case 0, 1, 2:
-		w.change(w.someone())
+		w.changeFact(w.pickUser())
 	case 3, 4:
-		w.watch(w.someone())
+		w.watch(w.pickUser())
 	case 5:
 		w.unwatch()
 	case 6, 7, 8:
-		w.work()
+		w.renderBatch()
 	case 9:
-		w.pass(time.Duration(1+w.pick("ms", 60)) * time.Millisecond)
+		w.advanceClock(time.Duration(1+w.pick("ms", 60)) * time.Millisecond)
 	case 10:
-		w.pass(time.Duration(1+w.pick("s", 3)) * time.Second)
+		w.advanceClock(time.Duration(1+w.pick("s", 3)) * time.Second)
 	case 11:
 		w.deliverHint()
 	case 12:
-		w.sweep()
+		w.reconcileOnce()
 	case 13:
-		w.consumeAll()
+		w.receivePendingStates()
 	case 14:
-		user := w.someone()
+		user := w.pickUser()
 		f := w.facts[user]
-		f.moments = append(f.moments, w.clock.at.Add(time.Duration(1+w.pick("moment", 3000))*time.Millisecond))
-		w.change(user)
+		f.increaseTimes = append(f.increaseTimes, w.clock.at.Add(time.Duration(1+w.pick("moment", 3000))*time.Millisecond))
+		w.changeFact(user)
 	case 15:
-		w.fault()
+		w.injectFault()
 	case 16, 17:
-		w.leaveNow()
+		w.removeQueuedLeases()
 	}
 }
 
-// change writes a fact, its job, and the hint that the job sends if the user has a lease.
-func (w *world) change(user services.UserID) {
+// changeFact writes a fact, its job, and the hint that the job sends if the user has a lease.
+func (w *hubWorld) changeFact(user services.UserID) {
 	w.facts[user].number++
-	if !w.away {
-		w.carry(user)
+	if !w.redisUnavailable {
+		w.projectFact(user)
 	}
 }
 
-// pass moves the clock, and fires the timers that are due.
-func (w *world) pass(d time.Duration) {
+// advanceClock moves the clock, and fires the timers that are due.
+func (w *hubWorld) advanceClock(d time.Duration) {
 	w.clock.at = w.clock.at.Add(d)
-	w.hub.fire()
+	w.hub.fireDueTimers()
 }
 
-// work renders one batch, and reports whether there was one.
-func (w *world) work() bool {
-	var b batch
+// renderBatch renders one batch, and reports whether there was one.
+func (w *hubWorld) renderBatch() bool {
+	var b renderBatch
 	return w.hub.render(context.Background(), &b)
 }
 
-// sweep reconciles once, unless a reconciliation is under way.
-func (w *world) sweep() {
-	if w.sweeping {
+// reconcileOnce reconciles once, unless a reconciliation is under way.
+func (w *hubWorld) reconcileOnce() {
+	if w.reconciling {
 		return
 	}
-	w.sweeping = true
-	_ = w.hub.sweep(context.Background())
-	w.sweeping = false
+	w.reconciling = true
+	_ = w.hub.reconcile(context.Background())
+	w.reconciling = false
 }
 
-// leaveNow takes back the leases of a batch of users without watchers, as the hub's one goroutine for it does.
-func (w *world) leaveNow() (some bool) {
-	if w.leaving {
+// removeQueuedLeases takes back the leases of a batch of users without watchers, as the hub's one goroutine for it does.
+func (w *hubWorld) removeQueuedLeases() (some bool) {
+	if w.removingLeases {
 		return false
 	}
-	w.leaving = true
-	some = w.hub.leaveReleased(context.Background())
-	w.leaving = false
+	w.removingLeases = true
+	some = w.hub.removeQueuedLeases(context.Background())
+	w.removingLeases = false
 	return some
 }
 
-// beginCall checks that neither Enter nor Leave is under way for users when a call of one begins, and returns the function that ends
-// the call.
-func (w *world) beginCall(call string, users []services.UserID) (end func()) {
+// beginLeaseCall checks that neither WriteLeases nor RemoveLeases is under way for users when a call of one begins, and returns the
+// function that ends the call.
+func (w *hubWorld) beginLeaseCall(call string, users []services.UserID) (end func()) {
 	for _, user := range users {
-		if w.calling[user] {
-			w.recordFailure("%s of user %d while Enter or Leave is under way", call, user)
+		if w.usersInLeaseCall[user] {
+			w.recordFailure("%s of user %d while WriteLeases or RemoveLeases is under way", call, user)
 		}
-		w.calling[user] = true
+		w.usersInLeaseCall[user] = true
 	}
 	return func() {
 		for _, user := range users {
-			delete(w.calling, user)
+			delete(w.usersInLeaseCall, user)
 		}
 	}
 }
 
 // watch makes a client of a user watch. The client may hold a version from an earlier watch.
-func (w *world) watch(user services.UserID) {
+func (w *hubWorld) watch(user services.UserID) {
 	if len(w.clients) > 12 {
 		return
 	}
 	c := &client{user: user}
-	if held := w.held[user]; len(held) > 0 && w.pick("since", 2) == 0 {
-		c.version = held[w.pick("held", len(held))]
+	if held := w.versionsOfPastClients[user]; len(held) > 0 && w.pick("since", 2) == 0 {
+		c.shownVersion = held[w.pick("held", len(held))]
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
-	states, err := w.hub.Watch(ctx, user, c.version)
+	states, err := w.hub.Watch(ctx, user, c.shownVersion)
 	if err != nil {
 		w.recordFailure("Watch: %v", err)
 	}
@@ -250,7 +250,7 @@ func (w *world) watch(user services.UserID) {
 }
 
 // unwatch ends a client, which receives what is left in its channel.
-func (w *world) unwatch() {
+func (w *hubWorld) unwatch() {
 	if len(w.clients) == 0 {
 		return
 	}
@@ -259,86 +259,86 @@ func (w *world) unwatch() {
 	w.clients = append(w.clients[:i:i], w.clients[i+1:]...)
 	c.cancel()
 	for badges := range c.states { // until it is closed
-		w.receive(c, badges)
+		w.receiveState(c, badges)
 	}
-	if c.version != "" {
-		w.held[c.user] = append(w.held[c.user], c.version)
+	if c.shownVersion != "" {
+		w.versionsOfPastClients[c.user] = append(w.versionsOfPastClients[c.user], c.shownVersion)
 	}
 }
 
-// consumeAll lets each client receive the value in its channel, if there is one.
-func (w *world) consumeAll() {
+// receivePendingStates lets each client receive the value in its channel, if there is one.
+func (w *hubWorld) receivePendingStates() {
 	for _, c := range w.clients {
 		select {
 		case badges := <-c.states:
-			w.receive(c, badges)
+			w.receiveState(c, badges)
 		default:
 		}
 	}
 }
 
-// receive checks that the versions of a client rise.
-func (w *world) receive(c *client, badges *services.Badges) {
-	if badges.Version <= c.last {
-		w.recordFailure("a client of user %d got version %s after %s", c.user, badges.Version, c.last)
+// receiveState checks that the versions of a client rise.
+func (w *hubWorld) receiveState(c *client, badges *services.Badges) {
+	if badges.Version <= c.lastReceivedVersion {
+		w.recordFailure("a client of user %d got version %s after %s", c.user, badges.Version, c.lastReceivedVersion)
 	}
-	c.last = badges.Version
-	c.version = max(c.version, badges.Version) // clients drop versions that are not newer
+	c.lastReceivedVersion = badges.Version
+	c.shownVersion = max(c.shownVersion, badges.Version) // clients drop versions that are not newer
 }
 
-// history lets events happen, then waits until all is idle, and returns the first violation.
-func (w *world) history(steps int) error {
+// runHistory lets events happen, then waits until all is idle, and returns the first violation.
+func (w *hubWorld) runHistory(steps int) error {
 	for range steps {
-		w.act()
+		w.runRandomEvent()
 	}
-	w.depth = 2 // no more concurrent events
-	w.endAbsence()
-	clear(w.broken)
-	if w.faults {
-		w.hints = nil // lose the hints that are still in flight
+	w.concurrentEventDepth = 2 // no more concurrent events
+	w.endRedisOutage()
+	clear(w.unrenderableUsers)
+	if w.withFaults {
+		w.hintsInFlight = nil // lose the hints that are still in flight
 	} else {
-		for len(w.hints) > 0 {
+		for len(w.hintsInFlight) > 0 {
 			w.deliverHint()
 		}
 	}
-	w.pass(4 * w.hub.config.Sweep) // past any delayed retry
-	w.untilIdle()
-	if w.faults && w.bug != noSweep {
-		w.sweep()
-		w.untilIdle()
+	w.advanceClock(4 * w.hub.config.ReconcileInterval) // past any delayed retry
+	w.runUntilIdle()
+	if w.withFaults && w.bug != noReconciliation {
+		w.reconcileOnce()
+		w.runUntilIdle()
 	}
-	w.check()
-	w.wantNothingLeft()
-	return w.failure
+	w.checkClients()
+	w.wantEmptyHub()
+	return w.firstFailure
 }
 
-// wantNothingLeft checks that without watchers there are at once no timers and no leases, and after Linger no users.
-func (w *world) wantNothingLeft() {
+// wantEmptyHub checks that without watchers there are at once no timers and no leases, and after KeepUnwatchedFor no users.
+func (w *hubWorld) wantEmptyHub() {
 	for len(w.clients) > 0 {
 		w.unwatch()
 	}
 	if n := len(w.hub.timers); n > 0 {
 		w.recordFailure("%d timers are left of those who have gone", n)
 	}
-	for w.work() || w.leaveNow() {
+	for w.renderBatch() || w.removeQueuedLeases() {
 	}
-	if len(w.leased) > 0 {
-		w.recordFailure("%d leases are left when the last watcher has gone", len(w.leased))
+	if len(w.leasedUsers) > 0 {
+		w.recordFailure("%d leases are left when the last watcher has gone", len(w.leasedUsers))
 	}
-	w.pass(w.hub.config.Linger)
-	w.sweep()
-	if len(w.hub.users)+len(w.hub.order)+len(w.leased) > 0 {
-		w.recordFailure("%d users, %d in the order and %d leases are left of those who have gone", len(w.hub.users), len(w.hub.order), len(w.leased))
+	w.advanceClock(w.hub.config.KeepUnwatchedFor)
+	w.reconcileOnce()
+	if len(w.hub.users)+len(w.hub.reconcileOrder)+len(w.leasedUsers) > 0 {
+		w.recordFailure("%d users, %d in the order and %d leases are left of those who have gone", len(w.hub.users), len(w.hub.reconcileOrder), len(w.leasedUsers))
 	}
 }
 
-// untilIdle runs the hub until nothing waits, and advances time as needed.
-func (w *world) untilIdle() {
+// runUntilIdle runs the hub until nothing waits, and advances time as needed.
+func (w *hubWorld) runUntilIdle() {
 	for range 1000 {
-		for w.leaveNow() || w.work() {
+		for w.removeQueuedLeases() || w.renderBatch() {
 		}
-		wait, some := w.hub.fire()
-		if !some && len(w.hub.ready) == 0 {
+		wait, some := w.hub.fireDueTimers()
+		if !some && len(w.hub.renderQueue) == 0 {
 			return
 		}
 		w.clock.at = w.clock.at.Add(wait)
@@ -346,30 +346,30 @@ func (w *world) untilIdle() {
 	w.recordFailure("the hub does not come to rest")
 }
 
-// check compares the last state of each client with the facts.
-func (w *world) check() {
-	w.consumeAll()
+// checkClients compares the last state of each client with the facts.
+func (w *hubWorld) checkClients() {
+	w.receivePendingStates()
 	online := map[services.UserID]bool{}
 	for _, c := range w.clients {
 		online[c.user] = true
-		if !w.faults && !w.leased[c.user] {
+		if !w.withFaults && !w.leasedUsers[c.user] {
 			w.recordFailure("user %d is watched and has no lease", c.user)
 		}
 		truth := w.facts[c.user].number
-		for _, moment := range w.facts[c.user].moments {
+		for _, moment := range w.facts[c.user].increaseTimes {
 			if !moment.After(w.clock.at) {
 				truth += 1000
 			}
 		}
-		shown, ok := w.content[fmt.Sprint(c.user, " ", c.version)]
+		shown, ok := w.contentOfVersion[fmt.Sprint(c.user, " ", c.shownVersion)]
 		if !ok || shown != truth {
-			w.recordFailure("a client of user %d shows %d (%v) by version %q, the truth is %d", c.user, shown, ok, c.version, truth)
+			w.recordFailure("a client of user %d shows %d (%v) by version %q, the truth is %d", c.user, shown, ok, c.shownVersion, truth)
 		}
 	}
-	if stats := w.hub.Stats(); stats.Watchers != len(w.clients) || stats.Online != len(online) {
+	if stats := w.hub.Stats(); stats.Watchers != len(w.clients) || stats.OnlineUsers != len(online) {
 		w.recordFailure("%+v, want %d watchers and %d online", stats, len(w.clients), len(online))
 	}
-	if stats := w.hub.Stats(); !w.faults && (stats.Repairs != 0 || stats.RenderErrors != 0) {
+	if stats := w.hub.Stats(); !w.withFaults && (stats.UsersRepaired != 0 || stats.RenderErrors != 0) {
 		w.recordFailure("%+v, want nothing repaired and nothing failed", stats)
 	}
 }

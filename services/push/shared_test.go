@@ -14,11 +14,11 @@ import (
 // its version agree, a state is not rendered again.
 func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
-		e.set(7, 100, 1)
+		e := newFakeBackend()
+		e.setDocument(7, 100, 1)
 		config := e.config()
 		learned := uint64(0)
-		config.Learned = func(users []services.UserID) []uint64 {
+		config.SharedChangeSequences = func(users []services.UserID) []uint64 {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return slices.Repeat([]uint64{learned}, len(users))
@@ -26,19 +26,19 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 		withHub(t, e, config, func(h *Hub) {
 			states := mustWatch(t, h, 7, "")
 			synctest.Wait()
-			wantTaken(t, states, 1, "at first")
-			e.withLock(func(e *engines) {
+			wantTotal(t, states, 1, "at first")
+			e.withLock(func(e *fakeBackend) {
 				learned = 5
-				e.docs[7] = &services.Badges{Version: services.Version(100, 5), Learned: 5, Total: services.NewCount(2, services.Exact, time.Time{})}
+				e.docs[7] = &services.Badges{Version: services.BadgesVersion(100, 5), Learned: 5, Total: services.NewCount(2, services.Exact, time.Time{})}
 			})
-			pass(1500 * time.Millisecond)
-			wantTaken(t, states, 2, "after a sweep")
-			if repairs := h.Stats().Repairs; repairs != 1 {
+			passTime(1500 * time.Millisecond)
+			wantTotal(t, states, 2, "after a sweep")
+			if repairs := h.Stats().UsersRepaired; repairs != 1 {
 				t.Errorf("%d repairs, want 1", repairs)
 			}
-			rendered := len(e.calls(&e.renders))
-			pass(10 * time.Second)
-			if again := len(e.calls(&e.renders)) - rendered; again != 0 {
+			rendered := len(e.copyCalls(&e.renderCalls))
+			passTime(10 * time.Second)
+			if again := len(e.copyCalls(&e.renderCalls)) - rendered; again != 0 {
 				t.Errorf("rendered %d times while nothing changed", again)
 			}
 		})
@@ -49,14 +49,14 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 // succeeds, each sample finds the state again.
 func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEngines()
+		e := newFakeBackend()
 		for user := range services.UserID(40) {
-			e.set(user+1, 100, 1)
+			e.setDocument(user+1, 100, 1)
 		}
 		config := e.config()
-		refused := errAway
+		refused := errBackendUnavailable
 		raised := []services.UserID{}
-		config.Raise = func(_ context.Context, users []services.UserID, shown []uint64) error {
+		config.RaiseVersions = func(_ context.Context, users []services.UserID, shown []uint64) error {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			if refused != nil {
@@ -65,7 +65,7 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 			for i, user := range users {
 				raised = append(raised, user)
 				next := *e.docs[user]
-				next.Version = services.Version(shown[i]+1, 0)
+				next.Version = services.BadgesVersion(shown[i]+1, 0)
 				e.docs[user] = &next
 			}
 			return nil
@@ -77,25 +77,25 @@ func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 			}
 			synctest.Wait()
 			for _, states := range all {
-				wantTaken(t, states, 1, "at first")
+				wantTotal(t, states, 1, "at first")
 			}
-			e.set(7, 100, 2)
-			h.HintShared()
+			e.setDocument(7, 100, 2)
+			h.HintSharedContent()
 			synctest.Wait()
-			wantTaken(t, all[6], -1, "the same version")
-			pass(70 * time.Second)
-			if found := h.Stats().Conflicts; found < 3 {
+			wantTotal(t, all[6], -1, "the same version")
+			passTime(70 * time.Second)
+			if found := h.Stats().VersionConflicts; found < 3 {
 				t.Errorf("it was found %d times in a minute, want once by the hint and twice by samples", found)
 			}
-			e.withLock(func(*engines) { refused = nil })
-			pass(35 * time.Second)
-			wantTaken(t, all[6], 2, "with a version of its own")
+			e.withLock(func(*fakeBackend) { refused = nil })
+			passTime(35 * time.Second)
+			wantTotal(t, all[6], 2, "with a version of its own")
 			if !slices.Equal(raised, []services.UserID{7}) {
 				t.Errorf("raised were %v", raised)
 			}
-			found := h.Stats().Conflicts
-			pass(60 * time.Second)
-			if again := h.Stats().Conflicts - found; again != 0 {
+			found := h.Stats().VersionConflicts
+			passTime(60 * time.Second)
+			if again := h.Stats().VersionConflicts - found; again != 0 {
 				t.Errorf("it was found %d times more", again)
 			}
 		})
@@ -130,7 +130,7 @@ func TestEveryVisiblePartIsHashed(t *testing.T) {
 		func(b *services.Badges) { b.Quiet = true },
 	}
 	for _, field := range services.CountFields {
-		changes = append(changes, func(b *services.Badges) { field.Of(b).Value = 7 })
+		changes = append(changes, func(b *services.Badges) { field.CountIn(b).Value = 7 })
 	}
 	for i, change := range changes {
 		changed := state()

@@ -2,23 +2,23 @@ package push
 
 import "sync"
 
-// slot is a channel that holds one value, the newest: a put replaces a value that was not taken yet. It refuses versions
+// latestSlot is a channel that holds one value, the newest: a put replaces a value that was not taken yet. It refuses versions
 // that are not newer than the last one, so that received versions rise strictly. It serves any kind of subscription whose
 // state has a version.
-type slot[T any] struct {
+type latestSlot[T any] struct {
 	mu      sync.Mutex
 	values  chan T
 	version string // of the last put; before the first put, the version that the client holds
 	closed  bool
 }
 
-func newSlot[T any](since string) slot[T] {
-	return slot[T]{values: make(chan T, 1), version: since}
+func newLatestSlot[T any](since string) latestSlot[T] {
+	return latestSlot[T]{values: make(chan T, 1), version: since}
 }
 
 // putFirst puts the first state of a subscription, or omits it when the client holds this version or a newer one. From then on
 // the state's version counts, so a client that claims to be ahead still gets later states.
-func (s *slot[T]) putFirst(version string, value T) (sent bool) {
+func (s *latestSlot[T]) putFirst(version string, value T) (sent bool) {
 	s.mu.Lock()
 	// Versions are of one length and sort as text.
 	held := s.version >= version
@@ -34,7 +34,7 @@ func (s *slot[T]) putFirst(version string, value T) (sent bool) {
 }
 
 // put makes value the newest, if its version is newer than the last. replaced says that the previous value was never taken.
-func (s *slot[T]) put(version string, value T) (sent, replaced bool) {
+func (s *latestSlot[T]) put(version string, value T) (sent, replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A later render has overtaken the render of this state: the state is dropped.
@@ -51,15 +51,15 @@ func (s *slot[T]) put(version string, value T) (sent, replaced bool) {
 	return true, replaced
 }
 
-// behind reports whether a put of version would be sent.
-func (s *slot[T]) behind(version string) bool {
+// isOlderThan reports whether the slot is open and its last version is older than version: then a put would be sent.
+func (s *latestSlot[T]) isOlderThan(version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.closed && version > s.version
 }
 
 // close closes the channel, once. A value that was not taken can still be received.
-func (s *slot[T]) close() (closed bool) {
+func (s *latestSlot[T]) close() (closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

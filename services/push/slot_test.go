@@ -8,7 +8,7 @@ import (
 )
 
 func TestSlotKeepsTheNewest(t *testing.T) {
-	s := newSlot[int]("")
+	s := newLatestSlot[int]("")
 	if sent, replaced := s.put("2", 20); !sent || replaced {
 		t.Fatalf("the first put: sent %v, replaced %v", sent, replaced)
 	}
@@ -35,12 +35,12 @@ func TestSlotOmitsAHeldFirstState(t *testing.T) {
 	}{
 		{"", "5", true}, {"4", "5", true}, {"5", "5", false}, {"6", "5", false},
 	} {
-		s := newSlot[int](test.since)
+		s := newLatestSlot[int](test.since)
 		if sent := s.putFirst(test.version, 1); sent != test.sent {
 			t.Errorf("since %q, state %s: sent %v, want %v", test.since, test.version, sent, test.sent)
 		}
-		if s.behind("5") || !s.behind("50") {
-			t.Errorf("since %q: behind(5) %v, behind(50) %v; want the state's own version to count", test.since, s.behind("5"), s.behind("50"))
+		if s.isOlderThan("5") || !s.isOlderThan("50") {
+			t.Errorf("since %q: isOlderThan(5) %v, isOlderThan(50) %v; want the state's own version to count", test.since, s.isOlderThan("5"), s.isOlderThan("50"))
 		}
 		if sent, _ := s.put("51", 2); !sent {
 			t.Errorf("since %q: what follows the state was not sent", test.since)
@@ -49,12 +49,12 @@ func TestSlotOmitsAHeldFirstState(t *testing.T) {
 }
 
 func TestSlotClosed(t *testing.T) {
-	s := newSlot[int]("")
+	s := newLatestSlot[int]("")
 	s.put("1", 10)
 	if !s.close() || s.close() {
 		t.Error("close must report the first time, and only that")
 	}
-	if sent, _ := s.put("2", 20); sent || s.putFirst("2", 20) || s.behind("2") {
+	if sent, _ := s.put("2", 20); sent || s.putFirst("2", 20) || s.isOlderThan("2") {
 		t.Error("a closed slot takes nothing and lacks nothing")
 	}
 	if value, open := <-s.values; value != 10 || !open {
@@ -68,7 +68,7 @@ func TestSlotClosed(t *testing.T) {
 // TestSlotHistories: in any order of puts and takes, the taken versions rise, and a take gets the newest put.
 func TestSlotHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSlot[int]("")
+		s := newLatestSlot[int]("")
 		newest, last := -1, -1
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "put") {

@@ -12,17 +12,17 @@ import (
 	"tidings/tests/eventually"
 )
 
-// TestVersionsRiseUnderConcurrentUse runs everything concurrently on the real clock: writers, hints of which a third is lost, watchers who come
-// and go, and short failures of Redis. The versions on each channel rise. In the end, the watchers who stayed show the last
-// state.
+// TestVersionsRiseUnderConcurrentUse runs everything concurrently on the real clock: writers, hints of which a third is lost,
+// watchers who come and go, and short failures of Redis. The versions on each channel rise. In the end, the watchers who stayed
+// show the last state.
 func TestVersionsRiseUnderConcurrentUse(t *testing.T) {
 	const users, stayers, rounds = 20, 60, 400
-	e := newEngines()
+	e := newFakeBackend()
 	for user := services.UserID(1); user <= users; user++ {
-		e.set(user, 1, 0)
+		e.setDocument(user, 1, 0)
 	}
 	config := e.config()
-	config.MinInterval, config.Sweep, config.Linger = time.Millisecond, 5*time.Millisecond, time.Millisecond
+	config.MinSendInterval, config.ReconcileInterval, config.KeepUnwatchedFor = time.Millisecond, 5*time.Millisecond, time.Millisecond
 	h := New(config)
 	ctx, cancel := context.WithCancel(t.Context())
 	run := make(chan error, 1)
@@ -41,13 +41,13 @@ func TestVersionsRiseUnderConcurrentUse(t *testing.T) {
 		})
 	}
 	for i := range 4 {
-		passing.Go(func() { comeAndGo(t, ctx, h, users, rounds, uint64(i)) })
-		passing.Go(func() { write(e, h, users, rounds, i) })
+		passing.Go(func() { watchBriefly(t, ctx, h, users, rounds, uint64(i)) })
+		passing.Go(func() { writeDocuments(e, h, users, rounds, i) })
 	}
 	passing.Wait()
-	e.withLock(func(e *engines) { e.versionsErr, e.enterErr, e.renderErr = nil, nil, nil })
+	e.withLock(func(e *fakeBackend) { e.versionsErr, e.writeLeasesErr, e.renderErr = nil, nil, nil })
 	for user := services.UserID(1); user <= users; user++ {
-		e.set(user, 1_000_000, 1_000_000)
+		e.setDocument(user, 1_000_000, 1_000_000)
 	}
 	eventually.Holds(t, "those who stayed show the last state", func() bool {
 		right := 0
@@ -61,7 +61,7 @@ func TestVersionsRiseUnderConcurrentUse(t *testing.T) {
 	})
 	eventually.Holds(t, "only those who stayed are left", func() bool {
 		stats := h.Stats()
-		return stats.Watchers == stayers && stats.Online == users
+		return stats.Watchers == stayers && stats.OnlineUsers == users
 	})
 	cancel()
 	if err := <-run; err != nil {
@@ -82,8 +82,8 @@ func receiveUntilClosed(t *testing.T, states <-chan *services.Badges, show func(
 	}
 }
 
-// comeAndGo watches one user after another for a short while, including some who can never be rendered.
-func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, seed uint64) {
+// watchBriefly watches one user after another for a short while, including some who can never be rendered.
+func watchBriefly(t *testing.T, ctx context.Context, h *Hub, users, rounds int, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for range rounds {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // some watchers get no state
@@ -103,29 +103,29 @@ func comeAndGo(t *testing.T, ctx context.Context, h *Hub, users, rounds int, see
 	}
 }
 
-// write changes documents and hints, and sometimes breaks an engine for a moment.
-func write(e *engines, h *Hub, users, rounds, writer int) {
+// writeDocuments changes documents and hints, and sometimes breaks an engine for a moment.
+func writeDocuments(e *fakeBackend, h *Hub, users, rounds, writer int) {
 	random := rand.New(rand.NewPCG(uint64(writer), 3))
 	for range rounds {
 		user := services.UserID(1 + random.IntN(users))
 		var n uint64
-		e.withLock(func(e *engines) {
-			n = services.OwnHalf(e.docs[user].Version) + 1
-			e.docs[user] = &services.Badges{Version: services.Version(n, 0), Total: services.Count{Value: int(n)}}
+		e.withLock(func(e *fakeBackend) {
+			n = services.DocumentHalf(e.docs[user].Version) + 1
+			e.docs[user] = &services.Badges{Version: services.BadgesVersion(n, 0), Total: services.Count{Value: int(n)}}
 			switch random.IntN(40) {
 			case 0:
-				e.versionsErr, e.enterErr = errAway, errAway
+				e.versionsErr, e.writeLeasesErr = errBackendUnavailable, errBackendUnavailable
 			case 1:
-				e.renderErr = errAway
+				e.renderErr = errBackendUnavailable
 			case 2, 3, 4, 5:
-				e.versionsErr, e.enterErr, e.renderErr = nil, nil, nil
+				e.versionsErr, e.writeLeasesErr, e.renderErr = nil, nil, nil
 			}
 		})
 		if random.IntN(3) > 0 {
 			h.Hint(user, n, trace.Cause{})
 		}
 		if random.IntN(50) == 0 {
-			h.HintAll()
+			h.ReconcileAll()
 		}
 		<-time.After(time.Duration(random.IntN(300)) * time.Microsecond)
 	}

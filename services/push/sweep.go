@@ -9,19 +9,21 @@ import (
 	"tidings/services"
 )
 
-// portion is a part of a reconciliation: users whose versions are compared, and the users to enter and to remove.
-type portion struct {
-	now      moment
-	users    []*user
-	numbers  []services.UserID
-	rendered []uint64 // the rendered version of each when the portion was taken
-	enter    []*user  // users whose lease must be written
-	gone     []*user  // users to remove: they have had no watcher for Linger
+// reconcileBatch is a part of a reconciliation: users whose versions are compared, and the users whose leases are to be written or
+// who are to be removed.
+type reconcileBatch struct {
+	now              hubTime
+	users            []*user
+	numbers          []services.UserID
+	renderedVersions []uint64 // the rendered version of each when the batch was taken
+	needLease        []*user  // users whose lease must be written
+	unwatched        []*user  // users to remove: they have had no watcher for KeepUnwatchedFor
 }
 
-// runSweep reconciles at each tick, and at once when HintAll asks. It logs the first failure and the first success after it.
-func (h *Hub) runSweep(ctx context.Context) error {
-	ticker := time.NewTicker(h.config.Sweep)
+// runReconciliations reconciles at each tick, and at once when ReconcileAll asks. It logs the first failure and the first success
+// after it.
+func (h *Hub) runReconciliations(ctx context.Context) error {
+	ticker := time.NewTicker(h.config.ReconcileInterval)
 	defer ticker.Stop()
 	away := false
 	for {
@@ -29,9 +31,9 @@ func (h *Hub) runSweep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-		case <-h.sweepNow:
+		case <-h.reconcileSignal:
 		}
-		err := h.sweep(ctx)
+		err := h.reconcile(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -44,102 +46,104 @@ func (h *Hub) runSweep(ctx context.Context) error {
 	}
 }
 
-// sweep does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users whose
-// versions differ from their rendered ones and users who failed before, and removes users who have had no watcher for Linger. One
-// failing call does not stop it, but several slow ones do. Its error is from the first portion that failed, with the code of the
-// function that failed.
-func (h *Hub) sweep(ctx context.Context) error {
-	h.sweepMu.Lock()
-	defer h.sweepMu.Unlock()
+// reconcile does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users whose
+// versions differ from their rendered ones and users who failed before, and removes users who have had no watcher for
+// KeepUnwatchedFor. One failing call does not stop it, but several slow ones do. Its error is from the first batch that failed,
+// with the code of the function that failed.
+func (h *Hub) reconcile(ctx context.Context) error {
+	h.reconcileMu.Lock()
+	defer h.reconcileMu.Unlock()
 	h.mu.Lock()
 	// Reconciliation walks from the end down: a removed user is replaced by a user who was checked already, and a new user is
 	// read by the render of their watcher.
-	end, retryFailed := len(h.order), h.retryFailed
-	h.retryFailed = false
+	end, retryFailed := len(h.reconcileOrder), h.retryFailedUsers
+	h.retryFailedUsers = false
 	h.mu.Unlock()
 
-	var p portion
+	var p reconcileBatch
 	var first error
-	for start := h.now(); end > 0 && ctx.Err() == nil; end -= maxSweep {
-		h.takePortion(&p, end, retryFailed)
-		h.removeGone(ctx, &p)
-		enterErr := h.enterAll(ctx, p.enter) // before the comparison: subscribe, then read
+	for start := h.now(); end > 0 && ctx.Err() == nil; end -= maxUsersPerCall {
+		h.takeReconcileBatch(&p, end, retryFailed)
+		h.removeUnwatched(ctx, &p)
+		enterErr := h.writeLeases(ctx, p.needLease) // before the comparison: subscribe, then read
 		compareErr := h.compareVersions(ctx, &p)
 		// The error of the comparison says more: without a comparison no change is found.
 		first = cmp.Or(first, compareErr, enterErr)
-		if first != nil && h.now()-start >= h.config.Sweep {
-			break // Redis does not answer, and each portion would wait for it
+		if first != nil && h.now()-start >= h.config.ReconcileInterval {
+			break // Redis does not answer, and each batch would wait for it
 		}
 	}
 	if first == nil {
-		h.sample() // after an error Redis may be away, and states rendered without it prove nothing
+		h.queueSampledUsers() // after an error Redis may be away, and states rendered without it prove nothing
 	}
 	return cmp.Or(first, ctx.Err())
 }
 
-// sample queues some users for whom nothing else is to be done, different ones at each reconciliation. Their newly rendered states are
-// compared with the states that they were sent.
-func (h *Hub) sample() {
+// queueSampledUsers queues some users for whom nothing else is to be done, different ones at each reconciliation. Their newly rendered
+// states are compared with the states that they were sent.
+func (h *Hub) queueSampledUsers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// sampleDebt is in units of 1/Sample of a user: with 10 users and a sample of 30, one user is due in every third reconciliation.
-	h.sampleDebt += len(h.order)
-	due := h.sampleDebt / h.config.Sample
-	h.sampleDebt %= h.config.Sample
+	// sampleRemainder is in units of 1/CompareOneUserIn of a user: with 10 users and a CompareOneUserIn of 30, one user is due in every third
+	// reconciliation.
+	h.sampleRemainder += len(h.reconcileOrder)
+	due := h.sampleRemainder / h.config.CompareOneUserIn
+	h.sampleRemainder %= h.config.CompareOneUserIn
 	for range due {
-		if h.sampled++; h.sampled >= len(h.order) {
-			h.sampled = 0
+		if h.sampleIndex++; h.sampleIndex >= len(h.reconcileOrder) {
+			h.sampleIndex = 0
 		}
-		if u := h.order[h.sampled]; u.phase == clean && len(u.watchers) > 0 && h.now() >= u.nextSendAt {
-			h.queue(u)
+		if u := h.reconcileOrder[h.sampleIndex]; u.phase == phaseClean && len(u.watchers) > 0 && h.now() >= u.nextSendAt {
+			h.queueRender(u)
 		}
 	}
 }
 
-// takePortion fills p with the next users of Hub.order below the index end, at most maxSweep.
-func (h *Hub) takePortion(p *portion, end int, retryFailed bool) {
-	*p = portion{users: p.users[:0], numbers: p.numbers[:0], rendered: p.rendered[:0],
-		enter: p.enter[:0], gone: p.gone[:0]}
+// takeReconcileBatch fills p with the next users of Hub.reconcileOrder below the index end, at most maxUsersPerCall.
+func (h *Hub) takeReconcileBatch(p *reconcileBatch, end int, retryFailed bool) {
+	*p = reconcileBatch{users: p.users[:0], numbers: p.numbers[:0], renderedVersions: p.renderedVersions[:0],
+		needLease: p.needLease[:0], unwatched: p.unwatched[:0]}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.now = h.now()
-	end = min(end, len(h.order))
-	for i := end - 1; i >= max(end-maxSweep, 0); i-- {
-		u := h.order[i]
+	end = min(end, len(h.reconcileOrder))
+	for i := end - 1; i >= max(end-maxUsersPerCall, 0); i-- {
+		u := h.reconcileOrder[i]
 		if len(u.watchers) == 0 {
-			// Linger has passed, and no call about them is under way.
-			if u.phase == clean && p.now-u.leftAt >= h.config.Linger && u.entering == 0 && !u.leaving {
-				p.gone = append(p.gone, u)
+			// KeepUnwatchedFor has passed, and no call about them is under way.
+			if u.phase == phaseClean && p.now-u.lastWatcherLeftAt >= h.config.KeepUnwatchedFor && u.leaseWritesInFlight == 0 && !u.leaseRemovalInFlight {
+				p.unwatched = append(p.unwatched, u)
 			}
 			continue
 		}
-		if u.phase == failed && (retryFailed || p.now >= u.retryAt) {
+		if u.phase == phaseFailed && (retryFailed || p.now >= u.retryAt) {
 			// The change that the failed render read is still to be sent.
-			u.changed = true
-			h.queue(u)
+			u.queuedForChange = true
+			h.queueRender(u)
 		}
-		if u.phase == clean || u.phase == failed {
-			// Only the leases of clean and failed users are renewed: a user who is about to be read enters with that read, and
-			// must not count as entered while this Enter is in flight.
-			p.enter = h.renewLease(p.enter, u, p.now)
+		if u.phase == phaseClean || u.phase == phaseFailed {
+			// Only the leases of clean and failed users are renewed: the lease of a user who is about to be read is written with
+			// that read, and must not count as written while this WriteLeases is in flight.
+			p.needLease = h.appendIfLeaseDue(p.needLease, u, p.now)
 		}
-		if u.phase == clean || u.phase == rendering { // the others will be read after Versions
+		if u.phase == phaseClean || u.phase == phaseRendering { // the others will be read after DocumentVersions
 			p.users = append(p.users, u)
 			p.numbers = append(p.numbers, u.number)
-			p.rendered = append(p.rendered, u.rendered)
+			p.renderedVersions = append(p.renderedVersions, u.renderedVersion)
 		}
 	}
 }
 
-// compareVersions reads the versions of a portion and marks the users who differ. A panic is an error: the next reconciliation tries again.
-func (h *Hub) compareVersions(ctx context.Context, p *portion) (err error) {
+// compareVersions reads the versions of a batch and marks the users who differ. A panic is an error: the next reconciliation tries
+// again.
+func (h *Hub) compareVersions(ctx context.Context, p *reconcileBatch) (err error) {
 	defer services.Recover(&err)
 	if len(p.users) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, redisCallTimeout)
 	defer cancel()
-	versions, err := h.config.Versions(ctx, p.numbers)
+	versions, err := h.config.DocumentVersions(ctx, p.numbers)
 	if err != nil {
 		return fmt.Errorf("reading the versions of %d users: %w", len(p.users), err)
 	}
@@ -147,12 +151,12 @@ func (h *Hub) compareVersions(ctx context.Context, p *portion) (err error) {
 	if len(versions) != len(p.users) {
 		return fmt.Errorf("reading the versions of %d users: got %d", len(p.users), len(versions))
 	}
-	if err := h.reportLost(ctx, p, versions); err != nil {
+	if err := h.reportLostDocuments(ctx, p, versions); err != nil {
 		return err
 	}
 	learned := make([]uint64, len(p.users))
-	if h.config.Learned != nil {
-		copy(learned, h.config.Learned(p.numbers))
+	if h.config.SharedChangeSequences != nil {
+		copy(learned, h.config.SharedChangeSequences(p.numbers))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,33 +164,34 @@ func (h *Hub) compareVersions(ctx context.Context, p *portion) (err error) {
 	for i, u := range p.users {
 		// missed: this node has applied a shared change since the user was rendered, and the notification was lost. A user whose
 		// render is in flight is left out, because that render may bring the change.
-		missed := u.phase == clean && !u.fromClock && u.rendered == p.rendered[i] && learned[i] > u.learned
-		if len(u.watchers) == 0 || !missed && !differs(u, versions[i], p.rendered[i]) {
+		missed := u.phase == phaseClean && !u.versionFromClock && u.renderedVersion == p.renderedVersions[i] && learned[i] > u.renderedSequence
+		if len(u.watchers) == 0 || !missed && !mustReadAgain(u, versions[i], p.renderedVersions[i]) {
 			continue
 		}
-		if versions[i] < u.rendered {
-			u.entered = false // Redis lost data, and perhaps the lease with it
+		if versions[i] < u.renderedVersion {
+			u.leaseWritten = false // Redis lost data, and perhaps the lease with it
 		}
 		// A render in flight may already give the right state: such a user is read again, and does not count as a repair.
-		if u.phase == clean {
-			h.stats.Repairs++
+		if u.phase == phaseClean {
+			h.stats.UsersRepaired++
 		}
 		h.markDirty(u, now)
 	}
 	return nil
 }
 
-// reportLost calls Lost for documents that are older than the states rendered from them. compareVersions then has them read again.
-func (h *Hub) reportLost(ctx context.Context, p *portion, versions []uint64) error {
-	if h.config.Lost == nil {
+// reportLostDocuments calls MarkDocumentsLost for documents that are older than the states rendered from them. compareVersions then
+// has them read again.
+func (h *Hub) reportLostDocuments(ctx context.Context, p *reconcileBatch, versions []uint64) error {
+	if h.config.MarkDocumentsLost == nil {
 		return nil
 	}
 	var users []services.UserID
 	var shown []uint64
 	h.mu.Lock()
 	for i, u := range p.users {
-		if n := versions[i]; n > 0 && n < u.rendered && u.rendered == p.rendered[i] && !u.fromClock && len(u.watchers) > 0 {
-			users, shown = append(users, u.number), append(shown, u.rendered)
+		if n := versions[i]; n > 0 && n < u.renderedVersion && u.renderedVersion == p.renderedVersions[i] && !u.versionFromClock && len(u.watchers) > 0 {
+			users, shown = append(users, u.number), append(shown, u.renderedVersion)
 		}
 	}
 	h.mu.Unlock()
@@ -194,19 +199,19 @@ func (h *Hub) reportLost(ctx context.Context, p *portion, versions []uint64) err
 		return nil
 	}
 	h.config.Log.Warn("Redis has older documents than before: they are rebuilt", "users", len(users))
-	if err := h.config.Lost(ctx, users, shown); err != nil {
+	if err := h.config.MarkDocumentsLost(ctx, users, shown); err != nil {
 		return fmt.Errorf("reporting %d lost documents: %w", len(users), err)
 	}
 	return nil
 }
 
-// differs reports whether a user must be read again. n is the version that Redis answered with, 0 for none. before is the user's
+// mustReadAgain reports whether a user must be read again. n is the version that Redis answered with, 0 for none. before is the user's
 // rendered version when Redis was asked. A user who was rendered since may correctly be ahead of n, and a render in flight restores a
 // lost document by itself. A state that was rendered without Redis has a version from a clock. It may be as new as n and still lack a
 // change whose hint will not come again, so the user is read again.
-func differs(u *user, n, before uint64) bool {
-	if n == 0 || u.fromClock && n <= u.rendered {
-		return u.phase == clean && u.rendered == before
+func mustReadAgain(u *user, n, before uint64) bool {
+	if n == 0 || u.versionFromClock && n <= u.renderedVersion {
+		return u.phase == phaseClean && u.renderedVersion == before
 	}
-	return n > u.rendered || n < u.rendered && u.rendered == before
+	return n > u.renderedVersion || n < u.renderedVersion && u.renderedVersion == before
 }

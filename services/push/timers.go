@@ -7,36 +7,36 @@ const noTimer = -1
 type timers []*user
 
 // startTimer sets a user's only timer.
-func (h *Hub) startTimer(u *user, at moment) {
+func (h *Hub) startTimer(u *user, at hubTime) {
 	u.wakeAt = at
-	if u.timer == noTimer {
-		u.timer = int32(len(h.timers))
+	if u.timerIndex == noTimer {
+		u.timerIndex = int32(len(h.timers))
 		h.timers = append(h.timers, u)
 	}
-	h.timers.fix(int(u.timer))
+	h.timers.fix(int(u.timerIndex))
 	// This user is the first one now: the timer that runs is set for a later time.
 	if h.timers[0] == u {
-		signal(h.rearm)
+		signal(h.firstTimerChanged)
 	}
 }
 
 // stopTimer removes a user's timer, if set.
 func (h *Hub) stopTimer(u *user) {
-	if u.timer == noTimer {
+	if u.timerIndex == noTimer {
 		return
 	}
-	i, last := int(u.timer), len(h.timers)-1
+	i, last := int(u.timerIndex), len(h.timers)-1
 	h.timers.swap(i, last)
 	h.timers[last] = nil
 	h.timers = h.timers[:last]
-	u.timer = noTimer
+	u.timerIndex = noTimer
 	if i < last {
 		h.timers.fix(i)
 	}
 }
 
-// fire wakes every user whose time has come, and returns the time until the next one; some is false if there is none.
-func (h *Hub) fire() (wait moment, some bool) {
+// fireDueTimers wakes every user whose time has come, and returns the time until the next one; some is false if there is none.
+func (h *Hub) fireDueTimers() (wait hubTime, some bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
@@ -47,9 +47,9 @@ func (h *Hub) fire() (wait moment, some bool) {
 			return u.wakeAt - now, true
 		}
 		h.stopTimer(u)
-		// The user waited for u.nextSendAt or for NextAt. markDirty expects the phase clean. If NextAt comes before u.nextSendAt, it waits for
-		// u.nextSendAt.
-		u.phase = clean
+		// The user waited for u.nextSendAt or for NextAt. markDirty expects the phase clean. If NextAt comes before u.nextSendAt,
+		// it waits for u.nextSendAt.
+		u.phase = phaseClean
 		h.markDirty(u, now)
 	}
 	return 0, false
@@ -84,5 +84,5 @@ func (t timers) fix(i int) {
 // swap exchanges two users, and tells them their new indexes.
 func (t timers) swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
-	t[i].timer, t[j].timer = int32(i), int32(j)
+	t[i].timerIndex, t[j].timerIndex = int32(i), int32(j)
 }

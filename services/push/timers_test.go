@@ -22,7 +22,7 @@ func TestTimers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := &manualClock{time.Unix(1000, 0)}
 		h := New(Config{Clock: clock})
-		model := map[*user]moment{}
+		model := map[*user]hubTime{}
 		users := make([]*user, 12)
 		for i := range users {
 			users[i] = h.findOrAddUser(services.UserID(i + 1))
@@ -39,22 +39,22 @@ func TestTimers(t *testing.T) {
 				delete(model, u)
 			case 3:
 				clock.at = clock.at.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "pass")) * time.Millisecond)
-				fireLikeModel(t, h, model)
+				fireTimersAndCompare(t, h, model)
 			}
 			for i, u := range h.timers {
-				if int(u.timer) != i {
-					t.Fatalf("the user at %d records the index %d", i, u.timer)
+				if int(u.timerIndex) != i {
+					t.Fatalf("the user at %d records the index %d", i, u.timerIndex)
 				}
 			}
 		}
 	})
 }
 
-// fireLikeModel fires the timers, and checks that the users of the model who are due were woken, in the order of their times.
-func fireLikeModel(t *rapid.T, h *Hub, model map[*user]moment) {
-	h.ready = nil
-	wait, some := h.fire()
-	var due, left []moment
+// fireTimersAndCompare fires the timers, and checks that the users of the model who are due were woken, in the order of their times.
+func fireTimersAndCompare(t *rapid.T, h *Hub, model map[*user]hubTime) {
+	h.renderQueue = nil
+	wait, some := h.fireDueTimers()
+	var due, left []hubTime
 	for u, at := range model {
 		if at <= h.now() {
 			due = append(due, at)
@@ -64,10 +64,10 @@ func fireLikeModel(t *rapid.T, h *Hub, model map[*user]moment) {
 		}
 	}
 	slices.Sort(due)
-	var woken []moment
-	for _, u := range h.ready {
+	var woken []hubTime
+	for _, u := range h.renderQueue {
 		woken = append(woken, u.wakeAt)
-		u.phase = clean
+		u.phase = phaseClean
 	}
 	if !slices.Equal(woken, due) {
 		t.Fatalf("woken %v, want %v", woken, due)
@@ -84,31 +84,31 @@ func TestTimersOfUsersWhoLeave(t *testing.T) {
 	h.startTimer(u, time.Second)
 	h.remove(u)
 	clock.at = clock.at.Add(time.Minute)
-	if wait, some := h.fire(); some || wait != 0 || len(h.ready) != 0 {
-		t.Errorf("a removed user was woken: next in %v (%v), ready %d", wait, some, len(h.ready))
+	if wait, some := h.fireDueTimers(); some || wait != 0 || len(h.renderQueue) != 0 {
+		t.Errorf("a removed user was woken: next in %v (%v), ready %d", wait, some, len(h.renderQueue))
 	}
 }
 
-// TestUsersWithoutWatchersCostNothing: a user without watchers has neither a timer nor a position in the ready queue.
+// TestUsersWithoutWatchersCostNothing: a user without watchers has neither a timer nor a position in the render queue.
 func TestUsersWithoutWatchersCostNothing(t *testing.T) {
 	clock := &manualClock{time.Unix(1000, 0)}
 	h := New(Config{Clock: clock,
-		Enter: func(context.Context, []services.UserID, time.Duration) error { return nil },
+		WriteLeases: func(context.Context, []services.UserID, time.Duration) error { return nil },
 		Render: func(context.Context, []services.UserID) ([]*services.Badges, []error) {
-			return []*services.Badges{{Version: services.Version(1, 0), NextAt: clock.at.Add(time.Hour)}}, nil
+			return []*services.Badges{{Version: services.BadgesVersion(1, 0), NextAt: clock.at.Add(time.Hour)}}, nil
 		},
 	})
-	w := &watcher{slot: newSlot[*services.Badges]("")}
+	w := &watcher{slot: newLatestSlot[*services.Badges]("")}
 	w.user = h.findOrAddUser(7)
 	h.addWatcher(w.user, w)
-	var b batch
+	var b renderBatch
 	h.render(t.Context(), &b)
 	if len(h.timers) != 1 {
 		t.Fatalf("%d timers while they are watched, want 1 for their NextAt", len(h.timers))
 	}
 	h.removeWatcher(w.user, w, h.now())
 	h.Hint(7, 2, trace.Cause{})
-	if len(h.timers) != 0 || len(h.ready) != 0 {
-		t.Errorf("%d timers and %d ready, want none for a user without watchers", len(h.timers), len(h.ready))
+	if len(h.timers) != 0 || len(h.renderQueue) != 0 {
+		t.Errorf("%d timers and %d ready, want none for a user without watchers", len(h.timers), len(h.renderQueue))
 	}
 }

@@ -91,8 +91,8 @@ func Parse(items []string) (limits Limits, reason string) {
 	return limits, ""
 }
 
-// Ledger adds up the spending of all nodes.
-type Ledger interface {
+// SpendingLedger adds up the spending of all nodes.
+type SpendingLedger interface {
 	// Spend adds amounts to the buckets' totals in the window and returns the totals, in their order. A bucket's name is
 	// the same on every node. Totals may be forgotten some time after the window.
 	Spend(ctx context.Context, window int64, buckets []string, amounts []int) (totals []int, err error)
@@ -101,8 +101,8 @@ type Ledger interface {
 // Config holds the limits and their environment. Zero fields have defaults.
 type Config struct {
 	Limits           Limits
-	Ledger           Ledger        // nil: this node is alone
-	ExchangeInterval time.Duration // how often the nodes exchange their spending; default 1 s
+	Ledger           SpendingLedger // nil: this node is alone
+	ExchangeInterval time.Duration  // how often the nodes exchange their spending; default 1 s
 	Clock            services.Clock
 	Log              *slog.Logger
 }
@@ -118,9 +118,9 @@ type Limiter struct {
 
 const (
 	shardCount = 64
-	// window is how long one total counts. A node never counts what the others report between its own last exchange of a window and the
-	// end of the window. That is at most the spending of one exchange, and a window has ten exchanges by default.
-	window = 10 * time.Second
+	// totalsWindow is how long one total counts. A node never counts what the others report between its own last exchange of a
+	// window and the end of the window. That is at most the spending of one exchange, and a window has ten exchanges by default.
+	totalsWindow = 10 * time.Second
 )
 
 // shard is a part of the buckets. All buckets of one subject are in the same shard, so that TakeAll needs one lock.
@@ -137,10 +137,10 @@ type bucketKey struct {
 
 // bucket is one subject's budget on this node.
 type bucket struct {
-	limiter    *rate.Limiter
-	unreported int   // spent here and not yet reported to the other nodes
-	window     int64 // the window that total belongs to
-	total      int   // of all nodes, at the last exchange
+	limiter            *rate.Limiter
+	unreportedSpending int   // spent here and not yet reported to the other nodes
+	windowNumber       int64 // the window that total belongs to
+	allNodesSpending   int   // of all nodes, at the last exchange
 }
 
 // New makes a limiter. Its Run exchanges spending and frees full buckets.
@@ -183,7 +183,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 	now := l.cfg.Clock.Now()
 	part.mu.Lock()
 	defer part.mu.Unlock()
-	taken := make([]taking, 0, 2) // WRITES and one more, as a rule
+	taken := make([]pendingTake, 0, 2) // WRITES and one more, as a rule
 	var short Budget
 	var wait time.Duration
 	for _, spending := range spendings {
@@ -194,7 +194,7 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 		b, asked := part.bucket(bucketKey{spending.Budget, subject}, limit), min(spending.Amount, limit)
 		// Reserve first: only the reservation knows how long the wait is.
 		reservation := b.limiter.ReserveN(now, asked)
-		taken = append(taken, taking{b, reservation, asked})
+		taken = append(taken, pendingTake{b, reservation, asked})
 		if delay := reservation.DelayFrom(now); delay > wait {
 			short, wait = spending.Budget, delay
 		}
@@ -209,16 +209,16 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 			"%s: up to %d a minute are allowed, try again in %s", short, l.cfg.Limits[short], waitText(wait))}
 	}
 	for _, t := range taken {
-		t.bucket.unreported += t.asked
+		t.bucket.unreportedSpending += t.amount
 	}
 	return nil
 }
 
-// taking is the amount to take from one bucket, if all the request's other buckets have enough too.
-type taking struct {
+// pendingTake is the amount to take from one bucket, if all the request's other buckets have enough too.
+type pendingTake struct {
 	bucket      *bucket
 	reservation *rate.Reservation
-	asked       int // the amount
+	amount      int // the amount
 }
 
 // bucket finds a subject's bucket, or makes a full one. The shard is locked.
@@ -243,7 +243,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 
 // RunOnce reports this node's spending to the other nodes, subtracts their spending from each bucket, and frees full buckets.
 func (l *Limiter) RunOnce(ctx context.Context) {
-	keys, amounts := l.collect()
+	keys, amounts := l.collectSpending()
 	if l.cfg.Ledger == nil || len(keys) == 0 {
 		return
 	}
@@ -252,7 +252,7 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 		names[i] = key.name()
 	}
 	now := l.cfg.Clock.Now()
-	number := now.UnixMilli() / window.Milliseconds()
+	number := now.UnixMilli() / totalsWindow.Milliseconds()
 	// If this fails, the collected amounts are lost: the other nodes do not subtract them from their buckets.
 	totals, err := l.cfg.Ledger.Spend(ctx, number, names, amounts)
 	if err != nil {
@@ -268,9 +268,9 @@ func (l *Limiter) RunOnce(ctx context.Context) {
 	}
 }
 
-// collect takes the spending of all buckets that are noticeably used, and drops the buckets that are full again. Barely
+// collectSpending takes the spending of all buckets that are noticeably used, and drops the buckets that are full again. Barely
 // used buckets are not exchanged: Redis holds only the buckets that could reach their limit.
-func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
+func (l *Limiter) collectSpending() (keys []bucketKey, amounts []int) {
 	now := l.cfg.Clock.Now()
 	for i := range l.shards {
 		part := &l.shards[i]
@@ -280,9 +280,9 @@ func (l *Limiter) collect() (keys []bucketKey, amounts []int) {
 			left := b.limiter.TokensAt(now)
 			if left >= burst {
 				delete(part.buckets, key)
-			} else if b.unreported > 0 && left < burst*7/8 {
-				keys, amounts = append(keys, key), append(amounts, b.unreported)
-				b.unreported = 0
+			} else if b.unreportedSpending > 0 && left < burst*7/8 {
+				keys, amounts = append(keys, key), append(amounts, b.unreportedSpending)
+				b.unreportedSpending = 0
 			}
 		}
 		part.mu.Unlock()
@@ -300,11 +300,11 @@ func (l *Limiter) subtractOthersSpending(key bucketKey, said int, number int64, 
 		return
 	}
 	// The totals begin at 0 in each window.
-	if b.window != number {
-		b.window, b.total = number, 0
+	if b.windowNumber != number {
+		b.windowNumber, b.allNodesSpending = number, 0
 	}
-	others := min(total-b.total-said, b.limiter.Burst())
-	b.total = total
+	others := min(total-b.allNodesSpending-said, b.limiter.Burst())
+	b.allNodesSpending = total
 	if others > 0 {
 		// The bucket may fall below zero: the subject then waits for the amount that they have spent on other nodes.
 		b.limiter.ReserveN(now, others)

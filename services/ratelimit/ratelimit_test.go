@@ -38,14 +38,14 @@ func (c *manualClock) advance(d time.Duration) {
 
 // memoryLedger is a Ledger in this process.
 type memoryLedger struct {
-	totals map[string]int
-	calls  int
-	down   bool
+	totals      map[string]int
+	calls       int
+	unavailable bool
 }
 
 func (m *memoryLedger) Spend(_ context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
 	m.calls++
-	if m.down {
+	if m.unavailable {
 		return nil, services.Errorf(services.Unavailable, "Redis does not answer")
 	}
 	totals := make([]int, len(buckets))
@@ -59,8 +59,8 @@ func (m *memoryLedger) Spend(_ context.Context, window int64, buckets []string, 
 
 func newMemoryLedger() *memoryLedger { return &memoryLedger{totals: map[string]int{}} }
 
-// takeAll takes 1 at a time until it is refused, at most atMost times, and returns how many were granted.
-func takeAll(l *Limiter, budget Budget, subject string, atMost int) int {
+// takeUntilRefused takes 1 at a time until it is refused, at most atMost times, and returns how many were granted.
+func takeUntilRefused(l *Limiter, budget Budget, subject string, atMost int) int {
 	for granted := range atMost {
 		if l.Take(budget, subject, 1) != nil {
 			return granted
@@ -72,7 +72,7 @@ func takeAll(l *Limiter, budget Budget, subject string, atMost int) int {
 func TestARefusalHasTheTimeToWait(t *testing.T) {
 	clock := newManualClock()
 	l := New(Config{Limits: Limits{Follows: 60}, Clock: clock})
-	if granted := takeAll(l, Follows, "alice", 100); granted != 60 {
+	if granted := takeUntilRefused(l, Follows, "alice", 100); granted != 60 {
 		t.Fatalf("%d were granted at once: want 60", granted)
 	}
 	err := l.Take(Follows, "alice", 5)
@@ -99,8 +99,8 @@ func TestARefusalHasTheTimeToWait(t *testing.T) {
 func TestTakeAllSpendsFromAllBudgetsOrNone(t *testing.T) {
 	clock := newManualClock()
 	l := New(Config{Limits: Limits{Writes: 600, Follows: 60, Conversations: 60}, Clock: clock})
-	takeAll(l, Follows, "alice", 57)
-	takeAll(l, Conversations, "alice", 58)
+	takeUntilRefused(l, Follows, "alice", 57)
+	takeUntilRefused(l, Conversations, "alice", 58)
 	ask := []Spending{{Writes, 20}, {Follows, 10}, {Conversations, 5}, {Reads, 7}} // READS are without limit
 	var limited *services.Error
 	for range 3 { // a refused request takes nothing from the next one
@@ -115,10 +115,10 @@ func TestTakeAllSpendsFromAllBudgetsOrNone(t *testing.T) {
 	}
 	for budget, want := range map[Budget]int{Writes: 600, Follows: 3, Conversations: 2} {
 		fresh := New(Config{Limits: l.cfg.Limits, Clock: clock})
-		takeAll(fresh, Follows, "alice", 57)
-		takeAll(fresh, Conversations, "alice", 58)
+		takeUntilRefused(fresh, Follows, "alice", 57)
+		takeUntilRefused(fresh, Conversations, "alice", 58)
 		_ = fresh.TakeAll("alice", ask...) // refused, as above
-		if got := takeAll(fresh, budget, "alice", 1000); got != want {
+		if got := takeUntilRefused(fresh, budget, "alice", 1000); got != want {
 			t.Errorf("%d of %s are left after the refusal: want %d", got, budget, want)
 		}
 	}
@@ -126,20 +126,20 @@ func TestTakeAllSpendsFromAllBudgetsOrNone(t *testing.T) {
 	if err := l.TakeAll("alice", ask...); err != nil {
 		t.Fatalf("refused after the time that was said: %v", err)
 	}
-	if got := takeAll(l, Writes, "alice", 1000); got != 580 {
+	if got := takeUntilRefused(l, Writes, "alice", 1000); got != 580 {
 		t.Errorf("%d of WRITES are left: want 580", got)
 	}
 }
 
 func TestSubjectsAndBudgetsAreApart(t *testing.T) {
 	l := New(Config{Limits: Limits{Follows: 3, Writes: 3}, Clock: newManualClock()})
-	takeAll(l, Follows, "alice", 10)
+	takeUntilRefused(l, Follows, "alice", 10)
 	for _, other := range []struct {
 		budget  Budget
 		subject string
 		want    int
 	}{{Follows, "bob", 3}, {Writes, "alice", 3}, {Follows, "alice", 0}, {Reads, "alice", 10}} {
-		if got := takeAll(l, other.budget, other.subject, 10); got != other.want {
+		if got := takeUntilRefused(l, other.budget, other.subject, 10); got != other.want {
 			t.Errorf("%s of %s: %d were granted: want %d", other.budget, other.subject, got, other.want)
 		}
 	}
@@ -189,7 +189,7 @@ func TestNodesShareOneAllowance(t *testing.T) {
 	granted := 0
 	for range 120 { // two minutes, at 40 a second on each node
 		for _, node := range nodes {
-			granted += takeAll(node, Writes, "mallory", 40)
+			granted += takeUntilRefused(node, Writes, "mallory", 40)
 		}
 		for _, node := range nodes {
 			node.RunOnce(t.Context())
@@ -204,7 +204,7 @@ func TestNodesShareOneAllowance(t *testing.T) {
 	if least := 600 + 119*10; granted < least {
 		t.Errorf("%d were granted: want at least the allowance, %d", granted, least)
 	}
-	if alone := New(Config{Limits: Limits{Writes: 600}, Clock: clock}); takeAll(alone, Writes, "mallory", 1000) != 600 {
+	if alone := New(Config{Limits: Limits{Writes: 600}, Clock: clock}); takeUntilRefused(alone, Writes, "mallory", 1000) != 600 {
 		t.Error("a node without others grants another allowance")
 	}
 }
@@ -212,12 +212,12 @@ func TestNodesShareOneAllowance(t *testing.T) {
 func TestOnlyHeavyUseIsWrittenToRedis(t *testing.T) {
 	clock, ledger := newManualClock(), newMemoryLedger()
 	l := New(Config{Limits: Limits{Writes: 600}, Ledger: ledger, Clock: clock})
-	takeAll(l, Writes, "alice", 20)
+	takeUntilRefused(l, Writes, "alice", 20)
 	l.RunOnce(t.Context())
 	if ledger.calls != 0 {
 		t.Errorf("%d calls for 20 of 600: want none", ledger.calls)
 	}
-	takeAll(l, Writes, "alice", 200)
+	takeUntilRefused(l, Writes, "alice", 200)
 	l.RunOnce(t.Context())
 	if ledger.calls != 1 || len(ledger.totals) != 1 {
 		t.Fatalf("%d calls, totals %v: want one of one bucket", ledger.calls, ledger.totals)
@@ -231,11 +231,11 @@ func TestOnlyHeavyUseIsWrittenToRedis(t *testing.T) {
 
 func TestWithoutRedisEachNodeLimitsAlone(t *testing.T) {
 	clock, ledger := newManualClock(), newMemoryLedger()
-	ledger.down = true
+	ledger.unavailable = true
 	l := New(Config{Limits: Limits{Writes: 60}, Ledger: ledger, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 	granted := 0
 	for range 60 {
-		granted += takeAll(l, Writes, "alice", 60)
+		granted += takeUntilRefused(l, Writes, "alice", 60)
 		l.RunOnce(t.Context())
 		clock.advance(time.Second)
 	}
@@ -273,7 +273,7 @@ func TestConcurrentTakesNeverExceedTheLimit(t *testing.T) {
 	granted := 0
 	for range 8 {
 		group.Go(func() {
-			mine := takeAll(l, Writes, "alice", 200)
+			mine := takeUntilRefused(l, Writes, "alice", 200)
 			mu.Lock()
 			granted += mine
 			mu.Unlock()

@@ -11,42 +11,42 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// aging is one conversation by the facts, with one user's position. Its messages leave the count after a day.
-type aging struct {
-	random *rand.Rand
-	days   []int64             // on which each of its messages was sent
-	own    services.Membership // the user's state: Base and Version
-	today  int64
+// expiringConversation is one conversation by the facts, with one user's position. Its messages leave the count after a day.
+type expiringConversation struct {
+	random    *rand.Rand
+	sentDays  []int64             // on which each of its messages was sent
+	userState services.Membership // the user's state: ReadUpTo and Version
+	today     int64
 }
 
 // snapshot returns the user's state as read by a node whose clock may be a day behind.
-func (a *aging) snapshot() services.Membership {
-	state := a.own
-	state.Head, state.AgedOn = int64(len(a.days)), a.today-int64(a.random.IntN(2))
-	for state.Base < state.Head && a.days[state.Base] < state.AgedOn-1 {
-		state.Base++
+func (a *expiringConversation) snapshot() services.Membership {
+	state := a.userState
+	state.NewestMessageNumber, state.ExpiredAsOfDay = int64(len(a.sentDays)), a.today-int64(a.random.IntN(2))
+	for state.ReadUpTo < state.NewestMessageNumber && a.sentDays[state.ReadUpTo] < state.ExpiredAsOfDay-1 {
+		state.ReadUpTo++
 	}
-	if state.Base < state.Head {
-		state.LeavesOn = a.days[state.Base] + 2
+	if state.ReadUpTo < state.NewestMessageNumber {
+		state.NextExpiryDay = a.sentDays[state.ReadUpTo] + 2
 	}
 	return state
 }
 
-// agedHistory delivers states late, twice and in any order, and compares the result with the facts.
-func agedHistory(v view, seed uint64) error {
+// runExpiryHistory delivers states late, twice and in any order, and compares the result with the facts.
+func runExpiryHistory(v feedTest, seed uint64) error {
 	user := services.UserID(1 + seed)
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{user}, RebuildMode{Visit: true})
+	stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{user}, RebuildMode{IsVisit: true})
 	if err != nil {
 		return err
 	}
-	if _, err = v.c.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[0], Visit: true, Day: 20_000, Lifetime: time.Hour}); err != nil {
+	if _, err = v.projections.EndRebuild(v.Context(), FeedFacts{Reader: user, Stamp: stamps[0], IsVisit: true, LastActiveDay: 20_000, KeyLifetime: time.Hour}); err != nil {
 		return err
 	}
-	a := &aging{random: rand.New(rand.NewPCG(seed, 9)), today: 100, own: services.Membership{Conversation: 1, User: user}}
+	a := &expiringConversation{random: rand.New(rand.NewPCG(seed, 9)), today: 100, userState: services.Membership{Conversation: 1, User: user}}
 	var waiting []services.Membership
 	arrive := func() error {
 		i := a.random.IntN(len(waiting))
-		_, _, err := v.c.PutMemberships(v.Context(), waiting[i:i+1])
+		_, _, err := v.projections.PutMemberships(v.Context(), waiting[i:i+1])
 		if a.random.IntN(4) > 0 {
 			waiting = append(waiting[:i], waiting[i+1:]...)
 		}
@@ -55,11 +55,11 @@ func agedHistory(v view, seed uint64) error {
 	for range 12 {
 		switch a.random.IntN(4) {
 		case 0, 1:
-			a.days = append(a.days, a.today)
+			a.sentDays = append(a.sentDays, a.today)
 		case 2:
 			a.today++
 		case 3:
-			a.own.Base, a.own.Version = int64(a.random.IntN(len(a.days)+1)), a.own.Version+1
+			a.userState.ReadUpTo, a.userState.Version = int64(a.random.IntN(len(a.sentDays)+1)), a.userState.Version+1
 		}
 		waiting = append(waiting, a.snapshot())
 		if a.random.IntN(2) == 0 {
@@ -74,23 +74,23 @@ func agedHistory(v view, seed uint64) error {
 			return err
 		}
 	}
-	snapshots, err := v.c.ReadUserSnapshots(v.Context(), []services.UserID{user})
+	snapshots, err := v.projections.ReadUserSnapshots(v.Context(), []services.UserID{user})
 	if err != nil {
 		return err
 	}
 	got, sums := snapshots[0].Conversations[1], snapshots[0].Document.Conversations
 	want, leaves := 0, int64(0)
-	for i, day := range a.days {
-		if int64(i) >= a.own.Base && day >= got.AgedOn-1 {
+	for i, day := range a.sentDays {
+		if int64(i) >= a.userState.ReadUpTo && day >= got.ExpiredAsOfDay-1 {
 			if want == 0 {
 				leaves = day + 2
 			}
 			want++
 		}
 	}
-	late := leaves > 0 && (sums.LeavesOn == 0 || sums.LeavesOn > leaves || got.LeavesOn == 0 || got.LeavesOn > leaves)
-	if got.AgedOn < last.AgedOn || sums.Unread != want || late {
-		return fmt.Errorf("seed %d: as of day %d (%d is known) %d wait, want %d; the next leaves on %d, in truth on %d", seed, got.AgedOn, last.AgedOn, sums.Unread, want, sums.LeavesOn, leaves)
+	late := leaves > 0 && (sums.NextExpiryDay == 0 || sums.NextExpiryDay > leaves || got.NextExpiryDay == 0 || got.NextExpiryDay > leaves)
+	if got.ExpiredAsOfDay < last.ExpiredAsOfDay || sums.Unread != want || late {
+		return fmt.Errorf("seed %d: as of day %d (%d is known) %d wait, want %d; the next leaves on %d, in truth on %d", seed, got.ExpiredAsOfDay, last.ExpiredAsOfDay, sums.Unread, want, sums.NextExpiryDay, leaves)
 	}
 	return nil
 }
@@ -98,10 +98,10 @@ func agedHistory(v view, seed uint64) error {
 // States of several days may arrive in any order: the result is the count of the latest day, and the day on which the next
 // message leaves the count is never too late.
 func TestAgedStatesMergeInAnyOrder(t *testing.T) {
-	client := connect(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: patience}, Shape{Expiry: services.SourceExpiry{services.SourceConversations: 1}})
-	v := view{T: t, c: client}
+	client := openProjections(t, redis.Options{URL: redistest.Redis(t), ReadTimeout: longReadTimeout}, DocumentShape{Expiry: services.SourceExpiry{services.SourceConversations: 1}})
+	v := feedTest{T: t, projections: client}
 	for seed := range uint64(400) {
-		if err := agedHistory(v, seed); err != nil {
+		if err := runExpiryHistory(v, seed); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,14 +111,14 @@ func TestAgedStatesMergeInAnyOrder(t *testing.T) {
 func TestDocumentsOfOtherExpiryAreMissing(t *testing.T) {
 	url := redistest.Redis(t)
 	with := func(days int) *Projections {
-		return connect(t, redis.Options{URL: url, ReadTimeout: patience}, Shape{Expiry: services.SourceExpiry{services.SourceAnnouncements: days}})
+		return openProjections(t, redis.Options{URL: url, ReadTimeout: longReadTimeout}, DocumentShape{Expiry: services.SourceExpiry{services.SourceAnnouncements: days}})
 	}
-	v := view{t, with(2)}
-	v.build(FeedFacts{})
+	v := feedTest{t, with(2)}
+	v.buildFromFacts(FeedFacts{})
 	for _, c := range []struct {
 		days  int
 		ready bool
-	}{{services.Never, false}, {2, true}, {3, false}} {
+	}{{services.NeverExpires, false}, {2, true}, {3, false}} {
 		other := with(c.days)
 		documents, err := other.Documents(t.Context(), []services.UserID{reader})
 		v.must(err)

@@ -20,7 +20,7 @@ var cachePut = loadScript("cache_put")
 
 // The constants are the form of a copy's version, and the lifetime of a copy.
 const (
-	versionDigits = 16
+	copyVersionDigits = 16
 	// copyLifetime frees copies that are no longer in use. Each write starts it again, a read does not: if an expired copy is still
 	// in use, the fact is read from SQL and written again.
 	copyLifetime = 7 * 24 * time.Hour
@@ -29,14 +29,14 @@ const (
 // postCopy and userCopy are the JSON of copies. The names are short, because there are millions of copies; stored copies
 // contain them, so they must not change.
 type postCopy struct {
-	Author  services.UserID   `json:"a"`
-	Kind    services.PostKind `json:"k"`
-	Parent  services.PostID   `json:"p,omitempty"`
-	OffFeed bool              `json:"o,omitempty"`
-	Pull    bool              `json:"w,omitempty"`
-	Body    string            `json:"b,omitempty"`
-	Deleted bool              `json:"d,omitempty"`
-	Edited  *int64            `json:"e"` // microseconds, 0 for never; nil in a copy from before this field, which counts as missing
+	Author       services.UserID   `json:"a"`
+	Kind         services.PostKind `json:"k"`
+	Parent       services.PostID   `json:"p,omitempty"`
+	OffFeed      bool              `json:"o,omitempty"`
+	Pulled       bool              `json:"w,omitempty"`
+	Body         string            `json:"b,omitempty"`
+	Deleted      bool              `json:"d,omitempty"`
+	EditedMicros *int64            `json:"e"` // microseconds, 0 for never; nil in a copy from before this field, which counts as missing
 }
 
 type userCopy struct {
@@ -55,7 +55,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 		return nil, nil, err
 	}
 	// Readers wait less than writers, because they can read from SQL instead.
-	ctx = redis.WithReading(ctx)
+	ctx = redis.WithReadGuard(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, post := range posts {
 			p.Get(ctx, postKey(post))
@@ -94,7 +94,7 @@ func (c *Projections) Copies(ctx context.Context, posts []services.PostID, users
 func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, users []services.User) error {
 	// The epoch is taken before the writes: if Redis loses data between the two, readers reject the copies instead of trusting
 	// them.
-	calls, epoch := make([]redis.Call, 0, len(posts)+len(users)), c.Epoch()
+	calls, epoch := make([]redis.ScriptCall, 0, len(posts)+len(users)), c.Epoch()
 	// put adds the call for one copy, with that epoch.
 	put := func(key string, changed time.Time, value any) error {
 		body, err := json.Marshal(value)
@@ -103,12 +103,12 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 		}
 		// The version has a fixed width, so that the script compares it as text. A time before 1970 would have a sign, so it
 		// counts as 1970.
-		text := fmt.Sprintf("%0*d%s%s", versionDigits, max(changed.UnixMicro(), 0), epoch, body)
-		calls = append(calls, redis.Call{Keys: []string{key}, Args: []any{text, int64(copyLifetime / time.Second)}})
+		text := fmt.Sprintf("%0*d%s%s", copyVersionDigits, max(changed.UnixMicro(), 0), epoch, body)
+		calls = append(calls, redis.ScriptCall{Keys: []string{key}, Args: []any{text, int64(copyLifetime / time.Second)}})
 		return nil
 	}
 	for _, post := range posts {
-		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Parent, post.OffFeed, post.Pull, post.Body, post.Deleted, editedMicros(post)})
+		err := put(postKey(post.ID), post.UpdatedAt, postCopy{post.Author, post.Kind, post.Parent, post.OffFeed, post.Pulled, post.Body, post.Deleted, editedMicros(post)})
 		if err != nil {
 			return err
 		}
@@ -126,15 +126,15 @@ func (c *Projections) PutCopies(ctx context.Context, posts []services.Post, user
 func parsePostCopy(epoch string, id services.PostID, text string) (services.Post, bool) {
 	var stored postCopy
 	changed, ok := parseCopy(epoch, text, &stored)
-	if !ok || stored.Edited == nil {
+	if !ok || stored.EditedMicros == nil {
 		return services.Post{}, false
 	}
 	post := services.Post{
-		ID: id, Author: stored.Author, Kind: stored.Kind, Parent: stored.Parent, OffFeed: stored.OffFeed, Pull: stored.Pull,
+		ID: id, Author: stored.Author, Kind: stored.Kind, Parent: stored.Parent, OffFeed: stored.OffFeed, Pulled: stored.Pulled,
 		Body: stored.Body, Deleted: stored.Deleted, UpdatedAt: changed,
 	}
-	if *stored.Edited != 0 {
-		post.EditedAt = time.UnixMicro(*stored.Edited).UTC()
+	if *stored.EditedMicros != 0 {
+		post.EditedAt = time.UnixMicro(*stored.EditedMicros).UTC()
 	}
 	return post, true
 }
@@ -158,12 +158,12 @@ func parseUserCopy(epoch string, number services.UserID, text string) (services.
 // parseCopy splits a copy into its version and its JSON. A copy of another epoch may be older than the fact, whatever
 // its version says: ok is false.
 func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
-	if len(text) <= versionDigits {
+	if len(text) <= copyVersionDigits {
 		return changed, false
 	}
 	// The version is read digit by digit: ParseInt takes a sign, which no version has.
 	var micros int64
-	for _, digit := range []byte(text[:versionDigits]) {
+	for _, digit := range []byte(text[:copyVersionDigits]) {
 		if digit < '0' || digit > '9' {
 			return changed, false
 		}
@@ -171,6 +171,6 @@ func parseCopy(epoch, text string, into any) (changed time.Time, ok bool) {
 	}
 	// If the copy's epoch is longer than this one and begins with it, its other digits stay before the JSON, and the text does not
 	// parse.
-	body, known := strings.CutPrefix(text[versionDigits:], epoch)
+	body, known := strings.CutPrefix(text[copyVersionDigits:], epoch)
 	return time.UnixMicro(micros).UTC(), known && json.Unmarshal([]byte(body), into) == nil
 }

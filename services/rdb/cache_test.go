@@ -10,29 +10,29 @@ import (
 	"tidings/services/redis"
 )
 
-func at(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
+func timeAtMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// aPost is a copy of a post with a version in microseconds.
-func aPost(id services.PostID, micros int64) services.Post {
-	return services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "version " + at(micros).String(), UpdatedAt: at(micros)}
+// postUpdatedAt is a copy of a post with a version in microseconds.
+func postUpdatedAt(id services.PostID, micros int64) services.Post {
+	return services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "version " + timeAtMicros(micros).String(), UpdatedAt: timeAtMicros(micros)}
 }
 
-// aUser is a copy of a user with a version in microseconds.
-func aUser(number services.UserID, micros int64) services.User {
-	return services.User{Number: number, Key: "alice", Name: "version " + at(micros).String(), UpdatedAt: at(micros)}
+// userUpdatedAt is a copy of a user with a version in microseconds.
+func userUpdatedAt(number services.UserID, micros int64) services.User {
+	return services.User{Number: number, Key: "alice", Name: "version " + timeAtMicros(micros).String(), UpdatedAt: timeAtMicros(micros)}
 }
 
 func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
-	eachView(t, func(v view) {
-		long := aPost(1, 1_700_000_000_000_001)
+	eachRedis(t, func(v feedTest) {
+		long := postUpdatedAt(1, 1_700_000_000_000_001)
 		long.Body = strings.Repeat("日本 \"\\\n\u2028<&>", 400)
-		gone := services.Post{ID: services.MaxPostID, Author: ^services.UserID(0), Kind: services.PostKindPost, Deleted: true, UpdatedAt: at(0)}
-		alice := aUser(1, 1_700_000_000_000_001)
+		gone := services.Post{ID: services.MaxPostID, Author: ^services.UserID(0), Kind: services.PostKindPost, Deleted: true, UpdatedAt: timeAtMicros(0)}
+		alice := userUpdatedAt(1, 1_700_000_000_000_001)
 		alice.AvatarURL = "https://example.org/a?b=\"c\"&d"
-		nobody := services.User{Number: ^services.UserID(0), Key: "x", UpdatedAt: at(5)}
-		v.must(v.c.PutCopies(v.Context(), []services.Post{long, gone}, []services.User{alice, nobody}))
+		nobody := services.User{Number: ^services.UserID(0), Key: "x", UpdatedAt: timeAtMicros(5)}
+		v.must(v.projections.PutCopies(v.Context(), []services.Post{long, gone}, []services.User{alice, nobody}))
 		ctx, trips := redis.WithRoundTrips(v.Context())
-		posts, users, err := v.c.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserID{alice.Number, 2, nobody.Number})
+		posts, users, err := v.projections.Copies(ctx, []services.PostID{2, long.ID, gone.ID, long.ID}, []services.UserID{alice.Number, 2, nobody.Number})
 		v.must(err)
 		if len(posts) != 2 || posts[long.ID] != long || posts[gone.ID] != gone || len(users) != 2 || users[alice.Number] != alice || users[nobody.Number] != nobody {
 			v.Errorf("%+v and %+v, want %+v, %+v, %+v and %+v", posts, users, long, gone, alice, nobody)
@@ -41,7 +41,7 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 			v.Errorf("both kinds in %d round trips, want 1", trips.Count())
 		}
 		for _, key := range []string{postKey(long.ID), profileKey(alice.Number)} {
-			if left, err := v.c.Commands().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
+			if left, err := v.projections.Commands().TTL(v.Context(), key).Result(); err != nil || left <= copyLifetime-time.Hour || left > copyLifetime {
 				v.Errorf("%s lives for %s, %v: want %s", key, left, err, copyLifetime)
 			}
 		}
@@ -49,13 +49,13 @@ func TestCopiesAreReadAsTheyWereWritten(t *testing.T) {
 }
 
 func TestZeroCopiesCostNoRoundTrip(t *testing.T) {
-	eachView(t, func(v view) {
+	eachRedis(t, func(v feedTest) {
 		ctx, trips := redis.WithRoundTrips(v.Context())
-		posts, users, err := v.c.Copies(ctx, nil, nil)
+		posts, users, err := v.projections.Copies(ctx, nil, nil)
 		if err != nil || posts == nil || users == nil || len(posts)+len(users) != 0 {
 			v.Errorf("%v, %v, %v", posts, users, err)
 		}
-		v.must(v.c.PutCopies(ctx, nil, nil))
+		v.must(v.projections.PutCopies(ctx, nil, nil))
 		if trips.Count() != 0 {
 			v.Errorf("%d round trips for nothing", trips.Count())
 		}
@@ -63,7 +63,7 @@ func TestZeroCopiesCostNoRoundTrip(t *testing.T) {
 }
 
 func TestTheNewestCopyWinsInAnyOrder(t *testing.T) {
-	eachView(t, func(v view) {
+	eachRedis(t, func(v feedTest) {
 		random := rand.New(rand.NewPCG(1, 3))
 		// The stamps lie before 1970, near 0, and where the number of digits changes.
 		stamps := []int64{-5, 0, 1, 9, 10, 999_999_999_999_999, 1_000_000_000_000_000, 1_700_000_000_000_000, 1_700_000_000_000_001, 9_999_999_999_999_999}
@@ -73,16 +73,16 @@ func TestTheNewestCopyWinsInAnyOrder(t *testing.T) {
 			id, number := services.PostID(i), services.UserID(i)
 			highest := int64(-1 << 62)
 			for _, stamp := range stamps {
-				v.must(v.c.PutCopies(v.Context(), []services.Post{aPost(id, stamp)}, []services.User{aUser(number, stamp)}))
+				v.must(v.projections.PutCopies(v.Context(), []services.Post{postUpdatedAt(id, stamp)}, []services.User{userUpdatedAt(number, stamp)}))
 				highest = max(highest, stamp)
-				posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
+				posts, users, err := v.projections.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
 				v.must(err)
-				if want := max(highest, 0); posts[id].UpdatedAt != at(want) || users[number].UpdatedAt != at(want) {
+				if want := max(highest, 0); posts[id].UpdatedAt != timeAtMicros(want) || users[number].UpdatedAt != timeAtMicros(want) {
 					v.Fatalf("%v: after %d the copies are of %s and %s", stamps, stamp, posts[id].UpdatedAt, users[number].UpdatedAt)
 				}
 			}
-			posts, users, err := v.c.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
-			if err != nil || posts[id] != aPost(id, newest) || users[number] != aUser(number, newest) {
+			posts, users, err := v.projections.Copies(v.Context(), []services.PostID{id}, []services.UserID{number})
+			if err != nil || posts[id] != postUpdatedAt(id, newest) || users[number] != userUpdatedAt(number, newest) {
 				v.Errorf("%v: the copies are %+v, %+v, %v", stamps, posts[id], users[number], err)
 			}
 		}
@@ -91,12 +91,12 @@ func TestTheNewestCopyWinsInAnyOrder(t *testing.T) {
 
 func TestACopyOfTheSameVersionIsWrittenAgain(t *testing.T) {
 	// Of two changes within a microsecond the later writer wins, because it read the facts later.
-	eachView(t, func(v view) {
-		first, second := aPost(1, 10), aPost(1, 10)
+	eachRedis(t, func(v feedTest) {
+		first, second := postUpdatedAt(1, 10), postUpdatedAt(1, 10)
 		second.Body = "second"
-		v.must(v.c.PutCopies(v.Context(), []services.Post{first}, nil))
-		v.must(v.c.PutCopies(v.Context(), []services.Post{second}, nil))
-		posts, _, err := v.c.Copies(v.Context(), []services.PostID{1}, nil)
+		v.must(v.projections.PutCopies(v.Context(), []services.Post{first}, nil))
+		v.must(v.projections.PutCopies(v.Context(), []services.Post{second}, nil))
+		posts, _, err := v.projections.Copies(v.Context(), []services.PostID{1}, nil)
 		if err != nil || posts[1] != second {
 			v.Errorf("%+v, %v", posts, err)
 		}
@@ -104,13 +104,13 @@ func TestACopyOfTheSameVersionIsWrittenAgain(t *testing.T) {
 }
 
 func TestABrokenCopyCountsAsMissing(t *testing.T) {
-	eachView(t, func(v view) {
+	eachRedis(t, func(v feedTest) {
 		for _, text := range []string{"", "1", "1700000000000001", "1700000000000001{", "1700000000000001[]", "1700000000000001\"text\"",
 			"17000000000000x1{}", "-700000000000001{}", "170000000000001{}", "1700000000000001{\"a\":-1,\"k\":1}", "garbage and more garbage"} {
-			text = text[:min(versionDigits, len(text))] + v.c.Epoch() + text[min(versionDigits, len(text)):]
-			v.must(v.c.Commands().Set(v.Context(), postKey(1), text, 0).Err())
-			v.must(v.c.Commands().Set(v.Context(), profileKey(1), text, 0).Err())
-			posts, users, err := v.c.Copies(v.Context(), []services.PostID{1}, []services.UserID{1})
+			text = text[:min(copyVersionDigits, len(text))] + v.projections.Epoch() + text[min(copyVersionDigits, len(text)):]
+			v.must(v.projections.Commands().Set(v.Context(), postKey(1), text, 0).Err())
+			v.must(v.projections.Commands().Set(v.Context(), profileKey(1), text, 0).Err())
+			posts, users, err := v.projections.Copies(v.Context(), []services.PostID{1}, []services.UserID{1})
 			if err != nil || len(posts)+len(users) != 0 {
 				v.Errorf("%q is read as %+v, %+v, %v", text, posts, users, err)
 			}
@@ -137,7 +137,7 @@ func FuzzParseCopy(f *testing.F) {
 				t.Errorf("%q is read as another's copy, or one from before 1970", text)
 			}
 		}
-		if _, ok := parsePostCopy("47", 7, text); ok && len(text) <= versionDigits {
+		if _, ok := parsePostCopy("47", 7, text); ok && len(text) <= copyVersionDigits {
 			t.Errorf("%q is read as a copy", text)
 		}
 	})

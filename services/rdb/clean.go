@@ -21,31 +21,31 @@ var (
 	keyDrop   = loadScript("key_drop")
 )
 
-// WalkPlace is the position of a walk along all keys. The zero value is its beginning.
-type WalkPlace struct {
+// KeyWalkPosition is the position of a walk along all keys. The zero value is its beginning.
+type KeyWalkPosition struct {
 	Master string `json:"master"` // the master's address, if there are several: they are walked one after the other
 	Cursor uint64 `json:"cursor"` // of SCAN on this master
 }
 
-// Findings are the keys that one step of a walk found and that may have to be cleaned.
-type Findings struct {
-	Keys        int               // keys passed, ours or not
-	Documents   []services.UserID // users who have a document
-	LongInboxes []services.UserID // users whose inbox holds more entries than a feed lists
-	LongLists   []LongList        // registered lists with more entries than are ever shown
-	Leftovers   []Leftover        // keys that may have to be dropped: see DropLeftovers
+// KeyWalkFindings are the keys that one step of a walk found and that may have to be cleaned.
+type KeyWalkFindings struct {
+	KeysPassed         int               // keys passed, ours or not
+	UsersWithDocument  []services.UserID // users who have a document
+	UsersWithLongInbox []services.UserID // users whose inbox holds more entries than a feed lists
+	LongLists          []LongList        // registered lists with more entries than are ever shown
+	Leftovers          []Leftover        // keys that may have to be dropped: see DropLeftovers
 }
 
 // Leftover is a key that nobody reads, or one that would never expire: see DropLeftovers.
 type Leftover struct {
-	kind string // the kind's name in key_drop.lua
-	mark string // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
-	keys []string
+	kind         string // the kind's name in key_drop.lua
+	markerMember string // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
+	keys         []string
 }
 
-// Walk passes keys from a position on, roughly as many as about says, and returns the position that it reached. done is true when it
-// has passed all keys. A key that exists throughout the walk is found at least once.
-func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (found Findings, to WalkPlace, done bool, err error) {
+// WalkKeys passes keys from a position on, roughly as many as about says, and returns the position that it reached. done is true
+// when it has passed all keys. A key that exists throughout the walk is found at least once.
+func (c *Projections) WalkKeys(ctx context.Context, from KeyWalkPosition, about int) (found KeyWalkFindings, to KeyWalkPosition, done bool, err error) {
 	// The list of masters is read anew at each step. It is sorted by address, so a position survives a change of masters.
 	var mu sync.Mutex
 	masters := map[string]*redis.Master{}
@@ -63,7 +63,7 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	// them.
 	at, same := slices.BinarySearch(addresses, from.Master)
 	if at == len(addresses) {
-		return found, WalkPlace{}, true, nil
+		return found, KeyWalkPosition{}, true, nil
 	}
 	cursor := from.Cursor
 	if !same {
@@ -74,28 +74,28 @@ func (c *Projections) Walk(ctx context.Context, from WalkPlace, about int) (foun
 	if err != nil {
 		return found, from, false, redis.MapError(err)
 	}
-	if found, err = c.find(ctx, keys); err != nil {
+	if found, err = c.findCleanable(ctx, keys); err != nil {
 		return found, from, false, err
 	}
 	switch {
 	case cursor != 0:
-		return found, WalkPlace{addresses[at], cursor}, false, nil
+		return found, KeyWalkPosition{addresses[at], cursor}, false, nil
 	case at+1 < len(addresses):
-		return found, WalkPlace{Master: addresses[at+1]}, false, nil
+		return found, KeyWalkPosition{Master: addresses[at+1]}, false, nil
 	}
-	return found, WalkPlace{}, true, nil
+	return found, KeyWalkPosition{}, true, nil
 }
 
-// find checks our keys among the given ones, in one round trip. It asks Redis only for the facts that decide: an expiry, a length,
-// and whether a document exists. The answers are in the order of the keys, one or two for each.
-func (c *Projections) find(ctx context.Context, keys []string) (found Findings, err error) {
+// findCleanable checks our keys among the given ones, in one round trip. It asks Redis only for the facts that decide: an expiry, a
+// length, and whether a document exists. The answers are in the order of the keys, one or two for each.
+func (c *Projections) findCleanable(ctx context.Context, keys []string) (found KeyWalkFindings, err error) {
 	// Keys that are not ours count too: the walk's pace and progress are measured in all keys of Redis.
-	found.Keys = len(keys)
+	found.KeysPassed = len(keys)
 	var owned []ownedKey
 	for _, key := range keys {
 		one, cleanable := parseKey(key)
-		if cleanable && one.part == documentPart {
-			found.Documents = append(found.Documents, one.user)
+		if cleanable && one.keyPart == documentKeyPart {
+			found.UsersWithDocument = append(found.UsersWithDocument, one.user)
 		} else if cleanable {
 			owned = append(owned, one)
 		}
@@ -108,7 +108,7 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, one := range owned {
 			// The user of such a key need not have a document, so only the key's expiry says whether it is a leftover.
-			if one.endsItself() {
+			if one.hasOwnExpiry() {
 				p.PTTL(ctx, one.name)
 				continue
 			}
@@ -124,9 +124,9 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	for _, one := range owned {
 		first := commands[0]
 		commands = commands[1:]
-		if one.endsItself() {
+		if one.hasOwnExpiry() {
 			if left, err := first.(*redis.DurationCmd).Result(); err == nil && left == -1 {
-				found.Leftovers = append(found.Leftovers, Leftover{kind: one.part, mark: one.mark, keys: []string{one.name}})
+				found.Leftovers = append(found.Leftovers, Leftover{kind: one.keyPart, markerMember: one.markerMember, keys: []string{one.name}})
 			}
 			continue
 		}
@@ -140,11 +140,11 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 			length, err := commands[0].(*redis.IntCmd).Result()
 			commands = commands[1:]
 			// The length includes the sentinel of an inbox.
-			if err == nil && held == 1 && length-1 > services.Retention {
-				if one.part == inboxPart {
-					found.LongInboxes = append(found.LongInboxes, one.user)
+			if err == nil && held == 1 && length-1 > services.FeedRetention {
+				if one.keyPart == inboxKeyPart {
+					found.UsersWithLongInbox = append(found.UsersWithLongInbox, one.user)
 				} else {
-					found.LongLists = append(found.LongLists, LongList{one.user, one.part})
+					found.LongLists = append(found.LongLists, LongList{one.user, one.keyPart})
 				}
 			}
 		}
@@ -152,12 +152,12 @@ func (c *Projections) find(ctx context.Context, keys []string) (found Findings, 
 	return found, nil
 }
 
-// TrimInboxes cuts inboxes down to the listed entries. A result's N is 0 if the visible state stays the same; cut has the number of
-// entries that were removed from each inbox.
+// TrimInboxes cuts inboxes down to the listed entries. A result's Version is 0 if the visible state stays the same; cut has the
+// number of entries that were removed from each inbox.
 func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) (results []redis.Result, cut []int, err error) {
-	calls := make([]redis.Call, len(users))
+	calls := make([]redis.ScriptCall, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: inboxKeys(user)}
+		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(user)}
 	}
 	replies, err := c.Change(ctx, inboxTrim, calls)
 	if err != nil {
@@ -174,21 +174,21 @@ func (c *Projections) TrimInboxes(ctx context.Context, users []services.UserID) 
 		}
 		if results[i].Status == redis.Applied {
 			entries, _ := reply.Value.([]any)[2].(int64)
-			cut[i], results[i].Short = int(entries), false
+			cut[i], results[i].RefillDue = int(entries), false
 		}
 	}
 	return results, cut, nil
 }
 
-// AnyDay makes DropUsers drop the keys of users without any check.
-const AnyDay = -1
+// AnyVisitDay makes DropUsers drop the keys of users without any check.
+const AnyVisitDay = -1
 
 // DropUsers drops the keys of users whose last visit was on the day last or earlier, and returns how many keys of each it dropped.
 // It skips users who have come back since: their document has a later day or is being built, or they have an open subscription.
 func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, last int64) (dropped []int, err error) {
-	calls := make([]redis.Call, len(users))
+	calls := make([]redis.ScriptCall, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: viewAndOnlineKeys(user), Args: []any{last}}
+		calls[i] = redis.ScriptCall{Keys: userDataAndOnlineKeys(user), Args: []any{last}}
 	}
 	return c.runDrop(ctx, userDrop, calls)
 }
@@ -196,8 +196,8 @@ func (c *Projections) DropUsers(ctx context.Context, users []services.UserID, la
 // EraseUser deletes every key of a user who is removed for good. Unlike DropUsers it checks nothing: the user cannot have come back.
 func (c *Projections) EraseUser(ctx context.Context, user services.UserID) error {
 	// Scripts delete mergeKey themselves; it is here for a script that failed midway.
-	keys := append(viewAndOnlineKeys(user), profileKey(user), mergeKey(user))
-	for _, part := range leaseParts {
+	keys := append(userDataAndOnlineKeys(user), profileKey(user), mergeKey(user))
+	for _, part := range leaseKeyParts {
 		keys = append(keys, redis.UserKey(user, ":"+part))
 	}
 	return c.writePresence(ctx, func(p redis.Pipeliner) {
@@ -209,9 +209,9 @@ func (c *Projections) EraseUser(ctx context.Context, user services.UserID) error
 // DropLeftovers drops the leftovers of a walk. It returns how many of the dropped keys were orphans, that is, parts of a document
 // whose main key is missing, and how many were endless: copies, leases and keys of registered families without an expiry.
 func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (orphans, endless int, err error) {
-	calls := make([]redis.Call, len(leftovers))
+	calls := make([]redis.ScriptCall, len(leftovers))
 	for i, leftover := range leftovers {
-		calls[i] = redis.Call{Keys: leftover.keys, Args: []any{leftover.kind, leftover.mark}}
+		calls[i] = redis.ScriptCall{Keys: leftover.keys, Args: []any{leftover.kind, leftover.markerMember}}
 	}
 	dropped, err := c.runDrop(ctx, keyDrop, calls)
 	for i, keys := range dropped {
@@ -226,7 +226,7 @@ func (c *Projections) DropLeftovers(ctx context.Context, leftovers []Leftover) (
 
 // runDrop runs a script that returns how many keys or entries it dropped. One failed call fails all: the walk repeats
 // its step.
-func (c *Projections) runDrop(ctx context.Context, s *redis.Script, calls []redis.Call) ([]int, error) {
+func (c *Projections) runDrop(ctx context.Context, s *redis.Script, calls []redis.ScriptCall) ([]int, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {
 		return nil, err

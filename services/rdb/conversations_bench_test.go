@@ -11,11 +11,11 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// BenchmarkMemberships measures how fast the states of 500 members of one conversation are written. Each is online, and each write is a
-// new last sequence. "us/call" is Redis' own time for one of them.
+// BenchmarkMemberships measures how fast the states of 500 members of one conversation are written. Each is online, and each write
+// is a new last sequence. "us/call" is Redis' own time for one of them.
 func BenchmarkMemberships(b *testing.B) {
 	const members, conversation = 500, services.ConversationID(1_000_001)
-	c, err := Open(b.Context(), redis.Options{URL: redistest.Redis(b), DataDir: b.TempDir()}, Shape{})
+	c, err := Open(b.Context(), redis.Options{URL: redistest.Redis(b), DataDir: b.TempDir()}, DocumentShape{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -24,14 +24,14 @@ func BenchmarkMemberships(b *testing.B) {
 	users := make([]services.UserID, members)
 	for i := range states {
 		users[i] = services.UserID(100 + i)
-		states[i] = services.Membership{Conversation: conversation, User: users[i], Head: 1000, Base: 990, Version: 3, Mentions: 2, WayVersion: 1}
+		states[i] = services.Membership{Conversation: conversation, User: users[i], NewestMessageNumber: 1000, ReadUpTo: 990, Version: 3, Mentions: 2, CountedOnReadVersion: 1}
 	}
-	stamps, err := c.BeginRebuild(b.Context(), users, RebuildMode{Visit: true})
+	stamps, err := c.BeginRebuild(b.Context(), users, RebuildMode{IsVisit: true})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i, user := range users {
-		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], Visit: true, Lifetime: time.Hour}); err != nil {
+		if _, err := c.EndRebuild(b.Context(), FeedFacts{Reader: user, Stamp: stamps[i], IsVisit: true, KeyLifetime: time.Hour}); err != nil {
 			b.Fatal(err)
 		}
 		if err := c.Commands().HSet(b.Context(), onlineKey(user), "node", "9000000000000").Err(); err != nil {
@@ -44,7 +44,7 @@ func BenchmarkMemberships(b *testing.B) {
 	b.ResetTimer()
 	for n := 0; n < b.N; n += members {
 		for i := range states {
-			states[i].Head++
+			states[i].NewestMessageNumber++
 		}
 		results, _, err := c.PutMemberships(b.Context(), states)
 		if err != nil || results[0].Status != redis.Applied {

@@ -32,25 +32,26 @@ import (
 // and versioned fields, see Register.
 type Document struct {
 	Ready bool // false: missing or being built; the other fields are then meaningless
-	// N is the version n. Together with the versions of what users share, such as announcements, it makes the version that clients see.
-	N             uint64
-	Day           int64                       // the day (since 1970) on which the user was last marked active
-	Seen          services.PostID             // posts up to this one were seen
-	FeedCount     int                         // at most 300
-	FeedMore      bool                        // the true count is FeedCount or more
-	FeedAged      services.PostID             // posts up to this one are too old to be in FeedCount
-	Unread        int                         // new posts of the whole feed, by SQL, if the other counts are lower bounds
-	UnreadKnown   bool                        // Unread is valid
-	Pulled        []services.FollowedAuthor   // authors whose posts are not in FeedCount, in no order
-	PulledCount   services.PulledCount        // how many posts of Pulled are unseen, as the node knew at rendering
-	Hosts         []services.FollowedAuthor   // authors whose shows are on the board, in no order
-	LiveCount     services.LiveCount          // how many shows of Hosts are live and new, as the node knew at rendering
-	Notifications []services.CategoryCounts   // of services.Categories, and then of Categories, in that order
-	Categories    *services.HostCategories    // the host application's categories at the time of the read
-	Messages      []services.MessageTypeState // of the configured types, in that order
-	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Announcements.DotsFrom
-	DotsSeen      map[string]uint64
-	Conversations services.ConversationSums
+	// Version is the version n. Together with the versions of what users share, such as announcements, it makes the version that
+	// clients see.
+	Version          uint64
+	LastActiveDay    int64                       // the day (since 1970) on which the user was last marked active
+	FeedSeenUpTo     services.PostID             // posts up to this one were seen
+	FeedCount        int                         // at most 300
+	FeedCountAtLeast bool                        // the true count is FeedCount or more
+	FeedExpiredUpTo  services.PostID             // posts up to this one are too old to be in FeedCount
+	FeedUnread       int                         // new posts of the whole feed, by SQL, if the other counts are lower bounds
+	FeedUnreadKnown  bool                        // FeedUnread is valid
+	PulledAuthors    []services.FollowedAuthor   // authors whose posts are not in FeedCount, in no order
+	PulledCount      services.PulledCount        // how many posts of PulledAuthors are unseen, as the node knew at rendering
+	Hosts            []services.FollowedAuthor   // authors whose shows are on the board, in no order
+	LiveCount        services.LiveCount          // how many shows of Hosts are live and new, as the node knew at rendering
+	Notifications    []services.CategoryCounts   // of services.Categories, and then of Categories, in that order
+	Categories       *services.HostCategories    // the host application's categories at the time of the read
+	Messages         []services.MessageTypeState // of the configured types, in that order
+	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Announcements.DotsDismissedUpTo
+	DismissedUpToByDot map[string]uint64
+	Conversations      services.ConversationSums
 	Registered
 }
 
@@ -64,7 +65,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 		var room [48]string // most documents have no more fields
 		// One user is the common case: each badge query reads one. This read shares a round trip with other queries, and allocates
 		// little.
-		texts, err := c.ReadFields(ctx, DocumentKey(users[0]), layout.read, room[:0])
+		texts, err := c.ReadFields(ctx, DocumentKey(users[0]), layout.readAll, room[:0])
 		if err == nil {
 			return []Document{layout.parseTexts(texts, c.Epoch())}, nil
 		}
@@ -75,12 +76,12 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	}
 	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.read}
+		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.readAll}
 	}
 	// The epoch is read after the answers: every connection that delivered one has then reported its server's history.
 	documents, epoch := make([]Document, len(users)), ""
 	// Readers wait less than writers, because they can read from SQL instead.
-	err := c.ReadEach(redis.WithReading(ctx), reads, func(i int, texts []string) {
+	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {
 		if i == 0 {
 			epoch = c.Epoch()
 		}
@@ -92,9 +93,9 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	return documents, nil
 }
 
-// Versions reads n of each user's document in one round trip: 0 if the document is missing or being built. The
+// DocumentVersions reads n of each user's document in one round trip: 0 if the document is missing or being built. The
 // reconciliation of each second compares n with what was pushed; it needs no more of the document.
-func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]uint64, error) {
+func (c *Projections) DocumentVersions(ctx context.Context, users []services.UserID) ([]uint64, error) {
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
@@ -128,34 +129,34 @@ func (c *Projections) Versions(ctx context.Context, users []services.UserID) ([]
 // versionFields say which version a document has. They are read each second for every user who is watched.
 var versionFields = redis.NewFewFields([]string{"st", "e", "n"})
 
-// versionReads are lists that Versions reuses.
+// versionReads are lists that DocumentVersions reuses.
 var versionReads = sync.Pool{New: func() any { return new([]redis.KeyRead) }}
 
 // versionRaise is the script of RaiseVersions.
 var versionRaise = loadScript("version_raise")
 
-// documentLost is the script of MarkLost.
-var documentLost = loadScript("document_lost")
+// markDocumentsLostScript is the script of MarkDocumentsLost.
+var markDocumentsLostScript = loadScript("document_lost")
 
-// MarkLost marks each document that is older than what its user was shown: shown[i] is the version that users[i] were shown from Redis.
-// That happens if Redis restarted from an older snapshot and the epoch did not change. A marked document counts as lost, and is rebuilt
-// with a newer version.
-func (c *Projections) MarkLost(ctx context.Context, users []services.UserID, shown []uint64) error {
-	calls := make([]redis.Call, len(users))
+// MarkDocumentsLost marks each document that is older than what its user was shown: shown[i] is the version that users[i] were
+// shown from Redis. That happens if Redis restarted from an older snapshot and the epoch did not change. A marked document counts
+// as lost, and is rebuilt with a newer version.
+func (c *Projections) MarkDocumentsLost(ctx context.Context, users []services.UserID, shown []uint64) error {
+	calls := make([]redis.ScriptCall, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: []string{DocumentKey(user)}, Args: []any{shown[i]}}
+		calls[i] = redis.ScriptCall{Keys: []string{DocumentKey(user)}, Args: []any{shown[i]}}
 	}
 	// Missing documents are lost anyway, so the results are ignored.
-	_, err := c.ChangeForResults(ctx, documentLost, calls)
+	_, err := c.ChangeForResults(ctx, markDocumentsLostScript, calls)
 	return err
 }
 
 // RaiseVersions raises the versions of documents above the fallback versions that were made up without Redis: passed[i] belongs
 // to users[i].
 func (c *Projections) RaiseVersions(ctx context.Context, users []services.UserID, passed []uint64) ([]redis.Result, error) {
-	calls := make([]redis.Call, len(users))
+	calls := make([]redis.ScriptCall, len(users))
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: []string{DocumentKey(user), onlineKey(user)}, Args: []any{passed[i]}}
+		calls[i] = redis.ScriptCall{Keys: []string{DocumentKey(user), onlineKey(user)}, Args: []any{passed[i]}}
 	}
 	return c.ChangeForResults(ctx, versionRaise, calls)
 }

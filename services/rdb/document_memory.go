@@ -24,40 +24,42 @@ type documentMemory struct {
 // keptDocument is a document with the layout, epoch and stamps under which it was read. Readers share the data that it points
 // to, which must not be changed.
 type keptDocument struct {
-	layout    *layout
-	epoch     string
-	version   string // n as Redis has it
-	bornStamp string // rm as Redis has it
-	document  Document
+	layout     *documentLayout
+	epoch      string
+	version    string // n as Redis has it
+	birthStamp string // rm as Redis has it
+	document   Document
 }
 
 const (
-	// documentsKept is the greatest number of kept documents. A document takes about 1.5 KB.
-	documentsKept = 10_000
-	// maxKeptBytes is the greatest length, in bytes, of all values of a kept document. Parsed values take up to three times that
-	// length, so all kept documents take at most 60 MB. The document of a user who follows thousands of huge authors is longer.
-	maxKeptBytes = 2 << 10
+	// maxKeptDocuments is the greatest number of kept documents. A document takes about 1.5 KB.
+	maxKeptDocuments = 10_000
+	// maxKeptDocumentBytes is the greatest length, in bytes, of all values of a kept document. Parsed values take up to three times
+	// that length, so all kept documents take at most 60 MB. The document of a user who follows thousands of huge authors is
+	// longer.
+	maxKeptDocumentBytes = 2 << 10
 )
 
-// checkedFields are read to find whether a kept document is still the same. They are followed by the plain fields of sources
-// that expire, and by bornField. The day and these plain fields change without a new version: their present values are used.
-var checkedFields = []string{"st", "e", "n", "d"}
+// changeCheckFields are read to find whether a kept document is still the same. They are followed by the unversioned fields of
+// sources that expire, and by birthStampField. The day and these fields change without a new version: their present values
+// are used.
+var changeCheckFields = []string{"st", "e", "n", "d"}
 
-// bornField is the stamp of a document's birth, or of the last removal from its inbox.
-const bornField = "rm"
+// birthStampField is the stamp of a document's birth, or of the last removal from its inbox.
+const birthStampField = "rm"
 
 // newDocumentMemory makes an empty memory.
 func newDocumentMemory() *documentMemory {
-	users, err := lru.NewLRU[services.UserID, keptDocument](documentsKept, nil)
+	users, err := lru.NewLRU[services.UserID, keptDocument](maxKeptDocuments, nil)
 	if err != nil {
 		panic("rdb: " + err.Error()) // happens only for sizes below 1
 	}
 	return &documentMemory{users: users}
 }
 
-// keptOf returns the kept documents of users, in their order. A result without a layout stands for a document that is not kept, or was
-// read by another layout.
-func (m *documentMemory) keptOf(users []services.UserID, layout *layout) []keptDocument {
+// keptDocumentsOf returns the kept documents of users, in their order. A result without a layout stands for a document that is not
+// kept, or was read by another layout.
+func (m *documentMemory) keptDocumentsOf(users []services.UserID, layout *documentLayout) []keptDocument {
 	kept := make([]keptDocument, len(users))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,17 +103,17 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 		return nil, err
 	}
 	layout := c.layout.Load()
-	kept := c.memory.keptOf(users, layout)
+	kept := c.memory.keptDocumentsOf(users, layout)
 	reads := make([]redis.KeyRead, len(users))
 	for i, user := range users {
-		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.readBorn}
+		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.readWithBirthStamp}
 		if kept[i].layout != nil {
-			reads[i].Read = layout.check
+			reads[i].Read = layout.changeCheck
 		}
 	}
 	documents := make([]Document, len(users))
 	var changed []int
-	ctx, epoch := redis.WithReading(ctx), ""
+	ctx, epoch := redis.WithReadGuard(ctx), ""
 	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
 		if i == 0 { // as in Documents
 			epoch = c.Epoch()
@@ -122,7 +124,7 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 		case !layout.isSameDocument(&kept[i], texts, epoch):
 			changed = append(changed, i)
 		default:
-			documents[i] = layout.current(&kept[i], texts)
+			documents[i] = layout.refreshKept(&kept[i], texts)
 		}
 	})
 	if err != nil || len(changed) == 0 {
@@ -130,7 +132,7 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 	}
 	reads = reads[:0]
 	for _, i := range changed {
-		reads = append(reads, redis.KeyRead{Key: DocumentKey(users[i]), Read: layout.readBorn})
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(users[i]), Read: layout.readWithBirthStamp})
 	}
 	// An error is ignored: users whose documents have not changed are answered anyway.
 	_ = c.ReadEach(ctx, reads, func(at int, texts []string) {
@@ -143,16 +145,16 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 }
 
 // parseAndKeep reads a document from its fields and rm, and keeps it if it is ready and not too long.
-func (c *Projections) parseAndKeep(user services.UserID, layout *layout, texts []string, epoch string) Document {
+func (c *Projections) parseAndKeep(user services.UserID, layout *documentLayout, texts []string, epoch string) Document {
 	length := 0
 	for _, text := range texts {
 		length += len(text)
 	}
 	// Both are copied, because all texts are parts of one string, which would otherwise stay in memory as a whole.
-	version, bornStamp := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
+	version, birthStamp := strings.Clone(texts[2]), strings.Clone(texts[len(texts)-1])
 	document := layout.parseTexts(texts[:len(texts)-1], epoch)
-	if document.Ready && length <= maxKeptBytes {
-		c.memory.keep(user, keptDocument{layout, epoch, version, bornStamp, document})
+	if document.Ready && length <= maxKeptDocumentBytes {
+		c.memory.keep(user, keptDocument{layout, epoch, version, birthStamp, document})
 	} else {
 		c.memory.forget(user)
 	}
@@ -160,16 +162,16 @@ func (c *Projections) parseAndKeep(user services.UserID, layout *layout, texts [
 }
 
 // isSameDocument reports whether a document is still the one that was kept.
-func (l *layout) isSameDocument(kept *keptDocument, texts []string, epoch string) bool {
-	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version && texts[len(texts)-1] == kept.bornStamp
+func (l *documentLayout) isSameDocument(kept *keptDocument, texts []string, epoch string) bool {
+	return texts[0] == "1" && texts[1] == epoch && kept.epoch == epoch && texts[2] == kept.version && texts[len(texts)-1] == kept.birthStamp
 }
 
-// current returns a kept document that is still the same, with the present values of the fields that change without a new
+// refreshKept returns a kept document that is still the same, with the present values of the fields that change without a new
 // version. It is not ready if one of these is broken.
-func (l *layout) current(kept *keptDocument, texts []string) Document {
-	p := &parser{texts: texts[3:]}
+func (l *documentLayout) refreshKept(kept *keptDocument, texts []string) Document {
+	p := &documentParser{texts: texts[3:]}
 	document := kept.document
-	document.Day = int64(p.number())
+	document.LastActiveDay = int64(p.number())
 	l.readExpiryFields(p, &document)
 	if p.failed {
 		return Document{}
@@ -177,12 +179,12 @@ func (l *layout) current(kept *keptDocument, texts []string) Document {
 	return document
 }
 
-// readExpiryFields reads the plain fields of the sources whose items leave the counts by age.
-func (l *layout) readExpiryFields(p *parser, d *Document) {
+// readExpiryFields reads the unversioned fields of the sources whose items leave the counts by age.
+func (l *documentLayout) readExpiryFields(p *documentParser, d *Document) {
 	if l.expiry.Expires(services.SourceHomeFeed) {
-		d.FeedAged = p.place(p.next())
+		d.FeedExpiredUpTo = p.position(p.next())
 	}
 	if l.expiry.Expires(services.SourceConversations) {
-		d.Conversations.LeavesOn = int64(p.number())
+		d.Conversations.NextExpiryDay = int64(p.number())
 	}
 }

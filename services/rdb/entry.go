@@ -9,18 +9,18 @@ import (
 // A member of an inbox is 19 printable bytes: the post's ID (13 letters, so that members sort by it), the author's ID (5
 // letters, base 85) and a flag. 300 of them take under 8 KB, because every score is the same 0.
 const (
-	idLength     = services.PostIDLetters // letters of a post's ID
-	authorLength = 5                      // letters of an author's ID
-	entryLength  = idLength + authorLength + 1
+	idLength          = services.PostIDLetters // letters of a post's ID
+	authorLetterCount = 5                      // letters of an author's ID
+	entryLength       = idLength + authorLetterCount + 1
 
 	// The flag is last, so that the two possible entries of one post, which differ only in it, are neighbours: a script finds
 	// one from the other.
-	flagCounts = '+'
-	flagListed = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
-	sentinel   = '!' // sorts before every ID; the floor (the newest entry ever trimmed) follows it
+	flagCounts          = '+'
+	flagNotCounted      = '-' // listed, but not counted: the reader's own posts, and posts merged in from before the follow
+	inboxSentinelPrefix = '!' // sorts before every ID; the floor (the newest entry ever trimmed) follows it
 	// 85 is the least base in which 5 letters hold 32 bits.
-	authorBase  = 85
-	authorFirst = '!' // '!' to 'u'
+	authorLettersBase = 85
+	firstAuthorLetter = '!' // '!' to 'u'
 )
 
 // zeroID is the text of the ID 0, which sorts before every post.
@@ -29,25 +29,25 @@ var zeroID = services.PostID(0).String()
 // AuthorLetters prints an author as entries of lists contain them: 5 digits of base 85, the most significant first, for
 // 32 bits.
 func AuthorLetters(author services.UserID) string {
-	var letters [authorLength]byte
-	for i := authorLength - 1; i >= 0; i-- {
-		letters[i] = authorFirst + byte(author%authorBase)
-		author /= authorBase
+	var letters [authorLetterCount]byte
+	for i := authorLetterCount - 1; i >= 0; i-- {
+		letters[i] = firstAuthorLetter + byte(author%authorLettersBase)
+		author /= authorLettersBase
 	}
 	return string(letters[:])
 }
 
 // entryText prints an entry as a member of the inbox.
 func entryText(entry services.FeedEntry) string {
-	flag := byte(flagListed)
-	if entry.Counts {
+	flag := byte(flagNotCounted)
+	if entry.CountsAsNew {
 		flag = flagCounts
 	}
-	return entryStem(entry.Post, entry.Author) + string(flag)
+	return entryWithoutFlag(entry.Post, entry.Author) + string(flag)
 }
 
-// entryStem prints the entry without its flag. A deletion removes the entry with either flag.
-func entryStem(post services.PostID, author services.UserID) string {
+// entryWithoutFlag prints the entry without its flag. A deletion removes the entry with either flag.
+func entryWithoutFlag(post services.PostID, author services.UserID) string {
 	return post.String() + AuthorLetters(author)
 }
 
@@ -60,25 +60,25 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	if err != nil {
 		return entry, false
 	}
-	author, ok := ParseAuthor(member[idLength : idLength+authorLength])
+	author, ok := ParseAuthor(member[idLength : idLength+authorLetterCount])
 	flag := member[entryLength-1]
-	if !ok || flag != flagCounts && flag != flagListed {
+	if !ok || flag != flagCounts && flag != flagNotCounted {
 		return entry, false
 	}
-	return services.FeedEntry{Post: id, Author: author, Counts: flag == flagCounts}, true
+	return services.FeedEntry{Post: id, Author: author, CountsAsNew: flag == flagCounts}, true
 }
 
 // ParseAuthor reads what AuthorLetters prints.
 func ParseAuthor(letters string) (services.UserID, bool) {
-	if len(letters) != authorLength {
+	if len(letters) != authorLetterCount {
 		return 0, false
 	}
 	var author uint64
 	for _, letter := range []byte(letters) {
-		if letter < authorFirst || letter >= authorFirst+authorBase {
+		if letter < firstAuthorLetter || letter >= firstAuthorLetter+authorLettersBase {
 			return 0, false
 		}
-		author = author*authorBase + uint64(letter-authorFirst)
+		author = author*authorLettersBase + uint64(letter-firstAuthorLetter)
 	}
 	return services.UserID(author), author <= math.MaxUint32
 }

@@ -11,24 +11,24 @@ import (
 	"tidings/services"
 )
 
-// anEntry draws a random entry.
-func anEntry(t *rapid.T) services.FeedEntry {
+// drawEntry draws a random entry.
+func drawEntry(t *rapid.T) services.FeedEntry {
 	return services.FeedEntry{
-		Post:   services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "post")),
-		Author: services.UserID(rapid.Uint32().Draw(t, "author")),
-		Counts: rapid.Bool().Draw(t, "counts"),
+		Post:        services.PostID(rapid.Uint64Max(uint64(services.MaxPostID)).Draw(t, "post")),
+		Author:      services.UserID(rapid.Uint32().Draw(t, "author")),
+		CountsAsNew: rapid.Bool().Draw(t, "counts"),
 	}
 }
 
 func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		entry := anEntry(t)
+		entry := drawEntry(t)
 		text := entryText(entry)
 		got, ok := parseEntry(text)
 		if len(text) != entryLength || !ok || got != entry {
 			t.Fatalf("%+v is %q and read as %+v, %v", entry, text, got, ok)
 		}
-		if !strings.HasPrefix(text, entryStem(entry.Post, entry.Author)) {
+		if !strings.HasPrefix(text, entryWithoutFlag(entry.Post, entry.Author)) {
 			t.Fatalf("%q does not begin with its stem", text)
 		}
 	})
@@ -36,7 +36,7 @@ func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := anEntry(t), anEntry(t)
+		a, b := drawEntry(t), drawEntry(t)
 		if rapid.Bool().Draw(t, "neighbours") {
 			b.Post = min(a.Post+1, services.MaxPostID)
 		}
@@ -53,7 +53,7 @@ func TestEntriesSortAsTheirIDsDo(t *testing.T) {
 		if entryText(services.FeedEntry{Post: lower, Author: math.MaxUint32}) >= border || entryText(services.FeedEntry{Post: upper}) <= border {
 			t.Fatalf("%q does not part %d from %d", border, lower, upper)
 		}
-		if string(sentinel)+upper.String() >= entryText(services.FeedEntry{}) {
+		if string(inboxSentinelPrefix)+upper.String() >= entryText(services.FeedEntry{}) {
 			t.Fatalf("the sentinel of %d is not before every entry", upper)
 		}
 	})
@@ -65,8 +65,8 @@ func TestTheTextOfAnEntry(t *testing.T) {
 		text  string
 	}{
 		{services.FeedEntry{}, "0000000000000!!!!!-"},
-		{services.FeedEntry{Post: 1, Author: 85, Counts: true}, "0000000000001!!!\"!+"},
-		{services.FeedEntry{Post: services.MaxPostID, Author: math.MaxUint32, Counts: true}, "7ZZZZZZZZZZZZs8W-!+"},
+		{services.FeedEntry{Post: 1, Author: 85, CountsAsNew: true}, "0000000000001!!!\"!+"},
+		{services.FeedEntry{Post: services.MaxPostID, Author: math.MaxUint32, CountsAsNew: true}, "7ZZZZZZZZZZZZs8W-!+"},
 	} {
 		if got := entryText(test.entry); got != test.text {
 			t.Errorf("%+v is %q, want %q", test.entry, got, test.text)

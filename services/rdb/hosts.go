@@ -8,29 +8,29 @@ import (
 	"tidings/services/redis"
 )
 
-// HostsState is the part of a document that a live board needs.
-type HostsState struct {
-	Ready    bool                      // false: the document is missing or being built, and the other fields are invalid
-	Hosts    []services.FollowedAuthor // in no order
-	LiveSeen uint64                    // shows that went live up to this version of the changelog were seen
-	Day      int64                     // on which the reader was last marked active, since 1970
+// LiveBoardState is the part of a document that a live board needs.
+type LiveBoardState struct {
+	Ready         bool                      // false: the document is missing or being built, and the other fields are invalid
+	Hosts         []services.FollowedAuthor // in no order
+	LiveSeenUpTo  uint64                    // shows that went live up to this version of the changelog were seen
+	LastActiveDay int64                     // on which the reader was last marked active, since 1970
 }
 
-// HostsFields are the fields of a document that make a HostsState; ParseHosts parses them. services/live reads them in its
-// own round trip, beside the list of replays.
-var HostsFields = redis.NewFewFields([]string{"st", "e", string(Hosts), liveField, "d"})
+// LiveBoardFields are the fields of a document that make a LiveBoardState; ParseLiveBoardState parses them. services/live reads
+// them in its own round trip, beside the list of replays.
+var LiveBoardFields = redis.NewFewFields([]string{"st", "e", string(HostsField), liveSeenField, "d"})
 
-// HostsOf reads the parts of readers' documents that live boards need, in one round trip. The read for one reader shares its
-// round trip with other reads. An error comes from Redis and is UNAVAILABLE.
-func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([]HostsState, error) {
+// ReadLiveBoardStates reads the parts of readers' documents that live boards need, in one round trip. The read for one reader
+// shares its round trip with other reads. An error comes from Redis and is UNAVAILABLE.
+func (c *Projections) ReadLiveBoardStates(ctx context.Context, readers []services.UserID) ([]LiveBoardState, error) {
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	if len(readers) == 1 { // as in Documents
 		var room [8]string
-		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), HostsFields, room[:0])
+		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), LiveBoardFields, room[:0])
 		if err == nil {
-			return []HostsState{ParseHosts(texts, c.Epoch())}, nil
+			return []LiveBoardState{ParseLiveBoardState(texts, c.Epoch())}, nil
 		}
 		if !redis.IsWrongType(err) {
 			return nil, redis.MapError(err)
@@ -38,14 +38,14 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	}
 	reads := make([]redis.KeyRead, len(readers))
 	for i, reader := range readers {
-		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Read: HostsFields}
+		reads[i] = redis.KeyRead{Key: DocumentKey(reader), Read: LiveBoardFields}
 	}
-	states, epoch := make([]HostsState, len(readers)), ""
-	err := c.ReadEach(redis.WithReading(ctx), reads, func(i int, texts []string) {
+	states, epoch := make([]LiveBoardState, len(readers)), ""
+	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {
 		if i == 0 { // as in Documents
 			epoch = c.Epoch()
 		}
-		states[i] = ParseHosts(texts, epoch)
+		states[i] = ParseLiveBoardState(texts, epoch)
 	})
 	if err != nil {
 		return nil, err
@@ -53,21 +53,21 @@ func (c *Projections) HostsOf(ctx context.Context, readers []services.UserID) ([
 	return states, nil
 }
 
-// ParseHosts parses the texts of HostsFields. A document of another epoch counts as missing, and so does one with a broken
-// field.
-func ParseHosts(texts []string, epoch string) (state HostsState) {
-	// The order is the same as in HostsFields.
+// ParseLiveBoardState parses the texts of LiveBoardFields. A document of another epoch counts as missing, and so does one with a
+// broken field.
+func ParseLiveBoardState(texts []string, epoch string) (state LiveBoardState) {
+	// The order is the same as in LiveBoardFields.
 	if texts[0] != "1" || texts[1] != epoch {
 		return state
 	}
 	hosts, seen := texts[2], texts[3]
-	p := &parser{failed: hosts == redis.Absent || seen == redis.Absent, texts: []string{seen}}
-	state.Hosts, state.LiveSeen = p.unpackNamed(Hosts, hosts), p.liveSeen()
+	p := &documentParser{failed: hosts == redis.AbsentField || seen == redis.AbsentField, texts: []string{seen}}
+	state.Hosts, state.LiveSeenUpTo = p.unpackAuthors(HostsField, hosts), p.liveSeen()
 	if p.failed {
-		return HostsState{}
+		return LiveBoardState{}
 	}
 	// A day that is absent or unreadable becomes day 0, so that the user is treated as one who returns.
-	state.Day, _ = strconv.ParseInt(texts[4], 10, 64)
+	state.LastActiveDay, _ = strconv.ParseInt(texts[4], 10, 64)
 	state.Ready = true
 	return state
 }

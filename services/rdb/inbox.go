@@ -11,34 +11,34 @@ import (
 
 // These are the scripts of the inbox and of the document's half of the feed.
 var (
-	inboxAdd         = loadScript("inbox_add")
-	inboxMerge       = loadScript("inbox_merge")
-	inboxDrop        = loadScript("inbox_drop")
-	inboxDelete      = loadScript("inbox_delete")
-	feedSeen         = loadScript("feed_seen") // of MarkFeedSeen
-	feedAged         = loadScript("feed_aged") // of AgeFeeds
-	stampScript      = loadScript("stamp")     // of StampOf
-	markActiveScript = loadScript("activity")  // of MarkActive
+	inboxAdd                = loadScript("inbox_add")
+	inboxMerge              = loadScript("inbox_merge")
+	dropFromInboxScript     = loadScript("inbox_drop")
+	deleteFromInboxesScript = loadScript("inbox_delete")
+	markFeedSeenScript      = loadScript("feed_seen") // of MarkFeedSeen
+	expireFeedPostsScript   = loadScript("feed_aged") // of ExpireFeedPosts
+	stampScript             = loadScript("stamp")     // of TakeUserStamp
+	markActiveScript        = loadScript("activity")  // of MarkActive
 )
 
-// viewKeys are the keys of a user's view, in the order in which the scripts activity and rebuild_begin take them.
-func viewKeys(user services.UserID) []string {
+// userDataKeys are the keys of a user's view, in the order in which the scripts activity and rebuild_begin take them.
+func userDataKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
-// inboxKeys are the keys of most scripts. The third lists the nodes on which the user is online, for the result.
-func inboxKeys(user services.UserID) []string {
+// inboxScriptKeys are the keys of most scripts. The third lists the nodes on which the user is online, for the result.
+func inboxScriptKeys(user services.UserID) []string {
 	return []string{DocumentKey(user), inboxKey(user), onlineKey(user)}
 }
 
 // Now takes a stamp that is valid for any user. Take it before the SQL read that an add is based on. On a cluster the stamp is
 // a second in the past, because the masters' clocks differ.
-func (c *Projections) Now(ctx context.Context) (redis.Stamp, error) {
+func (c *Projections) Now(ctx context.Context) (redis.ClockStamp, error) {
 	t, err := c.Commands().Time(ctx).Result()
 	if err != nil {
 		return 0, redis.MapError(err)
 	}
-	return redis.Stamp(uint64(t.UnixMicro()) - c.StampSlack()), nil
+	return redis.ClockStamp(uint64(t.UnixMicro()) - c.StampSlackMicros()), nil
 }
 
 // InboxPost is one post for one reader.
@@ -50,95 +50,95 @@ type InboxPost struct {
 // AddToInboxes pushes posts into inboxes, at most 500 in a round trip. Results are in the order of adds. Retry means that the inbox
 // refused the post because of a later removal, or because it lists the post with another flag: read post and follow again for that
 // reader.
-func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.Stamp, adds []InboxPost) ([]redis.Result, error) {
-	calls := make([]redis.Call, len(adds))
+func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.ClockStamp, adds []InboxPost) ([]redis.Result, error) {
+	calls := make([]redis.ScriptCall, len(adds))
 	text := stamp.String()
 	for i, add := range adds {
-		calls[i] = redis.Call{Keys: inboxKeys(add.Reader), Args: []any{text, entryText(add.Entry)}}
+		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(add.Reader), Args: []any{text, entryText(add.Entry)}}
 	}
 	return c.ChangeForResults(ctx, inboxAdd, calls)
 }
 
-// Merge is the result of a SQL read for one reader, to be merged into their view.
-type Merge struct {
-	Reader services.UserID
-	Stamp  redis.Stamp
-	Fence  bool // the follow may be new: every earlier read is refused afterwards, since its entries may count differently
-	// Pulled (authors whose posts are pulled) and Hosts (authors who have shows) are to be named in the document.
-	Pulled []services.FollowedAuthor
-	Hosts  []services.FollowedAuthor
+// InboxMerge is the result of a SQL read for one reader, to be merged into their view.
+type InboxMerge struct {
+	Reader             services.UserID
+	Stamp              redis.ClockStamp
+	RefuseEarlierReads bool // the follow may be new: every earlier read is refused afterwards, since its entries may count differently
+	// PulledAuthors (authors whose posts are pulled) and Hosts (authors who have shows) are to be named in the document.
+	PulledAuthors []services.FollowedAuthor
+	Hosts         []services.FollowedAuthor
 	// Entries are added, or get another flag.
 	Entries []services.FeedEntry
-	// Uncounted says that no post of the author counts any more. Trimmed posts of the author may still be in the count: then the result
-	// is Short. It requires Fence.
-	Uncounted bool
+	// AuthorNoLongerCounts says that no post of the author counts any more. Trimmed posts of the author may still be in the count:
+	// then RefillDue is set in the result. It requires RefuseEarlierReads.
+	AuthorNoLongerCounts bool
 }
 
 // MergeIntoInbox merges the result of a SQL read for one reader.
-func (c *Projections) MergeIntoInbox(ctx context.Context, merge Merge) (redis.Result, error) {
-	args := []any{merge.Stamp.String(), "0", packNamed(merge.Pulled...), packNamed(merge.Hosts...)}
-	if merge.Fence {
+func (c *Projections) MergeIntoInbox(ctx context.Context, merge InboxMerge) (redis.Result, error) {
+	args := []any{merge.Stamp.String(), "0", packAuthors(merge.PulledAuthors...), packAuthors(merge.Hosts...)}
+	if merge.RefuseEarlierReads {
 		args[1] = "1"
 	}
-	if merge.Uncounted {
+	if merge.AuthorNoLongerCounts {
 		// The value 2 includes 1: it fences, and also asks the script whether trimmed posts may have counted.
 		args[1] = "2"
 	}
 	for _, entry := range merge.Entries {
 		args = append(args, entryText(entry))
 	}
-	return c.ChangeForResult(ctx, inboxMerge, redis.Call{Keys: inboxKeys(merge.Reader), Args: args})
+	return c.ChangeForResult(ctx, inboxMerge, redis.ScriptCall{Keys: inboxScriptKeys(merge.Reader), Args: args})
 }
 
 // DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their
 // entries in registered lists. If the reader has a document it also fences, even if nothing was removed: an add or a merge
 // whose read of SQL has a stamp from before this removal gets Retry.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
-	return c.ChangeForResult(ctx, inboxDrop, redis.Call{
-		Keys: append(inboxKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), authorBytes(author)},
+	return c.ChangeForResult(ctx, dropFromInboxScript, redis.ScriptCall{
+		Keys: append(inboxScriptKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), packedAuthorID(author)},
 	})
 }
 
-// DeleteFromInboxes removes one post from many inboxes, at most 500 in a round trip. For a reader who does not have the post the result
-// is Same, unless a node may have counted the post in SQL. Their inbox is fenced in any case.
+// DeleteFromInboxes removes one post from many inboxes, at most 500 in a round trip. For a reader who does not have the post the
+// result is Unchanged, unless a node may have counted the post in SQL. Their inbox is fenced in any case.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
-	calls := make([]redis.Call, len(readers))
+	calls := make([]redis.ScriptCall, len(readers))
 	// The stem is without the flag, because the deletion must hit the entry whether it counts or not.
-	stem := entryStem(post, author)
+	stem := entryWithoutFlag(post, author)
 	for i, reader := range readers {
-		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{stem}}
+		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{stem}}
 	}
-	return c.ChangeForResults(ctx, inboxDelete, calls)
+	return c.ChangeForResults(ctx, deleteFromInboxesScript, calls)
 }
 
 // MarkFeedSeen advances the reader's "seen up to"; an older position changes nothing.
 func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (redis.Result, error) {
-	return c.ChangeForResult(ctx, feedSeen, redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}})
+	return c.ChangeForResult(ctx, markFeedSeenScript, redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}})
 }
 
-// AgeFeeds removes the posts up to upTo, which are too old, from readers' counts. An upTo that is older than an earlier one
+// ExpireFeedPosts removes the posts up to upTo, which are too old, from readers' counts. An upTo that is older than an earlier one
 // changes nothing.
-func (c *Projections) AgeFeeds(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]redis.Result, error) {
-	calls := make([]redis.Call, len(readers))
+func (c *Projections) ExpireFeedPosts(ctx context.Context, readers []services.UserID, upTo services.PostID) ([]redis.Result, error) {
+	calls := make([]redis.ScriptCall, len(readers))
 	for i, reader := range readers {
-		calls[i] = redis.Call{Keys: inboxKeys(reader), Args: []any{upTo.String()}}
+		calls[i] = redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}}
 	}
-	return c.ChangeForResults(ctx, feedAged, calls)
+	return c.ChangeForResults(ctx, expireFeedPostsScript, calls)
 }
 
-// StampOf takes a stamp for one user on their own master, to read the facts again after Retry. It is 0 if the user has no
+// TakeUserStamp takes a stamp for one user on their own master, to read the facts again after Retry. It is 0 if the user has no
 // document: nothing can be added then.
-func (c *Projections) StampOf(ctx context.Context, user services.UserID) (redis.Stamp, error) {
-	return c.ChangeForStamp(ctx, stampScript, redis.Call{Keys: []string{DocumentKey(user)}})
+func (c *Projections) TakeUserStamp(ctx context.Context, user services.UserID) (redis.ClockStamp, error) {
+	return c.ChangeForStamp(ctx, stampScript, redis.ScriptCall{Keys: []string{DocumentKey(user)}})
 }
 
 // MarkActive records the day in the users' documents and extends their keys' lifetime to at most lifetime from now. For a
 // user without a document nothing is recorded: their next read rebuilds the document, with the day.
 func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, day int64, lifetime time.Duration) error {
-	calls := make([]redis.Call, len(users))
+	calls := make([]redis.ScriptCall, len(users))
 	// All keys of a call belong to one user, and so to one master: on a cluster the calls go to all masters at once.
 	for i, user := range users {
-		calls[i] = redis.Call{Keys: viewKeys(user), Args: []any{day, secondsToLive(lifetime)}}
+		calls[i] = redis.ScriptCall{Keys: userDataKeys(user), Args: []any{day, jitteredTTLSeconds(lifetime)}}
 	}
 	_, err := c.Change(ctx, markActiveScript, calls)
 	return err
@@ -146,22 +146,22 @@ func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, d
 
 // InboxPage is a raw page of an inbox.
 type InboxPage struct {
-	Ready   bool // false: the inbox is missing or being built
-	Entries []services.FeedEntry
-	Cut     bool // older posts exist and are not listed: a feed ends at its 300th entry
+	Ready         bool // false: the inbox is missing or being built
+	Entries       []services.FeedEntry
+	OlderPostsCut bool // older posts exist and are not listed: a feed ends at its 300th entry
 
-	Pulled []services.FollowedAuthor // authors whose posts the caller merges in
-	Above  int                       // how many entries of the inbox are above the page
-	Floor  services.PostID           // the newest entry ever trimmed from the inbox; 0: none was
-	Seen   services.PostID           // seen up to
-	Day    int64                     // on which the reader was last marked active, since 1970
+	PulledAuthors []services.FollowedAuthor // authors whose posts the caller merges in
+	EntriesAbove  int                       // how many entries of the inbox are above the page
+	NewestTrimmed services.PostID           // the newest entry ever trimmed from the inbox; 0: none was
+	SeenUpTo      services.PostID           // posts up to this one were seen
+	LastActiveDay int64                     // on which the reader was last marked active, since 1970
 }
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip. Besides the page it asks for the state
 // of the document, the sentinel, the last listed entry (a feed ends there, though the inbox may hold more), and how many entries
 // are above the page.
 func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
-	if before == services.MaxPostID && limit <= services.Retention {
+	if before == services.MaxPostID && limit <= services.FeedRetention {
 		pages, err := c.NewestOfInboxes(ctx, []services.UserID{reader}, []int{limit})
 		if err != nil {
 			return InboxPage{}, err
@@ -172,12 +172,12 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		return InboxPage{}, err
 	}
 	key := inboxKey(reader)
-	ctx = redis.WithReading(ctx)
+	ctx = redis.WithReadGuard(ctx)
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		// The code below takes the answers by their positions.
 		p.HMGet(ctx, DocumentKey(reader), "st", "e", "F", "T", "d")
 		p.ZRange(ctx, key, 0, 0)
-		p.ZRevRange(ctx, key, services.Retention-1, services.Retention-1)
+		p.ZRevRange(ctx, key, services.FeedRetention-1, services.FeedRetention-1)
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: "(" + before.String(), Min: "-", Count: int64(limit)})
 		p.ZLexCount(ctx, key, "["+before.String(), "+")
 	})
@@ -194,7 +194,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	if !page.Ready {
 		return InboxPage{}, nil
 	}
-	page.Above = int(commands[4].(*redis.IntCmd).Val())
+	page.EntriesAbove = int(commands[4].(*redis.IntCmd).Val())
 	// With fewer entries than a feed lists, nothing is cut: oldest stays 0, which is below every post.
 	var oldest services.PostID
 	if last := commands[2].(*redis.StringSliceCmd).Val(); len(last) == 1 {
@@ -208,7 +208,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 		if ok && entry.Post >= oldest {
 			page.Entries = append(page.Entries, entry)
 		}
-		page.Cut = page.Cut || ok && entry.Post < oldest
+		page.OlderPostsCut = page.OlderPostsCut || ok && entry.Post < oldest
 	}
 	return page, nil
 }
@@ -216,15 +216,15 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 // parseInboxState reads the document's fields that the inbox needs, and the inbox's sentinel. The page is not ready when
 // either is missing, broken or of another epoch.
 func parseInboxState(fields, first []string, epoch string) (page InboxPage) {
-	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != sentinel {
+	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != inboxSentinelPrefix {
 		return page
 	}
 	pulled, seen := fields[2], fields[3]
-	p := &parser{failed: pulled == redis.Absent || seen == redis.Absent}
-	page.Pulled, page.Seen, page.Floor = p.unpackNamed(PulledAuthors, pulled), p.place(seen), p.place(first[0][1:])
+	p := &documentParser{failed: pulled == redis.AbsentField || seen == redis.AbsentField}
+	page.PulledAuthors, page.SeenUpTo, page.NewestTrimmed = p.unpackAuthors(PulledAuthorsField, pulled), p.position(seen), p.position(first[0][1:])
 	// A day that is absent or unreadable becomes day 0, so that the user is treated as one who returns.
-	page.Day, _ = strconv.ParseInt(fields[4], 10, 64)
-	page.Ready, page.Cut = !p.failed, page.Floor > 0
+	page.LastActiveDay, _ = strconv.ParseInt(fields[4], 10, 64)
+	page.Ready, page.OlderPostsCut = !p.failed, page.NewestTrimmed > 0
 	return page
 }
 

@@ -9,13 +9,13 @@ import (
 
 // These are the reads of the newest entries of an inbox.
 var (
-	inboxFields   = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see parseInboxState
-	inboxSentinel = redis.NewRange(0, 0, false)                            // the read of the first member, which is the sentinel
-	inboxNewest   = newestRanges()                                         // the reads of the newest members, by how many are read
+	inboxFields       = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see parseInboxState
+	inboxSentinelRead = redis.NewRange(0, 0, false)                            // the read of the first member, which is the sentinel
+	inboxNewestReads  = newestRanges()                                         // the reads of the newest members, by how many are read
 )
 
 // newestRanges prepares the read of each number of entries that a page can ask for.
-func newestRanges() (ranges [services.Retention + 1]*redis.Range) {
+func newestRanges() (ranges [services.FeedRetention + 1]*redis.SortedSetRange) {
 	for limit := 1; limit < len(ranges); limit++ {
 		ranges[limit] = redis.NewRange(0, limit-1, true)
 	}
@@ -23,7 +23,7 @@ func newestRanges() (ranges [services.Retention + 1]*redis.Range) {
 }
 
 // NewestOfInboxes reads the first page of several readers' inboxes in one round trip: for each reader the newest entries, up to
-// the reader's limit, which is from 1 to services.Retention. It asks Redis for less than Inbox does: within that limit all
+// the reader's limit, which is from 1 to services.FeedRetention. It asks Redis for less than Inbox does: within that limit all
 // entries are listed, and none is above the page. An error comes from Redis and is UNAVAILABLE.
 func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.UserID, limits []int) ([]InboxPage, error) {
 	if err := c.CheckTrusted(); err != nil {
@@ -34,12 +34,12 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 	reads := room[:0]
 	for i, reader := range readers {
 		key := inboxKey(reader)
-		reads = append(reads, redis.KeyRead{Key: DocumentKey(reader), Read: inboxFields}, redis.KeyRead{Key: key, Read: inboxSentinel}, redis.KeyRead{Key: key, Read: inboxNewest[limits[i]]})
+		reads = append(reads, redis.KeyRead{Key: DocumentKey(reader), Read: inboxFields}, redis.KeyRead{Key: key, Read: inboxSentinelRead}, redis.KeyRead{Key: key, Read: inboxNewestReads[limits[i]]})
 	}
 	pages := make([]InboxPage, len(readers))
 	var fields [5]string
 	epoch := ""
-	err := c.ReadEach(redis.WithReading(ctx), reads, func(at int, texts []string) {
+	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(at int, texts []string) {
 		if at == 0 { // as in Documents
 			epoch = c.Epoch()
 		}

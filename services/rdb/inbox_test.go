@@ -16,133 +16,133 @@ import (
 )
 
 const (
-	reader = services.UserID(7) // the user whose view is tested
-	author = services.UserID(8) // whom the reader follows
-	other  = services.UserID(9) // a user who has nothing
+	reader    = services.UserID(7) // the user whose view is tested
+	author    = services.UserID(8) // whom the reader follows
+	otherUser = services.UserID(9) // a user who has nothing
 )
 
-// view is one reader's feed on one Redis, for tests that cover every branch of a script.
-type view struct {
+// feedTest is one reader's feed on one Redis, for tests that cover every branch of a script.
+type feedTest struct {
 	*testing.T
-	c *Projections
+	projections *Projections
 }
 
-// eachView runs a test with an empty Redis of each kind.
-func eachView(t *testing.T, run func(v view)) {
-	redistest.Each(t, func(t *testing.T, url string) {
-		run(view{t, connect(t, redis.Options{URL: url, ReadTimeout: patience})})
+// eachRedis runs a test with an empty Redis of each kind.
+func eachRedis(t *testing.T, run func(v feedTest)) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
+		run(feedTest{t, openProjections(t, redis.Options{URL: url, ReadTimeout: longReadTimeout})})
 	})
 }
 
-func (v view) must(err error) {
+func (v feedTest) must(err error) {
 	v.Helper()
 	if err != nil {
 		v.Fatal(err)
 	}
 }
 
-// build makes the reader's document and inbox from facts.
-func (v view) build(facts FeedFacts) redis.Result {
+// buildFromFacts makes the reader's document and inbox from facts.
+func (v feedTest) buildFromFacts(facts FeedFacts) redis.Result {
 	v.Helper()
 	if facts.Stamp == 0 {
-		facts.Stamp = v.begin(false)
+		facts.Stamp = v.beginRebuild(false)
 	}
-	facts.Reader, facts.Visit, facts.Day, facts.Lifetime = reader, true, 20_000, time.Hour
-	result, err := v.c.EndRebuild(v.Context(), facts)
+	facts.Reader, facts.IsVisit, facts.LastActiveDay, facts.KeyLifetime = reader, true, 20_000, time.Hour
+	result, err := v.projections.EndRebuild(v.Context(), facts)
 	v.must(err)
 	return result.Result
 }
 
-// begin begins a rebuild of the reader's view.
-func (v view) begin(refill bool) redis.Stamp {
+// beginRebuild begins a rebuild of the reader's view.
+func (v feedTest) beginRebuild(refill bool) redis.ClockStamp {
 	v.Helper()
-	stamps, err := v.c.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{Visit: true, Refill: refill})
+	stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{IsVisit: true, Refill: refill})
 	v.must(err)
 	return stamps[0]
 }
 
-// stamp takes a stamp of this moment. On a cluster a removal would refuse the stamps of Now for a second.
-func (v view) stamp() redis.Stamp {
+// takeStamp takes a stamp of this moment. On a cluster a removal would refuse the stamps of Now for a second.
+func (v feedTest) takeStamp() redis.ClockStamp {
 	v.Helper()
-	stamp, err := v.c.StampOf(v.Context(), reader)
+	stamp, err := v.projections.TakeUserStamp(v.Context(), reader)
 	v.must(err)
 	return stamp
 }
 
-// add pushes an entry into the reader's inbox.
-func (v view) add(stamp redis.Stamp, entry services.FeedEntry) redis.Result {
+// addEntry pushes an entry into the reader's inbox.
+func (v feedTest) addEntry(stamp redis.ClockStamp, entry services.FeedEntry) redis.Result {
 	v.Helper()
-	results, err := v.c.AddToInboxes(v.Context(), stamp, []InboxPost{{reader, entry}})
+	results, err := v.projections.AddToInboxes(v.Context(), stamp, []InboxPost{{reader, entry}})
 	v.must(err)
 	return results[0]
 }
 
-// merge merges entries into the reader's inbox, as after a read of SQL.
-func (v view) merge(stamp redis.Stamp, fence bool, entries ...services.FeedEntry) redis.Result {
+// mergeEntries merges entries into the reader's inbox, as after a read of SQL.
+func (v feedTest) mergeEntries(stamp redis.ClockStamp, fence bool, entries ...services.FeedEntry) redis.Result {
 	v.Helper()
-	result, err := v.c.MergeIntoInbox(v.Context(), Merge{Reader: reader, Stamp: stamp, Fence: fence, Entries: entries})
+	result, err := v.projections.MergeIntoInbox(v.Context(), InboxMerge{Reader: reader, Stamp: stamp, RefuseEarlierReads: fence, Entries: entries})
 	v.must(err)
 	return result
 }
 
-// drop removes an author from the reader's view.
-func (v view) drop(author services.UserID) redis.Result {
+// dropAuthor removes an author from the reader's view.
+func (v feedTest) dropAuthor(author services.UserID) redis.Result {
 	v.Helper()
-	result, err := v.c.DropFromInbox(v.Context(), reader, author)
+	result, err := v.projections.DropFromInbox(v.Context(), reader, author)
 	v.must(err)
 	return result
 }
 
-// delete removes one post of author.
-func (v view) delete(post services.PostID) redis.Result {
+// deletePost removes one post of author.
+func (v feedTest) deletePost(post services.PostID) redis.Result {
 	v.Helper()
-	results, err := v.c.DeleteFromInboxes(v.Context(), []services.UserID{reader}, post, author)
+	results, err := v.projections.DeleteFromInboxes(v.Context(), []services.UserID{reader}, post, author)
 	v.must(err)
 	return results[0]
 }
 
 // markSeen moves the reader's seen position.
-func (v view) markSeen(upTo services.PostID) redis.Result {
+func (v feedTest) markSeen(upTo services.PostID) redis.Result {
 	v.Helper()
-	result, err := v.c.MarkFeedSeen(v.Context(), reader, upTo)
+	result, err := v.projections.MarkFeedSeen(v.Context(), reader, upTo)
 	v.must(err)
 	return result
 }
 
-// field reads a field of the reader's document, "" if it is absent.
-func (v view) field(name string) string {
+// readField reads a field of the reader's document, "" if it is absent.
+func (v feedTest) readField(name string) string {
 	v.Helper()
-	value, err := v.c.Commands().HGet(v.Context(), DocumentKey(reader), name).Result()
+	value, err := v.projections.Commands().HGet(v.Context(), DocumentKey(reader), name).Result()
 	if err != redis.Nil {
 		v.must(err)
 	}
 	return value
 }
 
-// set overwrites a field of the reader's document, as no script does.
-func (v view) set(name string, value any) {
+// writeField overwrites a field of the reader's document, as no script does.
+func (v feedTest) writeField(name string, value any) {
 	v.Helper()
-	v.must(v.c.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
+	v.must(v.projections.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
 }
 
 // deleteKeys deletes keys behind the client's back.
-func (v view) deleteKeys(keys ...string) {
+func (v feedTest) deleteKeys(keys ...string) {
 	v.Helper()
-	v.must(v.c.Commands().Del(v.Context(), keys...).Err())
+	v.must(v.projections.Commands().Del(v.Context(), keys...).Err())
 }
 
-// document reads the reader's document. It checks that a read through the memory of documents gives the same, whatever script has
+// readDocument reads the reader's document. It checks that a read through the memory of documents gives the same, whatever script has
 // changed the document. A document that is not ready is not compared: if a test broke it by hand, it has no new version, and the
 // kept document is still whole.
-func (v view) document() Document {
+func (v feedTest) readDocument() Document {
 	v.Helper()
-	documents, err := v.c.Documents(v.Context(), []services.UserID{reader})
+	documents, err := v.projections.Documents(v.Context(), []services.UserID{reader})
 	v.must(err)
 	for range 2 {
 		if !documents[0].Ready {
 			break
 		}
-		kept, err := v.c.DocumentsCached(v.Context(), []services.UserID{reader})
+		kept, err := v.projections.DocumentsCached(v.Context(), []services.UserID{reader})
 		v.must(err)
 		if diff := cmp.Diff(documents[0], kept[0]); diff != "" {
 			v.Errorf("from memory (-whole +kept):\n%s", diff)
@@ -151,19 +151,19 @@ func (v view) document() Document {
 	return documents[0]
 }
 
-// want checks a script's result and the reader's feed after it.
-func (v view) want(what string, result redis.Result, status redis.Status, count string, entries ...services.FeedEntry) {
+// wantFeed checks a script's result and the reader's feed after it.
+func (v feedTest) wantFeed(what string, result redis.Result, status redis.ResultStatus, count string, entries ...services.FeedEntry) {
 	v.Helper()
-	if result.Status != status || (result.N > 0) != (status == redis.Applied) {
+	if result.Status != status || (result.Version > 0) != (status == redis.Applied) {
 		v.Errorf("%s: %+v, want the status %d", what, result, status)
 	}
-	if got := v.field("fc"); got != count {
+	if got := v.readField("fc"); got != count {
 		v.Errorf("%s: the count is %q, want %q", what, got, count)
 	}
-	if status == redis.Applied && v.field("n") != strconv.FormatUint(result.N, 10) {
-		v.Errorf("%s: answered version %d, stored %s", what, result.N, v.field("n"))
+	if status == redis.Applied && v.readField("n") != strconv.FormatUint(result.Version, 10) {
+		v.Errorf("%s: answered version %d, stored %s", what, result.Version, v.readField("n"))
 	}
-	page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, services.Retention)
+	page, err := v.projections.Inbox(v.Context(), reader, services.MaxPostID, services.FeedRetention)
 	v.must(err)
 	slices.Reverse(entries)
 	if !slices.Equal(page.Entries, entries) {
@@ -171,13 +171,13 @@ func (v view) want(what string, result redis.Result, status redis.Status, count 
 	}
 }
 
-// counted is an entry of author that counts.
-func counted(id services.PostID) services.FeedEntry {
-	return services.FeedEntry{Post: id, Author: author, Counts: true}
+// countedEntry is an entry of author that counts.
+func countedEntry(id services.PostID) services.FeedEntry {
+	return services.FeedEntry{Post: id, Author: author, CountsAsNew: true}
 }
 
-// listed is an entry that is listed and does not count.
-func listed(id services.PostID) services.FeedEntry {
+// uncountedEntry is an entry that is listed and does not count.
+func uncountedEntry(id services.PostID) services.FeedEntry {
 	return services.FeedEntry{Post: id, Author: author}
 }
 
@@ -189,29 +189,29 @@ func makeEntries(first, last services.PostID, make func(services.PostID) service
 	return entries
 }
 
-// everyWrite are the scripts of the feed that change existing keys, each with arguments that would change something.
-func (v view) everyWrite() map[string]func(redis.Stamp) redis.Result {
-	return map[string]func(redis.Stamp) redis.Result{
-		"add":    func(stamp redis.Stamp) redis.Result { return v.add(stamp, counted(50)) },
-		"merge":  func(stamp redis.Stamp) redis.Result { return v.merge(stamp, true, counted(51)) },
-		"end":    func(stamp redis.Stamp) redis.Result { return v.build(FeedFacts{Stamp: stamp}) },
-		"drop":   func(redis.Stamp) redis.Result { return v.drop(author) },
-		"delete": func(redis.Stamp) redis.Result { return v.delete(1) },
-		"see":    func(redis.Stamp) redis.Result { return v.markSeen(60) },
+// feedWrites are the scripts of the feed that change existing keys, each with arguments that would change something.
+func (v feedTest) feedWrites() map[string]func(redis.ClockStamp) redis.Result {
+	return map[string]func(redis.ClockStamp) redis.Result{
+		"add":    func(stamp redis.ClockStamp) redis.Result { return v.addEntry(stamp, countedEntry(50)) },
+		"merge":  func(stamp redis.ClockStamp) redis.Result { return v.mergeEntries(stamp, true, countedEntry(51)) },
+		"end":    func(stamp redis.ClockStamp) redis.Result { return v.buildFromFacts(FeedFacts{Stamp: stamp}) },
+		"drop":   func(redis.ClockStamp) redis.Result { return v.dropAuthor(author) },
+		"delete": func(redis.ClockStamp) redis.Result { return v.deletePost(1) },
+		"see":    func(redis.ClockStamp) redis.Result { return v.markSeen(60) },
 	}
 }
 
 func TestNothingIsWrittenWithoutADocument(t *testing.T) {
-	eachView(t, func(v view) {
-		if stamp := v.stamp(); stamp != 0 {
+	eachRedis(t, func(v feedTest) {
+		if stamp := v.takeStamp(); stamp != 0 {
 			v.Errorf("a stamp of %d without a document, want 0", stamp)
 		}
-		for name, write := range v.everyWrite() {
-			v.want(name, write(1<<62), redis.Missing, "")
+		for name, write := range v.feedWrites() {
+			v.wantFeed(name, write(1<<62), redis.Missing, "")
 		}
-		v.must(v.c.MarkActive(v.Context(), []services.UserID{reader}, 20_001, time.Hour))
-		for _, key := range inboxKeys(reader) {
-			if n, err := v.c.Commands().Exists(v.Context(), key).Result(); err != nil || n != 0 {
+		v.must(v.projections.MarkActive(v.Context(), []services.UserID{reader}, 20_001, time.Hour))
+		for _, key := range inboxScriptKeys(reader) {
+			if n, err := v.projections.Commands().Exists(v.Context(), key).Result(); err != nil || n != 0 {
 				v.Errorf("%s was made: %d, %v", key, n, err)
 			}
 		}
@@ -219,27 +219,27 @@ func TestNothingIsWrittenWithoutADocument(t *testing.T) {
 }
 
 func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
-	eachView(t, func(v view) {
-		for name := range v.everyWrite() {
+	eachRedis(t, func(v feedTest) {
+		for name := range v.feedWrites() {
 			for what, spoil := range map[string]func(){
 				"lost":             func() { v.deleteKeys(inboxKey(reader)) },
-				"without sentinel": func() { v.must(v.c.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
-				"without st":       func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
-				"without T":        func() { v.must(v.c.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
-				"with a broken n":  func() { v.set("n", "soon") },
+				"without sentinel": func() { v.must(v.projections.Commands().ZRem(v.Context(), inboxKey(reader), "!"+zeroID).Err()) },
+				"without st":       func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "st").Err()) },
+				"without T":        func() { v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), "T").Err()) },
+				"with a broken n":  func() { v.writeField("n", "soon") },
 			} {
 				v.deleteKeys(DocumentKey(reader), inboxKey(reader))
-				v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
+				v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 				spoil()
-				if result := v.everyWrite()[name](v.stamp()); result.Status != redis.Missing {
+				if result := v.feedWrites()[name](v.takeStamp()); result.Status != redis.Missing {
 					v.Errorf("%s into an inbox %s: %+v, want the status %d", name, what, result, redis.Missing)
 				}
-				page, err := v.c.Inbox(v.Context(), reader, services.MaxPostID, 10)
-				if d := v.document(); err != nil || page.Ready || d.Ready {
+				page, err := v.projections.Inbox(v.Context(), reader, services.MaxPostID, 10)
+				if d := v.readDocument(); err != nil || page.Ready || d.Ready {
 					v.Errorf("%s into an inbox %s: %+v, %+v, %v: want neither ready", name, what, d, page, err)
 				}
-				v.want("the rebuild", v.build(FeedFacts{Seen: 1, Entries: makeEntries(1, 3, counted)}), redis.Applied, "2", makeEntries(1, 3, counted)...)
-				if d := v.document(); !d.Ready || d.Seen != 1 {
+				v.wantFeed("the rebuild", v.buildFromFacts(FeedFacts{SeenUpTo: 1, Entries: makeEntries(1, 3, countedEntry)}), redis.Applied, "2", makeEntries(1, 3, countedEntry)...)
+				if d := v.readDocument(); !d.Ready || d.FeedSeenUpTo != 1 {
 					v.Errorf("%s into an inbox %s: rebuilt to %+v", name, what, d)
 				}
 			}
@@ -248,125 +248,125 @@ func TestALostInboxMarksTheDocumentAsBuilding(t *testing.T) {
 }
 
 func TestAddingToAnInbox(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: []services.FeedEntry{listed(1), counted(2)}})
-		stamp := v.stamp()
-		v.want("a post that counts", v.add(stamp, counted(3)), redis.Applied, "2", listed(1), counted(2), counted(3))
-		v.want("the same again", v.add(stamp, counted(3)), redis.Same, "2", listed(1), counted(2), counted(3))
-		v.want("a post that is listed", v.add(stamp, listed(4)), redis.Applied, "2", listed(1), counted(2), counted(3), listed(4))
-		v.want("one that counted", v.add(stamp, listed(2)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
-		v.want("one that was listed", v.add(stamp, counted(1)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
-		v.drop(other)
-		v.want("a read from before a removal", v.add(stamp, counted(5)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
-		rm, err := strconv.ParseUint(v.field("rm"), 10, 64)
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{Entries: []services.FeedEntry{uncountedEntry(1), countedEntry(2)}})
+		stamp := v.takeStamp()
+		v.wantFeed("a post that counts", v.addEntry(stamp, countedEntry(3)), redis.Applied, "2", uncountedEntry(1), countedEntry(2), countedEntry(3))
+		v.wantFeed("the same again", v.addEntry(stamp, countedEntry(3)), redis.Unchanged, "2", uncountedEntry(1), countedEntry(2), countedEntry(3))
+		v.wantFeed("a post that is listed", v.addEntry(stamp, uncountedEntry(4)), redis.Applied, "2", uncountedEntry(1), countedEntry(2), countedEntry(3), uncountedEntry(4))
+		v.wantFeed("one that counted", v.addEntry(stamp, uncountedEntry(2)), redis.Retry, "2", uncountedEntry(1), countedEntry(2), countedEntry(3), uncountedEntry(4))
+		v.wantFeed("one that was listed", v.addEntry(stamp, countedEntry(1)), redis.Retry, "2", uncountedEntry(1), countedEntry(2), countedEntry(3), uncountedEntry(4))
+		v.dropAuthor(otherUser)
+		v.wantFeed("a read from before a removal", v.addEntry(stamp, countedEntry(5)), redis.Retry, "2", uncountedEntry(1), countedEntry(2), countedEntry(3), uncountedEntry(4))
+		rm, err := strconv.ParseUint(v.readField("rm"), 10, 64)
 		v.must(err)
-		v.want("a read at the removal", v.add(redis.Stamp(rm), counted(5)), redis.Retry, "2", listed(1), counted(2), counted(3), listed(4))
-		v.want("a read right after it", v.add(redis.Stamp(rm+1), counted(5)), redis.Applied, "3", listed(1), counted(2), counted(3), listed(4), counted(5))
+		v.wantFeed("a read at the removal", v.addEntry(redis.ClockStamp(rm), countedEntry(5)), redis.Retry, "2", uncountedEntry(1), countedEntry(2), countedEntry(3), uncountedEntry(4))
+		v.wantFeed("a read right after it", v.addEntry(redis.ClockStamp(rm+1), countedEntry(5)), redis.Applied, "3", uncountedEntry(1), countedEntry(2), countedEntry(3), uncountedEntry(4), countedEntry(5))
 	})
 }
 
 // A merge adds entries and changes flags, and changes nothing when repeated. A fence refuses writes from earlier reads.
 func TestMergingIntoAnInbox(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
-		stamp := v.stamp()
-		v.want("other flags", v.merge(stamp, false, listed(1), listed(2), counted(4)), redis.Applied, "2", listed(1), listed(2), counted(3), counted(4))
-		v.want("and back", v.merge(stamp, false, counted(2)), redis.Applied, "3", listed(1), counted(2), counted(3), counted(4))
-		v.want("what is there", v.merge(stamp, false, counted(2), listed(1)), redis.Same, "3", listed(1), counted(2), counted(3), counted(4))
-		v.want("nothing", v.merge(stamp, false), redis.Same, "3", listed(1), counted(2), counted(3), counted(4))
-		v.want("without a fence", v.add(stamp, counted(5)), redis.Applied, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("a fence alone", v.merge(stamp, true), redis.Same, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("behind the fence", v.merge(stamp, true, counted(6)), redis.Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("and a push", v.add(stamp, counted(6)), redis.Retry, "4", listed(1), counted(2), counted(3), counted(4), counted(5))
-		v.want("read again", v.merge(v.stamp(), true, counted(6)), redis.Applied, "5", listed(1), counted(2), counted(3), counted(4), counted(5), counted(6))
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
+		stamp := v.takeStamp()
+		v.wantFeed("other flags", v.mergeEntries(stamp, false, uncountedEntry(1), uncountedEntry(2), countedEntry(4)), redis.Applied, "2", uncountedEntry(1), uncountedEntry(2), countedEntry(3), countedEntry(4))
+		v.wantFeed("and back", v.mergeEntries(stamp, false, countedEntry(2)), redis.Applied, "3", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4))
+		v.wantFeed("what is there", v.mergeEntries(stamp, false, countedEntry(2), uncountedEntry(1)), redis.Unchanged, "3", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4))
+		v.wantFeed("nothing", v.mergeEntries(stamp, false), redis.Unchanged, "3", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4))
+		v.wantFeed("without a fence", v.addEntry(stamp, countedEntry(5)), redis.Applied, "4", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4), countedEntry(5))
+		v.wantFeed("a fence alone", v.mergeEntries(stamp, true), redis.Unchanged, "4", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4), countedEntry(5))
+		v.wantFeed("behind the fence", v.mergeEntries(stamp, true, countedEntry(6)), redis.Retry, "4", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4), countedEntry(5))
+		v.wantFeed("and a push", v.addEntry(stamp, countedEntry(6)), redis.Retry, "4", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4), countedEntry(5))
+		v.wantFeed("read again", v.mergeEntries(v.takeStamp(), true, countedEntry(6)), redis.Applied, "5", uncountedEntry(1), countedEntry(2), countedEntry(3), countedEntry(4), countedEntry(5), countedEntry(6))
 	})
 }
 
 func TestRemovingFromAnInbox(t *testing.T) {
-	eachView(t, func(v view) {
-		foreign := services.FeedEntry{Post: 4, Author: other, Counts: true}
-		v.build(FeedFacts{Entries: append(makeEntries(1, 3, counted), foreign, listed(5))})
-		old := v.stamp()
-		v.want("a post of another author's", v.delete(4), redis.Same, "4", counted(1), counted(2), counted(3), foreign, listed(5))
-		v.want("a read from before it", v.add(old, counted(6)), redis.Retry, "4", counted(1), counted(2), counted(3), foreign, listed(5))
-		v.want("a post that counts", v.delete(2), redis.Applied, "3", counted(1), counted(3), foreign, listed(5))
-		v.want("a post that is listed", v.delete(5), redis.Applied, "3", counted(1), counted(3), foreign)
-		v.want("the same again", v.delete(5), redis.Same, "3", counted(1), counted(3), foreign)
-		old = v.stamp()
-		v.want("somebody without posts", v.drop(10), redis.Same, "3", counted(1), counted(3), foreign)
-		v.want("a read from before that", v.add(old, counted(6)), redis.Retry, "3", counted(1), counted(3), foreign)
-		v.want("an author", v.drop(author), redis.Applied, "1", foreign)
-		v.want("the same again", v.drop(author), redis.Same, "1", foreign)
+	eachRedis(t, func(v feedTest) {
+		foreign := services.FeedEntry{Post: 4, Author: otherUser, CountsAsNew: true}
+		v.buildFromFacts(FeedFacts{Entries: append(makeEntries(1, 3, countedEntry), foreign, uncountedEntry(5))})
+		old := v.takeStamp()
+		v.wantFeed("a post of another author's", v.deletePost(4), redis.Unchanged, "4", countedEntry(1), countedEntry(2), countedEntry(3), foreign, uncountedEntry(5))
+		v.wantFeed("a read from before it", v.addEntry(old, countedEntry(6)), redis.Retry, "4", countedEntry(1), countedEntry(2), countedEntry(3), foreign, uncountedEntry(5))
+		v.wantFeed("a post that counts", v.deletePost(2), redis.Applied, "3", countedEntry(1), countedEntry(3), foreign, uncountedEntry(5))
+		v.wantFeed("a post that is listed", v.deletePost(5), redis.Applied, "3", countedEntry(1), countedEntry(3), foreign)
+		v.wantFeed("the same again", v.deletePost(5), redis.Unchanged, "3", countedEntry(1), countedEntry(3), foreign)
+		old = v.takeStamp()
+		v.wantFeed("somebody without posts", v.dropAuthor(10), redis.Unchanged, "3", countedEntry(1), countedEntry(3), foreign)
+		v.wantFeed("a read from before that", v.addEntry(old, countedEntry(6)), redis.Retry, "3", countedEntry(1), countedEntry(3), foreign)
+		v.wantFeed("an author", v.dropAuthor(author), redis.Applied, "1", foreign)
+		v.wantFeed("the same again", v.dropAuthor(author), redis.Unchanged, "1", foreign)
 	})
 }
 
 func TestTheSeenPositionOnlyRises(t *testing.T) {
-	eachView(t, func(v view) {
-		all := makeEntries(1, 5, counted)
-		v.build(FeedFacts{Seen: 2, Entries: slices.Clone(all)})
-		v.want("back", v.markSeen(1), redis.Same, "3", slices.Clone(all)...)
-		v.want("where it is", v.markSeen(2), redis.Same, "3", slices.Clone(all)...)
-		v.want("forward", v.markSeen(4), redis.Applied, "1", slices.Clone(all)...)
-		v.want("a rebuild from an older mark", v.build(FeedFacts{Seen: 3}), redis.Applied, "1", slices.Clone(all)...)
-		v.want("a rebuild from a newer mark", v.build(FeedFacts{Seen: 5}), redis.Applied, "0", slices.Clone(all)...)
-		v.want("to the end of time", v.markSeen(services.MaxPostID), redis.Applied, "0", slices.Clone(all)...)
-		if d := v.document(); d.Seen != services.MaxPostID || d.FeedMore {
+	eachRedis(t, func(v feedTest) {
+		all := makeEntries(1, 5, countedEntry)
+		v.buildFromFacts(FeedFacts{SeenUpTo: 2, Entries: slices.Clone(all)})
+		v.wantFeed("back", v.markSeen(1), redis.Unchanged, "3", slices.Clone(all)...)
+		v.wantFeed("where it is", v.markSeen(2), redis.Unchanged, "3", slices.Clone(all)...)
+		v.wantFeed("forward", v.markSeen(4), redis.Applied, "1", slices.Clone(all)...)
+		v.wantFeed("a rebuild from an older mark", v.buildFromFacts(FeedFacts{SeenUpTo: 3}), redis.Applied, "1", slices.Clone(all)...)
+		v.wantFeed("a rebuild from a newer mark", v.buildFromFacts(FeedFacts{SeenUpTo: 5}), redis.Applied, "0", slices.Clone(all)...)
+		v.wantFeed("to the end of time", v.markSeen(services.MaxPostID), redis.Applied, "0", slices.Clone(all)...)
+		if d := v.readDocument(); d.FeedSeenUpTo != services.MaxPostID || d.FeedCountAtLeast {
 			v.Errorf("the document is %+v", d)
 		}
 	})
 }
 
 func TestVersionsAndFencesRiseWhenTheClockIsBehind(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: makeEntries(1, 9, counted)})
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 9, countedEntry)})
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-		v.set("n", ahead)
-		v.set("rm", ahead)
+		v.writeField("n", ahead)
+		v.writeField("rm", ahead)
 		for i, write := range []func() redis.Result{
-			func() redis.Result { return v.delete(1) }, func() redis.Result { return v.markSeen(3) }, func() redis.Result { return v.drop(author) },
-			func() redis.Result { return v.add(v.stamp(), counted(20)) }, func() redis.Result { return v.merge(v.stamp(), true, counted(21)) },
-			func() redis.Result { return v.build(FeedFacts{Stamp: v.begin(true)}) },
+			func() redis.Result { return v.deletePost(1) }, func() redis.Result { return v.markSeen(3) }, func() redis.Result { return v.dropAuthor(author) },
+			func() redis.Result { return v.addEntry(v.takeStamp(), countedEntry(20)) }, func() redis.Result { return v.mergeEntries(v.takeStamp(), true, countedEntry(21)) },
+			func() redis.Result { return v.buildFromFacts(FeedFacts{Stamp: v.beginRebuild(true)}) },
 		} {
-			if result := write(); result.Status != redis.Applied || result.N != ahead+uint64(i)+1 {
+			if result := write(); result.Status != redis.Applied || result.Version != ahead+uint64(i)+1 {
 				v.Errorf("write %d: %+v, want the version %d", i, result, ahead+uint64(i)+1)
 			}
 		}
-		if rm := v.field("rm"); rm != fmt.Sprint(ahead+3) {
+		if rm := v.readField("rm"); rm != fmt.Sprint(ahead+3) {
 			v.Errorf("after three removals rm is %s, want %d", rm, ahead+3)
 		}
 		v.deleteKeys(inboxKey(reader))
-		if stamp := v.begin(false); stamp != redis.Stamp(ahead+5) || v.field("rm") != fmt.Sprint(ahead+4) {
-			v.Errorf("an inbox born at %s, stamp %d: want %d and %d", v.field("rm"), stamp, ahead+4, ahead+5)
+		if stamp := v.beginRebuild(false); stamp != redis.ClockStamp(ahead+5) || v.readField("rm") != fmt.Sprint(ahead+4) {
+			v.Errorf("an inbox born at %s, stamp %d: want %d and %d", v.readField("rm"), stamp, ahead+4, ahead+5)
 		}
 	})
 }
 
 func TestOnlyLiveLeasesAreNotified(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: makeEntries(1, 9, counted)})
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 9, countedEntry)})
 		now := time.Now().UnixMilli()
-		v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
+		v.must(v.projections.Commands().HSet(v.Context(), onlineKey(reader), "here", now+60_000, "there", now+90_000, "gone", now-1, "long ago", 0).Err())
 		for name, result := range map[string]redis.Result{
-			"add": v.add(v.stamp(), counted(20)), "merge": v.merge(v.stamp(), false, counted(21)), "delete": v.delete(1), "see": v.markSeen(3),
-			"drop": v.drop(author), "end": v.build(FeedFacts{}),
+			"add": v.addEntry(v.takeStamp(), countedEntry(20)), "merge": v.mergeEntries(v.takeStamp(), false, countedEntry(21)), "delete": v.deletePost(1), "see": v.markSeen(3),
+			"drop": v.dropAuthor(author), "end": v.buildFromFacts(FeedFacts{}),
 		} {
-			slices.Sort(result.Nodes)
-			if !slices.Equal(result.Nodes, []string{"here", "there"}) {
-				v.Errorf("%s tells %q, want here and there", name, result.Nodes)
+			slices.Sort(result.OnlineNodes)
+			if !slices.Equal(result.OnlineNodes, []string{"here", "there"}) {
+				v.Errorf("%s tells %q, want here and there", name, result.OnlineNodes)
 			}
 		}
-		if result := v.markSeen(3); result.Nodes != nil {
-			v.Errorf("nothing changed and %q are notified", result.Nodes)
+		if result := v.markSeen(3); result.OnlineNodes != nil {
+			v.Errorf("nothing changed and %q are notified", result.OnlineNodes)
 		}
 	})
 }
 
 func TestRoundTripsOfInboxes(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{Entries: makeEntries(1, 9, counted)})
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 9, countedEntry)})
 		adds, many := make([]InboxPost, 1200), make([]services.UserID, 1200)
 		for i := range adds {
-			adds[i], many[i] = InboxPost{services.UserID(i), counted(10)}, services.UserID(i)
+			adds[i], many[i] = InboxPost{services.UserID(i), countedEntry(10)}, services.UserID(i)
 		}
 		var page InboxPage
 		for _, test := range []struct {
@@ -375,15 +375,15 @@ func TestRoundTripsOfInboxes(t *testing.T) {
 			run  func(ctx context.Context) (int, error)
 		}{
 			{"a page", 1, func(ctx context.Context) (_ int, err error) {
-				page, err = v.c.Inbox(ctx, reader, 5, 20)
+				page, err = v.projections.Inbox(ctx, reader, 5, 20)
 				return len(page.Entries), err
 			}},
 			{"1,200 pushes", 3, func(ctx context.Context) (int, error) {
-				results, err := v.c.AddToInboxes(ctx, 1<<62, adds)
+				results, err := v.projections.AddToInboxes(ctx, 1<<62, adds)
 				return len(results), err
 			}},
 			{"1,200 deletions", 3, func(ctx context.Context) (int, error) {
-				results, err := v.c.DeleteFromInboxes(ctx, many, 10, author)
+				results, err := v.projections.DeleteFromInboxes(ctx, many, 10, author)
 				return len(results), err
 			}},
 		} {

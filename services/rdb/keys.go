@@ -14,8 +14,8 @@ import (
 // DocumentKey is the badge document: HASH, fixed fields of at most 64 bytes, except the lists F, L and R; see Document.
 func DocumentKey(user services.UserID) string { return redis.UserKey(user, ":b") }
 
-// inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most
-// Retention + 32 members of 19 bytes, see entryText.
+// inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most services.FeedRetention + 32
+// members of 19 bytes, see entryText.
 func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
 // conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for
@@ -47,30 +47,30 @@ func spendingKey(window int64, bucket string) string {
 // These are the parts of ownedKey that the cleaner tells apart. Every other part belongs to a user's view, perhaps of another
 // version of this program.
 const (
-	documentPart = "b"
-	inboxPart    = "i"
-	leasePart    = "lease"
-	copyPart     = "copy"
-	familyPart   = "family"
+	documentKeyPart = "b"
+	inboxKeyPart    = "i"
+	leaseKeyPart    = "lease"
+	copyKeyPart     = "copy"
+	familyKeyPart   = "family"
 )
 
-// ownedKey is a key, parsed from its name. For a key of a user's view, part is the text after the colon; for other keys it is
-// leasePart, copyPart or familyPart.
+// ownedKey is a key, parsed from its name. For a key of a user's view, keyPart is the text after the colon; for other keys it is
+// leaseKeyPart, copyKeyPart or familyKeyPart.
 type ownedKey struct {
-	name, part string
-	user       services.UserID // 0 if the key is not a user's
-	mark       string          // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
+	name, keyPart string
+	user          services.UserID // 0 if the key is not a user's
+	markerMember  string          // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
 }
 
-// endsItself reports whether the key has an expiry of its own. The keys of a user's view expire together instead.
-func (k ownedKey) endsItself() bool {
-	return k.part == leasePart || k.part == copyPart || k.part == familyPart
+// hasOwnExpiry reports whether the key has an expiry of its own. The keys of a user's view expire together instead.
+func (k ownedKey) hasOwnExpiry() bool {
+	return k.keyPart == leaseKeyPart || k.keyPart == copyKeyPart || k.keyPart == familyKeyPart
 }
 
 // isList reports whether the key is one of the lists that are trimmed to the listed length.
 func (k ownedKey) isList() bool {
-	_, registered := listOf(k.part)
-	return k.part == inboxPart || registered
+	_, registered := listByKeyPart(k.keyPart)
+	return k.keyPart == inboxKeyPart || registered
 }
 
 // parseKey parses a key's name. cleanable is false for keys that the cleaner leaves alone: the keys of other programs in the same
@@ -81,12 +81,12 @@ func parseKey(name string) (key ownedKey, cleanable bool) {
 		// The tag in braces decides the master of a key on a cluster, and all keys of a user share it.
 		number, part, _ := strings.Cut(rest, "}:")
 		user, err := strconv.ParseUint(number, 10, 32)
-		key.user, key.part = services.UserID(user), part
+		key.user, key.keyPart = services.UserID(user), part
 		switch {
-		case part == "on" || slices.Contains(leaseParts, part):
-			key.part = leasePart
+		case part == "on" || slices.Contains(leaseKeyParts, part):
+			key.keyPart = leaseKeyPart
 		case part == "p":
-			key.part = copyPart
+			key.keyPart = copyKeyPart
 		}
 		// A part of one or two small letters belongs to a view, known or not. The ID must be written as this program writes
 		// it: {u007} is not ours.
@@ -96,10 +96,10 @@ func parseKey(name string) (key ownedKey, cleanable bool) {
 	if rest, found := strings.CutPrefix(name, "p:"); found {
 		// Another program may well use the prefix "p:", so only a valid ID of 13 letters after it makes the key ours.
 		_, err := services.ParsePostID(rest)
-		key.part = copyPart
+		key.keyPart = copyKeyPart
 		return key, err == nil
 	}
 	family, found := redis.FamilyOf(name)
-	key.part, key.mark = familyPart, family.Mark
+	key.keyPart, key.markerMember = familyKeyPart, family.MarkerMember
 	return key, found
 }

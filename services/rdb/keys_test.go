@@ -12,7 +12,7 @@ import (
 )
 
 // Features register families of keys like this one.
-var _ = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: "!r", Ours: func(rest string) bool {
+var _ = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", MarkerMember: "!r", MayBeOurs: func(rest string) bool {
 	code, id, found := strings.Cut(rest, "/")
 	return found && code != "" && id != ""
 }})
@@ -54,7 +54,7 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 				t.Fatalf("%d and %d share %q", a, b, key)
 			}
 		}
-		if keys := inboxKeys(a); keys[0] != DocumentKey(a) || keys[1] != inboxKey(a) || keys[2] != onlineKey(a) {
+		if keys := inboxScriptKeys(a); keys[0] != DocumentKey(a) || keys[1] != inboxKey(a) || keys[2] != onlineKey(a) {
 			t.Fatalf("the scripts' keys are %q", keys)
 		}
 	})
@@ -63,11 +63,11 @@ func TestKeysOfAUserShareASlotAndNoTwoUsersAKey(t *testing.T) {
 func TestParseKeyRecognizesOurKeys(t *testing.T) {
 	post := services.PostIDAt(time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC))
 	for name, part := range map[string]string{
-		DocumentKey(7): documentPart, inboxKey(7): inboxPart, conversationsKey(7): "c", onlineKey(7): leasePart, profileKey(7): copyPart,
-		postKey(post): copyPart, "v:town/a/b": familyPart, "{u4294967295}:zz": "zz",
+		DocumentKey(7): documentKeyPart, inboxKey(7): inboxKeyPart, conversationsKey(7): "c", onlineKey(7): leaseKeyPart, profileKey(7): copyKeyPart,
+		postKey(post): copyKeyPart, "v:town/a/b": familyKeyPart, "{u4294967295}:zz": "zz",
 	} {
 		key, ours := parseKey(name)
-		if !ours || key.part != part || key.name != name {
+		if !ours || key.keyPart != part || key.name != name {
 			t.Errorf("%s is %+v, %v", name, key, ours)
 		}
 		if owner := map[bool]services.UserID{true: 7}[name == DocumentKey(7)]; owner > 0 && key.user != owner {

@@ -11,24 +11,24 @@ import (
 	"tidings/services/redis"
 )
 
-// layout is the fields of a document, in the order of reading. It depends on the configured types of site messages, on
+// documentLayout is the fields of a document, in the order of reading. It depends on the configured types of site messages, on
 // the existing dots and on the categories of the host application. It never changes after newLayout: a change makes a
 // new one.
-type layout struct {
-	// paired and optional have one value for each field except the dots, which come last. initialFields has three values for
-	// each field except plainFields and the dots.
-	types, dots    []string
-	hostCategories *services.HostCategories // the categories of the host application
-	expiry         services.SourceExpiry    // the sources whose items leave the counts by age
-	plain          int                      // the number of fields before the versioned ones
+type documentLayout struct {
+	// absentWithPrevious and optional have one value for each field except the dots, which come last. initialFields has three
+	// values for each field except unversionedFields and the dots.
+	messageTypes, dots    []string
+	hostCategories        *services.HostCategories // the categories of the host application
+	expiry                services.SourceExpiry    // the sources whose items leave the counts by age
+	unversionedFieldCount int                      // the number of fields before the versioned ones
 	// fields are the names, in the order of reading.
-	fields        []string
-	read          *redis.Fields // the read of fields
-	readBorn      *redis.Fields // the read of fields and bornField, see documentMemory
-	check         *redis.Fields // the read of checkedFields and the fields that follow them
-	initialFields []any         // triples for rebuild_begin: field, value at birth ("": none; "?": may be absent), pattern of a valid value
-	paired        []bool        // of fields: whether it is absent until the field before it has a version
-	optional      []bool        // of fields: whether it may be absent
+	fields             []string
+	readAll            *redis.Fields // the read of fields
+	readWithBirthStamp *redis.Fields // the read of fields and birthStampField, see documentMemory
+	changeCheck        *redis.Fields // the read of changeCheckFields and the fields that follow them
+	initialFields      []any         // triples for rebuild_begin: field, value at birth ("": none; "?": may be absent), pattern of a valid value
+	absentWithPrevious []bool        // of fields: whether it is absent until the field before it has a version
+	optional           []bool        // of fields: whether it may be absent
 }
 
 // initialValue is a versioned field before its first version. Scripts read no version in it, so that any version is newer. It is
@@ -38,38 +38,38 @@ const initialValue = "0"
 // optionalInitialValue is the value at birth of a field that may be absent.
 const optionalInitialValue = "?"
 
-// plainFields are the fields before the versioned fields, in the order of layout.fields. parseTexts takes them in this order; st
-// and e come first, because parseTexts looks at them before all others.
-var plainFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R", "Cv"}
+// unversionedFields are the fields before the versioned fields, in the order of documentLayout.fields. parseTexts takes them in
+// this order; st and e come first, because parseTexts looks at them before all others.
+var unversionedFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu", "Cm", "R", "Cv"}
 
 // The constants are Lua patterns for whole values. rebuild_begin compares each field with its pattern: a broken field gets its
 // initial value again, and the rebuild writes its facts.
 const (
-	// countsPattern is for what countsText prints, and placePattern for a version and a post's ID.
-	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
-	placePattern  = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
+	// countsPattern is for what countsText prints, and positionPattern for a version and a post's ID.
+	countsPattern   = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
+	positionPattern = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
 )
 
-// newLayout lists the fields, with the value at birth of each. registers and parseTexts read them in the same order.
-func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *layout {
-	l := &layout{types: types, dots: dots, hostCategories: hosts, expiry: expiry, fields: slices.Clone(plainFields), paired: make([]bool, len(plainFields)), optional: make([]bool, len(plainFields))}
-	// value "" makes a field paired: it is born with the first version of the field before it.
+// newLayout lists the fields, with the value at birth of each. parseRegisters and parseTexts read them in the same order.
+func newLayout(types, dots []string, hosts *services.HostCategories, expiry services.SourceExpiry) *documentLayout {
+	l := &documentLayout{messageTypes: types, dots: dots, hostCategories: hosts, expiry: expiry, fields: slices.Clone(unversionedFields), absentWithPrevious: make([]bool, len(unversionedFields)), optional: make([]bool, len(unversionedFields))}
+	// value "" sets absentWithPrevious: the field is born with the first version of the field before it.
 	register := func(field, value, pattern string) {
 		l.fields = append(l.fields, field)
 		l.initialFields = append(l.initialFields, field, value, pattern)
-		l.paired, l.optional = append(l.paired, value == ""), append(l.optional, value == optionalInitialValue)
+		l.absentWithPrevious, l.optional = append(l.absentWithPrevious, value == ""), append(l.optional, value == optionalInitialValue)
 	}
 	// A document keeps these fields only where items leave the counts by age: each byte counts in millions of
 	// documents.
 	if expiry.Expires(services.SourceHomeFeed) {
-		register(feedAgedField, initialValue, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
+		register(feedExpiredField, initialValue, `^[0-7]`+strings.Repeat("[0-9A-HJKMNP-TV-Z]", services.PostIDLetters-1)+`$`)
 	}
 	if expiry.Expires(services.SourceConversations) {
-		register(leavesOnField, initialValue, `^%d+$`)
+		register(nextExpiryDayField, initialValue, `^%d+$`)
 	}
-	// From here on the fields have versions. Their order is the same as in parser.registers.
-	l.plain = len(l.fields)
+	// From here on the fields have versions. Their order is the same as in documentParser.parseRegisters.
+	l.unversionedFieldCount = len(l.fields)
 	for _, fixed := range fixedRegisters {
 		birth := initialValue
 		if fixed.optional {
@@ -79,14 +79,14 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	}
 	for _, category := range services.Categories {
 		register(countsField(category), initialValue, countsPattern)
-		register(newestField(category), "", placePattern) // both are written together
+		register(newestField(category), "", positionPattern) // both are written together
 	}
 	// A category of the host application may be new: older documents lack its fields, which means that they have no notification
 	// of it.
 	for _, host := range hosts.All() {
-		counts, newest := hostFields(host.ID)
+		counts, newest := hostCategoryFields(host.ID)
 		register(counts, optionalInitialValue, countsPattern)
-		register(newest, optionalInitialValue, placePattern)
+		register(newest, optionalInitialValue, positionPattern)
 	}
 	for _, kind := range types {
 		if expiry.Expires(services.SourceSiteMessages) {
@@ -99,13 +99,13 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	for _, dot := range dots {
 		l.fields = append(l.fields, dotField(dot))
 	}
-	l.read, l.readBorn = redis.NewFields(l.fields), redis.NewFields(append(slices.Clone(l.fields), bornField))
-	l.check = redis.NewFewFields(slices.Concat(checkedFields, l.fields[len(plainFields):l.plain], []string{bornField}))
+	l.readAll, l.readWithBirthStamp = redis.NewFields(l.fields), redis.NewFields(append(slices.Clone(l.fields), birthStampField))
+	l.changeCheck = redis.NewFewFields(slices.Concat(changeCheckFields, l.fields[len(unversionedFields):l.unversionedFieldCount], []string{birthStampField}))
 	return l
 }
 
-// command is the command that reads a user's document, as the last step of a rebuild.
-func (l *layout) command(user services.UserID) []any {
+// readCommand is the command that reads a user's document, as the last step of a rebuild.
+func (l *documentLayout) readCommand(user services.UserID) []any {
 	command := append(make([]any, 0, 2+len(l.fields)), "HMGET", DocumentKey(user))
 	for _, field := range l.fields {
 		command = append(command, field)
@@ -121,7 +121,7 @@ func (c *Projections) SetDots(names []string) {
 	if slices.Equal(layout.dots, names) { // so that kept documents stay valid
 		return
 	}
-	c.layout.Store(newLayout(layout.types, slices.Clone(names), layout.hostCategories, layout.expiry))
+	c.layout.Store(newLayout(layout.messageTypes, slices.Clone(names), layout.hostCategories, layout.expiry))
 }
 
 // SetCategories sets the categories of the host application: their fields are read from now on, and each Document has the
@@ -130,57 +130,57 @@ func (c *Projections) SetCategories(hosts *services.HostCategories) {
 	c.layoutMu.Lock()
 	defer c.layoutMu.Unlock()
 	layout := c.layout.Load()
-	c.layout.Store(newLayout(layout.types, layout.dots, hosts, layout.expiry))
+	c.layout.Store(newLayout(layout.messageTypes, layout.dots, hosts, layout.expiry))
 }
 
-// parser parses a document, and remembers whether any part was broken. It goes on after a broken part, so that no
+// documentParser parses a document, and remembers whether any part was broken. It goes on after a broken part, so that no
 // parser has to return an error; the caller looks at failed once, at the end.
-type parser struct {
+type documentParser struct {
 	texts  []string // what is still to be parsed
 	failed bool     // a part was broken
 }
 
 // next takes the next text. There are as many as the layout has fields, see parseTexts.
-func (p *parser) next() string {
+func (p *documentParser) next() string {
 	text := p.texts[0]
 	p.texts = p.texts[1:]
 	return text
 }
 
 // number parses a count, a version or a day. 63 bits suffice for all of them, and keep the result within an int64.
-func (p *parser) number() uint64 { return p.numberOf(p.next()) }
+func (p *documentParser) number() uint64 { return p.numberOf(p.next()) }
 
 // numberOf is number for a text that was taken already.
-func (p *parser) numberOf(text string) uint64 {
+func (p *documentParser) numberOf(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 63)
 	p.failed = p.failed || err != nil
 	return n
 }
 
-// signed parses a number that may be negative: an offset of time.
-func (p *parser) signed(text string) int64 {
+// parseSigned parses a number that may be negative: an offset of time.
+func (p *documentParser) parseSigned(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	p.failed = p.failed || err != nil
 	return n
 }
 
-// place parses a position.
-func (p *parser) place(text string) services.PostID {
-	id, err := parsePlace(text)
+// position parses a position.
+func (p *documentParser) position(text string) services.PostID {
+	id, err := parsePosition(text)
 	p.failed = p.failed || err != nil
 	return id
 }
 
-// parsePlace reads a position, or the "0" that stands for the position before all others.
-func parsePlace(text string) (services.PostID, error) {
+// parsePosition reads a position, or the "0" that stands for the position before all others.
+func parsePosition(text string) (services.PostID, error) {
 	if text == initialValue {
 		return 0, nil
 	}
 	return services.ParsePostID(text)
 }
 
-// parts splits a versioned field into exactly as many parts as into has; a field with the initial value has "0" in each.
-func (p *parser) parts(into ...*string) {
+// splitField splits a versioned field into exactly as many parts as into has; a field with the initial value has "0" in each.
+func (p *documentParser) splitField(into ...*string) {
 	text := p.next()
 	if text == initialValue {
 		for _, part := range into {
@@ -196,14 +196,14 @@ func (p *parser) parts(into ...*string) {
 }
 
 // parse is parseTexts for values as go-redis gives them.
-func (l *layout) parse(values []any, epoch string) Document {
+func (l *documentLayout) parse(values []any, epoch string) Document {
 	texts := make([]string, len(values))
 	for i, value := range values {
 		switch text := value.(type) {
 		case string:
 			texts[i] = text
 		case nil:
-			texts[i] = redis.Absent
+			texts[i] = redis.AbsentField
 		default: // no field has such a value
 			return Document{}
 		}
@@ -213,7 +213,7 @@ func (l *layout) parse(values []any, epoch string) Document {
 
 // parseTexts reads the fields; it may change texts. A missing or broken field, or another epoch, makes the document not ready;
 // such a field never reads as 0.
-func (l *layout) parseTexts(texts []string, epoch string) Document {
+func (l *documentLayout) parseTexts(texts []string, epoch string) Document {
 	if len(texts) != len(l.fields) || texts[0] != "1" || texts[1] != epoch {
 		return Document{}
 	}
@@ -221,36 +221,36 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	// absent: they are read at the end.
 	fixed := len(texts) - len(l.dots)
 	for i, text := range texts[:fixed] {
-		if text != redis.Absent {
+		if text != redis.AbsentField {
 			continue
 		}
-		// i-1 is never negative: the first fields are plain, and never paired.
-		if lacks := l.paired[i] && texts[i-1] == initialValue || l.optional[i]; !lacks {
+		// i-1 is never negative: the first fields have no version, and are never absent with another.
+		if lacks := l.absentWithPrevious[i] && texts[i-1] == initialValue || l.optional[i]; !lacks {
 			return Document{}
 		}
 		texts[i] = initialValue
 	}
-	p := &parser{texts: texts[2:fixed]}
+	p := &documentParser{texts: texts[2:fixed]}
 	d := Document{Ready: true, Categories: l.hostCategories}
-	d.N, d.Day, d.Seen = p.number(), int64(p.number()), p.place(p.next())
+	d.Version, d.LastActiveDay, d.FeedSeenUpTo = p.number(), int64(p.number()), p.position(p.next())
 	// The "+" is a suffix, so that a script can compare the whole field with a recount as text.
 	count, more := strings.CutSuffix(p.next(), "+")
-	d.FeedCount, d.FeedMore = int(p.numberOf(count)), more
-	d.Pulled = p.unpackNamed(PulledAuthors, p.next())
-	d.Hosts = p.unpackNamed(Hosts, p.next())
+	d.FeedCount, d.FeedCountAtLeast = int(p.numberOf(count)), more
+	d.PulledAuthors = p.unpackAuthors(PulledAuthorsField, p.next())
+	d.Hosts = p.unpackAuthors(HostsField, p.next())
 	d.Conversations.Unread, d.Conversations.Mentions = int(p.number()), int(p.number())
-	d.Conversations.ReadSide = p.unpack(p.next())
+	d.Conversations.CountedOnRead = p.unpackCountedOnRead(p.next())
 	d.Conversations.Version = p.number()
 	l.readExpiryFields(p, &d)
-	p.registers(l, &d)
+	p.parseRegisters(l, &d)
 	for i, dot := range l.dots {
-		if text := texts[fixed+i]; text != redis.Absent {
+		if text := texts[fixed+i]; text != redis.AbsentField {
 			_, seen, found := strings.Cut(text, ";")
 			p.failed = p.failed || !found
-			if d.DotsSeen == nil {
-				d.DotsSeen = make(map[string]uint64, len(l.dots))
+			if d.DismissedUpToByDot == nil {
+				d.DismissedUpToByDot = make(map[string]uint64, len(l.dots))
 			}
-			d.DotsSeen[dot] = p.numberOf(seen)
+			d.DismissedUpToByDot[dot] = p.numberOf(seen)
 		}
 	}
 	// One broken part makes the whole document doubtful: the rebuild replaces it.
@@ -260,10 +260,10 @@ func (l *layout) parseTexts(texts []string, epoch string) Document {
 	return d
 }
 
-// registers reads the versioned fields except the dots, in the order of newLayout.
-func (p *parser) registers(l *layout, d *Document) {
+// parseRegisters reads the versioned fields except the dots, in the order of newLayout.
+func (p *documentParser) parseRegisters(l *documentLayout, d *Document) {
 	var version, a string
-	p.registered(&d.Registered)
+	p.parseFixedRegisters(&d.Registered)
 	hosts := l.hostCategories.All()
 	d.Notifications = make([]services.CategoryCounts, 0, len(services.Categories)+len(hosts))
 	for _, category := range services.Categories {
@@ -272,40 +272,40 @@ func (p *parser) registers(l *layout, d *Document) {
 	for _, host := range hosts {
 		p.failed = p.failed || (p.texts[0] == initialValue) != (p.texts[1] == initialValue) // one without the other: the other was lost
 		counts := p.category(host.Name)
-		counts.Host = host.ID
+		counts.HostCategoryID = host.ID
 		d.Notifications = append(d.Notifications, counts)
 	}
-	d.Messages = make([]services.MessageTypeState, 0, len(l.types))
-	for _, kind := range l.types {
+	d.Messages = make([]services.MessageTypeState, 0, len(l.messageTypes))
+	for _, kind := range l.messageTypes {
 		if l.expiry.Expires(services.SourceSiteMessages) {
 			d.Messages = append(d.Messages, p.messageDays(kind))
 			continue
 		}
-		p.parts(&version, &a)
+		p.splitField(&version, &a)
 		d.Messages = append(d.Messages, services.MessageTypeState{Type: kind, Version: p.numberOf(version), Unread: int(p.numberOf(a))})
 	}
 }
 
 // category reads the two fields of a category of notifications: its counts, and its newest notification. The second field's
 // own version is only for the script.
-func (p *parser) category(name services.Category) (counts services.CategoryCounts) {
+func (p *documentParser) category(name services.Category) (counts services.CategoryCounts) {
 	if text := p.next(); text != initialValue {
 		var err error
 		counts, err = parseCounts(text)
 		p.failed = p.failed || err != nil
 	}
 	var version, newest string
-	p.parts(&version, &newest)
+	p.splitField(&version, &newest)
 	p.numberOf(version)
 	counts.Category = name
 	if newest != initialValue {
-		counts.Newest = p.place(newest)
+		counts.Newest = p.position(newest)
 	}
 	return counts
 }
 
 // messageDays reads a type's count by days.
-func (p *parser) messageDays(kind string) services.MessageTypeState {
+func (p *documentParser) messageDays(kind string) services.MessageTypeState {
 	state := services.MessageTypeState{Type: kind}
 	text := p.next()
 	if text == initialValue {
@@ -313,25 +313,25 @@ func (p *parser) messageDays(kind string) services.MessageTypeState {
 	}
 	counts, err := parseCounts(text)
 	p.failed = p.failed || err != nil
-	state.Version, state.Days = counts.Version, services.DayCounts{Older: counts.Older, Day: counts.Day, Days: counts.Days}
-	state.Unread = state.Days.Older + state.Days.From(0)
+	state.Version, state.UnreadByDay = counts.Version, services.DayCounts{OlderCount: counts.OlderUnseen, NewestDay: counts.NewestDay, CountByDay: counts.CountByDay}
+	state.Unread = state.UnreadByDay.OlderCount + state.UnreadByDay.CountSince(0)
 	return state
 }
 
-// unpack reads conversations and positions, 4 bytes each, as the function placed of lib_conversations.lua writes them.
-func (p *parser) unpack(packed string) (list []services.ReadSidePlace) {
+// unpackCountedOnRead reads conversations and positions, 4 bytes each, as the function placed of lib_conversations.lua writes them.
+func (p *documentParser) unpackCountedOnRead(packed string) (list []services.CountedOnReadPosition) {
 	const size = 8
 	if len(packed)%size != 0 {
 		p.failed = true
 		return nil
 	}
 	if packed != "" {
-		list = make([]services.ReadSidePlace, 0, len(packed)/size)
+		list = make([]services.CountedOnReadPosition, 0, len(packed)/size)
 	}
 	for ; packed != ""; packed = packed[size:] {
 		bytes := []byte(packed[:size])
-		list = append(list, services.ReadSidePlace{
-			Conversation: services.ConversationID(binary.BigEndian.Uint32(bytes)), Base: int64(binary.BigEndian.Uint32(bytes[4:])),
+		list = append(list, services.CountedOnReadPosition{
+			Conversation: services.ConversationID(binary.BigEndian.Uint32(bytes)), ReadUpTo: int64(binary.BigEndian.Uint32(bytes[4:])),
 		})
 	}
 	return list
@@ -343,10 +343,10 @@ func countsText(counts services.CategoryCounts) string {
 	text := make([]byte, 0, 64)
 	text = strconv.AppendUint(text, counts.Version, 10)
 	text = append(text, ';')
-	text = strconv.AppendInt(text, int64(counts.Older), 10)
+	text = strconv.AppendInt(text, int64(counts.OlderUnseen), 10)
 	text = append(text, ';')
-	text = strconv.AppendInt(text, counts.Day, 10)
-	for i, count := range counts.Days {
+	text = strconv.AppendInt(text, counts.NewestDay, 10)
+	for i, count := range counts.CountByDay {
 		text = append(text, ";,"[min(i, 1)])
 		text = strconv.AppendInt(text, int64(count), 10)
 	}
@@ -356,18 +356,18 @@ func countsText(counts services.CategoryCounts) string {
 // parseCounts reads what countsText prints. It does not distinguish the two separators: the patterns of rebuild_begin do that.
 func parseCounts(text string) (counts services.CategoryCounts, err error) {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' })
-	if len(parts) != 3+len(counts.Days) {
+	if len(parts) != 3+len(counts.CountByDay) {
 		return counts, fmt.Errorf("counts %q: %d parts", text, len(parts))
 	}
-	var numbers [3 + len(counts.Days)]uint64
+	var numbers [3 + len(counts.CountByDay)]uint64
 	for i, part := range parts {
 		if numbers[i], err = strconv.ParseUint(part, 10, 63); err != nil {
 			return counts, fmt.Errorf("counts %q: %w", text, err)
 		}
 	}
-	counts.Version, counts.Older, counts.Day = numbers[0], int(numbers[1]), int64(numbers[2])
-	for i := range counts.Days {
-		counts.Days[i] = int(numbers[3+i])
+	counts.Version, counts.OlderUnseen, counts.NewestDay = numbers[0], int(numbers[1]), int64(numbers[2])
+	for i := range counts.CountByDay {
+		counts.CountByDay[i] = int(numbers[3+i])
 	}
 	return counts, nil
 }

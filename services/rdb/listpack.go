@@ -9,7 +9,7 @@ func init() {
 	redis.RegisterListpacks("zset-max-listpack-entries and hash-max-listpack-value of this Redis cannot be raised to 512 and 1200: "+
 		"if they are less, a full inbox takes about four times the memory, and so does the document of who follows "+
 		"more than five hosts of shows, or authors with a huge audience",
-		redis.Listpack{Name: "zset-max-listpack-entries", Old: "zset-max-ziplist-entries", Least: 512},
-		redis.Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 100 * namedAuthorSize},
+		redis.ListpackSetting{Name: "zset-max-listpack-entries", OldName: "zset-max-ziplist-entries", MinValue: 512},
+		redis.ListpackSetting{Name: "hash-max-listpack-value", OldName: "hash-max-ziplist-value", MinValue: 100 * packedAuthorSize},
 	)
 }

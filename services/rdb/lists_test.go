@@ -3,12 +3,14 @@ package rdb
 import "testing"
 
 func TestAPartOfUsersKeysIsRegisteredOnce(t *testing.T) {
-	defer func(drop string, known []List, ends []string) {
-		inboxDrop.Source, lists, leaseParts = drop, known, ends
-	}(inboxDrop.Source, lists, leaseParts)
+	defer func(drop string, known []FeatureList, ends []string) {
+		dropFromInboxScript.Source, registeredLists, leaseKeyParts = drop, known, ends
+	}(dropFromInboxScript.Source, registeredLists, leaseKeyParts)
 	for what, register := range map[string]func(){
-		"list":  func() { RegisterList(List{Part: "w", Lua: "local function dropW() end", Drop: "dropW"}) },
-		"lease": func() { RegisterLease("x") },
+		"list": func() {
+			RegisterList(FeatureList{KeyPart: "w", Lua: "local function dropW() end", DropFunction: "dropW"})
+		},
+		"lease": func() { RegisterLeaseKey("x") },
 	} {
 		panics := func() (panicked bool) {
 			defer func() { panicked = recover() != nil }()

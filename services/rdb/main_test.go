@@ -9,18 +9,19 @@ import (
 	"tidings/services/redis/clienttest"
 )
 
-// patience is the read timeout of a test that runs a history of random events. It is long because a history tests order, not time.
-const patience = clienttest.Patience
+// longReadTimeout is the read timeout of a test that runs a history of random events. It is long because a history tests order, not
+// time.
+const longReadTimeout = clienttest.LongReadTimeout
 
 func TestMain(m *testing.M) {
 	// After many failed dials the library retries each second, and finds out only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-// connect opens the projections for a test and closes them with the test.
-func connect(t *testing.T, options redis.Options, shape ...Shape) *Projections {
+// openProjections opens the projections for a test and closes them with the test.
+func openProjections(t *testing.T, options redis.Options, shape ...DocumentShape) *Projections {
 	t.Helper()
 	return clienttest.OpenBy(t, options, func(options redis.Options) (*Projections, error) {
-		return Open(t.Context(), options, append(shape, Shape{})[0])
+		return Open(t.Context(), options, append(shape, DocumentShape{})[0])
 	})
 }

@@ -21,10 +21,10 @@ const OnlineShards = 64
 // onlineShard is the shard of a user. IDs are dense, so the shards are equally large.
 func onlineShard(user services.UserID) int { return int(user) % OnlineShards }
 
-// Enter records that the users have open subscriptions on this node, until now + lease unless it is called again. It writes twice: by
-// user, for hints, and by shard, for fan-out. A crash of this node does no harm: readers ignore both records after the end of the
-// lease.
-func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease time.Duration) error {
+// WriteOnlineLeases records that the users have open subscriptions on this node, until now + lease unless it is called again. It
+// writes twice: by user, for hints, and by shard, for fan-out. A crash of this node does no harm: readers ignore both records after
+// the end of the lease.
+func (c *Projections) WriteOnlineLeases(ctx context.Context, users []services.UserID, lease time.Duration) error {
 	// The end is by the node's clock and not by Redis' clock, because readers compare the ends with their own clocks.
 	now := c.Clock().Now()
 	end := now.Add(lease).UnixMilli()
@@ -36,7 +36,7 @@ func (c *Projections) Enter(ctx context.Context, users []services.UserID, lease 
 	return c.writePresence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			// The key expires with the last lease that is written. Readers ignore a field whose own lease has ended.
-			p.HSet(ctx, onlineKey(user), c.Node(), until)
+			p.HSet(ctx, onlineKey(user), c.NodeID(), until)
 			p.Expire(ctx, onlineKey(user), lease)
 		}
 		for shard, entering := range byShard {
@@ -69,8 +69,8 @@ func (c *Projections) CountOnline(ctx context.Context) (count int, err error) {
 	return count, nil
 }
 
-// OnlineInShard lists the users of one of the OnlineShards shards who have an open subscription on any node, or whose lease has not ended
-// since they left.
+// OnlineInShard lists the users of one of the OnlineShards shards who have an open subscription on any node, or whose lease has not
+// ended since they left.
 func (c *Projections) OnlineInShard(ctx context.Context, shard int) ([]services.UserID, error) {
 	now := strconv.FormatInt(c.Clock().Now().UnixMilli(), 10)
 	members, err := c.Commands().ZRangeByScore(ctx, onlineSetKey(shard), &redis.ZRangeBy{Min: now, Max: "+inf"}).Result()
@@ -87,9 +87,9 @@ func (c *Projections) OnlineInShard(ctx context.Context, shard int) ([]services.
 	return users, nil
 }
 
-// WatchedOf returns which of some users have an open subscription on any node. Unlike OnlineOf, it leaves out users who left.
-// The users of a node that died are included until their lease ends. It is one round trip.
-func (c *Projections) WatchedOf(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
+// UsersWithOpenSubscription returns which of some users have an open subscription on any node. Unlike OnlineOf, it leaves out users
+// who left. The users of a node that died are included until their lease ends. It is one round trip.
+func (c *Projections) UsersWithOpenSubscription(ctx context.Context, users []services.UserID) (watched map[services.UserID]bool, err error) {
 	commands, err := c.Read(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HVals(ctx, onlineKey(user))
@@ -151,12 +151,12 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 	return online, nil
 }
 
-// Leave removes this node from the users' presence. The users stay in their shards until their lease ends: they may be
+// RemoveOnlineLeases removes this node from the users' presence. The users stay in their shards until their lease ends: they may be
 // online on another node, and fan-out only serves them earlier than it has to.
-func (c *Projections) Leave(ctx context.Context, users []services.UserID) error {
+func (c *Projections) RemoveOnlineLeases(ctx context.Context, users []services.UserID) error {
 	return c.writePresence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
-			p.HDel(ctx, onlineKey(user), c.Node())
+			p.HDel(ctx, onlineKey(user), c.NodeID())
 		}
 	})
 }

@@ -1,5 +1,5 @@
-// Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts (lua/*.lua) for
-// each.
+// Package rdb holds the projections, Redis' view of the facts, over the engine services/redis: one file and its scripts (lua/*.lua)
+// for each.
 //
 // It guarantees that every user's view is written by scripts that may be repeated, and that a read of several keys is one round trip.
 // All its data can be rebuilt from the facts in SQL: an answer from here is a view, never a fact.
@@ -8,7 +8,7 @@
 // lists of features. A key that is missing, broken or of another epoch never reads as an empty one: the document then says that it is
 // not ready, and its reader rebuilds it. The path of one change through a view:
 //
-//  1. The caller takes a stamp of Redis' clock (Now, StampOf), and only then reads the facts.
+//  1. The caller takes a stamp of Redis' clock (Now, TakeUserStamp), and only then reads the facts.
 //  2. One script for each user checks the stamp, changes the keys and raises the document's version n, all at once.
 //  3. The result says whether it changed anything, whether a refill is due, and on which nodes the user is online.
 //  4. The caller sends these nodes a hint. They read the document (Documents) and push it.
@@ -31,15 +31,15 @@ type Projections struct {
 	*redis.Client
 	// layout has the fields that documents have now. Readers load it once for each call, so that they parse an answer by the
 	// layout by which they asked.
-	layout atomic.Pointer[layout]
+	layout atomic.Pointer[documentLayout]
 	// layoutMu is held while layout is changed, so that each change keeps the settings of the others.
 	layoutMu sync.Mutex
 	memory   *documentMemory
 }
 
-// Shape is the part of documents that the configuration decides. The zero value is the default. All nodes need the same
-// Shape.
-type Shape struct {
+// DocumentShape is the part of documents that the configuration decides. The zero value is the default. All nodes need the same
+// DocumentShape.
+type DocumentShape struct {
 	// MessageTypes are the types of site messages that documents count; none means "general".
 	MessageTypes []string
 	// Expiry selects the sources whose unread items leave the counts by age: documents keep the ages of these items. Documents of a
@@ -47,16 +47,16 @@ type Shape struct {
 	Expiry services.SourceExpiry
 }
 
-// Open opens the Redis of the options, as the engine does, with its errors. It sets the options' Form from the shape.
-func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections, error) {
-	options.Form = formOf(shape.Expiry)
+// Open opens the Redis of the options, as the engine does, with its errors. It sets the options' DataFormat from the shape.
+func Open(ctx context.Context, options redis.Options, shape DocumentShape) (*Projections, error) {
+	options.DataFormat = dataFormatOf(shape.Expiry)
 	client, err := redis.Open(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	p := &Projections{Client: client, memory: newDocumentMemory()}
 	// Only this package knows which keys have to be emptied together with a key of the wrong type.
-	client.SetEmptyFunc(p.repairWrongType)
+	client.SetEmptyKeysFunc(p.repairWrongType)
 	types := shape.MessageTypes
 	if len(types) == 0 {
 		types = []string{services.DefaultMessageType}
@@ -66,9 +66,9 @@ func Open(ctx context.Context, options redis.Options, shape Shape) (*Projections
 	return p, nil
 }
 
-// formOf names the form that these settings give to documents; "" if nothing expires. It is a part of the epoch: after a
+// dataFormatOf names the format that these settings give to documents; "" if nothing expires. It is a part of the epoch: after a
 // change of the settings all documents are rebuilt, because they lack the fields that the new settings need.
-func formOf(expiry services.SourceExpiry) (form string) {
+func dataFormatOf(expiry services.SourceExpiry) (form string) {
 	for _, source := range services.Sources {
 		if expiry.Expires(source) {
 			form += fmt.Sprintf(" %s=%d", source, expiry[source])

@@ -11,7 +11,7 @@ import (
 // While Redis hangs, every kind of read fails at once, except for one read after each pause of the guard.
 func TestEveryReadOfAHungRedisIsGuarded(t *testing.T) {
 	user := services.UserID(1)
-	open := func(t *testing.T, options redis.Options) *Projections { return connect(t, options) }
+	open := func(t *testing.T, options redis.Options) *Projections { return openProjections(t, options) }
 	clienttest.EveryReadIsGuarded(t, open, map[string]func(ctx context.Context, c *Projections) error{
 		"document": func(ctx context.Context, c *Projections) error {
 			_, err := c.Documents(ctx, []services.UserID{user})

@@ -13,14 +13,14 @@ import (
 	"tidings/tests/eventually"
 )
 
-// reads are the reads whose results are not trusted while Redis refuses writes.
-var reads = map[string]func(context.Context, *Projections) error{
+// readsRefusedWithWrites are the reads whose results are not trusted while Redis refuses writes.
+var readsRefusedWithWrites = map[string]func(context.Context, *Projections) error{
 	"documents": func(ctx context.Context, c *Projections) error {
-		_, err := c.Documents(ctx, []services.UserID{reader, other})
+		_, err := c.Documents(ctx, []services.UserID{reader, otherUser})
 		return err
 	},
 	"versions": func(ctx context.Context, c *Projections) error {
-		_, err := c.Versions(ctx, []services.UserID{reader})
+		_, err := c.DocumentVersions(ctx, []services.UserID{reader})
 		return err
 	},
 	"a page": func(ctx context.Context, c *Projections) error { _, err := c.Inbox(ctx, reader, 9, 9); return err },
@@ -34,11 +34,11 @@ var reads = map[string]func(context.Context, *Projections) error{
 	},
 }
 
-// wantReads checks that every read is answered, or that every read is UNAVAILABLE.
-func (v view) wantReads(answered bool, when string) {
+// wantReadsAnswered checks that every read is answered, or that every read is UNAVAILABLE.
+func (v feedTest) wantReadsAnswered(answered bool, when string) {
 	v.Helper()
-	for name, read := range reads {
-		if err := read(v.Context(), v.c); (err == nil) != answered || err != nil && !services.IsUnavailable(err) {
+	for name, read := range readsRefusedWithWrites {
+		if err := read(v.Context(), v.projections); (err == nil) != answered || err != nil && !services.IsUnavailable(err) {
 			v.Errorf("%s, %s: %v", when, name, err)
 		}
 	}
@@ -55,36 +55,36 @@ func TestReadsFailWhileWritesAreRefused(t *testing.T) {
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			url, servers := start(t)
-			log := &redistest.Recorder{}
-			v, onlyReads := view{t, connect(t, redis.Options{URL: url, Log: log.Log()})}, view{t, connect(t, redis.Options{URL: url})}
-			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
-			v.wantReads(true, "at first")
+			log := &redistest.LogRecorder{}
+			v, onlyReads := feedTest{t, openProjections(t, redis.Options{URL: url, Log: log.Log()})}, feedTest{t, openProjections(t, redis.Options{URL: url})}
+			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
+			v.wantReadsAnswered(true, "at first")
 			full := servers[len(servers)-1]
 			full.Do("CONFIG", "SET", "maxmemory", "100kb")
 			users := make([]services.UserID, 200) // enough that some are on the master that is full
 			for i := range users {
 				users[i] = services.UserID(i)
 			}
-			if err := v.c.Enter(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.c.RefusesWrites() {
-				t.Fatalf("a write: %v, refused %v", err, v.c.RefusesWrites())
+			if err := v.projections.WriteOnlineLeases(t.Context(), users, time.Minute); !services.IsUnavailable(err) || !v.projections.RefusesWrites() {
+				t.Fatalf("a write: %v, refused %v", err, v.projections.RefusesWrites())
 			}
-			v.wantReads(false, "after a refusal")
-			onlyReads.wantReads(true, "before its probe")
-			if err := onlyReads.c.CheckWrites(t.Context()); !services.IsUnavailable(err) {
+			v.wantReadsAnswered(false, "after a refusal")
+			onlyReads.wantReadsAnswered(true, "before its probe")
+			if err := onlyReads.projections.CheckWrites(t.Context()); !services.IsUnavailable(err) {
 				t.Errorf("a probe of a full Redis: %v", err)
 			}
-			onlyReads.wantReads(false, "after its probe")
+			onlyReads.wantReadsAnswered(false, "after its probe")
 
 			full.Do("CONFIG", "SET", "maxmemory", "0")
-			v.must(v.c.CheckWrites(t.Context()))
-			v.wantReads(false, "after one probe that was taken")
+			v.must(v.projections.CheckWrites(t.Context()))
+			v.wantReadsAnswered(false, "after one probe that was taken")
 			full.Do("CONFIG", "SET", "maxmemory", "100kb")
-			_ = v.c.CheckWrites(t.Context())
+			_ = v.projections.CheckWrites(t.Context())
 			full.Do("CONFIG", "SET", "maxmemory", "0")
-			v.must(v.c.CheckWrites(t.Context()))
-			v.wantReads(false, "after one probe since the last refusal")
-			v.must(v.c.CheckWrites(t.Context()))
-			v.wantReads(true, "after two")
+			v.must(v.projections.CheckWrites(t.Context()))
+			v.wantReadsAnswered(false, "after one probe since the last refusal")
+			v.must(v.projections.CheckWrites(t.Context()))
+			v.wantReadsAnswered(true, "after two")
 			if text := log.String(); strings.Count(text, "Redis refuses writes") != 1 || strings.Count(text, "accepts writes again") != 1 {
 				t.Errorf("the log: %s", text)
 			}
@@ -96,14 +96,14 @@ func TestReadsFailWhileWritesAreRefused(t *testing.T) {
 func TestRefusedWritesAreDetectedAtOpen(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("REPLICAOF", "127.0.0.1", "1")
-	v := view{t, connect(t, redis.Options{URL: server.URL()})}
-	v.wantReads(false, "of a replica")
+	v := feedTest{t, openProjections(t, redis.Options{URL: server.URL()})}
+	v.wantReadsAnswered(false, "of a replica")
 	server.Do("REPLICAOF", "NO", "ONE")
 	eventually.Succeeds(t, 10*time.Second, "it is trusted", func() error {
-		if err := v.c.CheckWrites(t.Context()); err != nil {
+		if err := v.projections.CheckWrites(t.Context()); err != nil {
 			return err
 		}
-		if v.c.RefusesWrites() {
+		if v.projections.RefusesWrites() {
 			return fmt.Errorf("not yet")
 		}
 		return nil

@@ -41,13 +41,13 @@ const (
 	announcementField  = "A"
 	segmentField       = "G"
 	policyField        = "P"
-	liveField          = "B"
+	liveSeenField      = "B"
 	viewsField         = "V"
 	categoryModesField = "Q"
 
 	// These two fields are fx and Cx of Document, and have no version.
-	feedAgedField = "fx"
-	leavesOnField = "Cx"
+	feedExpiredField   = "fx"
+	nextExpiryDayField = "Cx"
 )
 
 // fixedRegister is a versioned field of every document, whatever is configured, with the pattern of a whole value. A field
@@ -63,7 +63,7 @@ var fixedRegisters = []fixedRegister{
 	{announcementField, `^%d+;%d+;%d+$`, false},
 	{segmentField, `^%d+;%d+$`, false},
 	{policyField, `^%d+;%d+;%d+;%d+;%d+;%-?%d+$`, false},
-	{liveField, `^%d+;$`, false},
+	{liveSeenField, `^%d+;$`, false},
 	{viewsField, `^%d+;%d+;[01]$`, true},
 	{categoryModesField, `^%d+;[^;]*$`, true},
 }
@@ -73,70 +73,74 @@ type Registered struct {
 	Announcements services.AnnouncementState
 	Segments      services.SegmentState
 	Policy        services.DisplayPolicy
-	LiveSeen      uint64 // live board: shows that went live up to this version of the changelog were seen
+	LiveSeenUpTo  uint64 // live board: shows that went live up to this version of the changelog were seen
 	Views         services.ViewsState
 	Modes         services.CategoryModes
 }
 
-// registered reads the fixed versioned fields, in the order of fixedRegisters. It calls the parsers directly: calls
+// parseFixedRegisters reads the fixed versioned fields, in the order of fixedRegisters. It calls the parsers directly: calls
 // through a table would make each document escape to the heap.
-func (p *parser) registered(r *Registered) {
+func (p *documentParser) parseFixedRegisters(r *Registered) {
 	r.Announcements = p.announcements()
 	r.Segments = p.segments()
 	r.Policy = p.policy()
-	r.LiveSeen = p.liveSeen()
+	r.LiveSeenUpTo = p.liveSeen()
 	r.Views = p.views()
 	r.Modes = p.modes()
 }
 
 // countsField and newestField name the two fields of a category: a prefix and the category's first letter. Every document has the
 // counts. The newest position is absent until their first version.
-func countsField(category services.Category) string { return CountsPrefix + string(category[:1]) }
-func newestField(category services.Category) string { return newestPrefix + string(category[:1]) }
-
-// hostFields are the two fields of a category of the host application, which contain its ID. A document has both, or neither
-// before the first notification.
-func hostFields(id int) (counts, newest string) {
-	return CountsPrefix + strconv.Itoa(id), newestPrefix + strconv.Itoa(id)
+func countsField(category services.Category) string {
+	return CategoryCountsPrefix + string(category[:1])
+}
+func newestField(category services.Category) string {
+	return newestNotificationPrefix + string(category[:1])
 }
 
-// newestPrefix is before a category: the position of its newest notification.
-const newestPrefix = "H"
+// hostCategoryFields are the two fields of a category of the host application, which contain its ID. A document has both, or neither
+// before the first notification.
+func hostCategoryFields(id int) (counts, newest string) {
+	return CategoryCountsPrefix + strconv.Itoa(id), newestNotificationPrefix + strconv.Itoa(id)
+}
+
+// newestNotificationPrefix is before a category: the position of its newest notification.
+const newestNotificationPrefix = "H"
 
 // messagesField and dotField contain the name of a type or a dot, which the application chose.
 func messagesField(kind string) string { return "S" + kind }
 
 func dotField(name string) string { return "D" + name }
 
-// registersPut is the script of PutRegisters and VersionedFieldParts.
+// registersPut is the script of PutRegisters and VersionedFieldRebuildSteps.
 var registersPut = loadScript("registers_put")
 
 // PutRegisters writes versioned fields into the users' documents, one script for each user, one round trip for each 500 users. The
 // result is Missing for a user without a document: their rebuild writes the fields.
 func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]redis.Result, error) {
-	calls := make([]redis.Call, len(users))
+	calls := make([]redis.ScriptCall, len(users))
 	for i, user := range users {
 		calls[i] = registersCall(user)
 	}
 	return c.ChangeForResults(ctx, registersPut, calls)
 }
 
-// registersCall is the call for one user. Its first argument is a place for the step of a rebuild, see redis.Chain.
-func registersCall(user Registers) redis.Call {
+// registersCall is the call for one user. Its first argument is a place for the step of a rebuild, see redis.NumberSteps.
+func registersCall(user Registers) redis.ScriptCall {
 	args := make([]any, 1, 1+2*len(user.Fields))
 	args[0] = redis.NoStepNumber
 	for _, register := range user.Fields {
 		args = append(args, register.Field, register.Value)
 	}
-	return redis.Call{Keys: []string{DocumentKey(user.User), onlineKey(user.User)}, Args: args}
+	return redis.ScriptCall{Keys: []string{DocumentKey(user.User), onlineKey(user.User)}, Args: args}
 }
 
-// VersionedFieldParts are the parts of a user's rebuild that write versioned fields.
-func VersionedFieldParts(user services.UserID, fields []Register) []redis.Step {
+// VersionedFieldRebuildSteps are the steps of a user's rebuild that write versioned fields.
+func VersionedFieldRebuildSteps(user services.UserID, fields []Register) []redis.SequenceStep {
 	if len(fields) == 0 {
 		return nil
 	}
-	return []redis.Step{{Script: registersPut, Call: registersCall(Registers{user, fields})}}
+	return []redis.SequenceStep{{Script: registersPut, ScriptCall: registersCall(Registers{user, fields})}}
 }
 
 // registerValue prints a versioned field of small parts. registers_put.lua reads the version and leaves the rest alone.
@@ -149,8 +153,8 @@ func registerValue(version uint64, parts ...string) string {
 func CategoryRegisters(counts services.CategoryCounts) []Register {
 	// The fields have the category's ID and not its name: the ID is shorter, and a name may be defined again.
 	var count, newest string
-	if counts.Host > 0 {
-		count, newest = hostFields(counts.Host)
+	if counts.HostCategoryID > 0 {
+		count, newest = hostCategoryFields(counts.HostCategoryID)
 	} else {
 		count, newest = countsField(counts.Category), newestField(counts.Category)
 	}
@@ -163,7 +167,7 @@ func (c *Projections) DropCategory(ctx context.Context, users []services.UserID,
 	if len(users) == 0 {
 		return nil
 	}
-	counts, newest := hostFields(id)
+	counts, newest := hostCategoryFields(id)
 	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
 			p.HDel(ctx, DocumentKey(user), counts, newest)
@@ -174,68 +178,70 @@ func (c *Projections) DropCategory(ctx context.Context, users []services.UserID,
 
 // MessagesRegister is the versioned field of one type of site messages.
 func MessagesRegister(state services.MessageTypeState) Register {
-	return Register{messagesField(state.Type), registerValue(state.Version, redis.Digits(state.Unread))}
+	return Register{messagesField(state.Type), registerValue(state.Version, redis.FormatInteger(state.Unread))}
 }
 
 // MessageDaysRegister is MessagesRegister for documents that keep the ages of unread messages.
 func MessageDaysRegister(state services.MessageTypeState) Register {
 	return Register{messagesField(state.Type), countsText(services.CategoryCounts{
-		Version: state.Version, Older: state.Days.Older, Day: state.Days.Day, Days: state.Days.Days,
+		Version: state.Version, OlderUnseen: state.UnreadByDay.OlderCount, NewestDay: state.UnreadByDay.NewestDay, CountByDay: state.UnreadByDay.CountByDay,
 	})}
 }
 
 // AnnouncementRegister is the versioned field of a user's position in the announcements.
 func AnnouncementRegister(state services.AnnouncementState) Register {
-	return Register{announcementField, registerValue(state.Version, redis.Digits(state.Position), redis.Digits(state.DotsFrom))}
+	return Register{announcementField, registerValue(state.Version, redis.FormatInteger(state.Position), redis.FormatInteger(state.DotsDismissedUpTo))}
 }
 
 // SegmentRegister is the versioned field of a user's segments.
 func SegmentRegister(state services.SegmentState) Register {
-	return Register{segmentField, registerValue(state.Version, redis.Digits(state.Bits))}
+	return Register{segmentField, registerValue(state.Version, redis.FormatInteger(state.Bits))}
 }
 
 // DotRegister is the versioned field of a dismissed dot: its version is the raise that the user dismissed.
 func DotRegister(name string, seen uint64) Register {
-	return Register{dotField(name), registerValue(seen, redis.Digits(seen))}
+	return Register{dotField(name), registerValue(seen, redis.FormatInteger(seen))}
 }
 
 // PolicyRegister is the versioned field of a display policy.
 func PolicyRegister(policy services.DisplayPolicy) Register {
-	return Register{policyField, registerValue(policy.Version, redis.Digits(services.PackSources(policy.Turned)), redis.Digits(services.PackSources(policy.AsDot)),
-		redis.Digits(policy.QuietFrom), redis.Digits(policy.QuietTo), redis.Digits(policy.OffsetEast))}
+	return Register{policyField, registerValue(policy.Version, redis.FormatInteger(services.PackSources(policy.InTotalInverted)), redis.FormatInteger(services.PackSources(policy.AsDot)),
+		redis.FormatInteger(policy.QuietFromMinute), redis.FormatInteger(policy.QuietToMinute), redis.FormatInteger(policy.UTCOffsetMinutes))}
 }
 
 // LiveSeenRegister is the versioned field with the changelog version up to which the live board was seen.
-func LiveSeenRegister(version uint64) Register { return Register{liveField, registerValue(version)} }
+func LiveSeenRegister(version uint64) Register {
+	return Register{liveSeenField, registerValue(version)}
+}
 
 // ViewsRegister is the versioned field of the new items in a user's views.
 func ViewsRegister(state services.ViewsState) Register {
 	more := "0"
-	if state.More {
+	if state.AtLeast {
 		more = "1"
 	}
-	return Register{viewsField, registerValue(state.Version, redis.Digits(state.Unread), more)}
+	return Register{viewsField, registerValue(state.Version, redis.FormatInteger(state.Unread), more)}
 }
 
 // The constants are the letters of the modes in the versioned field.
 const (
-	countLetter = 'C'
-	dotLetter   = 'D'
-	offLetter   = 'O'
+	countModeLetter = 'C'
+	dotModeLetter   = 'D'
+	offModeLetter   = 'O'
 )
 
 // ModesRegister is the versioned field of the categories for which a user chose a mode, in the order of their names, so
 // that equal choices have equal values: the audit compares texts.
 func ModesRegister(modes services.CategoryModes) Register {
 	var list []string
-	for _, category := range slices.Sorted(maps.Keys(modes.Of)) {
-		switch modes.Of[category] {
+	for _, category := range slices.Sorted(maps.Keys(modes.ByCategory)) {
+		switch modes.ByCategory[category] {
 		case services.CategoryCounted:
-			list = append(list, string(countLetter)+string(category))
+			list = append(list, string(countModeLetter)+string(category))
 		case services.CategoryDot:
-			list = append(list, string(dotLetter)+string(category))
+			list = append(list, string(dotModeLetter)+string(category))
 		case services.CategoryOff:
-			list = append(list, string(offLetter)+string(category))
+			list = append(list, string(offModeLetter)+string(category))
 		}
 	}
 	return Register{categoryModesField, registerValue(modes.Version, strings.Join(list, ","))}
@@ -247,11 +253,11 @@ func modeOf(item string) (mode services.CategoryMode, known bool) {
 		return mode, false
 	}
 	switch item[0] {
-	case countLetter:
+	case countModeLetter:
 		return services.CategoryCounted, true
-	case dotLetter:
+	case dotModeLetter:
 		return services.CategoryDot, true
-	case offLetter:
+	case offModeLetter:
 		return services.CategoryOff, true
 	}
 	return mode, false
@@ -259,7 +265,7 @@ func modeOf(item string) (mode services.CategoryMode, known bool) {
 
 // modes and the parsers below read one fixed versioned field each. The initial value reads as the zero value. If its version or
 // a part is broken, p remembers that.
-func (p *parser) modes() (modes services.CategoryModes) {
+func (p *documentParser) modes() (modes services.CategoryModes) {
 	text := p.next()
 	if text == initialValue {
 		return modes
@@ -270,7 +276,7 @@ func (p *parser) modes() (modes services.CategoryModes) {
 	if list == "" {
 		return modes
 	}
-	modes.Of = map[services.Category]services.CategoryMode{}
+	modes.ByCategory = map[services.Category]services.CategoryMode{}
 	// Names of categories have no comma: see services.CheckHostCategory.
 	for item := range strings.SplitSeq(list, ",") {
 		mode, known := modeOf(item)
@@ -278,28 +284,28 @@ func (p *parser) modes() (modes services.CategoryModes) {
 			p.failed = true
 			return modes
 		}
-		modes.Of[services.Category(strings.Clone(item[1:]))] = mode // a document that is kept must not keep the whole reply
+		modes.ByCategory[services.Category(strings.Clone(item[1:]))] = mode // a document that is kept must not keep the whole reply
 	}
 	return modes
 }
 
-func (p *parser) announcements() services.AnnouncementState {
+func (p *documentParser) announcements() services.AnnouncementState {
 	var version, position, from string
-	p.parts(&version, &position, &from)
-	return services.AnnouncementState{Version: p.numberOf(version), Position: p.numberOf(position), DotsFrom: p.numberOf(from)}
+	p.splitField(&version, &position, &from)
+	return services.AnnouncementState{Version: p.numberOf(version), Position: p.numberOf(position), DotsDismissedUpTo: p.numberOf(from)}
 }
 
 // segments reads the bits of the user's segments.
-func (p *parser) segments() services.SegmentState {
+func (p *documentParser) segments() services.SegmentState {
 	var version, text string
-	p.parts(&version, &text)
+	p.splitField(&version, &text)
 	bits, err := strconv.ParseUint(text, 10, 64) // number refuses the 64th bit, which segments use
 	p.failed = p.failed || err != nil
 	return services.SegmentState{Version: p.numberOf(version), Bits: bits}
 }
 
 // liveSeen reads a field that has a version and nothing else.
-func (p *parser) liveSeen() (version uint64) {
+func (p *documentParser) liveSeen() (version uint64) {
 	text := p.next()
 	if text == initialValue {
 		return 0
@@ -309,17 +315,17 @@ func (p *parser) liveSeen() (version uint64) {
 	return p.numberOf(text)
 }
 
-func (p *parser) views() services.ViewsState {
+func (p *documentParser) views() services.ViewsState {
 	var version, unread, more string
-	p.parts(&version, &unread, &more)
+	p.splitField(&version, &unread, &more)
 	p.failed = p.failed || more != "0" && more != "1"
-	return services.ViewsState{Version: p.numberOf(version), Unread: int(p.numberOf(unread)), More: more == "1"}
+	return services.ViewsState{Version: p.numberOf(version), Unread: int(p.numberOf(unread)), AtLeast: more == "1"}
 }
 
-func (p *parser) policy() (policy services.DisplayPolicy) {
+func (p *documentParser) policy() (policy services.DisplayPolicy) {
 	var version, out, dot, from, to, offset string
-	p.parts(&version, &out, &dot, &from, &to, &offset)
-	policy.Version, policy.Turned, policy.AsDot = p.numberOf(version), services.UnpackSources(p.numberOf(out)), services.UnpackSources(p.numberOf(dot))
-	policy.QuietFrom, policy.QuietTo, policy.OffsetEast = int(p.numberOf(from)), int(p.numberOf(to)), int(p.signed(offset))
+	p.splitField(&version, &out, &dot, &from, &to, &offset)
+	policy.Version, policy.InTotalInverted, policy.AsDot = p.numberOf(version), services.UnpackSources(p.numberOf(out)), services.UnpackSources(p.numberOf(dot))
+	policy.QuietFromMinute, policy.QuietToMinute, policy.UTCOffsetMinutes = int(p.numberOf(from)), int(p.numberOf(to)), int(p.parseSigned(offset))
 	return policy
 }

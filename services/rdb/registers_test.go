@@ -12,48 +12,48 @@ import (
 	"tidings/services/redis"
 )
 
-// register writes versioned fields into the reader's document.
-func (v view) register(registers ...Register) redis.Result {
+// putRegisters writes versioned fields into the reader's document.
+func (v feedTest) putRegisters(registers ...Register) redis.Result {
 	v.Helper()
-	results, err := v.c.PutRegisters(v.Context(), []Registers{{reader, registers}})
+	results, err := v.projections.PutRegisters(v.Context(), []Registers{{reader, registers}})
 	v.must(err)
 	return results[0]
 }
 
 // Versioned fields are read as they were written. An older value, or the same again, changes nothing.
 func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
-	eachView(t, func(v view) {
-		v.c.SetDots([]string{"shop", "wallet"})
-		v.build(FeedFacts{})
-		want := v.document()
+	eachRedis(t, func(v feedTest) {
+		v.projections.SetDots([]string{"shop", "wallet"})
+		v.buildFromFacts(FeedFacts{})
+		want := v.readDocument()
 		want.Messages = []services.MessageTypeState{{Type: services.DefaultMessageType, Version: 3, Unread: 12}}
-		want.Announcements = services.AnnouncementState{Version: 2, Position: 40, DotsFrom: 1_700_000_000_000_000}
+		want.Announcements = services.AnnouncementState{Version: 2, Position: 40, DotsDismissedUpTo: 1_700_000_000_000_000}
 		want.Segments = services.SegmentState{Version: 9, Bits: math.MaxUint64}
-		want.DotsSeen = map[string]uint64{"shop": 1_700_000_000_000_001}
-		want.Policy = services.DisplayPolicy{Version: 4, AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, QuietFrom: 60, QuietTo: 30, OffsetEast: -480}
-		want.Modes = services.CategoryModes{Version: 5, Of: map[services.Category]services.CategoryMode{services.CategoryLike: services.CategoryDot, "OF_THE_HOST": services.CategoryOff}}
+		want.DismissedUpToByDot = map[string]uint64{"shop": 1_700_000_000_000_001}
+		want.Policy = services.DisplayPolicy{Version: 4, AsDot: map[services.Source]bool{services.SourceHomeFeed: true}, QuietFromMinute: 60, QuietToMinute: 30, UTCOffsetMinutes: -480}
+		want.Modes = services.CategoryModes{Version: 5, ByCategory: map[services.Category]services.CategoryMode{services.CategoryLike: services.CategoryDot, "OF_THE_HOST": services.CategoryOff}}
 		registers := []Register{
 			MessagesRegister(want.Messages[0]), AnnouncementRegister(want.Announcements), SegmentRegister(want.Segments),
 			DotRegister("shop", 1_700_000_000_000_001), PolicyRegister(want.Policy),
 			ModesRegister(want.Modes),
 		}
 		for _, register := range registers {
-			result := v.register(register)
+			result := v.putRegisters(register)
 			if result.Status != redis.Applied {
 				v.Errorf("%+v: %+v", register, result)
 			}
-			want.N = result.N
-			if again := v.register(register); again.Status != redis.Same {
+			want.Version = result.Version
+			if again := v.putRegisters(register); again.Status != redis.Unchanged {
 				v.Errorf("%+v again: %+v", register, again)
 			}
-			if older := v.register(Register{register.Field, "1;0"}); older.Status != redis.Same {
+			if older := v.putRegisters(Register{register.Field, "1;0"}); older.Status != redis.Unchanged {
 				v.Errorf("an older %s: %+v", register.Field, older)
 			}
 		}
-		if difference := cmp.Diff(want, v.document()); difference != "" {
+		if difference := cmp.Diff(want, v.readDocument()); difference != "" {
 			v.Error(difference)
 		}
-		if result := v.register(registers...); result.Status != redis.Same {
+		if result := v.putRegisters(registers...); result.Status != redis.Unchanged {
 			v.Errorf("all of them again: %+v", result)
 		}
 	})
@@ -61,18 +61,18 @@ func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 
 // A client without dots reads documents that have some.
 func TestDotsAreReadAfterSetDots(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{})
-		v.register(DotRegister("shop", 7))
-		if d := v.document(); !d.Ready || d.DotsSeen != nil {
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{})
+		v.putRegisters(DotRegister("shop", 7))
+		if d := v.readDocument(); !d.Ready || d.DismissedUpToByDot != nil {
 			v.Errorf("before it is known: %+v", d)
 		}
-		v.c.SetDots([]string{"shop"})
-		if d := v.document(); d.DotsSeen["shop"] != 7 {
+		v.projections.SetDots([]string{"shop"})
+		if d := v.readDocument(); d.DismissedUpToByDot["shop"] != 7 {
 			v.Errorf("once it is: %+v", d)
 		}
-		v.set("Dshop", "broken")
-		if d := v.document(); d.Ready {
+		v.writeField("Dshop", "broken")
+		if d := v.readDocument(); d.Ready {
 			v.Errorf("a broken one is read as %+v", d)
 		}
 	})
@@ -80,16 +80,16 @@ func TestDotsAreReadAfterSetDots(t *testing.T) {
 
 // A client that was opened for other types of messages finds fields missing, and a rebuild completes them.
 func TestARebuildAddsANewTypeOfMessages(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{})
-		v.register(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
-		v.c.layout.Store(newLayout([]string{"billing", services.DefaultMessageType}, nil, nil, nil))
-		if d := v.document(); d.Ready {
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{})
+		v.putRegisters(MessagesRegister(services.MessageTypeState{Type: services.DefaultMessageType, Version: 3, Unread: 12}))
+		v.projections.layout.Store(newLayout([]string{"billing", services.DefaultMessageType}, nil, nil, nil))
+		if d := v.readDocument(); d.Ready {
 			v.Errorf("without the new type it is %+v", d)
 		}
-		v.build(FeedFacts{})
+		v.buildFromFacts(FeedFacts{})
 		want := []services.MessageTypeState{{Type: "billing"}, {Type: services.DefaultMessageType, Version: 3, Unread: 12}}
-		if d := v.document(); !cmp.Equal(d.Messages, want) {
+		if d := v.readDocument(); !cmp.Equal(d.Messages, want) {
 			v.Errorf("after it: %+v", d)
 		}
 	})
@@ -102,11 +102,11 @@ func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minute := rapid.IntRange(0, 1439)
 		policy := services.DisplayPolicy{
-			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), Turned: sources.Draw(t, "out"), AsDot: sources.Draw(t, "dots"),
-			QuietFrom: minute.Draw(t, "from"), QuietTo: minute.Draw(t, "to"), OffsetEast: rapid.IntRange(-720, 840).Draw(t, "offset"),
+			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), InTotalInverted: sources.Draw(t, "out"), AsDot: sources.Draw(t, "dots"),
+			QuietFromMinute: minute.Draw(t, "from"), QuietToMinute: minute.Draw(t, "to"), UTCOffsetMinutes: rapid.IntRange(-720, 840).Draw(t, "offset"),
 		}
 		register := PolicyRegister(policy)
-		p := &parser{texts: []string{register.Value}}
+		p := &documentParser{texts: []string{register.Value}}
 		if got := p.policy(); p.failed || !cmp.Equal(got, policy) {
 			t.Fatalf("%+v is %q and read as %+v", policy, register.Value, got)
 		}
@@ -119,14 +119,14 @@ func TestAPolicyIsReadAsItWasWritten(t *testing.T) {
 func TestACountOfViewsIsReadAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := services.ViewsState{
-			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), Unread: rapid.IntRange(0, 20_000).Draw(t, "unread"), More: rapid.Bool().Draw(t, "more"),
+			Version: rapid.Uint64Range(1, 1<<60).Draw(t, "version"), Unread: rapid.IntRange(0, 20_000).Draw(t, "unread"), AtLeast: rapid.Bool().Draw(t, "more"),
 		}
 		register := ViewsRegister(state)
-		p := &parser{texts: []string{register.Value}}
+		p := &documentParser{texts: []string{register.Value}}
 		if got := p.views(); p.failed || got != state {
 			t.Fatalf("%+v is %q and read as %+v", state, register.Value, got)
 		}
-		p = &parser{texts: []string{register.Value[:len(register.Value)-1] + "2"}}
+		p = &documentParser{texts: []string{register.Value[:len(register.Value)-1] + "2"}}
 		if got := p.views(); !p.failed {
 			t.Fatalf("a broken value is read as %+v", got)
 		}
@@ -139,9 +139,9 @@ func FuzzVersionedFieldParts(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p := &parser{texts: []string{text}}
+		p := &documentParser{texts: []string{text}}
 		var a, b, c string
-		p.parts(&a, &b, &c)
+		p.splitField(&a, &b, &c)
 		if !p.failed && text != initialValue && text != fmt.Sprintf("%s;%s;%s", a, b, c) {
 			t.Errorf("%q was split into %q, %q and %q", text, a, b, c)
 		}
@@ -151,27 +151,27 @@ func FuzzVersionedFieldParts(f *testing.F) {
 // The count of views is absent if its user has touched none. A broken count does not read as 0: the document is rebuilt, and
 // the count comes from the facts.
 func TestACountOfViewsMayBeAbsent(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{})
-		if d := v.document(); !d.Ready || d.Views != (services.ViewsState{}) {
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{})
+		if d := v.readDocument(); !d.Ready || d.Views != (services.ViewsState{}) {
 			v.Errorf("without views: %+v", d)
 		}
 		state := services.ViewsState{Version: 3, Unread: 12}
-		v.register(ViewsRegister(state))
-		if d := v.document(); !d.Ready || d.Views != state {
+		v.putRegisters(ViewsRegister(state))
+		if d := v.readDocument(); !d.Ready || d.Views != state {
 			v.Errorf("with views: %+v", d)
 		}
-		v.set(viewsField, "3;12")
-		if d := v.document(); d.Ready {
+		v.writeField(viewsField, "3;12")
+		if d := v.readDocument(); d.Ready {
 			v.Errorf("broken, it is read as %+v", d.Views)
 		}
-		stamp := v.begin(false)
-		if d := v.document(); d.Ready {
+		stamp := v.beginRebuild(false)
+		if d := v.readDocument(); d.Ready {
 			v.Errorf("between the steps of its rebuild it is read as %+v", d.Views)
 		}
-		v.register(ViewsRegister(state))
-		v.build(FeedFacts{Stamp: stamp})
-		if d := v.document(); !d.Ready || d.Views != state {
+		v.putRegisters(ViewsRegister(state))
+		v.buildFromFacts(FeedFacts{Stamp: stamp})
+		if d := v.readDocument(); !d.Ready || d.Views != state {
 			v.Errorf("rebuilt it is read as %+v", d)
 		}
 	})

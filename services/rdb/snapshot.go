@@ -15,52 +15,52 @@ import (
 // Wholeness is how complete a user's view is.
 type Wholeness int
 
-// The constants are the degrees of wholeness. The next reader of a view that is Absent or Partial rebuilds it. A view of WrongType
-// may stay as it is: only a call that meets the key, or Reset, repairs it.
+// The constants are the degrees of wholeness. The next reader of a view that is DocumentAbsent or DocumentPartial rebuilds it. A
+// view of DocumentWrongType may stay as it is: only a call that meets the key, or ResetUserData, repairs it.
 const (
-	Absent  Wholeness = iota // there is no document
-	Partial                  // something is missing, broken or being built
-	Whole
-	WrongType // a key is of the wrong type, or holds a value that the scripts refuse
+	DocumentAbsent  Wholeness = iota // there is no document
+	DocumentPartial                  // something is missing, broken or being built
+	DocumentWhole
+	DocumentWrongType // a key is of the wrong type, or holds a value that the scripts refuse
 )
 
 // UserSnapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
 // after the other: a change in between makes them differ in this snapshot.
 type UserSnapshot struct {
-	Wholeness       Wholeness
-	Document        Document
-	Fields          map[string]string    // all fields of the document, as stored
-	Entries         []services.FeedEntry // of the inbox, newest first
-	Strays          int                  // members of the inbox that are no entries
-	Floor           services.PostID      // the newest entry ever trimmed from the inbox
-	TrimmedCounted  services.PostID      // the newest counting entry ever trimmed from the inbox
-	NewestUncounted services.PostID      // at least the newest listed entry that does not count
-	RemovedAt       time.Time            // stamp of birth or of the last removal
+	Wholeness            Wholeness
+	Document             Document
+	Fields               map[string]string    // all fields of the document, as stored
+	Entries              []services.FeedEntry // of the inbox, newest first
+	StrayMembers         int                  // members of the inbox that are no entries
+	NewestTrimmed        services.PostID      // the newest entry ever trimmed from the inbox
+	NewestTrimmedCounted services.PostID      // the newest counting entry ever trimmed from the inbox
+	NewestUncounted      services.PostID      // at least the newest listed entry that does not count
+	LastInboxRemovalAt   time.Time            // stamp of birth or of the last removal
 
 	Lists map[string][]string // the members of registered lists that are there, by their parts
 
-	Conversations map[services.ConversationID]services.Membership // the user's own states; without User and Gen, which are not stored
+	Conversations map[services.ConversationID]services.Membership // without User and MarkUnreadGeneration, which are not stored
 }
 
-// snapshotUsers bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
-const snapshotUsers = 25
+// maxUsersPerSnapshotRead bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
+const maxUsersPerSnapshotRead = 25
 
-// ReadUserSnapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported and not
-// repaired.
+// ReadUserSnapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported
+// and not repaired.
 func (c *Projections) ReadUserSnapshots(ctx context.Context, users []services.UserID) ([]UserSnapshot, error) {
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
 	layout := c.layout.Load()
-	snapshots, each := make([]UserSnapshot, 0, len(users)), 4+len(lists)
-	for part := range slices.Chunk(users, snapshotUsers) {
+	snapshots, each := make([]UserSnapshot, 0, len(users)), 4+len(registeredLists)
+	for part := range slices.Chunk(users, maxUsersPerSnapshotRead) {
 		commands, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 			for _, user := range part {
 				p.HGetAll(ctx, DocumentKey(user))
 				p.ZRange(ctx, inboxKey(user), 0, -1)
 				p.HGetAll(ctx, conversationsKey(user))
 				p.HLen(ctx, onlineKey(user))
-				for _, list := range lists {
+				for _, list := range registeredLists {
 					p.ZRange(ctx, list.Key(user), 0, -1)
 				}
 			}
@@ -80,11 +80,11 @@ func (c *Projections) ReadUserSnapshots(ctx context.Context, users []services.Us
 }
 
 // snapshot builds a UserSnapshot from the answers to ReadUserSnapshots' commands.
-func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot UserSnapshot, err error) {
+func (l *documentLayout) snapshot(commands []redis.Cmder, epoch string) (snapshot UserSnapshot, err error) {
 	for _, command := range commands {
 		err := command.Err()
 		if redis.IsWrongType(err) {
-			return UserSnapshot{Wholeness: WrongType}, nil
+			return UserSnapshot{Wholeness: DocumentWrongType}, nil
 		}
 		if err != nil {
 			return snapshot, err
@@ -104,54 +104,54 @@ func (l *layout) snapshot(commands []redis.Cmder, epoch string) (snapshot UserSn
 	}
 	snapshot.Document = l.parse(values, epoch)
 	// A rebuild does not check every stored state, so it would not repair an unreadable one: the view has to be emptied.
-	if !snapshot.conversations(commands[2].(*redis.MapStringStringCmd).Val()) {
-		return UserSnapshot{Wholeness: WrongType}, nil
+	if !snapshot.parseConversations(commands[2].(*redis.MapStringStringCmd).Val()) {
+		return UserSnapshot{Wholeness: DocumentWrongType}, nil
 	}
-	for i, list := range lists {
+	for i, list := range registeredLists {
 		if members := commands[4+i].(*redis.StringSliceCmd).Val(); len(members) > 0 {
 			if snapshot.Lists == nil {
 				snapshot.Lists = map[string][]string{}
 			}
-			snapshot.Lists[list.Part] = members
+			snapshot.Lists[list.KeyPart] = members
 		}
 	}
-	// The order matters: inbox and ownFields fill the snapshot only if the parts before them are whole.
-	whole := snapshot.Document.Ready && snapshot.inbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.ownFields() &&
+	// The order matters: parseInbox and parseScriptFields fill the snapshot only if the parts before them are whole.
+	whole := snapshot.Document.Ready && snapshot.parseInbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.parseScriptFields() &&
 		snapshot.Fields["Ck"] == strconv.Itoa(len(snapshot.Conversations))
-	snapshot.Wholeness = map[bool]Wholeness{true: Whole, false: Partial}[whole]
+	snapshot.Wholeness = map[bool]Wholeness{true: DocumentWhole, false: DocumentPartial}[whole]
 	return snapshot, nil
 }
 
-// inbox parses the members and reports whether the sentinel is there. The members come oldest first; Entries are newest
+// parseInbox parses the members and reports whether the sentinel is there. The members come oldest first; Entries are newest
 // first.
-func (s *UserSnapshot) inbox(members []string) bool {
-	if len(members) == 0 || members[0] == "" || members[0][0] != sentinel {
+func (s *UserSnapshot) parseInbox(members []string) bool {
+	if len(members) == 0 || members[0] == "" || members[0][0] != inboxSentinelPrefix {
 		return false
 	}
 	floor, err := services.ParsePostID(members[0][1:])
 	if err != nil {
 		return false
 	}
-	s.Floor = floor
+	s.NewestTrimmed = floor
 	for _, member := range slices.Backward(members[1:]) {
 		if entry, ok := parseEntry(member); ok {
 			s.Entries = append(s.Entries, entry)
 		} else {
-			s.Strays++
+			s.StrayMembers++
 		}
 	}
 	return true
 }
 
-// conversations parses the states, and reports whether all are readable: the scripts refuse an unreadable one.
-func (s *UserSnapshot) conversations(states map[string]string) (readable bool) {
+// parseConversations parses the states, and reports whether all are readable: the scripts refuse an unreadable one.
+func (s *UserSnapshot) parseConversations(states map[string]string) (readable bool) {
 	s.Conversations = make(map[services.ConversationID]services.Membership, len(states))
 	for field, text := range states {
 		id, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
 			return false
 		}
-		state, ok := parseState(text)
+		state, ok := parseMembership(text)
 		if !ok {
 			return false
 		}
@@ -161,17 +161,17 @@ func (s *UserSnapshot) conversations(states map[string]string) (readable bool) {
 	return true
 }
 
-// parseState reads a state as stateText prints it, in the form with or without the two days.
-func parseState(text string) (state services.Membership, ok bool) {
+// parseMembership reads a state as membershipText prints it, in the form with or without the two days.
+func parseMembership(text string) (state services.Membership, ok bool) {
 	// The audit must not accept the readable part of a broken state: every part has to be understood.
 	parts := strings.Split(text, ",")
-	numbers := []*int64{&state.Head, &state.Base, &state.K, &state.Version, &state.Mentions, &state.WayVersion}
+	numbers := []*int64{&state.NewestMessageNumber, &state.ReadUpTo, &state.UnreadAdjustment, &state.Version, &state.Mentions, &state.CountedOnReadVersion}
 	switch len(parts) {
 	case len(numbers) + 1:
 	case len(numbers) + 3:
 		var errs [2]error
-		state.AgedOn, errs[0] = strconv.ParseInt(parts[len(numbers)+1], 10, 64)
-		state.LeavesOn, errs[1] = strconv.ParseInt(parts[len(numbers)+2], 10, 64)
+		state.ExpiredAsOfDay, errs[0] = strconv.ParseInt(parts[len(numbers)+1], 10, 64)
+		state.NextExpiryDay, errs[1] = strconv.ParseInt(parts[len(numbers)+2], 10, 64)
 		if errs[0] != nil || errs[1] != nil {
 			return state, false
 		}
@@ -187,13 +187,13 @@ func parseState(text string) (state services.Membership, ok bool) {
 	for _, flag := range parts[len(numbers)] {
 		switch flag {
 		case 'l':
-			state.Left = true
+			state.HasLeft = true
 		case 'm':
 			state.Muted = true
 		case 'i':
-			state.Inside = true
+			state.IsOpen = true
 		case 'r':
-			state.ReadSide = true
+			state.CountedOnRead = true
 		default:
 			return state, false
 		}
@@ -201,14 +201,15 @@ func parseState(text string) (state services.Membership, ok bool) {
 	return state, true
 }
 
-// ownFields parses the fields that nothing but the scripts and ReadUserSnapshots reads, and reports whether all of them are there and valid.
-func (s *UserSnapshot) ownFields() bool {
+// parseScriptFields parses the fields that nothing but the scripts and ReadUserSnapshots reads, and reports whether all of them are
+// there and valid.
+func (s *UserSnapshot) parseScriptFields() bool {
 	var errs [3]error
 	var removed int64
-	s.NewestUncounted, errs[0] = parsePlace(s.Fields["fq"])
-	s.TrimmedCounted, errs[1] = parsePlace(s.Fields["ft"])
+	s.NewestUncounted, errs[0] = parsePosition(s.Fields["fq"])
+	s.NewestTrimmedCounted, errs[1] = parsePosition(s.Fields["ft"])
 	removed, errs[2] = strconv.ParseInt(s.Fields["rm"], 10, 64)
-	s.RemovedAt = time.UnixMicro(removed)
+	s.LastInboxRemovalAt = time.UnixMicro(removed)
 	return errs[0] == nil && errs[1] == nil && errs[2] == nil
 }
 
@@ -216,15 +217,15 @@ func (s *UserSnapshot) ownFields() bool {
 // Dots are not among them.
 func (c *Projections) VersionedFieldNames() (fields []string) {
 	layout := c.layout.Load()
-	return layout.fields[layout.plain : len(layout.fields)-len(layout.dots)]
+	return layout.fields[layout.unversionedFieldCount : len(layout.fields)-len(layout.dots)]
 }
 
 // These are names and values of versioned fields.
 const (
-	InitialValue      = initialValue      // before the first version
-	AnnouncementField = announcementField // announcements and dots
-	DotPrefix         = "D"               // before the name of a dot
-	CountsPrefix      = "N"               // before a category: the counts of notifications, see ParseCounts
+	InitialValue         = initialValue      // before the first version
+	AnnouncementField    = announcementField // announcements and dots
+	DotPrefix            = "D"               // before the name of a dot
+	CategoryCountsPrefix = "N"               // before a category: the counts of notifications, see ParseCounts
 )
 
 // ParseCounts reads the versioned field of a category's counts; the category and its newest notification are stored elsewhere.

@@ -7,8 +7,9 @@ import (
 	"tidings/services/redis"
 )
 
-// spendingLife is how long a total is kept after its last addition: longer than any window that still counts. Totals need no cleaner.
-const spendingLife = time.Minute
+// spendingKeyLifetime is how long a total is kept after its last addition: longer than any window that still counts. Totals need no
+// cleaner.
+const spendingKeyLifetime = time.Minute
 
 // Spend adds this node's use of some rate limits to the totals of all nodes, in one round trip, and returns the totals. A
 // total belongs to one window. If an error comes after a write, the use is counted although the caller does not learn the
@@ -18,7 +19,7 @@ func (c *Projections) Spend(ctx context.Context, window int64, buckets []string,
 		for i, bucket := range buckets {
 			key := spendingKey(window, bucket)
 			p.IncrBy(ctx, key, int64(amounts[i]))
-			p.Expire(ctx, key, spendingLife)
+			p.Expire(ctx, key, spendingKeyLifetime)
 		}
 	})
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 )
 
 func TestSpendingAddsUpWithinAWindow(t *testing.T) {
-	eachView(t, func(v view) {
+	eachRedis(t, func(v feedTest) {
 		ctx, trips := redis.WithRoundTrips(v.Context())
 		spend := func(window int64, buckets []string, amounts []int, want ...int) {
 			t.Helper()
-			got, err := v.c.Spend(ctx, window, buckets, amounts)
+			got, err := v.projections.Spend(ctx, window, buckets, amounts)
 			v.must(err)
 			if !slices.Equal(got, want) {
 				v.Errorf("window %d, %v of %v: %v: want %v", window, amounts, buckets, got, want)
@@ -24,16 +24,16 @@ func TestSpendingAddsUpWithinAWindow(t *testing.T) {
 		if trips.Count() != 3 {
 			v.Errorf("%d round trips: want 3", trips.Count())
 		}
-		if left, err := v.c.Commands().TTL(v.Context(), spendingKey(1, "a")).Result(); err != nil || left <= 0 || left > spendingLife {
-			v.Errorf("a total lives for %s, %v: want %s", left, err, spendingLife)
+		if left, err := v.projections.Commands().TTL(v.Context(), spendingKey(1, "a")).Result(); err != nil || left <= 0 || left > spendingKeyLifetime {
+			v.Errorf("a total lives for %s, %v: want %s", left, err, spendingKeyLifetime)
 		}
 	})
 }
 
 func TestSpendingIntoAnotherTypeIsAnError(t *testing.T) {
-	eachView(t, func(v view) {
-		v.must(v.c.Commands().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
-		if totals, err := v.c.Spend(v.Context(), 1, []string{"a"}, []int{1}); err == nil {
+	eachRedis(t, func(v feedTest) {
+		v.must(v.projections.Commands().LPush(v.Context(), spendingKey(1, "a"), "a key of another type").Err())
+		if totals, err := v.projections.Spend(v.Context(), 1, []string{"a"}, []int{1}); err == nil {
 			v.Errorf("a key of another type: %v, and no error", totals)
 		}
 	})

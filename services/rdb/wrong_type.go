@@ -11,13 +11,13 @@ import (
 	"tidings/services/redis"
 )
 
-// repairWrongType repairs keys of the wrong type. If a key is a part of a user's view, it empties the whole view. It deletes any other key
-// alone. The engine calls it, see redis.Client.SetEmptyFunc.
+// repairWrongType repairs keys of the wrong type. If a key is a part of a user's view, it empties the whole view. It deletes any
+// other key alone. The engine calls it, see redis.Client.SetEmptyKeysFunc.
 func (c *Projections) repairWrongType(ctx context.Context, keys []string) error {
-	var calls []redis.Call
+	var calls []redis.ScriptCall
 	known := map[string]bool{}
 	for _, key := range keys {
-		user, ofView := userOfViewKey(key)
+		user, ofView := userOfDataKey(key)
 		if ofView {
 			key = DocumentKey(user)
 		}
@@ -27,7 +27,7 @@ func (c *Projections) repairWrongType(ctx context.Context, keys []string) error 
 		}
 		known[key] = true
 		if ofView {
-			calls = append(calls, resetCall(user))
+			calls = append(calls, resetUserDataCall(user))
 			continue
 		}
 		if err := c.Delete(ctx, key); err != nil {
@@ -44,40 +44,41 @@ func (c *Projections) repairWrongType(ctx context.Context, keys []string) error 
 	return err
 }
 
-// userOfViewKey returns the user whose view a key is a part of. A copy of their profile is not part of the view, and neither are
+// userOfDataKey returns the user whose view a key is a part of. A copy of their profile is not part of the view, and neither are
 // registered leases, which a rebuild could not restore.
-func userOfViewKey(key string) (user services.UserID, ok bool) {
+func userOfDataKey(key string) (user services.UserID, ok bool) {
 	text, found := strings.CutPrefix(key, "{u")
 	text, part, closed := strings.Cut(text, "}:")
 	number, err := strconv.ParseUint(text, 10, 32)
 	user = services.UserID(number)
-	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leaseParts, part)
+	return user, found && closed && err == nil && key != profileKey(user) && !slices.Contains(leaseKeyParts, part)
 }
 
-// userDataReset is the script of Reset and empty.
+// userDataReset is the script of ResetUserData and repairWrongType.
 var userDataReset = loadScript("view_reset")
 
-// resetLifetime is how long an emptied view stays if its rebuild fails; after that it is Absent, which has the same effect.
-const resetLifetime = time.Hour
+// resetUserDataLifetime is how long an emptied view stays if its rebuild fails; after that there is no document, which has the same
+// effect.
+const resetUserDataLifetime = time.Hour
 
-// viewAndOnlineKeys are the keys of a user's view and onlineKey, in the order in which the scripts that delete the view take them.
-func viewAndOnlineKeys(user services.UserID) []string {
+// userDataAndOnlineKeys are the keys of a user's view and onlineKey, in the order in which the scripts that delete the view take them.
+func userDataAndOnlineKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), onlineKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
-// resetCall empties one user's view. The view's version continues from the former one, unless the document itself is of the wrong
-// type.
-func resetCall(user services.UserID) redis.Call {
-	return redis.Call{
-		Keys: viewAndOnlineKeys(user),
-		Args: []any{int64(resetLifetime / time.Second)},
+// resetUserDataCall empties one user's view. The view's version continues from the former one, unless the document itself is of the
+// wrong type.
+func resetUserDataCall(user services.UserID) redis.ScriptCall {
+	return redis.ScriptCall{
+		Keys: userDataAndOnlineKeys(user),
+		Args: []any{int64(resetUserDataLifetime / time.Second)},
 	}
 }
 
-// Reset empties a user's view, whatever is wrong with it: a rebuild makes it again. The user's version keeps rising, so
+// ResetUserData empties a user's view, whatever is wrong with it: a rebuild makes it again. The user's version keeps rising, so
 // that clients accept the new view. It is for operators and the audit.
-func (c *Projections) Reset(ctx context.Context, user services.UserID) error {
-	replies, err := c.Run(ctx, userDataReset, []redis.Call{resetCall(user)})
+func (c *Projections) ResetUserData(ctx context.Context, user services.UserID) error {
+	replies, err := c.Run(ctx, userDataReset, []redis.ScriptCall{resetUserDataCall(user)})
 	if err != nil {
 		return err
 	}

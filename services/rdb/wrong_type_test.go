@@ -11,39 +11,51 @@ import (
 	"tidings/services/redis"
 )
 
-// operations are operations of every kind on a reader's view.
-func (v view) operations() map[string]func(context.Context) error {
-	both := []services.UserID{other, reader}
-	state := services.Membership{User: reader, Conversation: 3, Head: 4, Version: 2}
+// operationsOfEveryKind are operations of every kind on a reader's view.
+func (v feedTest) operationsOfEveryKind() map[string]func(context.Context) error {
+	both := []services.UserID{otherUser, reader}
+	state := services.Membership{User: reader, Conversation: 3, NewestMessageNumber: 4, Version: 2}
 	return map[string]func(context.Context) error{
-		"one document":  func(ctx context.Context) error { _, err := v.c.Documents(ctx, both[1:]); return err },
-		"two documents": func(ctx context.Context) error { _, err := v.c.Documents(ctx, both); return err },
-		"versions":      func(ctx context.Context) error { _, err := v.c.Versions(ctx, both); return err },
-		"a page":        func(ctx context.Context) error { _, err := v.c.Inbox(ctx, reader, 9, 9); return err },
-		"an author":     func(ctx context.Context) error { _, err := v.c.AuthorPostsInInbox(ctx, reader, author); return err },
-		"pushes": func(ctx context.Context) error {
-			_, err := v.c.AddToInboxes(ctx, 9, []InboxPost{{Reader: other}, {Reader: reader}})
+		"one document":  func(ctx context.Context) error { _, err := v.projections.Documents(ctx, both[1:]); return err },
+		"two documents": func(ctx context.Context) error { _, err := v.projections.Documents(ctx, both); return err },
+		"versions":      func(ctx context.Context) error { _, err := v.projections.DocumentVersions(ctx, both); return err },
+		"a page":        func(ctx context.Context) error { _, err := v.projections.Inbox(ctx, reader, 9, 9); return err },
+		"an author": func(ctx context.Context) error {
+			_, err := v.projections.AuthorPostsInInbox(ctx, reader, author)
 			return err
 		},
-		"a mark":    func(ctx context.Context) error { _, err := v.c.MarkFeedSeen(ctx, reader, 3); return err },
-		"a removal": func(ctx context.Context) error { _, err := v.c.DropFromInbox(ctx, reader, author); return err },
-		"a stamp":   func(ctx context.Context) error { _, err := v.c.StampOf(ctx, reader); return err },
+		"pushes": func(ctx context.Context) error {
+			_, err := v.projections.AddToInboxes(ctx, 9, []InboxPost{{Reader: otherUser}, {Reader: reader}})
+			return err
+		},
+		"a mark": func(ctx context.Context) error { _, err := v.projections.MarkFeedSeen(ctx, reader, 3); return err },
+		"a removal": func(ctx context.Context) error {
+			_, err := v.projections.DropFromInbox(ctx, reader, author)
+			return err
+		},
+		"a stamp": func(ctx context.Context) error { _, err := v.projections.TakeUserStamp(ctx, reader); return err },
 		"a register": func(ctx context.Context) error {
-			_, err := v.c.PutRegisters(ctx, []Registers{{User: reader, Fields: []Register{AnnouncementRegister(services.AnnouncementState{Version: 2})}}})
+			_, err := v.projections.PutRegisters(ctx, []Registers{{User: reader, Fields: []Register{AnnouncementRegister(services.AnnouncementState{Version: 2})}}})
 			return err
 		},
 		"a state": func(ctx context.Context) error {
-			_, _, err := v.c.PutMemberships(ctx, []services.Membership{state})
+			_, _, err := v.projections.PutMemberships(ctx, []services.Membership{state})
 			return err
 		},
-		"a raise":       func(ctx context.Context) error { _, err := v.c.RaiseVersions(ctx, both, []uint64{1, 1}); return err },
-		"a loss":        func(ctx context.Context) error { return v.c.MarkLost(ctx, both, []uint64{1, 1}) },
-		"a visit":       func(ctx context.Context) error { return v.c.MarkActive(ctx, both, 20_000, time.Hour) },
-		"presence":      func(ctx context.Context) error { return v.c.Enter(ctx, both, time.Minute) },
-		"who is there":  func(ctx context.Context) error { _, err := v.c.WatchedOf(ctx, both); return err },
-		"the end of it": func(ctx context.Context) error { return v.c.Leave(ctx, both) },
+		"a raise": func(ctx context.Context) error {
+			_, err := v.projections.RaiseVersions(ctx, both, []uint64{1, 1})
+			return err
+		},
+		"a loss":   func(ctx context.Context) error { return v.projections.MarkDocumentsLost(ctx, both, []uint64{1, 1}) },
+		"a visit":  func(ctx context.Context) error { return v.projections.MarkActive(ctx, both, 20_000, time.Hour) },
+		"presence": func(ctx context.Context) error { return v.projections.WriteOnlineLeases(ctx, both, time.Minute) },
+		"who is there": func(ctx context.Context) error {
+			_, err := v.projections.UsersWithOpenSubscription(ctx, both)
+			return err
+		},
+		"the end of it": func(ctx context.Context) error { return v.projections.RemoveOnlineLeases(ctx, both) },
 		"a rebuild": func(ctx context.Context) error {
-			_, err := v.c.BeginRebuild(ctx, both, RebuildMode{Visit: true})
+			_, err := v.projections.BeginRebuild(ctx, both, RebuildMode{IsVisit: true})
 			return err
 		},
 	}
@@ -52,19 +64,19 @@ func (v view) operations() map[string]func(context.Context) error {
 // Every operation that meets a key of the wrong type goes on as if the view were missing, also within a batch. A rebuild
 // repairs the view, and no caller gets an error.
 func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
-	eachView(t, func(v view) {
-		for name, act := range v.operations() {
+	eachRedis(t, func(v feedTest) {
+		for name, act := range v.operationsOfEveryKind() {
 			for _, key := range []string{DocumentKey(reader), inboxKey(reader), conversationsKey(reader), onlineKey(reader)} {
 				v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
-				v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
-				shown := v.document().N
-				v.retype(key)
+				v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
+				shown := v.readDocument().Version
+				v.replaceWithStringKey(key)
 				if err := act(v.Context()); err != nil {
 					v.Errorf("%s, %s of text: %v", name, key, err)
 				}
-				v.must(v.c.Enter(v.Context(), []services.UserID{reader}, time.Minute))
-				v.want(name+", rebuilt", v.build(FeedFacts{Entries: makeEntries(1, 3, counted)}), redis.Applied, "3", makeEntries(1, 3, counted)...)
-				if got := v.document(); !got.Ready || got.N <= shown {
+				v.must(v.projections.WriteOnlineLeases(v.Context(), []services.UserID{reader}, time.Minute))
+				v.wantFeed(name+", rebuilt", v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)}), redis.Applied, "3", makeEntries(1, 3, countedEntry)...)
+				if got := v.readDocument(); !got.Ready || got.Version <= shown {
 					v.Errorf("%s, %s of text: version %d was shown, and then %+v", name, key, shown, got)
 				}
 			}
@@ -74,14 +86,14 @@ func TestAKeyOfAnotherTypeIsLostData(t *testing.T) {
 
 // A wrong type makes the whole view count as being built: no reader sees the rest of it.
 func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
-	eachView(t, func(v view) {
+	eachRedis(t, func(v feedTest) {
 		for name, act := range map[string]func(context.Context) error{
-			inboxKey(reader): v.operations()["pushes"], conversationsKey(reader): v.operations()["a state"], DocumentKey(reader): v.operations()["versions"],
+			inboxKey(reader): v.operationsOfEveryKind()["pushes"], conversationsKey(reader): v.operationsOfEveryKind()["a state"], DocumentKey(reader): v.operationsOfEveryKind()["versions"],
 		} {
-			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
-			v.retype(name)
+			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
+			v.replaceWithStringKey(name)
 			v.must(act(v.Context()))
-			if got := v.snapshot(); got.Wholeness != Partial {
+			if got := v.readSnapshot(); got.Wholeness != DocumentPartial {
 				v.Errorf("%s: %+v, want one that is being built", name, got)
 			}
 		}
@@ -90,25 +102,25 @@ func TestAKeyOfTheWrongTypeEmptiesItsView(t *testing.T) {
 
 // A field that scripts cannot read makes none of them fail: the state counts as missing, and a rebuild restores it.
 func TestABrokenFieldStopsNoScript(t *testing.T) {
-	eachView(t, func(v view) {
+	eachRedis(t, func(v feedTest) {
 		for what, spoil := range map[string]func(){
-			"a state":          func() { v.setState("3", "1,2,3") },
-			"a state's number": func() { v.setState("3", "1,2,3,x,5,6,") },
-			"the version":      func() { v.set("n", "x") },
-			"a sum":            func() { v.set("Cu", "x") },
-			"a lease":          func() { v.must(v.c.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
+			"a state":          func() { v.overwriteState("3", "1,2,3") },
+			"a state's number": func() { v.overwriteState("3", "1,2,3,x,5,6,") },
+			"the version":      func() { v.writeField("n", "x") },
+			"a sum":            func() { v.writeField("Cu", "x") },
+			"a lease":          func() { v.must(v.projections.Commands().HSet(v.Context(), onlineKey(reader), "elsewhere", "x").Err()) },
 		} {
 			v.deleteKeys(inboxKey(reader), DocumentKey(reader), onlineKey(reader), conversationsKey(reader))
-			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
+			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
 			spoil()
 			for _, name := range []string{"a state", "a register", "a rebuild"} {
-				if err := v.operations()[name](v.Context()); err != nil {
+				if err := v.operationsOfEveryKind()[name](v.Context()); err != nil {
 					v.Errorf("%s is broken, %s: %v", what, name, err)
 				}
 			}
-			v.build(FeedFacts{Entries: makeEntries(1, 3, counted)})
-			result, _, err := v.c.PutMemberships(v.Context(), []services.Membership{{User: reader, Conversation: 3, Head: 9, Version: 7}})
-			if got := v.document(); err != nil || result[0].Status != redis.Applied || !got.Ready || got.Conversations.Unread != 9 {
+			v.buildFromFacts(FeedFacts{Entries: makeEntries(1, 3, countedEntry)})
+			result, _, err := v.projections.PutMemberships(v.Context(), []services.Membership{{User: reader, Conversation: 3, NewestMessageNumber: 9, Version: 7}})
+			if got := v.readDocument(); err != nil || result[0].Status != redis.Applied || !got.Ready || got.Conversations.Unread != 9 {
 				v.Errorf("%s was broken, and is rebuilt: %v, %+v, %+v", what, err, result, got)
 			}
 		}
@@ -116,21 +128,21 @@ func TestABrokenFieldStopsNoScript(t *testing.T) {
 }
 
 func TestCopiesOfAnotherTypeAreMissing(t *testing.T) {
-	eachView(t, func(v view) {
+	eachRedis(t, func(v feedTest) {
 		post, user := services.Post{ID: 5, Author: author, Body: "b", UpdatedAt: time.Now()}, services.User{Number: reader, Key: "k", UpdatedAt: time.Now()}
 		list := func(key string) {
 			v.deleteKeys(key)
-			v.must(v.c.Commands().RPush(v.Context(), key, "text").Err())
+			v.must(v.projections.Commands().RPush(v.Context(), key, "text").Err())
 		}
 		for range 2 {
 			list(postKey(post.ID))
 			list(profileKey(reader))
-			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserID{reader}); err != nil || len(posts)+len(users) > 0 {
+			if posts, users, err := v.projections.Copies(v.Context(), []services.PostID{post.ID}, []services.UserID{reader}); err != nil || len(posts)+len(users) > 0 {
 				v.Errorf("copies: %v, %v, %v", posts, users, err)
 			}
 			list(postKey(post.ID))
-			v.must(v.c.PutCopies(v.Context(), []services.Post{post}, []services.User{user}))
-			if posts, users, err := v.c.Copies(v.Context(), []services.PostID{post.ID}, []services.UserID{reader}); err != nil || len(posts) != 1 || len(users) != 1 {
+			v.must(v.projections.PutCopies(v.Context(), []services.Post{post}, []services.User{user}))
+			if posts, users, err := v.projections.Copies(v.Context(), []services.PostID{post.ID}, []services.UserID{reader}); err != nil || len(posts) != 1 || len(users) != 1 {
 				v.Errorf("copies written: %v, %v, %v", posts, users, err)
 			}
 		}
@@ -139,12 +151,12 @@ func TestCopiesOfAnotherTypeAreMissing(t *testing.T) {
 
 // The repair costs two more round trips, and only the call that meets the key pays them.
 func TestRepairsCostTwoRoundTrips(t *testing.T) {
-	eachView(t, func(v view) {
-		v.build(FeedFacts{})
-		v.retype(DocumentKey(reader))
+	eachRedis(t, func(v feedTest) {
+		v.buildFromFacts(FeedFacts{})
+		v.replaceWithStringKey(DocumentKey(reader))
 		for i, want := range []int{3, 1} {
 			ctx, trips := redis.WithRoundTrips(v.Context())
-			if _, err := v.c.Versions(ctx, []services.UserID{other, reader}); err != nil || trips.Count() != want {
+			if _, err := v.projections.DocumentVersions(ctx, []services.UserID{otherUser, reader}); err != nil || trips.Count() != want {
 				v.Errorf("%d: %d round trips, %v, want %d", i, trips.Count(), err, want)
 			}
 		}
@@ -153,14 +165,14 @@ func TestRepairsCostTwoRoundTrips(t *testing.T) {
 
 // If the view cannot be emptied either, that error is returned: its code says whether a retry may help.
 func TestErrorsOfEmptyingAKeyAreReturned(t *testing.T) {
-	eachView(t, func(v view) {
-		v.retype(DocumentKey(reader))
+	eachRedis(t, func(v feedTest) {
+		v.replaceWithStringKey(DocumentKey(reader))
 		ended, cancel := context.WithCancel(v.Context())
 		cancel()
-		if err := v.c.repairWrongType(ended, []string{DocumentKey(reader)}); !services.IsUnavailable(err) {
+		if err := v.projections.repairWrongType(ended, []string{DocumentKey(reader)}); !services.IsUnavailable(err) {
 			v.Errorf("%v, want UNAVAILABLE", err)
 		}
-		if err := v.c.repairWrongType(ended, []string{postKey(3)}); !services.IsUnavailable(err) {
+		if err := v.projections.repairWrongType(ended, []string{postKey(3)}); !services.IsUnavailable(err) {
 			v.Errorf("a copy: %v, want UNAVAILABLE", err)
 		}
 	})
@@ -168,10 +180,10 @@ func TestErrorsOfEmptyingAKeyAreReturned(t *testing.T) {
 
 func TestUserOfViewKey(t *testing.T) {
 	for key, want := range map[string]services.UserID{
-		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(other): other, onlineKey(1): 1,
+		DocumentKey(reader): reader, inboxKey(1 << 31): 1 << 31, conversationsKey(otherUser): otherUser, onlineKey(1): 1,
 		profileKey(reader): 0, postKey(7): 0, "v:{u7}:b/x": 0, "{u7": 0, "{ux}:b": 0, "{u99999999999}:b": 0, "": 0,
 	} {
-		if got, ok := userOfViewKey(key); ok != (want != 0) || ok && got != want {
+		if got, ok := userOfDataKey(key); ok != (want != 0) || ok && got != want {
 			t.Errorf("%q: %d, %v, want %d", key, got, ok, want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestEachSharedReadGetsItsOwnAnswer(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode, url string) {
+	eachRedisMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		const keys = 50
 		for i := range keys {
@@ -29,7 +29,7 @@ func TestEachSharedReadGetsItsOwnAnswer(t *testing.T) {
 			readers.Go(func() {
 				for i := range 100 {
 					i = (i + reader) % keys
-					values, err := c.Shared().HMGet(t.Context(), fmt.Sprintf("{u%d}:h", i), "a", "b", "none").Result()
+					values, err := c.BatchingClient().HMGet(t.Context(), fmt.Sprintf("{u%d}:h", i), "a", "b", "none").Result()
 					if want := fmt.Sprint([]any{fmt.Sprint(i), fmt.Sprint(-i), nil}); err != nil || fmt.Sprint(values) != want {
 						t.Errorf("key %d: %v, %v, want %s", i, values, err, want)
 						return
@@ -42,24 +42,24 @@ func TestEachSharedReadGetsItsOwnAnswer(t *testing.T) {
 }
 
 func TestSharedReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
-		if err := c.Shared().Get(t.Context(), "missing").Err(); !errors.Is(err, redis.Nil) {
+		if err := c.BatchingClient().Get(t.Context(), "missing").Err(); !errors.Is(err, redis.Nil) {
 			t.Errorf("a missing key: %v, want redis.Nil", err)
 		}
-		if err := c.Shared().Set(t.Context(), "text", "a", 0).Err(); err != nil {
+		if err := c.BatchingClient().Set(t.Context(), "text", "a", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Shared().HGet(t.Context(), "text", "f").Err(); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		if err := c.BatchingClient().HGet(t.Context(), "text", "f").Err(); !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			t.Errorf("a wrong type: %v", err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		ctx, trips := WithRoundTrips(ended)
-		if err := c.Shared().Get(ctx, "text").Err(); !errors.Is(err, context.Canceled) || trips.Count() != 0 {
+		if err := c.BatchingClient().Get(ctx, "text").Err(); !errors.Is(err, context.Canceled) || trips.Count() != 0 {
 			t.Errorf("a caller who has gone: %v, %d round trips", err, trips.Count())
 		}
-		commands, err := c.Shared().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		commands, err := c.BatchingClient().Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.Get(t.Context(), "text")
 			return nil
 		})
@@ -72,14 +72,14 @@ func TestSharedReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 func TestConcurrentSharedReadsAreBatched(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
-	sent := &sentCounter{}
+	sent := &requestCounter{}
 	c.redis.AddHook(sent)
 	const readers, reads = 64, 50
 	var all sync.WaitGroup
 	for range readers {
 		all.Go(func() {
 			for range reads {
-				if err := c.Shared().Get(t.Context(), "k").Err(); err != redis.Nil {
+				if err := c.BatchingClient().Get(t.Context(), "k").Err(); err != redis.Nil {
 					t.Error(err)
 				}
 			}
@@ -91,35 +91,36 @@ func TestConcurrentSharedReadsAreBatched(t *testing.T) {
 	}
 }
 
-// sentCounter counts what a client really sends: single commands, and pipelines.
-type sentCounter struct {
-	mu sync.Mutex
-	n  int
+// requestCounter counts what a client really sends: single commands, and pipelines.
+type requestCounter struct {
+	mu       sync.Mutex
+	requests int
 }
 
 // count returns how many commands and pipelines were sent so far.
-func (s *sentCounter) count() int {
+func (s *requestCounter) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.n
+	return s.requests
 }
 
-// countSent counts one sent command or pipeline, unless it is part of making a connection: the client decides how many connections it makes.
-func (s *sentCounter) countSent(first redis.Cmder) {
+// countRequest counts one sent command or pipeline, unless it is part of making a connection: the client decides how many
+// connections it makes.
+func (s *requestCounter) countRequest(first redis.Cmder) {
 	if isHandshake(first) || first.Name() == "info" {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.n++
+	s.requests++
 }
 
-func (s *sentCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (s *sentCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { s.countSent(cmd); return next(ctx, cmd) }
+func (s *requestCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s *requestCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { s.countRequest(cmd); return next(ctx, cmd) }
 }
-func (s *sentCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { s.countSent(cmds[0]); return next(ctx, cmds) }
+func (s *requestCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { s.countRequest(cmds[0]); return next(ctx, cmds) }
 }
 
 func TestASharedReadTimesOutWithoutADeadline(t *testing.T) {
@@ -130,7 +131,7 @@ func TestASharedReadTimesOutWithoutADeadline(t *testing.T) {
 	ended := make(chan struct{})
 	for range 8 {
 		readers.Go(func() {
-			if err := MapError(c.Shared().Get(t.Context(), "k").Err()); !services.IsUnavailable(err) {
+			if err := MapError(c.BatchingClient().Get(t.Context(), "k").Err()); !services.IsUnavailable(err) {
 				t.Errorf("in a black hole: %v, want UNAVAILABLE", err)
 			}
 		})
@@ -155,7 +156,7 @@ func BenchmarkReadOfADocument(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for name, client := range map[string]redis.Cmdable{"plain": c.Commands(), "shared": c.Shared()} {
+	for name, client := range map[string]redis.Cmdable{"plain": c.Commands(), "shared": c.BatchingClient()} {
 		b.Run(name, func(b *testing.B) {
 			b.SetParallelism(64)
 			b.RunParallel(func(p *testing.PB) {

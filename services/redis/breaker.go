@@ -15,8 +15,8 @@ import (
 // The breaker's limits. Half a second is short enough that a restarted Redis is in use within a second, and long enough
 // that a dead one costs two calls a second.
 const (
-	breakerFailures = 10                     // in a row; after that calls fail without being tried
-	breakerOpenTime = 500 * time.Millisecond // then one call is tried again
+	breakerFailureLimit = 10                     // in a row; after that calls fail without being tried
+	breakerOpenTime     = 500 * time.Millisecond // then one call is tried again
 )
 
 // breaker limits the calls of one Redis server: after 10 calls in a row without an answer it refuses all calls for 500 ms, then
@@ -24,8 +24,8 @@ const (
 type breaker struct {
 	steps *gobreaker.TwoStepCircuitBreaker[struct{}] // the library's breaker: it admits a call, and takes the result later
 
-	mu      sync.Mutex
-	running []func(error) // one per running call, the oldest first
+	mu               sync.Mutex
+	runningDoneFuncs []func(error) // one per running call, the oldest first
 }
 
 // newBreaker makes the breaker of one address. The limit is ten failures in a row, because one slow answer does not cause so many, and
@@ -34,9 +34,9 @@ func newBreaker(addr string, log *slog.Logger) *breaker {
 	return &breaker{steps: gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         addr,
 		Timeout:      breakerOpenTime,
-		ReadyToTrip:  func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= breakerFailures },
+		ReadyToTrip:  func(counts gobreaker.Counts) bool { return counts.ConsecutiveFailures >= breakerFailureLimit },
 		IsSuccessful: func(err error) bool { return !isOutage(err) },
-		IsExcluded:   saysNothing,
+		IsExcluded:   saysNothingAboutServer,
 		OnStateChange: func(name string, from, to gobreaker.State) {
 			switch to {
 			case gobreaker.StateOpen:
@@ -58,7 +58,7 @@ func (b *breaker) Allow() error {
 		return err
 	}
 	b.mu.Lock()
-	b.running = append(b.running, done)
+	b.runningDoneFuncs = append(b.runningDoneFuncs, done)
 	b.mu.Unlock()
 	return nil
 }
@@ -67,19 +67,20 @@ func (b *breaker) Allow() error {
 // call. A wrong guess matters only if a call takes longer than the breaker's pause, which hardly ever happens.
 func (b *breaker) ReportResult(err error) {
 	b.mu.Lock()
-	if len(b.running) == 0 {
+	if len(b.runningDoneFuncs) == 0 {
 		b.mu.Unlock()
 		return
 	}
 	// Each Allow has one result: an entry left in the list would count as a call that never ended.
-	done := b.running[0]
-	b.running = b.running[1:]
+	done := b.runningDoneFuncs[0]
+	b.runningDoneFuncs = b.runningDoneFuncs[1:]
 	b.mu.Unlock()
 	done(err)
 }
 
-// isOutage reports whether an error means that the server answers no command: it is absent, not ready yet, or accepts no more clients. A
-// full server, a read-only one and one with a moving slot still answer reads, and a busy pool is this process's own problem.
+// isOutage reports whether an error means that the server answers no command: it is absent, not ready yet, or accepts no more
+// clients. A full server, a read-only one and one with a moving slot still answer reads, and a busy pool is this process's own
+// problem.
 func isOutage(err error) bool {
 	if err == nil || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return false
@@ -89,9 +90,9 @@ func isOutage(err error) bool {
 		redis.HasErrorPrefix(err, "max number of clients reached")
 }
 
-// saysNothing reports whether an error says nothing about the server: the caller gave up before the call reached the network,
-// no connection was free, or the call came after Close.
-func saysNothing(err error) bool {
+// saysNothingAboutServer reports whether an error says nothing about the server: the caller gave up before the call reached the
+// network, no connection was free, or the call came after Close.
+func saysNothingAboutServer(err error) bool {
 	// An error of the network itself does say something about the server, even if it wraps the end of a context.
 	if _, network := errors.AsType[*net.OpError](err); network {
 		return false

@@ -17,14 +17,14 @@ import (
 	"tidings/tests/eventually"
 )
 
-// ask runs one small call.
-func ask(ctx context.Context, c *Client) error {
+// readOneKey runs one small call.
+func readOneKey(ctx context.Context, c *Client) error {
 	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) { p.Get(ctx, "key") })
 	return err
 }
 
-// isOpen reports whether an error is the breaker's: no call was tried.
-func isOpen(err error) bool {
+// isBreakerRefusal reports whether an error is the breaker's: no call was tried.
+func isBreakerRefusal(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }
 
@@ -71,8 +71,8 @@ func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if len(b.running) != 0 {
-		t.Errorf("%d calls are still under way", len(b.running))
+	if len(b.runningDoneFuncs) != 0 {
+		t.Errorf("%d calls are still under way", len(b.runningDoneFuncs))
 	}
 }
 
@@ -81,7 +81,7 @@ func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
 func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 	server := redistest.NewServer(t)
 	test := func(t *testing.T, call func(context.Context, *Client) error) {
-		var log redistest.Recorder
+		var log redistest.LogRecorder
 		c := connect(t, Options{URL: server.URL(), Log: log.Log()})
 		if err := call(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 			if !services.IsUnavailable(err) {
 				t.Fatalf("without a server: %v, want UNAVAILABLE", err)
 			}
-			if isOpen(err) {
+			if isBreakerRefusal(err) {
 				return nil
 			}
 			return err
@@ -103,10 +103,10 @@ func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 			t.Errorf("the log does not tell of the outage:\n%s", text)
 		}
 	}
-	t.Run("pipeline", func(t *testing.T) { test(t, ask) })
+	t.Run("pipeline", func(t *testing.T) { test(t, readOneKey) })
 	t.Run("shared", func(t *testing.T) {
 		test(t, func(ctx context.Context, c *Client) error {
-			if err := c.Shared().Get(ctx, "key").Err(); err != redis.Nil {
+			if err := c.BatchingClient().Get(ctx, "key").Err(); err != redis.Nil {
 				return MapError(err)
 			}
 			return nil
@@ -114,7 +114,7 @@ func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 	})
 	t.Run("script", func(t *testing.T) {
 		test(t, func(ctx context.Context, c *Client) error {
-			replies, err := c.Run(ctx, memberScript, memberCalls(1001, 1))
+			replies, err := c.Run(ctx, addMemberScript, addMemberCalls(1001, 1))
 			if len(replies) != 1001 {
 				t.Fatalf("%d replies, want one for each call", len(replies))
 			}
@@ -131,9 +131,9 @@ func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	url, servers := redistest.ClusterServers(t)
 	c := connect(t, Options{URL: url})
-	keys := memberCalls(60, 60)
+	keys := addMemberCalls(60, 60)
 	all := func() error {
-		replies, err := c.Run(t.Context(), memberScript, keys)
+		replies, err := c.Run(t.Context(), addMemberScript, keys)
 		for _, r := range replies {
 			err = errors.Join(err, r.Err)
 		}
@@ -146,7 +146,7 @@ func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	servers[0].Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if replies, err := c.Run(ctx, memberScript, keys); err != nil {
+	if replies, err := c.Run(ctx, addMemberScript, keys); err != nil {
 		t.Errorf("two of three masters answer: %v", err)
 	} else if failed := countUnavailable(replies); failed == 0 || failed == len(replies) {
 		t.Errorf("%d of %d calls failed with one master of three paused", failed, len(replies))
@@ -199,10 +199,10 @@ func TestADeadlineIsKeptInABlackHole(t *testing.T) {
 	server := redistest.NewServer(t)
 	for name, call := range map[string]func(context.Context, *Client) error{
 		"command":  func(ctx context.Context, c *Client) error { return MapError(c.Commands().Get(ctx, "key").Err()) },
-		"pipeline": ask,
-		"shared":   func(ctx context.Context, c *Client) error { return MapError(c.Shared().Get(ctx, "key").Err()) },
+		"pipeline": readOneKey,
+		"shared":   func(ctx context.Context, c *Client) error { return MapError(c.BatchingClient().Get(ctx, "key").Err()) },
 		"script": func(ctx context.Context, c *Client) error {
-			_, err := c.Run(ctx, setScript, []Call{{Keys: []string{"k"}, Args: []any{1}}})
+			_, err := c.Run(ctx, setScript, []ScriptCall{{Keys: []string{"k"}, Args: []any{1}}})
 			return err
 		},
 		"ping": func(ctx context.Context, c *Client) error { return c.Ping(ctx) },
@@ -227,7 +227,7 @@ func TestADeadlineIsKeptInABlackHole(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Fatal("the deadline of 50 ms has not ended the call after 10 s")
 			}
-			proxy.Reset()
+			proxy.ResetConnections()
 		})
 	}
 }
@@ -237,17 +237,17 @@ func TestWithoutADeadlineTheReadTimeoutEndsACall(t *testing.T) {
 	c := connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	proxy.BlackHole(true)
 	eventually.Succeeds(t, 10*time.Second, "the breaker opens", func() error {
-		err := ask(t.Context(), c)
+		err := readOneKey(t.Context(), c)
 		if !services.IsUnavailable(err) {
 			t.Fatalf("in a black hole: %v, want UNAVAILABLE", err)
 		}
-		if isOpen(err) {
+		if isBreakerRefusal(err) {
 			return nil
 		}
 		return err
 	})
 	proxy.BlackHole(false)
-	eventually.Succeeds(t, 2*time.Second, "it works again", func() error { return ask(t.Context(), c) })
+	eventually.Succeeds(t, 2*time.Second, "it works again", func() error { return readOneKey(t.Context(), c) })
 }
 
 func TestALostReplyIsNotRepeatedByTheLibrary(t *testing.T) {
@@ -264,7 +264,7 @@ func TestALostReplyIsNotRepeatedByTheLibrary(t *testing.T) {
 			failed++
 		}
 		proxy.DropReplies(0)
-		if err := ask(t.Context(), c); err != nil { // an answer between two failures: the breaker stays closed
+		if err := readOneKey(t.Context(), c); err != nil { // an answer between two failures: the breaker stays closed
 			t.Fatal(err)
 		}
 	}
@@ -280,16 +280,16 @@ func TestTheSentinelsMasterHasABreaker(t *testing.T) {
 	if _, ok := c.redis.(*redis.Client).Options().Limiter.(*breaker); !ok {
 		t.Fatal("no breaker")
 	}
-	if err := ask(t.Context(), c); err != nil {
+	if err := readOneKey(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	master.Kill()
-	replies, err := c.Run(t.Context(), memberScript, memberCalls(1, 1))
+	replies, err := c.Run(t.Context(), addMemberScript, addMemberCalls(1, 1))
 	if !services.IsUnavailable(err) || len(replies) != 1 {
 		t.Errorf("without a master: %v, %v, want UNAVAILABLE", replies, err)
 	}
 	eventually.Succeeds(t, 20*time.Second, "the replica takes over", func() error {
-		_, err := c.Run(t.Context(), memberScript, memberCalls(1, 1))
+		_, err := c.Run(t.Context(), addMemberScript, addMemberCalls(1, 1))
 		return err
 	})
 }

@@ -12,15 +12,15 @@ import (
 	"tidings/services"
 )
 
-// Listpack is a setting of Redis: a collection up to this limit is stored as one listpack, which saves most of its memory.
-type Listpack struct {
-	Name, Old string // Old is the name before Redis 7, which newer versions accept too
-	Least     int    // in the setting's own unit
+// ListpackSetting is a setting of Redis: a collection up to this limit is stored as one listpack, which saves most of its memory.
+type ListpackSetting struct {
+	Name, OldName string // OldName is the name before Redis 7, which newer versions accept too
+	MinValue      int    // in the setting's own unit
 }
 
 // listpackSettings are the settings that a package needs, and the warning about the cost without them.
 type listpackSettings struct {
-	settings []Listpack
+	settings []ListpackSetting
 	warning  string
 }
 
@@ -29,27 +29,27 @@ var registeredListpacks []listpackSettings
 
 // RegisterListpacks makes every Client raise settings to at least the needed values. It logs warning if a Redis does not allow that.
 // Call it at the initialisation of packages, before the first Client.
-func RegisterListpacks(warning string, settings ...Listpack) {
+func RegisterListpacks(warning string, settings ...ListpackSetting) {
 	registeredListpacks = append(registeredListpacks, listpackSettings{settings, warning})
 }
 
-// listpackLines are the configuration lines for the private server, with the old names: every version of redis-server takes the
+// listpackConfigLines are the configuration lines for the private server, with the old names: every version of redis-server takes the
 // old names.
-func listpackLines() string {
+func listpackConfigLines() string {
 	var lines strings.Builder
 	for _, need := range registeredListpacks {
 		for _, setting := range need.settings {
-			fmt.Fprintf(&lines, "%s %d\n", setting.Old, setting.Least)
+			fmt.Fprintf(&lines, "%s %d\n", setting.OldName, setting.MinValue)
 		}
 	}
 	return lines.String()
 }
 
-// raiseListpacks keeps collections compact on a Redis that this process did not start. A Redis that does not allow this still
+// raiseListpackSettings keeps collections compact on a Redis that this process did not start. A Redis that does not allow this still
 // works, but takes more memory: this is a warning and no error.
-func (c *Client) raiseListpacks(ctx context.Context) {
+func (c *Client) raiseListpackSettings(ctx context.Context) {
 	// A private server has the settings from its start, and the embedded one has no listpacks.
-	if c.local != nil {
+	if c.localServer != nil {
 		return
 	}
 	for _, need := range registeredListpacks {
@@ -69,9 +69,9 @@ func (c *Client) raiseListpacks(ctx context.Context) {
 }
 
 // raise sets the setting under the name that this version knows. A higher value of the operator stays.
-func (l Listpack) raise(ctx context.Context, master *redis.Client) error {
+func (l ListpackSetting) raise(ctx context.Context, master *redis.Client) error {
 	// Before Redis 7 the setting has its old name only.
-	for _, name := range []string{l.Name, l.Old} {
+	for _, name := range []string{l.Name, l.OldName} {
 		values, err := master.ConfigGet(ctx, name).Result()
 		if err != nil {
 			return err
@@ -81,10 +81,10 @@ func (l Listpack) raise(ctx context.Context, master *redis.Client) error {
 		if !known {
 			continue
 		}
-		if set, err := strconv.Atoi(value); err == nil && set >= l.Least {
+		if set, err := strconv.Atoi(value); err == nil && set >= l.MinValue {
 			return nil
 		}
-		return master.ConfigSet(ctx, name, strconv.Itoa(l.Least)).Err()
+		return master.ConfigSet(ctx, name, strconv.Itoa(l.MinValue)).Err()
 	}
 	return fmt.Errorf("this Redis has no setting %s", l.Name)
 }

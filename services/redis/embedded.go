@@ -10,16 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// embeddedTick is how often the embedded Redis' clock is advanced: a key there expires up to a second late.
-const embeddedTick = time.Second
+// embeddedClockInterval is how often the embedded Redis' clock is advanced: a key there expires up to a second late.
+const embeddedClockInterval = time.Second
 
 // embeddedServer is a Redis within this process, on a loopback port with a password of this run.
 type embeddedServer struct {
-	redis    *miniredis.Miniredis
-	addr     string             // kept here, because the server takes its one lock to return it
-	password string             // of the clients
-	stop     context.CancelFunc // ends tick
-	ticking  sync.WaitGroup     // until tick has ended
+	redis     *miniredis.Miniredis
+	addr      string             // kept here, because the server takes its one lock to return it
+	password  string             // of the clients
+	stop      context.CancelFunc // ends advanceClock
+	advancing sync.WaitGroup     // until advanceClock has ended
 }
 
 // startEmbedded starts the server. Its password keeps out other programs of this machine, which may reach every
@@ -33,13 +33,13 @@ func startEmbedded() (*embeddedServer, error) {
 	s.addr = s.redis.Addr()
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.ticking.Go(func() { s.tick(ctx) })
+	s.advancing.Go(func() { s.advanceClock(ctx) })
 	return s, nil
 }
 
-// tick advances the embedded Redis' clock: without that, the server never expires a key.
-func (s *embeddedServer) tick(ctx context.Context) {
-	ticker := time.NewTicker(embeddedTick)
+// advanceClock advances the embedded Redis' clock: without that, the server never expires a key.
+func (s *embeddedServer) advanceClock(ctx context.Context) {
+	ticker := time.NewTicker(embeddedClockInterval)
 	defer ticker.Stop()
 	last := time.Now()
 	for {
@@ -60,10 +60,10 @@ func (s *embeddedServer) options() *redis.Options {
 	return &redis.Options{Network: "tcp", Addr: s.addr, Password: s.password}
 }
 
-// close ends tick before the server: the clock of a closed server must not be advanced.
+// close ends advanceClock before the server: the clock of a closed server must not be advanced.
 func (s *embeddedServer) close() error {
 	s.stop()
-	s.ticking.Wait()
+	s.advancing.Wait()
 	s.redis.Close()
 	return nil
 }

@@ -34,7 +34,7 @@ func TestTimePassesInTheEmbeddedRedis(t *testing.T) {
 
 func TestTheEmbeddedRedisRefusesOtherPrograms(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
-	server := c.local.(*embeddedServer)
+	server := c.localServer.(*embeddedServer)
 	if host, _, err := net.SplitHostPort(server.addr); host != "127.0.0.1" || err != nil {
 		t.Errorf("it listens on %s", server.addr)
 	}

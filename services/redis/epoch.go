@@ -21,66 +21,67 @@ import (
 // data of all.
 //
 // A node learns of a new lineage before it reads any of its data, because every new connection asks for the lineage. If a
-// connection outlives the change, as one to a promoted replica of a cluster does, Watch notices within a second.
+// connection outlives the change, as one to a promoted replica of a cluster does, WatchMasters notices within a second.
 
 // The constants are the limits and the fixed texts of the epoch.
 const (
-	epochTrust    = 200 * time.Millisecond // how long a rebuild on a cluster relies on the last answer
-	epochWithin   = 300 * time.Millisecond // how long a rebuild waits for the answer
-	noEpoch       = "0"                    // before the first answer; no valid data has it
-	lonelyLineage = "!"                    // of the embedded Redis, which belongs to this process
-	noLineage     = "?"                    // of a Redis that does not allow the question
-	lineageField  = "master_replid:"       // begins the line of INFO with the lineage
-	masterRole    = "role:master"          // the line of INFO that only a master has
-	onlyMaster    = ""                     // the key of the one master if there is no cluster
-	epochModulus  = 1<<31 - 1              // 31 bits take 6 bytes in a hash, and 32 would take 10
-	infoSection   = "replication"          // the section of INFO that has both lines
+	epochFreshFor     = 200 * time.Millisecond // how long a rebuild on a cluster relies on the last answer
+	epochCheckTimeout = 300 * time.Millisecond // how long a rebuild waits for the answer
+	noEpoch           = "0"                    // before the first answer; no valid data has it
+	embeddedLineage   = "!"                    // of the embedded Redis, which belongs to this process
+	noLineage         = "?"                    // of a Redis that does not allow the question
+	lineageField      = "master_replid:"       // begins the line of INFO with the lineage
+	masterRole        = "role:master"          // the line of INFO that only a master has
+	soleMasterKey     = ""                     // the key of the one master if there is no cluster
+	epochModulus      = 1<<31 - 1              // 31 bits take 6 bytes in a hash, and 32 would take 10
+	infoSection       = "replication"          // the section of INFO that has both lines
 )
 
 // epoch is this node's knowledge of the masters' lineages. It is safe for concurrent use.
 type epoch struct {
-	form string // Options.Form, a part of the epoch: data in another form has another epoch. It is set before the first use
+	dataFormat string // Options.DataFormat, a part of the epoch: data in another format has another epoch. Set before the first use
 
-	mu       sync.Mutex
-	question uint64             // number of the latest question
-	lineages map[string]lineage // master's address -> its last answer
-	verified time.Time          // when learnAll last had the answers of all masters
+	mu                 sync.Mutex
+	lastQuestionNumber uint64             // number of the latest question
+	lineages           map[string]lineage // master's address -> its last answer
+	verifiedAt         time.Time          // when recordAllLineages last had the answers of all masters
 
-	// text is the epoch that computeEpoch has computed last, read without the lock by every read of a document. nil: no master was asked yet.
-	text          atomic.Pointer[string]
+	// currentText is the epoch that computeEpoch has computed last, read without the lock by every read of a document. nil: no
+	// master was asked yet.
+	currentText   atomic.Pointer[string]
 	warnNoLineage sync.Once // logs once that Redis does not report its lineage
 }
 
 // lineage is a master's answer. The answer to an earlier question never replaces the answer to a later one: it may come from a
 // server that has died meanwhile.
 type lineage struct {
-	id       string
-	question uint64 // the number of the question that it answers
+	id             string
+	questionNumber uint64 // the number of the question that it answers
 }
 
 // value returns the current epoch in the form that is written with data; noEpoch if no epoch is known.
 func (e *epoch) value() string {
-	if text := e.text.Load(); text != nil {
+	if text := e.currentText.Load(); text != nil {
 		return *text
 	}
 	return noEpoch
 }
 
-// nextQuestion numbers a question before it is sent. Its answer may come after the answer to a later question: see lineage.
-func (e *epoch) nextQuestion() (number uint64) {
+// nextQuestionNumber numbers a question before it is sent. Its answer may come after the answer to a later question: see lineage.
+func (e *epoch) nextQuestionNumber() (number uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.question++
-	return e.question
+	e.lastQuestionNumber++
+	return e.lastQuestionNumber
 }
 
-// learn records the answer of one server, if the server is a known master or the only one.
-func (e *epoch) learn(addr, id string, question uint64) {
+// recordLineage records the answer of one server, if the server is a known master or the only one.
+func (e *epoch) recordLineage(addr, id string, question uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	last, known := e.lineages[addr]
 	// Replicas answer too, and so does a server that is no master any more, through a connection that is still open.
-	if id == "" || question < last.question || !known && addr != onlyMaster {
+	if id == "" || question < last.questionNumber || !known && addr != soleMasterKey {
 		return
 	}
 	if !known {
@@ -90,20 +91,20 @@ func (e *epoch) learn(addr, id string, question uint64) {
 	e.computeEpoch()
 }
 
-// learnAll records the answers of all masters and forgets servers that are no longer masters.
-func (e *epoch) learnAll(ids map[string]string, question uint64) {
+// recordAllLineages records the answers of all masters and forgets servers that are no longer masters.
+func (e *epoch) recordAllLineages(ids map[string]string, question uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	next := make(map[string]lineage, len(ids))
 	for addr, id := range ids {
 		next[addr] = lineage{id, question}
 		// A connection that was made meanwhile has asked later, so its answer stays.
-		if last, known := e.lineages[addr]; known && last.question > question {
+		if last, known := e.lineages[addr]; known && last.questionNumber > question {
 			next[addr] = last
 		}
 	}
 	e.lineages = next
-	e.verified = time.Now()
+	e.verifiedAt = time.Now()
 	e.computeEpoch()
 }
 
@@ -116,28 +117,28 @@ func (e *epoch) computeEpoch() {
 	// The IDs are sorted: the order of the masters differs between nodes, and the epoch must not.
 	slices.Sort(ids)
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(strings.Join(ids, " ") + e.form))
+	_, _ = sum.Write([]byte(strings.Join(ids, " ") + e.dataFormat))
 	text := strconv.FormatUint(sum.Sum64()%epochModulus+1, 10)
-	e.text.Store(&text)
+	e.currentText.Store(&text)
 }
 
-// fresh reports whether all masters have answered within epochTrust.
+// fresh reports whether all masters have answered within epochFreshFor.
 func (e *epoch) fresh() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return time.Since(e.verified) < epochTrust
+	return time.Since(e.verifiedAt) < epochFreshFor
 }
 
-// askLineage asks a server for its lineage when a connection is made, before anything is read through it. An error fails the
+// askLineageOnConnect asks a server for its lineage when a connection is made, before anything is read through it. An error fails the
 // connection, and so the call that needed it.
-func (c *Client) askLineage(addr string) func(context.Context, *redis.Conn) error {
+func (c *Client) askLineageOnConnect(addr string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, connection *redis.Conn) error {
-		question := c.epoch.nextQuestion()
-		id, err := c.lineageOf(connection.Info(uncounted(ctx), infoSection))
+		question := c.epoch.nextQuestionNumber()
+		id, err := c.lineageOf(connection.Info(withoutRoundTripCount(ctx), infoSection))
 		if err != nil {
 			return err
 		}
-		c.epoch.learn(addr, id, question)
+		c.epoch.recordLineage(addr, id, question)
 		return nil
 	}
 }
@@ -172,10 +173,10 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 	if c.mode == modeEmbedded {
 		return nil
 	}
-	question := c.epoch.nextQuestion()
+	question := c.epoch.nextQuestionNumber()
 	var mu sync.Mutex
 	ids, whole := map[string]string{}, true
-	err := c.EachMaster(uncounted(ctx), func(ctx context.Context, master *redis.Client) error {
+	err := c.EachMaster(withoutRoundTripCount(ctx), func(ctx context.Context, master *redis.Client) error {
 		id, err := c.lineageOf(master.Info(ctx, infoSection))
 		mu.Lock()
 		defer mu.Unlock()
@@ -185,7 +186,7 @@ func (c *Client) CheckEpoch(ctx context.Context) error {
 		return err
 	})
 	if err == nil && whole {
-		c.epoch.learnAll(ids, question)
+		c.epoch.recordAllLineages(ids, question)
 	}
 	return MapError(err)
 }
@@ -195,20 +196,20 @@ func (c *Client) AddrOf(master *redis.Client) string {
 	if c.mode == modeCluster {
 		return master.Options().Addr
 	}
-	return onlyMaster
+	return soleMasterKey
 }
 
 // Epoch is the epoch that data must carry to be trusted. Read it after the answers that it is compared with: by then every
 // connection that they came through has reported its server's lineage.
 func (c *Client) Epoch() string { return c.epoch.value() }
 
-// EpochToBuild is the epoch for data that is built now. On a cluster it asks the masters again unless that has just been done.
+// EpochForNewData is the epoch for data that is built now. On a cluster it asks the masters again unless that has just been done.
 // Without this question, a node that has not noticed a failover and a node that has would each discard and rebuild the data of
 // the other.
-func (c *Client) EpochToBuild(ctx context.Context) string {
+func (c *Client) EpochForNewData(ctx context.Context) string {
 	if c.mode == modeCluster && !c.epoch.fresh() {
-		done := c.asking.DoChan("", func() (any, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), epochWithin)
+		done := c.epochChecks.DoChan("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), epochCheckTimeout)
 			defer cancel()
 			return nil, c.CheckEpoch(ctx)
 		})

@@ -15,38 +15,38 @@ func TestTheEpochIsOfAllMastersAndNeverOfAnEarlierAnswer(t *testing.T) {
 	if e.value() != noEpoch {
 		t.Errorf("before any answer: %s", e.value())
 	}
-	e.learn("a:1", "x", e.nextQuestion())
+	e.recordLineage("a:1", "x", e.nextQuestionNumber())
 	if e.value() != noEpoch {
 		t.Error("a server that is not known as a master has a say")
 	}
-	e.learnAll(map[string]string{"a:1": "x", "b:1": "y"}, e.nextQuestion())
+	e.recordAllLineages(map[string]string{"a:1": "x", "b:1": "y"}, e.nextQuestionNumber())
 	first := e.value()
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.nextQuestion())
+	e.recordAllLineages(map[string]string{"c:1": "y", "d:1": "x"}, e.nextQuestionNumber())
 	if e.value() != first || first == noEpoch || len(first) > 10 {
 		t.Errorf("the same lineages elsewhere: %s after %s", e.value(), first)
 	}
-	early, later := e.nextQuestion(), e.nextQuestion()
-	e.learn("c:1", "new", later)
+	early, later := e.nextQuestionNumber(), e.nextQuestionNumber()
+	e.recordLineage("c:1", "new", later)
 	second := e.value()
-	e.learn("c:1", "y", early)
-	e.learn("c:1", "", e.nextQuestion())
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, early)
+	e.recordLineage("c:1", "y", early)
+	e.recordLineage("c:1", "", e.nextQuestionNumber())
+	e.recordAllLineages(map[string]string{"c:1": "y", "d:1": "x"}, early)
 	if e.value() != second || second == first {
 		t.Errorf("%s, then %s: the later question's answer does not stay", second, e.value())
 	}
-	e.learnAll(map[string]string{"c:1": "y", "d:1": "x"}, e.nextQuestion())
+	e.recordAllLineages(map[string]string{"c:1": "y", "d:1": "x"}, e.nextQuestionNumber())
 	if e.value() != first {
 		t.Errorf("%s, want %s again", e.value(), first)
 	}
 	var lonely epoch
-	lonely.learn(onlyMaster, "x", lonely.nextQuestion())
+	lonely.recordLineage(soleMasterKey, "x", lonely.nextQuestionNumber())
 	if lonely.value() == noEpoch || lonely.value() == first {
 		t.Errorf("one master: %s", lonely.value())
 	}
 }
 
 func TestReadingOfLineages(t *testing.T) {
-	log := &redistest.Recorder{}
+	log := &redistest.LogRecorder{}
 	c := &Client{log: log.Log()}
 	info := func(text string, err error) *redis.StringCmd {
 		command := redis.NewStringCmd(context.Background())
@@ -62,8 +62,8 @@ func TestReadingOfLineages(t *testing.T) {
 		"a master":      {info("# Replication\r\nrole:master\r\nmaster_replid:abc\r\nmaster_replid2:000\r\n", nil), "abc", false},
 		"a replica":     {info("role:slave\r\nmaster_replid:abc\r\n", nil), "", false},
 		"no such field": {info("role:master\r\n", nil), noLineage, false},
-		"no right":      {info("", refusal("NOPERM this user has no permissions to run the 'info' command")), noLineage, false},
-		"loading":       {info("", refusal("LOADING Redis is loading the dataset in memory")), "", true},
+		"no right":      {info("", redisReplyError("NOPERM this user has no permissions to run the 'info' command")), noLineage, false},
+		"loading":       {info("", redisReplyError("LOADING Redis is loading the dataset in memory")), "", true},
 		"no answer":     {info("", context.DeadlineExceeded), "", true},
 	} {
 		id, err := c.lineageOf(check.info)

@@ -13,9 +13,9 @@ import (
 	"tidings/services"
 )
 
-// notNowPrefixes begin the answers of a Redis that runs but cannot serve now: it is loading, has lost its master, moves a slot or
-// is full. A later attempt may succeed; nothing is wrong with the call.
-var notNowPrefixes = []string{
+// cannotServeNowPrefixes begin the answers of a Redis that runs but cannot serve now: it is loading, has lost its master, moves a
+// slot or is full. A later attempt may succeed; nothing is wrong with the call.
+var cannotServeNowPrefixes = []string{
 	"LOADING", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "TRYAGAIN", "OOM", "NOREPLICAS", "MISCONF", "BUSY ",
 	"max number of clients reached",
 }
@@ -35,7 +35,7 @@ func MapError(err error) error {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return services.Wrapf(services.Unavailable, err, "Redis does not answer")
 	}
-	for _, prefix := range notNowPrefixes {
+	for _, prefix := range cannotServeNowPrefixes {
 		if redis.HasErrorPrefix(err, prefix) {
 			return services.Wrapf(services.Unavailable, err, "Redis cannot serve now")
 		}

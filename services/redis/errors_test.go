@@ -16,11 +16,11 @@ import (
 	"tidings/services"
 )
 
-// refusal is an error in Redis' answer.
-type refusal string
+// redisReplyError is an error in Redis' answer.
+type redisReplyError string
 
-func (r refusal) Error() string { return string(r) }
-func (refusal) RedisError()     {}
+func (r redisReplyError) Error() string { return string(r) }
+func (redisReplyError) RedisError()     {}
 
 // dialError is the error of a server that is not there.
 func dialError() error {
@@ -46,16 +46,16 @@ func TestClassificationOfErrors(t *testing.T) {
 		{"cut short", io.ErrUnexpectedEOF, true, true},
 		{"closed connection", net.ErrClosed, true, true},
 		{"no sentinel", errors.New("redis: all sentinels specified in configuration are unreachable: x"), true, true},
-		{"loading", refusal("LOADING Redis is loading the dataset in memory"), true, true},
-		{"no master", refusal("MASTERDOWN Link with MASTER is down"), true, true},
-		{"too many clients", refusal("ERR max number of clients reached"), true, true},
-		{"slots away", refusal("CLUSTERDOWN The cluster is down"), true, false},
-		{"a replica", refusal("READONLY You can't write against a read only replica."), true, false},
-		{"a slot moves", refusal("TRYAGAIN Multiple keys request during rehashing of slot"), true, false},
-		{"full", refusal("OOM command not allowed when used memory > 'maxmemory'."), true, false},
-		{"cannot save", refusal("MISCONF Redis is configured to save RDB snapshots"), true, false},
-		{"busy", refusal("BUSY Redis is busy running a script"), true, false},
-		{"replicas missing", refusal("NOREPLICAS Not enough good replicas to write."), true, false},
+		{"loading", redisReplyError("LOADING Redis is loading the dataset in memory"), true, true},
+		{"no master", redisReplyError("MASTERDOWN Link with MASTER is down"), true, true},
+		{"too many clients", redisReplyError("ERR max number of clients reached"), true, true},
+		{"slots away", redisReplyError("CLUSTERDOWN The cluster is down"), true, false},
+		{"a replica", redisReplyError("READONLY You can't write against a read only replica."), true, false},
+		{"a slot moves", redisReplyError("TRYAGAIN Multiple keys request during rehashing of slot"), true, false},
+		{"full", redisReplyError("OOM command not allowed when used memory > 'maxmemory'."), true, false},
+		{"cannot save", redisReplyError("MISCONF Redis is configured to save RDB snapshots"), true, false},
+		{"busy", redisReplyError("BUSY Redis is busy running a script"), true, false},
+		{"replicas missing", redisReplyError("NOREPLICAS Not enough good replicas to write."), true, false},
 		{"pool time-out", redis.ErrPoolTimeout, true, false},
 		{"pool exhausted", redis.ErrPoolExhausted, true, false},
 		{"breaker open", gobreaker.ErrOpenState, true, false},
@@ -63,18 +63,18 @@ func TestClassificationOfErrors(t *testing.T) {
 		{"the caller's time is up", context.DeadlineExceeded, true, false},
 		{"the caller has gone", context.Canceled, true, false},
 		{"closed client", redis.ErrClosed, true, false},
-		{"wrong type", refusal("WRONGTYPE Operation against a key holding the wrong kind of value"), false, false},
-		{"no script", refusal("NOSCRIPT No matching script."), false, false},
-		{"another slot", refusal("CROSSSLOT Keys in request don't hash to the same slot"), false, false},
-		{"busy group", refusal("BUSYGROUP Consumer Group name already exists"), false, false},
-		{"a script's own", refusal("ERR no luck"), false, false},
+		{"wrong type", redisReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), false, false},
+		{"no script", redisReplyError("NOSCRIPT No matching script."), false, false},
+		{"another slot", redisReplyError("CROSSSLOT Keys in request don't hash to the same slot"), false, false},
+		{"busy group", redisReplyError("BUSYGROUP Consumer Group name already exists"), false, false},
+		{"a script's own", redisReplyError("ERR no luck"), false, false},
 		{"nothing there", redis.Nil, false, false},
 		{"any other", errors.New("something"), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			mapped := MapError(test.err)
 			if services.IsUnavailable(mapped) != test.unavailable {
-				t.Errorf("unavailable(%v) = %v, code %s", test.err, mapped, services.CodeOf(mapped))
+				t.Errorf("MapError(%v) = %v, code %s", test.err, mapped, services.CodeOf(mapped))
 			}
 			if !errors.Is(mapped, test.err) {
 				t.Errorf("the cause is lost: %v", mapped)
@@ -85,12 +85,12 @@ func TestClassificationOfErrors(t *testing.T) {
 			if again := MapError(mapped); again != mapped {
 				t.Errorf("mapped twice: %v", again)
 			}
-			if counts := isOutage(test.err) && !saysNothing(test.err); counts != test.outage {
+			if counts := isOutage(test.err) && !saysNothingAboutServer(test.err); counts != test.outage {
 				t.Errorf("counts for the breaker: %v, want %v", counts, test.outage)
 			}
 		})
 	}
 	if err := MapError(nil); err != nil {
-		t.Errorf("unavailable(nil) = %v", err)
+		t.Errorf("MapError(nil) = %v", err)
 	}
 }

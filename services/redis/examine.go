@@ -16,8 +16,8 @@ import (
 
 // Beyond these limits the examination reports a fault.
 const (
-	clockTolerance = time.Second           // a node stops taking requests at 2 s
-	slowAnswer     = 20 * time.Millisecond // a badge query waits for one or two answers
+	clockTolerance      = time.Second           // a node stops taking requests at 2 s
+	slowAnswerThreshold = 20 * time.Millisecond // a badge query waits for one or two answers
 )
 
 // Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but the probe key of each
@@ -40,13 +40,13 @@ func Examine(ctx context.Context, options Options) []services.Finding {
 	case modeEmbedded:
 		x.add(services.Warning, "the embedded Redis is slower under load", "Use it for trials and tests; otherwise set --redis (REDIS_URL).")
 	default:
-		x.server(ctx, options)
+		x.examineServer(ctx, options)
 	}
 	return x.found
 }
 
-// StartsPrivate reports whether a node with this address starts a redis-server of its own.
-func StartsPrivate(url string) bool {
+// StartsPrivateServer reports whether a node with this address starts a redis-server of its own.
+func StartsPrivateServer(url string) bool {
 	_, missing := exec.LookPath(serverProgram)
 	return missing == nil && (url == modeAuto || url == modePrivate)
 }
@@ -64,9 +64,9 @@ func (x *examination) add(severity services.Severity, text, advice string) {
 	x.found = append(x.found, services.Finding{Severity: severity, Subject: "redis", Text: text, Advice: advice})
 }
 
-// server examines a Redis that a URL names. An error that stops a check may be the fault that the operator looks for, so
+// examineServer examines a Redis that a URL names. An error that stops a check may be the fault that the operator looks for, so
 // it becomes a finding.
-func (x *examination) server(ctx context.Context, options Options) {
+func (x *examination) examineServer(ctx context.Context, options Options) {
 	// dial connects lazily: only the ping below finds an absent server.
 	c, at, err := dial(ctx, options)
 	defer func() { _ = c.Close() }() // an error of Close does not matter here
@@ -79,7 +79,7 @@ func (x *examination) server(ctx context.Context, options Options) {
 		x.add(services.Failure, err.Error(), "Look at --redis (REDIS_URL), and whether this machine reaches the server.")
 		return
 	}
-	if err := c.EachMaster(ctx, x.master); err != nil {
+	if err := c.EachMaster(ctx, x.examineMaster); err != nil {
 		x.add(services.Failure, MapError(err).Error(), "Give the user of the URL the right to INFO and TIME.")
 		return
 	}
@@ -88,8 +88,8 @@ func (x *examination) server(ctx context.Context, options Options) {
 	}
 }
 
-// master examines one master.
-func (x *examination) master(ctx context.Context, master *redis.Client) error {
+// examineMaster examines one master.
+func (x *examination) examineMaster(ctx context.Context, master *redis.Client) error {
 	begun := time.Now()
 	now, err := master.Time(ctx).Result()
 	if err != nil {
@@ -107,7 +107,7 @@ func (x *examination) master(ctx context.Context, master *redis.Client) error {
 	}
 	addr := master.Options().Addr
 	x.add(services.Fine, fmt.Sprintf("%s: version %s, answers in %s", addr, info["redis_version"], took.Round(10*time.Microsecond)), "")
-	if took > slowAnswer {
+	if took > slowAnswerThreshold {
 		x.add(services.Warning, addr+" answers slowly", "Place it beside the nodes: a badge query waits for one or two answers.")
 	}
 	// Redis read its clock about in the middle of the round trip.

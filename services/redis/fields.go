@@ -9,22 +9,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Absent stands for a field that a hash does not have. No field has this value.
-const Absent = "\x00absent"
+// AbsentField stands for a field that a hash does not have. No field has this value.
+const AbsentField = "\x00absent"
 
 // Fields are the names of fields to read from many hashes. If they are most of the fields that a hash has, a read asks for the
 // whole hash. That takes Redis half as long as looking up each of thirty names, and makes the command shorter too.
 type Fields struct {
 	commandPool
-	names  []string
-	places map[string]int // by name; nil: the names are few, and Redis looks up each
+	names       []string
+	indexByName map[string]int // by name; nil: the names are few, and Redis looks up each
 }
 
 // NewFields prepares the names of most fields of a hash.
 func NewFields(names []string) *Fields {
-	f := &Fields{names: names, places: make(map[string]int, len(names))}
+	f := &Fields{names: names, indexByName: make(map[string]int, len(names))}
 	for i, name := range names {
-		f.places[name] = i
+		f.indexByName[name] = i
 	}
 	f.prepare(func() []any { return []any{"HGETALL", ""} })
 	return f
@@ -48,21 +48,21 @@ func NewOneField(name string) *Fields {
 	return &Fields{commandPool: commandPool{args: []any{"HMGET", "", name}}, names: []string{name}}
 }
 
-// ReadFields reads fields of one hash, in their order, with Absent for a field that the hash does not have. Concurrent reads
-// share a round trip, with the waits and errors of Shared, at half of the processor time of Shared. The texts are appended to
+// ReadFields reads fields of one hash, in their order, with AbsentField for a field that the hash does not have. Concurrent reads
+// share a round trip, with the waits and errors of BatchingClient, at half of its processor time. The texts are appended to
 // into.
 func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, into []string) ([]string, error) {
-	if c.fields == nil && fields.places == nil {
-		values, err := c.shared.HMGet(ctx, key, fields.names...).Result()
+	if c.fieldReads == nil && fields.indexByName == nil {
+		values, err := c.batchingClient.HMGet(ctx, key, fields.names...).Result()
 		return AppendTexts(into, values), err
 	}
-	if c.fields == nil {
-		values, err := c.shared.HGetAll(ctx, key).Result()
-		return fields.ordered(into, values), err
+	if c.fieldReads == nil {
+		values, err := c.batchingClient.HGetAll(ctx, key).Result()
+		return fields.appendOrdered(into, values), err
 	}
 	// The command comes from a pool, with all of its arguments except the key.
 	one := fields.take(key)
-	err := c.fields.process(ctx, one)
+	err := c.fieldReads.process(ctx, one)
 	reply := one.command.Val()
 	fields.put(one)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 
 // queue and texts are the methods of PreparedRead for a cluster.
 func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
-	if f.places == nil {
+	if f.indexByName == nil {
 		p.HMGet(ctx, key, f.names...)
 	} else {
 		p.HGetAll(ctx, key)
@@ -84,31 +84,31 @@ func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
 func (f *Fields) texts(into []string, answer Cmder) []string {
 	switch answer := answer.(type) {
 	case *redis.MapStringStringCmd:
-		into = f.ordered(into, answer.Val())
+		into = f.appendOrdered(into, answer.Val())
 	case *redis.SliceCmd:
 		into = AppendTexts(into, answer.Val())
 	}
 	return into
 }
 
-// AppendTexts appends the values of HMGET, with Absent for a field that the hash does not have.
+// AppendTexts appends the values of HMGET, with AbsentField for a field that the hash does not have.
 func AppendTexts(into []string, values []any) []string {
 	for _, value := range values {
 		text, present := value.(string)
 		if !present {
-			text = Absent
+			text = AbsentField
 		}
 		into = append(into, text)
 	}
 	return into
 }
 
-// ordered puts the values of a hash into the order of the fields.
-func (f *Fields) ordered(into []string, values map[string]string) []string {
+// appendOrdered puts the values of a hash into the order of the fields.
+func (f *Fields) appendOrdered(into []string, values map[string]string) []string {
 	for _, name := range f.names {
 		text, present := values[name]
 		if !present {
-			text = Absent
+			text = AbsentField
 		}
 		into = append(into, text)
 	}
@@ -119,10 +119,10 @@ func (f *Fields) ordered(into []string, values map[string]string) []string {
 func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
 	text := string(reply)
 	if refusal, refused := strings.CutPrefix(text, "-"); refused {
-		return nil, refusedRead(strings.TrimSuffix(refusal, "\r\n"))
+		return nil, refusedReadError(strings.TrimSuffix(refusal, "\r\n"))
 	}
 	whole := false
-	if f.places == nil {
+	if f.indexByName == nil {
 		into, whole = f.parseValues(into, text)
 	} else {
 		into, whole = f.parseHash(into, text)
@@ -140,7 +140,7 @@ func (f *Fields) parseValues(into []string, rest string) (texts []string, whole 
 		return into, false
 	}
 	for range count {
-		value := Absent
+		value := AbsentField
 		if absent, found := strings.CutPrefix(rest, "$-1\r\n"); found {
 			rest = absent
 		} else if absent, found := strings.CutPrefix(rest, "_\r\n"); found {
@@ -166,7 +166,7 @@ func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bo
 	}
 	first := len(into)
 	for range f.names {
-		into = append(into, Absent)
+		into = append(into, AbsentField)
 	}
 	// Mostly the fields come in the order in which the document was made, which is the order of the names.
 	next := 0
@@ -180,7 +180,7 @@ func (f *Fields) parseHash(into []string, rest string) (texts []string, whole bo
 		}
 		place, known := next, next < len(f.names) && f.names[next] == name
 		if !known {
-			place, known = f.places[name]
+			place, known = f.indexByName[name]
 		}
 		if known {
 			into[first+place], next = value, place+1
@@ -203,14 +203,14 @@ func parseBulk(text string) (bulk, rest string, ok bool) {
 	return rest[:length], rest[length+len("\r\n"):], true
 }
 
-// refusedRead is an error that Redis answered. The library leaves these replies unread, so it does not find the error itself.
-type refusedRead string
+// refusedReadError is an error that Redis answered. The library leaves these replies unread, so it does not find the error itself.
+type refusedReadError string
 
 // Error is the refusal as Redis sent it, whole: IsWrongType looks for words in it, MapError for its prefix.
-func (e refusedRead) Error() string { return string(e) }
+func (e refusedReadError) Error() string { return string(e) }
 
 // RedisError marks the error as an answer of Redis.
-func (refusedRead) RedisError() {}
+func (refusedReadError) RedisError() {}
 
 // parseLengthLine reads a line that gives a length: its kind, digits and the end of the line.
 func parseLengthLine(text string, kind byte) (length int, rest string, ok bool) {

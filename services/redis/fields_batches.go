@@ -15,14 +15,14 @@ import (
 const (
 	// With two batches the server works on one while the answers to the other are read. 256 reads of a document are
 	// about 100 KB of answers.
-	maxFieldBatches = 2   // that may be under way at a time
-	fieldBatchSize  = 256 // the most reads of a batch
+	maxRunningFieldBatches = 2   // that may be under way at a time
+	fieldBatchSize         = 256 // the most reads of a batch
 )
 
-// fieldReads joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than maxFieldBatches
+// fieldReadBatcher joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than maxRunningFieldBatches
 // under way leads one itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next batch,
 // together with the reads that wait by then. So the slower the server, the larger the batches.
-type fieldReads struct {
+type fieldReadBatcher struct {
 	client    redis.UniversalClient
 	readGuard *guard          // nil: no guard
 	maxWait   time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
@@ -30,23 +30,23 @@ type fieldReads struct {
 
 	mu              sync.Mutex
 	waiting         []*fieldRead // empty unless all batches are under way
-	batchesUnderWay int          // at most maxFieldBatches
+	batchesUnderWay int          // at most maxRunningFieldBatches
 }
 
-// fieldRead is one read. While it waits in fieldReads.waiting, its goroutine waits for signal.
+// fieldRead is one read. While it waits in fieldReadBatcher.waiting, its goroutine waits for leadsNext.
 type fieldRead struct {
-	command *redis.RawCmd
-	signal  chan bool // true: it leads the next batch; false: it is answered
+	command   *redis.RawCmd
+	leadsNext chan bool // true: it leads the next batch; false: it is answered
 }
 
 // newFieldReads makes the batches of a client; within is the time that a batch may take.
-func newFieldReads(client redis.UniversalClient, readGuard *guard, within time.Duration) *fieldReads {
-	return &fieldReads{client: client, readGuard: readGuard, maxWait: 2 * within, ctx: WithReading(context.Background())}
+func newFieldReads(client redis.UniversalClient, readGuard *guard, within time.Duration) *fieldReadBatcher {
+	return &fieldReadBatcher{client: client, readGuard: readGuard, maxWait: 2 * within, ctx: WithReadGuard(context.Background())}
 }
 
 // process sends a command: in a batch if the caller's deadline leaves time for two batches, the one before it and its own; otherwise
 // alone.
-func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
+func (r *fieldReadBatcher) process(ctx context.Context, one *fieldRead) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 	}
 	// A read without time for two batches is sent alone with its own deadline. A batch does not end at the deadline of one caller.
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.maxWait {
-		return r.client.Process(ctx, readingCmd{onceCmd{one.command}})
+		return r.client.Process(ctx, guardedReadCmd{noRetryCmd{one.command}})
 	}
 	countRoundTrip(ctx)
 	_, span := trace.Start(ctx, "redis", "shared read")
@@ -67,14 +67,14 @@ func (r *fieldReads) process(ctx context.Context, one *fieldRead) error {
 }
 
 // join waits until the read is answered, and leads a batch if it is its turn.
-func (r *fieldReads) join(one *fieldRead) {
+func (r *fieldReadBatcher) join(one *fieldRead) {
 	r.mu.Lock()
-	if r.batchesUnderWay < maxFieldBatches {
+	if r.batchesUnderWay < maxRunningFieldBatches {
 		r.batchesUnderWay++
 	} else {
 		r.waiting = append(r.waiting, one)
 		r.mu.Unlock()
-		if leads := <-one.signal; !leads {
+		if leads := <-one.leadsNext; !leads {
 			return
 		}
 		r.mu.Lock()
@@ -91,7 +91,7 @@ func (r *fieldReads) join(one *fieldRead) {
 }
 
 // send sends a batch and waits for its answers.
-func (r *fieldReads) send(batch []*fieldRead) {
+func (r *fieldReadBatcher) send(batch []*fieldRead) {
 	pipe := r.client.Pipeline()
 	for _, one := range batch {
 		_ = pipe.Process(r.ctx, one.command) // it only queues
@@ -100,11 +100,11 @@ func (r *fieldReads) send(batch []*fieldRead) {
 }
 
 // finish lets the first of the waiting reads lead, and signals all reads of the batch, except its leader, that they are answered.
-func (r *fieldReads) finish(batch []*fieldRead, leader *fieldRead) {
+func (r *fieldReadBatcher) finish(batch []*fieldRead, leader *fieldRead) {
 	r.mu.Lock()
 	if len(r.waiting) > 0 {
 		// The next batch takes the place of the ended one, so batchesUnderWay stays as it is.
-		r.waiting[0].signal <- true
+		r.waiting[0].leadsNext <- true
 		r.dropWaiting(1)
 	} else {
 		r.batchesUnderWay--
@@ -112,13 +112,13 @@ func (r *fieldReads) finish(batch []*fieldRead, leader *fieldRead) {
 	r.mu.Unlock()
 	for _, one := range batch {
 		if one != leader {
-			one.signal <- false
+			one.leadsNext <- false
 		}
 	}
 }
 
 // dropWaiting removes the first count waiting reads. The lock is held.
-func (r *fieldReads) dropWaiting(count int) {
+func (r *fieldReadBatcher) dropWaiting(count int) {
 	left := copy(r.waiting, r.waiting[count:])
 	// The array is kept for the next reads, without pointers to the answered reads.
 	clear(r.waiting[left:])

@@ -17,7 +17,7 @@ import (
 )
 
 func TestEachFieldReadGetsItsOwnAnswer(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode, url string) {
+	eachRedisMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		fields := NewFields([]string{"a", "none", "b"})
 		const keys = 50
@@ -31,9 +31,9 @@ func TestEachFieldReadGetsItsOwnAnswer(t *testing.T) {
 			readers.Go(func() {
 				for i := range 100 {
 					i = (i + reader) % (keys + 1)
-					want := []string{fmt.Sprint(i), Absent, ""}
+					want := []string{fmt.Sprint(i), AbsentField, ""}
 					if i == keys { // there is no such key
-						want = []string{Absent, Absent, Absent}
+						want = []string{AbsentField, AbsentField, AbsentField}
 					}
 					if got, err := c.ReadFields(t.Context(), fmt.Sprintf("{u%d}:h", i), fields, nil); err != nil || !slices.Equal(got, want) {
 						t.Errorf("key %d: %q, %v, want %q", i, got, err, want)
@@ -47,7 +47,7 @@ func TestEachFieldReadGetsItsOwnAnswer(t *testing.T) {
 }
 
 func TestFieldReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c, fields := connect(t, Options{URL: url}), NewFields([]string{"a"})
 		if err := c.Commands().Set(t.Context(), "text", "a", 0).Err(); err != nil {
 			t.Fatal(err)
@@ -65,14 +65,14 @@ func TestFieldReadsHaveTheErrorsOfPlainOnes(t *testing.T) {
 		hurried, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // less than two round trips may take
 		defer cancel()
 		ctx, trips = WithRoundTrips(hurried)
-		if got, err := c.ReadFields(ctx, "none", fields, nil); err != nil || got[0] != Absent || trips.Count() != 1 {
+		if got, err := c.ReadFields(ctx, "none", fields, nil); err != nil || got[0] != AbsentField || trips.Count() != 1 {
 			t.Errorf("a caller in a hurry: %q, %v, %d round trips", got, err, trips.Count())
 		}
 	})
 }
 
 func TestReadEachAnswersInOrder(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode, url string) {
+	eachRedisMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		fields, few := NewFields([]string{"a", "none", "b"}), NewFewFields([]string{"a", "none", "b"})
 		var keys []string
@@ -85,10 +85,10 @@ func TestReadEachAnswersInOrder(t *testing.T) {
 				reads[i].Read = few
 			}
 			if i%3 == 2 { // there is no such key
-				want = append(want, []string{Absent, Absent, Absent})
+				want = append(want, []string{AbsentField, AbsentField, AbsentField})
 				continue
 			}
-			want = append(want, []string{fmt.Sprint(i), Absent, ""})
+			want = append(want, []string{fmt.Sprint(i), AbsentField, ""})
 			if err := c.Commands().HSet(t.Context(), keys[i], "a", i, "b", "").Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestReadEachAnswersInOrder(t *testing.T) {
 			if err := c.Commands().Set(t.Context(), keys[wrong], "a", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			want[wrong] = []string{Absent, Absent, Absent}
+			want[wrong] = []string{AbsentField, AbsentField, AbsentField}
 		}
 		if got, err := read(t.Context()); err != nil || !slices.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("after keys of the wrong type: %q, %v", got, err)
@@ -134,7 +134,7 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 		c, fields := connect(t, Options{URL: url}), NewFields([]string{"a"})
 		read := func() error {
 			return c.ReadEach(t.Context(), []KeyRead{{"{1}one", fields}, {"{2}two", fields}}, func(i int, texts []string) {
-				if texts[0] != Absent {
+				if texts[0] != AbsentField {
 					t.Errorf("hash %d is %q", i, texts)
 				}
 			})
@@ -142,7 +142,7 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 		if err := read(); err != nil {
 			t.Fatal(err)
 		}
-		if err := refuseCommand(t, c, "hgetall"); err != nil {
+		if err := forbidCommand(t, c, "hgetall"); err != nil {
 			t.Fatal(err)
 		}
 		if err := read(); err == nil || !strings.Contains(err.Error(), "NOPERM") {
@@ -151,9 +151,9 @@ func TestReadEachReturnsRefusals(t *testing.T) {
 	}
 }
 
-// refuseCommand forbids a command to the user of a client on every server. The test's end allows it again, because other tests use the
+// forbidCommand forbids a command to the user of a client on every server. The test's end allows it again, because other tests use the
 // cluster too.
-func refuseCommand(t *testing.T, c *Client, command string) error {
+func forbidCommand(t *testing.T, c *Client, command string) error {
 	set := func(ctx context.Context, rule string) error {
 		on := func(ctx context.Context, server *redis.Client) error {
 			return server.Do(ctx, "ACL", "SETUSER", "default", rule+command).Err()
@@ -174,7 +174,7 @@ func refuseCommand(t *testing.T, c *Client, command string) error {
 func TestConcurrentFieldReadsAreBatched(t *testing.T) {
 	server := redistest.NewServer(t)
 	c, fields := connect(t, Options{URL: server.URL()}), NewFields([]string{"a"})
-	sent := &sentCounter{}
+	sent := &requestCounter{}
 	c.redis.AddHook(sent)
 	const readers, reads = 64, 50
 	var all sync.WaitGroup
@@ -191,8 +191,8 @@ func TestConcurrentFieldReadsAreBatched(t *testing.T) {
 	if n := sent.count(); n >= readers*reads/2 {
 		t.Errorf("%d reads took %d writes: they do not share", readers*reads, n)
 	}
-	if c.fields.batchesUnderWay != 0 || len(c.fields.waiting) != 0 {
-		t.Errorf("afterwards %d batches are under way and %d reads wait", c.fields.batchesUnderWay, len(c.fields.waiting))
+	if c.fieldReads.batchesUnderWay != 0 || len(c.fieldReads.waiting) != 0 {
+		t.Errorf("afterwards %d batches are under way and %d reads wait", c.fieldReads.batchesUnderWay, len(c.fieldReads.waiting))
 	}
 }
 
@@ -220,9 +220,9 @@ func TestFieldReadsTimeOutWithoutADeadline(t *testing.T) {
 // After a batch that panics, other reads must be able to lead batches.
 func TestFieldReadsOutliveAPanic(t *testing.T) {
 	c, fields := connect(t, Options{URL: redistest.NewServer(t).URL()}), NewFields([]string{"a"})
-	broken := &panicking{}
+	broken := &panickingHook{}
 	c.redis.AddHook(broken)
-	for range 3 * maxFieldBatches {
+	for range 3 * maxRunningFieldBatches {
 		broken.on = true
 		func() {
 			defer func() {
@@ -239,12 +239,12 @@ func TestFieldReadsOutliveAPanic(t *testing.T) {
 	}
 }
 
-// panicking is a hook that panics in each pipeline while on is true.
-type panicking struct{ on bool }
+// panickingHook is a hook that panics in each pipeline while on is true.
+type panickingHook struct{ on bool }
 
-func (*panicking) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (*panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (*panickingHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*panickingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (p *panickingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if p.on {
 			panic("in a batch")
@@ -253,19 +253,20 @@ func (p *panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// Replies of both protocols are read, with the fields in the order of the names or in another one, and with fields that were not asked for.
+// Replies of both protocols are read, with the fields in the order of the names or in another one, and with fields that were not
+// asked for.
 func TestRepliesOfHashes(t *testing.T) {
 	fields := NewFields([]string{"a", "bc", "d"})
 	for _, c := range []struct {
 		reply string
 		want  []string
 	}{
-		{"*0\r\n", []string{Absent, Absent, Absent}},
-		{"%0\r\n", []string{Absent, Absent, Absent}},
-		{"*2\r\n$2\r\nbc\r\n$0\r\n\r\n", []string{Absent, "", Absent}},
+		{"*0\r\n", []string{AbsentField, AbsentField, AbsentField}},
+		{"%0\r\n", []string{AbsentField, AbsentField, AbsentField}},
+		{"*2\r\n$2\r\nbc\r\n$0\r\n\r\n", []string{AbsentField, "", AbsentField}},
 		{"*6\r\n$1\r\na\r\n$1\r\n1\r\n$2\r\nbc\r\n$3\r\n2\r\n\r\n$1\r\nd\r\n$1\r\n3\r\n", []string{"1", "2\r\n", "3"}},
 		{"%3\r\n$1\r\nd\r\n$1\r\n3\r\n$1\r\na\r\n$1\r\n1\r\n$2\r\nbc\r\n$1\r\n2\r\n", []string{"1", "2", "3"}},
-		{"*6\r\n$1\r\nx\r\n$1\r\n9\r\n$2\r\nbc\r\n$1\r\n2\r\n$1\r\ny\r\n$1\r\n8\r\n", []string{Absent, "2", Absent}},
+		{"*6\r\n$1\r\nx\r\n$1\r\n9\r\n$2\r\nbc\r\n$1\r\n2\r\n$1\r\ny\r\n$1\r\n8\r\n", []string{AbsentField, "2", AbsentField}},
 	} {
 		got, err := fields.parse([]string{"before"}, []byte(c.reply))
 		if err != nil || !slices.Equal(got, append([]string{"before"}, c.want...)) {
@@ -277,10 +278,10 @@ func TestRepliesOfHashes(t *testing.T) {
 func TestRepliesOfFewFields(t *testing.T) {
 	fields := NewFewFields([]string{"a", "b", "c"})
 	good := "*3\r\n$1\r\na\r\n$-1\r\n$0\r\n\r\n"
-	if got, err := fields.parse(nil, []byte(strings.Replace(good, "$-1", "_", 1))); err != nil || !slices.Equal(got, []string{"a", Absent, ""}) {
+	if got, err := fields.parse(nil, []byte(strings.Replace(good, "$-1", "_", 1))); err != nil || !slices.Equal(got, []string{"a", AbsentField, ""}) {
 		t.Errorf("nothing in the newer protocol: %q, %v", got, err)
 	}
-	if got, err := fields.parse([]string{"before"}, []byte(good)); err != nil || !slices.Equal(got, []string{"before", "a", Absent, ""}) {
+	if got, err := fields.parse([]string{"before"}, []byte(good)); err != nil || !slices.Equal(got, []string{"before", "a", AbsentField, ""}) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for end := range len(good) {

@@ -28,8 +28,8 @@ type guard struct {
 	mu      sync.Mutex
 	tripped bool // a read timed out, and no probe was answered since
 	// probing: one read is probing the server, and all others are refused until it ends.
-	probing bool
-	until   time.Time // the end of the pause
+	probing  bool
+	pauseEnd time.Time // from then on a read may probe the server
 }
 
 // newGuard makes a guard that lets every read through until the first time-out.
@@ -47,11 +47,11 @@ func (g *guard) refuses() bool {
 
 // refusesLocked is refuses with the lock held.
 func (g *guard) refusesLocked() bool {
-	return g.tripped && (g.probing || g.now().Before(g.until))
+	return g.tripped && (g.probing || g.now().Before(g.pauseEnd))
 }
 
-// begin admits a read or refuses it. An admitted read must call end.
-func (g *guard) begin() (probe bool, err error) {
+// beginRead admits a read or refuses it. An admitted read must call endRead.
+func (g *guard) beginRead() (probe bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.refusesLocked() {
@@ -62,10 +62,10 @@ func (g *guard) begin() (probe bool, err error) {
 	return g.probing, nil
 }
 
-// end records the outcome of a read. Each time-out starts a pause, even the time-out of a read that began before the guard tripped:
-// otherwise a read that waited for the same batch would become the probe and wait a second time. Only the answer to a probe lets all
-// reads through again. If the caller of a probe cut it short, the next read is the probe.
-func (g *guard) end(probe, timedOut, answered bool) {
+// endRead records the outcome of a read. Each time-out starts a pause, even the time-out of a read that began before the guard
+// tripped: otherwise a read that waited for the same batch would become the probe and wait a second time. Only the answer to a
+// probe lets all reads through again. If the caller of a probe cut it short, the next read is the probe.
+func (g *guard) endRead(probe, timedOut, answered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if probe {
@@ -74,37 +74,37 @@ func (g *guard) end(probe, timedOut, answered bool) {
 	// An answer to a read that began before the guard tripped must not end the pause: only a probe's answer does.
 	switch {
 	case timedOut && probe:
-		g.until = g.now().Add(guardLongPause)
+		g.pauseEnd = g.now().Add(guardLongPause)
 	case timedOut:
 		g.tripped = true
 		// The pause never gets shorter: the pause after a failed probe is the longer one.
-		if pause := g.now().Add(guardPause); pause.After(g.until) {
-			g.until = pause
+		if pause := g.now().Add(guardPause); pause.After(g.pauseEnd) {
+			g.pauseEnd = pause
 		}
 	case answered && (probe || !g.tripped):
 		g.tripped = false
 	}
 }
 
-// readingKey is the context key of WithReading.
-type readingKey struct{}
+// guardedReadKey is the context key of WithReadGuard.
+type guardedReadKey struct{}
 
-// WithReading marks a context's calls as a reader's: the guards bound and refuse them. Mark only calls whose caller can go
+// WithReadGuard marks a context's calls as a reader's: the guards bound and refuse them. Mark only calls whose caller can go
 // to SQL.
-func WithReading(ctx context.Context) context.Context {
-	return context.WithValue(ctx, readingKey{}, true)
+func WithReadGuard(ctx context.Context) context.Context {
+	return context.WithValue(ctx, guardedReadKey{}, true)
 }
 
-// readingCmd marks a command as WithReading marks a context. A batch has one context for the commands of many callers, so each command has a
-// mark of its own.
-type readingCmd struct{ onceCmd }
+// guardedReadCmd marks a command as WithReadGuard marks a context. A batch has one context for the commands of many callers, so
+// each command has a mark of its own.
+type guardedReadCmd struct{ noRetryCmd }
 
-// isReading reports whether a call is a reader's, by its command or by its context.
-func isReading(ctx context.Context, cmd redis.Cmder) bool {
-	if _, ok := cmd.(readingCmd); ok {
+// isGuardedRead reports whether a call is a reader's, by its command or by its context.
+func isGuardedRead(ctx context.Context, cmd redis.Cmder) bool {
+	if _, ok := cmd.(guardedReadCmd); ok {
 		return true
 	}
-	marked, _ := ctx.Value(readingKey{}).(bool)
+	marked, _ := ctx.Value(guardedReadKey{}).(bool)
 	return marked
 }
 
@@ -117,7 +117,7 @@ func (guardHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook guards a single read.
 func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !isReading(ctx, cmd) {
+		if !isGuardedRead(ctx, cmd) {
 			return next(ctx, cmd)
 		}
 		err := h.run(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
@@ -133,7 +133,7 @@ func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (h guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		// A pipeline is of one kind, so its first command speaks for all.
-		if !isReading(ctx, cmds[0]) {
+		if !isGuardedRead(ctx, cmds[0]) {
 			return next(ctx, cmds)
 		}
 		sent := false
@@ -153,7 +153,7 @@ func (h guardHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // run sends a read, unless the guard refuses. A connection that the read needs is made in a context without the mark: its
 // handshake is a part of the same read.
 func (h guardHook) run(ctx context.Context, send func(context.Context) error) error {
-	probe, err := h.begin()
+	probe, err := h.beginRead()
 	if err != nil {
 		return err
 	}
@@ -164,16 +164,17 @@ func (h guardHook) run(ctx context.Context, send func(context.Context) error) er
 	ended := false
 	defer func() {
 		if !ended { // send panicked
-			h.end(probe, false, false)
+			h.endRead(probe, false, false)
 		}
 	}()
-	bounded, cancel := context.WithTimeout(context.WithValue(ctx, readingKey{}, false), h.maxWait)
+	bounded, cancel := context.WithTimeout(context.WithValue(ctx, guardedReadKey{}, false), h.maxWait)
 	defer cancel()
 	err = send(bounded)
 	ended = true
-	// The time-out of a caller with less time than the guard allows says nothing about the server, and neither does a caller that gave up.
+	// The time-out of a caller with less time than the guard allows says nothing about the server, and neither does a caller that
+	// gave up.
 	timedOut := isTimeout(err)
-	h.end(probe, timedOut && !own && ctx.Err() == nil, !timedOut && !saysNothing(err))
+	h.endRead(probe, timedOut && !own && ctx.Err() == nil, !timedOut && !saysNothingAboutServer(err))
 	return err
 }
 

@@ -25,44 +25,44 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 		if g.refuses() == want {
 			t.Fatalf("refuses() is %v", !want)
 		}
-		probe, err := g.begin()
+		probe, err := g.beginRead()
 		if (err == nil) != want {
 			t.Fatalf("a read that begins: %v, want it admitted: %v", err, want)
 		}
 		return probe
 	}
 	early, late := admitted(true), admitted(true)
-	g.end(early, true, false)
+	g.endRead(early, true, false)
 	admitted(false)
 	clock.Move(guardPause)
-	g.end(late, true, false) // it began before the trip, and its time-out starts a pause too: a read of its batch must not become the probe
+	g.endRead(late, true, false) // it began before the trip, and its time-out starts a pause too: a read of its batch must not become the probe
 	admitted(false)
 	clock.Move(guardPause - 1)
 	admitted(false)
 	clock.Move(1)
 	probe := admitted(true)
 	admitted(false) // one is enough
-	g.end(probe, true, false)
+	g.endRead(probe, true, false)
 	clock.Move(guardLongPause - 1)
 	admitted(false)
 	clock.Move(1)
 	probe = admitted(true)
-	g.end(probe, false, false) // its caller left: the server's state is unknown
+	g.endRead(probe, false, false) // its caller left: the server's state is unknown
 	probe = admitted(true)
-	g.end(probe, false, true)
+	g.endRead(probe, false, true)
 	admitted(true)
 	admitted(true)
 }
 
-// openHung returns a client of a Redis that does not answer, its guard with the guard's clock, and a counter of the reads that the
-// client really sent.
-func openHung(t *testing.T) (c *Client, g *guard, clock *redistest.ManualClock, sent *sentCounter) {
+// openHungClient returns a client of a Redis that does not answer, its guard with the guard's clock, and a counter of the reads
+// that the client really sent.
+func openHungClient(t *testing.T) (c *Client, g *guard, clock *redistest.ManualClock, sent *requestCounter) {
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	c = connect(t, Options{URL: proxy.URL(), ReadTimeout: 200 * time.Millisecond})
 	clock = redistest.NewManualClock(time.Now())
 	g = c.readGuard
 	g.now = clock.Now
-	sent = &sentCounter{}
+	sent = &requestCounter{}
 	c.redis.AddHook(sent) // behind the guard
 	proxy.BlackHole(true)
 	return c, g, clock, sent
@@ -74,20 +74,20 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 	user := services.UserID(1)
 	for name, ask := range map[string]func(ctx context.Context, c *Client) error{
 		"shared": func(ctx context.Context, c *Client) error {
-			return MapError(c.Shared().HMGet(ctx, UserKey(user, ":b"), "st").Err())
+			return MapError(c.BatchingClient().HMGet(ctx, UserKey(user, ":b"), "st").Err())
 		},
 		"pipeline": func(ctx context.Context, c *Client) error {
-			ctx = WithReading(ctx)
+			ctx = WithReadGuard(ctx)
 			_, err := c.Pipeline(ctx, func(p redis.Pipeliner) { p.Get(ctx, "a"); p.Get(ctx, "b") })
 			return err
 		},
 		"script": func(ctx context.Context, c *Client) error {
-			_, err := c.Run(WithReading(ctx), setScript, []Call{{Keys: []string{"k"}, Args: []any{1}}})
+			_, err := c.Run(WithReadGuard(ctx), setScript, []ScriptCall{{Keys: []string{"k"}, Args: []any{1}}})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _, clock, sent := openHung(t)
+			c, _, clock, sent := openHungClient(t)
 			if err := ask(t.Context(), c); !services.IsUnavailable(err) || errors.Is(err, gobreaker.ErrOpenState) {
 				t.Fatalf("the first read: %v, want a time-out", err)
 			}
@@ -118,12 +118,12 @@ func TestReadsOfAHungRedisWaitOnce(t *testing.T) {
 
 // Reads that are queued behind a batch that times out are not sent after it.
 func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
-	c, _, _, sent := openHung(t)
+	c, _, _, sent := openHungClient(t)
 	const readers = 64
 	var asking sync.WaitGroup
 	for i := range readers {
 		asking.Go(func() {
-			if err := MapError(c.Shared().Get(t.Context(), fmt.Sprint(i)).Err()); !services.IsUnavailable(err) {
+			if err := MapError(c.BatchingClient().Get(t.Context(), fmt.Sprint(i)).Err()); !services.IsUnavailable(err) {
 				t.Errorf("%v, want UNAVAILABLE", err)
 			}
 		})
@@ -136,8 +136,8 @@ func TestReadsBehindAHungBatchAreNotSent(t *testing.T) {
 
 // Writers continue until the breaker opens: a lost write has no substitute.
 func TestTheGuardIsForReadsAlone(t *testing.T) {
-	c, g, _, sent := openHung(t)
-	if err := MapError(c.Shared().Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
+	c, g, _, sent := openHungClient(t)
+	if err := MapError(c.BatchingClient().Get(t.Context(), "a").Err()); !services.IsUnavailable(err) || !g.refuses() {
 		t.Fatalf("%v, refuses %v", err, g.refuses())
 	}
 	before := sent.count()
@@ -158,21 +158,21 @@ func TestOnlyTimeOutsTripTheGuard(t *testing.T) {
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	proxy.BlackHole(true)
-	if err := MapError(c.Shared().Get(hurried, "a").Err()); !services.IsUnavailable(err) {
+	if err := MapError(c.BatchingClient().Get(hurried, "a").Err()); !services.IsUnavailable(err) {
 		t.Errorf("a caller in a hurry: %v", err)
 	}
-	proxy.Reset()
-	marked := WithReading(hurried)
+	proxy.ResetConnections()
+	marked := WithReadGuard(hurried)
 	if _, err := c.Pipeline(marked, func(p redis.Pipeliner) { p.Get(marked, "a") }); !services.IsUnavailable(err) {
 		t.Errorf("a caller who has gone: %v", err)
 	}
 	proxy.BlackHole(false)
 	proxy.DropReplies(1)
-	_ = c.Shared().Get(t.Context(), "a").Err()
+	_ = c.BatchingClient().Get(t.Context(), "a").Err()
 	if c.readGuard.refuses() {
 		t.Error("the guard has tripped")
 	}
-	if err := c.Shared().Get(t.Context(), "a").Err(); err != redis.Nil {
+	if err := c.BatchingClient().Get(t.Context(), "a").Err(); err != redis.Nil {
 		t.Error(err)
 	}
 }
@@ -191,7 +191,7 @@ func TestAHungMasterRefusesReadsOfItsKeysAlone(t *testing.T) {
 		users[master.Options().Addr] = user
 	}
 	read := func(server *redistest.Server) error {
-		err := c.Shared().Get(t.Context(), UserKey(users[server.Addr()], ":b")).Err()
+		err := c.BatchingClient().Get(t.Context(), UserKey(users[server.Addr()], ":b")).Err()
 		if err == redis.Nil {
 			return nil
 		}

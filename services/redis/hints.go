@@ -19,31 +19,31 @@ import (
 // The constants are the format of messages, and the times of the connection. Reconciliation finds the change of a lost hint
 // within a second, so a silence of three seconds costs only a delay.
 const (
-	hintFormat      = 1    // the first byte of a message
-	causeFormat     = 2    // begins a message with a cause: the cause's length, the cause and a message without a cause follow
+	hintFormatByte  = 1    // the first byte of a message
+	causeFormatByte = 2    // begins a message with a cause: the cause's length, the cause and a message without a cause follow
 	hintsPerMessage = 4096 // bounds one message to 64 KB
-	// hintPing is the pause between two pings.
-	hintPing    = time.Second
-	hintSilence = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
-	// After a lost connection the first pause is firstHintPause. Each failure doubles it, up to slowestHintPause.
-	firstHintPause        = 20 * time.Millisecond
-	slowestHintPause      = 500 * time.Millisecond
+	// hintPingInterval is the pause between two pings.
+	hintPingInterval = time.Second
+	maxHintSilence   = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
+	// After a lost connection the first pause is firstReconnectPause. Each failure doubles it, up to longestReconnectPause.
+	firstReconnectPause   = 20 * time.Millisecond
+	longestReconnectPause = 500 * time.Millisecond
 	channelsPerConnection = 2 // the node's own and the changelog's
 )
 
-// Hint says that a user's document now has version N (microseconds, see Badges). It is not state: it may be lost, late or
-// repeated, and its receiver reads the document.
+// Hint says that a user's document now has a Version (microseconds, see services.BadgesVersion). It is not state: it may be lost,
+// late or repeated, and its receiver reads the document.
 type Hint struct {
-	User services.UserID
-	N    uint64
+	User    services.UserID
+	Version uint64
 }
 
 // hintReceivers are the receivers of this process: hints for its own node reach them without Redis.
 type hintReceivers struct {
 	mu sync.RWMutex
-	// next is the number of the next receiver. Numbers are never used again, so that remove removes its own receiver alone.
-	next      int
-	receivers map[int]func([]Hint, trace.Cause)
+	// nextReceiverID is the number of the next receiver. Numbers are never used again, so that remove removes its own receiver alone.
+	nextReceiverID int
+	receivers      map[int]func([]Hint, trace.Cause)
 }
 
 // add adds a receiver until remove is called.
@@ -54,8 +54,8 @@ func (h *hintReceivers) add(receive func([]Hint, trace.Cause)) (remove func()) {
 		h.receivers = map[int]func([]Hint, trace.Cause){}
 	}
 	// Receivers are known by a number, because functions cannot be compared.
-	id := h.next
-	h.next++
+	id := h.nextReceiverID
+	h.nextReceiverID++
 	h.receivers[id] = receive
 	return func() {
 		h.mu.Lock()
@@ -83,7 +83,7 @@ func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) err
 	for node, hints := range byNode {
 		switch {
 		case len(hints) == 0:
-		case node == c.id || c.mode == modeEmbedded:
+		case node == c.nodeID || c.mode == modeEmbedded:
 			c.hints.deliver(hints, cause)
 		default:
 			messages[node] = hints
@@ -108,10 +108,10 @@ func (c *Client) PublishHints(ctx context.Context, byNode map[string][]Hint) err
 
 // encodeHints prints hints as pairs of varints: a user's ID of up to 5 bytes, and a version of 8.
 func encodeHints(hints []Hint) []byte {
-	message := append(make([]byte, 0, 1+13*len(hints)), hintFormat)
+	message := append(make([]byte, 0, 1+13*len(hints)), hintFormatByte)
 	for _, hint := range hints {
 		message = binary.AppendUvarint(message, uint64(hint.User))
-		message = binary.AppendUvarint(message, hint.N)
+		message = binary.AppendUvarint(message, hint.Version)
 	}
 	return message
 }
@@ -123,13 +123,13 @@ func withCause(cause trace.Cause, message []byte) []byte {
 	if text == "" {
 		return message
 	}
-	return append(append([]byte{causeFormat, byte(len(text))}, text...), message...)
+	return append(append([]byte{causeFormatByte, byte(len(text))}, text...), message...)
 }
 
 // cutCause undoes withCause.
 func cutCause(message string) (cause trace.Cause, rest string) {
 	// A message without a cause stays as it is. So does a message whose cause is cut off, which decodeHints refuses.
-	if len(message) < 2 || message[0] != causeFormat || len(message) < 2+int(message[1]) {
+	if len(message) < 2 || message[0] != causeFormatByte || len(message) < 2+int(message[1]) {
 		return trace.Cause{}, message
 	}
 	end := 2 + int(message[1])
@@ -138,7 +138,7 @@ func cutCause(message string) (cause trace.Cause, rest string) {
 
 // decodeHints reads the output of encodeHints. It returns false for a message of another version or another program.
 func decodeHints(message string) ([]Hint, bool) {
-	if len(message) == 0 || message[0] != hintFormat {
+	if len(message) == 0 || message[0] != hintFormatByte {
 		return nil, false
 	}
 	var hints []Hint
@@ -152,29 +152,29 @@ func decodeHints(message string) ([]Hint, bool) {
 		if b <= 0 {
 			return nil, false
 		}
-		hints = append(hints, Hint{User: services.UserID(user), N: n})
+		hints = append(hints, Hint{User: services.UserID(user), Version: n})
 		rest = rest[a+b:]
 	}
 	return hints, true
 }
 
-// QueueLogHint queues a hint to other nodes that the changelog has grown. It never waits: RunHints sends the hint, and merges several at
-// once into one. Like every hint it may be lost.
-func (c *Client) QueueLogHint() {
+// QueueChangelogHint queues a hint to other nodes that the changelog has grown. It never waits: RunHints sends the hint, and merges
+// several at once into one. Like every hint it may be lost.
+func (c *Client) QueueChangelogHint() {
 	select {
-	case c.logGrown <- struct{}{}:
+	case c.changelogGrown <- struct{}{}:
 	default:
 	}
 }
 
-// runLogHints sends the hints of QueueLogHint until ctx ends.
-func (c *Client) runLogHints(ctx context.Context) {
+// runChangelogHints sends the hints of QueueChangelogHint until ctx ends.
+func (c *Client) runChangelogHints(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.logGrown:
-			if err := c.redis.Publish(ctx, logChannel, c.id).Err(); err != nil && ctx.Err() == nil {
+		case <-c.changelogGrown:
+			if err := c.redis.Publish(ctx, changelogChannel, c.nodeID).Err(); err != nil && ctx.Err() == nil {
 				c.log.Debug("the hint of new changelog entries was not published; other nodes find them without it", "error", err)
 			}
 		}
@@ -185,22 +185,22 @@ func (c *Client) runLogHints(ctx context.Context) {
 // without waiting: until a function returns, nothing more is received, and a publisher in this process waits for it. If it takes more
 // than 3 seconds, the connection counts as dead: another is made, and Resync is called.
 type HintReceiver struct {
-	Documents func(hints []Hint, cause trace.Cause) // documents of users have changed
-	Log       func()                                // another node has appended to the changelog
-	Resync    func()                                // after every subscription, also the first: hints may have been lost before it
+	DocumentsChanged func(hints []Hint, cause trace.Cause) // documents of users have changed
+	ChangelogGrown   func()                                // another node has appended to the changelog
+	Resync           func()                                // after every subscription, also the first: hints may have been lost before it
 }
 
-// RunHints receives the hints for this node, and sends the hints of QueueLogHint, until ctx ends or the Client is closed, and then
-// returns nil. It has a connection of its own and reconnects until Redis is back.
+// RunHints receives the hints for this node, and sends the hints of QueueChangelogHint, until ctx ends or the Client is closed, and
+// then returns nil. It has a connection of its own and reconnects until Redis is back.
 func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The end of ctx and the end of the Client both end the loop.
 	defer context.AfterFunc(c.ctx, cancel)()
-	defer c.hints.add(receiver.Documents)()
+	defer c.hints.add(receiver.DocumentsChanged)()
 	// There are no hints from others: the embedded Redis has no other nodes, and a node without an ID has no channel. Resync is
 	// still called, as after every subscription.
-	if c.mode == modeEmbedded || c.id == "" {
+	if c.mode == modeEmbedded || c.nodeID == "" {
 		receiver.Resync()
 		<-ctx.Done()
 		return nil
@@ -208,15 +208,15 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	defer cancel()
-	sending.Go(func() { c.runLogHints(ctx) })
-	pause := firstHintPause
+	sending.Go(func() { c.runChangelogHints(ctx) })
+	pause := firstReconnectPause
 	for ctx.Err() == nil {
 		subscribed, err := c.listen(ctx, receiver)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if subscribed {
-			pause = firstHintPause
+			pause = firstReconnectPause
 		}
 		c.log.Warn("the connection for hints is lost: until it is back, reconciliation finds the changes", "error", err, "pause", pause)
 		select {
@@ -224,7 +224,7 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 		case <-time.After(pause):
 		}
 		// The pause is half a second at most: reconciliation, which stands in for hints meanwhile, comes each second.
-		pause = min(2*pause, slowestHintPause)
+		pause = min(2*pause, longestReconnectPause)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 // the library's own channel of messages, because that channel hides the answers to pings: without them a network that swallows
 // everything is not noticed.
 func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed bool, err error) {
-	subscription := c.redis.Subscribe(ctx, hintChannel(c.id), logChannel)
+	subscription := c.redis.Subscribe(ctx, hintChannel(c.nodeID), changelogChannel)
 	defer subscription.Close()
 	watching, stop := context.WithCancel(ctx)
 	var heard atomic.Int64
@@ -260,10 +260,10 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 				receiver.Resync()
 			}
 		case *redis.Message:
-			if message.Channel == logChannel {
+			if message.Channel == changelogChannel {
 				// This node's own entries are in its memory already.
-				if message.Payload != c.id {
-					receiver.Log()
+				if message.Payload != c.nodeID {
+					receiver.ChangelogGrown()
 				}
 				break
 			}
@@ -273,7 +273,7 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 				c.log.Warn("a hint in a format that this version does not know", "bytes", len(message.Payload))
 				continue
 			}
-			receiver.Documents(hints, cause)
+			receiver.DocumentsChanged(hints, cause)
 		}
 		heard.Store(int64(time.Since(start)))
 	}
@@ -282,14 +282,14 @@ func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed 
 // watchSubscription pings until the connection has been silent for too long, or ctx ends. A network that swallows
 // everything closes nothing: only the missing answers show it.
 func watchSubscription(ctx context.Context, subscription *redis.PubSub, silence func() time.Duration) {
-	ticker := time.NewTicker(hintPing)
+	ticker := time.NewTicker(hintPingInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if silence() > hintSilence {
+			if silence() > maxHintSilence {
 				return
 			}
 			// A ping that cannot be sent needs no error handling: the silence that follows is noticed.

@@ -18,37 +18,37 @@ import (
 	"tidings/tests/eventually"
 )
 
-// listener is a node that receives hints.
-type listener struct {
+// hintListener is a node that receives hints.
+type hintListener struct {
 	*Client
-	mu      sync.Mutex
-	hints   []Hint
-	resyncs int // how often Resync was called
-	grown   int // how often Log was called
+	mu             sync.Mutex
+	hints          []Hint
+	resyncCalls    int // how often Resync was called
+	changelogCalls int // how often ChangelogGrown was called
 }
 
-// listen runs a node's hints until the test ends, and waits for its first subscription.
-func listen(t *testing.T, options Options) *listener {
+// listenForHints runs a node's hints until the test ends, and waits for its first subscription.
+func listenForHints(t *testing.T, options Options) *hintListener {
 	t.Helper()
-	l := &listener{Client: connect(t, options)}
+	l := &hintListener{Client: connect(t, options)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- l.RunHints(ctx, HintReceiver{
-			Documents: func(hints []Hint, _ trace.Cause) {
+			DocumentsChanged: func(hints []Hint, _ trace.Cause) {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				l.hints = append(l.hints, hints...)
 			},
-			Log: func() {
+			ChangelogGrown: func() {
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				l.grown++
+				l.changelogCalls++
 			},
 			Resync: func() {
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				l.resyncs++
+				l.resyncCalls++
 			},
 		})
 	}()
@@ -62,81 +62,81 @@ func listen(t *testing.T, options Options) *listener {
 	return l
 }
 
-// received returns the hints so far.
-func (l *listener) received() []Hint {
+// receivedHints returns the hints so far.
+func (l *hintListener) receivedHints() []Hint {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.hints)
 }
 
 // awaitResyncs waits until Resync was called n times.
-func (l *listener) awaitResyncs(t *testing.T, n int) {
+func (l *hintListener) awaitResyncs(t *testing.T, n int) {
 	t.Helper()
 	eventually.Succeeds(t, 10*time.Second, "a subscription", func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.resyncs < n {
-			return fmt.Errorf("resync was called %d times, want %d", l.resyncs, n)
+		if l.resyncCalls < n {
+			return fmt.Errorf("resync was called %d times, want %d", l.resyncCalls, n)
 		}
 		return nil
 	})
 }
 
-// await waits until exactly these hints were received.
-func (l *listener) await(t *testing.T, want ...Hint) {
+// awaitHints waits until exactly these hints were received.
+func (l *hintListener) awaitHints(t *testing.T, want ...Hint) {
 	t.Helper()
 	eventually.Succeeds(t, 5*time.Second, "the hints", func() error {
-		if diff := cmp.Diff(want, l.received()); diff != "" {
+		if diff := cmp.Diff(want, l.receivedHints()); diff != "" {
 			return fmt.Errorf("(-want +got)\n%s", diff)
 		}
 		return nil
 	})
 }
 
-// eachShared runs a test on each kind of Redis that several nodes can share.
-func eachShared(t *testing.T, run func(t *testing.T, url string)) {
+// eachShareableRedis runs a test on each kind of Redis that several nodes can share.
+func eachShareableRedis(t *testing.T, run func(t *testing.T, url string)) {
 	t.Run("single", func(t *testing.T) { run(t, redistest.Redis(t)) })
 	t.Run("sentinel", func(t *testing.T) { run(t, redistest.Sentinel(t)) })
 	t.Run("cluster", func(t *testing.T) { run(t, redistest.Cluster(t)) })
 }
 
 func TestHintsReachTheirNodeAndNoOther(t *testing.T) {
-	eachShared(t, func(t *testing.T, url string) {
-		a, b := listen(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
+	eachShareableRedis(t, func(t *testing.T, url string) {
+		a, b := listenForHints(t, Options{URL: url, NodeID: "a"}), listenForHints(t, Options{URL: url, NodeID: "b"})
 		ctx, trips := WithRoundTrips(t.Context())
 		err := a.PublishHints(ctx, map[string][]Hint{"a": {{1, 10}}, "b": {{2, 20}, {3, 1 << 60}}, "gone": {{4, 40}}, "empty": nil})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]Hint{{1, 10}}, a.received()); diff != "" {
+		if diff := cmp.Diff([]Hint{{1, 10}}, a.receivedHints()); diff != "" {
 			t.Errorf("its own, before PublishHints returns: %s", diff)
 		}
 		if trips.Count() != 1 {
 			t.Errorf("%d round trips, want 1 for all other nodes", trips.Count())
 		}
-		b.await(t, Hint{2, 20}, Hint{3, 1 << 60})
+		b.awaitHints(t, Hint{2, 20}, Hint{3, 1 << 60})
 		if err := b.PublishHints(t.Context(), map[string][]Hint{"a": {{5, 50}}}); err != nil {
 			t.Fatal(err)
 		}
-		a.await(t, Hint{1, 10}, Hint{5, 50})
+		a.awaitHints(t, Hint{1, 10}, Hint{5, 50})
 	})
 }
 
 // The growth of the changelog is reported to all nodes except the one that reports it.
 func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
-	eachShared(t, func(t *testing.T, url string) {
-		nodes := []*listener{listen(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"}), listen(t, Options{URL: url, Node: "c"})}
-		grown := func(l *listener) int {
+	eachShareableRedis(t, func(t *testing.T, url string) {
+		nodes := []*hintListener{listenForHints(t, Options{URL: url, NodeID: "a"}), listenForHints(t, Options{URL: url, NodeID: "b"}), listenForHints(t, Options{URL: url, NodeID: "c"})}
+		grown := func(l *hintListener) int {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.grown
+			return l.changelogCalls
 		}
 		for turn := range 3 {
-			nodes[0].QueueLogHint()
+			nodes[0].QueueChangelogHint()
 			for _, other := range nodes[1:] {
 				eventually.Succeeds(t, 10*time.Second, "the growth", func() error {
 					if got := grown(other); got != turn+1 {
-						return fmt.Errorf("node %s was notified %d times, want %d", other.id, got, turn+1)
+						return fmt.Errorf("node %s was notified %d times, want %d", other.nodeID, got, turn+1)
 					}
 					return nil
 				})
@@ -150,19 +150,19 @@ func TestTheGrowthOfTheLogReachesTheOtherNodes(t *testing.T) {
 
 func TestTheEmbeddedRedisDeliversHintsForAnyNode(t *testing.T) {
 	// The embedded Redis has one node: hints under any older node ID are delivered to it.
-	l := listen(t, Options{URL: "embedded", Node: "now"})
+	l := listenForHints(t, Options{URL: "embedded", NodeID: "now"})
 	ctx, trips := WithRoundTrips(t.Context())
 	if err := l.PublishHints(ctx, map[string][]Hint{"before": {{7, 70}}}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Hint{{7, 70}}, l.received()); diff != "" || trips.Count() != 0 {
+	if diff := cmp.Diff([]Hint{{7, 70}}, l.receivedHints()); diff != "" || trips.Count() != 0 {
 		t.Errorf("%d round trips, %s", trips.Count(), diff)
 	}
 }
 
 func TestOwnHintsNeedNoRedis(t *testing.T) {
 	server := redistest.NewServer(t)
-	l := listen(t, Options{URL: server.URL(), Node: "a"})
+	l := listenForHints(t, Options{URL: server.URL(), NodeID: "a"})
 	server.Kill()
 	if err := l.PublishHints(t.Context(), map[string][]Hint{"a": {{1, 1}}}); err != nil {
 		t.Errorf("own hints without Redis: %v", err)
@@ -171,17 +171,17 @@ func TestOwnHintsNeedNoRedis(t *testing.T) {
 	if !services.IsUnavailable(err) {
 		t.Errorf("another's hints without Redis: %v, want UNAVAILABLE", err)
 	}
-	if diff := cmp.Diff([]Hint{{1, 1}, {2, 2}}, l.received()); diff != "" {
+	if diff := cmp.Diff([]Hint{{1, 1}, {2, 2}}, l.receivedHints()); diff != "" {
 		t.Errorf("own hints: %s", diff)
 	}
 }
 
 func TestCloseEndsTheHints(t *testing.T) {
 	for _, url := range []string{"embedded", redistest.Redis(t)} {
-		c := connect(t, Options{URL: url, Node: "a"})
+		c := connect(t, Options{URL: url, NodeID: "a"})
 		ended, subscribed := make(chan error, 1), make(chan struct{}, 1)
 		go func() {
-			ended <- c.RunHints(t.Context(), HintReceiver{Documents: func([]Hint, trace.Cause) {}, Log: func() {}, Resync: func() { subscribed <- struct{}{} }})
+			ended <- c.RunHints(t.Context(), HintReceiver{DocumentsChanged: func([]Hint, trace.Cause) {}, ChangelogGrown: func() {}, Resync: func() { subscribed <- struct{}{} }})
 		}()
 		<-subscribed
 		if err := c.Close(); err != nil {
@@ -200,7 +200,7 @@ func TestCloseEndsTheHints(t *testing.T) {
 
 func TestHintsBeyondOneMessageAllArrive(t *testing.T) {
 	url := redistest.Redis(t)
-	a, b := connect(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
+	a, b := connect(t, Options{URL: url, NodeID: "a"}), listenForHints(t, Options{URL: url, NodeID: "b"})
 	hints := make([]Hint, 2*hintsPerMessage+1)
 	for i := range hints {
 		hints[i] = Hint{services.UserID(i), uint64(i) << 30}
@@ -208,12 +208,12 @@ func TestHintsBeyondOneMessageAllArrive(t *testing.T) {
 	if err := a.PublishHints(t.Context(), map[string][]Hint{"b": hints}); err != nil {
 		t.Fatal(err)
 	}
-	b.await(t, hints...)
+	b.awaitHints(t, hints...)
 }
 
 func TestAKilledSubscriptionComesBackWithAResync(t *testing.T) {
-	eachShared(t, func(t *testing.T, url string) {
-		a, b := connect(t, Options{URL: url, Node: "a"}), listen(t, Options{URL: url, Node: "b"})
+	eachShareableRedis(t, func(t *testing.T, url string) {
+		a, b := connect(t, Options{URL: url, NodeID: "a"}), listenForHints(t, Options{URL: url, NodeID: "b"})
 		for round := 1; round <= 3; round++ {
 			killSubscriptions(t, a)
 			b.awaitResyncs(t, 1+round)
@@ -221,14 +221,14 @@ func TestAKilledSubscriptionComesBackWithAResync(t *testing.T) {
 		if err := a.PublishHints(t.Context(), map[string][]Hint{"b": {{1, 1}}}); err != nil {
 			t.Fatal(err)
 		}
-		b.await(t, Hint{1, 1})
+		b.awaitHints(t, Hint{1, 1})
 	})
 }
 
 func TestHintsGoOnAfterAnOutage(t *testing.T) {
 	server := redistest.NewServer(t)
-	var log redistest.Recorder
-	l := listen(t, Options{URL: server.URL(), Node: "a", Log: log.Log()})
+	var log redistest.LogRecorder
+	l := listenForHints(t, Options{URL: server.URL(), NodeID: "a", Log: log.Log()})
 	server.Kill()
 	eventually.Succeeds(t, 5*time.Second, "the loss is seen", func() error {
 		if strings.Count(log.String(), "the connection for hints is lost") < 3 {
@@ -238,20 +238,20 @@ func TestHintsGoOnAfterAnOutage(t *testing.T) {
 	})
 	server.Start()
 	l.awaitResyncs(t, 2)
-	other := connect(t, Options{URL: server.URL(), Node: "b"})
+	other := connect(t, Options{URL: server.URL(), NodeID: "b"})
 	if err := other.PublishHints(t.Context(), map[string][]Hint{"a": {{1, 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	l.await(t, Hint{1, 1})
+	l.awaitHints(t, Hint{1, 1})
 }
 
 func TestASilentNetworkIsNoticed(t *testing.T) {
 	server := redistest.NewServer(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	l := listen(t, Options{URL: proxy.URL(), Node: "a"})
+	l := listenForHints(t, Options{URL: proxy.URL(), NodeID: "a"})
 	proxy.BlackHole(true)
 	// No connection is closed: only the missing answers to pings show the failure.
-	eventually.Succeeds(t, 3*hintSilence, "the old connection is given up", func() error {
+	eventually.Succeeds(t, 3*maxHintSilence, "the old connection is given up", func() error {
 		if text := fmt.Sprint(server.Do("PUBSUB", "NUMSUB", "node:a")); text != "[node:a 0]" {
 			return fmt.Errorf("%s", text)
 		}
@@ -263,13 +263,13 @@ func TestASilentNetworkIsNoticed(t *testing.T) {
 
 func TestMessagesThatAreNoHintsAreLogged(t *testing.T) {
 	server := redistest.NewServer(t)
-	var log redistest.Recorder
-	l := listen(t, Options{URL: server.URL(), Node: "a", Log: log.Log()})
+	var log redistest.LogRecorder
+	l := listenForHints(t, Options{URL: server.URL(), NodeID: "a", Log: log.Log()})
 	for _, text := range []string{"", "hello", "\x02\x01\x01", "\x01\x01", "\x01\xff\xff\xff\xff\xff\x01\x01"} {
 		server.Do("PUBLISH", "node:a", text)
 	}
 	server.Do("PUBLISH", "node:a", string(encodeHints([]Hint{{9, 9}})))
-	l.await(t, Hint{9, 9})
+	l.awaitHints(t, Hint{9, 9})
 	if n := strings.Count(log.String(), "a hint in a format"); n != 5 {
 		t.Errorf("%d warnings, want 5:\n%s", n, log.String())
 	}

@@ -19,12 +19,12 @@ func UserKey(user services.UserID, part string) string {
 	return string(append(key, part...))
 }
 
-// KeyFamily are the keys of a feature that belong to no user: ZSETs that have a mark and expire. The cleaner drops the keys that
-// would never expire.
+// KeyFamily are the keys of a feature that belong to no user: ZSETs that have a marker member and expire. The cleaner drops the
+// keys that would never expire.
 type KeyFamily struct {
-	Prefix string                 // before every name
-	Mark   string                 // a member that every key of the family has
-	Ours   func(rest string) bool // whether a key with this rest behind the prefix may be of the family: other programs may use the same Redis
+	Prefix       string                 // before every name
+	MarkerMember string                 // a member that every key of the family has
+	MayBeOurs    func(rest string) bool // whether a key with this rest behind the prefix may be of the family: other programs may use the same Redis
 }
 
 // keyFamilies are filled by package variables, before main. Nothing changes them afterwards.
@@ -40,12 +40,12 @@ func RegisterKeys(family KeyFamily) KeyFamily {
 	return family
 }
 
-// FamilyOf returns the registered family with the prefix of a key. found reports whether the family's Ours accepts the rest of
+// FamilyOf returns the registered family with the prefix of a key. found reports whether the family's MayBeOurs accepts the rest of
 // the key.
 func FamilyOf(key string) (family KeyFamily, found bool) {
 	for _, family := range keyFamilies {
 		if rest, found := strings.CutPrefix(key, family.Prefix); found {
-			return family, family.Ours(rest)
+			return family, family.MayBeOurs(rest)
 		}
 	}
 	return KeyFamily{}, false
@@ -55,5 +55,5 @@ func FamilyOf(key string) (family KeyFamily, found bool) {
 // node of a cluster.
 func hintChannel(node string) string { return "node:" + node }
 
-// logChannel is the pub/sub channel on which every node receives hints that the changelog has grown.
-const logChannel = "log"
+// changelogChannel is the pub/sub channel on which every node receives hints that the changelog has grown.
+const changelogChannel = "log"

@@ -21,9 +21,9 @@ func TestKeysOfAUserShareTheirTag(t *testing.T) {
 func TestAKeyIsOfTheFamilyOfItsPrefix(t *testing.T) {
 	before := keyFamilies
 	defer func() { keyFamilies = before }()
-	shelf := RegisterKeys(KeyFamily{Prefix: "shelf:", Mark: "!", Ours: func(rest string) bool { return rest != "" }})
+	shelf := RegisterKeys(KeyFamily{Prefix: "shelf:", MarkerMember: "!", MayBeOurs: func(rest string) bool { return rest != "" }})
 	for key, ours := range map[string]bool{"shelf:a": true, "shelf:": false, "ashelf:a": false, "{u1}:b": false} {
-		if family, found := FamilyOf(key); found != ours || found && family.Mark != shelf.Mark {
+		if family, found := FamilyOf(key); found != ours || found && family.MarkerMember != shelf.MarkerMember {
 			t.Errorf("%q is ours: %t", key, found)
 		}
 	}

@@ -15,32 +15,32 @@ import (
 	"tidings/tests/eventually"
 )
 
-// parentVariable makes the test binary run as the parent of a private server, for the test that kills it.
-const parentVariable = "REDIS_TEST_PARENT_FOLDER"
+// parentProcessFolderEnv makes the test binary run as the parent of a private server, for the test that kills it.
+const parentProcessFolderEnv = "REDIS_TEST_PARENT_FOLDER"
 
 func TestMain(m *testing.M) {
-	if folder := os.Getenv(parentVariable); folder != "" {
-		beParent(folder)
+	if folder := os.Getenv(parentProcessFolderEnv); folder != "" {
+		runAsParentProcess(folder)
 	}
 	// After many failed dials the library retries each second, and notices only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-// beParent opens a private server, prints its process id and waits to be killed.
-func beParent(folder string) {
+// runAsParentProcess opens a private server, prints its process id and waits to be killed.
+func runAsParentProcess(folder string) {
 	c, err := Open(context.Background(), Options{URL: "private", DataDir: folder})
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
-	fmt.Println(privateProcess(c).Pid)
+	fmt.Println(privateServerProcess(c).Pid)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }
 
-// privateProcess is the running redis-server of a Client.
-func privateProcess(c *Client) *os.Process {
-	server := c.local.(*privateServer)
+// privateServerProcess is the running redis-server of a Client.
+func privateServerProcess(c *Client) *os.Process {
+	server := c.localServer.(*privateServer)
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	return server.process
@@ -69,8 +69,8 @@ func connect(t *testing.T, options Options) *Client {
 	return c
 }
 
-// eachMode runs a test for every mode that Open knows.
-func eachMode(t *testing.T, run func(t *testing.T, mode, url string)) {
+// eachRedisMode runs a test for every mode that Open knows.
+func eachRedisMode(t *testing.T, run func(t *testing.T, mode, url string)) {
 	t.Run("private", func(t *testing.T) { run(t, "private", "private") })
 	t.Run("embedded", func(t *testing.T) { run(t, "embedded", "embedded") })
 	t.Run("single", func(t *testing.T) { run(t, "single", redistest.Redis(t)) })
@@ -87,27 +87,27 @@ var (
 // init registers settings as an importing package does.
 func init() {
 	RegisterListpacks("full lists take four times the memory",
-		Listpack{Name: "zset-max-listpack-entries", Old: "zset-max-ziplist-entries", Least: 512},
-		Listpack{Name: "hash-max-listpack-value", Old: "hash-max-ziplist-value", Least: 1200})
+		ListpackSetting{Name: "zset-max-listpack-entries", OldName: "zset-max-ziplist-entries", MinValue: 512},
+		ListpackSetting{Name: "hash-max-listpack-value", OldName: "hash-max-ziplist-value", MinValue: 1200})
 }
 
 // These scripts of the tests are not registered. Each may be repeated, as all scripts may.
 var (
 	// setScript writes a value and returns it.
 	setScript = NewScript("set", "redis.call('SET', KEYS[1], ARGV[1]) return ARGV[1]")
-	// memberScript adds a member to a set and returns whether it was new.
-	memberScript = NewScript("member", "return redis.call('SADD', KEYS[1], ARGV[1])")
+	// addMemberScript adds a member to a set and returns whether it was new.
+	addMemberScript = NewScript("member", "return redis.call('SADD', KEYS[1], ARGV[1])")
 	// nothingScript returns nothing.
 	nothingScript = NewScript("nothing", "return false")
 	// brokenScript fails.
 	brokenScript = NewScript("broken", "return redis.error_reply('ERR no ' .. KEYS[1])")
 )
 
-// memberCalls are calls of memberScript: n of them, over as many keys as there are tags.
-func memberCalls(n, tags int) []Call {
-	calls := make([]Call, n)
+// addMemberCalls are calls of addMemberScript: n of them, over as many keys as there are tags.
+func addMemberCalls(n, tags int) []ScriptCall {
+	calls := make([]ScriptCall, n)
 	for i := range calls {
-		calls[i] = Call{Keys: []string{fmt.Sprintf("{u%d}:set", i%tags)}, Args: []any{i}}
+		calls[i] = ScriptCall{Keys: []string{fmt.Sprintf("{u%d}:set", i%tags)}, Args: []any{i}}
 	}
 	return calls
 }

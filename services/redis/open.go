@@ -18,54 +18,54 @@ import (
 
 // The limits of a Client.
 const (
-	loadTimeout   = 5 * time.Second   // for loading all scripts in the background
-	clusterSlack  = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
-	serverProgram = "redis-server"
+	loadScriptsTimeout      = 5 * time.Second   // for loading all scripts in the background
+	clusterClockSlackMicros = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
+	serverProgram           = "redis-server"
 )
 
 // Client is the only access to Redis. It is safe for concurrent use. Open sets the fields up to log, and they do not change
 // afterwards.
 type Client struct {
-	redis     redis.UniversalClient
-	shared    *redis.Client  // the client of Shared
-	fields    *fieldReads    // of ReadFields; nil on a cluster
-	readGuard *guard         // of the one server; nil if each node has its own, or none can hang
-	dials     *sentinelDials // nil without sentinels
-	mode      string
-	id        string         // this node's
-	time      services.Clock // of this node
-	log       *slog.Logger
-	epoch     epoch
-	asking    singleflight.Group // joins concurrent questions for the epoch
-	refusals  refusals
-	empty     func(ctx context.Context, keys []string) error // see SetEmptyFunc
+	redis          redis.UniversalClient
+	batchingClient *redis.Client     // see BatchingClient
+	fieldReads     *fieldReadBatcher // of ReadFields; nil on a cluster
+	readGuard      *guard            // of the one server; nil if each node has its own, or none can hang
+	dials          *sentinelDials    // nil without sentinels
+	mode           string
+	nodeID         string         // this node's
+	time           services.Clock // of this node
+	log            *slog.Logger
+	epoch          epoch
+	epochChecks    singleflight.Group // joins concurrent questions for the epoch
+	refusals       writeRefusals
+	emptyKeys      func(ctx context.Context, keys []string) error // see SetEmptyKeysFunc
 
-	hints    hintReceivers
-	logGrown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
-	local    interface{ close() error } // the server that this Client runs, nil if it runs none
-	ctx      context.Context            // ends at Close
-	stop     context.CancelFunc         // ends ctx
-	// closing is held to end ctx and to start work, so that no work begins which Close does not wait for.
-	closing           sync.Mutex
-	work              sync.WaitGroup // in the background; Close waits for it
-	loading           atomic.Bool    // one work of loadAgain is under way
+	hints          hintReceivers
+	changelogGrown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
+	localServer    interface{ close() error } // the server that this Client runs, nil if it runs none
+	ctx            context.Context            // ends at Close
+	stop           context.CancelFunc         // ends ctx
+	// closingMu is held to end ctx and to start work, so that no work begins which Close does not wait for.
+	closingMu         sync.Mutex
+	backgroundWork    sync.WaitGroup // in the background; Close waits for it
+	loadingScripts    atomic.Bool    // reloadScripts is under way
 	awaitsFirstAnswer atomic.Bool    // Redis has not answered since Open and is still to be prepared
 	warnMemoryCost    sync.Once      // the warning about settings that cost memory
 	warnLateRefusal   sync.Once      // the warning that a late Redis has come and refuses this node
 }
 
-// debugOnly is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level debug: this
-// package logs what an operator needs.
-type debugOnly struct{}
+// debugLogger is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level
+// debug: this package logs what an operator needs.
+type debugLogger struct{}
 
 // Printf passes a line on at the level debug.
-func (debugOnly) Printf(ctx context.Context, format string, values ...any) {
+func (debugLogger) Printf(ctx context.Context, format string, values ...any) {
 	if slog.Default().Enabled(ctx, slog.LevelDebug) {
 		slog.DebugContext(ctx, fmt.Sprintf(format, values...))
 	}
 }
 
-func init() { redis.SetLogger(debugOnly{}) }
+func init() { redis.SetLogger(debugLogger{}) }
 
 // Open connects to the Redis of the options, or starts one. An error names the address: INVALID for a URL that cannot be parsed
 // or that Redis refuses (a wrong password), UNAVAILABLE for a Redis that is absent or not ready, unless the options allow it to
@@ -94,7 +94,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	}
 	failure := openError(err, name)
 	// Only an absent Redis may be late. A refusal must be fixed by the operator, and without a client the URL itself was wrong.
-	if options.Late && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
+	if options.AllowLateServer && c.redis != nil && services.IsUnavailable(failure) && ctx.Err() == nil {
 		c.log.Warn("this node runs without Redis until it answers", "error", failure, "cause", err)
 		c.awaitsFirstAnswer.Store(true)
 		return c, nil
@@ -105,9 +105,9 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 
 // dial makes a Client of options with all their defaults, and starts the server that they ask for. It asks no other server yet. With
 // an error it returns the parts that it has made so far.
-func dial(ctx context.Context, options Options) (c *Client, at *target, err error) {
-	c = &Client{id: options.Node, time: options.Clock, log: options.Log, logGrown: make(chan struct{}, 1)}
-	c.epoch.form = options.Form
+func dial(ctx context.Context, options Options) (c *Client, at *dialTarget, err error) {
+	c = &Client{nodeID: options.NodeID, time: options.Clock, log: options.Log, changelogGrown: make(chan struct{}, 1)}
+	c.epoch.dataFormat = options.DataFormat
 	// The Client outlives the context of Open: its work ends with Close.
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if at, err = c.openTarget(ctx, options); err == nil {
@@ -130,7 +130,7 @@ func openError(err error, name string) error {
 }
 
 // openTarget starts the server that the options ask for, or parses their URL.
-func (c *Client) openTarget(ctx context.Context, options Options) (*target, error) {
+func (c *Client) openTarget(ctx context.Context, options Options) (*dialTarget, error) {
 	switch options.URL {
 	// The Client owns the server from here on: Close ends it, also after a failure below.
 	case modePrivate:
@@ -138,22 +138,22 @@ func (c *Client) openTarget(ctx context.Context, options Options) (*target, erro
 		if err != nil {
 			return nil, err
 		}
-		c.local = server
-		return &target{mode: modePrivate, single: server.options()}, nil
+		c.localServer = server
+		return &dialTarget{mode: modePrivate, single: server.options()}, nil
 	case modeEmbedded:
 		server, err := startEmbedded()
 		if err != nil {
 			return nil, err
 		}
-		c.local = server
-		return &target{mode: modeEmbedded, single: server.options()}, nil
+		c.localServer = server
+		return &dialTarget{mode: modeEmbedded, single: server.options()}, nil
 	}
 	return parseURL(options.URL)
 }
 
-// connect makes the client of a mode. In every mode a new connection asks for the server's lineage before it reads, except on the embedded
-// Redis, whose data ends with this process. Readers wait half of the read timeout, because they can read from SQL instead.
-func (c *Client) connect(options Options, at *target) (err error) {
+// connect makes the client of a mode. In every mode a new connection asks for the server's lineage before it reads, except on the
+// embedded Redis, whose data ends with this process. Readers wait half of the read timeout, because they can read from SQL instead.
+func (c *Client) connect(options Options, at *dialTarget) (err error) {
 	c.mode = at.mode
 	if at.mode == modeEmbedded {
 		options.ReadTimeout = max(options.ReadTimeout, embeddedReadTimeout)
@@ -163,7 +163,7 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	switch at.mode {
 	case modeCluster:
 		c.redis = redis.NewClusterClient(options.clusterOptions(at, func(node *redis.Options) *redis.Client {
-			node.Limiter, node.OnConnect = newBreaker(node.Addr, c.log), c.askLineage(node.Addr)
+			node.Limiter, node.OnConnect = newBreaker(node.Addr, c.log), c.askLineageOnConnect(node.Addr)
 			client := redis.NewClient(node)
 			client.AddHook(guardHook{newGuard(options.ReadTimeout / 2)})
 			return client
@@ -172,16 +172,16 @@ func (c *Client) connect(options Options, at *target) (err error) {
 		client := redis.NewFailoverClient(options.sentinelOptions(at))
 		// The options for sentinels have no field for OnConnect, and would apply a limiter to the sentinels too. Both are set
 		// here: nothing has been dialled yet.
-		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.askLineage(onlyMaster)
+		client.Options().Limiter, client.Options().OnConnect = newBreaker(at.name(), c.log), c.askLineageOnConnect(soleMasterKey)
 		c.dials = &sentinelDials{client: client}
 		client.AddHook(c.dials)
 		c.redis = client
 	case modeEmbedded:
-		c.epoch.learn(onlyMaster, lonelyLineage, c.epoch.nextQuestion())
+		c.epoch.recordLineage(soleMasterKey, embeddedLineage, c.epoch.nextQuestionNumber())
 		c.redis = redis.NewClient(options.singleOptions(at.single, newBreaker(at.name(), c.log)))
 	default:
 		single := options.singleOptions(at.single, newBreaker(at.name(), c.log))
-		single.OnConnect = c.askLineage(onlyMaster)
+		single.OnConnect = c.askLineageOnConnect(soleMasterKey)
 		c.redis = redis.NewClient(single)
 	}
 	// On the embedded Redis readers wait for the whole read timeout: only its own scripts can make it slow, and SQL shares its
@@ -200,9 +200,9 @@ func (c *Client) connect(options Options, at *target) (err error) {
 	c.redis.AddHook(refusalsHook{c})
 	// The commands of a batch have keys of many users, which a cluster would have to split again.
 	if at.mode != modeCluster {
-		c.fields = newFieldReads(c.redis, c.readGuard, within)
+		c.fieldReads = newFieldReads(c.redis, c.readGuard, within)
 	}
-	c.shared, err = newShared(c.redis, c.readGuard, within)
+	c.batchingClient, err = newBatchingClient(c.redis, c.readGuard, within)
 	return err
 }
 
@@ -220,15 +220,15 @@ func (c *Client) prepare(ctx context.Context) error {
 	if err := c.loadScripts(ctx); err != nil {
 		return fmt.Errorf("load the scripts: %w", err)
 	}
-	c.raiseListpacks(ctx)
+	c.raiseListpackSettings(ctx)
 	if err := c.CheckWrites(ctx); err != nil && !c.RefusesWrites() {
 		return err
 	}
 	return nil
 }
 
-// prepareLate calls prepare for a late Redis once it answers. Watch calls it each second; it costs one atomic read when Redis has answered
-// already.
+// prepareLate calls prepare for a late Redis once it answers. WatchMasters calls it each second; it costs one atomic read when
+// Redis has answered already.
 func (c *Client) prepareLate(ctx context.Context) error {
 	if !c.awaitsFirstAnswer.Load() {
 		return nil
@@ -251,29 +251,29 @@ func (c *Client) prepareLate(ctx context.Context) error {
 // Close ends the hints, closes the connections and then stops the server that Open started. It may be called twice, and
 // on a Client that Open gave up halfway.
 func (c *Client) Close() error {
-	// Under the lock no new work begins after stop, see loadAgain, so Wait sees all of it.
-	c.closing.Lock()
+	// Under the lock no new work begins after stop, see reloadScripts, so Wait sees all of it.
+	c.closingMu.Lock()
 	c.stop()
-	c.closing.Unlock()
-	c.work.Wait()
+	c.closingMu.Unlock()
+	c.backgroundWork.Wait()
 	var err error
-	if c.shared != nil {
-		err = dropClosed(c.shared.Close())
+	if c.batchingClient != nil {
+		err = ignoreErrClosed(c.batchingClient.Close())
 	}
 	if c.dials != nil {
 		c.dials.close()
 	}
 	if c.redis != nil {
-		err = errors.Join(err, dropClosed(c.redis.Close()))
+		err = errors.Join(err, ignoreErrClosed(c.redis.Close()))
 	}
-	if c.local != nil {
-		err = errors.Join(err, c.local.close())
+	if c.localServer != nil {
+		err = errors.Join(err, c.localServer.close())
 	}
 	return err
 }
 
-// dropClosed drops the error of a second Close.
-func dropClosed(err error) error {
+// ignoreErrClosed drops the error of a second Close.
+func ignoreErrClosed(err error) error {
 	if errors.Is(err, redis.ErrClosed) {
 		return nil
 	}
@@ -283,10 +283,10 @@ func dropClosed(err error) error {
 // Mode is the mode that Open chose: "single", "sentinel", "cluster", "private" or "embedded".
 func (c *Client) Mode() string { return c.mode }
 
-// EmptyOwn removes every key of a server that Open has started, and returns their number. Any other Redis is FORBIDDEN: it may hold
-// the data of others.
-func (c *Client) EmptyOwn(ctx context.Context) (keys int64, err error) {
-	if c.local == nil {
+// EmptyOwnServer removes every key of a server that Open has started, and returns their number. Any other Redis is FORBIDDEN: it
+// may hold the data of others.
+func (c *Client) EmptyOwnServer(ctx context.Context) (keys int64, err error) {
+	if c.localServer == nil {
 		return 0, services.Errorf(services.Forbidden, "only a Redis that this process has started can be emptied")
 	}
 	if keys, err = c.redis.DBSize(ctx).Result(); err == nil {
@@ -300,12 +300,12 @@ func (c *Client) Ping(ctx context.Context) error {
 	return MapError(c.EachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() }))
 }
 
-// StampSlack is how many microseconds to subtract from a time of another master's clock, so that a stamp is never later
+// StampSlackMicros is how many microseconds to subtract from a time of another master's clock, so that a stamp is never later
 // than a removal that happened before it on a master whose clock is behind. A stamp that is too early only makes some
 // adds try again.
-func (c *Client) StampSlack() uint64 {
+func (c *Client) StampSlackMicros() uint64 {
 	if c.mode == modeCluster {
-		return clusterSlack
+		return clusterClockSlackMicros
 	}
 	return 0
 }
@@ -313,8 +313,8 @@ func (c *Client) StampSlack() uint64 {
 // Commands sends single commands. Map their errors with MapError.
 func (c *Client) Commands() redis.UniversalClient { return c.redis }
 
-// Node is this node's ID.
-func (c *Client) Node() string { return c.id }
+// NodeID is this node's ID.
+func (c *Client) NodeID() string { return c.nodeID }
 
 // Clock is this node's clock.
 func (c *Client) Clock() services.Clock { return c.time }

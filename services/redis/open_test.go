@@ -14,7 +14,7 @@ import (
 )
 
 func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode, url string) {
+	eachRedisMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		if c.Mode() != mode {
 			t.Errorf("Mode() = %q, want %q", c.Mode(), mode)
@@ -22,7 +22,7 @@ func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
 		if err := c.Ping(t.Context()); err != nil {
 			t.Errorf("Ping: %v", err)
 		}
-		replies, err := c.Run(t.Context(), setScript, []Call{{Keys: []string{"{a}"}, Args: []any{"one"}}, {Keys: []string{"{b}"}, Args: []any{2}}})
+		replies, err := c.Run(t.Context(), setScript, []ScriptCall{{Keys: []string{"{a}"}, Args: []any{"one"}}, {Keys: []string{"{b}"}, Args: []any{2}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,8 +32,8 @@ func TestEveryModeOpensPingsAndRunsAScript(t *testing.T) {
 			}
 		}
 		slack := map[string]uint64{"cluster": 1_000_000}[mode]
-		if c.StampSlack() != slack {
-			t.Errorf("StampSlack() is %d, want %d", c.StampSlack(), slack)
+		if c.StampSlackMicros() != slack {
+			t.Errorf("StampSlackMicros() is %d, want %d", c.StampSlackMicros(), slack)
 		}
 	})
 }
@@ -42,7 +42,7 @@ func TestScriptsOfThePackageAreLoadedAtOpen(t *testing.T) {
 	if len(registeredScripts) == 0 {
 		t.Fatal("the package has no scripts")
 	}
-	eachMode(t, func(t *testing.T, mode, url string) {
+	eachRedisMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		for _, s := range registeredScripts {
 			// On a cluster the answer is true if every master has the script.
@@ -81,7 +81,7 @@ func TestAutoTakesAPrivateServerWhereThereIsOne(t *testing.T) {
 
 func TestAutoWithoutRedisServerIsEmbeddedAndWarnsOnce(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	var log redistest.Recorder
+	var log redistest.LogRecorder
 	c := connect(t, Options{Log: log.Log()})
 	if c.Mode() != "embedded" {
 		t.Errorf("mode %q, want embedded", c.Mode())
@@ -99,8 +99,8 @@ func TestPrivateWithoutRedisServerSaysWhatToInstall(t *testing.T) {
 	}
 }
 
-// closedAddress is an address without a listener.
-func closedAddress(t *testing.T) string {
+// addressWithoutListener is an address without a listener.
+func addressWithoutListener(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,7 +111,7 @@ func closedAddress(t *testing.T) string {
 }
 
 func TestARedisThatIsNotThereIsUnavailableByName(t *testing.T) {
-	address := closedAddress(t)
+	address := addressWithoutListener(t)
 	for _, url := range []string{
 		"redis://:secret@" + address,
 		"unix://:secret@/nowhere/redis.sock",
@@ -175,10 +175,10 @@ func TestARestartedRedisIsPreparedAgain(t *testing.T) {
 	server.Start()
 	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
 	eventually.Succeeds(t, 5*time.Second, "a script runs", func() error {
-		_, err := c.Run(t.Context(), memberScript, memberCalls(1, 1))
+		_, err := c.Run(t.Context(), addMemberScript, addMemberCalls(1, 1))
 		return err
 	})
-	c.work.Wait()
+	c.backgroundWork.Wait()
 	values, err := c.Commands().ConfigGet(t.Context(), "zset-max-listpack-entries").Result()
 	if err != nil || values["zset-max-listpack-entries"] != "512" {
 		t.Errorf("zset-max-listpack-entries = %v, %v, want 512", values, err)
@@ -187,7 +187,7 @@ func TestARestartedRedisIsPreparedAgain(t *testing.T) {
 
 func TestListpacksAreRaisedAndNeverLowered(t *testing.T) {
 	for _, setting := range registeredListpacks[len(registeredListpacks)-1].settings {
-		for before, want := range map[int]int{64: setting.Least, setting.Least: setting.Least, 2000: 2000} {
+		for before, want := range map[int]int{64: setting.MinValue, setting.MinValue: setting.MinValue, 2000: 2000} {
 			server := redistest.NewServer(t)
 			server.Do("CONFIG", "SET", setting.Name, before)
 			c := connect(t, Options{URL: server.URL()})
@@ -203,7 +203,7 @@ func TestListpacksThatMayNotBeRaisedAreOneWarning(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
 	server.Do("ACL", "SETUSER", "guest", "on", ">word", "~*", "&*", "+@all", "-config")
-	var log redistest.Recorder
+	var log redistest.LogRecorder
 	connect(t, Options{URL: strings.Replace(server.URL(), "redis://", "redis://guest:word@", 1), Log: log.Log()})
 	if n := strings.Count(log.String(), "four times the memory"); n != 1 {
 		t.Errorf("%d warnings that name the cost, want 1:\n%s", n, log.String())
@@ -221,7 +221,7 @@ func TestSettingsOfTheClients(t *testing.T) {
 		single.PoolTimeout > 100*time.Millisecond || single.MaintNotificationsConfig.Mode != "disabled" {
 		t.Errorf("single: %+v", single)
 	}
-	cluster := options.clusterOptions(&target{addrs: []string{"127.0.0.1:1"}}, nil)
+	cluster := options.clusterOptions(&dialTarget{addrs: []string{"127.0.0.1:1"}}, nil)
 	if cluster.ClusterStateReloadInterval != time.Second {
 		t.Errorf("cluster: a dead master is left after %s, want a reload every second", cluster.ClusterStateReloadInterval)
 	}
@@ -229,7 +229,7 @@ func TestSettingsOfTheClients(t *testing.T) {
 		cluster.PoolTimeout > 100*time.Millisecond || cluster.MaintNotificationsConfig.Mode != "disabled" {
 		t.Errorf("cluster: %+v", cluster)
 	}
-	sentinel := options.sentinelOptions(&target{addrs: []string{"127.0.0.1:1"}, master: "m"})
+	sentinel := options.sentinelOptions(&dialTarget{addrs: []string{"127.0.0.1:1"}, masterName: "m"})
 	if !sentinel.ContextTimeoutEnabled || sentinel.ReadTimeout != 400*time.Millisecond || sentinel.MaxRetries != -1 || sentinel.DialerRetries != 1 ||
 		sentinel.PoolTimeout > 100*time.Millisecond {
 		t.Errorf("sentinel: %+v", sentinel)
@@ -240,8 +240,8 @@ func TestSettingsOfTheClients(t *testing.T) {
 func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Kill()
-	var log redistest.Recorder
-	c := connect(t, Options{URL: server.URL(), Late: true, Log: log.Log()})
+	var log redistest.LogRecorder
+	c := connect(t, Options{URL: server.URL(), AllowLateServer: true, Log: log.Log()})
 	if err := c.Ping(t.Context()); !services.IsUnavailable(err) {
 		t.Errorf("Ping before it has come: %v, want UNAVAILABLE", err)
 	}
@@ -252,7 +252,7 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 	server.Do("CONFIG", "SET", "zset-max-listpack-entries", 128)
 	watching, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- c.Watch(watching) }()
+	go func() { ended <- c.WatchMasters(watching) }()
 	eventually.Succeeds(t, 10*time.Second, "it is prepared", func() error {
 		if c.awaitsFirstAnswer.Load() {
 			return fmt.Errorf("it is late still: %s", log.String())
@@ -277,7 +277,7 @@ func TestALateRedisIsPreparedWhenItComes(t *testing.T) {
 
 // On a busy machine a server that a node has just started may stall. The node waits for it as for any other.
 func TestAStartedServerMayBeLate(t *testing.T) {
-	c, err := Open(t.Context(), Options{URL: modePrivate, DataDir: t.TempDir(), Late: true, ReadTimeout: time.Nanosecond})
+	c, err := Open(t.Context(), Options{URL: modePrivate, DataDir: t.TempDir(), AllowLateServer: true, ReadTimeout: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestLateIsNoExcuseForAURLThatIsWrong(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Do("ACL", "SETUSER", "guest", "on", ">right", "~*", "+@all")
 	for _, url := range []string{"rediz://127.0.0.1:1", strings.Replace(server.URL(), "redis://", "redis://guest:secret@", 1)} {
-		if _, err := Open(t.Context(), Options{URL: url, Late: true}); services.CodeOf(err) != services.Invalid {
+		if _, err := Open(t.Context(), Options{URL: url, AllowLateServer: true}); services.CodeOf(err) != services.Invalid {
 			t.Errorf("Open(%s): %v, want INVALID", url, err)
 		}
 	}

@@ -24,13 +24,13 @@ type Options struct {
 	// redis+sentinel://[user:password@]host:port,host:port/MASTER[/db] and redis+cluster://[user:password@]host:port,host:port;
 	// with rediss+ the last two use TLS. The sentinels' own password goes into ?sentinel_username= and ?sentinel_password=.
 	URL string
-	// Node is this node's ID: RunHints receives the hints for it. Without an ID there are no hints from other nodes.
-	Node string
+	// NodeID is this node's ID: RunHints receives the hints for it. Without an ID there are no hints from other nodes.
+	NodeID string
 	// DataDir is the folder in which a private server has its socket; "" is the system's temporary folder.
 	DataDir string
-	// Late accepts a Redis that does not answer yet, also a Redis that stalls after this Client has started it: all calls are
-	// UNAVAILABLE until it answers, and Watch prepares it then.
-	Late bool
+	// AllowLateServer accepts a Redis that does not answer yet, also a Redis that stalls after this Client has started it: all
+	// calls are UNAVAILABLE until it answers, and WatchMasters prepares it then.
+	AllowLateServer bool
 	// Clock is the node's clock; nil is the machine's.
 	Clock services.Clock
 	// Log is the logger for operators; nil is slog.Default().
@@ -42,9 +42,9 @@ type Options struct {
 	// PoolSize is how many connections may be in use at once (to each master of a cluster); 0 means 32 for each CPU. RunHints
 	// has one more.
 	PoolSize int
-	// Form names the format of data that a node of another form cannot read: the epoch depends on it too. All nodes need the same
-	// Form.
-	Form string
+	// DataFormat names the format of data that a node of another format cannot read: the epoch depends on it too. All nodes need
+	// the same DataFormat.
+	DataFormat string
 }
 
 // The modes of a Client. Options may also name modeAuto, in place of which Open chooses one.
@@ -60,16 +60,17 @@ const (
 // The constants are the defaults and limits of connections.
 const (
 	// A reader waits half of this time before asking SQL: a Redis that hangs must not make a badge slow.
-	defaultReadTimeout  = 400 * time.Millisecond
-	embeddedReadTimeout = 5 * time.Second // the least timeout of the embedded Redis
-	dialTimeout         = time.Second
-	poolTimeout         = 100 * time.Millisecond // a longer timeout only moves the queue from the caller into the pool
-	clusterReload       = time.Second            // between two reads of the slots; by default a dead master is left after 59 s
-	clusterRedirects    = 3                      // how often one command follows a slot that has moved
-	connectionsPerCPU   = 32                     // with fewer, callers wait for a connection in no order, and some too long
+	defaultReadTimeout    = 400 * time.Millisecond
+	embeddedReadTimeout   = 5 * time.Second // the least timeout of the embedded Redis
+	dialTimeout           = time.Second
+	poolTimeout           = 100 * time.Millisecond // a longer timeout only moves the queue from the caller into the pool
+	clusterReloadInterval = time.Second            // between two reads of the slots; by default a dead master is left after 59 s
+	maxClusterRedirects   = 3                      // how often one command follows a slot that has moved
+	connectionsPerCPU     = 32                     // with fewer, callers wait for a connection in no order, and some too long
 	// A page of a feed is an answer of a few KB, and a batch of documents is an answer of about 100 KB.
 	bufferBytes = 32 << 10
-	// A pipeline that met a moved slot is sent to the slot's new place after a pause between these two; a single command goes there at once.
+	// A pipeline that met a moved slot is sent to the slot's new place after a pause between these two; a single command goes there
+	// at once.
 	minClusterBackoff = 2 * time.Millisecond
 	maxClusterBackoff = 20 * time.Millisecond
 	// For failingNodeSeconds after a node's failure, a cluster's client asks another node where the slots are.
@@ -92,13 +93,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// target is a parsed URL: the addresses to dial, and the mode.
-type target struct {
+// dialTarget is a parsed URL: the addresses to dial, and the mode.
+type dialTarget struct {
 	mode   string
 	single *redis.Options // for the modes single, private and embedded
 	addrs  []string       // sentinels or cluster nodes
 	// Only a target of sentinels has the name of the master's group, its database, and a login for the sentinels themselves.
-	master           string
+	masterName       string
 	db               int
 	user, password   string
 	sentinelUser     string
@@ -107,19 +108,19 @@ type target struct {
 }
 
 // name returns the target's addresses for messages, without any secret.
-func (t *target) name() string {
+func (t *dialTarget) name() string {
 	if t.single != nil {
 		return t.single.Addr
 	}
 	name := strings.Join(t.addrs, ",")
-	if t.master != "" {
-		name += "/" + t.master
+	if t.masterName != "" {
+		name += "/" + t.masterName
 	}
 	return name
 }
 
 // parseURL parses the URL of a Redis. Errors are INVALID and never repeat the URL: it may contain a password.
-func parseURL(text string) (*target, error) {
+func parseURL(text string) (*dialTarget, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		return nil, services.Errorf(services.Invalid, "the URL of Redis has no scheme: expected auto, private, embedded, "+
@@ -129,14 +130,14 @@ func parseURL(text string) (*target, error) {
 	case "redis", "rediss", "unix":
 		return parseSingle(scheme, text)
 	case "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster":
-		return parseSeveral(scheme, rest)
+		return parseMultiHost(scheme, rest)
 	}
 	return nil, services.Errorf(services.Invalid, "the URL of Redis has the scheme %s: expected redis, rediss, unix, "+
 		"redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", services.Quote(scheme))
 }
 
 // parseSingle parses the URL of one server, in the library's form.
-func parseSingle(scheme, text string) (*target, error) {
+func parseSingle(scheme, text string) (*dialTarget, error) {
 	options, err := redis.ParseURL(text)
 	if err != nil {
 		// The library's message may repeat the whole URL, and with it the password.
@@ -146,14 +147,14 @@ func parseSingle(scheme, text string) (*target, error) {
 			"unix":   "unix://[user:password@]/path/to/socket[?db=0]",
 		}[scheme])
 	}
-	return &target{mode: modeSingle, single: options}, nil
+	return &dialTarget{mode: modeSingle, single: options}, nil
 }
 
-// parseSeveral parses the URL of sentinels or of a cluster, which names several hosts: url.Parse accepts only one.
-func parseSeveral(scheme, rest string) (*target, error) {
+// parseMultiHost parses the URL of sentinels or of a cluster, which names several hosts: url.Parse accepts only one.
+func parseMultiHost(scheme, rest string) (*dialTarget, error) {
 	hosts, query, path := rest, "", ""
 	hosts, query, _ = strings.Cut(hosts, "?")
-	t := &target{mode: modeCluster}
+	t := &dialTarget{mode: modeCluster}
 	// The last @ ends the login: a password may contain an @, though it should be escaped.
 	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
 		// url.Parse decodes a user and a password, but refuses several hosts.
@@ -186,7 +187,7 @@ func parseSeveral(scheme, rest string) (*target, error) {
 }
 
 // parseSentinel parses what follows the hosts in a URL of sentinels: the master, its database, and the sentinels' own login.
-func (t *target) parseSentinel(scheme, path, query string) error {
+func (t *dialTarget) parseSentinel(scheme, path, query string) error {
 	master, db, hasDB := strings.Cut(path, "/")
 	number, err := uint64(0), error(nil)
 	if hasDB {
@@ -199,7 +200,7 @@ func (t *target) parseSentinel(scheme, path, query string) error {
 	if err != nil {
 		return services.Errorf(services.Invalid, "the %s:// URL of Redis has a query that cannot be read", scheme)
 	}
-	t.mode, t.master, t.db = modeSentinel, master, int(number)
+	t.mode, t.masterName, t.db = modeSentinel, master, int(number)
 	t.sentinelUser, t.sentinelPassword = values.Get(sentinelUserParam), values.Get(sentinelPasswordParam)
 	return nil
 }
@@ -224,9 +225,9 @@ func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redi
 }
 
 // sentinelOptions configures the master that the sentinels name.
-func (o Options) sentinelOptions(t *target) *redis.FailoverOptions {
+func (o Options) sentinelOptions(t *dialTarget) *redis.FailoverOptions {
 	return &redis.FailoverOptions{
-		MasterName: t.master, SentinelAddrs: t.addrs, DB: t.db, TLSConfig: t.tls,
+		MasterName: t.masterName, SentinelAddrs: t.addrs, DB: t.db, TLSConfig: t.tls,
 		Username: t.user, Password: t.password, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Protocol: 2, DisableIdentity: true, MaxRetries: -1,
 		DialTimeout: dialTimeout, DialerRetries: 1,
@@ -238,18 +239,18 @@ func (o Options) sentinelOptions(t *target) *redis.FailoverOptions {
 
 // clusterOptions configures a cluster; connect gives each of its nodes a breaker and a guard of its own: one dead master must
 // not block the others.
-func (o Options) clusterOptions(t *target, connect func(node *redis.Options) *redis.Client) *redis.ClusterOptions {
+func (o Options) clusterOptions(t *dialTarget, connect func(node *redis.Options) *redis.Client) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: t.addrs, TLSConfig: t.tls, Username: t.user, Password: t.password,
 		NewClient: connect,
 		Protocol:  2, DisableIdentity: true, MaxRetries: -1,
-		MaxRedirects: clusterRedirects, MinRetryBackoff: minClusterBackoff, MaxRetryBackoff: maxClusterBackoff,
+		MaxRedirects: maxClusterRedirects, MinRetryBackoff: minClusterBackoff, MaxRetryBackoff: maxClusterBackoff,
 		DisableRoutingPolicies: true, // every command here has a key, or goes to each master by name
 		DialTimeout:            dialTimeout, DialerRetries: 1, FailingTimeoutSeconds: failingNodeSeconds,
 		ReadTimeout: o.ReadTimeout, WriteTimeout: o.ReadTimeout, ContextTimeoutEnabled: true,
 		PoolSize: o.PoolSize, PoolTimeout: poolTimeout, PipelinePoolSize: -1,
 		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
 		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		ClusterStateReloadInterval: clusterReload,
+		ClusterStateReloadInterval: clusterReloadInterval,
 	}
 }

@@ -31,7 +31,7 @@ func TestParseURLOfSeveral(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		got := want{Mode: at.mode, Addrs: strings.Join(at.addrs, " "), Master: at.master, User: at.user, Password: at.password,
+		got := want{Mode: at.mode, Addrs: strings.Join(at.addrs, " "), Master: at.masterName, User: at.user, Password: at.password,
 			SentinelUser: at.sentinelUser, SentinelPassword: at.sentinelPassword, DB: at.db, TLS: at.tls != nil}
 		if diff := cmp.Diff(expected, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", url, diff)

@@ -10,15 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PreparedRead is a read of one key that lacks only the key: Fields of a hash, or a Range of a sorted set. It is made once and used
+// PreparedRead is a read of one key that lacks only the key: Fields of a hash, or a SortedSetRange. It is made once and used
 // concurrently, unless the function that makes it says that it is for one read.
 type PreparedRead interface {
 	take(key string) *fieldRead
 	put(one *fieldRead)
 	// parse appends the texts of a reply as Redis sends it. All texts share one string.
 	parse(into []string, reply []byte) ([]string, error)
-	// On a cluster the client must read the replies to find a slot that has moved: queue queues the read, and texts appends the texts of
-	// its answer.
+	// On a cluster the client must read the replies to find a slot that has moved: queue queues the read, and texts appends the
+	// texts of its answer.
 	queue(ctx context.Context, p Pipeliner, key string)
 	texts(into []string, answer Cmder) []string
 }
@@ -42,7 +42,7 @@ func (c *commandPool) prepare(args func() []any) {
 
 // newFieldRead makes a read with the arguments of its command.
 func newFieldRead(args []any) *fieldRead {
-	return &fieldRead{command: redis.NewRawCmd(context.Background(), args...), signal: make(chan bool, 1)}
+	return &fieldRead{command: redis.NewRawCmd(context.Background(), args...), leadsNext: make(chan bool, 1)}
 }
 
 // take takes a command and gives it a key.
@@ -67,13 +67,13 @@ func (c *commandPool) put(one *fieldRead) {
 }
 
 // ReadEach reads several keys in one round trip (on a cluster one to each master), and calls each with the texts of every key, in
-// the order of reads: the values of Fields, with Absent for a field that a hash does not have, or the members of a Range. The
-// slice of texts is used again for the next key; the texts may be kept. As in Read, keys of the wrong type are emptied and all
-// keys are read again, before the first call of each. It takes less processor time than Read: the commands are prepared, and
-// texts are cut out of the reply as it came.
+// the order of reads: the values of Fields, with AbsentField for a field that a hash does not have, or the members of a
+// SortedSetRange. The slice of texts is used again for the next key; the texts may be kept. As in Read, keys of the wrong type are
+// emptied and all keys are read again, before the first call of each. It takes less processor time than Read: the commands are
+// prepared, and texts are cut out of the reply as it came.
 func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
-	if c.fields == nil {
-		return c.readEachByValues(ctx, reads, each)
+	if c.fieldReads == nil {
+		return c.readEachOnCluster(ctx, reads, each)
 	}
 	sent := readBatches.Get().(*readBatch)
 	defer readBatches.Put(sent)
@@ -83,7 +83,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 	}
 	var wrong []string
 	for i := range reads {
-		if refusal, refused := bytes.CutPrefix(sent.reply(i), []byte("-")); refused && IsWrongType(refusedRead(refusal)) {
+		if refusal, refused := bytes.CutPrefix(sent.reply(i), []byte("-")); refused && IsWrongType(refusedReadError(refusal)) {
 			wrong = append(wrong, reads[i].Key)
 		}
 	}
@@ -142,8 +142,8 @@ func (s *readBatch) release(reads []KeyRead) {
 	s.reads, s.commands = s.reads[:0], s.commands[:0]
 }
 
-// readEachByValues is ReadEach on a cluster: see PreparedRead.
-func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
+// readEachOnCluster is ReadEach on a cluster: see PreparedRead.
+func (c *Client) readEachOnCluster(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
 	answers, err := c.Read(ctx, func(p Pipeliner) {
 		for _, read := range reads {
 			read.Read.queue(ctx, p, read.Key)
@@ -163,21 +163,21 @@ func (c *Client) readEachByValues(ctx context.Context, reads []KeyRead, each fun
 	return nil
 }
 
-// Range is a read of members of a sorted set.
-type Range struct {
+// SortedSetRange is a read of members of a sorted set.
+type SortedSetRange struct {
 	commandPool
-	plain func(ctx context.Context, p Pipeliner, key string) // queues the same read as the library's own command
+	queueCommand func(ctx context.Context, p Pipeliner, key string) // queues the same read as the library's own command
 }
 
 // NewRange prepares a read of the members from one rank to another, both included. Rank 0 is the least member, or with reverse the
 // greatest.
-func NewRange(from, to int, reverse bool) *Range {
-	r, name := &Range{}, "ZRANGE"
+func NewRange(from, to int, reverse bool) *SortedSetRange {
+	r, name := &SortedSetRange{}, "ZRANGE"
 	if reverse {
 		name = "ZREVRANGE"
 	}
 	r.prepare(func() []any { return []any{name, "", from, to} })
-	r.plain = func(ctx context.Context, p Pipeliner, key string) {
+	r.queueCommand = func(ctx context.Context, p Pipeliner, key string) {
 		if reverse {
 			p.ZRevRange(ctx, key, int64(from), int64(to))
 		} else {
@@ -187,21 +187,21 @@ func NewRange(from, to int, reverse bool) *Range {
 	return r
 }
 
-// NewTextRange makes a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first, to be used
-// once.
-func NewTextRange(greatest, least string, count int) *Range {
-	r := &Range{commandPool: commandPool{args: []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count}}}
-	r.plain = func(ctx context.Context, p Pipeliner, key string) {
+// NewTextRange makes a read of at most count members whose texts lie between two bounds of ZREVRANGEBYLEX, the greatest first, to
+// be used once.
+func NewTextRange(greatest, least string, count int) *SortedSetRange {
+	r := &SortedSetRange{commandPool: commandPool{args: []any{"ZREVRANGEBYLEX", "", greatest, least, "LIMIT", 0, count}}}
+	r.queueCommand = func(ctx context.Context, p Pipeliner, key string) {
 		p.ZRevRangeByLex(ctx, key, &redis.ZRangeBy{Max: greatest, Min: least, Count: int64(count)})
 	}
 	return r
 }
 
 // parse reads a reply: the members, none for a key that does not exist.
-func (r *Range) parse(into []string, reply []byte) ([]string, error) {
+func (r *SortedSetRange) parse(into []string, reply []byte) ([]string, error) {
 	text := string(reply)
 	if refusal, refused := strings.CutPrefix(text, "-"); refused {
-		return nil, refusedRead(strings.TrimSuffix(refusal, "\r\n"))
+		return nil, refusedReadError(strings.TrimSuffix(refusal, "\r\n"))
 	}
 	count, rest, ok := parseLengthLine(text, '*')
 	for ok = ok && count >= 0; ok && count > 0; count-- {
@@ -217,9 +217,11 @@ func (r *Range) parse(into []string, reply []byte) ([]string, error) {
 }
 
 // queue and texts are the methods of PreparedRead for a cluster.
-func (r *Range) queue(ctx context.Context, p Pipeliner, key string) { r.plain(ctx, p, key) }
+func (r *SortedSetRange) queue(ctx context.Context, p Pipeliner, key string) {
+	r.queueCommand(ctx, p, key)
+}
 
 // texts: see queue.
-func (r *Range) texts(into []string, answer Cmder) []string {
+func (r *SortedSetRange) texts(into []string, answer Cmder) []string {
 	return append(into, answer.(*redis.StringSliceCmd).Val()...)
 }

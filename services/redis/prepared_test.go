@@ -14,7 +14,7 @@ import (
 
 // Ranges of sorted sets and fields of hashes are read together, whatever the server.
 func TestReadEachReadsRanges(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode, url string) {
+	eachRedisMode(t, func(t *testing.T, mode, url string) {
 		c := connect(t, Options{URL: url})
 		fields, least, greatest, below := NewOneField("a"), NewRange(0, 0, false), NewRange(0, 2, true), NewTextRange("(3", "[1", 5)
 		var reads []KeyRead
@@ -80,7 +80,7 @@ func TestRepliesOfRanges(t *testing.T) {
 func TestRangesReturnRefusals(t *testing.T) {
 	for kind, url := range map[string]string{"redis": redistest.Redis(t), "cluster": redistest.Cluster(t)} {
 		c := connect(t, Options{URL: url})
-		if err := refuseCommand(t, c, "zrevrange"); err != nil {
+		if err := forbidCommand(t, c, "zrevrange"); err != nil {
 			t.Fatal(err)
 		}
 		err := c.ReadEach(t.Context(), []KeyRead{{"{1}one", NewRange(0, 1, true)}}, func(int, []string) { t.Errorf("%s: it was read", kind) })

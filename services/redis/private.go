@@ -24,16 +24,16 @@ import (
 // The constants are the folder, the times and the settings of a private server. The server saves nothing: all of its data is in
 // SQL.
 const (
-	socketName          = "redis.sock"
-	folderPattern       = "tidings-redis-*"
-	longestSocket       = 100                   // bytes of a path; the system's own limit is 104 to 108
-	privateDeadline     = 5 * time.Second       // how long Open waits for the first answer
-	privatePoll         = 5 * time.Millisecond  // the pause between two pings until then
-	firstRestartPause   = 50 * time.Millisecond // the pause before the first restart
-	slowestRestartPause = 5 * time.Second       // the longest pause before a restart
-	steadyAfter         = 10 * time.Second      // after a server that ran for this long, the pauses start from the shortest again
-	outputTailBytes     = 2048                  // bytes of a server's last output
-	privateSettings     = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
+	socketName             = "redis.sock"
+	folderPattern          = "tidings-redis-*"
+	maxSocketPathBytes     = 100                   // bytes of a path; the system's own limit is 104 to 108
+	privateStartTimeout    = 5 * time.Second       // how long Open waits for the first answer
+	privatePingInterval    = 5 * time.Millisecond  // the pause between two pings until then
+	firstRestartPause      = 50 * time.Millisecond // the pause before the first restart
+	slowestRestartPause    = 5 * time.Second       // the longest pause before a restart
+	restartPauseResetAfter = 10 * time.Second      // after a server that ran for this long, the pauses start from the shortest again
+	outputTailBytes        = 2048                  // bytes of a server's last output
+	privateSettings        = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
 )
 
 // privateServer is a redis-server of this process's own: on a socket that only this user may open, with a password of this run, and
@@ -47,9 +47,9 @@ type privateServer struct {
 	stop     context.CancelFunc // ends keepRunning
 	done     chan struct{}      // closed when keepRunning has returned
 
-	// state decides whether startPrivate or keepRunning reports the first end of the server, so that exactly one of them does.
-	state atomic.Int32
-	mu    sync.Mutex
+	// startState decides whether startPrivate or keepRunning reports the first end of the server, so that exactly one of them does.
+	startState atomic.Int32
+	mu         sync.Mutex
 	// process is the running server, nil between two runs. The lock keeps close from killing a server that has just been
 	// replaced.
 	process *os.Process
@@ -57,9 +57,9 @@ type privateServer struct {
 
 // The constants are the states of a private server. A server that ends before its first answer is not restarted.
 const (
-	stateStarting = iota
-	stateReady
-	stateFailed
+	serverStarting = iota
+	serverReady
+	serverFailed
 )
 
 // startPrivate starts a server, waits until it answers, and keeps it running until close.
@@ -78,11 +78,11 @@ func startPrivate(ctx context.Context, dataDir string, log *slog.Logger) (*priva
 		stop: stop, done: make(chan struct{})}
 	first := make(chan error, 1)
 	go s.keepRunning(running, first)
-	deadline, cancel := context.WithTimeout(ctx, privateDeadline)
+	deadline, cancel := context.WithTimeout(ctx, privateStartTimeout)
 	defer cancel()
 	err = s.awaitPong(deadline, first)
 	// The server may have answered, and then ended before this line.
-	if err == nil && !s.state.CompareAndSwap(stateStarting, stateReady) {
+	if err == nil && !s.startState.CompareAndSwap(serverStarting, serverReady) {
 		err = <-first
 	}
 	if err != nil {
@@ -106,23 +106,23 @@ func socketFolder(dataDir string) (string, error) {
 		if err := os.MkdirAll(parent, 0o700); err != nil {
 			return "", err
 		}
-		removeDeadFolders(parent)
+		removeDeadSocketFolders(parent)
 		folder, err := os.MkdirTemp(parent, folderPattern)
 		if err != nil {
 			return "", err
 		}
-		if len(filepath.Join(folder, socketName)) <= longestSocket {
+		if len(filepath.Join(folder, socketName)) <= maxSocketPathBytes {
 			return folder, nil
 		}
 		if err := os.Remove(folder); err != nil {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("no folder with a path under %d bytes for the socket of redis-server", longestSocket)
+	return "", fmt.Errorf("no folder with a path under %d bytes for the socket of redis-server", maxSocketPathBytes)
 }
 
-// removeDeadFolders removes the folders of killed processes: the folders whose socket has no listener.
-func removeDeadFolders(parent string) {
+// removeDeadSocketFolders removes the folders of killed processes: the folders whose socket has no listener.
+func removeDeadSocketFolders(parent string) {
 	sockets, _ := filepath.Glob(filepath.Join(parent, folderPattern, socketName))
 	// A running server of another process answers, and its folder stays.
 	for _, socket := range sockets {
@@ -159,11 +159,11 @@ func (s *privateServer) keepRunning(ctx context.Context, first chan<- error) {
 		if ctx.Err() != nil {
 			return
 		}
-		if s.state.CompareAndSwap(stateStarting, stateFailed) {
+		if s.startState.CompareAndSwap(serverStarting, serverFailed) {
 			first <- err
 			return
 		}
-		if time.Since(started) > steadyAfter {
+		if time.Since(started) > restartPauseResetAfter {
 			pause = firstRestartPause
 		}
 		s.log.Error("the private redis-server has ended: it is restarted, empty", "cause", err, "pause", pause)
@@ -190,7 +190,7 @@ func (s *privateServer) run(ctx context.Context) error {
 	command.Dir = s.folder
 	command.SysProcAttr = childAttributes()
 	command.Stdin = strings.NewReader(fmt.Sprintf("%sunixsocket %q\nrequirepass %s\n%s",
-		privateSettings, s.socket, s.password, listpackLines()))
+		privateSettings, s.socket, s.password, listpackConfigLines()))
 	command.Stdout, command.Stderr = tail, tail
 	// The lock makes the check and the start one step: close either stops the start or finds the process to kill.
 	s.mu.Lock()
@@ -227,7 +227,7 @@ func (s *privateServer) awaitPong(ctx context.Context, first <-chan error) error
 			return fmt.Errorf("redis-server did not start: %w", ended)
 		case <-ctx.Done():
 			return fmt.Errorf("redis-server did not answer in time: %w", err)
-		case <-time.After(privatePoll):
+		case <-time.After(privatePingInterval):
 		}
 	}
 }

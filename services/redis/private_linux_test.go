@@ -17,8 +17,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// running reports whether a process exists and is not a zombie: a container may have no process that reaps orphans.
-func running(pid int) bool {
+// isProcessRunning reports whether a process exists and is not a zombie: a container may have no process that reaps orphans.
+func isProcessRunning(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
 	}
@@ -33,7 +33,7 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), parentVariable+"="+folder)
+	parent.Env = append(os.Environ(), parentProcessFolderEnv+"="+folder)
 	stdin, err := parent.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 	}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	pid, bad := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil || bad != nil || !running(pid) {
+	if err != nil || bad != nil || !isProcessRunning(pid) {
 		_ = parent.Process.Kill()
 		t.Fatalf("the parent said %q, %v", line, err)
 	}
@@ -57,7 +57,7 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 	}
 	_ = parent.Wait()
 	eventually.Succeeds(t, 5*time.Second, "the server ends", func() error {
-		if running(pid) {
+		if isProcessRunning(pid) {
 			return fmt.Errorf("process %d runs", pid)
 		}
 		return nil
@@ -84,8 +84,8 @@ func TestThePrivateServerDiesWithItsKilledParent(t *testing.T) {
 
 func TestThePasswordIsNotAmongTheArguments(t *testing.T) {
 	c := connect(t, Options{URL: "private"})
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", privateProcess(c).Pid))
-	if err != nil || len(line) == 0 || strings.Contains(string(line), c.local.(*privateServer).password) {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", privateServerProcess(c).Pid))
+	if err != nil || len(line) == 0 || strings.Contains(string(line), c.localServer.(*privateServer).password) {
 		t.Errorf("the arguments: %q, %v", line, err)
 	}
 }

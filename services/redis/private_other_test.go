@@ -4,4 +4,4 @@ package redis
 
 import "syscall"
 
-func running(pid int) bool { return syscall.Kill(pid, 0) == nil }
+func isProcessRunning(pid int) bool { return syscall.Kill(pid, 0) == nil }

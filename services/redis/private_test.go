@@ -23,11 +23,11 @@ func TestThePrivateServerEndsWithClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := privateProcess(c).Pid
+	pid := privateServerProcess(c).Pid
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if running(pid) {
+	if isProcessRunning(pid) {
 		t.Errorf("process %d runs after Close", pid)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
@@ -36,20 +36,20 @@ func TestThePrivateServerEndsWithClose(t *testing.T) {
 }
 
 func TestAKilledPrivateServerIsStartedAgainEmpty(t *testing.T) {
-	var log redistest.Recorder
+	var log redistest.LogRecorder
 	c := connect(t, Options{URL: "private", Log: log.Log()})
 	for round := 1; round <= 3; round++ {
 		if err := c.Commands().Set(t.Context(), "key", "value", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := privateProcess(c).Kill(); err != nil {
+		if err := privateServerProcess(c).Kill(); err != nil {
 			t.Fatal(err)
 		}
 		eventually.Succeeds(t, 5*time.Second, "it works again", func() error { return c.Ping(t.Context()) })
 		if _, err := c.Commands().Get(t.Context(), "key").Result(); !errors.Is(err, redis.Nil) {
 			t.Errorf("round %d: it still has the key: %v", round, err)
 		}
-		if replies, err := c.Run(t.Context(), memberScript, memberCalls(3, 1)); err != nil || replies[0].Value != int64(1) {
+		if replies, err := c.Run(t.Context(), addMemberScript, addMemberCalls(3, 1)); err != nil || replies[0].Value != int64(1) {
 			t.Errorf("round %d: scripts: %v, %v", round, replies, err)
 		}
 		if n := strings.Count(log.String(), "restarted, empty"); n != round {
@@ -80,7 +80,7 @@ func TestSettingsOfThePrivateServer(t *testing.T) {
 			t.Errorf("%s = %q, %v, want %q", name, values[name], err, want)
 		}
 	}
-	server := c.local.(*privateServer)
+	server := c.localServer.(*privateServer)
 	info, err := os.Stat(server.folder)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder of the socket: %v, %v", info.Mode(), err)
@@ -97,8 +97,8 @@ func TestSettingsOfThePrivateServer(t *testing.T) {
 func TestTheTemporaryFolderIsUsedInsteadOfALongOne(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), strings.Repeat("long", 25))
 	c := connect(t, Options{URL: "private", DataDir: folder})
-	server := c.local.(*privateServer)
-	if len(server.socket) > longestSocket || strings.HasPrefix(server.socket, folder) {
+	server := c.localServer.(*privateServer)
+	if len(server.socket) > maxSocketPathBytes || strings.HasPrefix(server.socket, folder) {
 		t.Errorf("socket %s", server.socket)
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {

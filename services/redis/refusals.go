@@ -18,27 +18,27 @@ import (
 
 // The constants say how refusals are probed.
 const (
-	// probesToHeal is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
-	probesToHeal  = 2
-	probeKey      = "probe"
-	probeAttempts = 64 // keys tried to find one on each master of a cluster
+	// probesUntilTrusted is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
+	probesUntilTrusted = 2
+	probeKey           = "probe"
+	probeAttempts      = 64 // keys tried to find one on each master of a cluster
 )
 
-// refusedPrefixes begin the answers of a Redis that refuses writes.
-var refusedPrefixes = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
+// refusedWritePrefixes begin the answers of a Redis that refuses writes.
+var refusedWritePrefixes = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
 
-// refusals record whether Redis refuses writes. They are safe for concurrent use.
-type refusals struct {
-	on              atomic.Bool  // Redis refuses writes, so its data is not trusted
-	probesSucceeded atomic.Int32 // how many probes in a row have succeeded since the last refusal; counted only while on is true
+// writeRefusals record whether Redis refuses writes. They are safe for concurrent use.
+type writeRefusals struct {
+	refusing        atomic.Bool  // Redis refuses writes, so its data is not trusted
+	probesSucceeded atomic.Int32 // how many probes in a row have succeeded since the last refusal; counted only while refusing is true
 }
 
 // RefusesWrites reports whether Redis answers but refuses writes: then nothing that it holds is EXACT.
-func (c *Client) RefusesWrites() bool { return c.refusals.on.Load() }
+func (c *Client) RefusesWrites() bool { return c.refusals.refusing.Load() }
 
 // CheckTrusted returns UNAVAILABLE while Redis' data may be old, otherwise nil.
 func (c *Client) CheckTrusted() error {
-	if c.refusals.on.Load() {
+	if c.refusals.refusing.Load() {
 		return services.Errorf(services.Unavailable, "Redis refuses writes: its data may be old")
 	}
 	return nil
@@ -47,12 +47,12 @@ func (c *Client) CheckTrusted() error {
 // noteRefusal records an answer that refuses a write. It sees every error of every command, so a job's refused write
 // counts at once.
 func (c *Client) noteRefusal(err error) {
-	for _, prefix := range refusedPrefixes {
+	for _, prefix := range refusedWritePrefixes {
 		if !redis.HasErrorPrefix(err, prefix) {
 			continue
 		}
 		c.refusals.probesSucceeded.Store(0)
-		if !c.refusals.on.Swap(true) {
+		if !c.refusals.refusing.Swap(true) {
 			c.log.Warn("Redis refuses writes: until it accepts them, its data is read from SQL", "error", err)
 		}
 		return
@@ -60,12 +60,12 @@ func (c *Client) noteRefusal(err error) {
 }
 
 // CheckWrites writes one key on each master: one round trip. The error is UNAVAILABLE if a master refused; refusalsHook has
-// noted that refusal by then. Probes that all masters accept are counted here: probesToHeal of them in a row end the refusal.
+// noted that refusal by then. Probes that all masters accept are counted here: probesUntilTrusted of them in a row end the refusal.
 func (c *Client) CheckWrites(ctx context.Context) error {
-	commands, err := c.Pipeline(uncounted(ctx), func(p redis.Pipeliner) {
+	commands, err := c.Pipeline(withoutRoundTripCount(ctx), func(p redis.Pipeliner) {
 		for _, key := range c.probeKeys(ctx) {
 			// The key has no expiry: it is written again and again, and an expiry would be work for Redis.
-			p.Set(ctx, key, c.id, 0)
+			p.Set(ctx, key, c.nodeID, 0)
 		}
 	})
 	// Without a key there was no probe, and that is no success.
@@ -73,8 +73,8 @@ func (c *Client) CheckWrites(ctx context.Context) error {
 		return err
 	}
 	// Two successes in a row are needed: a single one may come from the moment before the next refusal.
-	if c.refusals.on.Load() && c.refusals.probesSucceeded.Add(1) >= probesToHeal {
-		c.refusals.on.Store(false)
+	if c.refusals.refusing.Load() && c.refusals.probesSucceeded.Add(1) >= probesUntilTrusted {
+		c.refusals.refusing.Store(false)
 		c.log.Info("Redis accepts writes again")
 	}
 	return nil

@@ -6,9 +6,11 @@ import "context"
 // once more. The second attempt finds a missing projection, which its next reader rebuilds, and the rest of the batch succeeds.
 // Pipeline and Run do not repair: the audit must be able to count such keys.
 
-// SetEmptyFunc sets the function that empties the projections to which keys of the wrong type belong. Call it before the first use of
-// the Client. Without it each key is deleted alone.
-func (c *Client) SetEmptyFunc(empty func(ctx context.Context, keys []string) error) { c.empty = empty }
+// SetEmptyKeysFunc sets the function that empties the projections to which keys of the wrong type belong. Call it before the first
+// use of the Client. Without it each key is deleted alone.
+func (c *Client) SetEmptyKeysFunc(empty func(ctx context.Context, keys []string) error) {
+	c.emptyKeys = empty
+}
 
 // Read is Pipeline for keys of our own: keys of the wrong type are emptied, and everything is read again.
 func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, error) {
@@ -30,14 +32,14 @@ func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, err
 }
 
 // Change is Run for keys of our own: calls that met a key of the wrong type are repeated after it is emptied.
-func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, error) {
+func (c *Client) Change(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {
 		return replies, err
 	}
 	var again []int
 	var wrong []string
-	var repeated []Call
+	var repeated []ScriptCall
 	// Redis does not say which of a script's keys it was. All belong to one user, and the first names the user.
 	for i, reply := range replies {
 		if IsWrongType(reply.Err) {
@@ -58,11 +60,11 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []Call) ([]Reply, 
 	return replies, err
 }
 
-// emptyAll empties the projections of the keys with the function of SetEmptyFunc, or deletes the keys.
+// emptyAll empties the projections of the keys with the function of SetEmptyKeysFunc, or deletes the keys.
 func (c *Client) emptyAll(ctx context.Context, keys []string) error {
 	c.Log().Warn("keys in Redis have the wrong type: their projections are emptied and rebuilt", "keys", len(keys))
-	if c.empty != nil {
-		return c.empty(ctx, keys)
+	if c.emptyKeys != nil {
+		return c.emptyKeys(ctx, keys)
 	}
 	return c.Delete(ctx, keys...)
 }

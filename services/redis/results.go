@@ -6,35 +6,35 @@ import (
 	"strconv"
 )
 
-// Status says what a script did to one projection. lua/lib.lua has the same numbers.
-type Status int
+// ResultStatus says what a script did to one projection. lua/lib.lua has the same numbers.
+type ResultStatus int
 
 // These are the statuses, as the scripts answer them.
 const (
-	Missing Status = 0 // there is no projection: its next reader builds it
-	Applied Status = 1 // changed; N is the new version
-	Same    Status = 2 // there was nothing to change
-	Retry   Status = 3 // the SQL read behind the call is older than a removal: read again
+	Missing   ResultStatus = 0 // there is no projection: its next reader builds it
+	Applied   ResultStatus = 1 // changed; Version is the new version
+	Unchanged ResultStatus = 2 // there was nothing to change
+	Retry     ResultStatus = 3 // the SQL read behind the call is older than a removal: read again
 )
 
 // Result is what a script did to one projection.
 type Result struct {
-	Status Status
-	N      uint64   // with Applied: the version of the user's document now; 0 if the projection is not a user's
-	Short  bool     // the list may lack older entries, so a refill is due; with Same only some scripts say so
-	Nodes  []string // with Applied: the nodes on which the user is online
+	Status      ResultStatus
+	Version     uint64   // with Applied: the version of the user's document now; 0 if the projection is not a user's
+	RefillDue   bool     // the list may lack older entries, so a refill is due; with Unchanged only some scripts say so
+	OnlineNodes []string // with Applied: the nodes on which the user is online
 }
 
-// Stamp is a moment of Redis' clock, in microseconds, taken before a SQL read. A projection refuses facts whose stamp is not
+// ClockStamp is a moment of Redis' clock, in microseconds, taken before a SQL read. A projection refuses facts whose stamp is not
 // later than its last removal: they may be older. 0 stands for a projection that does not exist.
-type Stamp uint64
+type ClockStamp uint64
 
 // String is the stamp as scripts take it.
-func (s Stamp) String() string { return strconv.FormatUint(uint64(s), 10) }
+func (s ClockStamp) String() string { return strconv.FormatUint(uint64(s), 10) }
 
 // ChangeForResults is Change for a script that returns {status, n, short, nodes...}. One failed call fails them all: the scripts, and
 // therefore the callers, may be repeated without harm.
-func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []Call) ([]Result, error) {
+func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []ScriptCall) ([]Result, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
 		return nil, err
@@ -52,28 +52,28 @@ func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []C
 }
 
 // ChangeForResult is ChangeForResults for one call.
-func (c *Client) ChangeForResult(ctx context.Context, script *Script, call Call) (Result, error) {
-	results, err := c.ChangeForResults(ctx, script, []Call{call})
+func (c *Client) ChangeForResult(ctx context.Context, script *Script, call ScriptCall) (Result, error) {
+	results, err := c.ChangeForResults(ctx, script, []ScriptCall{call})
 	if err != nil {
 		return Result{}, err
 	}
 	return results[0], nil
 }
 
-// ParseResult reads what a script returned as {status, n, short, nodes...}. With the status Applied all values count, with Same only
-// short, and with any other status none.
+// ParseResult reads what a script returned as {status, n, short, nodes...}. With the status Applied all values count, with
+// Unchanged only short, and with any other status none.
 func ParseResult(value any) (result Result, err error) {
 	parts, ok := value.([]any)
 	if !ok || len(parts) == 0 {
 		return result, fmt.Errorf("unexpected reply %v", value)
 	}
 	status, _ := parts[0].(int64)
-	result.Status = Status(status)
+	result.Status = ResultStatus(status)
 	// Most scripts answer a status alone where nothing changed.
 	if result.Status != Applied {
-		if result.Status == Same && len(parts) >= 3 {
+		if result.Status == Unchanged && len(parts) >= 3 {
 			short, _ := parts[2].(int64)
-			result.Short = short == 1
+			result.RefillDue = short == 1
 		}
 		return result, nil
 	}
@@ -81,25 +81,25 @@ func ParseResult(value any) (result Result, err error) {
 		return result, fmt.Errorf("unexpected reply %v", value)
 	}
 	n, _ := parts[1].(string)
-	if result.N, err = strconv.ParseUint(n, 10, 64); err != nil {
+	if result.Version, err = strconv.ParseUint(n, 10, 64); err != nil {
 		return result, fmt.Errorf("unexpected reply %v: %w", value, err)
 	}
 	short, _ := parts[2].(int64)
-	result.Short = short == 1
+	result.RefillDue = short == 1
 	for _, part := range parts[3:] {
 		node, _ := part.(string)
-		result.Nodes = append(result.Nodes, node)
+		result.OnlineNodes = append(result.OnlineNodes, node)
 	}
 	return result, nil
 }
 
 // ChangeForStamps is Change for a script that returns a stamp. One failed call fails them all.
-func (c *Client) ChangeForStamps(ctx context.Context, script *Script, calls []Call) ([]Stamp, error) {
+func (c *Client) ChangeForStamps(ctx context.Context, script *Script, calls []ScriptCall) ([]ClockStamp, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
 		return nil, err
 	}
-	stamps := make([]Stamp, len(replies))
+	stamps := make([]ClockStamp, len(replies))
 	for i, reply := range replies {
 		if stamps[i], err = parseStamp(reply); err != nil {
 			return nil, fmt.Errorf("%s of %s: %w", script.Name, calls[i].Keys[0], err)
@@ -109,8 +109,8 @@ func (c *Client) ChangeForStamps(ctx context.Context, script *Script, calls []Ca
 }
 
 // ChangeForStamp is ChangeForStamps for one call.
-func (c *Client) ChangeForStamp(ctx context.Context, script *Script, call Call) (Stamp, error) {
-	stamps, err := c.ChangeForStamps(ctx, script, []Call{call})
+func (c *Client) ChangeForStamp(ctx context.Context, script *Script, call ScriptCall) (ClockStamp, error) {
+	stamps, err := c.ChangeForStamps(ctx, script, []ScriptCall{call})
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +118,7 @@ func (c *Client) ChangeForStamp(ctx context.Context, script *Script, call Call) 
 }
 
 // parseStamp reads what a script returned as a stamp.
-func parseStamp(reply Reply) (Stamp, error) {
+func parseStamp(reply Reply) (ClockStamp, error) {
 	if reply.Err != nil {
 		return 0, MapError(reply.Err)
 	}
@@ -128,11 +128,11 @@ func parseStamp(reply Reply) (Stamp, error) {
 	if err != nil {
 		return 0, fmt.Errorf("unexpected stamp %v: %w", reply.Value, err)
 	}
-	return Stamp(stamp), nil
+	return ClockStamp(stamp), nil
 }
 
-// Digits prints a whole number as scripts and the values in Redis have it.
-func Digits[N ~int | ~int64 | ~uint64](n N) string {
+// FormatInteger prints a whole number as scripts and the values in Redis have it.
+func FormatInteger[N ~int | ~int64 | ~uint64](n N) string {
 	if n < 0 {
 		return strconv.FormatInt(int64(n), 10)
 	}

@@ -24,14 +24,14 @@ type roundTripsKey struct{}
 // WithRoundTrips makes a context whose calls are counted, also by an outer count of the same context.
 func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
 	counter := &nestedRoundTrips{outer: innermostCount(ctx)}
-	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.own
+	return context.WithValue(ctx, roundTripsKey{}, counter), &counter.roundTrips
 }
 
 // nestedRoundTrips is a count and the count around it, such as the count of a part of a request and the count of the request. A
 // round trip adds to both.
 type nestedRoundTrips struct {
-	own   RoundTrips
-	outer *nestedRoundTrips
+	roundTrips RoundTrips
+	outer      *nestedRoundTrips
 }
 
 // innermostCount is the innermost count of a context, nil without any.
@@ -40,15 +40,15 @@ func innermostCount(ctx context.Context) *nestedRoundTrips {
 	return chain
 }
 
-// uncounted is the context for calls that belong to no operation, such as making a connection.
-func uncounted(ctx context.Context) context.Context {
+// withoutRoundTripCount is the context for calls that belong to no operation, such as making a connection.
+func withoutRoundTripCount(ctx context.Context) context.Context {
 	return context.WithValue(ctx, roundTripsKey{}, (*nestedRoundTrips)(nil))
 }
 
 // countRoundTrip adds one to every count of a context.
 func countRoundTrip(ctx context.Context) {
 	for chain := innermostCount(ctx); chain != nil; chain = chain.outer {
-		chain.own.count.Add(1)
+		chain.roundTrips.count.Add(1)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 )
 
 func TestRoundTripsAreCounted(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
-		if _, err := c.Run(t.Context(), memberScript, memberCalls(16, 16)); err != nil { // every master knows the script now
+		if _, err := c.Run(t.Context(), addMemberScript, addMemberCalls(16, 16)); err != nil { // every master knows the script now
 			t.Fatal(err)
 		}
 		for _, test := range []struct {
@@ -22,21 +22,21 @@ func TestRoundTripsAreCounted(t *testing.T) {
 		}{
 			{"a command", 1, func(ctx context.Context) error { return c.Commands().Set(ctx, "a", 1, 0).Err() }},
 			{"a command that fails", 1, func(ctx context.Context) error { _ = c.Commands().LPush(ctx, "a", 1).Err(); return nil }},
-			{"a shared command", 1, func(ctx context.Context) error { return c.Shared().Get(ctx, "a").Err() }},
+			{"a shared command", 1, func(ctx context.Context) error { return c.BatchingClient().Get(ctx, "a").Err() }},
 			{"a pipeline of 100", 1, func(ctx context.Context) error {
 				_, err := c.Pipeline(ctx, func(p redis.Pipeliner) {
 					for i := range 100 {
-						p.Get(ctx, memberCalls(100, 100)[i].Keys[0]+"none")
+						p.Get(ctx, addMemberCalls(100, 100)[i].Keys[0]+"none")
 					}
 				})
 				return err
 			}},
 			{"500 calls", 1, func(ctx context.Context) error {
-				_, err := c.Run(ctx, memberScript, memberCalls(500, 16))
+				_, err := c.Run(ctx, addMemberScript, addMemberCalls(500, 16))
 				return err
 			}},
 			{"501 calls", 2, func(ctx context.Context) error {
-				_, err := c.Run(ctx, memberScript, memberCalls(501, 16))
+				_, err := c.Run(ctx, addMemberScript, addMemberCalls(501, 16))
 				return err
 			}},
 			{"hints at home", 0, func(ctx context.Context) error { return c.PublishHints(ctx, map[string][]Hint{"": {{1, 2}}}) }},
@@ -56,7 +56,7 @@ func TestASecondSendingIsARoundTrip(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
 	ctx, trips := WithRoundTrips(t.Context())
-	if _, err := c.Run(ctx, memberScript, memberCalls(10, 1)); err != nil { // an unregistered script: unknown at first
+	if _, err := c.Run(ctx, addMemberScript, addMemberCalls(10, 1)); err != nil { // an unregistered script: unknown at first
 		t.Fatal(err)
 	}
 	if trips.Count() != 2 {
@@ -66,7 +66,7 @@ func TestASecondSendingIsARoundTrip(t *testing.T) {
 
 // A call that needs a new connection, because all others are busy, is not counted as more round trips.
 func TestTheMakingOfAConnectionIsNoRoundTrip(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
 		defer holdConnections(t, c)()
 		ctx, trips := WithRoundTrips(t.Context())
@@ -92,7 +92,7 @@ func TestANestedRoundTripCountAddsToItsOuterCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Shared().Get(innerCtx, "none").Err(); err != redis.Nil {
+	if err := c.BatchingClient().Get(innerCtx, "none").Err(); err != redis.Nil {
 		t.Fatal(err)
 	}
 	if inner.Count() != 2 || outer.Count() != 3 || other.Count() != 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pipelineCalls bounds the calls of one round trip: with more, other clients would wait while Redis executes them.
-const pipelineCalls = 500
+// maxCallsPerPipeline bounds the calls of one round trip: with more, other clients would wait while Redis executes them.
+const maxCallsPerPipeline = 500
 
 // Script is a Lua script that may be repeated: a second run changes nothing. That is a promise of its author, on which
 // Run relies: it sends a round trip again when a master has lost its scripts, and callers run their jobs again.
@@ -39,15 +39,15 @@ func RegisterScript(name string, parts ...string) *Script {
 	return s
 }
 
-// replacing is held to replace a script's text, and to read the texts of all scripts: a Client may be loading them in the
+// scriptTextMu is held to replace a script's text, and to read the texts of all scripts: a Client may be loading them in the
 // background.
-var replacing sync.RWMutex
+var scriptTextMu sync.RWMutex
 
 // Replace gives the script another text until restore is called: tests inject bugs with it. Nothing may run the script meanwhile.
 func (s *Script) Replace(source string) (restore func()) {
 	set := func(text Script) {
-		replacing.Lock()
-		defer replacing.Unlock()
+		scriptTextMu.Lock()
+		defer scriptTextMu.Unlock()
 		*s = text
 	}
 	good := *s
@@ -61,10 +61,10 @@ func NewScript(name, source string) *Script {
 	return &Script{Name: name, Source: source, sha1: hex.EncodeToString(sum[:])}
 }
 
-// Call is one run of a script. All its keys have one hash tag, so that a cluster can run it.
+// ScriptCall is one run of a script. All its keys have one hash tag, so that a cluster can run it.
 //
 // Args are texts and whole numbers: Redis hands all of them to the script as texts.
-type Call struct {
+type ScriptCall struct {
 	Keys []string
 	Args []any
 }
@@ -79,14 +79,14 @@ type Reply struct {
 // Run runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply for every call.
 // The error is UNAVAILABLE and means that no call at all was answered; some calls may still have been applied. If a master does
 // not know the script, its whole round trip is sent again: calls may be applied twice.
-func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, error) {
+func (c *Client) Run(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, error) {
 	replies := make([]Reply, 0, len(calls))
 	var failure error
 	answered := false
 	// The parts go out one after the other: two at once would keep Redis from other clients for as long as one large part.
-	for start := 0; start < len(calls); start += pipelineCalls {
-		part := calls[start:min(start+pipelineCalls, len(calls))]
-		got, any, err := c.runPart(ctx, s, part)
+	for start := 0; start < len(calls); start += maxCallsPerPipeline {
+		part := calls[start:min(start+maxCallsPerPipeline, len(calls))]
+		got, any, err := c.runInPipeline(ctx, s, part)
 		replies = append(replies, got...)
 		answered = answered || any
 		if !any && err != nil {
@@ -104,13 +104,13 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []Call) ([]Reply, err
 	return replies, fmt.Errorf("script %s: %w", s.Name, failure)
 }
 
-// runPart is one round trip, or two if a master does not know the script. It reports whether anything was answered.
-func (c *Client) runPart(ctx context.Context, s *Script, calls []Call) ([]Reply, bool, error) {
-	replies, missing := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
+// runInPipeline is one round trip, or two if a master does not know the script. It reports whether anything was answered.
+func (c *Client) runInPipeline(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, bool, error) {
+	replies, missing := c.sendPipeline(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
 	// All calls of the part are sent again, with the text: it is not known which of them have run.
 	if missing {
-		c.loadAgain()
-		again, _ := c.sendPart(ctx, len(calls), func(p redis.Pipeliner, i int) { p.Eval(ctx, s.Source, calls[i].Keys, calls[i].Args...) })
+		c.reloadScripts()
+		again, _ := c.sendPipeline(ctx, len(calls), func(p redis.Pipeliner, i int) { p.Eval(ctx, s.Source, calls[i].Keys, calls[i].Args...) })
 		for i := range replies {
 			// The first answer of an applied call says what it changed; its repetition changed nothing.
 			if replies[i].Err != nil {
@@ -134,8 +134,8 @@ func mapErrors(replies []Reply) (answered bool, failure error) {
 	return answered, failure
 }
 
-// sendPart sends the commands that queue adds, count of them, in one round trip. It reports whether a script was missing.
-func (c *Client) sendPart(ctx context.Context, count int, queue func(p redis.Pipeliner, i int)) (replies []Reply, missing bool) {
+// sendPipeline sends the commands that queue adds, count of them, in one round trip. It reports whether a script was missing.
+func (c *Client) sendPipeline(ctx context.Context, count int, queue func(p redis.Pipeliner, i int)) (replies []Reply, missing bool) {
 	commands, err := c.exec(ctx, func(p redis.Pipeliner) {
 		for i := range count {
 			queue(p, i)
@@ -188,35 +188,35 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	commands := pipe.Cmds()
 	single := c.redis.Pipeline()
 	for _, command := range commands {
-		_ = single.Process(ctx, &firstAnswerCmd{onceCmd: onceCmd{command}})
+		_ = single.Process(ctx, &keepFirstAnswerCmd{noRetryCmd: noRetryCmd{command}})
 	}
 	_, err := single.Exec(ctx)
 	return commands, err
 }
 
-// onceCmd is a command that the cluster client sends to a master one time (and then to another, if a slot has moved). By default the
-// cluster client tries a silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as
+// noRetryCmd is a command that the cluster client sends to a master one time (and then to another, if a slot has moved). By default
+// the cluster client tries a silent master four times, and if the deadline comes meanwhile it treats the other masters' answers as
 // lost.
-type onceCmd struct{ redis.Cmder }
+type noRetryCmd struct{ redis.Cmder }
 
 // NoRetry is the library's interface for such commands.
-func (onceCmd) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
-// firstAnswerCmd is a command of the type onceCmd in a pipeline over several masters. If one master is unreachable, the cluster client
-// repeats the pipeline. If the deadline passes meanwhile, the client overwrites the answers of the other masters with the error of
-// the deadline. firstAnswerCmd keeps those answers.
-type firstAnswerCmd struct {
-	onceCmd
-	done bool // an answer has come: SetErr was called with nil
+// keepFirstAnswerCmd is a command of the type noRetryCmd in a pipeline over several masters. If one master is unreachable, the cluster
+// client repeats the pipeline. If the deadline passes meanwhile, the client overwrites the answers of the other masters with the
+// error of the deadline. keepFirstAnswerCmd keeps those answers.
+type keepFirstAnswerCmd struct {
+	noRetryCmd
+	answered bool // an answer has come: SetErr was called with nil
 }
 
 // SetErr stores errors until it is called with nil, which stands for an answer. An error after that does not replace the answer.
-func (a *firstAnswerCmd) SetErr(err error) {
-	if a.done {
+func (a *keepFirstAnswerCmd) SetErr(err error) {
+	if a.answered {
 		return
 	}
-	a.done = err == nil
-	a.onceCmd.SetErr(err)
+	a.answered = err == nil
+	a.noRetryCmd.SetErr(err)
 }
 
 // loadScripts loads the registered scripts into every master, one round trip each.
@@ -227,8 +227,8 @@ func (c *Client) loadScripts(ctx context.Context) error {
 			return nil
 		}
 		_, err := master.Pipelined(ctx, func(p redis.Pipeliner) error {
-			replacing.RLock()
-			defer replacing.RUnlock()
+			scriptTextMu.RLock()
+			defer scriptTextMu.RUnlock()
 			for _, s := range registeredScripts {
 				p.ScriptLoad(ctx, s.Source)
 			}
@@ -251,25 +251,25 @@ func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis
 	return fmt.Errorf("redis: %T has no masters", c.redis)
 }
 
-// loadAgain prepares all masters again in the background: a master that does not know one script has been restarted,
+// reloadScripts prepares all masters again in the background: a master that does not know one script has been restarted,
 // flushed or newly elected, and knows none. It runs once at a time.
-func (c *Client) loadAgain() {
+func (c *Client) reloadScripts() {
 	// Close must not begin to wait between the check and the start of the work.
-	c.closing.Lock()
-	defer c.closing.Unlock()
-	if c.ctx.Err() != nil || !c.loading.CompareAndSwap(false, true) {
+	c.closingMu.Lock()
+	defer c.closingMu.Unlock()
+	if c.ctx.Err() != nil || !c.loadingScripts.CompareAndSwap(false, true) {
 		return
 	}
-	c.work.Go(func() {
-		defer c.loading.Store(false)
-		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
+	c.backgroundWork.Go(func() {
+		defer c.loadingScripts.Store(false)
+		ctx, cancel := context.WithTimeout(c.ctx, loadScriptsTimeout)
 		defer cancel()
 		if err := c.loadScripts(ctx); err != nil && c.ctx.Err() == nil {
 			c.log.Warn("the scripts could not be loaded: until they are, each call sends its whole script", "error", err)
 			return
 		}
 		// A new master also lacks the settings.
-		c.raiseListpacks(ctx)
+		c.raiseListpackSettings(ctx)
 	})
 }
 

@@ -17,11 +17,11 @@ import (
 )
 
 func TestRepliesStandInTheOrderOfTheirCalls(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
-		calls := make([]Call, 1203)
+		calls := make([]ScriptCall, 1203)
 		for i := range calls {
-			calls[i] = Call{Keys: []string{fmt.Sprintf("{u%d}", i%7)}, Args: []any{i}}
+			calls[i] = ScriptCall{Keys: []string{fmt.Sprintf("{u%d}", i%7)}, Args: []any{i}}
 		}
 		replies, err := c.Run(t.Context(), setScript, calls)
 		if err != nil || len(replies) != len(calls) {
@@ -45,12 +45,12 @@ func TestRunningNoCallsTakesNoRoundTrip(t *testing.T) {
 }
 
 func TestACallsOwnErrorStandsInItsReply(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
 		if err := c.Commands().LPush(t.Context(), "{u1}:set", "not a set").Err(); err != nil {
 			t.Fatal(err)
 		}
-		replies, err := c.Run(t.Context(), memberScript, memberCalls(4, 2)) // calls 1 and 3 meet the list
+		replies, err := c.Run(t.Context(), addMemberScript, addMemberCalls(4, 2)) // calls 1 and 3 meet the list
 		if err != nil {
 			t.Fatalf("the error is for a Redis that is away: %v", err)
 		}
@@ -61,11 +61,11 @@ func TestACallsOwnErrorStandsInItsReply(t *testing.T) {
 				t.Errorf("reply %d: error %v, want WRONGTYPE as it is", i, r.Err)
 			}
 		}
-		replies, err = c.Run(t.Context(), brokenScript, []Call{{Keys: []string{"luck"}}})
+		replies, err = c.Run(t.Context(), brokenScript, []ScriptCall{{Keys: []string{"luck"}}})
 		if err != nil || replies[0].Err == nil || !strings.Contains(replies[0].Err.Error(), "no luck") {
 			t.Errorf("a script's own error: %v, %v", replies, err)
 		}
-		replies, err = c.Run(t.Context(), nothingScript, []Call{{Keys: []string{"k"}}})
+		replies, err = c.Run(t.Context(), nothingScript, []ScriptCall{{Keys: []string{"k"}}})
 		if err != nil || replies[0].Err != nil || replies[0].Value != nil {
 			t.Errorf("nothing: %v, %v, want no value and no error", replies, err)
 		}
@@ -98,11 +98,11 @@ func TestScriptsFlushedWhilePipelinesRun(t *testing.T) {
 		}()
 		<-running
 		for batch := range batches {
-			calls := memberCalls(300, tags)
+			calls := addMemberCalls(300, tags)
 			for i := range calls {
 				calls[i].Args = []any{fmt.Sprintf("%d:%d", batch, i)}
 			}
-			replies, err := c.Run(t.Context(), memberScript, calls)
+			replies, err := c.Run(t.Context(), addMemberScript, calls)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,10 +128,10 @@ func TestAMasterThatKnowsNoScriptIsGivenAllOfThem(t *testing.T) {
 	server := redistest.NewServer(t)
 	c := connect(t, Options{URL: server.URL()})
 	server.Flush()
-	if replies, err := c.Run(t.Context(), memberScript, memberCalls(3, 1)); err != nil || replies[2].Value != int64(1) {
+	if replies, err := c.Run(t.Context(), addMemberScript, addMemberCalls(3, 1)); err != nil || replies[2].Value != int64(1) {
 		t.Fatalf("%v, %v", replies, err)
 	}
-	c.work.Wait()
+	c.backgroundWork.Wait()
 	there, err := c.Commands().ScriptExists(t.Context(), registeredScripts[0].sha1, registeredScripts[len(registeredScripts)-1].sha1).Result()
 	if err != nil || !there[0] || !there[1] {
 		t.Errorf("the package's scripts are there: %v, %v", there, err)
@@ -143,15 +143,15 @@ func TestTheFirstAnswerOfAnAppliedCallIsKept(t *testing.T) {
 	// first time must still report a change.
 	url, servers := redistest.ClusterServers(t)
 	c := connect(t, Options{URL: url})
-	if _, err := c.Run(t.Context(), memberScript, memberCalls(30, 30)); err != nil {
+	if _, err := c.Run(t.Context(), addMemberScript, addMemberCalls(30, 30)); err != nil {
 		t.Fatal(err)
 	}
 	servers[1].Do("SCRIPT", "FLUSH")
-	calls := memberCalls(30, 30)
+	calls := addMemberCalls(30, 30)
 	for i := range calls {
 		calls[i].Args = []any{"new"}
 	}
-	replies, err := c.Run(t.Context(), memberScript, calls)
+	replies, err := c.Run(t.Context(), addMemberScript, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestTheFirstAnswerOfAnAppliedCallIsKept(t *testing.T) {
 }
 
 func TestAMissingKeyIsNoErrorOfAPipeline(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
 		commands, err := c.Pipeline(t.Context(), func(p redis.Pipeliner) {
 			p.Get(t.Context(), "{a}missing")
@@ -205,11 +205,11 @@ func TestOneDeadMasterFailsItsOwnCallsOnly(t *testing.T) {
 		s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 	}
 	c := connect(t, Options{URL: url})
-	if _, err := c.Run(t.Context(), memberScript, memberCalls(60, 60)); err != nil {
+	if _, err := c.Run(t.Context(), addMemberScript, addMemberCalls(60, 60)); err != nil {
 		t.Fatal(err)
 	}
 	servers[2].Kill()
-	replies, err := c.Run(t.Context(), memberScript, memberCalls(60, 60))
+	replies, err := c.Run(t.Context(), addMemberScript, addMemberCalls(60, 60))
 	if err != nil {
 		t.Fatalf("two of three masters answered: %v", err)
 	}
@@ -236,16 +236,16 @@ func TestReplaceAScriptWhileAllAreLoaded(t *testing.T) {
 	good := *secondScript
 	for range 20 {
 		server.Flush()
-		if _, err := c.Run(t.Context(), memberScript, memberCalls(1, 1)); err != nil { // finds that nothing is loaded
+		if _, err := c.Run(t.Context(), addMemberScript, addMemberCalls(1, 1)); err != nil { // finds that nothing is loaded
 			t.Fatal(err)
 		}
 		restore := secondScript.Replace("return 22")
-		replies, err := c.Run(t.Context(), secondScript, []Call{{Keys: []string{"key"}}})
+		replies, err := c.Run(t.Context(), secondScript, []ScriptCall{{Keys: []string{"key"}}})
 		restore()
 		if err != nil || replies[0].Value != int64(22) {
 			t.Fatalf("the other text: %v, %v", replies, err)
 		}
-		c.work.Wait()
+		c.backgroundWork.Wait()
 	}
 	if *secondScript != good {
 		t.Errorf("%+v is not %+v again", *secondScript, good)

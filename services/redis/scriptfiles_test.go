@@ -14,10 +14,10 @@ func TestAScriptStandsAfterTheLibraryAndItsParts(t *testing.T) {
 		"lua/lib_one.lua": {Data: []byte("local one = 1")}, "lua/test_sum.lua": {Data: []byte("return one + (now() > 0 and 1 or 0)")},
 	}}
 	script := files.Load("test_sum", "lib_one")
-	if rest, found := strings.CutPrefix(script.Source, library); !found || rest != "local one = 1\nreturn one + (now() > 0 and 1 or 0)\n" {
+	if rest, found := strings.CutPrefix(script.Source, sharedLua); !found || rest != "local one = 1\nreturn one + (now() > 0 and 1 or 0)\n" {
 		t.Errorf("the source is %q", script.Source)
 	}
-	replies, err := connect(t, Options{URL: "embedded"}).Run(t.Context(), script, []Call{{Keys: []string{"k"}}})
+	replies, err := connect(t, Options{URL: "embedded"}).Run(t.Context(), script, []ScriptCall{{Keys: []string{"k"}}})
 	if err != nil || replies[0].Value != int64(2) {
 		t.Errorf("%v, %v", replies, err)
 	}
@@ -32,14 +32,14 @@ func TestAMissingScriptFilePanics(t *testing.T) {
 	ScriptFiles{fstest.MapFS{}}.Load("no_such_script")
 }
 
-// Without a function of SetEmptyFunc, a key of the wrong type is deleted alone.
+// Without a function of SetEmptyKeysFunc, a key of the wrong type is deleted alone.
 func TestAKeyOfTheWrongTypeIsDeletedAndTriedAgain(t *testing.T) {
 	c := connect(t, Options{URL: "embedded"})
 	for range 2 {
 		if err := c.Commands().LPush(t.Context(), "{u1}:set", "not a set").Err(); err != nil {
 			t.Fatal(err)
 		}
-		replies, err := c.Change(t.Context(), memberScript, memberCalls(2, 2))
+		replies, err := c.Change(t.Context(), addMemberScript, addMemberCalls(2, 2))
 		if err != nil || replies[0].Err != nil || replies[1].Value != int64(1) {
 			t.Errorf("%v, %v", replies, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinelDials ends the subscriptions of dials that are in flight when their client closes. A dial through sentinels subscribes to the
-// sentinel that named the master. The library does so on a closed client too, and never ends that subscription. Closing the client
-// once more ends it. Dials outlive their callers, so Close does not wait for them.
+// sentinelDials ends the subscriptions of dials that are in flight when their client closes. A dial through sentinels subscribes to
+// the sentinel that named the master. The library does so on a closed client too, and never ends that subscription. Closing the
+// client once more ends it. Dials outlive their callers, so Close does not wait for them.
 type sentinelDials struct {
 	client io.Closer
 
@@ -27,8 +27,8 @@ func (d *sentinelDials) close() {
 	d.closed = true
 }
 
-// begin reports whether a dial may start. If so, it must call end.
-func (d *sentinelDials) begin() bool {
+// admitDial reports whether a dial may start. If so, it must call endDial.
+func (d *sentinelDials) admitDial() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -38,8 +38,8 @@ func (d *sentinelDials) begin() bool {
 	return true
 }
 
-// end closes the client once more if the last dial ends after close.
-func (d *sentinelDials) end() {
+// endDial closes the client once more if the last dial ends after close.
+func (d *sentinelDials) endDial() {
 	d.mu.Lock()
 	d.inFlight--
 	last := d.closed && d.inFlight == 0
@@ -52,10 +52,10 @@ func (d *sentinelDials) end() {
 // DialHook counts the dials.
 func (d *sentinelDials) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if !d.begin() {
+		if !d.admitDial() {
 			return nil, redis.ErrClosed
 		}
-		defer d.end()
+		defer d.endDial()
 		return next(ctx, network, address)
 	}
 }

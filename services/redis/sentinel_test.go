@@ -15,39 +15,39 @@ import (
 	"tidings/tests/eventually"
 )
 
-// heldDials holds every dial until release is closed.
-type heldDials struct {
-	held    chan struct{} // gets a value for each dial that is held
-	release chan struct{}
+// dialHoldingHook holds every dial until releaseDials is closed.
+type dialHoldingHook struct {
+	dialHeld     chan struct{} // gets a value for each dial that is held
+	releaseDials chan struct{}
 }
 
-func (h heldDials) DialHook(next redis.DialHook) redis.DialHook {
+func (h dialHoldingHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		h.held <- struct{}{}
-		<-h.release
+		h.dialHeld <- struct{}{}
+		<-h.releaseDials
 		return next(ctx, network, address)
 	}
 }
 
-func (heldDials) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (dialHoldingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (heldDials) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (dialHoldingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
 // A dial that reaches the sentinels after Close leaves no goroutine behind.
 func TestADialThatOutlivesItsClientEndsItsSubscription(t *testing.T) {
 	c := connect(t, Options{URL: redistest.Sentinel(t), PoolSize: 2})
-	dials := heldDials{make(chan struct{}, 100), make(chan struct{})}
+	dials := dialHoldingHook{make(chan struct{}, 100), make(chan struct{})}
 	c.redis.AddHook(dials)
 	subscription := c.redis.Subscribe(t.Context()) // a connection of its own
 	asked := make(chan error, 1)
 	go func() { asked <- subscription.Ping(t.Context()) }()
-	<-dials.held
+	<-dials.dialHeld
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	close(dials.release)
+	close(dials.releaseDials)
 	<-asked // the dial has ended, and with it what it started
 	_ = subscription.Close()
 	eventually.Succeeds(t, 10*time.Second, "nothing listens to a sentinel", func() error {
@@ -63,16 +63,16 @@ func TestNoDialStartsAfterClose(t *testing.T) {
 	closes := 0
 	d := &sentinelDials{client: closer(func() error { closes++; return nil })}
 	for range 2 {
-		if !d.begin() {
+		if !d.admitDial() {
 			t.Fatal("a dial is refused before close")
 		}
 	}
-	d.end()
+	d.endDial()
 	d.close()
 	if closes != 0 {
 		t.Errorf("the client was closed %d times by dials that ended before it", closes)
 	}
-	d.end()
+	d.endDial()
 	if closes != 1 {
 		t.Errorf("the last dial after close closed the client %d times, want once", closes)
 	}

@@ -13,25 +13,25 @@ import (
 // NoStepNumber is the first argument of a script's call that is in no chain.
 const NoStepNumber = ""
 
-// Step is one command of a sequence: a call of a script, or a plain command.
-type Step struct {
+// SequenceStep is one command of a sequence: a call of a script, or a plain command.
+type SequenceStep struct {
 	Script *Script // nil: the arguments are a plain command, and there are no keys beside them
-	Call
+	ScriptCall
 }
 
-// RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. Any step
-// may fail or be lost although steps before and after it succeed: a step that needs an earlier step must check in Redis that the
-// earlier one took effect. If the master does not know one of the scripts, the whole round trip is sent again, and the replies are the
-// answers to the second sending: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not answered at
-// all; the steps after it are not sent.
-func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error) {
+// RunSequence runs steps on keys of one hash tag in their order, at most 500 in a round trip. There is a reply for every step. Any
+// step may fail or be lost although steps before and after it succeed: a step that needs an earlier step must check in Redis that
+// the earlier one took effect. If the master does not know one of the scripts, the whole round trip is sent again, and the replies
+// are the answers to the second sending: steps may be applied twice. The error is UNAVAILABLE and means that a round trip was not
+// answered at all; the steps after it are not sent.
+func (c *Client) RunSequence(ctx context.Context, steps []SequenceStep) ([]Reply, error) {
 	replies := make([]Reply, 0, len(steps))
 	// Parts go out one after the other, because a step may check what one before it has written.
-	for part := range slices.Chunk(steps, pipelineCalls) {
-		got, missing := c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, false) })
+	for part := range slices.Chunk(steps, maxCallsPerPipeline) {
+		got, missing := c.sendPipeline(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, false) })
 		if missing {
-			c.loadAgain()
-			got, _ = c.sendPart(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, true) })
+			c.reloadScripts()
+			got, _ = c.sendPipeline(ctx, len(part), func(p redis.Pipeliner, i int) { part[i].queue(ctx, p, true) })
 		}
 		answered, err := mapErrors(got)
 		replies = append(replies, got...)
@@ -43,7 +43,7 @@ func (c *Client) RunSequence(ctx context.Context, steps []Step) ([]Reply, error)
 }
 
 // queue adds the step to a pipeline, with the text of its script if the master does not know it.
-func (s Step) queue(ctx context.Context, p redis.Pipeliner, text bool) {
+func (s SequenceStep) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 	switch {
 	case s.Script == nil:
 		p.Do(ctx, s.Args...)
@@ -54,9 +54,10 @@ func (s Step) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 	}
 }
 
-// Chain numbers steps. The script of each gets its number as the first argument, and notes it in Redis, see note in lua/lib.lua. Chain
-// returns the last number: a script that finds it noted knows that no step is missing. Without steps it returns NoStepNumber.
-func Chain(steps []Step) (last string) {
+// NumberSteps numbers steps. The script of each gets its number as the first argument, and notes it in Redis, see note in
+// lua/lib.lua. NumberSteps returns the last number: a script that finds it noted knows that no step is missing. Without steps it
+// returns NoStepNumber.
+func NumberSteps(steps []SequenceStep) (last string) {
 	// The chain is random: the chain of another rebuild of the same user must not continue this one.
 	chain := strconv.FormatUint(rand.Uint64(), 36)
 	for i := range steps {

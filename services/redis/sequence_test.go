@@ -9,12 +9,12 @@ import (
 
 // A step's own error stands in its reply, and the steps around it are applied. The errors have the codes of Reply.
 func TestASequenceGoesOnAfterAStepThatFails(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		c := connect(t, Options{URL: url})
-		step := func(args ...any) Step { return Step{Call: Call{Args: args}} }
-		replies, err := c.RunSequence(t.Context(), []Step{
+		step := func(args ...any) SequenceStep { return SequenceStep{ScriptCall: ScriptCall{Args: args}} }
+		replies, err := c.RunSequence(t.Context(), []SequenceStep{
 			step("SADD", "{u1}:set", "a"), step("GET", "{u1}:set"), step("SCARD", "{u1}:set"),
-			{Script: setScript, Call: Call{Keys: []string{"{u1}"}, Args: []any{7}}},
+			{Script: setScript, ScriptCall: ScriptCall{Keys: []string{"{u1}"}, Args: []any{7}}},
 		})
 		if err != nil || len(replies) != 4 {
 			t.Fatalf("%d replies, %v", len(replies), err)
@@ -34,7 +34,7 @@ func TestAnUnansweredSequenceIsUnavailable(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	replies, err := c.RunSequence(t.Context(), []Step{{Call: Call{Args: []any{"GET", "{u1}:a"}}}, {Call: Call{Args: []any{"GET", "{u1}:b"}}}})
+	replies, err := c.RunSequence(t.Context(), []SequenceStep{{ScriptCall: ScriptCall{Args: []any{"GET", "{u1}:a"}}}, {ScriptCall: ScriptCall{Args: []any{"GET", "{u1}:b"}}}})
 	if !services.IsUnavailable(err) || len(replies) != 2 {
 		t.Fatalf("%d replies, %v", len(replies), err)
 	}

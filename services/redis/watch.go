@@ -7,13 +7,13 @@ import (
 	"tidings/services"
 )
 
-// watchEvery bounds how long a node that only reads trusts a Redis that has lost data or refuses writes.
-const watchEvery = time.Second
+// masterCheckInterval bounds how long a node that only reads trusts a Redis that has lost data or refuses writes.
+const masterCheckInterval = time.Second
 
-// Watch asks the masters each second until ctx ends: for their lineages, which show whether they have lost anything, and to
+// WatchMasters asks the masters each second until ctx ends: for their lineages, which show whether they have lost anything, and to
 // accept a write. A late master is prepared first.
-func (c *Client) Watch(ctx context.Context) error {
-	return services.Every(ctx, watchEvery, func(ctx context.Context) {
+func (c *Client) WatchMasters(ctx context.Context) error {
+	return services.Every(ctx, masterCheckInterval, func(ctx context.Context) {
 		// The order matters: a late Redis has neither a lineage nor anything to be written before it is prepared.
 		for _, check := range []func(context.Context) error{c.prepareLate, c.CheckEpoch, c.CheckWrites} {
 			if err := check(ctx); err != nil && ctx.Err() == nil {

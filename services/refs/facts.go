@@ -14,7 +14,7 @@ var (
 		"type TEXT, object BIGINT, ref TEXT, owner BIGINT, url TEXT, data TEXT", "ON CONFLICT DO NOTHING")
 
 	// The row also gets a new owner: the user who claimed the ref, and who may repeat the create.
-	nameObject = sql.NewStatement("give a labelled object its ref", `UPDATE refs SET ref = $3, owner = $4
+	setRef = sql.NewStatement("give a labelled object its ref", `UPDATE refs SET ref = $3, owner = $4
 		WHERE type = $1 AND object = $2 AND ref = ''`)
 
 	// The row may not be there yet. Because of the last condition, an update to the same value counts 0 rows.
@@ -32,7 +32,7 @@ var (
 
 	freeRef = sql.NewStatement("free a ref", `UPDATE refs SET ref = '' WHERE type = $1 AND object = $2 AND ref <> ''`)
 
-	deleteEmpty = sql.NewStatement("delete an empty label", `DELETE FROM refs WHERE type = $1 AND object = $2 AND ref = '' AND url = '' AND data = ''`)
+	deleteEmptyLabel = sql.NewStatement("delete an empty label", `DELETE FROM refs WHERE type = $1 AND object = $2 AND ref = '' AND url = '' AND data = ''`)
 
 	// ref <> '' is the condition of the partial index: without it the index would not be used.
 	holderOf = sql.NewStatement("the object of a ref", `SELECT object, owner FROM refs WHERE type = $1 AND ref = $2 AND ref <> ''`)
@@ -40,8 +40,8 @@ var (
 	holdersOf = sql.NewStatement("the objects of refs", `SELECT ref, object, owner FROM refs
 		WHERE type = $1 AND {in ref $2 TEXT} AND ref <> ''`)
 
-	// labelsOf has one statement for each type.
-	labelsOf = func() map[string]sql.Statement {
+	// labelStatements has one statement for each type.
+	labelStatements = func() map[string]sql.Statement {
 		statements := map[string]sql.Statement{}
 		for _, kind := range services.RefTypes {
 			statements[kind] = sql.NewStatement("labels of the type "+kind, `SELECT object, ref, url, data FROM refs WHERE type = '`+kind+`' AND {in object $1 BIGINT}`)

@@ -20,8 +20,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Holder is the object that has a ref, and the user who created it: 0 for the host application. The object may be deleted.
-type Holder struct {
+// RefHolder is the object that has a ref, and the user who created it: 0 for the host application. The object may be deleted.
+type RefHolder struct {
 	Object services.Object
 	Owner  services.UserID
 }
@@ -36,13 +36,13 @@ type Holder struct {
 func LabelOnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	apply := cmd.Apply
 	cmd.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-		holder, found, err := holderIn(ctx, tx, kind, label.Ref)
+		holder, found, err := findHolder(ctx, tx, kind, label.Ref)
 		if err != nil {
 			return nil, err
 		}
 		// The object is there: do not run the create at all, as it may count against a limit or notify.
 		if found && kind != services.ConversationType {
-			return holder.answer(cmd.Actor, label.Ref)
+			return holder.answerRepeatedCreate(cmd.Actor, label.Ref)
 		}
 		ids, err := apply(ctx, tx)
 		unchanged := errors.Is(err, jobs.ErrUnchanged)
@@ -51,7 +51,7 @@ func LabelOnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		case found && (err == nil || unchanged) && ids[0] == holder.Object.GlobalID():
 			return ids, err
 		case found:
-			return holder.answer(cmd.Actor, label.Ref)
+			return holder.answerRepeatedCreate(cmd.Actor, label.Ref)
 		case err != nil && !unchanged || unchanged && label.Ref == "":
 			return ids, err
 		}
@@ -59,7 +59,7 @@ func LabelOnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		if err != nil {
 			return nil, err
 		}
-		// With 0 rows, the ref or the object has a row already, or has got one since holderIn.
+		// With 0 rows, the ref or the object has a row already, or has got one since findHolder.
 		labelled, err := tx.Run(ctx, insertLabel, kind, object.Number, label.Ref, cmd.Actor, label.URL, label.Data)
 		if err == nil && labelled == 0 {
 			var had []string
@@ -69,7 +69,7 @@ func LabelOnCreate(cmd *jobs.Command, kind string, label services.Label) {
 		}
 		// The caller learns that the object was there, though its label is new.
 		if unchanged && labelled > 0 {
-			ids = append(ids, jobs.Existing)
+			ids = append(ids, jobs.ExistingObjectMarker)
 		} else if unchanged && err == nil {
 			err = jobs.ErrUnchanged // somebody else has created and labelled it meanwhile
 		}
@@ -77,8 +77,8 @@ func LabelOnCreate(cmd *jobs.Command, kind string, label services.Label) {
 	}
 }
 
-// holderIn returns the object that has a ref, in a transaction. No object has the empty ref.
-func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder, found bool, err error) {
+// findHolder returns the object that has a ref, in a transaction. No object has the empty ref.
+func findHolder(ctx context.Context, tx *sql.Tx, kind, ref string) (holder RefHolder, found bool, err error) {
 	if ref == "" {
 		return holder, false, nil
 	}
@@ -87,31 +87,31 @@ func holderIn(ctx context.Context, tx *sql.Tx, kind, ref string) (holder Holder,
 	return holder, found, err
 }
 
-// answer returns the answer of a create whose ref has an object already: the object's ID, with jobs.ErrUnchanged. For another
-// creator the error is CONFLICT, which does not name the object's owner.
-func (h Holder) answer(creator services.UserID, ref string) ([]string, error) {
+// answerRepeatedCreate returns the answer of a create whose ref has an object already: the object's ID, with jobs.ErrUnchanged. For
+// another creator the error is CONFLICT, which does not name the object's owner.
+func (h RefHolder) answerRepeatedCreate(creator services.UserID, ref string) ([]string, error) {
 	if h.Owner != creator {
 		return nil, services.Errorf(services.Conflict, "ref: %s is taken", services.Quote(ref))
 	}
 	return []string{h.Object.GlobalID()}, jobs.ErrUnchanged
 }
 
-// resolveConflict handles a label that was not inserted. If another transaction has claimed the ref meanwhile, it returns the object of
-// that transaction. Otherwise the object already has a label, which gets the ref if it has none. nil ids without an error mean
-// that nothing is left to do; named is 1 if the object got the ref here.
+// resolveConflict handles a label that was not inserted. If another transaction has claimed the ref meanwhile, it returns the
+// object of that transaction. Otherwise the object already has a label, which gets the ref if it has none. nil ids without an error
+// mean that nothing is left to do; named is 1 if the object got the ref here.
 func resolveConflict(ctx context.Context, tx *sql.Tx, object services.Object, label services.Label, creator services.UserID) (ids []string, named int, err error) {
-	holder, found, err := holderIn(ctx, tx, object.Type, label.Ref)
+	holder, found, err := findHolder(ctx, tx, object.Type, label.Ref)
 	switch {
 	case err != nil || label.Ref == "":
 		return nil, 0, err
 	case found && holder.Object == object:
 		return nil, 0, nil // the object has the ref already
 	case found:
-		ids, err = holder.answer(creator, label.Ref)
+		ids, err = holder.answerRepeatedCreate(creator, label.Ref)
 		return ids, 0, err
 	}
 	// The object's label has no ref. The statement checks that again, since another transaction may have set one.
-	named, err = tx.Run(ctx, nameObject, object.Type, object.Number, label.Ref, creator)
+	named, err = tx.Run(ctx, setRef, object.Type, object.Number, label.Ref, creator)
 	if err == nil && named == 0 {
 		err = services.Errorf(services.Conflict, "ref: %s has another ref", object.GlobalID())
 	}
@@ -152,16 +152,16 @@ func LabelOnEdit(cmd *jobs.Command, object services.Object, url, data *string) {
 	}
 }
 
-// NamedObject is an object with its ref.
-type NamedObject struct {
+// ObjectWithRef is an object with its ref.
+type ObjectWithRef struct {
 	Ref services.Ref
-	Holder
+	RefHolder
 }
 
 // Import gives new objects their refs, in their order, and returns the number of refs. It omits a ref or an object that is
 // taken: the caller then rolls the whole import back. The caller has checked the refs. One statement inserts all, because an
 // import has thousands.
-func Import(ctx context.Context, tx *sql.Tx, objects []NamedObject) (inserted int, err error) {
+func Import(ctx context.Context, tx *sql.Tx, objects []ObjectWithRef) (inserted int, err error) {
 	rows := make([][]any, len(objects))
 	for i, o := range objects {
 		rows[i] = []any{o.Ref.Type, int64(o.Object.Number), o.Ref.Text, o.Owner, "", ""}
@@ -170,15 +170,15 @@ func Import(ctx context.Context, tx *sql.Tx, objects []NamedObject) (inserted in
 }
 
 // Find finds the objects of refs, deleted ones too; a ref without an object is absent. It takes one statement for each type.
-func Find(ctx context.Context, r sql.Reader, refs []services.Ref) (map[services.Ref]Holder, error) {
+func Find(ctx context.Context, r sql.Reader, refs []services.Ref) (map[services.Ref]RefHolder, error) {
 	texts := map[string][]string{}
 	for _, ref := range refs {
 		texts[ref.Type] = append(texts[ref.Type], ref.Text)
 	}
-	found := make(map[services.Ref]Holder, len(refs))
+	found := make(map[services.Ref]RefHolder, len(refs))
 	for kind, list := range texts {
 		err := r.Each(ctx, holdersOf, []any{kind, list}, func(scan func(...any) error) error {
-			ref, holder := services.Ref{Type: kind}, Holder{Object: services.Object{Type: kind}}
+			ref, holder := services.Ref{Type: kind}, RefHolder{Object: services.Object{Type: kind}}
 			err := scan(&ref.Text, &holder.Object.Number, &holder.Owner)
 			found[ref] = holder
 			return err
@@ -198,7 +198,7 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 	}
 	found := make(map[services.Object]services.Label, len(objects))
 	for kind, list := range numbers {
-		err := r.Each(ctx, labelsOf[kind], []any{list}, func(scan func(...any) error) error {
+		err := r.Each(ctx, labelStatements[kind], []any{list}, func(scan func(...any) error) error {
 			object, label := services.Object{Type: kind}, services.Label{}
 			err := scan(&object.Number, &label.Ref, &label.URL, &label.Data)
 			found[object] = label
@@ -211,29 +211,29 @@ func Labels(ctx context.Context, r sql.Reader, objects []services.Object) (map[s
 	return found, nil
 }
 
-// Delete deletes the labels of objects that are gone for good: their refs are free again. Objects that are only marked as deleted
-// keep their labels.
-func Delete(ctx context.Context, tx *sql.Tx, kind string, objects []services.PostID) error {
+// DeleteLabels deletes the labels of objects that are gone for good: their refs are free again. Objects that are only marked as
+// deleted keep their labels.
+func DeleteLabels(ctx context.Context, tx *sql.Tx, kind string, objects []services.PostID) error {
 	_, err := tx.Run(ctx, deleteLabels, kind, objects)
 	return err
 }
 
-// Clear removes the url and the data of an object that was taken back before anybody had it. Its ref stays taken, so that a late
+// ClearLabel removes the url and the data of an object that was taken back before anybody had it. Its ref stays taken, so that a late
 // repetition of the create finds the object.
-func Clear(ctx context.Context, tx *sql.Tx, object services.Object) error {
+func ClearLabel(ctx context.Context, tx *sql.Tx, object services.Object) error {
 	cleared, err := tx.Run(ctx, clearLabel, object.Type, object.Number)
 	if err == nil && cleared > 0 { // an object without a label has no row
-		_, err = tx.Run(ctx, deleteEmpty, object.Type, object.Number)
+		_, err = tx.Run(ctx, deleteEmptyLabel, object.Type, object.Number)
 	}
 	return err
 }
 
-// Free removes the ref of an object that can no longer be created again: the ref is free, and the url and the data stay. The
+// FreeRef removes the ref of an object that can no longer be created again: the ref is free, and the url and the data stay. The
 // row is deleted if it has neither url nor data.
-func Free(ctx context.Context, tx *sql.Tx, object services.Object) error {
+func FreeRef(ctx context.Context, tx *sql.Tx, object services.Object) error {
 	freed, err := tx.Run(ctx, freeRef, object.Type, object.Number)
 	if err == nil && freed > 0 { // an object without a label has no row
-		_, err = tx.Run(ctx, deleteEmpty, object.Type, object.Number)
+		_, err = tx.Run(ctx, deleteEmptyLabel, object.Type, object.Number)
 	}
 	return err
 }
@@ -245,7 +245,7 @@ type Service struct{ db *sql.DB }
 func New(db *sql.DB) *Service { return &Service{db} }
 
 // Find calls the function Find on the service's database.
-func (s *Service) Find(ctx context.Context, refs []services.Ref) (map[services.Ref]Holder, error) {
+func (s *Service) Find(ctx context.Context, refs []services.Ref) (map[services.Ref]RefHolder, error) {
 	return Find(ctx, s.db, refs)
 }
 

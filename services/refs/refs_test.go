@@ -19,17 +19,17 @@ var (
 	countObjects = sql.NewStatement("count the objects of the test", `SELECT count(*) FROM posts WHERE id > 0`)
 )
 
-// creation is a command that creates a post, and its outcome.
-type creation struct {
-	cmd   *jobs.Command
-	label services.Label
-	ids   []string
-	err   error
+// postCreation is a command that creates a post, and its outcome.
+type postCreation struct {
+	cmd       *jobs.Command
+	label     services.Label
+	resultIDs []string
+	err       error
 }
 
-// newCreation makes a create of a post by an author, which LabelOnCreate extends by a label.
-func newCreation(ids *services.IDClock, author services.UserID, label services.Label) *creation {
-	c := &creation{label: label}
+// newPostCreation makes a create of a post by an author, which LabelOnCreate extends by a label.
+func newPostCreation(ids *services.IDClock, author services.UserID, label services.Label) *postCreation {
+	c := &postCreation{label: label}
 	c.cmd = &jobs.Command{Actor: author, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 		id := tx.NewID(ids)
 		_, err := tx.Run(ctx, insertObject, id, author)
@@ -39,12 +39,12 @@ func newCreation(ids *services.IDClock, author services.UserID, label services.L
 	return c
 }
 
-// commit applies creations in one transaction, as the queue does.
-func commit(ctx context.Context, db *sql.DB, all []*creation) {
+// commitTogether applies creations in one transaction, as the queue does.
+func commitTogether(ctx context.Context, db *sql.DB, all []*postCreation) {
 	writes := make([]func(*sql.Tx) error, len(all))
 	for i, c := range all {
 		writes[i] = func(tx *sql.Tx) (err error) {
-			c.ids, err = c.cmd.Apply(ctx, tx)
+			c.resultIDs, err = c.cmd.Apply(ctx, tx)
 			return err
 		}
 	}
@@ -60,21 +60,21 @@ func TestOneObjectForARef(t *testing.T) {
 		db := sqltest.Open(t, sql.Config{URL: url})
 		ids := services.NewIDClock(services.SystemClock{}, 1)
 		var mu sync.Mutex
-		var all []*creation
+		var all []*postCreation
 		var workers sync.WaitGroup
 		for worker := range 6 {
 			workers.Go(func() {
 				random := rand.New(rand.NewPCG(1, uint64(worker)))
 				for range 12 {
-					batch := make([]*creation, 1+random.IntN(6))
+					batch := make([]*postCreation, 1+random.IntN(6))
 					for i := range batch {
 						label := services.Label{Ref: fmt.Sprint("r", random.IntN(40))}
 						if random.IntN(4) == 0 {
 							label = services.Label{Data: `{"a":1}`}
 						}
-						batch[i] = newCreation(ids, services.UserID(1+random.IntN(2)), label)
+						batch[i] = newPostCreation(ids, services.UserID(1+random.IntN(2)), label)
 					}
-					commit(t.Context(), db, batch)
+					commitTogether(t.Context(), db, batch)
 					mu.Lock()
 					all = append(all, batch...)
 					mu.Unlock()
@@ -82,12 +82,13 @@ func TestOneObjectForARef(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		check(t, db, all)
+		checkOneObjectPerRef(t, db, all)
 	})
 }
 
-// check compares the outcomes with each other and with SQL: no ref has two objects, and only commands of its author are answered.
-func check(t *testing.T, db *sql.DB, all []*creation) {
+// checkOneObjectPerRef compares the outcomes with each other and with SQL: no ref has two objects, and only commands of its author
+// are answered.
+func checkOneObjectPerRef(t *testing.T, db *sql.DB, all []*postCreation) {
 	t.Helper()
 	created, labelled := map[string]string{}, map[string]services.UserID{} // by ref: the ID, the author
 	objects, unlabelled := 0, 0
@@ -101,17 +102,17 @@ func check(t *testing.T, db *sql.DB, all []*creation) {
 			continue
 		}
 		if before, twice := created[c.label.Ref]; twice {
-			t.Errorf("%s was created as %s and as %s", c.label.Ref, before, c.ids[0])
+			t.Errorf("%s was created as %s and as %s", c.label.Ref, before, c.resultIDs[0])
 		}
-		created[c.label.Ref], labelled[c.label.Ref] = c.ids[0], c.cmd.Actor
+		created[c.label.Ref], labelled[c.label.Ref] = c.resultIDs[0], c.cmd.Actor
 	}
 	answered, refused := 0, 0
 	for _, c := range all {
 		switch own := labelled[c.label.Ref] == c.cmd.Actor; {
 		case c.err == nil:
 		case errors.Is(c.err, jobs.ErrUnchanged):
-			if answered++; !own || c.ids[0] != created[c.label.Ref] {
-				t.Errorf("%s of user %d answered %v, created is %s of %d", c.label.Ref, c.cmd.Actor, c.ids, created[c.label.Ref], labelled[c.label.Ref])
+			if answered++; !own || c.resultIDs[0] != created[c.label.Ref] {
+				t.Errorf("%s of user %d answered %v, created is %s of %d", c.label.Ref, c.cmd.Actor, c.resultIDs, created[c.label.Ref], labelled[c.label.Ref])
 			}
 		case services.CodeOf(c.err) != services.Conflict || own:
 			t.Errorf("%s of user %d, which is %d's: %v", c.label.Ref, c.cmd.Actor, labelled[c.label.Ref], c.err)
@@ -147,7 +148,7 @@ func TestSecondCreateOfAConversationIsNoOp(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		db := sqltest.Open(t, sql.Config{URL: url})
 		create := func(number services.ConversationID, ref string, labelled bool) ([]string, error) {
-			c := &creation{cmd: &jobs.Command{Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
+			c := &postCreation{cmd: &jobs.Command{Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 				if labelled { // by a transaction that was committed between the two looks
 					if _, err := tx.Run(ctx, insertLabel, services.ConversationType, uint64(number), ref, services.UserID(2), "", ""); err != nil {
 						return nil, err
@@ -156,13 +157,13 @@ func TestSecondCreateOfAConversationIsNoOp(t *testing.T) {
 				return []string{number.GlobalID()}, jobs.ErrUnchanged
 			}}}
 			LabelOnCreate(c.cmd, services.ConversationType, services.Label{Ref: ref})
-			commit(t.Context(), db, []*creation{c})
-			return c.ids, c.err
+			commitTogether(t.Context(), db, []*postCreation{c})
+			return c.resultIDs, c.err
 		}
 		if ids, err := create(7, "r", true); !errors.Is(err, jobs.ErrUnchanged) || len(ids) != 1 {
 			t.Errorf("whoever waited: %v, %v", ids, err)
 		}
-		if ids, err := create(8, "s", false); err != nil || len(ids) != 2 || ids[1] != jobs.Existing {
+		if ids, err := create(8, "s", false); err != nil || len(ids) != 2 || ids[1] != jobs.ExistingObjectMarker {
 			t.Errorf("whoever gives an old conversation its ref: %v, %v", ids, err)
 		}
 	})

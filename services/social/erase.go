@@ -19,6 +19,6 @@ var EraseSteps = []erase.Step{
 		return jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee)) // the author's items leave the follower's feed
 	}),
 	people.EraseFollows(false, func(ctx context.Context, tx *sql.Tx, _, followee services.UserID) error {
-		return jobs.Enqueue(ctx, tx, fanout.ModeJob(followee, tx.Now))
+		return jobs.Enqueue(ctx, tx, fanout.UpdateModeJob(followee, tx.Now))
 	}),
 }

@@ -21,53 +21,55 @@ import (
 	"tidings/tests/histories"
 )
 
-// couple is a reader and an author.
-type couple struct{ reader, author services.UserID }
+// userPair is a reader and an author.
+type userPair struct{ reader, author services.UserID }
 
-// crowd is two readers and three authors on a node whose jobs run late, twice and in any order, and whose Redis loses its data;
+// peopleModel is two readers and three authors on a node whose jobs run late, twice and in any order, and whose Redis loses its data;
 // and a simple model of their follows, restrictions and posts.
-type crowd struct {
-	node
-	t        *rapid.T
-	readers  []services.UserID
-	authors  []services.UserID
-	enqueued []jobs.NewJob // the jobs of posts that were queued so far
+type peopleModel struct {
+	testNode
+	t              *rapid.T
+	readers        []services.UserID
+	authors        []services.UserID
+	queuedPostJobs []jobs.NewJob // the jobs of posts that were queued so far
 
-	since   map[couple]services.PostID // when the reader followed the author
-	mode    map[couple]services.FollowMode
-	muted   map[couple]time.Time // until when; the zero time: for ever
-	hidden  map[couple]bool
-	blocked map[couple]bool                     // the reader blocks the author
-	against map[couple]bool                     // the author blocks the reader
-	seen    map[services.UserID]services.PostID // up to which post each reader has looked
-	posts   []services.Post                     // the oldest first
+	followedSince map[userPair]services.PostID // when the reader followed the author
+	followMode    map[userPair]services.FollowMode
+	mutedUntil    map[userPair]time.Time // until when; the zero time: for ever
+	authorHides   map[userPair]bool
+	readerBlocks  map[userPair]bool                   // the reader blocks the author
+	authorBlocks  map[userPair]bool                   // the author blocks the reader
+	seenUpTo      map[services.UserID]services.PostID // up to which post each reader has looked
+	posts         []services.Post                     // the oldest first
 }
 
-// couple draws any couple.
-func (c *crowd) couple() couple {
-	return couple{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
+// drawAnyPair draws any pair.
+func (c *peopleModel) drawAnyPair() userPair {
+	return userPair{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
 }
 
-// drawCouple draws a couple, mostly one that is in standing. Otherwise a command that ends a follow or a restriction would rarely
-// find one.
-func drawCouple[V any](c *crowd, standing map[couple]V) couple {
-	var all []couple
+// drawPairMostlyFrom draws a pair, mostly one that is in standing. Otherwise a command that ends a follow or a restriction would
+// rarely find one.
+func drawPairMostlyFrom[V any](c *peopleModel, standing map[userPair]V) userPair {
+	var all []userPair
 	for pair := range standing {
 		all = append(all, pair)
 	}
 	if len(all) == 0 || rapid.IntRange(0, 4).Draw(c.t, "any two") == 0 {
-		return c.couple()
+		return c.drawAnyPair()
 	}
-	slices.SortFunc(all, func(a, b couple) int { return cmp.Or(cmp.Compare(a.reader, b.reader), cmp.Compare(a.author, b.author)) })
+	slices.SortFunc(all, func(a, b userPair) int {
+		return cmp.Or(cmp.Compare(a.reader, b.reader), cmp.Compare(a.author, b.author))
+	})
 	return rapid.SampledFrom(all).Draw(c.t, "two")
 }
 
-// commit commits a command, and checks that it changes something exactly if changes is set. Now and then AfterApply and AfterCommit are
-// lost, and the jobs do all of the work.
-func (c *crowd) commit(cmd *jobs.Command, changes bool) bool {
+// commitExpectingChange commits a command, and checks that it changes something exactly if changes is set. Now and then AfterApply and
+// AfterCommit are lost, and the jobs do all of the work.
+func (c *peopleModel) commitExpectingChange(cmd *jobs.Command, changes bool) bool {
 	c.t.Helper()
 	c.Clock.Advance(time.Second)
-	c.endMutes()
+	c.endExpiredMutes()
 	if rapid.IntRange(0, 3).Draw(c.t, "own part lost") == 0 {
 		cmd.AfterApply, cmd.AfterCommit = nil, nil
 	}
@@ -78,139 +80,139 @@ func (c *crowd) commit(cmd *jobs.Command, changes bool) bool {
 	return changes
 }
 
-// endMutes ends the mutes that are over, in the model and, by their jobs, on the node.
-func (c *crowd) endMutes() {
-	for of, until := range c.muted {
+// endExpiredMutes ends the mutes that are over, in the model and, by their jobs, on the node.
+func (c *peopleModel) endExpiredMutes() {
+	for of, until := range c.mutedUntil {
 		if !until.IsZero() && !until.After(c.Clock.Now()) {
-			delete(c.muted, of)
+			delete(c.mutedUntil, of)
 		}
 	}
 	c.RunDueJobs(c.Fanout)
 }
 
-// follow and the methods below it, up to look, are random steps. Each changes the node and the model alike.
-func (c *crowd) follow() {
-	of := c.couple()
-	_, follows := c.since[of]
-	if c.commit(c.service.Follow(of.reader, of.author), !follows && !c.blocked[of] && !c.against[of]) {
-		c.since[of] = c.IDs.Next()
-		delete(c.mode, of) // the end of a former follow deletes its mode
+// follow and the methods below it, up to markFeedSeen, are random steps. Each changes the node and the model alike.
+func (c *peopleModel) follow() {
+	of := c.drawAnyPair()
+	_, follows := c.followedSince[of]
+	if c.commitExpectingChange(c.service.Follow(of.reader, of.author), !follows && !c.readerBlocks[of] && !c.authorBlocks[of]) {
+		c.followedSince[of] = c.IDs.Next()
+		delete(c.followMode, of) // the end of a former follow deletes its mode
 	}
 }
 
-func (c *crowd) setMode() {
-	of, mode := drawCouple(c, c.since), services.FollowMode(rapid.IntRange(0, 2).Draw(c.t, "mode"))
-	_, follows := c.since[of]
-	if c.commit(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.mode[of] != mode) {
-		c.mode[of] = mode
+func (c *peopleModel) setFollowMode() {
+	of, mode := drawPairMostlyFrom(c, c.followedSince), services.FollowMode(rapid.IntRange(0, 2).Draw(c.t, "mode"))
+	_, follows := c.followedSince[of]
+	if c.commitExpectingChange(c.service.SetFollowMode(of.reader, of.author, mode), follows && c.followMode[of] != mode) {
+		c.followMode[of] = mode
 	}
 }
 
-func (c *crowd) unfollow() {
-	of := drawCouple(c, c.since)
-	_, follows := c.since[of]
-	c.commit(c.service.Unfollow(of.reader, of.author), follows)
-	delete(c.since, of)
+func (c *peopleModel) unfollow() {
+	of := drawPairMostlyFrom(c, c.followedSince)
+	_, follows := c.followedSince[of]
+	c.commitExpectingChange(c.service.Unfollow(of.reader, of.author), follows)
+	delete(c.followedSince, of)
 }
 
-func (c *crowd) mute() {
-	of, until := c.couple(), time.Time{}
+func (c *peopleModel) mute() {
+	of, until := c.drawAnyPair(), time.Time{}
 	if rapid.Bool().Draw(c.t, "with a time") {
 		until = c.Clock.Now().Add(time.Duration(rapid.IntRange(2, 30).Draw(c.t, "seconds")) * time.Second)
 	}
-	had, muted := c.muted[of]
-	c.commit(c.service.Mute(of.reader, of.author, until), !muted || !had.Equal(until))
-	c.muted[of] = until
+	had, muted := c.mutedUntil[of]
+	c.commitExpectingChange(c.service.Mute(of.reader, of.author, until), !muted || !had.Equal(until))
+	c.mutedUntil[of] = until
 }
 
-func (c *crowd) unmute() {
-	of := drawCouple(c, c.muted)
+func (c *peopleModel) unmute() {
+	of := drawPairMostlyFrom(c, c.mutedUntil)
 	c.Clock.Advance(time.Second)
-	c.endMutes()
-	_, muted := c.muted[of]
-	if until := c.muted[of]; muted && !until.IsZero() && !until.After(c.Clock.Now().Add(time.Second)) {
+	c.endExpiredMutes()
+	_, muted := c.mutedUntil[of]
+	if until := c.mutedUntil[of]; muted && !until.IsZero() && !until.After(c.Clock.Now().Add(time.Second)) {
 		return // the mute ends at this moment, so either result is right
 	}
-	c.commit(c.service.Unmute(of.reader, of.author), muted)
-	delete(c.muted, of)
+	c.commitExpectingChange(c.service.Unmute(of.reader, of.author), muted)
+	delete(c.mutedUntil, of)
 }
 
-func (c *crowd) hide() {
-	of := c.couple()
-	if c.commit(c.service.HideFrom(of.author, of.reader), !c.hidden[of]) {
-		c.hidden[of] = true
+func (c *peopleModel) hide() {
+	of := c.drawAnyPair()
+	if c.commitExpectingChange(c.service.HideFrom(of.author, of.reader), !c.authorHides[of]) {
+		c.authorHides[of] = true
 	}
 }
 
-func (c *crowd) unhide() {
-	of := drawCouple(c, c.hidden)
-	c.commit(c.service.UnhideFrom(of.author, of.reader), c.hidden[of])
-	delete(c.hidden, of)
+func (c *peopleModel) unhide() {
+	of := drawPairMostlyFrom(c, c.authorHides)
+	c.commitExpectingChange(c.service.UnhideFrom(of.author, of.reader), c.authorHides[of])
+	delete(c.authorHides, of)
 }
 
-// drawBlocker draws a side, the readers or the authors. standing are the blocks by that side. ends returns a couple as blocker and
-// blocked.
-func (c *crowd) drawBlocker() (standing map[couple]bool, ends func(couple) (owner, other services.UserID)) {
+// drawBlockDirection draws a side, the readers or the authors. standing are the blocks by that side. ends returns a pair as
+// blocker and blocked.
+func (c *peopleModel) drawBlockDirection() (standing map[userPair]bool, ends func(userPair) (owner, other services.UserID)) {
 	if rapid.Bool().Draw(c.t, "the author") {
-		return c.against, func(of couple) (owner, other services.UserID) { return of.author, of.reader }
+		return c.authorBlocks, func(of userPair) (owner, other services.UserID) { return of.author, of.reader }
 	}
-	return c.blocked, func(of couple) (owner, other services.UserID) { return of.reader, of.author }
+	return c.readerBlocks, func(of userPair) (owner, other services.UserID) { return of.reader, of.author }
 }
 
-func (c *crowd) block() {
-	standing, ends := c.drawBlocker()
-	of := c.couple()
-	if c.commit(c.service.Block(ends(of)), !standing[of]) {
+func (c *peopleModel) block() {
+	standing, ends := c.drawBlockDirection()
+	of := c.drawAnyPair()
+	if c.commitExpectingChange(c.service.Block(ends(of)), !standing[of]) {
 		standing[of] = true
-		delete(c.since, of)
+		delete(c.followedSince, of)
 	}
 }
 
-func (c *crowd) unblock() {
-	standing, ends := c.drawBlocker()
-	of := drawCouple(c, standing)
-	c.commit(c.service.Unblock(ends(of)), standing[of])
+func (c *peopleModel) unblock() {
+	standing, ends := c.drawBlockDirection()
+	of := drawPairMostlyFrom(c, standing)
+	c.commitExpectingChange(c.service.Unblock(ends(of)), standing[of])
 	delete(standing, of)
 }
 
-func (c *crowd) publish() {
+func (c *peopleModel) publishPost() {
 	author := rapid.SampledFrom(c.authors).Draw(c.t, "author")
 	id := c.Post(author)
-	c.enqueued = append(c.enqueued, fanout.FanOutJob(id))
+	c.queuedPostJobs = append(c.queuedPostJobs, fanout.FanOutJob(id))
 	c.posts = append(c.posts, services.Post{ID: id, Author: author})
 }
 
-func (c *crowd) remove() {
+func (c *peopleModel) removePost() {
 	if len(c.posts) > 0 {
 		i := rapid.IntRange(0, len(c.posts)-1).Draw(c.t, "post")
 		if !c.posts[i].Deleted {
 			c.Delete(c.posts[i].ID)
-			c.enqueued = append(c.enqueued, fanout.RemoveJob(c.posts[i].ID))
+			c.queuedPostJobs = append(c.queuedPostJobs, fanout.RemovePostJob(c.posts[i].ID))
 		}
 		c.posts[i].Deleted = true
 	}
 }
 
-// look marks a reader's feed as seen up to some post.
-func (c *crowd) look() {
+// markFeedSeen marks a reader's feed as seen up to some post.
+func (c *peopleModel) markFeedSeen() {
 	if len(c.posts) > 0 {
 		reader, upTo := rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.posts).Draw(c.t, "up to").ID
 		c.Write(func(ctx context.Context, tx *sql.Tx) error {
-			if _, err := positions.Raise(ctx, tx, reader, positions.HomePage, "", upTo); err != nil {
+			if _, err := positions.Advance(ctx, tx, reader, positions.HomeFeedView, "", upTo); err != nil {
 				return err
 			}
-			return jobs.Enqueue(ctx, tx, fanout.SeenJob(reader))
+			return jobs.Enqueue(ctx, tx, fanout.ProjectSeenJob(reader))
 		})
-		c.seen[reader] = max(c.seen[reader], upTo)
+		c.seenUpTo[reader] = max(c.seenUpTo[reader], upTo)
 	}
 }
 
-// requeue queues a job that may have been queued before, due within five seconds.
-func (c *crowd) requeue() {
-	of := drawCouple(c, c.muted)
-	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), notifications.ActorJob(of.reader, of.author)}
-	if len(c.enqueued) > 0 {
-		queued = append(queued, rapid.SampledFrom(c.enqueued).Draw(c.t, "enqueued"))
+// requeueJob queues a job that may have been queued before, due within five seconds.
+func (c *peopleModel) requeueJob() {
+	of := drawPairMostlyFrom(c, c.mutedUntil)
+	queued := []jobs.NewJob{fanout.FollowJob(of.reader, of.author), fanout.MuteEndJob(of.reader, of.author, time.Time{}), notifications.RecountActorJob(of.reader, of.author)}
+	if len(c.queuedPostJobs) > 0 {
+		queued = append(queued, rapid.SampledFrom(c.queuedPostJobs).Draw(c.t, "enqueued"))
 	}
 	job := rapid.SampledFrom(queued).Draw(c.t, "job")
 	job.NotBefore = c.Clock.Now().Add(time.Duration(rapid.IntRange(0, 5).Draw(c.t, "seconds")) * time.Second)
@@ -218,46 +220,46 @@ func (c *crowd) requeue() {
 }
 
 // runOneWorker runs one worker once, which does a part of the due jobs.
-func (c *crowd) runOneWorker() {
+func (c *peopleModel) runOneWorker() {
 	workers := c.Fanout.Workers(1)
 	_, err := rapid.SampledFrom(workers).Draw(c.t, "worker").RunOnce(c.TB.Context())
 	c.Must(err)
 }
 
-// shown returns the entries of a reader's feed by the model, the newest first, and how many of them are new.
-func (c *crowd) shown(reader services.UserID) (entries []services.FeedEntry, count int) {
+// expectedFeed returns the entries of a reader's feed by the model, the newest first, and how many of them are new.
+func (c *peopleModel) expectedFeed(reader services.UserID) (entries []services.FeedEntry, count int) {
 	for _, post := range slices.Backward(c.posts) {
-		of := couple{reader, post.Author}
-		since, follows := c.since[of]
-		if _, muted := c.muted[of]; !follows || muted || c.hidden[of] || post.Deleted {
+		of := userPair{reader, post.Author}
+		since, follows := c.followedSince[of]
+		if _, muted := c.mutedUntil[of]; !follows || muted || c.authorHides[of] || post.Deleted {
 			continue
 		}
-		entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, Counts: post.ID > since && c.mode[of] == services.FollowAll})
-		if post.ID > max(since, c.seen[reader]) && c.mode[of] == services.FollowAll {
+		entries = append(entries, services.FeedEntry{Post: post.ID, Author: post.Author, CountsAsNew: post.ID > since && c.followMode[of] == services.FollowAll})
+		if post.ID > max(since, c.seenUpTo[reader]) && c.followMode[of] == services.FollowAll {
 			count++
 		}
 	}
 	return entries, count
 }
 
-// agree runs all due jobs, and checks that each reader's list and count, in Redis and in SQL, equal the model's.
-func (c *crowd) agree() {
+// checkAgainstModel runs all due jobs, and checks that each reader's list and count, in Redis and in SQL, equal the model's.
+func (c *peopleModel) checkAgainstModel() {
 	c.t.Helper()
-	c.endMutes()
+	c.endExpiredMutes()
 	for _, reader := range c.readers {
 		document := c.Document(reader)
 		if !document.Ready {
 			c.Must(c.Projector.Rebuild(c.TB.Context(), reader))
 			document = c.Document(reader)
 		}
-		entries, count := c.shown(reader)
+		entries, count := c.expectedFeed(reader)
 		if diff := gocmp.Diff(entries, c.Inbox(reader)); diff != "" {
 			c.t.Fatalf("reader %d (-model +shown):\n%s", reader, diff)
 		}
 		if document.FeedCount != count {
 			c.t.Fatalf("reader %d: %d are new, and the model has %d", reader, document.FeedCount, count)
 		}
-		if diff := c.Difference(reader); diff != "" {
+		if diff := c.DiffAgainstFacts(reader); diff != "" {
 			c.t.Fatalf("reader %d (-facts +shown):\n%s", reader, diff)
 		}
 	}
@@ -269,40 +271,40 @@ func (c *crowd) agree() {
 // TestPeopleAgainstModel begins and ends follows, mutes, hides and blocks, while authors publish and delete posts and readers look.
 func TestPeopleAgainstModel(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
-		histories.Reduce(t, 6) // the race detector makes it slow
-		checkPeople(t, fanouttest.Options{})
+		histories.ReduceRapidChecks(t, 6) // the race detector makes it slow
+		checkPeopleAgainstModel(t, fanouttest.Options{})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		histories.Reduce(t, 3)
-		checkPeople(t, fanouttest.Options{SQL: sqltest.Postgres(t)})
+		histories.ReduceRapidChecks(t, 3)
+		checkPeopleAgainstModel(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)})
 	})
 }
 
-// checkPeople runs the test on a pair of engines.
-func checkPeople(t *testing.T, engines fanouttest.Options) {
+// checkPeopleAgainstModel runs the test on a pair of engines.
+func checkPeopleAgainstModel(t *testing.T, engines fanouttest.Options) {
 	n := newNode(fanouttest.New(t, engines))
 	n.service = New(Config{Store: n.Store, People: n.Caches.People, Fanout: n.Fanout, IDs: n.IDs, Notifications: n.service.notifications})
 	rapid.Check(t, func(t *rapid.T) {
-		c := &crowd{
-			node: n, t: t, readers: n.MakeUsers(2), authors: n.MakeStrangers(3), since: map[couple]services.PostID{}, mode: map[couple]services.FollowMode{}, muted: map[couple]time.Time{},
-			hidden: map[couple]bool{}, blocked: map[couple]bool{}, against: map[couple]bool{}, seen: map[services.UserID]services.PostID{},
+		c := &peopleModel{
+			testNode: n, t: t, readers: n.MakeUsers(2), authors: n.MakeNeverSeenUsers(3), followedSince: map[userPair]services.PostID{}, followMode: map[userPair]services.FollowMode{}, mutedUntil: map[userPair]time.Time{},
+			authorHides: map[userPair]bool{}, readerBlocks: map[userPair]bool{}, authorBlocks: map[userPair]bool{}, seenUpTo: map[services.UserID]services.PostID{},
 		}
 		for _, reader := range c.readers { // most actions below need a follow
 			for _, author := range c.authors[:2] {
-				c.commit(c.service.Follow(reader, author), true)
-				c.since[couple{reader, author}] = c.IDs.Next()
+				c.commitExpectingChange(c.service.Follow(reader, author), true)
+				c.followedSince[userPair{reader, author}] = c.IDs.Next()
 			}
 		}
 		act := func(do func()) func(*rapid.T) {
 			return func(t *rapid.T) { c.t = t; do() }
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"follow": act(c.follow), "unfollow": act(c.unfollow), "mode": act(c.setMode), "mute": act(c.mute), "unmute": act(c.unmute), "hide": act(c.hide),
+			"follow": act(c.follow), "unfollow": act(c.unfollow), "mode": act(c.setFollowMode), "mute": act(c.mute), "unmute": act(c.unmute), "hide": act(c.hide),
 			"unhide": act(c.unhide), "block": act(c.block), "unblock": act(c.unblock),
-			"publish": act(c.publish), "publish again": act(c.publish), "remove": act(c.remove), "look": act(c.look), "again": act(c.requeue), "some": act(c.runOneWorker),
+			"publish": act(c.publishPost), "publish again": act(c.publishPost), "remove": act(c.removePost), "look": act(c.markFeedSeen), "again": act(c.requeueJob), "some": act(c.runOneWorker),
 			"wait":  act(func() { c.Clock.Advance(time.Duration(rapid.IntRange(1, 20).Draw(c.t, "seconds")) * time.Second) }),
-			"flush": act(c.Server.Flush),
-			"":      act(c.agree),
+			"flush": act(c.RedisServer.Flush),
+			"":      act(c.checkAgainstModel),
 		})
 	})
 }

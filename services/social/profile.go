@@ -14,11 +14,11 @@ func (s *Service) Relations(ctx context.Context, viewer services.UserID, users [
 
 // Followers reads pages of users' followers, by one statement. A page has only followers that the viewer may see. A user who
 // hides from the viewer or blocks them has no followers for the viewer.
-func (s *Service) Followers(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+func (s *Service) Followers(ctx context.Context, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 	return people.ListFollowers(ctx, s.store, viewer, pages)
 }
 
 // Followees is Followers for the users that a user follows. The viewer's own list is complete.
-func (s *Service) Followees(ctx context.Context, viewer services.UserID, pages []services.UserPage) (map[services.UserPage]services.UserList[services.User], error) {
+func (s *Service) Followees(ctx context.Context, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 	return people.ListFollowees(ctx, s.store, viewer, pages)
 }

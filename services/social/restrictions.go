@@ -12,11 +12,11 @@ import (
 	"tidings/services/sql"
 )
 
-// verb is the wording of a restriction's errors: "you cannot DO yourself", "people can be DONE".
-type verb struct{ do, done string }
+// restrictionVerb is the wording of a restriction's errors: "you cannot DO yourself", "people can be DONE".
+type restrictionVerb struct{ do, done string }
 
-// verbs are the words of each kind.
-var verbs = map[services.RestrictionKind]verb{
+// restrictionVerbs are the words of each kind.
+var restrictionVerbs = map[services.RestrictionKind]restrictionVerb{
 	services.Mute:  {"mute", "muted"},
 	services.Block: {"block", "blocked"},
 	services.Hide:  {"hide posts from", "hidden from"},
@@ -32,8 +32,8 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 	return &jobs.Command{
 		Name: "mute", Actor: muter,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-			if now := tx.HappenedAt(); !until.IsZero() && !until.After(now) {
-				return nil, services.Errorf(services.Invalid, "until: %s is in the past; it is now %s", moment(until), moment(now))
+			if now := tx.EventTime(); !until.IsZero() && !until.After(now) {
+				return nil, services.Errorf(services.Invalid, "until: %s is in the past; it is now %s", timeText(until), timeText(now))
 			}
 			if _, err := s.restrict(ctx, tx, mute, s.maxMutes); err != nil {
 				return nil, err
@@ -41,16 +41,16 @@ func (s *Service) Mute(muter, muted services.UserID, until time.Time) *jobs.Comm
 			left := []jobs.NewJob{fanout.FollowJob(muter, muted)}
 			// A job ends the mute. It checks whether the mute is over, because a later command may have set another end.
 			if !until.IsZero() {
-				left = append(left, fanout.MuteEndJob(muter, muted, tx.DueAt(until)))
+				left = append(left, fanout.MuteEndJob(muter, muted, tx.JobDueAt(until)))
 			}
 			return nil, jobs.Enqueue(ctx, tx, left...)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ReconcileFollow(ctx, muter, muted) },
 	}
 }
 
-// moment formats a time for an error.
-func moment(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+// timeText formats a time for an error.
+func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // Unmute is the command that ends a mute: the feed becomes as if there had been no mute. Without a mute it changes nothing.
 func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
@@ -59,7 +59,7 @@ func (s *Service) Unmute(muter, muted services.UserID) *jobs.Command {
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			return nil, s.unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted}, fanout.FollowJob(muter, muted))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, muter, muted) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ReconcileFollow(ctx, muter, muted) },
 	}
 }
 
@@ -76,7 +76,7 @@ func (s *Service) HideFrom(author, follower services.UserID) *jobs.Command {
 			}
 			// Only the follower's feed, board and notifications change. The author sees nothing new, so there is nothing to
 			// do before the answer.
-			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
+			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, author), notifications.RecountActorJob(follower, author))
 		},
 	}
 }
@@ -87,7 +87,7 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 		Name: "unhideFrom", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			hide := services.Restriction{Kind: services.Hide, Owner: author, Other: follower}
-			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), notifications.ActorJob(follower, author))
+			return nil, s.unrestrict(ctx, tx, hide, fanout.FollowJob(follower, author), notifications.RecountActorJob(follower, author))
 		},
 	}
 }
@@ -98,7 +98,7 @@ func (s *Service) UnhideFrom(author, follower services.UserID) *jobs.Command {
 //
 // ended and after are set by each run of Apply, which may run again, and read by AfterApply.
 func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
-	var ended []services.Edge
+	var ended []services.FollowEdge
 	var after func(context.Context) error
 	return &jobs.Command{
 		Name: "block", Actor: blocker,
@@ -113,7 +113,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 				}
 			}
 			// A block changes what counts on both sides: each user may have notifications that the other user caused.
-			queued := []jobs.NewJob{notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker)}
+			queued := []jobs.NewJob{notifications.RecountActorJob(blocker, blocked), notifications.RecountActorJob(blocked, blocker)}
 			if s.onBlock != nil {
 				var more []jobs.NewJob
 				if more, after, err = s.onBlock(ctx, tx, blocker, blocked); err != nil {
@@ -127,7 +127,7 @@ func (s *Service) Block(blocker, blocked services.UserID) *jobs.Command {
 		AfterApply: func(ctx context.Context) error {
 			for _, edge := range ended {
 				if edge.Follower == blocker {
-					if err := s.fanout.Reconcile(ctx, blocker, blocked); err != nil {
+					if err := s.fanout.ReconcileFollow(ctx, blocker, blocked); err != nil {
 						return err
 					}
 				}
@@ -148,7 +148,7 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 		Name: "unblock", Actor: blocker,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			block := services.Restriction{Kind: services.Block, Owner: blocker, Other: blocked}
-			return nil, s.unrestrict(ctx, tx, block, notifications.ActorJob(blocker, blocked), notifications.ActorJob(blocked, blocker))
+			return nil, s.unrestrict(ctx, tx, block, notifications.RecountActorJob(blocker, blocked), notifications.RecountActorJob(blocked, blocker))
 		},
 		AfterCommit: func(ctx context.Context) error { return s.notifications.RecountActor(ctx, blocker, blocked) },
 	}
@@ -156,13 +156,13 @@ func (s *Service) Unblock(blocker, blocked services.UserID) *jobs.Command {
 
 // restrict adds a restriction between two users. The owner can have at most the given number of restrictions of its kind. It
 // returns ErrUnchanged when the restriction exists already with the same end, and otherwise the follows that a block ended.
-func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restriction, most int) (ended []services.Edge, err error) {
-	says := verbs[r.Kind]
+func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restriction, most int) (ended []services.FollowEdge, err error) {
+	says := restrictionVerbs[r.Kind]
 	if r.Owner == r.Other {
 		return nil, services.Errorf(services.Invalid, "userId: you cannot %s yourself", says.do)
 	}
-	if tx.Dated() != 0 && r.Kind == services.Mute { // the event must not extend a mute that was over by then
-		if err := people.EndMutes(ctx, tx, r.Owner, tx.HappenedAt()); err != nil {
+	if tx.EventMoment() != 0 && r.Kind == services.Mute { // the event must not extend a mute that was over by then
+		if err := people.EndMutes(ctx, tx, r.Owner, tx.EventTime()); err != nil {
 			return nil, err
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	if err != nil {
 		return nil, err
 	}
-	if r.Made, err = people.NewRestrictionID(ctx, tx, s.ids, r.Kind, r.Owner); err != nil {
+	if r.MadeAt, err = people.NewRestrictionID(ctx, tx, s.ids, r.Kind, r.Owner); err != nil {
 		return nil, err
 	}
 	put, err := people.Restrict(ctx, tx, r)
@@ -186,7 +186,7 @@ func (s *Service) restrict(ctx context.Context, tx *sql.Tx, r services.Restricti
 	case put.Created && had >= most:
 		err = services.Errorf(services.Conflict, "userId: at most %d people can be %s", most, says.done)
 	}
-	return put.Ended, err
+	return put.EndedFollows, err
 }
 
 // unrestrict removes a restriction, and queues the jobs that bring views in line. Without a restriction it returns ErrUnchanged,
@@ -205,10 +205,10 @@ func (s *Service) unrestrict(ctx context.Context, tx *sql.Tx, r services.Restric
 	return jobs.Enqueue(ctx, tx, left...)
 }
 
-// checkMayFollow returns FORBIDDEN while the follower blocks the followee. It returns NOT_FOUND, as for an unknown user, while the followee
-// blocks the follower: users do not learn that they are blocked. Neither block changes until the transaction ends.
+// checkMayFollow returns FORBIDDEN while the follower blocks the followee. It returns NOT_FOUND, as for an unknown user, while the
+// followee blocks the follower: users do not learn that they are blocked. Neither block changes until the transaction ends.
 func checkMayFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
-	if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
+	if err := people.LockRestrictionsShared(ctx, tx, follower); err != nil {
 		return err
 	}
 	blocked, own, err := people.Blocked(ctx, tx, follower, followee)
@@ -218,16 +218,16 @@ func checkMayFollow(ctx context.Context, tx *sql.Tx, follower, followee services
 	case own:
 		return services.Errorf(services.Forbidden, "userId: you block this user: unblock them before you follow them")
 	}
-	return people.NoUser(ctx, tx, "userId", followee)
+	return people.NoUserError(ctx, tx, "userId", followee)
 }
 
-// Hidden returns which authors hide their posts and shows from a viewer, by a hide or by a block. It is one statement for any
+// HiddenAuthors returns which authors hide their posts and shows from a viewer, by a hide or by a block. It is one statement for any
 // number of authors; an absent author is shown.
-func (s *Service) Hidden(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
+func (s *Service) HiddenAuthors(ctx context.Context, viewer services.UserID, authors []services.UserID) (map[services.UserID]bool, error) {
 	return people.HiddenAuthors(ctx, s.store, viewer, authors)
 }
 
-// Restrictions lists a user's restrictions of one kind, the newest first: at most limit restrictions whose Made is below
+// Restrictions lists a user's restrictions of one kind, the newest first: at most limit restrictions whose MadeAt is below
 // before. more reports whether there are more.
 func (s *Service) Restrictions(ctx context.Context, kind services.RestrictionKind, owner services.UserID, before services.PostID, limit int) (list []services.Restriction, more bool, err error) {
 	list, err = people.Restrictions(ctx, s.store, kind, owner, before, limit+1)

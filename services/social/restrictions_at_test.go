@@ -12,20 +12,20 @@ import (
 // Restrictions of one millisecond in the past are listed in the order in which they were reported, even if each is reported by another
 // process of the node: a new process does not know the IDs that a former process made.
 func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
-	eachNode(t, func(t *testing.T, n node) {
-		users := n.MakeUsers(smallLimit + 1)
+	eachNode(t, func(t *testing.T, n testNode) {
+		users := n.MakeUsers(maxPeoplePerList + 1)
 		owner, others := users[0], users[1:]
 		n.Clock.Advance(time.Hour)
 		at := n.Clock.Now().Add(-time.Minute)
 		for kind, restrict := range map[services.RestrictionKind]func(owner, other services.UserID) *jobs.Command{
-			services.Mute:  func(owner, other services.UserID) *jobs.Command { return n.service.Mute(owner, other, forever) },
+			services.Mute:  func(owner, other services.UserID) *jobs.Command { return n.service.Mute(owner, other, muteForever) },
 			services.Block: n.service.Block, services.Hide: n.service.HideFrom,
 		} {
 			for _, other := range others {
 				cmd := restrict(owner, other)
-				cmd.Moment = services.NewIDClock(n.Clock, 1).NextAt(at) // as a process that has just started
-				if err := n.do(cmd); err != nil {
-					t.Errorf("%s of %d: %v", verbs[kind].done, other, err)
+				cmd.HappenedAt = services.NewIDClock(n.Clock, 1).NextAt(at) // as a process that has just started
+				if err := n.commitCommand(cmd); err != nil {
+					t.Errorf("%s of %d: %v", restrictionVerbs[kind].done, other, err)
 				}
 			}
 			list, _, err := n.service.Restrictions(t.Context(), kind, owner, services.MaxPostID, 10)
@@ -33,13 +33,13 @@ func TestRestrictionsOfOneMillisecondInThePast(t *testing.T) {
 			var listed []services.UserID
 			for _, r := range list {
 				listed = append(listed, r.Other)
-				if !r.Made.Time().Equal(at) {
-					t.Errorf("%s: %d is listed at %s, want %s", verbs[kind].done, r.Other, r.Made.Time(), at)
+				if !r.MadeAt.Time().Equal(at) {
+					t.Errorf("%s: %d is listed at %s, want %s", restrictionVerbs[kind].done, r.Other, r.MadeAt.Time(), at)
 				}
 			}
 			slices.Reverse(listed)
 			if !slices.Equal(listed, others) {
-				t.Errorf("%s: %v, want %v", verbs[kind].done, listed, others)
+				t.Errorf("%s: %v, want %v", restrictionVerbs[kind].done, listed, others)
 			}
 		}
 		n.RunAllJobs(n.Fanout)

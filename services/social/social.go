@@ -5,9 +5,9 @@
 // host application is the authority on users: a user exists once the application names them, or once their own token first asks.
 // Nothing else creates users.
 //
-// The path of a follow: Follow checks blocks and the limit and inserts the row. enqueueFollowJobs queues three jobs: one for the feed, one
-// for the notification and one for the followee's mode. After the commit Reconcile writes the follower's own feed, so that they
-// read their own change; if it fails, the answer comes from SQL and the job repairs the feed.
+// The path of a follow: Follow checks blocks and the limit and inserts the row. enqueueFollowJobs queues three jobs: one for the
+// feed, one for the notification and one for the followee's mode. After the commit ReconcileFollow writes the follower's own feed,
+// so that they read their own change; if it fails, the answer comes from SQL and the job repairs the feed.
 //
 // On failure: a command is committed whole or not at all. A restriction that Redis does not show yet already holds for every read
 // from SQL.
@@ -76,7 +76,7 @@ func New(cfg Config) *Service {
 
 // EnsureUser returns the ID of the user with the key, and creates the user if there is none. It is for the user that a token names.
 func (s *Service) EnsureUser(ctx context.Context, key string) (services.UserID, error) {
-	if number, ok, err := s.people.Number(ctx, key); err != nil || ok {
+	if number, ok, err := s.people.UserID(ctx, key); err != nil || ok {
 		return number, err
 	}
 	// The first request of a user that the application has not named yet.
@@ -84,8 +84,8 @@ func (s *Service) EnsureUser(ctx context.Context, key string) (services.UserID, 
 	return made[key], err
 }
 
-// EnsureUsers finds users by their keys, and creates those that do not exist. It is for the host application, which is the authority on
-// users. INVALID for a text that is not a key, CONFLICT for the key of a user who is being erased.
+// EnsureUsers finds users by their keys, and creates those that do not exist. It is for the host application, which is the
+// authority on users. INVALID for a text that is not a key, CONFLICT for the key of a user who is being erased.
 func (s *Service) EnsureUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
 	for _, key := range keys {
 		if err := services.CheckUserKey(key); err != nil {
@@ -116,23 +116,24 @@ func (s *Service) EnsureUsers(ctx context.Context, keys []string) (map[string]se
 	}
 	for key, number := range made {
 		numbers[key] = number
-		s.people.KeepNumber(key, number)
+		s.people.KeepUserID(key, number)
 	}
 	return numbers, nil
 }
 
-// usersPerTransaction is how many users one transaction of CreateMissing creates: other transactions that create users wait for it.
+// usersPerTransaction is how many users one transaction of CreateMissingUsers creates: other transactions that create users wait
+// for it.
 const usersPerTransaction = 2000
 
-// CreateMissing creates those of the users with these keys that do not exist, so that FindUsers then finds them. It skips invalid keys.
-// It also skips the keys of users who are being erased, and returns these keys. It is for ingest: one transaction for each 2,000
-// new users of a request.
-func (s *Service) CreateMissing(ctx context.Context, keys []string) (refused []string, err error) {
+// CreateMissingUsers creates those of the users with these keys that do not exist, so that FindUsers then finds them. It skips
+// invalid keys. It also skips the keys of users who are being erased, and returns these keys. It is for ingest: one transaction for
+// each 2,000 new users of a request.
+func (s *Service) CreateMissingUsers(ctx context.Context, keys []string) (refused []string, err error) {
 	fresh := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-		return services.CheckUserKey(key) != nil || s.people.KnowsNumber(key)
+		return services.CheckUserKey(key) != nil || s.people.HasUserID(key)
 	})
 	for part := range slices.Chunk(fresh, usersPerTransaction) {
-		left, err := s.createMissing(ctx, part)
+		left, err := s.createUncachedUsers(ctx, part)
 		if err != nil {
 			return nil, err
 		}
@@ -141,8 +142,8 @@ func (s *Service) CreateMissing(ctx context.Context, keys []string) (refused []s
 	return refused, nil
 }
 
-// createMissing is CreateMissing for keys that this node does not know. Other nodes may know them.
-func (s *Service) createMissing(ctx context.Context, fresh []string) (refused []string, err error) {
+// createUncachedUsers is CreateMissingUsers for keys that this node does not know. Other nodes may know them.
+func (s *Service) createUncachedUsers(ctx context.Context, fresh []string) (refused []string, err error) {
 	numbers, err := people.IDs(ctx, s.store, fresh)
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (s *Service) createMissing(ctx context.Context, fresh []string) (refused []
 	fresh = slices.DeleteFunc(fresh, func(key string) bool {
 		number, known := numbers[key]
 		if known {
-			s.people.KeepNumber(key, number)
+			s.people.KeepUserID(key, number)
 		}
 		return known
 	})
@@ -159,31 +160,31 @@ func (s *Service) createMissing(ctx context.Context, fresh []string) (refused []
 		return nil, nil
 	}
 	err = s.store.Write(ctx, func(tx *sql.Tx) (err error) {
-		numbers, refused, err = people.EnsureFree(ctx, tx, fresh)
+		numbers, refused, err = people.EnsureExceptErased(ctx, tx, fresh)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%d users: %w", len(fresh), err)
 	}
 	for key, number := range numbers {
-		s.people.KeepNumber(key, number)
+		s.people.KeepUserID(key, number)
 	}
 	return refused, nil
 }
 
 // FindUser finds a user by key without creating them; ok is false when the key was never used.
 func (s *Service) FindUser(ctx context.Context, key string) (number services.UserID, ok bool, err error) {
-	return s.people.Number(ctx, key)
+	return s.people.UserID(ctx, key)
 }
 
 // FindUsers finds users by their keys without creating them; a key that was never used is absent.
 func (s *Service) FindUsers(ctx context.Context, keys []string) (map[string]services.UserID, error) {
-	return s.people.Numbers(ctx, keys)
+	return s.people.UserIDs(ctx, keys)
 }
 
 // FindCachedUser finds a user by key if this node has the key in its cache.
 func (s *Service) FindCachedUser(key string) (number services.UserID, ok bool) {
-	return s.people.RememberedNumber(key)
+	return s.people.CachedUserID(key)
 }
 
 // Follow is the command by which one user follows another from now on. The followee is notified. Following again changes nothing.
@@ -214,28 +215,28 @@ func (s *Service) Follow(follower, followee services.UserID) *jobs.Command {
 			if err != nil {
 				return nil, err
 			}
-			created, err := people.InsertFollow(ctx, tx, services.Edge{Follower: follower, Followee: followee, Since: since})
+			created, err := people.InsertFollow(ctx, tx, services.FollowEdge{Follower: follower, Followee: followee, PostsCountAfter: since})
 			if err == nil && !created { // the same follow was made meanwhile
 				err = jobs.ErrUnchanged
 			}
 			if err != nil {
 				return nil, err
 			}
-			tx.KeepLimit(people.Followees, follower, s.maxFollowees)
+			tx.EnforceLimit(people.FolloweesLimit, follower, s.maxFollowees)
 			return nil, enqueueFollowJobs(ctx, tx, follower, followee)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ReconcileFollow(ctx, follower, followee) },
 	}
 }
 
 // enqueueFollowJobs queues the jobs of a follow that began or ended: for the follower's feed, the followee's notifications, and the
 // followee's number of followers, on which their mode as an author depends. The jobs read the follow when they run.
 func enqueueFollowJobs(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) error {
-	notify, err := notifications.Job(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower, Moment: tx.Dated()})
+	notify, err := notifications.NotifyJob(notifications.Cause{Recipient: followee, Category: services.CategoryFollow, Actor: follower, Moment: tx.EventMoment()})
 	if err != nil {
 		return err
 	}
-	return jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee), notify, fanout.ModeJob(followee, tx.Now))
+	return jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee), notify, fanout.UpdateModeJob(followee, tx.Now))
 }
 
 // Unfollow is the command by which a follow ends, and stops notifying. Without a follow it changes nothing.
@@ -253,7 +254,7 @@ func (s *Service) Unfollow(follower, followee services.UserID) *jobs.Command {
 			}
 			return nil, enqueueFollowJobs(ctx, tx, follower, followee)
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ReconcileFollow(ctx, follower, followee) },
 	}
 }
 
@@ -264,7 +265,7 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 		Name: "setFollowMode", Actor: follower,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
 			// The same lock as a follow takes, in the same order: first the follower's row, then the edge.
-			if err := people.HoldRestrictions(ctx, tx, follower); err != nil {
+			if err := people.LockRestrictionsShared(ctx, tx, follower); err != nil {
 				return nil, err
 			}
 			follows, changed, err := people.SetFollowMode(ctx, tx, follower, followee, mode)
@@ -280,25 +281,25 @@ func (s *Service) SetFollowMode(follower, followee services.UserID, mode service
 			// notified of a mode.
 			return nil, jobs.Enqueue(ctx, tx, fanout.FollowJob(follower, followee))
 		},
-		AfterCommit: func(ctx context.Context) error { return s.fanout.Reconcile(ctx, follower, followee) },
+		AfterCommit: func(ctx context.Context) error { return s.fanout.ReconcileFollow(ctx, follower, followee) },
 	}
 }
 
-// ReducedFollows lists the users that a user follows in a mode other than FollowAll, by their IDs, the greatest first: at most
+// FolloweesNotInModeAll lists the users that a user follows in a mode other than FollowAll, by their IDs, the greatest first: at most
 // limit users with an ID below before. more reports whether there are more.
-func (s *Service) ReducedFollows(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
-	list, err = people.ReducedFollows(ctx, s.store, follower, before, limit+1)
+func (s *Service) FolloweesNotInModeAll(ctx context.Context, follower services.UserID, before uint64, limit int) (list []services.UserID, more bool, err error) {
+	list, err = people.FolloweesInReducedMode(ctx, s.store, follower, before, limit+1)
 	more = len(list) > limit
 	return list[:min(limit, len(list))], more, err
 }
 
-// maxName is how long a name may be, in characters.
-const maxName = 100
+// maxNameLength is how long a name may be, in characters.
+const maxNameLength = 100
 
 // SetProfile is the command that sets a user's name and picture; nil leaves a field as it is, "" removes it.
 func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jobs.Command, error) {
 	if name != nil {
-		if err := services.CheckText("name", *name, 0, maxName); err != nil {
+		if err := services.CheckText("name", *name, 0, maxNameLength); err != nil {
 			return nil, err
 		}
 	}
@@ -317,10 +318,10 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 				return nil, err
 			}
 			// The log updates the nodes' caches, and the job the copy in Redis: both compare the time of the change.
-			if _, err := changelog.AppendChange(ctx, tx, people.LogProfile, services.UserIDText(user), changedAt); err != nil {
+			if _, err := changelog.AppendChange(ctx, tx, people.ProfileChangelogKind, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
-			return nil, jobs.Enqueue(ctx, tx, people.ProfileJob(user))
+			return nil, jobs.Enqueue(ctx, tx, people.ProjectProfileJob(user))
 		},
 		AfterApply: func(context.Context) error {
 			// This node forgets the old profile at once; the others learn of the change from the log.

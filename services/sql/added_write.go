@@ -47,8 +47,8 @@ func (b *AddedWrite) wrap(ctx context.Context, fns []func(*Tx) error) []func(*Tx
 	return both
 }
 
-// note records the outcome of the functions.
-func (b *AddedWrite) note(errs []error) {
+// recordOutcome records the outcome of the functions.
+func (b *AddedWrite) recordOutcome(errs []error) {
 	for _, err := range errs {
 		// One function without an error is enough: the write that was added to it is committed.
 		if err == nil {

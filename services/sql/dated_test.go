@@ -17,24 +17,24 @@ func TestJobsOfLateEventsAreDueLater(t *testing.T) {
 	}{
 		"an event of now":                       {0, time.Minute, time.Minute},
 		"an event of now with a time":           {-1, time.Minute, time.Minute},
-		"a plan that is over":                   {time.Hour, -time.Minute, replayPause},
-		"a plan of this moment":                 {time.Hour, 0, replayPause},
+		"a plan that is over":                   {time.Hour, -time.Minute, maxEventReplayPause},
+		"a plan of this moment":                 {time.Hour, 0, maxEventReplayPause},
 		"an event that was sent at once":        {5 * time.Millisecond, time.Minute, time.Minute + 5*time.Millisecond},
 		"an event two minutes late":             {2 * time.Minute, time.Minute, 3 * time.Minute},
-		"an event an hour late":                 {time.Hour, time.Minute, replayPause},
-		"a plan after the end of the pause":     {time.Hour, replayPause, replayPause},
+		"an event an hour late":                 {time.Hour, time.Minute, maxEventReplayPause},
+		"a plan after the end of the pause":     {time.Hour, maxEventReplayPause, maxEventReplayPause},
 		"a plan long after the late event":      {time.Hour, time.Hour, time.Hour},
-		"an event that is nearly as late as it": {replayPause, time.Minute, replayPause},
+		"an event that is nearly as late as it": {maxEventReplayPause, time.Minute, maxEventReplayPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tx := Tx{Now: now}
 			switch {
 			case test.late > 0:
-				tx.SetDated(services.PostIDAt(now.Add(-test.late)))
+				tx.SetEventMoment(services.PostIDAt(now.Add(-test.late)))
 			case test.late < 0:
-				tx.SetPlaced(services.PostIDAt(now))
+				tx.SetMomentOfNewIDs(services.PostIDAt(now))
 			}
-			if got := tx.DueAt(now.Add(test.plan)); !got.Equal(now.Add(test.want)) {
+			if got := tx.JobDueAt(now.Add(test.plan)); !got.Equal(now.Add(test.want)) {
 				t.Errorf("due %v from now, want %v", got.Sub(now), test.want)
 			}
 		})
@@ -47,19 +47,19 @@ func TestAPlacedEventIsOfNow(t *testing.T) {
 	ids := services.NewIDClock(services.SystemClock{}, 1)
 	came := services.PostIDAt(now.Add(-time.Second))
 	tx := Tx{Now: now}
-	tx.SetPlaced(came)
-	if tx.Dated() != 0 || !tx.HappenedAt().Equal(now) {
-		t.Errorf("it is dated %v and happened at %v, want 0 and %v", tx.Dated(), tx.HappenedAt(), now)
+	tx.SetMomentOfNewIDs(came)
+	if tx.EventMoment() != 0 || !tx.EventTime().Equal(now) {
+		t.Errorf("it is dated %v and happened at %v, want 0 and %v", tx.EventMoment(), tx.EventTime(), now)
 	}
-	if id := tx.NewID(ids); id != came || tx.Placed() != came {
-		t.Errorf("its ID is %v, placed at %v, want %v", id, tx.Placed(), came)
+	if id := tx.NewID(ids); id != came || tx.MomentOfNewIDs() != came {
+		t.Errorf("its ID is %v, placed at %v, want %v", id, tx.MomentOfNewIDs(), came)
 	}
-	tx.SetPlaced(0)
+	tx.SetMomentOfNewIDs(0)
 	if id := tx.NewID(ids); id == came {
 		t.Error("the next event has its moment too")
 	}
-	tx.SetDated(came)
-	if tx.Placed() != came || tx.NewID(ids) != came {
+	tx.SetEventMoment(came)
+	if tx.MomentOfNewIDs() != came || tx.NewID(ids) != came {
 		t.Error("the IDs of a past event are not of its moment")
 	}
 }

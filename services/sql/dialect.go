@@ -20,11 +20,11 @@ type dialect int
 const (
 	SQLite dialect = iota
 	Postgres
-	dialects
+	dialectCount
 )
 
 // String is the name of an engine in settings and logs.
-func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}[d] }
+func (d dialect) String() string { return [dialectCount]string{"sqlite", "postgres"}[d] }
 
 // Statement is one piece of SQL under a name that errors and logs can show. It is written once, with $1 for parameters and these
 // phrases where the engines differ:
@@ -37,25 +37,25 @@ func (d dialect) String() string { return [dialects]string{"sqlite", "postgres"}
 //	{no wait for the disk}          the FROM and WHERE of a SELECT: PostgreSQL commits it without a wait, so a crash may lose it
 type Statement struct {
 	name  string
-	texts [dialects]string
+	texts [dialectCount]string
 }
 
 // NewStatement declares a statement. Its name is unique: a second statement of that name with another text panics.
 func NewStatement(name, text string) Statement {
 	s := AdHoc(name, text)
-	if other, found := declared.LoadOrStore(name, s); found && other != s {
+	if other, found := declaredStatements.LoadOrStore(name, s); found && other != s {
 		panic(fmt.Sprintf("sql: two statements are named %q", name))
 	}
 	return s
 }
 
-// declared are all statements of the program, by name.
-var declared sync.Map
+// declaredStatements are all statements of the program, by name.
+var declaredStatements sync.Map
 
 // Statements are all statements that the program has declared, by name: for tests of their plans.
 func Statements() map[string]Statement {
 	all := map[string]Statement{}
-	declared.Range(func(name, st any) bool {
+	declaredStatements.Range(func(name, st any) bool {
 		all[name.(string)] = st.(Statement)
 		return true
 	})
@@ -68,70 +68,70 @@ func (st Statement) Text(d dialect) string { return st.texts[d] }
 // AdHoc makes a statement that is not declared: for texts that are put together at run time, and for tests.
 func AdHoc(name, text string) Statement {
 	s := Statement{name: name}
-	for d := range dialects {
+	for d := range dialectCount {
 		s.texts[d] = d.translate(text)
 	}
 	return s
 }
 
-// phrase finds the parts of a statement that differ between the engines.
-var phrase = regexp.MustCompile(`\{[^{}]*\}`)
+// dialectPhrase finds the parts of a statement that differ between the engines.
+var dialectPhrase = regexp.MustCompile(`\{[^{}]*\}`)
 
 // translate makes the text of one engine. For a declared statement it runs once, when the package is initialised.
 func (d dialect) translate(text string) string {
-	text = phrase.ReplaceAllStringFunc(text, func(match string) string {
+	text = dialectPhrase.ReplaceAllStringFunc(text, func(match string) string {
 		words := strings.Fields(strings.Trim(match, "{}"))
 		switch words[0] {
 		case "in":
-			return d.among(words[1], words[2], words[3])
+			return d.inClause(words[1], words[2], words[3])
 		case "rows":
-			return d.table(words[1], strings.Join(words[2:], " "))
+			return d.rowsSubquery(words[1], strings.Join(words[2:], " "))
 		case "each":
 			// SQLite keeps the order of a CROSS JOIN. PostgreSQL orders joins by its statistics, which right after an import do
 			// not yet include the posts; OFFSET makes the subquery an optimization fence.
-			return [dialects]string{SQLite: "CROSS JOIN posts p", Postgres: "CROSS JOIN LATERAL (SELECT p.id, p.author FROM posts p"}[d]
+			return [dialectCount]string{SQLite: "CROSS JOIN posts p", Postgres: "CROSS JOIN LATERAL (SELECT p.id, p.author FROM posts p"}[d]
 		case "end":
-			return [dialects]string{Postgres: "OFFSET 0) AS p"}[d]
+			return [dialectCount]string{Postgres: "OFFSET 0) AS p"}[d]
 		case "database":
-			return [dialects]string{
+			return [dialectCount]string{
 				SQLite:   "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
 				Postgres: "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT",
 			}[d]
 		case "no":
-			return [dialects]string{
+			return [dialectCount]string{
 				SQLite:   "WHERE TRUE",
 				Postgres: "FROM (SELECT set_config('synchronous_commit', 'off', true)) AS setting WHERE TRUE",
 			}[d]
 		default:
-			return d.locking(strings.Join(words, " "))
+			return d.lockingClause(strings.Join(words, " "))
 		}
 	})
 	// SQLite writes parameters as ?1. In statements, $ occurs only in parameters.
 	if d == SQLite {
-		text = limit.ReplaceAllString(text, "LIMIT $$$1 + 0")
+		text = limitParameter.ReplaceAllString(text, "LIMIT $$$1 + 0")
 		text = strings.ReplaceAll(text, "$", "?")
 	}
 	return text
 }
 
-// limit matches a LIMIT that is a single parameter. SQLite plans by the bound value of such a parameter, so it prepares the
+// limitParameter matches a LIMIT that is a single parameter. SQLite plans by the bound value of such a parameter, so it prepares the
 // statement anew whenever the value changes, which takes longer than most statements do. SQLite does not look into a sum, so the
 // translation adds 0.
-var limit = regexp.MustCompile(`LIMIT \$(\d+)`)
+var limitParameter = regexp.MustCompile(`LIMIT \$(\d+)`)
 
-// among translates {in}. A list is one parameter, so a statement has one text, and one plan, whatever the length.
-func (d dialect) among(column, parameter, kind string) string {
+// inClause translates {in}. A list is one parameter, so a statement has one text, and one plan, whatever the length.
+func (d dialect) inClause(column, parameter, kind string) string {
 	if d == Postgres {
 		return fmt.Sprintf("%s = ANY(%s::%s[])", column, parameter, kind)
 	}
 	return fmt.Sprintf("%s IN (SELECT value FROM json_each(%s))", column, parameter)
 }
 
-// table translates {rows}. Both engines take the table as one JSON text, whatever the types of its columns.
-func (d dialect) table(parameter, columns string) string {
+// rowsSubquery translates {rows}. Both engines take the table as one JSON text, whatever the types of its columns.
+func (d dialect) rowsSubquery(parameter, columns string) string {
 	var picked []string
-	// Each row is a JSON array, in a column that both engines call value. PostgreSQL's types have to be named; SQLite's follow from the
-	// values.
+	// Each row is a JSON array, in a column that both engines call value. PostgreSQL's types have to be named; SQLite's follow from
+	// the values.
 	for i, column := range strings.Split(columns, ",") {
 		name, kind, _ := strings.Cut(strings.TrimSpace(column), " ")
 		if d == Postgres {
@@ -147,8 +147,8 @@ func (d dialect) table(parameter, columns string) string {
 	return fmt.Sprintf("(SELECT %s FROM %s)", strings.Join(picked, ", "), source)
 }
 
-// locking is the clause that locks the rows of a SELECT. It is empty on SQLite, which has one writer at a time.
-func (d dialect) locking(words string) string {
+// lockingClause is the clause that locks the rows of a SELECT. It is empty on SQLite, which has one writer at a time.
+func (d dialect) lockingClause(words string) string {
 	clauses := map[string]string{
 		"for update":    "FOR UPDATE",
 		"for share":     "FOR SHARE",
@@ -169,7 +169,7 @@ func (d dialect) locking(words string) string {
 // Insertion is an INSERT of any number of rows. On PostgreSQL each column is one parameter, a list.
 type Insertion struct {
 	Statement
-	kinds []string // of the columns
+	columnTypes []string // of the columns
 }
 
 // NewInsertion makes an insertion into a table. columns is a list "NAME TYPE, NAME TYPE", and tail is the text after the values,
@@ -185,17 +185,17 @@ func NewInsertion(name, table, columns, tail string) Insertion {
 		lists = append(lists, fmt.Sprintf("$%d::%s[]", i+1, kind))
 	}
 	head := fmt.Sprintf("INSERT INTO %s (%s)", table, strings.Join(names, ", "))
-	return Insertion{kinds: kinds, Statement: Statement{name: name, texts: [dialects]string{
+	return Insertion{columnTypes: kinds, Statement: Statement{name: name, texts: [dialectCount]string{
 		SQLite:   fmt.Sprintf("%s VALUES (%s) %s", head, strings.Join(values, ", "), tail),
 		Postgres: fmt.Sprintf("%s SELECT * FROM unnest(%s) %s", head, strings.Join(lists, ", "), tail),
 	}}}
 }
 
-// arrays turns rows into columns: unnest makes rows of them again, so the text is the same for any number of rows.
-func (ins Insertion) arrays(all [][]any) []any {
-	lists := make([]any, len(ins.kinds))
+// columnArrays turns rows into columns: unnest makes rows of them again, so the text is the same for any number of rows.
+func (ins Insertion) columnArrays(all [][]any) []any {
+	lists := make([]any, len(ins.columnTypes))
 	// The driver takes a typed slice as an array.
-	for i, kind := range ins.kinds {
+	for i, kind := range ins.columnTypes {
 		switch kind {
 		case "BIGINT":
 			lists[i] = columnOf[int64](all, i)
@@ -243,8 +243,8 @@ func (d dialect) translateMigration(text string) string {
 	).Replace(text)
 }
 
-// Rows is a parameter that is a table: see {rows}. Its values are numbers and texts, in the order of the columns.
-type Rows [][]any
+// RowsParameter is a parameter that is a table: see {rows}. Its values are numbers and texts, in the order of the columns.
+type RowsParameter [][]any
 
 // bind turns arguments into values that the engine's driver takes.
 func (d dialect) bind(args []any) []any {
@@ -283,7 +283,7 @@ func (d dialect) bindOne(arg any) any {
 			return value
 		}
 		return AsJSON(value)
-	case Rows:
+	case RowsParameter:
 		return AsJSON(value)
 	default:
 		return d.bindByKind(value)

@@ -21,7 +21,7 @@ func TestStatementsInBothDialects(t *testing.T) {
 		{"Locks", "{for update} {for share} {skip locked}", "  ", "FOR UPDATE FOR SHARE FOR UPDATE SKIP LOCKED"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want := Statement{"test", [dialects]string{SQLite: c.sqlite, Postgres: c.postgres}}
+			want := Statement{"test", [dialectCount]string{SQLite: c.sqlite, Postgres: c.postgres}}
 			if diff := cmp.Diff(want.texts, AdHoc("test", c.text).texts); diff != "" {
 				t.Error(diff)
 			}
@@ -49,14 +49,14 @@ func TestUnknownPhraseIsFoundAtStart(t *testing.T) {
 
 func TestInsertionInBothDialects(t *testing.T) {
 	ins := NewInsertion("test", "things", "n BIGINT, s TEXT, b BYTEA, t BOOLEAN", "ON CONFLICT DO NOTHING")
-	want := [dialects]string{
+	want := [dialectCount]string{
 		SQLite:   "INSERT INTO things (n, s, b, t) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
 		Postgres: "INSERT INTO things (n, s, b, t) SELECT * FROM unnest($1::BIGINT[], $2::TEXT[], $3::BYTEA[], $4::BOOLEAN[]) ON CONFLICT DO NOTHING",
 	}
 	if diff := cmp.Diff(want, ins.texts); diff != "" {
 		t.Error(diff)
 	}
-	columns := ins.arrays([][]any{{services.PostID(7), "x", []byte{1}, true}, {int64(8), "y", []byte{2}, false}})
+	columns := ins.columnArrays([][]any{{services.PostID(7), "x", []byte{1}, true}, {int64(8), "y", []byte{2}, false}})
 	if diff := cmp.Diff([]any{[]int64{7, 8}, []string{"x", "y"}, [][]byte{{1}, {2}}, []bool{true, false}}, columns); diff != "" {
 		t.Error(diff)
 	}
@@ -65,7 +65,7 @@ func TestInsertionInBothDialects(t *testing.T) {
 func TestParametersInBothDialects(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC)
 	args := []any{services.UserID(1<<32 - 1), services.MaxPostID, services.CategoryLike, at, nil, "text", []byte{1},
-		[]services.UserID{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, Rows{{services.UserID(1), services.CategoryLike, services.MaxPostID}}}
+		[]services.UserID{1, 2}, []services.PostID{}, []string{`a"b`, "c"}, RowsParameter{{services.UserID(1), services.CategoryLike, services.MaxPostID}}}
 	same := []any{int64(1<<32 - 1), int64(1<<63 - 1), "LIKE", int64(1767323045000006), nil, "text", []byte{1}}
 	table := `[[1,"LIKE",9223372036854775807]]`
 	if diff := cmp.Diff(append(same[:7:7], "[1,2]", "[]", `["a\"b","c"]`, table), SQLite.bind(args)); diff != "" {

@@ -33,15 +33,15 @@ func MapError(what string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the operation took too long: try again")
 	}
-	if unavailable(err) {
+	if isUnavailable(err) {
 		return services.Wrapf(services.Unavailable, fmt.Errorf("%s: %w", what, err), "the database does not answer")
 	}
 	return fmt.Errorf("sql: %s: %w", what, err)
 }
 
-// unavailable reports whether an error means that the engine did not do the work. Errors of the network and of the driver are of
+// isUnavailable reports whether an error means that the engine did not do the work. Errors of the network and of the driver are of
 // many types; errors of the engines have codes.
-func unavailable(err error) bool {
+func isUnavailable(err error) bool {
 	for _, known := range []error{
 		context.Canceled, context.DeadlineExceeded, driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone,
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, pgx.ErrTxCommitRollback,
@@ -51,11 +51,11 @@ func unavailable(err error) bool {
 		}
 	}
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return unavailableState(server.Code)
+		return isUnavailableSQLState(server.Code)
 	}
-	// unavailableResult looks only at the low byte of an extended code, which is its kind.
+	// isUnavailableSQLiteCode looks only at the low byte of an extended code, which is its kind.
 	if file, ok := errors.AsType[*sqlitedriver.Error](err); ok {
-		return unavailableResult(file.Code())
+		return isUnavailableSQLiteCode(file.Code())
 	}
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	_, network := errors.AsType[net.Error](err)
@@ -64,11 +64,11 @@ func unavailable(err error) bool {
 	return connecting || network || strings.Contains(text, "conn closed") || strings.Contains(text, "database is closed")
 }
 
-// unavailableState classifies a PostgreSQL SQLSTATE.
-func unavailableState(code string) bool {
+// isUnavailableSQLState classifies a PostgreSQL SQLSTATE.
+func isUnavailableSQLState(code string) bool {
 	switch code {
 	case "25006", // read only: a standby, or a database that an administrator protects
-		idleTooLongState,
+		idleInTxTimeoutSQLState,
 		"40001", // serialization failure, still after the retries
 		"40P01", // deadlock, still after the retries
 		"55P03", // a lock could not be had in time
@@ -81,8 +81,8 @@ func unavailableState(code string) bool {
 	return class == "08" || class == "28" || class == "53" || strings.HasPrefix(code, "57P")
 }
 
-// unavailableResult classifies a SQLite result code.
-func unavailableResult(code int) bool {
+// isUnavailableSQLiteCode classifies a SQLite result code.
+func isUnavailableSQLiteCode(code int) bool {
 	switch code & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY,
 		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL:
@@ -91,28 +91,28 @@ func unavailableResult(code int) bool {
 	return false
 }
 
-// busy reports whether another process holds the lock of the SQLite file. Within this process nobody else writes.
-func busy(err error) bool {
+// isSQLiteBusy reports whether another process holds the lock of the SQLite file. Within this process nobody else writes.
+func isSQLiteBusy(err error) bool {
 	file, ok := errors.AsType[*sqlitedriver.Error](err)
 	return ok && file.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// worthAgain reports whether a transaction that failed with an error had no effect and is worth a repetition.
-func worthAgain(err error) bool { return conflicting(err) || errors.Is(err, errOverLimit) }
+// isWorthRetry reports whether a transaction that failed with an error had no effect and is worth a repetition.
+func isWorthRetry(err error) bool { return isConflict(err) || errors.Is(err, errOverLimit) }
 
-// conflicting reports whether PostgreSQL aborted this transaction in favour of another, or because this process paused and its
+// isConflict reports whether PostgreSQL aborted this transaction in favour of another, or because this process paused and its
 // next statement came too late. The transaction has no effect, and the same work is likely to succeed when repeated.
-func conflicting(err error) bool {
+func isConflict(err error) bool {
 	server, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleTooLongState)
+	return ok && (server.Code == "40001" || server.Code == "40P01" || server.Code == idleInTxTimeoutSQLState)
 }
 
-// isConnectionLost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, the transaction has no
-// effect. If COMMIT was sent, the outcome is unknown.
+// isConnectionLost reports whether the connection was lost while the caller still had time. If COMMIT was not sent, the transaction
+// has no effect. If COMMIT was sent, the outcome is unknown.
 func isConnectionLost(ctx context.Context, err error) bool {
 	_, network := errors.AsType[*net.OpError](err)
 	return ctx.Err() == nil && (network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
-// idleTooLongState is the SQLSTATE of a transaction whose next statement did not come in time.
-const idleTooLongState = "25P03"
+// idleInTxTimeoutSQLState is the SQLSTATE of a transaction whose next statement did not come in time.
+const idleInTxTimeoutSQLState = "25P03"

@@ -18,7 +18,7 @@ func MigrateTo(ctx context.Context, url string, version int64, statements ...str
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	steps, err := d.steps(db)
+	steps, err := d.migrationProvider(db)
 	if err == nil {
 		_, err = steps.UpTo(ctx, version)
 	}

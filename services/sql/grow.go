@@ -22,21 +22,21 @@ const (
 // growPragmas make SQLite write changed pages to its log before the commit: ten pages are all that it may hold.
 var growPragmas = []string{"cache_size(10)", "busy_timeout(50)", "temp_store(MEMORY)"}
 
-// errGrown ends the transaction of a growth that succeeded.
-var errGrown = errors.New("the growth is given back")
+// errRollbackGrowth ends the transaction of a growth that succeeded.
+var errRollbackGrowth = errors.New("the growth is given back")
 
-// tryGrow checks that the database can grow. What grew is free again when it returns, whether it succeeded or not.
-func (s *DB) tryGrow(ctx context.Context) error {
+// checkCanGrow checks that the database can grow. What grew is free again when it returns, whether it succeeded or not.
+func (s *DB) checkCanGrow(ctx context.Context) error {
 	if s.Dialect == SQLite {
-		return s.tryGrowLog(ctx)
+		return s.checkWALCanGrow(ctx)
 	}
 	err := s.Write(ctx, func(tx *Tx) error {
 		if _, err := tx.db.exec(ctx, growPostgres, nil); err != nil {
 			return MapError("grow", err)
 		}
-		return errGrown
+		return errRollbackGrowth
 	})
-	if errors.Is(err, errGrown) {
+	if errors.Is(err, errRollbackGrowth) {
 		return nil
 	}
 	// The user may not create tables, or a trigger forbids it: then the test write alone decides, or the node would never be ready.
@@ -47,34 +47,34 @@ func (s *DB) tryGrow(ctx context.Context) error {
 	return err
 }
 
-// tryGrowLog is tryGrow for SQLite. A write needs room in the log first.
-func (s *DB) tryGrowLog(ctx context.Context) error {
+// checkWALCanGrow is checkCanGrow for SQLite. A write needs room in the log first.
+func (s *DB) checkWALCanGrow(ctx context.Context) error {
 	// The log may be what has filled the disk. It is copied into the file only after a commit, and no commit fits any more: so it is
 	// emptied here. If that fails, the growth shows whether the log has room.
-	s.truncateLog(ctx)
+	s.tryEmptyWAL(ctx)
 	err := s.admitWrite()
 	if err != nil {
 		return err
 	}
-	defer s.writing.Done()
-	if err = s.writer.tryGrow(ctx); err == nil || Refused(err) {
-		s.truncateLog(ctx) // a rollback leaves the log as long as it grew
+	defer s.activeWrites.Done()
+	if err = s.writer.checkWALCanGrow(ctx); err == nil || IsWriteRefusal(err) {
+		s.tryEmptyWAL(ctx) // a rollback leaves the log as long as it grew
 	}
 	return err
 }
 
-// truncateLog is EmptyLog for a disk that may be full.
-func (s *DB) truncateLog(ctx context.Context) {
-	if _, err := s.EmptyLog(ctx); err != nil {
+// tryEmptyWAL is EmptyWAL for a disk that may be full.
+func (s *DB) tryEmptyWAL(ctx context.Context) {
+	if _, err := s.EmptyWAL(ctx); err != nil {
 		s.log.Debug("the write-ahead log cannot be emptied", "error", err)
 	}
 }
 
-// tryGrow makes the log grow in the writer's turn, through another connection, because the writer's connection keeps changed pages in
-// memory.
-func (w *writer) tryGrow(ctx context.Context) (err error) {
-	w.turn.Lock()
-	defer w.turn.Unlock()
+// checkWALCanGrow makes the log grow in the writer's turn, through another connection, because the writer's connection keeps
+// changed pages in memory.
+func (w *writer) checkWALCanGrow(ctx context.Context) (err error) {
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
 	db, err := sql.Open("sqlite", sqliteDSN(w.store.name, "rw", growPragmas))
 	if err != nil {
 		return MapError("grow", err)

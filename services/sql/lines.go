@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Lines runs any SQL and returns one line for each row: for tests and tools.
-func (r Runner) Lines(ctx context.Context, text string, args ...any) (lines []string, err error) {
+// QueryLines runs any SQL and returns one line for each row: for tests and tools.
+func (r Runner) QueryLines(ctx context.Context, text string, args ...any) (lines []string, err error) {
 	found, err := r.db.query(ctx, AdHoc("test", text).texts[r.Dialect], r.Dialect.bind(args))
 	if err != nil {
 		return nil, err
@@ -34,9 +34,9 @@ func (r Runner) Lines(ctx context.Context, text string, args ...any) (lines []st
 }
 
 // Columns returns an empty name for each column, and nil if there are no rows.
-func (h *heldRows) Columns() ([]string, error) {
-	if len(h.rows) == 0 {
+func (h *bufferedRows) Columns() ([]string, error) {
+	if len(h.remainingRows) == 0 {
 		return nil, nil
 	}
-	return make([]string, len(h.rows[0])), nil
+	return make([]string, len(h.remainingRows[0])), nil
 }

@@ -8,7 +8,7 @@ import (
 
 // MaxHiddenRows is the greatest number of rows that a page of a list skips because the viewer may not see them. After that many rows
 // the page is short, and reports that more follows.
-const MaxHiddenRows = services.Retention
+const MaxHiddenRows = services.FeedRetention
 
 // ReadLists reads pages of lists, as the viewer may see them, with one statement. The parameters of the statement are the
 // pages, the greatest page size plus one, and the viewer. It selects the rows of each page in the order of its list.
@@ -22,15 +22,15 @@ const MaxHiddenRows = services.Retention
 // hidden rows cannot be made to take long.
 func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []K,
 	ask func(page K) (row []any, size int), read func(scan func(...any) error, i *int) (item T, position, end P, err error),
-) (map[K]services.List[P, T], error) {
-	asked, sizes, longest := make(Rows, len(pages)), make([]int, len(pages)), 0
+) (map[K]services.ListPage[P, T], error) {
+	asked, sizes, longest := make(RowsParameter, len(pages)), make([]int, len(pages)), 0
 	for i, page := range pages {
 		row, size := ask(page)
 		asked[i], sizes[i], longest = append([]any{i}, row...), size, max(longest, size)
 	}
 	// none is the zero position, which no item of any list has. The end of a page without rows stays zero.
 	var none P
-	lists, ends := make([]services.List[P, T], len(pages)), make([]P, len(pages))
+	lists, ends := make([]services.ListPage[P, T], len(pages)), make([]P, len(pages))
 	err := r.Each(ctx, st, []any{asked, longest + 1, viewer}, func(scan func(...any) error) error {
 		var i int
 		item, position, end, err := read(scan, &i)
@@ -45,7 +45,7 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 		}
 		return nil
 	})
-	found := make(map[K]services.List[P, T], len(pages))
+	found := make(map[K]services.ListPage[P, T], len(pages))
 	for i, page := range pages {
 		// A page without rows is in found too: its caller asked for it.
 		list := lists[i]
@@ -61,11 +61,13 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 
 // ReadUserLists is ReadLists for lists of users, the greatest position first. read must scan a row into the pointers in first,
 // followed by pointers for the item, and return the item and its position, or 0 for no item.
-func ReadUserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPage,
+func ReadUserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPageRequest,
 	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
-) (map[services.UserPage]services.UserList[T], error) {
+) (map[services.UserPageRequest]services.UserListPage[T], error) {
 	return ReadLists(ctx, r, st, viewer, pages,
-		func(page services.UserPage) ([]any, int) { return []any{page.Owner, int64(page.Before)}, page.Size },
+		func(page services.UserPageRequest) ([]any, int) {
+			return []any{page.Owner, int64(page.Before)}, page.Size
+		},
 		func(scan func(...any) error, i *int) (item T, position, end uint64, err error) {
 			item, position, err = read(scan, i, &end)
 			return item, position, end, err

@@ -20,13 +20,13 @@ func lockFile(path string) (io.Closer, error) {
 	held, err := tryLock(file, true)
 	// The error names the other process for the operator. The process ID may be missing if that process has just begun.
 	if held {
-		holder := readHolder(file)
+		holder := readLockHolder(file)
 		_ = file.Close()
 		return nil, services.Errorf(services.Conflict,
 			"the database file %s is in use%s: SQLite serves one process; stop the other one, or use PostgreSQL for several", path, holder)
 	}
 	if err == nil {
-		err = writeHolder(file)
+		err = writeLockHolder(file)
 	}
 	if err != nil {
 		_ = file.Close()
@@ -36,8 +36,8 @@ func lockFile(path string) (io.Closer, error) {
 	return file, nil
 }
 
-// writeHolder writes the ID of this process into the lock file.
-func writeHolder(file *os.File) error {
+// writeLockHolder writes the ID of this process into the lock file.
+func writeLockHolder(file *os.File) error {
 	// The former holder's ID may be longer.
 	if err := file.Truncate(0); err != nil {
 		return err
@@ -46,9 +46,9 @@ func writeHolder(file *os.File) error {
 	return err
 }
 
-// readHolder returns the process that the lock file names, as " by process ID", or "". It is for messages alone: only the lock itself
-// counts.
-func readHolder(file *os.File) string {
+// readLockHolder returns the process that the lock file names, as " by process ID", or "". It is for messages alone: only the lock
+// itself counts.
+func readLockHolder(file *os.File) string {
 	var text [20]byte
 	n, err := file.ReadAt(text[:], 0)
 	if pid := strings.TrimSpace(string(text[:n])); pid != "" && (err == nil || errors.Is(err, io.EOF)) {

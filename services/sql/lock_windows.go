@@ -8,7 +8,7 @@ import (
 )
 
 // On Windows other processes cannot read locked bytes, so the lock covers one byte far behind the text of the file.
-const lockedByte = 1 << 30
+const lockedByteOffset = 1 << 30
 
 // tryLock locks a file for this process, alone or with other readers. held is true if another process holds the lock.
 func tryLock(file *os.File, alone bool) (held bool, err error) {
@@ -16,7 +16,7 @@ func tryLock(file *os.File, alone bool) (held bool, err error) {
 	if alone {
 		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
 	}
-	err = windows.LockFileEx(windows.Handle(file.Fd()), flags, 0, 1, 0, &windows.Overlapped{Offset: lockedByte})
+	err = windows.LockFileEx(windows.Handle(file.Fd()), flags, 0, 1, 0, &windows.Overlapped{Offset: lockedByteOffset})
 	// The error depends on how the file was opened.
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
 		return true, nil

@@ -22,7 +22,7 @@ var migrations embed.FS
 // migrate brings the tables up to date. Nodes that start together take turns. Each migration is a transaction of its own: if one
 // fails, the earlier ones stay applied, and the next start continues with the failed one.
 func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
-	steps, err := s.Dialect.steps(db)
+	steps, err := s.Dialect.migrationProvider(db)
 	if err != nil {
 		return MapError("read the migrations", err)
 	}
@@ -49,8 +49,8 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB) error {
 	return MapError("migrate "+s.name, err)
 }
 
-// steps are the migrations, to be applied to a database.
-func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
+// migrationProvider are the migrations, to be applied to a database.
+func (d dialect) migrationProvider(db *sql.DB) (*goose.Provider, error) {
 	folder, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return nil, err
@@ -66,31 +66,31 @@ func (d dialect) steps(db *sql.DB) (*goose.Provider, error) {
 		}
 		options = append(options, goose.WithSessionLocker(locker))
 	}
-	return goose.NewProvider(engine, db, schemas{folder, d}, options...)
+	return goose.NewProvider(engine, db, migrationFS{folder, d}, options...)
 }
 
-// schemas is the folder of the migrations in the SQL of one engine. The library reads files, so the translation is a file system.
-type schemas struct {
+// migrationFS is the folder of the migrations in the SQL of one engine. The library reads files, so the translation is a file system.
+type migrationFS struct {
 	fs.FS
 	dialect dialect
 }
 
 // Open opens one migration, or the folder itself.
-func (s schemas) Open(name string) (fs.File, error) {
+func (s migrationFS) Open(name string) (fs.File, error) {
 	file, err := s.FS.Open(name)
 	if err != nil || !strings.HasSuffix(name, ".sql") {
 		return file, err
 	}
 	// The original file still serves Stat and Close. Its size is wrong, but readers use the size only as a hint.
 	text, err := fs.ReadFile(s.FS, name)
-	return schema{file, strings.NewReader(s.dialect.translateMigration(string(text)))}, err
+	return migrationFile{file, strings.NewReader(s.dialect.translateMigration(string(text)))}, err
 }
 
-// schema is a migration whose text was translated.
-type schema struct {
+// migrationFile is a migration whose text was translated.
+type migrationFile struct {
 	fs.File
 	text *strings.Reader
 }
 
 // Read reads the engine's text instead of the file's.
-func (s schema) Read(into []byte) (int, error) { return s.text.Read(into) }
+func (s migrationFile) Read(into []byte) (int, error) { return s.text.Read(into) }

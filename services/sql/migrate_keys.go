@@ -10,13 +10,13 @@ import (
 	"tidings/services"
 )
 
-// keysMigration is the version of the migration that copies the keys of imported objects to their refs. It is written in Go,
-// because SQL cannot check whether a key is a valid ref: an import allowed any text as a key. Other keys stay in the column
+// importKeysMigrationVersion is the version of the migration that copies the keys of imported objects to their refs. It is written
+// in Go, because SQL cannot check whether a key is a valid ref: an import allowed any text as a key. Other keys stay in the column
 // import_key, which nothing else reads but the export.
-const keysMigration = 75
+const importKeysMigrationVersion = 75
 
-// importedTables are the tables with keys of imports. owner is the SQL expression of the user who owns a row, 0 for none.
-var importedTables = []struct{ kind, table, owner string }{
+// importKeyTables are the tables with keys of imports. owner is the SQL expression of the user who owns a row, 0 for none.
+var importKeyTables = []struct{ kind, table, owner string }{
 	{services.PostType, "posts", "author"},
 	{services.ShowType, "shows", "host"},
 	{services.SiteMessageType, "site_messages", "0"},
@@ -24,15 +24,15 @@ var importedTables = []struct{ kind, table, owner string }{
 
 // goMigrations are the steps that are written in Go.
 func (d dialect) goMigrations() goose.ProviderOption {
-	return goose.WithGoMigrations(goose.NewGoMigration(keysMigration, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
-		return keysToRefs(ctx, Runner{Dialect: d, db: transaction{tx}})
+	return goose.WithGoMigrations(goose.NewGoMigration(importKeysMigrationVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+		return copyImportKeysToRefs(ctx, Runner{Dialect: d, db: transaction{tx}})
 	}}, nil))
 }
 
-// keysToRefs copies the keys that are valid refs, except those that other objects already have as their refs. Ingest created those
-// other objects, and they keep their refs.
-func keysToRefs(ctx context.Context, r Runner) error {
-	for _, t := range importedTables {
+// copyImportKeysToRefs copies the keys that are valid refs, except those that other objects already have as their refs. Ingest
+// created those other objects, and they keep their refs.
+func copyImportKeysToRefs(ctx context.Context, r Runner) error {
+	for _, t := range importKeyTables {
 		keys := AdHoc("the keys of "+t.table, fmt.Sprintf(`SELECT import_key FROM %s WHERE import_key <> ''`, t.table))
 		// An object with a label has a row in refs already, with an empty ref.
 		name := AdHoc("name labelled "+t.table, fmt.Sprintf(`UPDATE refs SET ref = o.import_key, owner = o.owner

@@ -15,7 +15,7 @@ import (
 // of its type has that ref. Other keys stay in import_key alone.
 func TestKeysOfImportsBecomeRefs(t *testing.T) {
 	for name, url := range map[string]string{
-		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).Database(t),
+		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).NewDatabase(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := sql.MigrateTo(t.Context(), url, 74,

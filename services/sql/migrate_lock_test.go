@@ -13,16 +13,16 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// waitHandler receives the log, and tells when a migration waits for a table.
-type waitHandler struct {
+// migrationWaitHandler receives the log, and tells when a migration waits for a table.
+type migrationWaitHandler struct {
 	slog.Handler
-	told chan struct{} // gets a value at each such line, unless the last value is still in it
+	waitLogged chan struct{} // gets a value at each such line, unless the last value is still in it
 }
 
-func (w waitHandler) Handle(_ context.Context, record slog.Record) error {
+func (w migrationWaitHandler) Handle(_ context.Context, record slog.Record) error {
 	if strings.Contains(record.Message, "the migration waits for a table") {
 		select {
-		case w.told <- struct{}{}:
+		case w.waitLogged <- struct{}{}:
 		default:
 		}
 	}
@@ -32,7 +32,7 @@ func (w waitHandler) Handle(_ context.Context, record slog.Record) error {
 // While a backup reads a table, the node that brings the tables up to date waits, and the statements of the other nodes do not wait
 // behind it.
 func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
-	url := sqltest.NewServer(t).Database(t)
+	url := sqltest.NewServer(t).NewDatabase(t)
 	if err := sql.MigrateTo(t.Context(), url, 95); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, opened := waitHandler{slog.NewTextHandler(io.Discard, nil), make(chan struct{}, 1)}, make(chan error, 1)
+	waiting, opened := migrationWaitHandler{slog.NewTextHandler(io.Discard, nil), make(chan struct{}, 1)}, make(chan error, 1)
 	var db *sql.DB
 	go func() {
 		var err error
@@ -57,7 +57,7 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 	}()
 	for range 2 { // it is tried again
 		select {
-		case <-waiting.told:
+		case <-waiting.waitLogged:
 		case err := <-opened:
 			t.Fatalf("the migration ended while the table was locked: %v", err)
 		case <-time.After(time.Minute):
@@ -80,12 +80,12 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 	}
 }
 
-// The database ends the transaction of a node that is silent in it for too long, as a node on an overloaded machine may be. A migration
-// is then tried again.
+// The database ends the transaction of a node that is silent in it for too long, as a node on an overloaded machine may be. A
+// migration is then tried again.
 func TestAMigrationThatWasTooSlowIsTriedAgain(t *testing.T) {
-	url := sqltest.NewServer(t).Database(t)
-	// PostgreSQL's own error, at the third table: goose by itself tries again to make its own, which is the first. The sequence keeps its
-	// value although the transaction is undone.
+	url := sqltest.NewServer(t).NewDatabase(t)
+	// PostgreSQL's own error, at the third table: goose by itself tries again to make its own, which is the first. The sequence
+	// keeps its value although the transaction is undone.
 	admin, err := stdsql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
@@ -113,8 +113,8 @@ func TestAMigrationThatWasTooSlowIsTriedAgain(t *testing.T) {
 
 // A server that has answered may be too busy for the next connection: the start connects again.
 func TestAStartWaitsForABusyServer(t *testing.T) {
-	url, trips := sqltest.CountTrips(t, sqltest.NewServer(t).Database(t))
-	trips.Ignore(2)
+	url, trips := sqltest.CountRoundTrips(t, sqltest.NewServer(t).NewDatabase(t))
+	trips.IgnoreConnection(2)
 	db, err := sql.Open(t.Context(), sql.Config{URL: url + "&connect_timeout=3", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestAStartWaitsForABusyServer(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	if got := trips.Connections(); got < 3 {
+	if got := trips.ConnectionCount(); got < 3 {
 		t.Errorf("%d connections, want one without an answer and one after it", got)
 	}
 }

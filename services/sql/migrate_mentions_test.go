@@ -13,7 +13,7 @@ import (
 // mentioned the user since it was published.
 func TestOldMentionsDateFromThePublication(t *testing.T) {
 	for name, url := range map[string]string{
-		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).Database(t),
+		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "old.db"), "postgres": sqltest.NewServer(t).NewDatabase(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := sql.MigrateTo(t.Context(), url, 95, `INSERT INTO mentions (post, mentioned, listed) VALUES (5, 2, NULL), (5, 3, TRUE)`); err != nil {
@@ -21,7 +21,7 @@ func TestOldMentionsDateFromThePublication(t *testing.T) {
 			}
 			db := sqltest.Open(t, sql.Config{URL: url})
 			if err := db.Write(t.Context(), func(tx *sql.Tx) error {
-				_, err := tx.Lines(t.Context(), `INSERT INTO mentions (post, mentioned, listed) VALUES (5, 4, FALSE)`)
+				_, err := tx.QueryLines(t.Context(), `INSERT INTO mentions (post, mentioned, listed) VALUES (5, 4, FALSE)`)
 				return err
 			}); err != nil {
 				t.Fatal(err)

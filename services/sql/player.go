@@ -13,89 +13,89 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// answer is PostgreSQL's answer to a statement: its rows, the number of changed rows, or its error.
-type answer struct {
-	rows    [][]any
-	changed int64
-	err     error
+// statementAnswer is PostgreSQL's answer to a statement: its rows, the number of changed rows, or its error.
+type statementAnswer struct {
+	rows        [][]any
+	changedRows int64
+	err         error
 }
 
-// step is a statement that a function ran, with its answer if it is known.
-type step struct {
-	name, text    string
-	args          []any
-	answer        *answer // nil: not known yet
-	fromLastPass  bool    // the answer is that of the last pass, and all before it is as it was then; false: only prefetched, or not known
-	hasFinalError bool    // the answer is an error and is final: all before the statement was settled, so it is not sent again
+// recordedStatement is a statement that a function ran, with its answer if it is known.
+type recordedStatement struct {
+	name, text         string
+	args               []any
+	answer             *statementAnswer // nil: not known yet
+	answerFromLastPass bool             // the answer and all before it are as in the last pass; false: prefetched, or not known
+	hasFinalError      bool             // the answer is an error, and all before it was settled: it is not sent again
 }
 
-// same reports whether a function runs this statement again, with the same arguments.
-func (s step) same(text string, args []any) bool {
+// matches reports whether a function runs this statement again, with the same arguments.
+func (s recordedStatement) matches(text string, args []any) bool {
 	return s.text == text && reflect.DeepEqual(s.args, args)
 }
 
-// errWaits is the panic that stops a function where it needs an unknown answer. If it were returned as an error, a
+// errAnswerUnknown is the panic that stops a function where it needs an unknown answer. If it were returned as an error, a
 // function might handle it and go on.
-var errWaits = errors.New("sql: the answer to a statement is not known yet")
+var errAnswerUnknown = errors.New("sql: the answer to a statement is not known yet")
 
-// player answers the statements of a function from the last pass where it can, and records them for the next pass. It
+// replayer answers the statements of a function from the last pass where it can, and records them for the next pass. It
 // is the queryer of the function's Tx.
-type player struct {
-	lastSteps       []step                               // the function's steps in the last pass
-	earlierSettled  bool                                 // the functions before this one are settled
-	repeatsLastPass bool                                 // so far the function repeats its steps of the last pass
-	steps           []step                               // the function's steps in this pass
-	waits           bool                                 // the function was stopped, because it needs an unknown answer
-	name            string                               // of the next statement
-	live            func(text string, args []any) answer // asks PostgreSQL at once, if set
+type replayer struct {
+	lastPassSteps           []recordedStatement                           // the function's steps in the last pass
+	earlierFunctionsSettled bool                                          // the functions before this one are settled
+	repeatsLastPass         bool                                          // so far the function repeats its steps of the last pass
+	steps                   []recordedStatement                           // the function's steps in this pass
+	waitsForAnswer          bool                                          // the function stopped: it needs an unknown answer
+	nextStatementName       string                                        // of the next statement
+	askDatabase             func(text string, args []any) statementAnswer // asks PostgreSQL at once, if set
 }
 
-// note is the tracer of the functions: it keeps the name of the next statement for the real tracer.
-func (p *player) note(name string) { p.name = name }
+// setNextStatementName is the tracer of the functions: it keeps the name of the next statement for the real tracer.
+func (p *replayer) setNextStatementName(name string) { p.nextStatementName = name }
 
-// allFromLastPass reports whether the function repeated its last steps, with answers from the last pass alone. A statement that differs
-// from the last run never has fromLastPass, and neither has any statement after it.
-func (p *player) allFromLastPass() bool {
+// allAnswersFromLastPass reports whether the function repeated its last steps, with answers from the last pass alone. A statement
+// that differs from the last run never has answerFromLastPass, and neither has any statement after it.
+func (p *replayer) allAnswersFromLastPass() bool {
 	for _, step := range p.steps {
-		if !step.fromLastPass {
+		if !step.answerFromLastPass {
 			return false
 		}
 	}
 	return true
 }
 
-// changed reports whether a statement of this run may have changed a row. Every statement may, unless its answer is known and it is a
-// plain query or found no row to change.
-func (p *player) changed() bool {
-	return slices.ContainsFunc(p.steps, func(s step) bool {
+// mayHaveChangedRows reports whether a statement of this run may have changed a row. Every statement may, unless its answer is
+// known and it is a plain query or found no row to change.
+func (p *replayer) mayHaveChangedRows() bool {
+	return slices.ContainsFunc(p.steps, func(s recordedStatement) bool {
 		text := strings.TrimSpace(s.text)
 		known := s.answer != nil && s.answer.err == nil
 		// The count of a WITH statement does not include the writes in its WITH clause.
-		return !known || strings.HasPrefix(text, "WITH") || s.answer.changed > 0 && !strings.HasPrefix(text, "SELECT")
+		return !known || strings.HasPrefix(text, "WITH") || s.answer.changedRows > 0 && !strings.HasPrefix(text, "SELECT")
 	})
 }
 
-// next answers a statement. A statement whose rows are needed and not known ends the run of the function.
-func (p *player) next(text string, args []any, rows bool) answer {
-	now := step{name: p.name, text: text, args: args}
-	p.name = ""
+// answerStatement answers a statement. A statement whose rows are needed and not known ends the run of the function.
+func (p *replayer) answerStatement(text string, args []any, rows bool) statementAnswer {
+	now := recordedStatement{name: p.nextStatementName, text: text, args: args}
+	p.nextStatementName = ""
 	// The function runs alone: each answer is asked for at once, and is final.
-	if p.live != nil {
-		got := p.live(text, args)
-		now.answer, now.fromLastPass = &got, true
+	if p.askDatabase != nil {
+		got := p.askDatabase(text, args)
+		now.answer, now.answerFromLastPass = &got, true
 		p.steps = append(p.steps, now)
 		return got
 	}
 	// If the function ran the same statement in the last pass, it gets the answer of the last pass. An error is final only if no
 	// earlier answer can change.
-	if n := len(p.steps); n < len(p.lastSteps) && p.lastSteps[n].same(text, args) {
-		had := p.lastSteps[n]
+	if n := len(p.steps); n < len(p.lastPassSteps) && p.lastPassSteps[n].matches(text, args) {
+		had := p.lastPassSteps[n]
 		failed := had.answer != nil && had.answer.err != nil
-		now.hasFinalError = failed && p.repeatsLastPass && (had.hasFinalError || had.fromLastPass && p.earlierSettled)
+		now.hasFinalError = failed && p.repeatsLastPass && (had.hasFinalError || had.answerFromLastPass && p.earlierFunctionsSettled)
 		if !failed || now.hasFinalError {
 			now.answer = had.answer
 		}
-		now.fromLastPass = p.repeatsLastPass && (had.fromLastPass || now.hasFinalError)
+		now.answerFromLastPass = p.repeatsLastPass && (had.answerFromLastPass || now.hasFinalError)
 	} else {
 		p.repeatsLastPass = false
 	}
@@ -105,14 +105,14 @@ func (p *player) next(text string, args []any, rows bool) answer {
 		return *now.answer
 	// Without the rows the function cannot go on. Without a count it can: the count is guessed.
 	case rows:
-		p.waits = true
-		panic(errWaits)
+		p.waitsForAnswer = true
+		panic(errAnswerUnknown)
 	}
-	return answer{changed: guessChangedRows(text, args)}
+	return statementAnswer{changedRows: guessChangedRows(text, args)}
 }
 
-// guessChangedRows guesses how many rows a statement changes if nothing prevents it: one, or as many as it inserts. Most statements of a
-// function name one row by its key, and callers check whether that row existed.
+// guessChangedRows guesses how many rows a statement changes if nothing prevents it: one, or as many as it inserts. Most statements
+// of a function name one row by its key, and callers check whether that row existed.
 func guessChangedRows(text string, args []any) int64 {
 	if strings.HasPrefix(text, "INSERT") && strings.Contains(text, "unnest(") && len(args) > 0 {
 		return int64(reflect.ValueOf(args[0]).Len())
@@ -121,45 +121,45 @@ func guessChangedRows(text string, args []any) int64 {
 }
 
 // query answers a statement whose rows are needed.
-func (p *player) query(_ context.Context, text string, args []any) (foundRows, error) {
-	got := p.next(text, args, true)
-	return &heldRows{rows: got.rows}, got.err
+func (p *replayer) query(_ context.Context, text string, args []any) (resultRows, error) {
+	got := p.answerStatement(text, args, true)
+	return &bufferedRows{remainingRows: got.rows}, got.err
 }
 
 // exec answers a statement from which the function gets only the number of changed rows.
-func (p *player) exec(_ context.Context, text string, args []any) (sql.Result, error) {
-	got := p.next(text, args, false)
-	return driver.RowsAffected(got.changed), got.err
+func (p *replayer) exec(_ context.Context, text string, args []any) (sql.Result, error) {
+	got := p.answerStatement(text, args, false)
+	return driver.RowsAffected(got.changedRows), got.err
 }
 
 // readAnswer reads the answer to the next statement of a pass. All rows are read at once: the answers to the other
 // statements follow them on the connection.
-func readAnswer(results pgx.BatchResults) (got answer) {
+func readAnswer(results pgx.BatchResults) (got statementAnswer) {
 	rows, err := results.Query()
 	if err != nil {
-		return answer{err: err}
+		return statementAnswer{err: err}
 	}
 	defer rows.Close()
 	for rows.Next() {
 		values, err := rows.Values()
 		if err != nil {
-			return answer{err: err}
+			return statementAnswer{err: err}
 		}
 		// The driver returns narrower numbers than database/sql would, and a function must not see a difference.
 		for i, value := range values {
-			if values[i], err = plain(value); err != nil {
-				return answer{err: err}
+			if values[i], err = toDriverValue(value); err != nil {
+				return statementAnswer{err: err}
 			}
 		}
 		got.rows = append(got.rows, values)
 	}
 	// The tag of a statement comes after its rows, so it is read last.
-	got.err, got.changed = rows.Err(), rows.CommandTag().RowsAffected()
+	got.err, got.changedRows = rows.Err(), rows.CommandTag().RowsAffected()
 	return got
 }
 
-// plain is a value in the form in which database/sql returns it.
-func plain(value any) (any, error) {
+// toDriverValue is a value in the form in which database/sql returns it.
+func toDriverValue(value any) (any, error) {
 	switch v := value.(type) {
 	case nil, int64, float64, bool, string, []byte:
 		return v, nil
@@ -173,33 +173,33 @@ func plain(value any) (any, error) {
 	return nil, fmt.Errorf("sql: an unknown type of value, %T", value)
 }
 
-// heldRows are rows that were read before the function asks for them.
-type heldRows struct {
-	rows [][]any // rows that Next has not taken yet
-	row  []any   // the row that Next took last
+// bufferedRows are rows that were read before the function asks for them.
+type bufferedRows struct {
+	remainingRows [][]any // rows that Next has not taken yet
+	currentRow    []any   // the row that Next took last
 }
 
 // Next takes the next row.
-func (h *heldRows) Next() bool {
-	if len(h.rows) == 0 {
+func (h *bufferedRows) Next() bool {
+	if len(h.remainingRows) == 0 {
 		return false
 	}
-	h.row, h.rows = h.rows[0], h.rows[1:]
+	h.currentRow, h.remainingRows = h.remainingRows[0], h.remainingRows[1:]
 	return true
 }
 
 // Close does nothing: the rows are in memory.
-func (h *heldRows) Close() error { return nil }
+func (h *bufferedRows) Close() error { return nil }
 
 // Err is nil: an error of the statement was returned by query.
-func (h *heldRows) Err() error { return nil }
+func (h *bufferedRows) Err() error { return nil }
 
 // Scan converts as database/sql does, for the types that the store scans into.
-func (h *heldRows) Scan(into ...any) error {
-	if len(into) != len(h.row) {
-		return fmt.Errorf("sql: %d columns are scanned into %d", len(h.row), len(into))
+func (h *bufferedRows) Scan(into ...any) error {
+	if len(into) != len(h.currentRow) {
+		return fmt.Errorf("sql: %d columns are scanned into %d", len(h.currentRow), len(into))
 	}
-	for i, value := range h.row {
+	for i, value := range h.currentRow {
 		if err := assign(into[i], value); err != nil {
 			return fmt.Errorf("sql: column %d: %w", i, err)
 		}

@@ -32,12 +32,12 @@ const sessionSettings = `SELECT
 // releases its row locks. PostgreSQL before 14, and some systems, lack the setting.
 const clientCheckSetting = `SET client_connection_check_interval = '1s'`
 
-// maxIdleTime is the time after which an idle connection is closed, so that dead ones disappear soon after a restart of the
+// maxConnIdleTime is the time after which an idle connection is closed, so that dead ones disappear soon after a restart of the
 // server.
-const maxIdleTime = 5 * time.Minute
+const maxConnIdleTime = 5 * time.Minute
 
-// tcpUserTimeout is the time after which a machine that no longer answers is given up. Requests have deadlines of their own; jobs and the
-// readers of the changelog have none, and would wait for as long as the system does.
+// tcpUserTimeout is the time after which a machine that no longer answers is given up. Requests have deadlines of their own; jobs
+// and the readers of the changelog have none, and would wait for as long as the system does.
 const tcpUserTimeout = 10 * time.Second
 
 // dialer makes the connections to PostgreSQL. A connection without traffic is probed, so that a statement whose answer is awaited
@@ -49,22 +49,23 @@ var dialer = net.Dialer{Control: setTCPUserTimeout, KeepAliveConfig: net.KeepAli
 // soon, and is tried again.
 const lockTimeoutSetting = `SET lock_timeout = '2s'`
 
-// connectPatience is how long a start tries to connect again to a server that has answered before and is too busy now.
-const connectPatience = 30 * time.Second
+// reconnectTimeout is how long a start tries to connect again to a server that has answered before and is too busy now.
+const reconnectTimeout = 30 * time.Second
 
 // openPostgres connects and brings the tables up to date. On an error it closes everything that it opened.
 func (s *DB) openPostgres(ctx context.Context, cfg Config) (err error) {
 	if err := s.dialPostgres(ctx, cfg); err != nil {
 		return err
 	}
-	if err = s.migratePatiently(ctx, cfg.URL); err != nil {
-		_ = s.release() // the error of opening is the one that matters
+	if err = s.migrateWithRetries(ctx, cfg.URL); err != nil {
+		_ = s.closeAll() // the error of opening is the one that matters
 	}
 	return err
 }
 
-// migratePatiently brings the tables up to date, as often as it takes to have the lock of each table. The server has answered already.
-func (s *DB) migratePatiently(ctx context.Context, url string) error {
+// migrateWithRetries brings the tables up to date, as often as it takes to have the lock of each table. The server has answered
+// already.
+func (s *DB) migrateWithRetries(ctx context.Context, url string) error {
 	config, err := postgresConfig(url)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (s *DB) migratePatiently(ctx context.Context, url string) error {
 		case failed != nil && failed.Code == "25P03": // no statement came in time
 			s.log.Warn("this machine is so busy that the database has ended the migration; it is tried again", "error", err)
 			busySince = time.Time{}
-		case connecting && errors.Is(err, context.DeadlineExceeded) && (busySince.IsZero() || time.Since(busySince) < connectPatience):
+		case connecting && errors.Is(err, context.DeadlineExceeded) && (busySince.IsZero() || time.Since(busySince) < reconnectTimeout):
 			if busySince.IsZero() {
 				busySince = time.Now()
 			}
@@ -104,7 +105,7 @@ func postgresConfig(url string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		// The cause would show the URL, and with it a password.
-		return nil, services.Errorf(services.Invalid, "database URL: %s; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE", wrongIn(url))
+		return nil, services.Errorf(services.Invalid, "database URL: %s; expected postgres://USER:PASSWORD@HOST:PORT/DATABASE", urlFault(url))
 	}
 	// By default the driver waits for an absent machine as long as the system does, which is minutes.
 	if config.ConnectTimeout == 0 {
@@ -146,11 +147,11 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	s.db.SetMaxOpenConns(cfg.MaxConns)
 	// All open connections may be idle: a burst must not pay for new connections, which take some round trips each.
 	s.db.SetMaxIdleConns(cfg.MaxConns)
-	s.db.SetConnMaxIdleTime(maxIdleTime)
+	s.db.SetConnMaxIdleTime(maxConnIdleTime)
 	s.Runner.db = pool{s.db}
 	defer func() {
 		if err != nil {
-			_ = s.release() // the error of opening is the one that matters
+			_ = s.closeAll() // the error of opening is the one that matters
 		}
 	}()
 	if err := s.db.PingContext(ctx); err != nil {
@@ -166,9 +167,9 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 // sslModes are the modes of PostgreSQL's own clients.
 var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
-// wrongIn says why the driver rejects a URL. It repeats nothing of the URL but the name of a parameter, since the URL may hold
+// urlFault says why the driver rejects a URL. It repeats nothing of the URL but the name of a parameter, since the URL may hold
 // a password.
-func wrongIn(text string) string {
+func urlFault(text string) string {
 	// The reasons are looked for here, because the driver's own would quote the URL.
 	parsed, err := url.Parse(text)
 	if err != nil {

@@ -15,37 +15,37 @@ import (
 )
 
 // An engine with a full disk, or one that became read-only, still answers reads. From the first refused write on, the DB reports
-// that it takes no writes, until a test write, which Watch makes each second, succeeds. Only a real write can tell: without
+// that it takes no writes, until a test write, which WatchWrites makes each second, succeeds. Only a real write can tell: without
 // a write a node learns nothing, and an update that matches no row proves nothing.
 
-// probeTime is longer than a caller would wait, because a disk that has just got free space may be slow.
+// writeProbeTimeout is longer than a caller would wait, because a disk that has just got free space may be slow.
 const (
-	watchEvery = time.Second // between two test writes
-	probeTime  = 5 * time.Second
+	writeProbeInterval = time.Second // between two test writes
+	writeProbeTimeout  = 5 * time.Second
 )
 
 // probeWrite changes no value, and yet needs the rights and the locks that a write needs. The row is there from the first migration
-// on. It needs hardly any room: see tryGrow.
+// on. It needs hardly any room: see checkCanGrow.
 var probeWrite = NewStatement("try to write", `UPDATE counters SET value = value WHERE name = 'users'`)
 
-// refusals records whether writes are refused. It is safe for concurrent use.
-type refusals struct{ on atomic.Bool }
+// writeRefusals records whether writes are refused. It is safe for concurrent use.
+type writeRefusals struct{ on atomic.Bool }
 
 // RefusesWrites reports that the engine answers reads and takes no writes: every mutation would fail.
-func (s *DB) RefusesWrites() bool { return s.refusals.on.Load() }
+func (s *DB) RefusesWrites() bool { return s.writeRefusals.on.Load() }
 
-// noteRefusal records from the errors of a transaction whether writes are refused.
-func (s *DB) noteRefusal(errs []error) {
+// noteWriteRefusal records from the errors of a transaction whether writes are refused.
+func (s *DB) noteWriteRefusal(errs []error) {
 	for _, err := range errs {
-		if Refused(err) && !s.refusals.on.Swap(true) {
+		if IsWriteRefusal(err) && !s.writeRefusals.on.Swap(true) {
 			s.log.Error("the database refuses writes; this node is not ready until it accepts them", "error", err)
 		}
 	}
 }
 
-// Refused reports whether an error means that the engine answers but cannot write: it has no room, may not write, or its disk fails. It
-// is narrower than UNAVAILABLE: an engine that does not answer refuses nothing.
-func Refused(err error) bool {
+// IsWriteRefusal reports whether an error means that the engine answers but cannot write: it has no room, may not write, or its
+// disk fails. It is narrower than UNAVAILABLE: an engine that does not answer refuses nothing.
+func IsWriteRefusal(err error) bool {
 	// 53100 is a full disk, 25006 a database that is read only, 58030 an I/O error.
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return server.Code == "53100" || server.Code == "25006" || server.Code == "58030"
@@ -60,29 +60,30 @@ func Refused(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "file too large")
 }
 
-// CheckWrites makes a test write if the last writes were refused. Otherwise it does nothing, so that Watch can call it each second.
+// CheckWrites makes a test write if the last writes were refused. Otherwise it does nothing, so that WatchWrites can call it each
+// second.
 func (s *DB) CheckWrites(ctx context.Context) error {
 	if !s.RefusesWrites() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	ctx, cancel := context.WithTimeout(ctx, writeProbeTimeout)
 	defer cancel()
-	err := s.tryGrow(ctx)
+	err := s.checkCanGrow(ctx)
 	if err == nil {
 		err = s.Write(ctx, func(tx *Tx) error {
 			_, err := tx.Run(ctx, probeWrite)
 			return err
 		})
 	}
-	if err == nil && s.refusals.on.Swap(false) {
+	if err == nil && s.writeRefusals.on.Swap(false) {
 		s.log.Info("the database accepts writes again")
 	}
 	return err
 }
 
-// Watch checks each second whether refused writes work again, until ctx ends.
-func (s *DB) Watch(ctx context.Context) error {
-	return services.Every(ctx, watchEvery, func(ctx context.Context) {
+// WatchWrites checks each second whether refused writes work again, until ctx ends.
+func (s *DB) WatchWrites(ctx context.Context) error {
+	return services.Every(ctx, writeProbeInterval, func(ctx context.Context) {
 		if err := s.CheckWrites(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("the database still refuses writes", "error", err)
 		}

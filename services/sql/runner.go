@@ -12,14 +12,14 @@ import (
 )
 
 // queryer sends SQL to a pool, to a transaction, or to SQLite's one writing connection. In a batch on PostgreSQL it is
-// a player, which itself holds no connection.
+// a replayer, which itself holds no connection.
 type queryer interface {
-	query(ctx context.Context, text string, args []any) (foundRows, error)
+	query(ctx context.Context, text string, args []any) (resultRows, error)
 	exec(ctx context.Context, text string, args []any) (sql.Result, error)
 }
 
-// foundRows is what a query returns: the rows of database/sql, or those that a player holds.
-type foundRows interface {
+// resultRows is what a query returns: the rows of database/sql, or those that a replayer holds.
+type resultRows interface {
 	Next() bool
 	Scan(into ...any) error
 	Err() error
@@ -31,7 +31,7 @@ type Runner struct {
 	Dialect     dialect
 	db          queryer
 	trace       func(statement string) // nil: not traced
-	tracesReads bool                   // true outside of a transaction: each read has a span of its own, while a transaction has one for all its statements
+	tracesReads bool                   // outside of a transaction, which has one span for all its statements: each read has its own
 }
 
 // traceName tells the tracer of a test which statement comes.
@@ -113,7 +113,7 @@ func (r Runner) Insert(ctx context.Context, ins Insertion, all [][]any) (inserte
 	// On PostgreSQL all rows share one round trip; SQLite is fastest with one row at a time.
 	calls := all
 	if r.Dialect == Postgres {
-		calls = [][]any{ins.arrays(all)}
+		calls = [][]any{ins.columnArrays(all)}
 	}
 	for _, args := range calls {
 		changed, err := r.Run(ctx, ins.Statement, args...)
@@ -139,16 +139,16 @@ func LimitReads(ctx context.Context, reads int) context.Context {
 // errTooManyReads is the refusal of a limited context. UNAVAILABLE makes callers leave the rest to a job.
 var errTooManyReads = services.Errorf(services.Unavailable, "there were too many reads at once")
 
-// takeRead takes one read from the counter, if there is one.
-func takeRead(ctx context.Context) error {
+// takeRemainingRead takes one read from the counter, if there is one.
+func takeRemainingRead(ctx context.Context) error {
 	if left, limited := ctx.Value(readsLeftKey{}).(*atomic.Int64); limited && left.Add(-1) < 0 {
 		return errTooManyReads
 	}
 	return nil
 }
 
-// refuseLimited refuses a limited context: a caller that can do without reads can do without a write.
-func refuseLimited(ctx context.Context) error {
+// refuseWriteIfReadsLimited refuses a limited context: a caller that can do without reads can do without a write.
+func refuseWriteIfReadsLimited(ctx context.Context) error {
 	if ctx.Value(readsLeftKey{}) != nil {
 		return errTooManyReads
 	}
@@ -159,8 +159,8 @@ func refuseLimited(ctx context.Context) error {
 type pool struct{ db *sql.DB }
 
 // query counts against LimitReads: each query is a round trip.
-func (p pool) query(ctx context.Context, text string, args []any) (foundRows, error) {
-	if err := takeRead(ctx); err != nil {
+func (p pool) query(ctx context.Context, text string, args []any) (resultRows, error) {
+	if err := takeRemainingRead(ctx); err != nil {
 		return nil, err
 	}
 	return p.db.QueryContext(ctx, text, args...)
@@ -175,7 +175,7 @@ func (p pool) exec(ctx context.Context, text string, args []any) (sql.Result, er
 type transaction struct{ tx *sql.Tx }
 
 // query does not count against LimitReads: a limited context has no transaction.
-func (t transaction) query(ctx context.Context, text string, args []any) (foundRows, error) {
+func (t transaction) query(ctx context.Context, text string, args []any) (resultRows, error) {
 	return t.tx.QueryContext(ctx, text, args...)
 }
 
@@ -207,7 +207,7 @@ func (p *preparedPool) statement(ctx context.Context, text string) (*sql.Stmt, e
 }
 
 // query reads by a prepared statement, on any free connection of the pool.
-func (p *preparedPool) query(ctx context.Context, text string, args []any) (foundRows, error) {
+func (p *preparedPool) query(ctx context.Context, text string, args []any) (resultRows, error) {
 	st, err := p.statement(ctx, text)
 	if err != nil {
 		return nil, err
@@ -242,9 +242,9 @@ func (p *preparedConn) statement(ctx context.Context, text string) (*sql.Stmt, e
 	return made, err
 }
 
-// applyDeadline applies a caller's deadline before a statement and never within one: interrupting a statement rolls back SQLite's whole
-// transaction, and with it the work of the other callers in the group.
-func applyDeadline(ctx context.Context) (context.Context, error) {
+// detachUnlessExpired applies a caller's deadline before a statement and never within one: interrupting a statement rolls back
+// SQLite's whole transaction, and with it the work of the other callers in the group.
+func detachUnlessExpired(ctx context.Context) (context.Context, error) {
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 		return ctx, err
 	}
@@ -252,8 +252,8 @@ func applyDeadline(ctx context.Context) (context.Context, error) {
 }
 
 // query and exec run a statement of the transaction to its end, once it has begun.
-func (p *preparedConn) query(ctx context.Context, text string, args []any) (foundRows, error) {
-	ctx, err := applyDeadline(ctx)
+func (p *preparedConn) query(ctx context.Context, text string, args []any) (resultRows, error) {
+	ctx, err := detachUnlessExpired(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (p *preparedConn) query(ctx context.Context, text string, args []any) (foun
 }
 
 func (p *preparedConn) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
-	ctx, err := applyDeadline(ctx)
+	ctx, err := detachUnlessExpired(ctx)
 	if err != nil {
 		return nil, err
 	}

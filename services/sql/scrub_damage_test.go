@@ -21,17 +21,18 @@ type brokenFile struct {
 // pageSize is SQLite's default, which the program keeps.
 const pageSize = 4096
 
-// newBrokenFile makes a file with a table whose leaves have five rows, a table whose rows have two overflow pages each, and free pages.
+// newBrokenFile makes a file with a table whose leaves have five rows, a table whose rows have two overflow pages each, and free
+// pages.
 func newBrokenFile(t *testing.T) brokenFile {
 	f := brokenFile{t, filepath.Join(t.TempDir(), "x.db")}
-	f.with(func(db *sql.DB) {
+	f.withDatabase(func(db *sql.DB) {
 		texts := []string{`CREATE TABLE short (id INTEGER PRIMARY KEY, body BLOB)`, `CREATE TABLE long (id INTEGER PRIMARY KEY, body BLOB)`}
 		for i := range 150 {
 			texts = append(texts, fmt.Sprintf(`INSERT INTO short VALUES (%d, randomblob(700))`, i), fmt.Sprintf(`INSERT INTO long VALUES (%d, randomblob(8376))`, i))
 		}
 		err := db.Write(t.Context(), func(tx *sql.Tx) error {
 			for _, text := range append(texts, `DELETE FROM long WHERE id > 20`) {
-				if _, err := tx.Lines(t.Context(), text); err != nil {
+				if _, err := tx.QueryLines(t.Context(), text); err != nil {
 					return err
 				}
 			}
@@ -44,8 +45,8 @@ func newBrokenFile(t *testing.T) brokenFile {
 	return f
 }
 
-// with opens the file, and closes it.
-func (f brokenFile) with(do func(db *sql.DB)) {
+// withDatabase opens the file, and closes it.
+func (f brokenFile) withDatabase(do func(db *sql.DB)) {
 	f.Helper()
 	db, err := sql.Open(f.Context(), sql.Config{URL: "sqlite:" + f.path})
 	if err != nil {
@@ -57,8 +58,8 @@ func (f brokenFile) with(do func(db *sql.DB)) {
 	}
 }
 
-// change changes the bytes of the closed file.
-func (f brokenFile) change(do func(data []byte)) {
+// changeBytes changes the bytes of the closed file.
+func (f brokenFile) changeBytes(do func(data []byte)) {
 	f.Helper()
 	data, err := os.ReadFile(f.path)
 	if err != nil {
@@ -73,8 +74,8 @@ func (f brokenFile) change(do func(data []byte)) {
 // page returns the page with a number, which begins at 1.
 func page(data []byte, number uint32) []byte { return data[(number-1)*pageSize : number*pageSize] }
 
-// fullLeaves are the leaves with five rows.
-func fullLeaves(data []byte) (leaves []uint32) {
+// fullLeafNumbers are the numbers of the leaves with five rows.
+func fullLeafNumbers(data []byte) (leaves []uint32) {
 	for number := uint32(2); number <= uint32(len(data)/pageSize); number++ {
 		if leaf := page(data, number); leaf[0] == 13 && leaf[3] == 0 && leaf[4] == 5 {
 			leaves = append(leaves, number)
@@ -83,14 +84,14 @@ func fullLeaves(data []byte) (leaves []uint32) {
 	return leaves
 }
 
-// freeList is the first page that lists free pages, and how many it lists.
-func freeList(data []byte) (list []byte, count uint32) {
+// firstFreeListPage is the first page that lists free pages, and how many it lists.
+func firstFreeListPage(data []byte) (list []byte, count uint32) {
 	list = page(data, binary.BigEndian.Uint32(data[32:]))
 	return list, binary.BigEndian.Uint32(list[4:])
 }
 
-// firstOverflow is the first overflow page of a row with two.
-func firstOverflow(t *testing.T, data []byte) []byte {
+// firstOverflowPage is the first overflow page of a row with two.
+func firstOverflowPage(t *testing.T, data []byte) []byte {
 	t.Helper()
 	for number := uint32(2); number <= uint32(len(data)/pageSize); number++ {
 		leaf := page(data, number)
@@ -108,41 +109,41 @@ func firstOverflow(t *testing.T, data []byte) []byte {
 	return nil
 }
 
-// damages are kinds of damage to a file, and whether a scrub refuses the whole file.
-var damages = map[string]struct {
+// fileDamages are kinds of damage to a file, and whether a scrub refuses the whole file.
+var fileDamages = map[string]struct {
 	do      func(t *testing.T, data []byte)
 	refused bool
 }{
 	"a count of free pages beyond the page, before what an older list left there": {func(_ *testing.T, data []byte) {
-		list, count := freeList(data)
-		binary.BigEndian.PutUint32(list[8+4*count:], fullLeaves(data)[0])
+		list, count := firstFreeListPage(data)
+		binary.BigEndian.PutUint32(list[8+4*count:], fullLeafNumbers(data)[0])
 		binary.BigEndian.PutUint32(list[4:], 1<<20)
 	}, true},
 	"a list with one page more than the file counts": {func(_ *testing.T, data []byte) {
-		list, count := freeList(data)
-		binary.BigEndian.PutUint32(list[8+4*count:], fullLeaves(data)[0])
+		list, count := firstFreeListPage(data)
+		binary.BigEndian.PutUint32(list[8+4*count:], fullLeafNumbers(data)[0])
 		binary.BigEndian.PutUint32(list[4:], count+1)
 	}, true},
 	"a free page that is listed twice": {func(_ *testing.T, data []byte) {
-		list, _ := freeList(data)
+		list, _ := firstFreeListPage(data)
 		copy(list[12:16], list[8:12])
 	}, true},
 	"a free page beyond the file": {func(_ *testing.T, data []byte) {
-		list, _ := freeList(data)
+		list, _ := firstFreeListPage(data)
 		binary.BigEndian.PutUint32(list[8:], uint32(len(data)/pageSize+1))
 	}, true},
 	"an overflow page that leads to a leaf": {func(t *testing.T, data []byte) {
-		binary.BigEndian.PutUint32(firstOverflow(t, data), fullLeaves(data)[0])
+		binary.BigEndian.PutUint32(firstOverflowPage(t, data), fullLeafNumbers(data)[0])
 	}, false},
 	"a free block within a row": {func(_ *testing.T, data []byte) {
-		leaf := page(data, fullLeaves(data)[0])
+		leaf := page(data, fullLeafNumbers(data)[0])
 		within := binary.BigEndian.Uint16(leaf[8:]) + 300
 		binary.BigEndian.PutUint16(leaf[within:], 0)     // no next block
 		binary.BigEndian.PutUint16(leaf[within+2:], 200) // bytes
 		binary.BigEndian.PutUint16(leaf[1:], within)
 	}, false},
 	"a row before the content": {func(_ *testing.T, data []byte) {
-		leaf := page(data, fullLeaves(data)[0])
+		leaf := page(data, fullLeafNumbers(data)[0])
 		content := binary.BigEndian.Uint16(leaf[5:])
 		binary.BigEndian.PutUint16(leaf[5:], content+704)
 	}, false},
@@ -150,34 +151,34 @@ var damages = map[string]struct {
 
 // FindDamage reports a damaged file. If the file is scrubbed all the same, nothing that can still be read is overwritten.
 func TestADamagedFileIsNotScrubbed(t *testing.T) {
-	for name, c := range damages {
+	for name, c := range fileDamages {
 		t.Run(name, func(t *testing.T) {
 			f := newBrokenFile(t)
 			var sound, before, after []string
 			rows := func(db *sql.DB) []string {
-				lines, err := db.Lines(t.Context(), `SELECT id, hex(body) FROM short ORDER BY id`)
+				lines, err := db.QueryLines(t.Context(), `SELECT id, hex(body) FROM short ORDER BY id`)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return lines
 			}
-			f.with(func(db *sql.DB) {
+			f.withDatabase(func(db *sql.DB) {
 				sound = rows(db)
 				if damage, err := db.FindDamage(t.Context()); damage != "" || err != nil {
 					t.Errorf("a sound file: %q, %v", damage, err)
 				}
 			})
-			f.change(func(data []byte) { c.do(t, data) })
+			f.changeBytes(func(data []byte) { c.do(t, data) })
 			var leaf []byte
-			f.change(func(data []byte) { leaf = slices.Clone(page(data, fullLeaves(data)[0])) })
-			f.with(func(db *sql.DB) {
+			f.changeBytes(func(data []byte) { leaf = slices.Clone(page(data, fullLeafNumbers(data)[0])) })
+			f.withDatabase(func(db *sql.DB) {
 				if damage, err := db.FindDamage(t.Context()); damage == "" || err != nil {
 					t.Errorf("the damage is not found: %q, %v", damage, err)
 				}
 				before = rows(db)
 				var err error
 				for part := (sql.ScrubbedPart{More: true}); part.More && err == nil; {
-					part, err = db.Scrub(t.Context(), part.Next)
+					part, err = db.Scrub(t.Context(), part.NextAfterPage)
 				}
 				if errors.Is(err, sql.ErrUnknownPages) != c.refused || err != nil && !c.refused {
 					t.Errorf("the scrub: %v", err)
@@ -187,8 +188,8 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 			if len(before) != len(sound) || !slices.Equal(before, after) {
 				t.Errorf("of %d rows %d were there before the scrub, and %d after", len(sound), len(before), len(after))
 			}
-			f.change(func(data []byte) {
-				if !slices.ContainsFunc(fullLeaves(data), func(number uint32) bool { return slices.Equal(page(data, number), leaf) }) {
+			f.changeBytes(func(data []byte) {
+				if !slices.ContainsFunc(fullLeafNumbers(data), func(number uint32) bool { return slices.Equal(page(data, number), leaf) }) {
 					t.Error("a leaf has changed")
 				}
 			})

@@ -22,113 +22,113 @@ import (
 
 // filePages is what is known about the pages of one file.
 type filePages struct {
-	pages   int64 // how many the file has
-	usable  int   // bytes of a page that SQLite uses
-	hasMaps bool  // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
+	pageCount      int64 // how many the file has
+	usableBytes    int   // bytes of a page that SQLite uses
+	hasPointerMaps bool  // some pages are pointer maps, which auto_vacuum needs; this program makes no such file
 
-	damaged     bool           // the list of free pages is not as it should be
-	counted     int64          // pages that the list should have
-	listed      int64          // pages that it has
-	trunks      map[int64]bool // pages that list the free pages
-	first, last int64          // the range of pages that free is about
-	free        map[int64]bool // free pages from first to last
+	freeListDamaged               bool           // the list of free pages is not as it should be
+	freePagesExpected             int64          // pages that the list should have
+	freePagesListed               int64          // pages that it has
+	trunkPages                    map[int64]bool // pages that list the free pages
+	rangeFirstPage, rangeLastPage int64          // the range of pages that freePages is about
+	freePages                     map[int64]bool // free pages in that range
 }
 
 // maxFilePages is 128 GiB in pages of 4 KiB. In a smaller file the first byte of a page tells pages of trees from overflow pages:
 // an overflow page begins with a page number, and the first byte of that number is then below that of any tree page.
 const maxFilePages = 1 << 25
 
-// known reports whether the pages of the file are understood; otherwise no page of the file may be changed. It returns false until
-// readHead has read the first page.
-func (f *filePages) known() bool {
-	return f.usable > 0 && !f.hasMaps && !f.damaged && f.pages < maxFilePages
+// isUnderstood reports whether the pages of the file are understood; otherwise no page of the file may be changed. It returns false
+// until readFileHeader has read the first page.
+func (f *filePages) isUnderstood() bool {
+	return f.usableBytes > 0 && !f.hasPointerMaps && !f.freeListDamaged && f.pageCount < maxFilePages
 }
 
-// readHead reads the first page, and returns the first page of the list of free pages; 0: there is none.
-func (f *filePages) readHead(data []byte) (list int64) {
+// readFileHeader reads the first page, and returns the first page of the list of free pages; 0: there is none.
+func (f *filePages) readFileHeader(data []byte) (list int64) {
 	// The offsets are those of the file format: 20 the reserved bytes of a page, 32 and 36 the list of free pages and
 	// its length, 52 the greatest root with auto_vacuum.
-	f.usable = len(data) - int(data[20])
-	f.hasMaps = number32(data[52:]) != 0
-	f.trunks, f.free = map[int64]bool{}, map[int64]bool{}
-	f.counted = number32(data[36:])
+	f.usableBytes = len(data) - int(data[20])
+	f.hasPointerMaps = number32(data[52:]) != 0
+	f.trunkPages, f.freePages = map[int64]bool{}, map[int64]bool{}
+	f.freePagesExpected = number32(data[36:])
 	return number32(data[32:])
 }
 
-// readList reads a page of the list of free pages, and returns the next one; 0: it was the last.
-func (f *filePages) readList(number int64, data []byte) (next int64) {
-	f.trunks[number] = true
-	f.listed++
+// readFreeListPage reads a page of the list of free pages, and returns the next one; 0: it was the last.
+func (f *filePages) readFreeListPage(number int64, data []byte) (next int64) {
+	f.trunkPages[number] = true
+	f.freePagesListed++
 	// A page of the list has the number of the next one, how many free pages it lists, and their numbers.
 	count := number32(data[4:])
-	if count > int64(f.usable)/4-2 {
-		f.damaged = true
+	if count > int64(f.usableBytes)/4-2 {
+		f.freeListDamaged = true
 		return 0
 	}
 	for i := range count {
 		free := number32(data[8+4*i:])
-		f.listed++
-		f.damaged = f.damaged || free < 2 || free > f.pages || f.free[free]
-		if free >= f.first && free <= f.last {
-			f.free[free] = true
+		f.freePagesListed++
+		f.freeListDamaged = f.freeListDamaged || free < 2 || free > f.pageCount || f.freePages[free]
+		if free >= f.rangeFirstPage && free <= f.rangeLastPage {
+			f.freePages[free] = true
 		}
 	}
 	// A trunk that comes twice is a ring, which would be walked for ever.
-	if next = number32(data); f.trunks[next] || next > f.pages {
-		f.damaged = true
+	if next = number32(data); f.trunkPages[next] || next > f.pageCount {
+		f.freeListDamaged = true
 		return 0
 	}
 	return next
 }
 
-// hole is an unused part of a page: the bytes from offset from to offset to, which is not included.
-type hole struct{ from, to int }
+// unusedRange is an unused part of a page: the bytes from offset from to offset to, which is not included.
+type unusedRange struct{ from, to int }
 
-// chain is the rest of a row that does not fit into its page: the next overflow page, and how many bytes of the row are
+// overflowChain is the rest of a row that does not fit into its page: the next overflow page, and how many bytes of the row are
 // in that page and in those behind it.
-type chain struct {
-	of   int64 // the page of the row
-	next int64 // the next overflow page; 0: there is none
-	left int   // bytes of the row in that page and in those behind it
+type overflowChain struct {
+	rowPage   int64 // the page of the row
+	nextPage  int64 // the next overflow page; 0: there is none
+	bytesLeft int   // bytes of the row in that page and in those behind it
 }
 
 // follow reads the next overflow page of a chain, and returns the rest of the chain. After the last page the rest has no next
 // page, and the unused part of the last page is a hole.
-func (c chain) follow(data []byte, usable int) (after chain, holes []hole) {
-	if c.left > usable-4 {
-		return chain{c.of, number32(data), c.left - (usable - 4)}, nil
+func (c overflowChain) follow(data []byte, usable int) (after overflowChain, holes []unusedRange) {
+	if c.bytesLeft > usable-4 {
+		return overflowChain{c.rowPage, number32(data), c.bytesLeft - (usable - 4)}, nil
 	}
 	if number32(data) != 0 { // not the last page of a chain
-		return chain{}, nil
+		return overflowChain{}, nil
 	}
-	return chain{}, []hole{{4 + c.left, usable}}
+	return overflowChain{}, []unusedRange{{4 + c.bytesLeft, usable}}
 }
 
 // The kinds of pages of trees, by their first byte.
 const (
-	indexBranch = 2
-	tableBranch = 5
-	indexLeaf   = 10
-	tableLeaf   = 13
+	interiorIndexPage = 2
+	interiorTablePage = 5
+	leafIndexPage     = 10
+	leafTablePage     = 13
 )
 
-// holes finds the holes of a page, and the chains that begin in it. A malformed page has none: if two of its cells or free blocks
-// overlap, or if one lies outside of the content, the page is not changed.
-func (f *filePages) holes(number int64, data []byte) ([]hole, []chain) {
+// unusedRanges finds the holes of a page, and the chains that begin in it. A malformed page has none: if two of its cells or free
+// blocks overlap, or if one lies outside of the content, the page is not changed.
+func (f *filePages) unusedRanges(number int64, data []byte) ([]unusedRange, []overflowChain) {
 	switch {
-	case f.trunks[number]:
-		if from := 8 + 4*number32(data[4:]); from <= int64(f.usable) {
-			return []hole{{int(from), f.usable}}, nil
+	case f.trunkPages[number]:
+		if from := 8 + 4*number32(data[4:]); from <= int64(f.usableBytes) {
+			return []unusedRange{{int(from), f.usableBytes}}, nil
 		}
 		return nil, nil
-	case f.free[number]:
-		return []hole{{0, len(data)}}, nil
+	case f.freePages[number]:
+		return []unusedRange{{0, len(data)}}, nil
 	}
 	cells := 8
 	switch data[0] {
-	case indexBranch, tableBranch:
+	case interiorIndexPage, interiorTablePage:
 		cells = 12
-	case indexLeaf, tableLeaf:
+	case leafIndexPage, leafTablePage:
 	default:
 		return nil, nil // an overflow page, a page of the free list, or page 1, which has only the names of the tables
 	}
@@ -138,34 +138,34 @@ func (f *filePages) holes(number int64, data []byte) ([]hole, []chain) {
 		content = 1 << 16
 	}
 	end := cells + 2*count
-	if end > content || content > f.usable {
+	if end > content || content > f.usableBytes {
 		return nil, nil
 	}
 	// The bytes between the pointers to the cells and the content are unused.
-	holes := []hole{{end, content}}
+	holes := []unusedRange{{end, content}}
 	// Each byte of the content is taken once. If two parts overlap the page is damaged, and is not changed.
-	used := usedBytes{make([]bool, f.usable), content}
+	used := usedBytes{make([]bool, f.usableBytes), content}
 	for block != 0 {
-		if block < content || block+4 > f.usable {
+		if block < content || block+4 > f.usableBytes {
 			return nil, nil
 		}
 		// A free block has the offset of the next one and its own size. The offsets rise; anything else is damage.
 		next, size := number16(data[block:]), number16(data[block+2:])
-		if size < 4 || block+size > f.usable || next != 0 && next < block+size || !used.take(block, block+size) {
+		if size < 4 || block+size > f.usableBytes || next != 0 && next < block+size || !used.markUsed(block, block+size) {
 			return nil, nil
 		}
-		holes = append(holes, hole{block + 4, block + size})
+		holes = append(holes, unusedRange{block + 4, block + size})
 		block = next
 	}
-	var chains []chain
+	var chains []overflowChain
 	for i := range count {
 		at := number16(data[cells+2*i:])
-		size, c := f.cell(data, data[0], at)
-		if size == 0 || !used.take(at, at+size) {
+		size, c := f.readCell(data, data[0], at)
+		if size == 0 || !used.markUsed(at, at+size) {
 			return nil, nil
 		}
-		if c.next > 0 {
-			c.of = number
+		if c.nextPage > 0 {
+			c.rowPage = number
 			chains = append(chains, c)
 		}
 	}
@@ -174,14 +174,14 @@ func (f *filePages) holes(number int64, data []byte) ([]hole, []chain) {
 
 // usedBytes are the bytes of a page that belong to a row or a free block. Where two of these overlap the page is damaged.
 type usedBytes struct {
-	used    []bool
-	content int // where the first row or free block can begin
+	used         []bool
+	contentStart int // where the first row or free block can begin
 }
 
-// take marks the bytes from offset from to offset to, which is not included. It returns false if one of them is marked already, or
+// markUsed marks the bytes from offset from to offset to, which is not included. It returns false if one of them is marked already, or
 // lies before the content or behind the usable bytes.
-func (b usedBytes) take(from, to int) bool {
-	if from < b.content || to > len(b.used) || slices.Contains(b.used[from:to], true) {
+func (b usedBytes) markUsed(from, to int) bool {
+	if from < b.contentStart || to > len(b.used) || slices.Contains(b.used[from:to], true) {
 		return false
 	}
 	for i := from; i < to; i++ {
@@ -190,21 +190,21 @@ func (b usedBytes) take(from, to int) bool {
 	return true
 }
 
-// cell returns the number of bytes that a cell takes in its page, and the chain of the bytes that do not fit there. size is 0 if
+// readCell returns the number of bytes that a cell takes in its page, and the chain of the bytes that do not fit there. size is 0 if
 // the cell is malformed.
-func (f *filePages) cell(data []byte, kind byte, at int) (size int, c chain) {
-	if at+4 > f.usable {
+func (f *filePages) readCell(data []byte, kind byte, at int) (size int, c overflowChain) {
+	if at+4 > f.usableBytes {
 		return 0, c
 	}
-	whole := data[at:f.usable]
+	whole := data[at:f.usableBytes]
 	rest, payload := whole, uint64(0)
-	if kind == indexBranch || kind == tableBranch {
+	if kind == interiorIndexPage || kind == interiorTablePage {
 		rest = rest[4:] // a page below
 	}
-	if kind != tableBranch {
+	if kind != interiorTablePage {
 		payload, rest = varint(rest)
 	}
-	if kind == tableLeaf || kind == tableBranch {
+	if kind == leafTablePage || kind == interiorTablePage {
 		_, rest = varint(rest) // the number of the row
 	}
 	if rest == nil || payload > 1<<31 {
@@ -212,15 +212,15 @@ func (f *filePages) cell(data []byte, kind byte, at int) (size int, c chain) {
 	}
 	head := len(whole) - len(rest)
 	// The format derives from the page size how much of a row stays in the page.
-	most, least := (f.usable-12)*64/255-23, (f.usable-12)*32/255-23
-	if kind == tableLeaf {
-		most = f.usable - 35
+	most, least := (f.usableBytes-12)*64/255-23, (f.usableBytes-12)*32/255-23
+	if kind == leafTablePage {
+		most = f.usableBytes - 35
 	}
 	// It fits. A cell takes 4 bytes at least, so that it can become a free block.
 	if payload <= uint64(most) {
 		return max(4, head+int(payload)), c
 	}
-	local := least + (int(payload)-least)%(f.usable-4)
+	local := least + (int(payload)-least)%(f.usableBytes-4)
 	// The format cuts a row so that its last overflow page is full, unless more than most bytes would then stay here.
 	if local > most {
 		local = least
@@ -228,11 +228,11 @@ func (f *filePages) cell(data []byte, kind byte, at int) (size int, c chain) {
 	if local+4 > len(rest) {
 		return 0, c
 	}
-	return head + local + 4, chain{next: number32(rest[local:]), left: int(payload) - local}
+	return head + local + 4, overflowChain{nextPage: number32(rest[local:]), bytesLeft: int(payload) - local}
 }
 
-// zero overwrites holes with zeros, and reports whether they had any other byte.
-func zero(data []byte, holes []hole) (changed bool) {
+// zeroRanges overwrites holes with zeros, and reports whether they had any other byte.
+func zeroRanges(data []byte, holes []unusedRange) (changed bool) {
 	for _, h := range holes {
 		part := data[h.from:h.to]
 		if len(bytes.TrimLeft(part, "\x00")) > 0 {

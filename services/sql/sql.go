@@ -17,7 +17,7 @@
 //   - PostgreSQL runs a single function as usual (write.go), and the functions of a batch in passes that send the statements of all
 //     of them in one round trip (together.go, player.go).
 //
-// An EndHook (ends.go) is work that a transaction does once at its end, for all of its functions.
+// A TxEndHook (ends.go) is work that a transaction does once at its end, for all of its functions.
 package sql
 
 import (
@@ -52,26 +52,26 @@ const defaultMaxConns = 16
 
 // DB is an open database.
 type DB struct {
-	Runner             // for reads
-	name        string // of the database in messages; it has no password
-	Node        string // this node's name; "" on SQLite
-	TokenPrefix string // of the tokens of this process
-	clock       services.Clock
-	log         *slog.Logger
-	db          *sql.DB   // PostgreSQL: everything; SQLite: the readers
-	heartbeatDB *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
-	Heartbeats  Runner    // through heartbeatDB
-	writer      *writer   // SQLite only
-	lock        io.Closer // SQLite only: on the file
+	Runner                  // for reads
+	name             string // of the database in messages; it has no password
+	Node             string // this node's name; "" on SQLite
+	LeaseTokenPrefix string // of the tokens of this process
+	clock            services.Clock
+	log              *slog.Logger
+	db               *sql.DB   // PostgreSQL: everything; SQLite: the readers
+	heartbeatDB      *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
+	Heartbeats       Runner    // through heartbeatDB
+	writer           *writer   // SQLite only
+	fileLock         io.Closer // SQLite only: on the file
 
-	refusals refusals
-	given    atomic.Int64 // the latest time given to a transaction, in microseconds
-	onSignal []func()     // called after a commit that called Signal
+	writeRefusals  writeRefusals
+	latestTxMicros atomic.Int64 // the latest time given to a transaction, in microseconds
+	onCommitSignal []func()     // called after a commit that called SignalAtCommit
 
 	mu     sync.RWMutex // guards closed against writes that are starting
 	closed bool
-	// writing counts the writes under way. It is raised under mu, so that Close sees every write that was admitted.
-	writing sync.WaitGroup
+	// activeWrites counts the writes under way. It is raised under mu, so that Close sees every write that was admitted.
+	activeWrites sync.WaitGroup
 }
 
 // Open opens the database and brings its tables up to date. INVALID for a malformed URL; CONFLICT for a SQLite file that another
@@ -80,7 +80,7 @@ type DB struct {
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// The tokens of a process begin with a random text, so that it can tell its own leases from those of the process
 	// before it.
-	s := &DB{clock: cfg.Clock, log: cfg.Log, TokenPrefix: rand.Text(), Runner: Runner{trace: cfg.Trace, tracesReads: true}}
+	s := &DB{clock: cfg.Clock, log: cfg.Log, LeaseTokenPrefix: rand.Text(), Runner: Runner{trace: cfg.Trace, tracesReads: true}}
 	if s.clock == nil {
 		s.clock = services.SystemClock{}
 	}
@@ -116,18 +116,18 @@ func (s *DB) open(ctx context.Context, cfg Config) error {
 func (s *DB) Close() error {
 	s.mu.Lock()
 	closed := s.closed
-	// From here on begin refuses writes, so the counter writing can only fall.
+	// From here on admitWrite refuses writes, so activeWrites can only fall.
 	s.closed = true
 	s.mu.Unlock()
 	if closed {
 		return nil
 	}
-	s.writing.Wait()
-	return s.release()
+	s.activeWrites.Wait()
+	return s.closeAll()
 }
 
-// release closes everything that was opened, the lock last, and returns the first error.
-func (s *DB) release() error {
+// closeAll closes everything that was opened, the lock last, and returns the first error.
+func (s *DB) closeAll() error {
 	var first error
 	keep := func(err error) {
 		if first == nil {
@@ -143,13 +143,13 @@ func (s *DB) release() error {
 	if s.writer != nil {
 		keep(s.writer.close()) // the last connection to close empties the write-ahead log into the file
 	}
-	if s.lock != nil {
-		keep(s.lock.Close())
+	if s.fileLock != nil {
+		keep(s.fileLock.Close())
 	}
 	return MapError("close "+s.name, first)
 }
 
-// admitWrite admits a write, unless Close was called. The caller calls s.writing.Done after it.
+// admitWrite admits a write, unless Close was called. The caller calls s.activeWrites.Done after it.
 func (s *DB) admitWrite() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -157,7 +157,7 @@ func (s *DB) admitWrite() error {
 		return services.Errorf(services.Unavailable, "the database is closed")
 	}
 	// The lock is held, so Close has not begun to wait yet.
-	s.writing.Add(1)
+	s.activeWrites.Add(1)
 	return nil
 }
 
@@ -172,11 +172,11 @@ func (s *DB) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Microsec
 // DialectName is "sqlite" or "postgres".
 func (s *DB) DialectName() string { return s.Dialect.String() }
 
-// Queued is the number of writes that wait for SQLite's writer, short and long ones together. It is 0 on PostgreSQL, where writes wait
-// for no common writer.
-func (s *DB) Queued() int {
+// QueuedWrites is the number of writes that wait for SQLite's writer, short and long ones together. It is 0 on PostgreSQL, where
+// writes wait for no common writer.
+func (s *DB) QueuedWrites() int {
 	if s.writer == nil {
 		return 0
 	}
-	return len(s.writer.short) + len(s.writer.long)
+	return len(s.writer.shortQueue) + len(s.writer.longQueue)
 }

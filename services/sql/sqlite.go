@@ -39,20 +39,20 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 		return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", services.Quote(file))
 	}
 	s.name = path
-	if err := checkHeader(path); err != nil {
+	if err := checkSQLiteHeader(path); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = s.release() // the error of opening is the one that matters
+			_ = s.closeAll() // the error of opening is the one that matters
 		}
 	}()
 	// The lock comes first: a second process must not even migrate.
-	if s.lock, err = lockFile(path); err != nil {
+	if s.fileLock, err = lockFile(path); err != nil {
 		return err
 	}
 	// This comes before SQLite opens the file: SQLite would create it with the default permissions.
-	if err := keepPrivate(path); err != nil {
+	if err := makeOwnerOnly(path); err != nil {
 		return openFault(path, err)
 	}
 	// The writer migrates; readers come after it and find the newest tables.
@@ -73,9 +73,9 @@ func (s *DB) openSQLite(ctx context.Context, file string) (err error) {
 	return openFault(path, s.db.PingContext(ctx))
 }
 
-// keepPrivate creates the file, unless it exists, and makes it and the files beside it readable by their owner only, whatever
+// makeOwnerOnly creates the file, unless it exists, and makes it and the files beside it readable by their owner only, whatever
 // the permissions of the folder. SQLite creates the files beside it with the mode of the file itself.
-func keepPrivate(path string) error {
+func makeOwnerOnly(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -123,8 +123,8 @@ func openFault(path string, err error) error {
 	return services.Wrapf(services.Unavailable, err, "the database file %s cannot be opened", path)
 }
 
-// checkHeader rejects a file that is no SQLite database, before anything is written beside it.
-func checkHeader(path string) error {
+// checkSQLiteHeader rejects a file that is no SQLite database, before anything is written beside it.
+func checkSQLiteHeader(path string) error {
 	// Every file of SQLite 3 begins with magic. A file of 0 bytes is an empty database.
 	const magic = "SQLite format 3\x00"
 	file, err := os.Open(path)

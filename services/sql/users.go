@@ -21,8 +21,8 @@ func NewUserStatement(one, several, text string) UserStatement {
 	}
 }
 
-// Of is the statement about some users, and its first argument.
-func (s UserStatement) Of(users []services.UserID) (Statement, any) {
+// ForUsers is the statement about some users, and its first argument.
+func (s UserStatement) ForUsers(users []services.UserID) (Statement, any) {
 	if len(users) == 1 {
 		return s.one, users[0]
 	}

@@ -17,7 +17,7 @@ func TestAStatementAboutOneUserHasNoList(t *testing.T) {
 		{[]services.UserID{7, 8}, "SELECT a FROM t WHERE t.b IN (SELECT value FROM json_each(?1)) AND c = ?2", "SELECT a FROM t WHERE t.b = ANY($1::BIGINT[]) AND c = $2"},
 		{nil, "SELECT a FROM t WHERE t.b IN (SELECT value FROM json_each(?1)) AND c = ?2", "SELECT a FROM t WHERE t.b = ANY($1::BIGINT[]) AND c = $2"},
 	} {
-		st, of := both.Of(c.users)
+		st, of := both.ForUsers(c.users)
 		if one, isOne := of.(services.UserID); st.Text(SQLite) != c.sqlite || st.Text(Postgres) != c.postgres || isOne != (len(c.users) == 1) || isOne && one != c.users[0] {
 			t.Errorf("of %v: %q and %q with %v", c.users, st.Text(SQLite), st.Text(Postgres), of)
 		}

@@ -18,37 +18,37 @@ type Tx struct {
 	// later, so that the facts of a batch sort in the order of its functions.
 	Now time.Time
 
-	// dated is set while a function applies an event of the past: it is the ID of the moment at which that event happened, see SetDated.
-	// 0: the event happens now.
-	dated     services.PostID
-	placed    services.PostID                                   // the moment of the IDs that the function makes, see SetPlaced; 0: that of the commit
-	newID     func(next func() services.PostID) services.PostID // nil: each is a new one
-	readClock func(read func() time.Time) time.Time             // nil: each is read anew
-	Began     time.Time                                         // the clock's time at the beginning, never later than the first function's Now: jobs are due at that time
-	kept      []keptValue                                       // the values that KeepForEnd kept for the end of the transaction
-	// signalled says that the functions of OnSignal are called after the commit. It stays true when the function that set it fails and is
-	// rolled back: an extra signal does no harm.
-	signalled bool
+	// eventMoment is set while a function applies an event of the past: it is the ID of the moment at which that event happened,
+	// see SetEventMoment. 0: the event happens now.
+	eventMoment    services.PostID
+	momentOfNewIDs services.PostID                                   // see SetMomentOfNewIDs; 0: the moment of the commit
+	newID          func(next func() services.PostID) services.PostID // nil: each is a new one
+	readClock      func(read func() time.Time) time.Time             // nil: each is read anew
+	Began          time.Time                                         // the clock's time, at most the first Now: jobs are due then
+	endHookValues  []endHookValue                                    // the values that KeepForEndHook kept
+	// signalsAtCommit says that the functions of OnCommitSignal are called after the commit. It stays true when the function that
+	// set it fails and is rolled back: an extra signal does no harm.
+	signalsAtCommit bool
 	Runner
 }
 
-// maxAhead is the longest time that the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond.
+// maxTxTimeAhead is the longest time that the times of transactions may be ahead of the clock. A batch of 500 uses half a millisecond.
 // If the times are further ahead, the clock was set back, and transactions follow the clock again.
-const maxAhead = time.Second
+const maxTxTimeAhead = time.Second
 
-// newTx makes a transaction of some functions. Transactions' times go back only if the clock was set back by more than maxAhead.
+// newTx makes a transaction of some functions. Transactions' times go back only if the clock was set back by more than maxTxTimeAhead.
 // The times of a batch are later than all times that were given before, and each of its functions has its own microsecond. Two
 // single functions may share a microsecond.
 func (s *DB) newTx(functions int, db queryer) *Tx {
 	// This takes no lock: many transactions begin at once on PostgreSQL, and each takes a range of times of its own.
 	began := Micros(s.Now())
 	for {
-		given, first := s.given.Load(), began
+		given, first := s.latestTxMicros.Load(), began
 		ahead := given - began
-		if (ahead > 0 || ahead == 0 && functions > 1) && ahead <= maxAhead.Microseconds() {
+		if (ahead > 0 || ahead == 0 && functions > 1) && ahead <= maxTxTimeAhead.Microseconds() {
 			first = given + 1
 		}
-		if s.given.CompareAndSwap(given, first+int64(functions)-1) {
+		if s.latestTxMicros.CompareAndSwap(given, first+int64(functions)-1) {
 			return &Tx{Now: FromMicros(first), Began: FromMicros(began), Runner: Runner{Dialect: s.Dialect, db: db, trace: s.trace}}
 		}
 	}
@@ -59,8 +59,8 @@ func (s *DB) newTx(functions int, db queryer) *Tx {
 //
 // For an event in the past the ID is always that of its moment.
 func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
-	if tx.placed != 0 {
-		return tx.placed
+	if tx.momentOfNewIDs != 0 {
+		return tx.momentOfNewIDs
 	}
 	if tx.newID == nil {
 		return ids.Next()
@@ -88,27 +88,27 @@ func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own. A failing function is rolled
 // back alone, and errs has its error at its index. When the commit fails every index has that error. On PostgreSQL their
 // statements go out together, so each function must be deterministic: what it writes comes from its arguments, from its reads,
-// from Now, ReadClock and NewID. See Write for the rest, and InOrder for functions that need the effects of earlier ones.
+// from Now, ReadClock and NewID. See Write for the rest, and WithOrderedWrites for functions that need the effects of earlier ones.
 func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	return s.write(ctx, fns, s.tryTogether)
 }
 
-// tryPostgres runs functions in one transaction of PostgreSQL. again is true when the transaction had no effect and is likely to succeed
-// when repeated, except on the last try.
-type tryPostgres func(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool)
+// postgresTry runs functions in one transaction of PostgreSQL. again is true when the transaction had no effect and is likely to
+// succeed when repeated, except on the last try.
+type postgresTry func(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool)
 
 // write is WriteAll; on PostgreSQL try runs the functions.
-func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgres) (errs []error) {
+func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try postgresTry) (errs []error) {
 	if len(fns) == 0 {
 		return nil
 	}
 	if err := s.admitWrite(); err != nil {
 		return repeatError(err, len(fns))
 	}
-	defer s.writing.Done()
+	defer s.activeWrites.Done()
 	if added := addedWriteOf(ctx); added != nil {
 		fns = added.wrap(ctx, fns)
-		defer func() { added.note(errs) }()
+		defer func() { added.recordOutcome(errs) }()
 	}
 	// The span covers the caller's wait: on SQLite several callers share one transaction.
 	ctx, span := trace.Start(ctx, "sql", "transaction")
@@ -118,7 +118,7 @@ func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try tryPostgre
 	} else {
 		errs = s.writePostgres(ctx, fns, try)
 	}
-	s.noteRefusal(errs)
+	s.noteWriteRefusal(errs)
 	span.End(errs[0])
 	return errs
 }
@@ -132,19 +132,19 @@ func repeatError(err error, n int) []error {
 	return errs
 }
 
-// writeTries is the greatest number of runs of a PostgreSQL transaction that conflicts with others: the first and 5 repeats.
-const writeTries = 6
+// maxWriteTries is the greatest number of runs of a PostgreSQL transaction that conflicts with others: the first and 5 repeats.
+const maxWriteTries = 6
 
 // writePostgres runs the functions, and repeats them while PostgreSQL aborts them in favour of other transactions, as it does with
 // one side of a deadlock. It also repeats them after this process stood still for too long, and after a connection was lost before
 // COMMIT.
-func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run tryPostgres) []error {
-	if err := refuseLimited(ctx); err != nil {
+func (s *DB) writePostgres(ctx context.Context, fns []func(*Tx) error, run postgresTry) []error {
+	if err := refuseWriteIfReadsLimited(ctx); err != nil {
 		return repeatError(err, len(fns))
 	}
 	// On the last try a function that was aborted keeps its error, and the others of its batch are committed.
 	for try := 1; ; try++ {
-		errs, again := run(ctx, fns, try == writeTries)
+		errs, again := run(ctx, fns, try == maxWriteTries)
 		if !again {
 			return errs
 		}
@@ -167,10 +167,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryAlone is a tryPostgres for one function, which waits for the answer to each of its statements.
+// tryAlone is a postgresTry for one function, which waits for the answer to each of its statements.
 func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) {
-		return []error{err}, !last && (worthAgain(err) || isConnectionLost(ctx, err))
+		return []error{err}, !last && (isWorthRetry(err) || isConnectionLost(ctx, err))
 	}
 	// With read committed, each statement sees what is committed by then. A statement locks the rows that it reads if they must not
 	// change meanwhile.
@@ -179,21 +179,21 @@ func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (er
 		return []error{MapError("begin", err)}, false
 	}
 	defer func() { _ = dbTx.Rollback() }() // does nothing after a commit
-	// The time is taken after BEGIN, which may have waited for a connection: an earlier time would precede those of transactions that began
-	// meanwhile.
+	// The time is taken after BEGIN, which may have waited for a connection: an earlier time would precede those of transactions
+	// that began meanwhile.
 	tx := s.newTx(1, transaction{dbTx})
-	if err := s.call(fns[0], tx); err != nil {
+	if err := s.callWithRecover(fns[0], tx); err != nil {
 		return end(err)
 	}
-	if err := s.call(func(tx *Tx) error { return tx.runEnds(ctx) }, tx); err != nil {
+	if err := s.callWithRecover(func(tx *Tx) error { return tx.runEndHooks(ctx) }, tx); err != nil {
 		return end(err)
 	}
 	// After a lost connection it is unknown whether the transaction was committed. The error is UNAVAILABLE, which claims neither.
 	err = dbTx.Commit()
-	if err == nil && tx.signalled {
-		s.callOnSignal()
+	if err == nil && tx.signalsAtCommit {
+		s.callOnCommitSignal()
 	}
-	return []error{MapError("commit", err)}, conflicting(err) && !last
+	return []error{MapError("commit", err)}, isConflict(err) && !last
 }
 
 // These statements are for the savepoint around one function. Its name may repeat: a savepoint hides an older one of its name until it
@@ -204,46 +204,46 @@ const (
 	release   = "RELEASE SAVEPOINT part"
 )
 
-// runPart runs one function with a savepoint around it. failed is the function's own error. err is an error of the whole transaction,
-// which then has no effect.
-func (s *DB) runPart(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
-	if err := tx.control(ctx, savepoint); err != nil {
+// runInSavepoint runs one function with a savepoint around it. failed is the function's own error. err is an error of the whole
+// transaction, which then has no effect.
+func (s *DB) runInSavepoint(ctx context.Context, tx *Tx, fn func(*Tx) error) (failed, err error) {
+	if err := tx.execText(ctx, savepoint); err != nil {
 		return nil, err
 	}
 	// Values that a failed function kept for the end of the transaction are dropped with its writes.
-	before := len(tx.kept)
-	failed = s.call(fn, tx)
+	before := len(tx.endHookValues)
+	failed = s.callWithRecover(fn, tx)
 	if failed != nil {
-		tx.kept = tx.kept[:before]
-		if err := tx.control(ctx, undo); err != nil {
+		tx.endHookValues = tx.endHookValues[:before]
+		if err := tx.execText(ctx, undo); err != nil {
 			return failed, err
 		}
 	}
-	return failed, tx.control(ctx, release)
+	return failed, tx.execText(ctx, release)
 }
 
-// Attempt runs fn as a part of the transaction: an error of fn rolls back only the work of fn, and is returned as failed. err is
-// an error of the transaction: return it. PostgreSQL refuses every statement after a failed one until a savepoint is rolled back
-// to, so this is the only way to go on after an error of a statement.
-func (tx *Tx) Attempt(ctx context.Context, fn func() error) (failed, err error) {
-	if err := tx.control(ctx, "SAVEPOINT attempt"); err != nil {
+// RunInSavepoint runs fn as a part of the transaction: an error of fn rolls back only the work of fn, and is returned as failed.
+// err is an error of the transaction: return it. PostgreSQL refuses every statement after a failed one until a savepoint is rolled
+// back to, so this is the only way to go on after an error of a statement.
+func (tx *Tx) RunInSavepoint(ctx context.Context, fn func() error) (failed, err error) {
+	if err := tx.execText(ctx, "SAVEPOINT attempt"); err != nil {
 		return nil, err
 	}
-	before := len(tx.kept)
+	before := len(tx.endHookValues)
 	if failed = fn(); failed != nil {
-		tx.kept = tx.kept[:before]
-		if err := tx.control(ctx, "ROLLBACK TO SAVEPOINT attempt"); err != nil {
+		tx.endHookValues = tx.endHookValues[:before]
+		if err := tx.execText(ctx, "ROLLBACK TO SAVEPOINT attempt"); err != nil {
 			if services.IsUnavailable(failed) {
 				err = failed // the engine gave up the transaction, and this is the cause
 			}
 			return failed, err
 		}
 	}
-	return failed, tx.control(ctx, "RELEASE SAVEPOINT attempt")
+	return failed, tx.execText(ctx, "RELEASE SAVEPOINT attempt")
 }
 
-// control runs a statement that has no parameters and no name.
-func (tx *Tx) control(ctx context.Context, text string) error {
+// execText runs a statement that has no parameters and no name.
+func (tx *Tx) execText(ctx context.Context, text string) error {
 	if tx.Dialect == SQLite { // a rollback must run even if the caller's context has ended
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -251,8 +251,8 @@ func (tx *Tx) control(ctx context.Context, text string) error {
 	return MapError(text, err)
 }
 
-// call runs the function and turns a panic into an error: one caller's bug must not end the writer that serves all.
-func (s *DB) call(fn func(*Tx) error, tx *Tx) (err error) {
+// callWithRecover runs the function and turns a panic into an error: one caller's bug must not end the writer that serves all.
+func (s *DB) callWithRecover(fn func(*Tx) error, tx *Tx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = s.logPanic(cause)

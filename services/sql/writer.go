@@ -11,56 +11,59 @@ import (
 	"tidings/services"
 )
 
-// groupSize is the number of functions from which on a transaction takes no further request. One WriteAll is never split.
-const groupSize = 256
+// maxGroupFunctions is the number of functions from which on a transaction takes no further request. One WriteAll is never split.
+const maxGroupFunctions = 256
 
-// A request of more than fewFunctions functions, such as a batch of an ingest, is long, and so is one under WithBulk. A user waits for a short
-// request, so it shares no transaction with a long one, and waits for one of them at most: the two kinds take turns.
-const fewFunctions = 20
+// A request of more than maxShortRequestFunctions functions, such as a batch of an ingest, is long, and so is one under
+// WithBulkWrites. A user waits for a short request, so it shares no transaction with a long one, and waits for one of them at most:
+// the two kinds take turns.
+const maxShortRequestFunctions = 20
 
-// bulkKey is the context key of WithBulk.
-type bulkKey struct{}
+// bulkWritesKey is the context key of WithBulkWrites.
+type bulkWritesKey struct{}
 
-// WithBulk marks the writes under a context as long, however few their functions are. It is for a function whose statements write the rows of
-// many users. It matters on SQLite, which has one writer.
-func WithBulk(ctx context.Context) context.Context { return context.WithValue(ctx, bulkKey{}, true) }
+// WithBulkWrites marks the writes under a context as long, however few their functions are. It is for a function whose statements
+// write the rows of many users. It matters on SQLite, which has one writer.
+func WithBulkWrites(ctx context.Context) context.Context {
+	return context.WithValue(ctx, bulkWritesKey{}, true)
+}
 
-// Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTry each, so that a
-// caller whose deadline passes is answered between two of them. A caller without a deadline is answered after lockTries tries:
+// Another process, such as a backup, may hold the file's write lock. SQLite waits for it in tries of lockTryPragma each, so that a
+// caller whose deadline passes is answered between two of them. A caller without a deadline is answered after maxLockTries tries:
 // 5 s.
 const (
-	lockTry   = "PRAGMA busy_timeout = 50" // milliseconds
-	lockTries = 100
+	lockTryPragma = "PRAGMA busy_timeout = 50" // milliseconds
+	maxLockTries  = 100
 )
 
 // writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, with a savepoint for each
 // function, so that many callers share one wait for the disk. It never waits for more to come: while one group is written the next
-// one gathers. Short and long requests have a queue each, see fewFunctions.
+// one gathers. Short and long requests have a queue each, see maxShortRequestFunctions.
 //
-// A request passes through three functions. write queues it and waits; gather takes it, unless its caller has given up; attempt
-// runs its functions and commits them with those of the group. The caller and the writer both try to set its flag taken, and only
-// the first succeeds. So the functions either run while the caller waits, or never run.
+// A request passes through three functions. write queues it and waits; gatherGroup takes it, unless its caller has given up;
+// tryTransaction runs its functions and commits them with those of the group. The caller and the writer both try to set
+// takenOrAbandoned, and only the first succeeds. So the functions either run while the caller waits, or never run.
 type writer struct {
-	store *DB // whose writer it is
-	db    *sql.DB
-	turn  sync.Mutex    // held while conn is used: by a group, or by the emptying of the log
-	conn  *preparedConn // the only connection that writes
-	short chan *request // the queue of short requests
-	long  chan *request // the queue of long requests
+	store      *DB // whose writer it is
+	db         *sql.DB
+	connMu     sync.Mutex    // held while conn is used: by a group, or by the emptying of the log
+	conn       *preparedConn // the only connection that writes
+	shortQueue chan *request // the queue of short requests
+	longQueue  chan *request // the queue of long requests
 	// done is closed when the writer has ended. Only close waits for it.
 	done chan struct{}
 }
 
 // request is the functions of one call of write, for the writer.
 type request struct {
-	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see applyDeadline.
-	ctx   context.Context
-	fns   []func(*Tx) error
-	size  int           // how much of groupSize it takes: the number of its functions, or more
-	errs  []error       // of each function
-	taken atomic.Bool   // by the writer, or by its own caller, who has given up
-	done  chan struct{} // closed when errs is final
-	over  bool          // done is closed; used by the writer only
+	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see detachUnlessExpired.
+	ctx              context.Context
+	fns              []func(*Tx) error
+	size             int           // how much of maxGroupFunctions it takes: the number of its functions, or more
+	errs             []error       // of each function
+	takenOrAbandoned atomic.Bool   // by the writer, or by its own caller, who has given up
+	done             chan struct{} // closed when errs is final
+	ended            bool          // done is closed; used by the writer only
 }
 
 // openWriter opens the only connection that writes. The migrations run on it, before readers exist.
@@ -71,7 +74,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 	}
 	// The writer holds one connection for good: prepared statements and the transaction belong to it.
 	db.SetMaxOpenConns(1)
-	w := &writer{store: s, db: db, short: make(chan *request, groupSize), long: make(chan *request, groupSize), done: make(chan struct{})}
+	w := &writer{store: s, db: db, shortQueue: make(chan *request, maxGroupFunctions), longQueue: make(chan *request, maxGroupFunctions), done: make(chan struct{})}
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -84,7 +87,7 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 	}
 	w.conn = &preparedConn{conn: conn, prepared: map[string]*sql.Stmt{}}
 	// Until here the busy_timeout in dsn applies, which is longer: the migrations wait longer for the write lock of the file.
-	if err := w.control(lockTry); err != nil {
+	if err := w.execText(lockTryPragma); err != nil {
 		return nil, errors.Join(err, conn.Close(), db.Close())
 	}
 	go w.run()
@@ -94,8 +97,8 @@ func openWriter(ctx context.Context, s *DB, dsn string) (*writer, error) {
 // close ends the writer after the queued requests. No write may begin after it.
 func (w *writer) close() error {
 	// DB.admitWrite refuses writes by now, so nobody sends on the closed channels.
-	close(w.short)
-	close(w.long)
+	close(w.shortQueue)
+	close(w.longQueue)
 	<-w.done
 	for _, prepared := range w.conn.prepared {
 		_ = prepared.Close() // closing the connection frees it
@@ -107,12 +110,12 @@ func (w *writer) close() error {
 // ctx ends while another process locks the file is answered soon; their functions never run. Once the transaction has begun,
 // callers wait, since only the commit can tell the result.
 func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
-	r, queue := &request{ctx: ctx, fns: fns, size: len(fns), done: make(chan struct{})}, w.short
-	if ctx.Value(bulkKey{}) != nil {
-		r.size = max(r.size, groupSize) // it takes as long as a whole group
+	r, queue := &request{ctx: ctx, fns: fns, size: len(fns), done: make(chan struct{})}, w.shortQueue
+	if ctx.Value(bulkWritesKey{}) != nil {
+		r.size = max(r.size, maxGroupFunctions) // it takes as long as a whole group
 	}
-	if r.size > fewFunctions {
-		queue = w.long
+	if r.size > maxShortRequestFunctions {
+		queue = w.longQueue
 	}
 	// The queue is bounded. When it is full callers wait for a place, and their contexts bound that wait too.
 	select {
@@ -124,7 +127,7 @@ func (w *writer) write(ctx context.Context, fns []func(*Tx) error) []error {
 	case <-r.done:
 	case <-ctx.Done():
 		// The writer skips the request when its turn comes.
-		if r.taken.CompareAndSwap(false, true) {
+		if r.takenOrAbandoned.CompareAndSwap(false, true) {
 			return repeatError(MapError("wait for a turn to write", ctx.Err()), len(fns))
 		}
 		<-r.done
@@ -142,7 +145,7 @@ func (w *writer) run() {
 		}
 		go w.run() // a function ended the goroutine: see commit
 	}()
-	now, other := w.short, w.long
+	now, other := w.shortQueue, w.longQueue
 	for {
 		first, queue := takeRequest(now, other)
 		if first == nil {
@@ -151,12 +154,13 @@ func (w *writer) run() {
 		if queue == now { // the next turn is the other queue's
 			now, other = other, now
 		}
-		w.commit(gather(first, queue))
+		w.commit(gatherGroup(first, queue))
 	}
 	finished = true
 }
 
-// takeRequest takes a request from one of two queues, of the first if both have some, and waits while both are empty. nil: both are closed.
+// takeRequest takes a request from one of two queues, of the first if both have some, and waits while both are empty. nil: both are
+// closed.
 func takeRequest(first, second chan *request) (r *request, from chan *request) {
 	select {
 	case r, open := <-first:
@@ -184,19 +188,19 @@ func takeRequest(first, second chan *request) (r *request, from chan *request) {
 	return nil, nil
 }
 
-// gather takes the requests that are in a queue, without waiting for more. A request whose caller has given up is left out.
-func gather(first *request, queue chan *request) []*request {
+// gatherGroup takes the requests that are in a queue, without waiting for more. A request whose caller has given up is left out.
+func gatherGroup(first *request, queue chan *request) []*request {
 	var group []*request
 	size := 0
 	take := func(r *request) {
-		if r.ctx.Err() == nil && r.taken.CompareAndSwap(false, true) {
+		if r.ctx.Err() == nil && r.takenOrAbandoned.CompareAndSwap(false, true) {
 			group = append(group, r)
 			size += r.size
 		}
 	}
 	// Without a limit a group would grow with the load, and so would the wait of the requests behind it.
 	take(first)
-	for size < groupSize {
+	for size < maxGroupFunctions {
 		select {
 		case next, open := <-queue:
 			if !open {
@@ -216,25 +220,25 @@ func (w *writer) commit(group []*request) {
 	if len(group) == 0 {
 		return
 	}
-	w.turn.Lock()
-	defer w.turn.Unlock()
+	w.connMu.Lock()
+	defer w.connMu.Unlock()
 	answered := false
 	defer func() {
 		if answered {
 			return
 		}
 		// One of the functions has ended this goroutine (runtime.Goexit): nothing was committed.
-		_ = w.control("ROLLBACK")
+		_ = w.execText("ROLLBACK")
 		// All requests of the group fail, because it is unknown which function has ended the goroutine.
 		for _, r := range group {
 			r.fail(services.Errorf(services.Internal, "the write failed"))
 			r.end()
 		}
 	}()
-	if broken := w.attempt(group); broken && len(group) > 1 {
+	if broken := w.tryTransaction(group); broken && len(group) > 1 {
 		for _, r := range group {
-			if !r.over {
-				w.attempt([]*request{r})
+			if !r.ended {
+				w.tryTransaction([]*request{r})
 			}
 		}
 	}
@@ -246,15 +250,15 @@ func (w *writer) commit(group []*request) {
 
 // fail gives the error to a caller who is not answered yet.
 func (r *request) fail(err error) {
-	if !r.over {
+	if !r.ended {
 		r.errs = repeatError(err, len(r.fns))
 	}
 }
 
 // end lets the caller of write return. A second call does nothing.
 func (r *request) end() {
-	if !r.over {
-		r.over = true
+	if !r.ended {
+		r.ended = true
 		close(r.done)
 	}
 }
@@ -264,19 +268,19 @@ func (r *request) end() {
 func (w *writer) begin(group []*request) (left []*request, err error) {
 	for try := 1; ; try++ {
 		// IMMEDIATE takes the write lock now. Taken later, it could be refused in the middle of the transaction.
-		err := w.control("BEGIN IMMEDIATE")
-		if !busy(err) {
+		err := w.execText("BEGIN IMMEDIATE")
+		if !isSQLiteBusy(err) {
 			return group, err
 		}
 		left = nil
 		for _, r := range group {
-			// A caller with a deadline waits until then. The others wait for lockTries tries.
+			// A caller with a deadline waits until then. The others wait for maxLockTries tries.
 			_, timed := r.ctx.Deadline()
 			switch over := r.ctx.Err(); {
 			case over != nil:
 				r.fail(MapError("wait for the write lock", over))
 				r.end()
-			case try >= lockTries && !timed:
+			case try >= maxLockTries && !timed:
 				r.fail(services.Wrapf(services.Unavailable, err, "another process holds the write lock of the database file"))
 				r.end()
 			default:
@@ -289,11 +293,11 @@ func (w *writer) begin(group []*request) (left []*request, err error) {
 	}
 }
 
-// attempt runs one transaction. broken is true when SQLite dropped the transaction before its end, so that it has no effect. An
+// tryTransaction runs one transaction. broken is true when SQLite dropped the transaction before its end, so that it has no effect. An
 // error of the commit itself is final: its outcome is unknown, so the transaction is not tried again.
-func (w *writer) attempt(group []*request) (broken bool) {
+func (w *writer) tryTransaction(group []*request) (broken bool) {
 	fail := func(err error) {
-		_ = w.control("ROLLBACK") // there may be nothing left to roll back
+		_ = w.execText("ROLLBACK") // there may be nothing left to roll back
 		for _, r := range group {
 			r.fail(err)
 		}
@@ -307,54 +311,54 @@ func (w *writer) attempt(group []*request) (broken bool) {
 	}
 	signal := false
 	for _, r := range group {
-		// Each caller has a Tx of its own: the times of the caller's functions rise, and an EndHook (see NewEndHook) gets only the values that
-		// these functions kept.
+		// Each caller has a Tx of its own: the times of the caller's functions rise, and a TxEndHook (see NewTxEndHook) gets only
+		// the values that these functions kept.
 		tx := w.store.newTx(len(r.fns), w.conn)
 		// errs is made anew: the request may have been tried before in a group that SQLite dropped.
 		r.errs = make([]error, len(r.fns))
 		for i, fn := range r.fns {
-			if i > 0 && isInOrder(r.ctx) && services.FailedForNow(r.errs[i-1]) {
-				r.errs[i] = ErrBehind
+			if i > 0 && hasOrderedWrites(r.ctx) && services.IsTransient(r.errs[i-1]) {
+				r.errs[i] = ErrEarlierWriteFailed
 				continue
 			}
-			failed, err := w.store.runPart(r.ctx, tx, fn)
+			failed, err := w.store.runInSavepoint(r.ctx, tx, fn)
 			if err != nil {
-				fail(dropCause(failed, err))
+				fail(causeOfDroppedTx(failed, err))
 				return true
 			}
 			r.errs[i] = failed
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
-		// The request's EndHooks (see NewEndHook) run without a deadline: they do work for all of its functions.
-		ends := func(tx *Tx) error { return tx.runEnds(context.WithoutCancel(r.ctx)) }
-		if err := w.store.call(ends, tx); err != nil {
+		// The end hooks of the request's functions (see NewTxEndHook) run without a deadline: they do work for all of them.
+		ends := func(tx *Tx) error { return tx.runEndHooks(context.WithoutCancel(r.ctx)) }
+		if err := w.store.callWithRecover(ends, tx); err != nil {
 			fail(err)
 			return true
 		}
-		signal = signal || tx.signalled
+		signal = signal || tx.signalsAtCommit
 	}
 	// COMMIT waits for the disk. All callers of the group share this wait.
-	if err := w.control("COMMIT"); err != nil {
+	if err := w.execText("COMMIT"); err != nil {
 		fail(err)
 		return false
 	}
 	if signal {
-		w.store.callOnSignal()
+		w.store.callOnCommitSignal()
 	}
 	return false
 }
 
-// dropCause returns why SQLite dropped a whole transaction. failed, the error of a function, names the reason if it is UNAVAILABLE. err is
-// the error of a later statement, and says only that there is no transaction any more.
-func dropCause(failed, err error) error {
+// causeOfDroppedTx returns why SQLite dropped a whole transaction. failed, the error of a function, names the reason if it is
+// UNAVAILABLE. err is the error of a later statement, and says only that there is no transaction any more.
+func causeOfDroppedTx(failed, err error) error {
 	if services.IsUnavailable(failed) {
 		return failed
 	}
 	return services.Wrapf(services.Unavailable, errors.Join(err, failed), "the database does not answer")
 }
 
-// control runs a statement of the writer's own on the writing connection, without a caller's context.
-func (w *writer) control(text string) error {
+// execText runs a statement of the writer's own on the writing connection, without a caller's context.
+func (w *writer) execText(text string) error {
 	_, err := w.conn.exec(context.Background(), text, nil)
 	return MapError(text, err)
 }

@@ -9,10 +9,10 @@ import (
 	"tidings/services"
 )
 
-// differenceItems are the items that explain the difference of two states. The zero value is for a difference without items.
-type differenceItems struct {
-	news []Cause          // the newest items of parts that rose or moved, if they are newer than any reported item
-	left map[string]Cause // the newest items of parts that fell and have an alert, by the part's name: a part is absent if none of its items alerts any more
+// explainingItems are the items that explain the difference of two states. The zero value is for a difference without items.
+type explainingItems struct {
+	newItems            []AlertItem          // the newest items of parts that rose or moved, if they are newer than any reported item
+	newestOfFallenParts map[string]AlertItem // of parts that fell and have an alert, by name; absent if no item alerts any more
 }
 
 // mayAlert reports whether items of a part alert the user: only items of parts in the total do. Mentions are in the total with the
@@ -32,11 +32,11 @@ func (s State) fallenParts(before State) (parts []Part) {
 	return parts
 }
 
-// stillUnread are the alerts of the earlier state whose items are still unread. An item was read if its part shows nothing, or fell and
-// has only older items. Then the part's earlier alert counts again, for readers who have not got it yet. left has the newest items of
-// the parts that fell.
-func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause {
-	unread := map[string]Cause{}
+// unreadAlerts are the alerts of the earlier state whose items are still unread. An item was read if its part shows nothing, or
+// fell and has only older items. Then the part's earlier alert counts again, for readers who have not got it yet. left has the
+// newest items of the parts that fell.
+func (s State) unreadAlerts(before State, left map[string]AlertItem) map[string]AlertItem {
+	unread := map[string]AlertItem{}
 	for name, alert := range before.Alerts {
 		part := s.part(alert.Source, alert.Part)
 		if !s.mayAlert(part) {
@@ -46,11 +46,11 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 		// each time.
 		if part.Value < before.part(alert.Source, alert.Part).Value {
 			newest, some := left[name]
-			if older := newest.At.Before(alert.At); !some || older && alert.Earlier == 0 {
+			if older := newest.At.Before(alert.At); !some || older && alert.EarlierAlertSeq == 0 {
 				continue
 			} else if older {
 				// The older item has the version of the earlier alert. So a reader who got that alert is not alerted again.
-				newest.Seq = alert.Earlier
+				newest.Seq = alert.EarlierAlertSeq
 				alert = newest
 			}
 		}
@@ -59,9 +59,9 @@ func (s State) stillUnread(before State, left map[string]Cause) map[string]Cause
 	return unread
 }
 
-// NewestOf is the newest item of the chosen parts that alerted the user after a version and is unread, nil for none. Among items
+// NewestAlertOf is the newest item of the chosen parts that alerted the user after a version and is unread, nil for none. Among items
 // of the same time, the first part by name wins.
-func (s State) NewestOf(chosen func(source services.Source, part string) bool, after uint64) (newest *Cause) {
+func (s State) NewestAlertOf(chosen func(source services.Source, part string) bool, after uint64) (newest *AlertItem) {
 	for _, name := range slices.Sorted(maps.Keys(s.Alerts)) {
 		alert := s.Alerts[name]
 		if alert.Seq > after && chosen(alert.Source, alert.Part) && (newest == nil || newest.At.Before(alert.At)) {
@@ -71,23 +71,23 @@ func (s State) NewestOf(chosen func(source services.Source, part string) bool, a
 	return newest
 }
 
-// Alert is NewestOf with all parts chosen.
-func (s State) Alert(after uint64) *Cause {
-	return s.NewestOf(func(services.Source, string) bool { return true }, after)
+// NewestAlert is NewestAlertOf with all parts chosen.
+func (s State) NewestAlert(after uint64) *AlertItem {
+	return s.NewestAlertOf(func(services.Source, string) bool { return true }, after)
 }
 
-// AlertVersion is the version of the last alert whose item is unread, 0 for none.
-func (s State) AlertVersion() (version uint64) {
+// NewestAlertVersion is the version of the last alert whose item is unread, 0 for none.
+func (s State) NewestAlertVersion() (version uint64) {
 	for _, alert := range s.Alerts {
 		version = max(version, alert.Seq)
 	}
 	return version
 }
 
-// explain looks up the items that explain the difference of two states. If no part rose, moved or fell it reads nothing: most
-// changes only raise a version or clear a count.
-func (s *Service) explain(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since alertStart) (found differenceItems, err error) {
-	risen, moved, fallen := now.risenParts(before), now.movedParts(before), now.fallenParts(before)
+// explainDifference looks up the items that explain the difference of two states. If no part rose, moved or fell it reads nothing:
+// most changes only raise a version or clear a count.
+func (s *Service) explainDifference(ctx context.Context, user services.UserID, badges *services.Badges, now, before State, since alertStart) (found explainingItems, err error) {
+	risen, moved, fallen := now.risenParts(before), now.partsWithChangedItems(before), now.fallenParts(before)
 	if len(risen)+len(moved)+len(fallen) == 0 {
 		return found, nil
 	}
@@ -105,32 +105,32 @@ func (s *Service) explain(ctx context.Context, user services.UserID, badges *ser
 	ask(risen, rose)
 	ask(moved, shifted)
 	ask(fallen, fell)
-	recent := s.cfg.Clock.Now().Add(-alertFor)
+	recent := s.cfg.Clock.Now().Add(-maxAlertAge)
 	from := recent
 	if len(fallen) > 0 {
 		from = time.Time{} // an alert that was not heard yet may be old
 	}
-	newest, err := s.cfg.Newest(ctx, user, badges, sources, from)
+	newest, err := s.cfg.NewestItems(ctx, user, badges, sources, from)
 	if err != nil {
 		return found, err
 	}
-	found.left = map[string]Cause{}
+	found.newestOfFallenParts = map[string]AlertItem{}
 	for _, explanation := range newest {
 		source, part, item := explanation.Source, explanation.Part, explanation.Items[0]
-		name, cause := services.PartName(source, part), Cause{Source: source, Part: part, ID: item.ID, At: item.At}
+		name, cause := services.PartName(source, part), AlertItem{Source: source, Part: part, ID: item.ID, At: item.At}
 		if fell[name] {
-			found.left[name] = cause
+			found.newestOfFallenParts[name] = cause
 		}
 		// An item of a part that only fell is no news. Neither is an old item that raised the count: by an import, by the end of a
 		// mute, or by a follow mode in which more counts.
-		if !rose[name] && (!shifted[name] || item.AtIsUncertain) || item.At.Before(since.of(source)) || item.At.Before(recent) {
+		if !rose[name] && (!shifted[name] || item.AtIsUncertain) || item.At.Before(since.forSource(source)) || item.At.Before(recent) {
 			continue
 		}
 		// The item was reported already. An item of the same time with another ID is a new one.
 		if seen, some := before.newestReported(source, part); some && (item.At.Before(seen.At) || item.At.Equal(seen.At) && item.ID == seen.ID) {
 			continue
 		}
-		found.news = append(found.news, cause)
+		found.newItems = append(found.newItems, cause)
 	}
 	return found, nil
 }

@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	batchSize    = 500             // users compared at once
-	newestAtOnce = 8               // users whose newest items are read at once
-	retryAfter   = 2 * time.Second // until a user whose badges could not be read is tried again
-	alertFor     = time.Hour       // items that are older alert nobody: imports, queues that are replayed, a stream that was off
+	compareBatchSize     = 500             // users compared at once
+	maxParallelItemReads = 8               // users whose newest items are read at once
+	compareRetryDelay    = 2 * time.Second // until a user whose badges could not be read is tried again
+	maxAlertAge          = time.Hour       // older items alert nobody: imports, replayed queues, a stream that was off
 )
 
 // comparison is a due user with what comparing the badges found. If the comparison failed, the user's mark stays and the user is tried
 // again.
 type comparison struct {
 	dueUser
-	before  Change          // its Seq is 0 without one
-	state   State           // the badges now
-	items   differenceItems // the items that explain the difference
-	differs bool            // a change is to be written
-	next    time.Time       // when time alone changes the badges
-	failed  error           // why the user could not be compared
+	lastChange   Change          // its Seq is 0 without one
+	state        State           // the badges now
+	items        explainingItems // the items that explain the difference
+	differs      bool            // a change is to be written
+	nextChangeAt time.Time       // when time alone changes the badges
+	failed       error           // why the user could not be compared
 }
 
-// compareDue compares the badges of due users with their last changes, and writes a change for each user whose badges differ. It
+// compareDueUsers compares the badges of due users with their last changes, and writes a change for each user whose badges differ. It
 // returns how many users it compared. Only the writer calls it.
-func (s *Service) compareDue(ctx context.Context) (int, error) {
-	due, err := dueUsers(ctx, s.db, batchSize)
+func (s *Service) compareDueUsers(ctx context.Context) (int, error) {
+	due, err := dueUsers(ctx, s.db, compareBatchSize)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
@@ -45,13 +45,13 @@ func (s *Service) compareDue(ctx context.Context) (int, error) {
 	err = s.writeChanges(ctx, found)
 	// Another node writes, and compares the same users: their marks are still there. Ask for the lease at once.
 	if err == errLeaseLost {
-		s.leadsUntil = time.Time{}
+		s.isWriterUntil = time.Time{}
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	s.stats.compared.Add(uint64(len(due)))
+	s.stats.comparedUsers.Add(uint64(len(due)))
 	return len(due), nil
 }
 
@@ -79,23 +79,23 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]comparison, err
 	found := make([]comparison, len(due))
 	failures := 0
 	var group errgroup.Group
-	group.SetLimit(newestAtOnce)
+	group.SetLimit(maxParallelItemReads)
 	for i := range due {
 		one := &found[i]
-		one.dueUser, one.before = due[i], before[users[i]]
+		one.dueUser, one.lastChange = due[i], before[users[i]]
 		if one.failed = errs[i]; one.failed != nil {
 			failures++
 			err = errs[i]
 			continue
 		}
-		one.state, one.next = stateOf(badges[i]), badges[i].NextAt
-		// Both faces are computed now: an earlier version of the program may have computed the stored face in another way.
-		one.differs = one.state.face() != one.before.State.face()
+		one.state, one.nextChangeAt = stateOf(badges[i]), badges[i].NextAt
+		// Both hashes are computed now: an earlier version of the program may have computed the stored hash in another way.
+		one.differs = one.state.shownHash() != one.lastChange.State.shownHash()
 		// A user without a change so far, and with nothing to show, needs no change.
-		if one.before.Seq == 0 && one.state.empty() {
+		if one.lastChange.Seq == 0 && one.state.empty() {
 			one.differs = false
 		}
-		if !one.differs && (one.before.Seq == 0 || len(one.state.movedParts(one.before.State)) == 0) {
+		if !one.differs && (one.lastChange.Seq == 0 || len(one.state.partsWithChangedItems(one.lastChange.State)) == 0) {
 			continue
 		}
 		group.Go(func() error {
@@ -106,14 +106,14 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]comparison, err
 					s.cfg.Log.Error("a change could not be made because of a panic", "error", one.failed)
 				}
 			}()
-			one.items, one.failed = s.explain(ctx, users[i], badges[i], one.state, one.before.State, alertStart{began, from[users[i]]})
-			one.differs = one.differs || len(one.items.news) > 0 // the numbers may be the same, but there is a new item
+			one.items, one.failed = s.explainDifference(ctx, users[i], badges[i], one.state, one.lastChange.State, alertStart{began, from[users[i]]})
+			one.differs = one.differs || len(one.items.newItems) > 0 // the numbers may be the same, but there is a new item
 			return nil
 		})
 	}
 	_ = group.Wait() // each function keeps its error
 	// If Redis or SQL is away, stop here: otherwise every user would be delayed, one after the other.
-	if failures == len(due) && !s.readable(ctx) {
+	if failures == len(due) && !s.canReadBadges(ctx) {
 		return nil, err
 	}
 	return found, nil
@@ -146,21 +146,21 @@ func (s *Service) tryPeek(ctx context.Context, users []services.UserID) (badges 
 // alertStart is the time from which on items alert a user. The moments of people.AlertStarts are later where a mute ended or a mode
 // changed: older items count again there, and are no news.
 type alertStart struct {
-	began time.Time // when the stream was first written
+	streamBegan time.Time // when the stream was first written
 	people.AlertStarts
 }
 
-// of is the time from which on items of one source alert.
-func (h alertStart) of(source services.Source) time.Time {
-	from := h.began
+// forSource is the time from which on items of one source alert.
+func (h alertStart) forSource(source services.Source) time.Time {
+	from := h.streamBegan
 	switch source {
 	case services.SourceHomeFeed, services.SourceLiveBoard:
-		from = h.Follows
+		from = h.PostsAndShows
 	case services.SourceConversations:
 		from = h.Messages
 	}
-	if from.Before(h.began) {
-		return h.began
+	if from.Before(h.streamBegan) {
+		return h.streamBegan
 	}
 	return from
 }
@@ -178,43 +178,44 @@ func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 			}
 		}
 		// The head comes first, because its row is the lock: a deposed writer gets an error before it writes anything.
-		head, err := takePositions(ctx, tx, s.token, written)
+		head, err := takePositions(ctx, tx, s.leaseToken, written)
 		if err != nil {
 			return err
 		}
 		// The changes of this batch have the positions up to head, in the order of found.
 		seq := head - uint64(written)
 		var changes [][]any
-		var settled, delayed sql.Rows
+		var settled, delayed sql.RowsParameter
 		users := make([]services.UserID, len(found))
 		for i, one := range found {
 			users[i] = one.user
 			switch {
 			case one.failed != nil:
-				delayed = append(delayed, []any{one.user, one.marks, tx.Now.Add(retryAfter).UnixMicro()})
+				delayed = append(delayed, []any{one.user, one.marks, tx.Now.Add(compareRetryDelay).UnixMicro()})
 				continue
-			case one.next.IsZero():
+			case one.nextChangeAt.IsZero():
 				settled = append(settled, []any{one.user, one.marks})
 			default:
 				// Time alone will change the badges: the mark stays until then.
-				delayed = append(delayed, []any{one.user, one.marks, one.next.UnixMicro()})
+				delayed = append(delayed, []any{one.user, one.marks, one.nextChangeAt.UnixMicro()})
 			}
 			if !one.differs {
 				continue
 			}
 			seq++
-			state := one.state.withVersions(one.before.State, seq, one.items)
+			state := one.state.withVersions(one.lastChange.State, seq, one.items)
 			text, err := json.Marshal(state)
 			if err != nil {
 				return err
 			}
-			changes = append(changes, []any{one.user, int64(seq), tx.Now, state.face(), text})
+			changes = append(changes, []any{one.user, int64(seq), tx.Now, state.shownHash(), text})
 		}
-		if err := settle(ctx, tx, changes, settled, delayed); err != nil {
+		if err := storeChangesAndMarks(ctx, tx, changes, settled, delayed); err != nil {
 			return err
 		}
-		// Users who were marked again are still due, because settle left their marks alone. They become due after the interval.
-		_, err = tx.Run(ctx, postponeDue, users, tx.Now.Add(s.cfg.Interval))
+		// Users who were marked again are still due, because storeChangesAndMarks left their marks alone. They become due after the
+		// interval.
+		_, err = tx.Run(ctx, postponeDue, users, tx.Now.Add(s.cfg.ChangeInterval))
 		return err
 	})
 	if err == nil {
@@ -223,9 +224,9 @@ func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 	return err
 }
 
-// settle writes the changes, removes the settled marks, and moves the delayed ones to later times. A mark that rose since it was
-// read is left alone.
-func settle(ctx context.Context, tx *sql.Tx, changes [][]any, settled, delayed sql.Rows) error {
+// storeChangesAndMarks writes the changes, removes the settled marks, and moves the delayed ones to later times. A mark that rose
+// since it was read is left alone.
+func storeChangesAndMarks(ctx context.Context, tx *sql.Tx, changes [][]any, settled, delayed sql.RowsParameter) error {
 	if _, err := tx.Insert(ctx, putChanges, changes); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ var (
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
 
-	// Users who would be due earlier become due at $2: Config.Interval after this comparison.
+	// Users who would be due earlier become due at $2: Config.ChangeInterval after this comparison.
 	postponeDue = sql.NewStatement("postpone users of the change stream", `UPDATE stream_due SET due_at = $2
 		WHERE due_at < $2 AND {in user_number $1 BIGINT}`)
 
@@ -65,11 +65,11 @@ var (
 		`ON CONFLICT (user_number) DO UPDATE SET seq = excluded.seq, at = excluded.at, face = excluded.face, state = excluded.state`)
 
 	// With the join a user who is being erased has no change.
-	statesOf = sql.NewStatement("changes of users", `SELECT c.user_number, u.key, c.seq, c.at, c.state
+	changesOfUsers = sql.NewStatement("changes of users", `SELECT c.user_number, u.key, c.seq, c.at, c.state
 		FROM stream_changes c JOIN users u ON u.number = c.user_number WHERE {in c.user_number $1 BIGINT}`)
 
-	// The face is a column of its own, so that a lap reads no states.
-	facesOf = sql.NewStatement("faces of changes", `SELECT user_number, face FROM stream_changes WHERE {in user_number $1 BIGINT}`)
+	// The hash is a column of its own, face, so that a lap reads no states.
+	shownHashesOf = sql.NewStatement("faces of changes", `SELECT user_number, face FROM stream_changes WHERE {in user_number $1 BIGINT}`)
 
 	// The join leaves out users who are being erased.
 	changesAfter = sql.NewStatement("changes after a position", `SELECT c.user_number, u.key, c.seq, c.at, c.state
@@ -79,9 +79,9 @@ var (
 	forgetChanges = sql.NewStatement("forget a user's changes", `DELETE FROM stream_changes WHERE user_number = $1`)
 )
 
-// mark marks users, who must be sorted and distinct: rows are locked in their order, and several jobs mark users at the same time. A
-// user who is due earlier keeps that time.
-func mark(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
+// markUsers marks users, who must be sorted and distinct: rows are locked in their order, and several jobs mark users at the same
+// time. A user who is due earlier keeps that time.
+func markUsers(ctx context.Context, tx *sql.Tx, users []services.UserID, due time.Time) error {
 	rows := make([][]any, len(users))
 	for i, user := range users {
 		rows[i] = []any{user, int64(1), due}
@@ -139,8 +139,8 @@ func resign(ctx context.Context, db *sql.DB, token string) error {
 // errLeaseLost is the error of a writer whose lease another node has taken. It rolls the transaction back.
 var errLeaseLost = services.Errorf(services.Unavailable, "another node writes the change stream")
 
-// takePositions takes n positions, the last of which is head. If n is 0 it takes none, and the head may rise all the same. The lock of the
-// head's row is held until the transaction ends.
+// takePositions takes n positions, the last of which is head. If n is 0 it takes none, and the head may rise all the same. The lock
+// of the head's row is held until the transaction ends.
 func takePositions(ctx context.Context, tx *sql.Tx, token string, n int) (head uint64, err error) {
 	found, err := tx.One(ctx, raiseHead, []any{token, tx.Now, n}, &head)
 	if err == nil && !found {
@@ -149,10 +149,10 @@ func takePositions(ctx context.Context, tx *sql.Tx, token string, n int) (head u
 	return head, err
 }
 
-// slowPlace reads how far the slow lap has come.
-func slowPlace(ctx context.Context, db *sql.DB) (at place, err error) {
+// readSlowLapPlace reads how far the slow lap has come.
+func readSlowLapPlace(ctx context.Context, db *sql.DB) (at slowLapPlace, err error) {
 	var us int64
-	_, err = db.One(ctx, readSlowLap, nil, &at.after, &us)
+	_, err = db.One(ctx, readSlowLap, nil, &at.lastUser, &us)
 	if us > 0 {
 		at.began = sql.FromMicros(us)
 	}
@@ -160,8 +160,8 @@ func slowPlace(ctx context.Context, db *sql.DB) (at place, err error) {
 }
 
 // moveSlowLap writes the place of the slow lap. A writer that was deposed moves nothing.
-func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to place) error {
-	_, err := tx.Run(ctx, moveSlow, token, to.after, to.began)
+func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to slowLapPlace) error {
+	_, err := tx.Run(ctx, moveSlow, token, to.lastUser, to.began)
 	return err
 }
 
@@ -175,8 +175,8 @@ func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err e
 	return head, began, err
 }
 
-// Written reports whether a node writes the stream at the moment.
-func (s *Service) Written(ctx context.Context) (bool, error) {
+// HasWriter reports whether a node writes the stream at the moment.
+func (s *Service) HasWriter(ctx context.Context) (bool, error) {
 	var one int
 	return s.db.One(ctx, readWritten, nil, &one)
 }
@@ -198,7 +198,7 @@ func scanChange(scan func(...any) error) (change Change, err error) {
 // ChangesOf reads the newest changes of some users; users without one are absent.
 func (s *Service) ChangesOf(ctx context.Context, users []services.UserID) (map[services.UserID]Change, error) {
 	found := make(map[services.UserID]Change, len(users))
-	err := s.db.Each(ctx, statesOf, []any{users}, func(scan func(...any) error) error {
+	err := s.db.Each(ctx, changesOfUsers, []any{users}, func(scan func(...any) error) error {
 		change, err := scanChange(scan)
 		found[change.User] = change
 		return err
@@ -206,8 +206,9 @@ func (s *Service) ChangesOf(ctx context.Context, users []services.UserID) (map[s
 	return found, err
 }
 
-// ChangesAfter lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of its user
-// is not listed: the newer one follows. A position that was read stays right for ever, because positions are committed in their order.
+// ChangesAfter lists the changes after a position, in their order, at most limit. A change that has been replaced by a newer one of
+// its user is not listed: the newer one follows. A position that was read stays right for ever, because positions are committed in
+// their order.
 func (s *Service) ChangesAfter(ctx context.Context, seq uint64, limit int) (changes []Change, err error) {
 	err = s.db.Each(ctx, changesAfter, []any{seq, limit}, func(scan func(...any) error) error {
 		change, err := scanChange(scan)
@@ -217,10 +218,10 @@ func (s *Service) ChangesAfter(ctx context.Context, seq uint64, limit int) (chan
 	return changes, err
 }
 
-// faces are the faces of the last changes of some users; users without one are absent.
-func faces(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]int64, error) {
+// readShownHashes reads the hashes of what the last changes of some users show; users without one are absent.
+func readShownHashes(ctx context.Context, db *sql.DB, users []services.UserID) (map[services.UserID]int64, error) {
 	found := make(map[services.UserID]int64, len(users))
-	err := db.Each(ctx, facesOf, []any{users}, func(scan func(...any) error) error {
+	err := db.Each(ctx, shownHashesOf, []any{users}, func(scan func(...any) error) error {
 		var user services.UserID
 		var face int64
 		err := scan(&user, &face)

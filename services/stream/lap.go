@@ -10,39 +10,41 @@ import (
 )
 
 const (
-	// soonerDivisor is a divisor: after a shared change a lap begins Config.Lap / soonerDivisor after the last lap began, by default 5 s.
-	soonerDivisor = 12
-	// restFactor is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than a fifth
-	// of one processor.
-	restFactor = 4
+	// earlyLapDivisor is a divisor: after a shared change a lap begins Config.LapInterval / earlyLapDivisor after the last lap
+	// began, by default 5 s.
+	earlyLapDivisor = 12
+	// lapRestFactor is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than
+	// a fifth of one processor.
+	lapRestFactor = 4
 )
 
 // lap is a walk over all active users, which finds changes that are not written for each user. It is in the writer's memory:
 // another writer begins a lap of its own.
 type lap struct {
-	running bool            // a lap is under way
-	again   bool            // another lap follows soon, see begin: nodes may have marked nobody until they learned that the stream is on
-	began   time.Time       // when the lap under way began, or else the last one
-	ended   time.Time       // when the last lap ended; zero while one is under way
-	worked  time.Duration   // without the waits for an engine that did not answer
-	applied uint64          // Config.Applied when it began
-	after   services.UserID // the last user visited
+	running              bool            // a lap is under way
+	repeatSoon           bool            // another lap follows soon: see requestLap
+	began                time.Time       // when the lap under way began, or else the last one
+	ended                time.Time       // when the last lap ended; zero while one is under way
+	workTime             time.Duration   // without the waits for an engine that did not answer
+	sharedChangesAtStart uint64          // Config.SharedChanges when it began
+	lastUser             services.UserID // the last user visited
 }
 
-// begin asks for a lap now, and for a second one Config.Lap / soonerDivisor later, when every node has learned that the stream is on.
-func (l *lap) begin() { *l = lap{again: true} }
+// requestLap asks for a lap now, and for a second one Config.LapInterval / earlyLapDivisor later, when every node has learned that the
+// stream is on: until then a node marks nobody.
+func (l *lap) requestLap() { *l = lap{repeatSoon: true} }
 
 // stepLap visits the next users of a lap, if one is due. more says that the lap goes on. Users who differ are only marked:
-// compareDue writes their changes, so that only one place writes changes.
+// compareDueUsers writes their changes, so that only one place writes changes.
 func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 	now := s.cfg.Clock.Now()
 	if !s.lap.running && !s.lapDue(now) {
 		return false, nil
 	}
 	if !s.lap.running {
-		s.lap = lap{running: true, again: s.lap.again && s.lap.began.IsZero(), began: now, applied: s.cfg.Applied()}
+		s.lap = lap{running: true, repeatSoon: s.lap.repeatSoon && s.lap.began.IsZero(), began: now, sharedChangesAtStart: s.cfg.SharedChanges()}
 	}
-	users, err := people.ActiveUsers(ctx, s.db, s.lap.after, batchSize, s.cfg.ActiveSince())
+	users, err := people.ActiveUsers(ctx, s.db, s.lap.lastUser, compareBatchSize, s.cfg.ActiveSince())
 	if err != nil {
 		return false, err
 	}
@@ -50,7 +52,7 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 	if len(users) == 0 {
 		s.lap.running, s.lap.ended = false, s.cfg.Clock.Now()
 		s.stats.laps.Add(1)
-		s.stats.lapTook.Store(int64(s.lap.ended.Sub(s.lap.began)))
+		s.stats.lastLapNanos.Store(int64(s.lap.ended.Sub(s.lap.began)))
 		return false, nil
 	}
 	differ, err := s.findDiffering(ctx, users)
@@ -58,12 +60,12 @@ func (s *Service) stepLap(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	if len(differ) > 0 {
-		err = s.db.Write(ctx, func(tx *sql.Tx) error { return mark(ctx, tx, differ, tx.Now) })
+		err = s.db.Write(ctx, func(tx *sql.Tx) error { return markUsers(ctx, tx, differ, tx.Now) })
 	}
 	if err == nil {
 		// The place moves only after the marks are written, so that an error repeats this part.
-		s.lap.after = users[len(users)-1]
-		s.lap.worked += s.cfg.Clock.Now().Sub(now)
+		s.lap.lastUser = users[len(users)-1]
+		s.lap.workTime += s.cfg.Clock.Now().Sub(now)
 	}
 	return err == nil, err
 }
@@ -77,18 +79,18 @@ func (s *Service) lapDue(now time.Time) bool {
 		return true
 	}
 	since := now.Sub(l.began)
-	if now.Sub(l.ended) < restFactor*l.worked {
+	if now.Sub(l.ended) < lapRestFactor*l.workTime {
 		return false
 	}
-	return since >= s.cfg.Lap || since >= s.cfg.Lap/soonerDivisor && (l.again || s.cfg.Applied() != l.applied)
+	return since >= s.cfg.LapInterval || since >= s.cfg.LapInterval/earlyLapDivisor && (l.repeatSoon || s.cfg.SharedChanges() != l.sharedChangesAtStart)
 }
 
 // findDiffering lists the users whose badges differ from their last change or cannot be read. The caller marks them, and marked users
 // are compared again before anything is written, so findDiffering takes no lock.
 func (s *Service) findDiffering(ctx context.Context, users []services.UserID) (differ []services.UserID, err error) {
-	// Read the faces before the badges: a change that is written in between then only looks like a difference, and costs a
+	// Read the hashes before the badges: a change that is written in between then only looks like a difference, and costs a
 	// comparison. In the other order a difference could be missed.
-	had, err := faces(ctx, s.db, users)
+	had, err := readShownHashes(ctx, s.db, users)
 	if err != nil {
 		return nil, err
 	}
@@ -103,20 +105,21 @@ func (s *Service) findDiffering(ctx context.Context, users []services.UserID) (d
 		}
 		state := stateOf(badges[i])
 		face, some := had[user]
-		if some && face != state.face() || !some && !state.empty() {
+		if some && face != state.shownHash() || !some && !state.empty() {
 			differ = append(differ, user)
 		}
 	}
 	// As in compare, nobody is marked while an engine does not answer.
-	if failures > 0 && failures == len(users) && !s.readable(ctx) {
+	if failures > 0 && failures == len(users) && !s.canReadBadges(ctx) {
 		return nil, err
 	}
 	return differ, nil
 }
 
-// readable reports whether badges can be read at all, by reading those of user ID 0, which nobody has. Without this check, one
-// user whose badges cannot be counted would stop the comparison whenever no other user is due. A panic does not say that an engine is away.
-func (s *Service) readable(ctx context.Context) bool {
+// canReadBadges reports whether badges can be read at all, by reading those of user ID 0, which nobody has. Without this check, one
+// user whose badges cannot be counted would stop the comparison whenever no other user is due. A panic does not say that an engine
+// is away.
+func (s *Service) canReadBadges(ctx context.Context) bool {
 	_, errs := s.peek(ctx, []services.UserID{0})
 	return errs[0] == nil || services.IsPanic(errs[0])
 }

@@ -13,7 +13,7 @@ import (
 // in the total, did not move.
 func TestMovedParts(t *testing.T) {
 	letters := func(unread int, facts uint64, inTotal bool) State {
-		return State{Parts: []Part{{Source: services.SourceSiteMessages, Name: "general", Value: unread, Facts: facts, InTotal: inTotal}}}
+		return State{Parts: []Part{{Source: services.SourceSiteMessages, Name: "general", Value: unread, FactsVersion: facts, InTotal: inTotal}}}
 	}
 	for name, c := range map[string]struct {
 		now, before State
@@ -28,10 +28,10 @@ func TestMovedParts(t *testing.T) {
 		"an earlier version wrote no facts":   {letters(3, 9, true), letters(3, 0, true), false},
 		"one was read, and facts are unknown": {letters(2, 0, true), letters(3, 0, true), true},
 	} {
-		if moved := c.now.movedParts(c.before); (len(moved) == 1) != c.moved {
+		if moved := c.now.partsWithChangedItems(c.before); (len(moved) == 1) != c.moved {
 			t.Errorf("%s: %v", name, moved)
 		}
-		if c.now.Parts[0].Value == c.before.Parts[0].Value && c.now.face() != c.before.face() {
+		if c.now.Parts[0].Value == c.before.Parts[0].Value && c.now.shownHash() != c.before.shownHash() {
 			t.Errorf("%s: facts are shown", name)
 		}
 	}
@@ -41,12 +41,12 @@ func TestMovedParts(t *testing.T) {
 // not alerted of an item that was reported, nor of an item whose time may be the time of a part (Item.AtIsUncertain) that does not
 // count.
 func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		ann := b.MakeUsers("ann")
-		s := w.node()
-		w.step(s)
+		s := w.newService()
+		w.runUntilIdle(s)
 		now := time.Now()
 		var last uint64
 		for i, c := range []struct {
@@ -60,12 +60,12 @@ func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
 			{1, 60, "e", true, ""}, {1, 70, "f", true, ""}, {1, 80, "g", false, "g"},
 		} {
 			was := w.likes[ann[0]]
-			w.set(ann[0], c.unread, c.item, now.Add(time.Duration(c.item[0])*time.Millisecond))
-			item := w.items[ann[0]]
+			w.setLikes(ann[0], c.unread, c.item, now.Add(time.Duration(c.item[0])*time.Millisecond))
+			item := w.newestItem[ann[0]]
 			item.AtIsUncertain = c.loose
-			w.items[ann[0]], w.facts[ann[0]] = item, c.facts
+			w.newestItem[ann[0]], w.siteMessageVersions[ann[0]] = item, c.facts
 			sqltest.Equal(t, s.Mark(b.Ctx, ann), nil)
-			w.step(s)
+			w.runUntilIdle(s)
 			changes := sqltest.Must(s.ChangesAfter(b.Ctx, last, 10))(t)
 			if len(changes) == 0 {
 				if c.alert != "" || was != c.unread {
@@ -73,7 +73,7 @@ func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
 				}
 				continue
 			}
-			alert, got := changes[0].State.Alert(last), ""
+			alert, got := changes[0].State.NewestAlert(last), ""
 			if alert != nil {
 				got = alert.ID
 			}

@@ -6,9 +6,10 @@
 // leaves one change, the stream has at most one change for each user, and no position is ever too old: a reader that begins at the
 // start gets everybody's present state.
 //
-// The path of a change: Mark writes a row of stream_due. When the row is due, the writer's RunOnce reads it (compareDue), then the
-// user's badges and last change (compare), and the items that may alert (explain). writeChanges gives the new state a position and
-// removes the row, unless the user was marked again. Readers, such as webhooks and devices, get the change by ChangesAfter.
+// The path of a change: Mark writes a row of stream_due. When the row is due, the writer's RunOnce reads it (compareDueUsers), then
+// the user's badges and last change (compare), and the items that may alert (explainDifference). writeChanges gives the new state a
+// position and removes the row, unless the user was marked again. Readers, such as webhooks and devices, get the change by
+// ChangesAfter.
 //
 // The stream guarantees that positions are committed in their order, that a user's version rises strictly, and that, once nothing
 // changes any more, the last change of every marked user equals their badges, whatever process dies between any two steps.
@@ -37,80 +38,81 @@ type Config struct {
 	// Peek reads badges as they are now, without a visit of their users. A user's error means that the badges cannot be read at
 	// the moment.
 	Peek func(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error)
-	// Newest finds the newest item of each part of a user's badges, for the parts of some sources. A part without an item since a
+	// NewestItems finds the newest item of each part of a user's badges, for the parts of some sources. A part without an item since a
 	// moment is absent.
-	Newest func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error)
-	// Applied rises when this node has learned a change that many users share.
-	Applied func() uint64
+	NewestItems func(ctx context.Context, user services.UserID, badges *services.Badges, sources []services.Source, since time.Time) ([]services.Explanation, error)
+	// SharedChanges rises when this node has learned a change that many users share.
+	SharedChanges func() uint64
 	// ActiveSince returns a time: laps visit the users who were seen since then, slow laps the others.
 	ActiveSince func() time.Time
 
 	Clock services.Clock
 	Log   *slog.Logger
 
-	Always   bool          // the stream is on even without a reader; else see SetHasReaders
-	Interval time.Duration // the shortest time between two changes of one user; 0 means 1 s
-	Lap      time.Duration // from the beginning of a lap to the next, unless laps last longer; 0 means 1 min. See lapDue and slowLapDue
-	Lease    time.Duration // of the writer; 0 means 5 s
+	AlwaysOn       bool          // the stream is on even without a reader; else see SetHasReaders
+	ChangeInterval time.Duration // the shortest time between two changes of one user; 0 means 1 s
+	LapInterval    time.Duration // from the start of a lap to that of the next, at least; 0 means 1 min: see lapDue and slowLapDue
+	Lease          time.Duration // of the writer; 0 means 5 s
 }
 
-// Service is the change stream on one node. It is safe for concurrent use. The laps, leadsUntil and wasOff belong to the goroutine of Run.
+// Service is the change stream on one node. It is safe for concurrent use. The laps, isWriterUntil and wasNotWriting belong to the
+// goroutine of Run.
 type Service struct {
-	cfg   Config
-	db    *sql.DB
-	token string        // of this node as the writer
-	on    atomic.Bool   // see On
-	wake  chan struct{} // see Wake
+	cfg        Config
+	db         *sql.DB
+	leaseToken string        // of this node as the writer
+	on         atomic.Bool   // see On
+	wake       chan struct{} // see Wake
 
-	lap        lap       // of the writer
-	slow       slowLap   // of the writer
-	leadsUntil time.Time // until then this node is the writer without asking SQL again
-	wasOff     bool      // this node did not write: the stream was off, or another node was the writer
-	stats      counters
+	lap           lap       // of the writer
+	slowLap       slowLap   // of the writer
+	isWriterUntil time.Time // until then this node is the writer without asking SQL again
+	wasNotWriting bool      // this node did not write: the stream was off, or another node was the writer
+	stats         counters
 }
 
 // counters are the values that Stats reads; Run's goroutine and jobs write them.
 type counters struct {
-	changes, marks, compared atomic.Uint64
-	laps, slowLaps           atomic.Uint64
-	lapTook, slowLapTook     atomic.Int64
-	leads                    atomic.Bool // this node is the writer
+	changes, marks, comparedUsers  atomic.Uint64
+	laps, slowLaps                 atomic.Uint64
+	lastLapNanos, lastSlowLapNanos atomic.Int64
+	isWriter                       atomic.Bool // this node is the writer
 }
 
 // Stats are this node's numbers since its start.
 type Stats struct {
-	Changes  uint64        // written
-	Marks    uint64        // users marked by jobs
-	Compared uint64        // users whose badges were compared with their last change
-	Laps     uint64        // over all active users
-	LapTook  time.Duration // the last lap
+	Changes       uint64        // written
+	Marks         uint64        // users marked by jobs
+	ComparedUsers uint64        // users whose badges were compared with their last change
+	Laps          uint64        // over all active users
+	LastLapTook   time.Duration // the last lap
 
-	SlowLaps    uint64        // over all other users
-	SlowLapTook time.Duration // the last slow lap, with its rests
+	SlowLaps        uint64        // over all other users
+	LastSlowLapTook time.Duration // the last slow lap, with its rests
 
-	Writes bool // this node is the writer
+	IsWriter bool // this node is the writer
 }
 
 // New makes the stream of a node.
 func New(cfg Config) *Service {
-	if cfg.Interval == 0 {
-		cfg.Interval = time.Second
+	if cfg.ChangeInterval == 0 {
+		cfg.ChangeInterval = time.Second
 	}
-	if cfg.Lap == 0 {
-		cfg.Lap = time.Minute
+	if cfg.LapInterval == 0 {
+		cfg.LapInterval = time.Minute
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = 5 * time.Second
 	}
-	s := &Service{cfg: cfg, db: cfg.DB, token: rand.Text(), wake: make(chan struct{}, 1), wasOff: true}
-	s.on.Store(cfg.Always)
+	s := &Service{cfg: cfg, db: cfg.DB, leaseToken: rand.Text(), wake: make(chan struct{}, 1), wasNotWriting: true}
+	s.on.Store(cfg.AlwaysOn)
 	return s
 }
 
 // SetHasReaders says whether anybody reads the stream. If nobody reads the stream, it is off, unless it is always on: marks and
 // comparisons cost a write for each change of a user.
 func (s *Service) SetHasReaders(read bool) {
-	s.on.Store(read || s.cfg.Always)
+	s.on.Store(read || s.cfg.AlwaysOn)
 	s.Wake()
 }
 
@@ -128,9 +130,9 @@ func (s *Service) Wake() {
 // Stats reads the numbers of this node.
 func (s *Service) Stats() Stats {
 	return Stats{
-		Changes: s.stats.changes.Load(), Marks: s.stats.marks.Load(), Compared: s.stats.compared.Load(), Laps: s.stats.laps.Load(),
-		LapTook: time.Duration(s.stats.lapTook.Load()), SlowLaps: s.stats.slowLaps.Load(), SlowLapTook: time.Duration(s.stats.slowLapTook.Load()),
-		Writes: s.stats.leads.Load(),
+		Changes: s.stats.changes.Load(), Marks: s.stats.marks.Load(), ComparedUsers: s.stats.comparedUsers.Load(), Laps: s.stats.laps.Load(),
+		LastLapTook: time.Duration(s.stats.lastLapNanos.Load()), SlowLaps: s.stats.slowLaps.Load(), LastSlowLapTook: time.Duration(s.stats.lastSlowLapNanos.Load()),
+		IsWriter: s.stats.isWriter.Load(),
 	}
 }
 
@@ -140,18 +142,18 @@ func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
 	if !s.on.Load() || len(users) == 0 {
 		return nil
 	}
-	// mark needs them sorted, and the caller's list must not change.
+	// markUsers needs them sorted, and the caller's list must not change.
 	users = slices.Clone(users)
 	slices.Sort(users)
 	users = slices.Compact(users)
 	s.stats.marks.Add(uint64(len(users)))
-	return s.db.Write(ctx, func(tx *sql.Tx) error { return mark(ctx, tx, users, tx.Now.Add(s.cfg.Interval)) })
+	return s.db.Write(ctx, func(tx *sql.Tx) error { return markUsers(ctx, tx, users, tx.Now.Add(s.cfg.ChangeInterval)) })
 }
 
 const (
-	// poll is the time between two looks for due marks, which any node may have made.
-	poll       = 200 * time.Millisecond
-	errorPause = time.Second // after an engine did not answer
+	// pollInterval is the time between two looks for due marks, which any node may have made.
+	pollInterval = 200 * time.Millisecond
+	errorPause   = time.Second // after an engine did not answer
 )
 
 // Run writes the stream while this node is the writer, until ctx ends.
@@ -160,7 +162,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		more, err := s.RunOnce(ctx)
-		wait := poll
+		wait := pollInterval
 		switch {
 		case ctx.Err() != nil:
 			s.resign(context.WithoutCancel(ctx))
@@ -192,22 +194,22 @@ func (s *Service) wakeIf(wakes bool) <-chan struct{} {
 // Tests call it in place of Run.
 func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	if !s.on.Load() {
-		s.wasOff = true
-		s.stats.leads.Store(false)
+		s.wasNotWriting = true
+		s.stats.isWriter.Store(false)
 		return false, nil
 	}
-	leads, err := s.lead(ctx)
-	s.stats.leads.Store(leads)
+	leads, err := s.becomeWriter(ctx)
+	s.stats.isWriter.Store(leads)
 	if err != nil || !leads {
 		return false, err
 	}
 	// This node becomes the writer, or the stream was off: changes may have passed by without a mark.
-	if s.wasOff {
-		s.wasOff = false
-		s.lap.begin()
-		s.slow = slowLap{}
+	if s.wasNotWriting {
+		s.wasNotWriting = false
+		s.lap.requestLap()
+		s.slowLap = slowLap{}
 	}
-	compared, err := s.compareDue(ctx)
+	compared, err := s.compareDueUsers(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -217,19 +219,19 @@ func (s *Service) RunOnce(ctx context.Context) (more bool, err error) {
 	return more || compared > 0, err
 }
 
-// lead makes this node the writer, or renews its lease. It asks SQL four times in a lease. A node that wrongly takes itself for
-// the writer does no harm: writeChanges finds its token void.
-func (s *Service) lead(ctx context.Context) (leads bool, err error) {
+// becomeWriter makes this node the writer, or renews its lease. It asks SQL four times in a lease. A node that wrongly takes itself
+// for the writer does no harm: writeChanges finds its token void.
+func (s *Service) becomeWriter(ctx context.Context) (leads bool, err error) {
 	now := s.cfg.Clock.Now()
-	if now.Before(s.leadsUntil) {
+	if now.Before(s.isWriterUntil) {
 		return true, nil
 	}
-	leads, err = takeLease(ctx, s.db, s.token, s.cfg.Lease)
+	leads, err = takeLease(ctx, s.db, s.leaseToken, s.cfg.Lease)
 	if leads {
-		s.leadsUntil = now.Add(s.cfg.Lease / 4)
+		s.isWriterUntil = now.Add(s.cfg.Lease / 4)
 	}
 	if !leads {
-		s.wasOff = true // a node that becomes the writer begins with a lap
+		s.wasNotWriting = true // a node that becomes the writer begins with a lap
 	}
 	return leads, err
 }
@@ -238,7 +240,7 @@ func (s *Service) lead(ctx context.Context) (leads bool, err error) {
 func (s *Service) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, errorPause)
 	defer cancel()
-	if s.stats.leads.Swap(false) {
-		_ = resign(ctx, s.db, s.token) // the lease ends by itself
+	if s.stats.isWriter.Swap(false) {
+		_ = resign(ctx, s.db, s.leaseToken) // the lease ends by itself
 	}
 }

@@ -18,32 +18,32 @@ import (
 
 // A marked user gets one change, with the changed parts and their causes. A mark without a difference leaves no change.
 func TestMarksBecomeChanges(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
-		w.step(s)
+		s := w.newService()
+		w.runUntilIdle(s)
 		now := time.Now()
-		w.set(users[0], 3, "notification:1", now)
+		w.setLikes(users[0], 3, "notification:1", now)
 		sqltest.Equal(t, s.Mark(b.Ctx, []services.UserID{users[0], users[1], users[0]}), nil)
-		w.step(s)
+		w.runUntilIdle(s)
 		changes := sqltest.Must(s.ChangesAfter(b.Ctx, 0, 10))(t)
-		if len(changes) != 1 || changes[0].Key != "ann" || changes[0].State.Total.Value != 3 || changes[0].Silent(0) || changes[0].State.Alert(0).ID != "notification:1" {
+		if len(changes) != 1 || changes[0].Key != "ann" || changes[0].State.Total.Value != 3 || changes[0].Silent(0) || changes[0].State.NewestAlert(0).ID != "notification:1" {
 			t.Fatalf("%+v", changes)
 		}
 		first := changes[0].Seq
 		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
-		w.step(s)
-		if again, _ := w.totals(s, first); len(again) != 0 {
+		w.runUntilIdle(s)
+		if again, _ := w.totalsAfter(s, first); len(again) != 0 {
 			t.Errorf("without a change there are %v", again)
 		}
 		if waiting, _, err := s.Lag(b.Ctx); waiting != 0 || err != nil {
 			t.Errorf("%d users are due, %v", waiting, err)
 		}
-		w.set(users[0], 1, "", now)
+		w.setLikes(users[0], 1, "", now)
 		sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
-		w.step(s)
+		w.runUntilIdle(s)
 		changes = sqltest.Must(s.ChangesAfter(b.Ctx, first, 10))(t)
 		if len(changes) != 1 || changes[0].State.Total.Value != 1 || !changes[0].Silent(first) || changes[0].Silent(first-1) {
 			t.Errorf("after a fall: %+v", changes)
@@ -53,19 +53,19 @@ func TestMarksBecomeChanges(t *testing.T) {
 
 // The newest item that is left of a part that fell is looked up, however old the item is.
 func TestTheNewestItemOfAFallenPartIsLookedUp(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		ann := b.MakeUsers("ann")
-		s := w.node()
-		w.step(s)
+		s := w.newService()
+		w.runUntilIdle(s)
 		first := time.Now()
 		now := first.Add(time.Millisecond)
 		changes := func(likes int, item string, at time.Time) Change {
 			t.Helper()
-			w.set(ann[0], likes, item, at)
+			w.setLikes(ann[0], likes, item, at)
 			sqltest.Equal(t, s.Mark(b.Ctx, ann), nil)
-			w.step(s)
+			w.runUntilIdle(s)
 			list := sqltest.Must(s.ChangesAfter(b.Ctx, 0, 10))(t)
 			if len(list) != 1 {
 				t.Fatalf("%+v", list)
@@ -73,46 +73,46 @@ func TestTheNewestItemOfAFallenPartIsLookedUp(t *testing.T) {
 			return list[0]
 		}
 		one := changes(2, "a", first)
-		if since := now.Add(-alertFor); w.since.Before(since.Add(-time.Minute)) || w.since.After(time.Now()) {
-			t.Errorf("new items are looked up since %s", w.since)
+		if since := now.Add(-maxAlertAge); w.lastNewestItemsSince.Before(since.Add(-time.Minute)) || w.lastNewestItemsSince.After(time.Now()) {
+			t.Errorf("new items are looked up since %s", w.lastNewestItemsSince)
 		}
 		changes(1, "", now)
-		if !w.since.IsZero() {
-			t.Errorf("what is left is looked up since %s", w.since)
+		if !w.lastNewestItemsSince.IsZero() {
+			t.Errorf("what is left is looked up since %s", w.lastNewestItemsSince)
 		}
 		two := changes(2, "b", now)
 		if two.Silent(one.Seq) {
 			t.Errorf("a second item: %+v", two)
 		}
 		three := changes(1, "a", first)
-		if !w.since.IsZero() || !three.Silent(two.Seq-1) || three.Silent(0) {
-			t.Errorf("the second was read, what is left was looked up since %s: %+v", w.since, three)
+		if !w.lastNewestItemsSince.IsZero() || !three.Silent(two.Seq-1) || three.Silent(0) {
+			t.Errorf("the second was read, what is left was looked up since %s: %+v", w.lastNewestItemsSince, three)
 		}
 	})
 }
 
 // Many changes of a user leave one in the stream.
 func TestBurstIsConflated(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
-		s := w.node()
-		s.cfg.Interval = time.Hour
-		w.step(s)
+		s := w.newService()
+		s.cfg.ChangeInterval = time.Hour
+		w.runUntilIdle(s)
 		const bursts, each = 200, 500
 		for i := range bursts {
 			for _, user := range users {
-				w.set(user, (i+1)*each, "", time.Time{})
+				w.setLikes(user, (i+1)*each, "", time.Time{})
 			}
 			sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
 		}
-		if totals, _ := w.totals(s, 0); len(totals) != 0 {
+		if totals, _ := w.totalsAfter(s, 0); len(totals) != 0 {
 			t.Fatalf("changes before the interval: %v", totals)
 		}
-		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
-		w.step(s)
-		totals, _ := w.totals(s, 0)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, makeAllUsersDue, tx.Now); return err })
+		w.runUntilIdle(s)
+		totals, _ := w.totalsAfter(s, 0)
 		if s.Stats().Changes != uint64(len(users)) || len(totals) != len(users) || totals[users[2]] != bursts*each {
 			t.Errorf("%d changes: %v", s.Stats().Changes, totals)
 		}
@@ -121,35 +121,35 @@ func TestBurstIsConflated(t *testing.T) {
 
 // A mark that comes while its user is compared is not lost, and a mark of a user whose badges cannot be read waits.
 func TestMarksDuringComparison(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
-		w.step(s)
-		w.set(users[0], 1, "", time.Time{})
+		s := w.newService()
+		w.runUntilIdle(s)
+		w.setLikes(users[0], 1, "", time.Time{})
 		sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
-		w.peeked = func() {
-			w.peeked = nil
-			w.set(users[0], 2, "", time.Time{})
+		w.afterBadgesRead = func() {
+			w.afterBadgesRead = nil
+			w.setLikes(users[0], 2, "", time.Time{})
 			sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
 		}
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[0]] != 2 {
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[0]] != 2 {
 			t.Errorf("a mark was lost: %v", totals)
 		}
-		w.failed[users[1]] = errors.New("not now")
-		w.set(users[1], 7, "", time.Time{})
-		w.set(users[0], 3, "", time.Time{})
+		w.badgeReadErrors[users[1]] = errors.New("not now")
+		w.setLikes(users[1], 7, "", time.Time{})
+		w.setLikes(users[0], 3, "", time.Time{})
 		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[0]] != 3 || totals[users[1]] != 0 {
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[0]] != 3 || totals[users[1]] != 0 {
 			t.Errorf("with one user who cannot be read: %v", totals)
 		}
-		delete(w.failed, users[1])
-		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[1]] != 7 {
+		delete(w.badgeReadErrors, users[1])
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, makeAllUsersDue, tx.Now); return err })
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[1]] != 7 {
 			t.Errorf("the user is not tried again: %v", totals)
 		}
 	})
@@ -157,30 +157,30 @@ func TestMarksDuringComparison(t *testing.T) {
 
 // Users who are marked all the time are compared once in an interval, and so are those whose marks come while they are compared.
 func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
-		s.cfg.Interval = time.Hour
-		w.step(s)
-		w.nextAt[users[1]] = time.Now().Add(time.Minute)
+		s := w.newService()
+		s.cfg.ChangeInterval = time.Hour
+		w.runUntilIdle(s)
+		w.nextChangeAt[users[1]] = time.Now().Add(time.Minute)
 		for round := 1; round <= 3; round++ {
-			w.set(users[0], round, "", time.Time{})
+			w.setLikes(users[0], round, "", time.Time{})
 			sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
-			w.peeked = func() {
-				w.peeked = nil
+			w.afterBadgesRead = func() {
+				w.afterBadgesRead = nil
 				sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
 			}
-			b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
-			w.step(s)
-			if compared := s.Stats().Compared; compared != uint64(round*len(users)) {
+			b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, makeAllUsersDue, tx.Now); return err })
+			w.runUntilIdle(s)
+			if compared := s.Stats().ComparedUsers; compared != uint64(round*len(users)) {
 				t.Errorf("after %d rounds %d users were compared", round, compared)
 			}
 			if waiting, _, err := s.Lag(b.Ctx); waiting != 0 || err != nil {
 				t.Errorf("%d users are due again at once, %v", waiting, err)
 			}
-			if totals, _ := w.totals(s, 0); totals[users[0]] != round {
+			if totals, _ := w.totalsAfter(s, 0); totals[users[0]] != round {
 				t.Errorf("round %d: %v", round, totals)
 			}
 		}
@@ -190,42 +190,42 @@ func TestMarksDuringComparisonWaitTheInterval(t *testing.T) {
 // Badges that change by time alone are compared when they are due. A lap finds changes that nobody marked, and a shared change
 // begins a lap.
 func TestUnmarkedChangesAreFoundByTimeAndLaps(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, users) })
-		s := w.node()
-		w.set(users[1], 4, "", time.Time{})
-		w.nextAt[users[0]] = time.Now().Add(time.Hour)
+		s := w.newService()
+		w.setLikes(users[1], 4, "", time.Time{})
+		w.nextChangeAt[users[0]] = time.Now().Add(time.Hour)
 		sqltest.Equal(t, s.Mark(b.Ctx, users[:1]), nil)
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[1]] != 4 || s.Stats().Laps != 1 {
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[1]] != 4 || s.Stats().Laps != 1 {
 			t.Errorf("after the first lap: %v, %+v", totals, s.Stats())
 		}
-		w.set(users[0], 2, "", time.Time{})
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[0]] != 0 {
+		w.setLikes(users[0], 2, "", time.Time{})
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[0]] != 0 {
 			t.Errorf("before its time: %v", totals)
 		}
-		delete(w.nextAt, users[0])
-		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, dueNow, tx.Now); return err })
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[0]] != 2 {
+		delete(w.nextChangeAt, users[0])
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, makeAllUsersDue, tx.Now); return err })
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[0]] != 2 {
 			t.Errorf("at its time: %v", totals)
 		}
-		w.set(users[1], 5, "", time.Time{})
-		s.cfg.Lap = time.Minute
+		w.setLikes(users[1], 5, "", time.Time{})
+		s.cfg.LapInterval = time.Minute
 		s.lap.began = time.Now().Add(-10 * time.Second) // after a twelfth of the time between laps, and long before its end
-		s.lap.ended, s.lap.again = s.lap.began, false
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[1]] == 5 {
+		s.lap.ended, s.lap.repeatSoon = s.lap.began, false
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[1]] == 5 {
 			t.Error("a lap has begun without a shared change")
 		}
-		w.shared++
+		w.appliedSharedChanges++
 		eventually.HoldsWithin(t, 10*time.Second, "a lap after a shared change has found the user", func() bool {
-			w.step(s)
-			totals, _ := w.totals(s, 0)
+			w.runUntilIdle(s)
+			totals, _ := w.totalsAfter(s, 0)
 			return totals[users[1]] == 5
 		})
 	})
@@ -233,38 +233,38 @@ func TestUnmarkedChangesAreFoundByTimeAndLaps(t *testing.T) {
 
 // One of two nodes writes, the other takes over, and a writer that comes back late changes nothing.
 func TestLateWriterIsFenced(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
-		late, next := w.node(), w.node()
+		late, next := w.newService(), w.newService()
 		short := late.cfg.Lease
 		late.cfg.Lease = time.Minute // on a busy machine the short one may end between two steps
-		w.step(late)
-		if w.step(next); next.Stats().Writes {
+		w.runUntilIdle(late)
+		if w.runUntilIdle(next); next.Stats().IsWriter {
 			t.Fatal("two nodes write")
 		}
 		late.resign(b.Ctx)
-		late.cfg.Lease, late.leadsUntil = short, time.Time{}
-		w.set(users[0], 1, "", time.Time{})
+		late.cfg.Lease, late.isWriterUntil = short, time.Time{}
+		w.setLikes(users[0], 1, "", time.Time{})
 		sqltest.Equal(t, late.Mark(b.Ctx, users), nil)
-		w.peeked = func() { // it hangs here until another node has the lease, and newer badges
-			w.peeked = nil
-			w.set(users[0], 2, "", time.Time{})
+		w.afterBadgesRead = func() { // it hangs here until another node has the lease, and newer badges
+			w.afterBadgesRead = nil
+			w.setLikes(users[0], 2, "", time.Time{})
 			sqltest.Equal(t, next.Mark(b.Ctx, users), nil)
 			eventually.HoldsWithin(t, 10*time.Second, "another node writes", func() bool {
-				w.step(next)
-				totals, _ := w.totals(next, 0)
+				w.runUntilIdle(next)
+				totals, _ := w.totalsAfter(next, 0)
 				return totals[users[0]] == 2
 			})
 		}
-		w.step(late)
-		if totals, _ := w.totals(next, 0); totals[users[0]] != 2 {
+		w.runUntilIdle(late)
+		if totals, _ := w.totalsAfter(next, 0); totals[users[0]] != 2 {
 			t.Errorf("the late writer has replaced the newer change: %v", totals)
 		}
 		late.resign(b.Ctx)
 		next.resign(b.Ctx)
-		if late.leadsUntil = (time.Time{}); !sqltest.Must(late.lead(b.Ctx))(t) {
+		if late.isWriterUntil = (time.Time{}); !sqltest.Must(late.becomeWriter(b.Ctx))(t) {
 			t.Error("a resigned writer keeps its lease")
 		}
 	})
@@ -272,15 +272,15 @@ func TestLateWriterIsFenced(t *testing.T) {
 
 // Two nodes mark and write while a reader follows by position: it misses no user's last change, and no version falls.
 func TestReaderMissesNothing(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		keys := make([]string, 60)
 		for i := range keys {
 			keys[i] = string(rune('a'+i%26)) + string(rune('a'+i/26))
 		}
 		users := b.MakeUsers(keys...)
-		nodes := []*Service{w.node(), w.node()}
+		nodes := []*Service{w.newService(), w.newService()}
 		ctx, stop := context.WithCancel(b.Ctx)
 		defer stop()
 		var running, marking sync.WaitGroup
@@ -293,7 +293,7 @@ func TestReaderMissesNothing(t *testing.T) {
 				for i := range 150 {
 					some := []services.UserID{users[random.IntN(len(users))], users[random.IntN(len(users))]}
 					for _, user := range some {
-						w.set(user, 1000*i+random.IntN(1000)+1, "", time.Time{})
+						w.setLikes(user, 1000*i+random.IntN(1000)+1, "", time.Time{})
 					}
 					if err := nodes[lane%2].Mark(b.Ctx, some); err != nil {
 						t.Errorf("mark: %v", err)
@@ -304,7 +304,7 @@ func TestReaderMissesNothing(t *testing.T) {
 		seen, at := map[services.UserID]int{}, uint64(0)
 		follow := func() {
 			var totals map[services.UserID]int
-			totals, at = w.totals(nodes[0], at)
+			totals, at = w.totalsAfter(nodes[0], at)
 			for user, total := range totals {
 				seen[user] = total
 			}
@@ -337,27 +337,27 @@ func TestReaderMissesNothing(t *testing.T) {
 
 // While the stream is off, nothing is written or read. A stream that is switched on finds what it has missed.
 func TestAStreamThatIsOffWritesNothing(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
 		b.MustWrite(func(tx *sql.Tx) error { return people.MarkActive(b.Ctx, tx, users) })
-		s := w.node()
-		s.cfg.Always = false
+		s := w.newService()
+		s.cfg.AlwaysOn = false
 		s.SetHasReaders(false)
-		w.peeked = func() { t.Error("badges are read while the stream is off") }
+		w.afterBadgesRead = func() { t.Error("badges are read while the stream is off") }
 		if allocated := testing.AllocsPerRun(100, func() { _ = s.Mark(b.Ctx, users) }); allocated > 0 {
 			t.Errorf("a mark allocates %v times", allocated)
 		}
-		w.set(users[0], 5, "", time.Time{})
-		w.step(s)
+		w.setLikes(users[0], 5, "", time.Time{})
+		w.runUntilIdle(s)
 		if waiting, _, err := s.Lag(b.Ctx); waiting != 0 || err != nil {
 			t.Errorf("%d users are due, %v", waiting, err)
 		}
-		w.peeked = nil
+		w.afterBadgesRead = nil
 		s.SetHasReaders(true)
-		w.step(s)
-		if totals, _ := w.totals(s, 0); totals[users[0]] != 5 {
+		w.runUntilIdle(s)
+		if totals, _ := w.totalsAfter(s, 0); totals[users[0]] != 5 {
 			t.Errorf("switched on: %v", totals)
 		}
 	})
@@ -365,19 +365,19 @@ func TestAStreamThatIsOffWritesNothing(t *testing.T) {
 
 // Forget leaves nothing of a user.
 func TestForget(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		s := w.node()
-		w.set(users[0], 1, "", time.Time{})
-		w.set(users[1], 2, "", time.Time{})
-		w.nextAt[users[0]] = time.Now().Add(time.Hour)
+		s := w.newService()
+		w.setLikes(users[0], 1, "", time.Time{})
+		w.setLikes(users[1], 2, "", time.Time{})
+		w.nextChangeAt[users[0]] = time.Now().Add(time.Hour)
 		sqltest.Equal(t, s.Mark(b.Ctx, users), nil)
-		w.step(s)
+		w.runUntilIdle(s)
 		removed := 0
 		b.MustWrite(func(tx *sql.Tx) (err error) { removed, err = Forget(b.Ctx, tx, users[0]); return err })
-		totals, _ := w.totals(s, 0)
+		totals, _ := w.totalsAfter(s, 0)
 		if removed != 2 || len(totals) != 1 || totals[users[1]] != 2 {
 			t.Errorf("%d rows removed, left %v", removed, totals)
 		}

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// dueNow makes all users due.
-var dueNow = sql.AdHoc("all users are due", `UPDATE stream_due SET due_at = $1`)
+// makeAllUsersDue makes all users due.
+var makeAllUsersDue = sql.AdHoc("all users are due", `UPDATE stream_due SET due_at = $1`)
 
 // likedState is a state with these numbers of likes and comments.
 func likedState(likes, comments int) State {
@@ -26,27 +26,29 @@ func likedState(likes, comments int) State {
 // alert that was taken back does not come late.
 func TestSilent(t *testing.T) {
 	at := time.Unix(1000, 0)
-	like := func(id string, second int) Cause {
-		return Cause{Source: services.SourceNotifications, Part: "LIKE", ID: id, At: at.Add(time.Duration(second) * time.Second)}
+	like := func(id string, second int) AlertItem {
+		return AlertItem{Source: services.SourceNotifications, Part: "LIKE", ID: id, At: at.Add(time.Duration(second) * time.Second)}
 	}
-	news := func(id string, second int) differenceItems { return differenceItems{news: []Cause{like(id, second)}} }
-	left := func(id string, second int) differenceItems {
-		return differenceItems{left: map[string]Cause{"NOTIFICATIONS:LIKE": like(id, second)}}
+	news := func(id string, second int) explainingItems {
+		return explainingItems{newItems: []AlertItem{like(id, second)}}
+	}
+	left := func(id string, second int) explainingItems {
+		return explainingItems{newestOfFallenParts: map[string]AlertItem{"NOTIFICATIONS:LIKE": like(id, second)}}
 	}
 	one := likedState(1, 0).withVersions(State{}, 10, news("a", 1))
 	two := likedState(2, 0).withVersions(one, 20, news("b", 2))
 	less := likedState(1, 0).withVersions(two, 30, left("b", 2))
 	seen := likedState(1, 0).withVersions(two, 30, left("a", 1))
-	off := likedState(1, 0).withVersions(two, 30, differenceItems{})
-	none := likedState(0, 0).withVersions(less, 40, differenceItems{})
-	unread := likedState(1, 0).withVersions(none, 50, differenceItems{})
-	silent := likedState(3, 0).withVersions(State{}, 10, differenceItems{})
-	beside := likedState(3, 1).withVersions(silent, 20, differenceItems{news: []Cause{{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: at}}})
-	apart := likedState(0, 1).withVersions(beside, 30, differenceItems{})
-	gone := likedState(3, 0).withVersions(beside, 30, differenceItems{})
+	off := likedState(1, 0).withVersions(two, 30, explainingItems{})
+	none := likedState(0, 0).withVersions(less, 40, explainingItems{})
+	unread := likedState(1, 0).withVersions(none, 50, explainingItems{})
+	silent := likedState(3, 0).withVersions(State{}, 10, explainingItems{})
+	beside := likedState(3, 1).withVersions(silent, 20, explainingItems{newItems: []AlertItem{{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: at}}})
+	apart := likedState(0, 1).withVersions(beside, 30, explainingItems{})
+	gone := likedState(3, 0).withVersions(beside, 30, explainingItems{})
 	dot := likedState(2, 0)
 	dot.Parts[0].InTotal = false
-	dot = dot.withVersions(two, 30, differenceItems{})
+	dot = dot.withVersions(two, 30, explainingItems{})
 	for name, c := range map[string]struct {
 		state  State
 		seq    uint64
@@ -72,7 +74,7 @@ func TestSilent(t *testing.T) {
 		if change.Silent(c.after) != c.silent {
 			t.Errorf("%s: silent %v: %+v", name, !c.silent, c.state)
 		}
-		if newest := c.state.Alert(c.after); c.cause != "" && (newest == nil || newest.ID != c.cause) {
+		if newest := c.state.NewestAlert(c.after); c.cause != "" && (newest == nil || newest.ID != c.cause) {
 			t.Errorf("%s: the cause is %+v", name, newest)
 		}
 	}
@@ -83,38 +85,38 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// Parts that changed get the new version, and other parts keep theirs. Equal states have equal faces.
+// Parts that changed get the new version, and other parts keep theirs. Equal states have equal hashes.
 func TestChangedPartsGetTheNewVersion(t *testing.T) {
-	first := likedState(1, 2).withVersions(State{}, 10, differenceItems{})
-	second := likedState(1, 3).withVersions(first, 20, differenceItems{})
-	if first.Parts[0].Changed != 10 || second.Parts[0].Changed != 10 || second.Parts[1].Changed != 20 || second.Total.Changed != 20 {
+	first := likedState(1, 2).withVersions(State{}, 10, explainingItems{})
+	second := likedState(1, 3).withVersions(first, 20, explainingItems{})
+	if first.Parts[0].ChangedVersion != 10 || second.Parts[0].ChangedVersion != 10 || second.Parts[1].ChangedVersion != 20 || second.Total.ChangedVersion != 20 {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	same := likedState(1, 3).withVersions(second, 30, differenceItems{})
-	if same.face() != second.face() || first.face() == second.face() {
-		t.Error("faces do not tell states apart")
+	same := likedState(1, 3).withVersions(second, 30, explainingItems{})
+	if same.shownHash() != second.shownHash() || first.shownHash() == second.shownHash() {
+		t.Error("hashes do not tell states apart")
 	}
 	lit := likedState(1, 3)
 	lit.Dots = []string{"shop"}
-	if after := lit.withVersions(second, 40, differenceItems{}); after.DotsAt != 40 || after.face() == second.face() || lit.empty() {
+	if after := lit.withVersions(second, 40, explainingItems{}); after.DotsVersion != 40 || after.shownHash() == second.shownHash() || lit.empty() {
 		t.Errorf("a dot: %+v", after)
 	}
-	only := likedState(1, 0).withVersions(State{}, 10, differenceItems{})
-	if like, comment := only.Parts[0], only.Parts[1]; like.Changed != 10 || comment.Changed != 0 || only.Total.Changed != 10 {
+	only := likedState(1, 0).withVersions(State{}, 10, explainingItems{})
+	if like, comment := only.Parts[0], only.Parts[1]; like.ChangedVersion != 10 || comment.ChangedVersion != 0 || only.Total.ChangedVersion != 10 {
 		t.Errorf("the first like: %+v", only)
 	}
 	quiet := likedState(1, 0)
 	quiet.Quiet, quiet.Parts[0].Display, quiet.Parts[1].Display = true, "none", "none"
-	if quiet = quiet.withVersions(only, 20, differenceItems{}); quiet.Parts[0].Changed != 20 || quiet.Parts[1].Changed != 0 || quiet.QuietAt != 20 {
+	if quiet = quiet.withVersions(only, 20, explainingItems{}); quiet.Parts[0].ChangedVersion != 20 || quiet.Parts[1].ChangedVersion != 0 || quiet.QuietVersion != 20 {
 		t.Errorf("the likes are not displayed any more: %+v", quiet)
 	}
-	dark := State{Total: Part{Display: "0"}, Dots: []string{"shop"}}.withVersions(State{}, 10, differenceItems{})
-	if dark.Total.Changed != 0 || dark.DotsAt != 10 {
+	dark := State{Total: Part{Display: "0"}, Dots: []string{"shop"}}.withVersions(State{}, 10, explainingItems{})
+	if dark.Total.ChangedVersion != 0 || dark.DotsVersion != 10 {
 		t.Errorf("a dot first: %+v", dark)
 	}
 	moved := likedState(1, 3)
-	moved.Newest = 7
-	if risen := moved.risenParts(second); len(risen) != 2 || moved.face() == second.face() {
+	moved.NewestNotificationPosition = 7
+	if risen := moved.risenParts(second); len(risen) != 2 || moved.shownHash() == second.shownHash() {
 		t.Errorf("one item replaced by another: %v", risen)
 	}
 }
@@ -122,23 +124,23 @@ func TestChangedPartsGetTheNewVersion(t *testing.T) {
 // The part of a removed category stays in the state with the count 0 and the version of the removal. If the category comes back,
 // the part has its count again, with a new version.
 func TestARemovedPartIsTold(t *testing.T) {
-	first := likedState(1, 2).withVersions(State{}, 10, differenceItems{})
+	first := likedState(1, 2).withVersions(State{}, 10, explainingItems{})
 	fewer := likedState(1, 0)
 	fewer.Parts = fewer.Parts[:1]
-	removed := fewer.withVersions(first, 20, differenceItems{})
+	removed := fewer.withVersions(first, 20, explainingItems{})
 	part := removed.part(services.SourceNotifications, "COMMENT")
-	if !removed.hasPart(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.Changed != 20 || part.Display != noCount.Display || !part.InTotal {
+	if !removed.hasPart(services.SourceNotifications, "COMMENT") || part.Value != 0 || part.ChangedVersion != 20 || part.Display != noCount.Display || !part.InTotal {
 		t.Errorf("the removed part is %+v", part)
 	}
-	if removed.face() != fewer.face() {
+	if removed.shownHash() != fewer.shownHash() {
 		t.Error("a removed part changes what is shown")
 	}
-	later := fewer.withVersions(removed, 30, differenceItems{})
-	if part := later.part(services.SourceNotifications, "COMMENT"); part.Changed != 20 || len(later.Parts) != 2 {
+	later := fewer.withVersions(removed, 30, explainingItems{})
+	if part := later.part(services.SourceNotifications, "COMMENT"); part.ChangedVersion != 20 || len(later.Parts) != 2 {
 		t.Errorf("a later change has %+v", later.Parts)
 	}
 	back := likedState(1, 3)
-	if again := back.withVersions(later, 40, differenceItems{}); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].Changed != 40 || len(back.risenParts(later)) != 1 {
+	if again := back.withVersions(later, 40, explainingItems{}); len(again.Parts) != 2 || again.Parts[1].Value != 3 || again.Parts[1].ChangedVersion != 40 || len(back.risenParts(later)) != 1 {
 		t.Errorf("a part that came back: %+v", again.Parts)
 	}
 }
@@ -147,16 +149,16 @@ func TestARemovedPartIsTold(t *testing.T) {
 // same.
 func TestEachPartHasItsNewestItem(t *testing.T) {
 	at := time.Unix(1000, 0)
-	item := func(part, id string, second int) Cause {
-		return Cause{Source: services.SourceNotifications, Part: part, ID: id, At: at.Add(time.Duration(second) * time.Second)}
+	item := func(part, id string, second int) AlertItem {
+		return AlertItem{Source: services.SourceNotifications, Part: part, ID: id, At: at.Add(time.Duration(second) * time.Second)}
 	}
 	any := func(services.Source, string) bool { return true }
 	only := func(name string) func(services.Source, string) bool {
 		return func(_ services.Source, part string) bool { return part == name }
 	}
-	first := likedState(1, 1).withVersions(State{}, 10, differenceItems{news: []Cause{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)}})
-	second := likedState(2, 1).withVersions(first, 20, differenceItems{news: []Cause{item("LIKE", "l2", 2)}})
-	read := likedState(2, 0).withVersions(second, 30, differenceItems{})
+	first := likedState(1, 1).withVersions(State{}, 10, explainingItems{newItems: []AlertItem{item("LIKE", "l1", 1), item("COMMENT", "c1", 1)}})
+	second := likedState(2, 1).withVersions(first, 20, explainingItems{newItems: []AlertItem{item("LIKE", "l2", 2)}})
+	read := likedState(2, 0).withVersions(second, 30, explainingItems{})
 	for name, c := range map[string]struct {
 		state  State
 		chosen func(services.Source, string) bool
@@ -174,24 +176,24 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 		"nothing at all":                    {State{}, any, 0, ""},
 	} {
 		got := ""
-		if newest := c.state.NewestOf(c.chosen, c.after); newest != nil {
+		if newest := c.state.NewestAlertOf(c.chosen, c.after); newest != nil {
 			got = newest.ID
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if first.AlertVersion() != 10 || second.AlertVersion() != 20 || read.AlertVersion() != 20 || (State{}).AlertVersion() != 0 {
-		t.Errorf("the loudest are %d, %d and %d", first.AlertVersion(), second.AlertVersion(), read.AlertVersion())
+	if first.NewestAlertVersion() != 10 || second.NewestAlertVersion() != 20 || read.NewestAlertVersion() != 20 || (State{}).NewestAlertVersion() != 0 {
+		t.Errorf("the loudest are %d, %d and %d", first.NewestAlertVersion(), second.NewestAlertVersion(), read.NewestAlertVersion())
 	}
 }
 
 // The reported item of a part is found by the part, or by the source in a state that an earlier version wrote.
 func TestNewestReported(t *testing.T) {
-	whole := Cause{Source: services.SourceConversations, ID: "conversation:1", At: time.Unix(5, 0)}
-	like := Cause{Source: services.SourceNotifications, Part: "LIKE", ID: "l", At: time.Unix(7, 0)}
-	comment := Cause{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: time.Unix(8, 0)}
-	state := State{Seen: map[string]Cause{"CONVERSATIONS": whole, "NOTIFICATIONS": like, "NOTIFICATIONS:COMMENT": comment}}
+	whole := AlertItem{Source: services.SourceConversations, ID: "conversation:1", At: time.Unix(5, 0)}
+	like := AlertItem{Source: services.SourceNotifications, Part: "LIKE", ID: "l", At: time.Unix(7, 0)}
+	comment := AlertItem{Source: services.SourceNotifications, Part: "COMMENT", ID: "c", At: time.Unix(8, 0)}
+	state := State{NewestReported: map[string]AlertItem{"CONVERSATIONS": whole, "NOTIFICATIONS": like, "NOTIFICATIONS:COMMENT": comment}}
 	for _, c := range []struct {
 		source services.Source
 		part   string
@@ -255,17 +257,17 @@ func TestVersionText(t *testing.T) {
 // The start is when the stream began, or when items of the source began to count again, if that is later.
 func TestAlertStart(t *testing.T) {
 	began, later, last := time.Unix(1000, 0), time.Unix(2000, 0), time.Unix(3000, 0)
-	all := alertStart{began, people.AlertStarts{Follows: later, Messages: last}}
+	all := alertStart{began, people.AlertStarts{PostsAndShows: later, Messages: last}}
 	for _, c := range []struct {
 		of     alertStart
 		source services.Source
 		want   time.Time
 	}{
-		{alertStart{began: began}, services.SourceHomeFeed, began}, {alertStart{later, people.AlertStarts{Follows: began}}, services.SourceHomeFeed, later},
+		{alertStart{streamBegan: began}, services.SourceHomeFeed, began}, {alertStart{later, people.AlertStarts{PostsAndShows: began}}, services.SourceHomeFeed, later},
 		{all, services.SourceHomeFeed, later}, {all, services.SourceLiveBoard, later}, {all, services.SourceConversations, last},
 		{all, services.SourceNotifications, began}, {alertStart{last, people.AlertStarts{Messages: began}}, services.SourceConversations, last},
 	} {
-		if got := c.of.of(c.source); !got.Equal(c.want) {
+		if got := c.of.forSource(c.source); !got.Equal(c.want) {
 			t.Errorf("%s after %+v: %v, want %v", c.source, c.of, got, c.want)
 		}
 	}

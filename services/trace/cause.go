@@ -15,11 +15,11 @@ func CauseOf(ctx context.Context) Cause {
 	if processRecorder.Load() == nil {
 		return Cause{}
 	}
-	return causeIn(ctx)
+	return causeIfTraceRecorded(ctx)
 }
 
-// causeIn returns the span of ctx if its trace is recorded: links to traces that are not recorded would lead nowhere.
-func causeIn(ctx context.Context) Cause {
+// causeIfTraceRecorded returns the span of ctx if its trace is recorded: links to traces that are not recorded would lead nowhere.
+func causeIfTraceRecorded(ctx context.Context) Cause {
 	found := otel.SpanContextFromContext(ctx)
 	if !found.IsValid() || !found.IsSampled() {
 		return Cause{}
@@ -50,5 +50,5 @@ func ParseCause(text string) Cause {
 	if text == "" || processRecorder.Load() == nil {
 		return Cause{}
 	}
-	return causeIn(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{header: text}))
+	return causeIfTraceRecorded(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{header: text}))
 }

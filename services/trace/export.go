@@ -33,11 +33,11 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// sendWithin is the default of OpenTelemetry. The end of the process waits at most closeWithin.
+// sendTimeout is the default of OpenTelemetry. The end of the process waits at most closeTimeout.
 const (
-	tracesPath  = "/v1/traces"     // of a collector's address
-	sendWithin  = 10 * time.Second // of one batch of spans
-	closeWithin = time.Second
+	tracesPath   = "/v1/traces"     // of a collector's address
+	sendTimeout  = 10 * time.Second // of one batch of spans
+	closeTimeout = time.Second
 )
 
 // Recorder sends the spans of this process to a collector.
@@ -85,7 +85,7 @@ func (r *Recorder) Close() {
 	}
 	// In tests another recorder may be active by now: it stays.
 	processRecorder.CompareAndSwap(r, nil)
-	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = r.provider.Shutdown(ctx) // the sender has logged why
 }
@@ -108,7 +108,7 @@ func newSender(address string, cfg Config) (*sender, error) {
 	case CheckEndpoint(address) != "":
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: %s", CheckEndpoint(address))
 	}
-	s := &sender{address: address, headers: http.Header{}, log: cfg.Log, client: &http.Client{Timeout: sendWithin}}
+	s := &sender{address: address, headers: http.Header{}, log: cfg.Log, client: &http.Client{Timeout: sendTimeout}}
 	if text := cmp.Or(cfg.Env("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"), cfg.Env("OTEL_EXPORTER_OTLP_TIMEOUT")); text != "" {
 		milliseconds, err := strconv.Atoi(text)
 		if err != nil || milliseconds <= 0 {
@@ -121,7 +121,7 @@ func newSender(address string, cfg Config) (*sender, error) {
 		if decoded, err := url.PathUnescape(value); found && err == nil {
 			s.headers.Set(strings.TrimSpace(name), strings.TrimSpace(decoded))
 		} else if pair != "" {
-			return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS: it must be NAME=VALUE,NAME=VALUE") // a value may be a key: it is not repeated
+			return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS: it must be NAME=VALUE,NAME=VALUE") // a value may be secret
 		}
 	}
 	s.headers.Set("Content-Type", "application/x-protobuf")

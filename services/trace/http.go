@@ -21,11 +21,11 @@ func Handler(next http.Handler) http.Handler {
 			return
 		}
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-		ctx, span := recorder.tracer.Start(ctx, method(r)+" /graphql", otel.WithSpanKind(otel.SpanKindServer))
+		ctx, span := recorder.tracer.Start(ctx, spanMethod(r)+" /graphql", otel.WithSpanKind(otel.SpanKindServer))
 		// A handler that writes no status has answered 200.
-		answer := &answer{ResponseWriter: w, status: http.StatusOK}
+		answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
-			span.SetAttributes(attribute.String("http.request.method", method(r)), attribute.String("http.route", "/graphql"), attribute.Int("http.response.status_code", answer.status))
+			span.SetAttributes(attribute.String("http.request.method", spanMethod(r)), attribute.String("http.route", "/graphql"), attribute.Int("http.response.status_code", answer.status))
 			if answer.status >= http.StatusInternalServerError {
 				span.SetStatus(codes.Error, http.StatusText(answer.status))
 			}
@@ -35,8 +35,8 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// method returns the method of a request, or OTHER for a method that is not in the list, because a client may send any text.
-func method(r *http.Request) string {
+// spanMethod returns the method of a request, or OTHER for a method that is not in the list, because a client may send any text.
+func spanMethod(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions:
 		return r.Method
@@ -44,17 +44,17 @@ func method(r *http.Request) string {
 	return "OTHER"
 }
 
-// answer is the ResponseWriter of a handler, which remembers the status.
-type answer struct {
+// statusRecorder is the ResponseWriter of a handler, which remembers the status.
+type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
 // WriteHeader notes the status and passes it on.
-func (a *answer) WriteHeader(status int) {
+func (a *statusRecorder) WriteHeader(status int) {
 	a.status = status
 	a.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap gives http.ResponseController the writer with its deadlines.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *statusRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -52,8 +52,8 @@ func StartOperation(ctx context.Context, kind, what string) (context.Context, Sp
 	return r.begin(ctx, spanName(kind, what))
 }
 
-// mostCauses bounds the links of a span: a batch of a thousand jobs has as many causes.
-const mostCauses = 64
+// maxLinkedCauses bounds the links of a span: a batch of a thousand jobs has as many causes.
+const maxLinkedCauses = 64
 
 // StartFrom begins the span of work that earlier requests caused. With one cause the span belongs to the trace of the cause. With
 // several causes it has a new trace, with links to the causes. Without a cause nothing is recorded.
@@ -66,7 +66,7 @@ func StartFrom(ctx context.Context, causes []Cause, kind, what string) (context.
 	var links []otel.Link
 	seen := map[otel.SpanID]bool{}
 	for _, cause := range causes {
-		if cause.context == nil || seen[cause.context.SpanID()] || len(links) == mostCauses {
+		if cause.context == nil || seen[cause.context.SpanID()] || len(links) == maxLinkedCauses {
 			continue
 		}
 		seen[cause.context.SpanID()] = true
@@ -87,15 +87,15 @@ func (r *Recorder) begin(ctx context.Context, name string, options ...otel.SpanS
 	return ctx, Span{span}
 }
 
-// longestName bounds a name, which a client may have chosen.
-const longestName = 100
+// maxSpanNameLength bounds a name, which a client may have chosen.
+const maxSpanNameLength = 100
 
 // spanName joins the words of a span's name.
 func spanName(kind, what string) string {
 	if what == "" {
 		return kind
 	}
-	return kind + " " + what[:min(len(what), longestName)]
+	return kind + " " + what[:min(len(what), maxSpanNameLength)]
 }
 
 // SetCount records how many items the span is about.

@@ -23,15 +23,15 @@ import (
 // collector is a server that takes spans, or refuses them with a status.
 type collector struct {
 	*httptest.Server
-	mu      sync.Mutex
-	status  int // of each answer
-	headers http.Header
-	spans   []*otlp.Span
-	about   []string // attributes of the resource: name=value
+	mu                 sync.Mutex
+	answerStatus       int // of each answer
+	headers            http.Header
+	spans              []*otlp.Span
+	resourceAttributes []string // attributes of the resource: name=value
 }
 
 func startCollector(tb testing.TB) *collector {
-	c := &collector{status: http.StatusOK}
+	c := &collector{answerStatus: http.StatusOK}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var data otlp.TracesData
@@ -44,13 +44,13 @@ func startCollector(tb testing.TB) *collector {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.headers = r.Header
-		w.WriteHeader(c.status)
-		if c.status != http.StatusOK {
+		w.WriteHeader(c.answerStatus)
+		if c.answerStatus != http.StatusOK {
 			return
 		}
 		for _, of := range data.ResourceSpans {
 			for _, attribute := range of.Resource.Attributes {
-				c.about = append(c.about, attribute.Key+"="+attribute.Value.GetStringValue())
+				c.resourceAttributes = append(c.resourceAttributes, attribute.Key+"="+attribute.Value.GetStringValue())
 			}
 			for _, scope := range of.ScopeSpans {
 				c.spans = append(c.spans, scope.Spans...)
@@ -61,8 +61,8 @@ func startCollector(tb testing.TB) *collector {
 	return c
 }
 
-// take lets the recorder send its waiting spans. It returns all spans that the collector has, by name, and empties the collector.
-func (c *collector) take(tb testing.TB, r *Recorder) map[string]*otlp.Span {
+// takeSpans lets the recorder send its waiting spans. It returns all spans that the collector has, by name, and empties the collector.
+func (c *collector) takeSpans(tb testing.TB, r *Recorder) map[string]*otlp.Span {
 	tb.Helper()
 	if err := r.provider.ForceFlush(tb.Context()); err != nil {
 		tb.Fatal(err)
@@ -77,15 +77,15 @@ func (c *collector) take(tb testing.TB, r *Recorder) map[string]*otlp.Span {
 	return byName
 }
 
-// answer sets the status of the answers.
-func (c *collector) answer(status int) {
+// answerWith sets the status of the answers.
+func (c *collector) answerWith(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status = status
+	c.answerStatus = status
 }
 
-// open opens a recorder that sees only this environment.
-func open(tb testing.TB, cfg Config, environment map[string]string) *Recorder {
+// openRecorder opens a recorder that sees only this environment.
+func openRecorder(tb testing.TB, cfg Config, environment map[string]string) *Recorder {
 	tb.Helper()
 	cfg.Env = func(name string) string { return environment[name] }
 	if cfg.Log == nil {
@@ -101,7 +101,7 @@ func open(tb testing.TB, cfg Config, environment map[string]string) *Recorder {
 
 func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 	c := startCollector(t)
-	r := open(t, Config{Endpoint: c.URL + "/", Node: "n1", Version: "v1"}, map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "api-key=a%20b, x=y"})
+	r := openRecorder(t, Config{Endpoint: c.URL + "/", Node: "n1", Version: "v1"}, map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "api-key=a%20b, x=y"})
 	ctx, outer := StartOperation(t.Context(), "query", strings.Repeat("long", 100))
 	_, inner := Start(ctx, "sql", "one")
 	inner.SetCount(3)
@@ -109,7 +109,7 @@ func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 	_, orphan := Start(t.Context(), "sql", "of nobody")
 	orphan.End(nil)
 	outer.End(errors.New("secret"))
-	spans := c.take(t, r)
+	spans := c.takeSpans(t, r)
 	query := spans["query "+strings.Repeat("long", 25)]
 	one := spans["sql one"]
 	if len(spans) != 2 || query == nil || one == nil {
@@ -121,7 +121,7 @@ func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 	if one.Status.Message != "UNAVAILABLE" || query.Status.Message != "INTERNAL" || one.Attributes[0].Value.GetIntValue() != 3 {
 		t.Errorf("%v, %v", one, query)
 	}
-	about := strings.Join(c.about, " ")
+	about := strings.Join(c.resourceAttributes, " ")
 	for _, want := range []string{"service.name=tidings", "service.version=v1", "service.instance.id=n1"} {
 		if !strings.Contains(about, want) {
 			t.Errorf("%s is missing in %s", want, about)
@@ -134,7 +134,7 @@ func TestSpansAreNestedAndRecordOnlyErrorCodes(t *testing.T) {
 
 func TestLaterWorkBelongsToItsCause(t *testing.T) {
 	c := startCollector(t)
-	r := open(t, Config{Endpoint: c.URL}, nil)
+	r := openRecorder(t, Config{Endpoint: c.URL}, nil)
 	cause := func(name string) (Cause, []byte) {
 		ctx, span := StartOperation(t.Context(), "mutation", name)
 		defer span.End(nil)
@@ -147,7 +147,7 @@ func TestLaterWorkBelongsToItsCause(t *testing.T) {
 		_, span := StartFrom(t.Context(), causes, "job", what)
 		span.End(nil)
 	}
-	spans := c.take(t, r)
+	spans := c.takeSpans(t, r)
 	if spans["job none"] != nil || spans["job one"] == nil || spans["job two"] == nil {
 		t.Fatalf("%v", spans)
 	}
@@ -166,7 +166,7 @@ func TestLaterWorkBelongsToItsCause(t *testing.T) {
 
 func TestRequestsContinueTheirTrace(t *testing.T) {
 	c := startCollector(t)
-	r := open(t, Config{Endpoint: c.URL}, nil)
+	r := openRecorder(t, Config{Endpoint: c.URL}, nil)
 	handler := Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, span := Start(r.Context(), "inner", "")
 		span.End(nil)
@@ -178,7 +178,7 @@ func TestRequestsContinueTheirTrace(t *testing.T) {
 			request.Header.Set(header[i], header[i+1])
 		}
 		handler.ServeHTTP(httptest.NewRecorder(), request)
-		return c.take(t, r)
+		return c.takeSpans(t, r)
 	}
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	spans := ask("traceparent", parent)
@@ -205,12 +205,12 @@ func TestRequestsContinueTheirTrace(t *testing.T) {
 func TestALostCollectorIsLoggedOnce(t *testing.T) {
 	c := startCollector(t)
 	var log bytes.Buffer
-	r := open(t, Config{Endpoint: c.URL, Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	r := openRecorder(t, Config{Endpoint: c.URL, Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	for _, status := range []int{200, 500, 503, 500, 200, 200} {
-		c.answer(status)
+		c.answerWith(status)
 		_, span := StartOperation(t.Context(), "query", "")
 		span.End(nil)
-		c.take(t, r)
+		c.takeSpans(t, r)
 	}
 	if text := log.String(); strings.Count(text, "\n") != 2 || strings.Count(text, "spans are lost") != 1 || strings.Count(text, "takes spans again") != 1 {
 		t.Errorf("the log: %s", text)

@@ -14,7 +14,7 @@ var (
 INSERT INTO view_items (view_code, view_id, item, at, standing) VALUES ($1, $2, $3, $4, TRUE)
 ON CONFLICT (view_code, view_id, item) DO UPDATE SET at = excluded.at, standing = TRUE WHERE excluded.at > view_items.at`)
 
-	lowerItem = sql.NewStatement("remove an item from a view", `
+	markItemRemoved = sql.NewStatement("remove an item from a view", `
 UPDATE view_items SET standing = FALSE WHERE view_code = $1 AND view_id = $2 AND item = $3 AND standing`)
 
 	anyItem = sql.NewStatement("an item of a view, removed or not", `
@@ -66,7 +66,7 @@ func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed boo
 	n, err := tx.Run(ctx, putItem, view.Code, view.ID, item.Name, item.At)
 	if err == nil && n > 0 {
 		// This one row raises the version of each reader's count.
-		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
+		_, err = tx.Run(ctx, countViewChange, view.Code, view.ID)
 	}
 	return n > 0, err
 }
@@ -74,9 +74,9 @@ func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed boo
 // removeItem removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
 func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (changed bool, err error) {
 	// Only a standing item is lowered, so a repeated removal raises no version.
-	n, err := tx.Run(ctx, lowerItem, view.Code, view.ID, item)
+	n, err := tx.Run(ctx, markItemRemoved, view.Code, view.ID, item)
 	if n > 0 && err == nil {
-		_, err = tx.Run(ctx, raiseChanges, view.Code, view.ID)
+		_, err = tx.Run(ctx, countViewChange, view.Code, view.ID)
 	}
 	if n > 0 || err != nil {
 		return n > 0, err
@@ -94,27 +94,27 @@ func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (change
 // is used and not the clock's, because the clock's would hide items that are reported later with an earlier time. The position
 // never goes back; touch returns it. The view counts in the user's badges from now on. latest is the time of this node's next ID.
 // INVALID for a time that is after latest, the transaction's time and the newest item.
-func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (Access, error) {
+func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time) (LastAccess, error) {
 	return touchWithin(ctx, tx, user, view, upTo, latest, maxCountedViews)
 }
 
 // touchWithin is touch, except that most is the number of views that count.
-func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (Access, error) {
+func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (LastAccess, error) {
 	var newest int64
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
-		return Access{}, err
+		return LastAccess{}, err
 	}
 	// Items may be ahead of this node's clock: a user who has seen such an item may mark up to it.
 	if upTo.After(sql.FromMicros(max(newest, sql.Micros(tx.Now), sql.Micros(latest)))) {
-		return Access{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
+		return LastAccess{}, services.Errorf(services.Invalid, "upTo: %s is in the future", upTo.UTC().Format(time.RFC3339Nano))
 	}
 	if upTo.IsZero() {
 		upTo = sql.FromMicros(newest)
 		// A touch of a past time marks only the items up to that time.
-		if at := tx.HappenedAt(); tx.Dated() != 0 && upTo.After(at) {
+		if at := tx.EventTime(); tx.EventMoment() != 0 && upTo.After(at) {
 			newest = 0
 			if _, err := tx.One(ctx, newestOfViewUntil, []any{view.Code, view.ID, at}, &newest); err != nil {
-				return Access{}, err
+				return LastAccess{}, err
 			}
 			upTo = sql.FromMicros(newest)
 		}
@@ -122,41 +122,41 @@ func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view Vie
 	// From here on the user's other touches wait: the number of the touch and the views that count change together.
 	number, counts, err := recordTouch(ctx, tx, user, view)
 	if err != nil {
-		return Access{}, err
+		return LastAccess{}, err
 	}
 	var stands int64
-	if _, err = tx.One(ctx, putTouch, []any{user, view.Code, view.ID, sql.Micros(upTo), tx.HappenedAt(), number}, &stands); err == nil && !counts {
-		err = dropView(ctx, tx, user, most)
+	if _, err = tx.One(ctx, putTouch, []any{user, view.Code, view.ID, sql.Micros(upTo), tx.EventTime(), number}, &stands); err == nil && !counts {
+		err = stopCountingOldestView(ctx, tx, user, most)
 	}
-	return Access{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.HappenedAt(), Counts: true}, err
+	return LastAccess{View: view, UpTo: sql.FromMicros(stands), LastAccessAt: tx.EventTime(), CountsInBadges: true}, err
 }
 
 // readAccesses lists the views of some codes that a user has looked at, in the order of code and ID: at most limit views that
 // come behind the view after.
-func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes []string, after View, limit int) (list []Access, err error) {
-	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, eachAccess(&list))
+func readAccesses(ctx context.Context, db *sql.DB, user services.UserID, codes []string, after View, limit int) (list []LastAccess, err error) {
+	err = db.Each(ctx, accessesOf, []any{user, codes, after.Code, after.ID, limit}, appendAccessTo(&list))
 	return list, err
 }
 
-// eachAccess appends each row of a statement to a list.
-func eachAccess(list *[]Access) func(scan func(...any) error) error {
+// appendAccessTo appends each row of a statement to a list.
+func appendAccessTo(list *[]LastAccess) func(scan func(...any) error) error {
 	return func(scan func(...any) error) error {
-		var access Access
+		var access LastAccess
 		var upTo, last, touched int64
 		err := scan(&access.Code, &access.ID, &upTo, &last, &touched)
-		access.UpTo, access.LastAccessAt, access.Counts = sql.FromMicros(upTo), sql.FromMicros(last), touched > 0
+		access.UpTo, access.LastAccessAt, access.CountsInBadges = sql.FromMicros(upTo), sql.FromMicros(last), touched > 0
 		*list = append(*list, access)
 		return err
 	}
 }
 
-// readSome reads a user's positions in some views, in no order; a view that they never looked at is absent.
-func readSome(ctx context.Context, db *sql.DB, user services.UserID, views []View) (list []Access, err error) {
-	asked := make(sql.Rows, len(views))
+// readAccessesByView reads a user's positions in some views, in no order; a view that they never looked at is absent.
+func readAccessesByView(ctx context.Context, db *sql.DB, user services.UserID, views []View) (list []LastAccess, err error) {
+	asked := make(sql.RowsParameter, len(views))
 	for i, view := range views {
 		asked[i] = []any{view.Code, view.ID}
 	}
-	err = db.Each(ctx, someAccesses, []any{user, asked}, eachAccess(&list))
+	err = db.Each(ctx, someAccesses, []any{user, asked}, appendAccessTo(&list))
 	return list, err
 }
 
@@ -168,16 +168,16 @@ func readItem(ctx context.Context, db *sql.DB, view View, item string) (at time.
 }
 
 // newestItems are the newest items of one view: at least limit if the view has them, and more than limit only if several share
-// the time of the last one. more reports that older items exist; floor is the time of the newest of these.
+// the time of the last one. hasOlder reports that older items exist; completeAbove is the time of the newest of these.
 type newestItems struct {
-	items []Item
-	more  bool
-	floor time.Time
+	items         []Item
+	hasOlder      bool
+	completeAbove time.Time
 }
 
-// readNewest reads the newest items of some views, in their order, in one query.
-func readNewest(ctx context.Context, db *sql.DB, views []View, limit int) ([]newestItems, error) {
-	list, newest := make(sql.Rows, len(views)), make([]newestItems, len(views))
+// readNewestItems reads the newest items of some views, in their order, in one query.
+func readNewestItems(ctx context.Context, db *sql.DB, views []View, limit int) ([]newestItems, error) {
+	list, newest := make(sql.RowsParameter, len(views)), make([]newestItems, len(views))
 	for i, view := range views {
 		list[i] = []any{i, view.Code, view.ID}
 	}
@@ -191,7 +191,7 @@ func readNewest(ctx context.Context, db *sql.DB, views []View, limit int) ([]new
 		}
 		item.At = sql.FromMicros(at)
 		if floor >= 0 {
-			newest[n].more, newest[n].floor = true, sql.FromMicros(floor)
+			newest[n].hasOlder, newest[n].completeAbove = true, sql.FromMicros(floor)
 		}
 		newest[n].items = append(newest[n].items, item)
 		return nil
@@ -199,10 +199,10 @@ func readNewest(ctx context.Context, db *sql.DB, views []View, limit int) ([]new
 	return newest, err
 }
 
-// countItems counts, for each access, the newer items of its view, up to limit, in one query.
-func countItems(ctx context.Context, db *sql.DB, accesses []Access, limit int) ([]int, error) {
+// countNewItems counts, for each access, the newer items of its view, up to limit, in one query.
+func countNewItems(ctx context.Context, db *sql.DB, accesses []LastAccess, limit int) ([]int, error) {
 	// Rows come in no order; the first column is the index of the access.
-	list, counts := make(sql.Rows, len(accesses)), make([]int, len(accesses))
+	list, counts := make(sql.RowsParameter, len(accesses)), make([]int, len(accesses))
 	for i, access := range accesses {
 		list[i] = []any{i, access.Code, access.ID, sql.Micros(access.UpTo)}
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxCountedViews is how many views count in the badges of a user: the ones that they touched last. It bounds the read of one count:
-	// 200 ranges of at most maxCountedItems + 1 items.
+	// maxCountedViews is how many views count in the badges of a user: the ones that they touched last. It bounds the read of one
+	// count: 200 ranges of at most maxCountedItems + 1 items.
 	maxCountedViews = 200
 	// maxCountedItems is how many new items of one view count.
 	maxCountedItems = services.DisplayCap + 1
@@ -19,12 +19,12 @@ const (
 var (
 	// Each touch takes the next ver as its number. A view's row has the number of its last touch in touched, which orders the
 	// user's views. The lock of the user's row in view_readers also lets only one touch of the user run at a time.
-	raiseTouches = sql.NewStatement("count a touch", `INSERT INTO view_readers AS r (user_number, ver) VALUES ($1, 1)
+	countTouch = sql.NewStatement("count a touch", `INSERT INTO view_readers AS r (user_number, ver) VALUES ($1, 1)
 ON CONFLICT (user_number) DO UPDATE SET ver = r.ver + 1 RETURNING ver`)
 
 	raiseReader = sql.NewStatement("raise a reader's version", `UPDATE view_readers SET ver = ver + $2 WHERE user_number = $1`)
 
-	oneTouch = sql.NewStatement("the last touch of a view", `
+	lastTouchOfView = sql.NewStatement("the last touch of a view", `
 SELECT touched FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
 
 	putTouch = sql.NewStatement("touch a view", `
@@ -34,8 +34,8 @@ ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.t
 	position = CASE WHEN excluded.position > l.position THEN excluded.position ELSE l.position END
 RETURNING position`)
 
-	// dropOldest takes the view beyond the limit out of the count: the view whose last touch is the oldest.
-	dropOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0
+	// stopCountingOldest takes the view beyond the limit out of the count: the view whose last touch is the oldest.
+	stopCountingOldest = sql.NewStatement("the view that no longer counts", `UPDATE user_access_log SET touched = 0
 WHERE user_number = $1 AND (view_code, view_id) = (SELECT l.view_code, l.view_id FROM user_access_log l
 	WHERE l.user_number = $1 AND l.touched > 0 ORDER BY l.touched DESC LIMIT 1 OFFSET $2)
 RETURNING view_code, view_id`)
@@ -44,7 +44,7 @@ RETURNING view_code, view_id`)
 	lockChanges = sql.NewStatement("lock the changes of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 0)
 ON CONFLICT (view_code, view_id) DO UPDATE SET seq = c.seq RETURNING seq`)
 
-	raiseChanges = sql.NewStatement("count a change of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 1)
+	countViewChange = sql.NewStatement("count a change of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 1)
 ON CONFLICT (view_code, view_id) DO UPDATE SET seq = c.seq + 1`)
 
 	// The version and the count are read from one snapshot.
@@ -85,23 +85,23 @@ ORDER BY l.user_number LIMIT $5`)
 )
 
 // recordTouch takes the number of a touch, in the touch's transaction. counts reports whether the view counts already. The caller
-// writes the number into the view's row, and then calls dropView if the view did not count.
+// writes the number into the view's row, and then calls stopCountingOldestView if the view did not count.
 func recordTouch(ctx context.Context, tx *sql.Tx, user services.UserID, view View) (touch int64, counts bool, err error) {
-	if _, err = tx.One(ctx, raiseTouches, []any{user}, &touch); err != nil {
+	if _, err = tx.One(ctx, countTouch, []any{user}, &touch); err != nil {
 		return 0, false, err
 	}
 	var last int64
-	_, err = tx.One(ctx, oneTouch, []any{user, view.Code, view.ID}, &last)
+	_, err = tx.One(ctx, lastTouchOfView, []any{user, view.Code, view.ID}, &last)
 	// A view that counts already displaces no other view.
 	return touch, last > 0, err
 }
 
-// dropView takes the view beyond the limit out of a user's count, if there is one. The version is a sum over the views that count,
-// and must not fall. So the number of changes of the dropped view is added to the reader's own part of the version. The view's row
-// of changes is locked meanwhile: a change between the addition and the commit would make the version fall.
-func dropView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
+// stopCountingOldestView takes the view beyond the limit out of a user's count, if there is one. The version is a sum over the
+// views that count, and must not fall. So the number of changes of the dropped view is added to the reader's own part of the
+// version. The view's row of changes is locked meanwhile: a change between the addition and the commit would make the version fall.
+func stopCountingOldestView(ctx context.Context, tx *sql.Tx, user services.UserID, most int) error {
 	var view View
-	dropped, err := tx.One(ctx, dropOldest, []any{user, most}, &view.Code, &view.ID)
+	dropped, err := tx.One(ctx, stopCountingOldest, []any{user, most}, &view.Code, &view.ID)
 	// Most users have touched fewer views than the limit, so none is dropped.
 	if err != nil || !dropped {
 		return err
@@ -125,7 +125,7 @@ func readCounts(ctx context.Context, db *sql.DB, users []services.UserID) (map[s
 		var most int
 		err := scan(&user, &state.Version, &state.Unread, &most)
 		// One of the views has more items than are counted, so the true sum is greater.
-		state.More = most > maxCountedItems
+		state.AtLeast = most > maxCountedItems
 		states[user] = state
 		return err
 	})
@@ -140,7 +140,8 @@ type newItemCount struct {
 	newest time.Time // the time of the newest item
 }
 
-// readNewItems reads, for each view that counts, how many items are newer than the user's position, or, with a time, how many came since.
+// readNewItems reads, for each view that counts, how many items are newer than the user's position, or, with a time, how many came
+// since.
 func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since time.Time) (list []newItemCount, err error) {
 	after := int64(-1)
 	if !since.IsZero() {
@@ -166,8 +167,8 @@ func readReaders(ctx context.Context, db *sql.DB, view View, after services.User
 	return sql.ReadColumn[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
 }
 
-// auditCounts is readCounts for one user, counted from the items themselves; the two share no statement. If something changes between its
-// reads, it reads again, a few times.
+// auditCounts is readCounts for one user, counted from the items themselves; the two share no statement. If something changes
+// between its reads, it reads again, a few times.
 func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state services.ViewsState, found bool, err error) {
 	const tries = 3
 	accesses, version, err := auditViews(ctx, db, user)
@@ -181,7 +182,7 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 		for i, access := range accesses {
 			views[i] = access.View
 		}
-		newest, err := readNewest(ctx, db, views, maxCountedItems+1)
+		newest, err := readNewestItems(ctx, db, views, maxCountedItems+1)
 		if err != nil {
 			return state, false, err
 		}
@@ -193,7 +194,7 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 				}
 			}
 			state.Unread += min(items, maxCountedItems)
-			state.More = state.More || items > maxCountedItems
+			state.AtLeast = state.AtLeast || items > maxCountedItems
 		}
 		// Equal versions before and after: nothing has changed in between.
 		if accesses, version, err = auditViews(ctx, db, user); err != nil || version == state.Version {
@@ -204,10 +205,10 @@ func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state s
 }
 
 // auditViews reads the views that count in a user's badges, and the version of the count.
-func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (accesses []Access, version uint64, err error) {
+func auditViews(ctx context.Context, db *sql.DB, user services.UserID) (accesses []LastAccess, version uint64, err error) {
 	var own, changes uint64
 	err = db.Each(ctx, auditedViews, []any{user}, func(scan func(...any) error) error {
-		var access Access
+		var access LastAccess
 		var position int64
 		var changed sql.NullInt64
 		err := scan(&own, &access.Code, &access.ID, &position, &changed)

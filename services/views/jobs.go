@@ -13,10 +13,11 @@ import (
 // jobItem makes one item of a view in Redis agree with the facts. Its key is the JSON of [code, id, item].
 const jobItem = "view.item"
 
-// kinds are the jobs that New registers. jobItem changes no document: the jobs of countKinds bring the counts from SQL into the badges.
+// kinds are the jobs that New registers. jobItem changes no document: the jobs of countKinds bring the counts from SQL into the
+// badges.
 func (s *Service) kinds() []jobs.Kind {
 	return append([]jobs.Kind{
-		{Name: jobItem, Class: jobs.Short, Each: s.runItem, Changes: jobs.NoCounts()},
+		{Name: jobItem, Class: jobs.ShortClass, Each: s.runItemJob, ChangedCounts: jobs.NoCounts()},
 	}, s.countKinds()...)
 }
 
@@ -30,9 +31,9 @@ func itemJob(view View, item string) (jobs.NewJob, error) {
 	return jobs.KeyedJob(jobItem, string(key)), nil
 }
 
-// runItem makes one item agree with the facts. On a retry it also completes a refill of the view, which the failed try may have left half
-// done.
-func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
+// runItemJob makes one item agree with the facts. On a retry it also completes a refill of the view, which the failed try may have
+// left half done.
+func (s *Service) runItemJob(ctx context.Context, job jobs.Job) error {
 	var parts [3]string
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
 		return fmt.Errorf("key of %s: %w", job.Kind, err)
@@ -41,35 +42,35 @@ func (s *Service) runItem(ctx context.Context, job jobs.Job) error {
 	if err := s.reconcileItem(ctx, view, parts[2]); err != nil || job.Tries == 0 {
 		return err
 	}
-	return s.endRefill(ctx, view)
+	return s.completeRefill(ctx, view)
 }
 
-// endRefill rebuilds a view that exists but is incomplete. A removal may have given up in the middle of a refill, and later
+// completeRefill rebuilds a view that exists but is incomplete. A removal may have given up in the middle of a refill, and later
 // removals do not report a view as short while it is being built.
-func (s *Service) endRefill(ctx context.Context, view View) error {
+func (s *Service) completeRefill(ctx context.Context, view View) error {
 	stamp, err := s.redis.takeStamp(ctx, view)
 	if err != nil || stamp == 0 {
 		return err
 	}
 	// An access without a time is before all items: the view is ready unless it lacks items that SQL has.
-	counts, err := s.redis.count(ctx, []Access{{View: view}})
+	counts, err := s.redis.count(ctx, []LastAccess{{View: view}})
 	if err != nil || counts[0].ready {
 		return err
 	}
 	return s.rebuild(ctx, []View{view})
 }
 
-// reconcileItem makes one item of a view in Redis agree with the facts. It adds the item with its time, or removes it and then reads SQL
-// once more, in case the item has come back. A missing view stays missing: its next reader builds it.
+// reconcileItem makes one item of a view in Redis agree with the facts. It adds the item with its time, or removes it and then
+// reads SQL once more, in case the item has come back. A missing view stays missing: its next reader builds it.
 func (s *Service) reconcileItem(ctx context.Context, view View, item string) error {
 	// at is valid only if stands is true: the item is in the view.
 	type fact struct {
 		at     time.Time
 		stands bool
 	}
-	return jobs.Merge[redis.Stamp, fact]{
+	return jobs.ProjectionMerge[redis.ClockStamp, fact]{
 		Name: func() string { return fmt.Sprintf("item %q of the view %v", item, view) },
-		Mark: func(ctx context.Context) (redis.Stamp, bool, error) {
+		Mark: func(ctx context.Context) (redis.ClockStamp, bool, error) {
 			stamp, err := s.redis.takeStamp(ctx, view)
 			return stamp, stamp != 0, err
 		},
@@ -77,7 +78,7 @@ func (s *Service) reconcileItem(ctx context.Context, view View, item string) err
 			found.at, found.stands, err = readItem(ctx, s.db, view, item)
 			return found, err
 		},
-		Put: func(ctx context.Context, stamp redis.Stamp, found fact) (done bool, err error) {
+		Put: func(ctx context.Context, stamp redis.ClockStamp, found fact) (done bool, err error) {
 			if !found.stands {
 				// A removal needs no stamp: the script itself refuses earlier reads from then on, and the check after it finds an
 				// item that came back.
@@ -100,7 +101,7 @@ func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (g
 	if _, stands, err := readItem(ctx, s.db, view, item); err != nil || stands {
 		return false, err
 	}
-	if result.Short {
+	if result.RefillDue {
 		return true, s.rebuild(ctx, []View{view})
 	}
 	return true, nil
@@ -109,22 +110,22 @@ func (s *Service) removeAndCheck(ctx context.Context, view View, item string) (g
 // rebuild makes views from the facts: lost views, and views that lost so many items that they are too short. If something was
 // removed from a view meanwhile, the view is read once more.
 func (s *Service) rebuild(ctx context.Context, views []View) error {
-	return jobs.Merge[[]redis.Stamp, []newestItems]{
+	return jobs.ProjectionMerge[[]redis.ClockStamp, []newestItems]{
 		Name: func() string { return fmt.Sprintf("rebuild of %d views", len(views)) },
-		Mark: func(ctx context.Context) ([]redis.Stamp, bool, error) {
-			// From here until end, readers count these views in SQL.
-			stamps, err := s.redis.begin(ctx, views)
+		Mark: func(ctx context.Context) ([]redis.ClockStamp, bool, error) {
+			// From here until endRebuild, readers count these views in SQL.
+			stamps, err := s.redis.beginRebuild(ctx, views)
 			return stamps, true, err
 		},
 		Read: func(ctx context.Context) ([]newestItems, error) {
-			return readNewest(ctx, s.db, views, trimThreshold)
+			return readNewestItems(ctx, s.db, views, trimThreshold)
 		},
-		Put: func(ctx context.Context, stamps []redis.Stamp, newest []newestItems) (done bool, err error) {
+		Put: func(ctx context.Context, stamps []redis.ClockStamp, newest []newestItems) (done bool, err error) {
 			facts := make([]viewFacts, len(views))
 			for i, view := range views {
 				facts[i] = viewFacts{view: view, stamp: stamps[i], newestItems: newest[i]}
 			}
-			results, err := s.redis.end(ctx, facts)
+			results, err := s.redis.endRebuild(ctx, facts)
 			if err != nil {
 				return false, err
 			}

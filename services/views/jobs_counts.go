@@ -23,35 +23,36 @@ const (
 const (
 	// readersPerPage is how many counts a pass reads in one statement and writes in one round trip.
 	readersPerPage = 500
-	// passGap is the least time between the starts of two passes over the readers of a view.
-	passGap = 100 * time.Millisecond
-	// readersPerSecond bounds how many readers of one view are recounted in a second. A pass over many readers makes the next pass wait, so
-	// that items that come one by one do not cause a pass each.
-	readersPerSecond = 5000
+	// minReadersPassGap is the least time between the starts of two passes over the readers of a view.
+	minReadersPassGap = 100 * time.Millisecond
+	// maxReadersPerSecond bounds how many readers of one view are recounted in a second. A pass over many readers makes the next
+	// pass wait, so that items that come one by one do not cause a pass each.
+	maxReadersPerSecond = 5000
 )
 
-// chunk is the readers of a view with IDs above After, up to To. It is stored in the queue, so the names of its fields must stay.
-type chunk struct {
+// readersChunk is the readers of a view with IDs above After, up to To. It is stored in the queue, so the names of its fields must
+// stay.
+type readersChunk struct {
 	Code  string          `json:"code"`
 	ID    string          `json:"id"`
 	After services.UserID `json:"after"`
 	To    services.UserID `json:"to"`
 }
 
-func (c chunk) view() View { return View{Code: c.Code, ID: c.ID} }
+func (c readersChunk) view() View { return View{Code: c.Code, ID: c.ID} }
 
 // countKinds are the kinds of jobs that change counts in documents.
 func (s *Service) countKinds() []jobs.Kind {
 	return []jobs.Kind{
-		{Name: jobReaders, Class: jobs.Short, Each: s.runReaders, Changes: jobs.CountsOf(s.usersOfReaders, services.SourceViews)},
-		{Name: jobChunk, Class: jobs.Bulk, Each: s.runChunk, Changes: jobs.CountsOf(s.usersOfChunk, services.SourceViews)},
-		{Name: jobCounts, Class: jobs.Short, Each: jobs.UserWork(s.projectCounts), Changes: jobs.CountsOf(jobs.FirstUser, services.SourceViews)},
+		{Name: jobReaders, Class: jobs.ShortClass, Each: s.runReadersJob, ChangedCounts: jobs.CountsOf(s.usersOfReadersJob, services.SourceViews)},
+		{Name: jobChunk, Class: jobs.BulkClass, Each: s.runChunkJob, ChangedCounts: jobs.CountsOf(s.usersOfChunk, services.SourceViews)},
+		{Name: jobCounts, Class: jobs.ShortClass, Each: jobs.UserWork(s.projectCounts), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceViews)},
 	}
 }
 
 // readersJob projects the counts of the readers of a view. Jobs that wait together become one.
 func (s *Service) readersJob(view View) jobs.NewJob {
-	return s.throttle.Delay(view, s.clock.Now(), newReadersJob(view), s.jobs.Wake)
+	return s.throttle.DelayJob(view, s.clock.Now(), newReadersJob(view), s.jobs.Wake)
 }
 
 // newReadersJob is the job of a view without the throttle's time.
@@ -72,20 +73,20 @@ func viewOf(job jobs.Job) (View, error) {
 // countsJob projects the count of one user.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
 
-// runReaders recounts for the readers of a view: at once if they are less than a page, otherwise by a job for each page. The job waits
-// until the gap of an earlier pass is over: another node, which does not know of that pass, may have queued it.
-func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
+// runReadersJob recounts for the readers of a view: at once if they are less than a page, otherwise by a job for each page. The job
+// waits until the gap of an earlier pass is over: another node, which does not know of that pass, may have queued it.
+func (s *Service) runReadersJob(ctx context.Context, job jobs.Job) error {
 	view, err := viewOf(job)
 	if err != nil {
 		return err
 	}
 	now := s.clock.Now()
-	if due := s.throttle.DueAt(view, now); !due.IsZero() {
-		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.Delay(view, now, newReadersJob(view), s.jobs.Wake)})
+	if due := s.throttle.NextPassAt(view, now); !due.IsZero() {
+		return s.jobs.Replace(ctx, job, []jobs.NewJob{s.throttle.DelayJob(view, now, newReadersJob(view), s.jobs.Wake)})
 	}
 	// The pass begins before the readers are read, so that an item that comes from here on gets its own pass.
-	s.throttle.Begin(view, now, passGap)
-	since := s.projector.ActiveSince()
+	s.throttle.BeginPass(view, now, minReadersPassGap)
+	since := s.projector.DormantBefore()
 	first, err := readReaders(ctx, s.db, view, 0, since, readersPerPage)
 	if err != nil {
 		return err
@@ -97,8 +98,8 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	// The next pass waits as long as this one may take at readersPerSecond.
-	s.throttle.Begin(view, now, time.Duration(len(chunks))*readersPerPage*time.Second/readersPerSecond)
+	// The next pass waits as long as this one may take at maxReadersPerSecond.
+	s.throttle.BeginPass(view, now, time.Duration(len(chunks))*readersPerPage*time.Second/maxReadersPerSecond)
 	made, err := jobs.ChunkJobs(jobChunk, chunks)
 	if err != nil {
 		return err
@@ -108,9 +109,9 @@ func (s *Service) runReaders(ctx context.Context, job jobs.Job) error {
 
 // chunksOf splits the readers of a view into chunks of a page; first is the first page. The last chunk has no upper end unless it is
 // a full page.
-func (s *Service) chunksOf(ctx context.Context, view View, first []services.UserID, since time.Time) (chunks []chunk, err error) {
+func (s *Service) chunksOf(ctx context.Context, view View, first []services.UserID, since time.Time) (chunks []readersChunk, err error) {
 	for page, after := first, services.UserID(0); ; {
-		part := chunk{Code: view.Code, ID: view.ID, After: after, To: ^services.UserID(0)}
+		part := readersChunk{Code: view.Code, ID: view.ID, After: after, To: ^services.UserID(0)}
 		if len(page) < readersPerPage {
 			return append(chunks, part), nil
 		}
@@ -122,9 +123,9 @@ func (s *Service) chunksOf(ctx context.Context, view View, first []services.User
 	}
 }
 
-// runChunk recounts for one chunk of readers, as SQL has them when it runs. Users who touched the view since the chunk was made
+// runChunkJob recounts for one chunk of readers, as SQL has them when it runs. Users who touched the view since the chunk was made
 // have their count already.
-func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
+func (s *Service) runChunkJob(ctx context.Context, job jobs.Job) error {
 	users, _, err := s.usersOfChunk(ctx, job)
 	if err != nil {
 		return err
@@ -139,14 +140,14 @@ func (s *Service) runChunk(ctx context.Context, job jobs.Job) error {
 
 // usersOfChunk lists the readers in a chunk at this moment. They are more than a page if readers came since the chunk was made.
 func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
-	var part chunk
+	var part readersChunk
 	if err := jobs.ReadPayload(job, &part); err != nil {
 		return nil, false, err
 	}
 	for after := part.After; ; {
 		// Read page by page, from the index of readers by view: only the readers of the chunk are in memory, not all of the
 		// view's.
-		page, err := readReaders(ctx, s.db, part.view(), after, s.projector.ActiveSince(), readersPerPage)
+		page, err := readReaders(ctx, s.db, part.view(), after, s.projector.DormantBefore(), readersPerPage)
 		if err != nil {
 			return nil, false, err
 		}
@@ -163,15 +164,15 @@ func (s *Service) usersOfChunk(ctx context.Context, job jobs.Job) (users []servi
 	}
 }
 
-// usersOfReaders lists the users whose counts a job of the kind jobReaders changes: the readers of the view. everyone is true if they
-// are more than a page.
-func (s *Service) usersOfReaders(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
+// usersOfReadersJob lists the users whose counts a job of the kind jobReaders changes: the readers of the view. everyone is true if
+// they are more than a page.
+func (s *Service) usersOfReadersJob(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	view, err := viewOf(job)
 	if err != nil {
 		return nil, false, err
 	}
 	// One more than a page is read. More readers are not listed, because that would take as long as the job itself.
-	users, err = readReaders(ctx, s.db, view, 0, s.projector.ActiveSince(), readersPerPage+1)
+	users, err = readReaders(ctx, s.db, view, 0, s.projector.DormantBefore(), readersPerPage+1)
 	return users, len(users) > readersPerPage, err
 }
 
@@ -191,7 +192,7 @@ func (s *Service) project(ctx context.Context, users []services.UserID) error {
 			registers = append(registers, rdb.Registers{User: user, Fields: []rdb.Register{rdb.ViewsRegister(state)}})
 		}
 	}
-	return s.projector.Put(ctx, registers)
+	return s.projector.PutRegisters(ctx, registers)
 }
 
 // projectCounts is project for a user who touched a view. It is called before the touch is answered, and again by the touch's job.

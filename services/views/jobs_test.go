@@ -15,47 +15,49 @@ import (
 	"tidings/tests/histories"
 )
 
-// second is the time n seconds after the start of the tests' clock.
-func second(n int) time.Time { return fanouttest.Start.Add(time.Duration(n) * time.Second) }
+// clockTimeAtSecond is the time n seconds after the start of the tests' clock.
+func clockTimeAtSecond(n int) time.Time {
+	return fanouttest.StartTime.Add(time.Duration(n) * time.Second)
+}
 
 // testedView is a view under test, on one node.
 type testedView struct {
-	node
+	testNode
 	view View
 }
 
-// claim takes all jobs that are due, as a worker does.
-func claim(n node) []jobs.Job {
+// claimDueJobs takes all jobs that are due, as a worker does.
+func claimDueJobs(n testNode) []jobs.Job {
 	n.TB.Helper()
 	queued, err := jobs.Claim(n.TB.Context(), n.Store, n.Fanout.Kinds(), 1000, 30*time.Second)
 	n.Must(err)
 	return queued
 }
 
-// add adds an item to the facts, and queues its job.
-func (s testedView) add(item string, at time.Time) {
+// addItemAndEnqueueJob adds an item to the facts, and queues its job.
+func (s testedView) addItemAndEnqueueJob(item string, at time.Time) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: at}); err != nil {
 			return err
 		}
-		return s.reportItem(ctx, tx, item)
+		return s.enqueueItemJob(ctx, tx, item)
 	})
 }
 
-// remove removes an item from the facts, and queues its job.
-func (s testedView) remove(item string) {
+// removeItemAndEnqueueJob removes an item from the facts, and queues its job.
+func (s testedView) removeItemAndEnqueueJob(item string) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := removeItem(ctx, tx, s.view, item); err != nil {
 			return err
 		}
-		return s.reportItem(ctx, tx, item)
+		return s.enqueueItemJob(ctx, tx, item)
 	})
 }
 
-// reportItem queues the job of an item.
-func (s testedView) reportItem(ctx context.Context, tx *sql.Tx, item string) error {
+// enqueueItemJob queues the job of an item.
+func (s testedView) enqueueItemJob(ctx context.Context, tx *sql.Tx, item string) error {
 	job, err := itemJob(s.view, item)
 	if err != nil {
 		return err
@@ -63,16 +65,16 @@ func (s testedView) reportItem(ctx context.Context, tx *sql.Tx, item string) err
 	return jobs.Enqueue(ctx, tx, job)
 }
 
-// fill reports many items at once.
-func (s testedView) fill(from, to int) {
+// addItemsAndEnqueueJobs reports many items at once.
+func (s testedView) addItemsAndEnqueueJobs(from, to int) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for n := from; n < to; n++ {
 			item := fmt.Sprint("item", n)
-			if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: second(n)}); err != nil {
+			if _, err := addItem(ctx, tx, s.view, Item{Name: item, At: clockTimeAtSecond(n)}); err != nil {
 				return err
 			}
-			if err := s.reportItem(ctx, tx, item); err != nil {
+			if err := s.enqueueItemJob(ctx, tx, item); err != nil {
 				return err
 			}
 		}
@@ -88,18 +90,18 @@ func (s testedView) rebuild() {
 // countInRedis returns the answer of Redis to a user who last looked at the view at a time.
 func (s testedView) countInRedis(upTo time.Time) viewCount {
 	s.TB.Helper()
-	counts, err := s.service.redis.count(s.TB.Context(), []Access{{View: s.view, UpTo: upTo}})
+	counts, err := s.service.redis.count(s.TB.Context(), []LastAccess{{View: s.view, UpTo: upTo}})
 	s.Must(err)
 	return counts[0]
 }
 
-// mismatch compares the answers of Redis with the facts, for last looks at several times; "" when they agree. A missing view
+// mismatchWithFacts compares the answers of Redis with the facts, for last looks at several times; "" when they agree. A missing view
 // gives no answer, and is no fault.
-func (s testedView) mismatch() string {
+func (s testedView) mismatchWithFacts() string {
 	s.TB.Helper()
 	for n := -1; n < 400; n += 7 {
-		access := Access{View: s.view, UpTo: second(n)}
-		facts, err := countItems(s.TB.Context(), s.Store, []Access{access}, 1000)
+		access := LastAccess{View: s.view, UpTo: clockTimeAtSecond(n)}
+		facts, err := countNewItems(s.TB.Context(), s.Store, []LastAccess{access}, 1000)
 		s.Must(err)
 		got := s.countInRedis(access.UpTo)
 		switch {
@@ -111,65 +113,65 @@ func (s testedView) mismatch() string {
 	return ""
 }
 
-// mustAgree runs the jobs, and fails the test unless Redis has the view and agrees with the facts.
-func (s testedView) mustAgree(t *testing.T, when string) {
+// mustMatchFacts runs the jobs, and fails the test unless Redis has the view and agrees with the facts.
+func (s testedView) mustMatchFacts(t *testing.T, when string) {
 	t.Helper()
 	s.RunAllJobs(s.Fanout)
-	if fault := s.mismatch(); fault != "" {
+	if fault := s.mismatchWithFacts(); fault != "" {
 		t.Errorf("%s: %s", when, fault)
 	}
 	for _, upTo := range []int{-1, 1000} {
-		if !s.countInRedis(second(upTo)).ready {
+		if !s.countInRedis(clockTimeAtSecond(upTo)).ready {
 			t.Errorf("%s: to who looked at second %d the view says nothing", when, upTo)
 		}
 	}
 }
 
 func TestAViewKeepsItsNewestItems(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n testNode) {
 		s := testedView{n, View{Code: "news", ID: "a/b {c}"}}
-		if got := s.countInRedis(second(0)); got.ready {
+		if got := s.countInRedis(clockTimeAtSecond(0)); got.ready {
 			t.Errorf("before it is built: %+v", got)
 		}
 		s.rebuild()
-		s.mustAgree(t, "empty")
+		s.mustMatchFacts(t, "empty")
 		for _, to := range []int{1, 98, 99, 100, 101, 132, 133, 134, 300} {
-			s.fill(0, to)
-			s.mustAgree(t, fmt.Sprint(to, " items"))
+			s.addItemsAndEnqueueJobs(0, to)
+			s.mustMatchFacts(t, fmt.Sprint(to, " items"))
 			s.rebuild()
-			s.mustAgree(t, fmt.Sprint(to, " items, rebuilt"))
+			s.mustMatchFacts(t, fmt.Sprint(to, " items, rebuilt"))
 		}
-		if got := s.countInRedis(second(199)); got != (viewCount{ready: true, count: 100}) {
+		if got := s.countInRedis(clockTimeAtSecond(199)); got != (viewCount{ready: true, count: 100}) {
 			t.Errorf("100 unread: %+v", got)
 		}
-		if got := s.countInRedis(second(198)); got != (viewCount{ready: true, count: 100, atLeast: true}) {
+		if got := s.countInRedis(clockTimeAtSecond(198)); got != (viewCount{ready: true, count: 100, atLeast: true}) {
 			t.Errorf("101 unread: %+v", got)
 		}
 		for n := 299; n >= 120; n -= 2 { // fewer items than it keeps: it is refilled
-			s.remove(fmt.Sprint("item", n))
+			s.removeItemAndEnqueueJob(fmt.Sprint("item", n))
 		}
-		s.mustAgree(t, "half of them removed")
-		s.add("item250", second(399))
-		s.mustAgree(t, "moved")
-		if got := s.countInRedis(second(398)); got.count != 1 {
+		s.mustMatchFacts(t, "half of them removed")
+		s.addItemAndEnqueueJob("item250", clockTimeAtSecond(399))
+		s.mustMatchFacts(t, "moved")
+		if got := s.countInRedis(clockTimeAtSecond(398)); got.count != 1 {
 			t.Errorf("moved: %+v", got)
 		}
 	})
 }
 
-// interruptingContext is a context that runs something else before the nth round trip of Redis. Each n is between another two steps of the
-// work, also between its read of SQL and its write.
+// interruptingContext is a context that runs something else before the nth round trip of Redis. Each n is between another two steps
+// of the work, also between its read of SQL and its write.
 type interruptingContext struct {
 	context.Context
-	tripsLeft int // the round trips until do runs
-	do        func()
+	roundTripsBeforeInterrupt int // the round trips until interrupt runs
+	interrupt                 func()
 }
 
 // Value is called for the count of round trips before each of them.
 func (m *interruptingContext) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
-		if m.tripsLeft--; m.tripsLeft == 0 {
-			m.do()
+		if m.roundTripsBeforeInterrupt--; m.roundTripsBeforeInterrupt == 0 {
+			m.interrupt()
 		}
 	}
 	return m.Context.Value(key)
@@ -180,19 +182,31 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	for name, history := range map[string]struct{ before, work, between func(testedView) }{
 		"added while it is removed": {
-			func(s testedView) { s.add("x", second(5)); s.RunAllJobs(s.Fanout); s.remove("x") }, nil,
-			func(s testedView) { s.add("x", second(50)) },
+			func(s testedView) {
+				s.addItemAndEnqueueJob("x", clockTimeAtSecond(5))
+				s.RunAllJobs(s.Fanout)
+				s.removeItemAndEnqueueJob("x")
+			}, nil,
+			func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(50)) },
 		},
-		"removed while it is added":     {func(s testedView) { s.add("x", second(5)) }, nil, func(s testedView) { s.remove("x") }},
-		"moved while it is added":       {func(s testedView) { s.add("x", second(5)) }, nil, func(s testedView) { s.add("x", second(50)) }},
-		"lost while it is added":        {func(s testedView) { s.add("x", second(5)) }, nil, func(s testedView) { s.Server.Flush(); s.rebuild() }},
-		"rebuilt while it is removed":   {func(s testedView) { s.add("x", second(5)); s.RunAllJobs(s.Fanout); s.remove("x") }, nil, testedView.rebuild},
-		"added while it is rebuilt":     {nil, testedView.rebuild, func(s testedView) { s.add("x", second(50)) }},
-		"removed while it is rebuilt":   {func(s testedView) { s.add("x", second(5)); s.RunAllJobs(s.Fanout) }, testedView.rebuild, func(s testedView) { s.remove("x") }},
-		"moved while it is rebuilt":     {func(s testedView) { s.add("x", second(5)) }, testedView.rebuild, func(s testedView) { s.add("x", second(50)) }},
-		"lost while it is rebuilt":      {nil, testedView.rebuild, func(s testedView) { s.Server.Flush() }},
-		"grows while it is rebuilt":     {func(s testedView) { s.fill(0, 130) }, testedView.rebuild, func(s testedView) { s.fill(130, 140) }},
-		"removed from what is too long": {func(s testedView) { s.fill(0, 140); s.RunAllJobs(s.Fanout); s.remove("item139") }, nil, func(s testedView) { s.remove("item138") }},
+		"removed while it is added": {func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(5)) }, nil, func(s testedView) { s.removeItemAndEnqueueJob("x") }},
+		"moved while it is added":   {func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(5)) }, nil, func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(50)) }},
+		"lost while it is added":    {func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(5)) }, nil, func(s testedView) { s.RedisServer.Flush(); s.rebuild() }},
+		"rebuilt while it is removed": {func(s testedView) {
+			s.addItemAndEnqueueJob("x", clockTimeAtSecond(5))
+			s.RunAllJobs(s.Fanout)
+			s.removeItemAndEnqueueJob("x")
+		}, nil, testedView.rebuild},
+		"added while it is rebuilt":   {nil, testedView.rebuild, func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(50)) }},
+		"removed while it is rebuilt": {func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(5)); s.RunAllJobs(s.Fanout) }, testedView.rebuild, func(s testedView) { s.removeItemAndEnqueueJob("x") }},
+		"moved while it is rebuilt":   {func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(5)) }, testedView.rebuild, func(s testedView) { s.addItemAndEnqueueJob("x", clockTimeAtSecond(50)) }},
+		"lost while it is rebuilt":    {nil, testedView.rebuild, func(s testedView) { s.RedisServer.Flush() }},
+		"grows while it is rebuilt":   {func(s testedView) { s.addItemsAndEnqueueJobs(0, 130) }, testedView.rebuild, func(s testedView) { s.addItemsAndEnqueueJobs(130, 140) }},
+		"removed from what is too long": {func(s testedView) {
+			s.addItemsAndEnqueueJobs(0, 140)
+			s.RunAllJobs(s.Fanout)
+			s.removeItemAndEnqueueJob("item139")
+		}, nil, func(s testedView) { s.removeItemAndEnqueueJob("item138") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for trip := 1; ; trip++ {
@@ -202,19 +216,19 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 				if history.before != nil {
 					history.before(s)
 				}
-				ctx := &interruptingContext{Context: t.Context(), tripsLeft: trip, do: func() { history.between(s); s.RunDueJobs(s.Fanout) }}
+				ctx := &interruptingContext{Context: t.Context(), roundTripsBeforeInterrupt: trip, interrupt: func() { history.between(s); s.RunDueJobs(s.Fanout) }}
 				if history.work != nil {
 					s.Must(s.service.rebuild(ctx, []View{s.view}))
 				} else {
-					for _, job := range claim(n) {
+					for _, job := range claimDueJobs(n) {
 						s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 					}
 				}
 				s.RunAllJobs(s.Fanout)
-				if fault := s.mismatch(); fault != "" {
+				if fault := s.mismatchWithFacts(); fault != "" {
 					t.Fatalf("before round trip %d: %s", trip, fault)
 				}
-				if ctx.tripsLeft > 0 { // the work ended before
+				if ctx.roundTripsBeforeInterrupt > 0 { // the work ended before
 					if trip < 3 {
 						t.Fatalf("there were only %d steps", trip-1)
 					}
@@ -228,13 +242,13 @@ func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 // alwaysInterruptingContext is a context that runs something else before every round trip of Redis.
 type alwaysInterruptingContext struct {
 	context.Context
-	do func()
+	interrupt func()
 }
 
 // Value is called before each round trip, as in interruptingContext.
 func (p alwaysInterruptingContext) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
-		p.do()
+		p.interrupt()
 	}
 	return p.Context.Value(key)
 }
@@ -242,36 +256,36 @@ func (p alwaysInterruptingContext) Value(key any) any {
 // A view was being refilled when its job gave up, because items were removed all the time. It is refilled when the job is
 // tried again.
 func TestAViewIsRefilledAfterItsJobGaveUp(t *testing.T) {
-	each(t, func(t *testing.T, n node) {
+	eachNode(t, func(t *testing.T, n testNode) {
 		s := testedView{n, View{Code: "news", ID: "busy"}}
 		s.rebuild()
-		s.fill(0, 150)
+		s.addItemsAndEnqueueJobs(0, 150)
 		s.RunAllJobs(s.Fanout)
 		left := 149 // the newest that stands
 		gaveUp := false
 		for ; !gaveUp && left > 0; left-- {
-			s.remove(fmt.Sprint("item", left))
+			s.removeItemAndEnqueueJob(fmt.Sprint("item", left))
 			ctx := alwaysInterruptingContext{t.Context(), func() {
 				_, err := s.service.redis.remove(t.Context(), s.view, "nobody")
 				s.Must(err)
 			}}
-			for _, job := range claim(n) {
+			for _, job := range claimDueJobs(n) {
 				s.Must(s.Fanout.RunJobs(ctx, []jobs.Job{job}))
 			}
 			waiting, _ := n.CountJobs()
 			gaveUp = waiting > 0
 		}
-		if !gaveUp || s.countInRedis(second(0)).ready {
-			t.Fatalf("no job gave up: %d items are left, %+v", left, s.countInRedis(second(0)))
+		if !gaveUp || s.countInRedis(clockTimeAtSecond(0)).ready {
+			t.Fatalf("no job gave up: %d items are left, %+v", left, s.countInRedis(clockTimeAtSecond(0)))
 		}
-		s.mustAgree(t, "tried again")
+		s.mustMatchFacts(t, "tried again")
 	})
 }
 
 // After any history of a view Redis agrees with the facts, although its steps in Redis lag behind SQL, run twice, or run out of
 // order.
 func TestViewsAgreeWithTheFacts(t *testing.T) {
-	histories.Reduce(t, 10)
+	histories.ReduceRapidChecks(t, 10)
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
 	rapid.Check(t, func(t *rapid.T) {
 		number++
@@ -288,7 +302,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 			}
 			held, adds = nil, nil
 			s.RunAllJobs(s.Fanout)
-			if fault := s.mismatch(); fault != "" {
+			if fault := s.mismatchWithFacts(); fault != "" {
 				t.Fatal(fault)
 			}
 		}
@@ -296,18 +310,18 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				name := item()
-				s.add(name, second(rapid.IntRange(0, 390).Draw(t, "at")))
+				s.addItemAndEnqueueJob(name, clockTimeAtSecond(rapid.IntRange(0, 390).Draw(t, "at")))
 				stands[name] = true
 			},
-			"fill": func(*rapid.T) { s.fill(next, next+40); next += 40 },
+			"fill": func(*rapid.T) { s.addItemsAndEnqueueJobs(next, next+40); next += 40 },
 			"remove": func(t *rapid.T) {
 				if name := item(); stands[name] {
-					s.remove(name)
+					s.removeItemAndEnqueueJob(name)
 				}
 			},
 			"remove many": func(t *rapid.T) {
 				for n := rapid.IntRange(0, 3).Draw(t, "first"); n < next; n += 4 {
-					s.remove(fmt.Sprint("item", n))
+					s.removeItemAndEnqueueJob(fmt.Sprint("item", n))
 				}
 			},
 			"read": func(t *rapid.T) { // under a stamp that will be old at the write
@@ -330,7 +344,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 				}
 			},
 			"work": func(t *rapid.T) {
-				if held = append(held, claim(n)...); len(held) == 0 {
+				if held = append(held, claimDueJobs(n)...); len(held) == 0 {
 					return
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "job")
@@ -339,7 +353,7 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 					held = slices.Delete(held, i, i+1)
 				}
 			},
-			"lose":    func(*rapid.T) { s.Server.Flush() },
+			"lose":    func(*rapid.T) { s.RedisServer.Flush() },
 			"rebuild": func(*rapid.T) { s.rebuild() },
 			"rest":    func(*rapid.T) { settle() },
 		})

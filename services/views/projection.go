@@ -20,15 +20,16 @@ const (
 	// trimThreshold is how many items a view holds before it is cut.
 	// A cut removes several items at once, so that it is not made with each report.
 	trimThreshold = minKeptItems + 32
-	// lifetime is how long a view stays without a new item or a rebuild.
+	// viewLifetime is how long a view stays without a new item or a rebuild.
 	// A view without new items soon has no readers. If one comes, they build it again.
-	lifetime = 7 * 24 * time.Hour
-	// The members that are not items begin with "!", items with "=". stampMark has the stamp of the last removal, or of the view's birth.
-	stampMark = "!r"
-	// floorMark has the floor.
-	floorMark = "!f"
-	// epochMark has the epoch: a view of another epoch than this node's counts as missing.
-	epochMark = "!e"
+	viewLifetime = 7 * 24 * time.Hour
+	// The members that are not items begin with "!", items with "=". stampMember has the stamp of the last removal, or of the
+	// view's birth.
+	stampMember = "!r"
+	// completeAboveMember has the floor.
+	completeAboveMember = "!f"
+	// epochMember has the epoch: a view of another epoch than this node's counts as missing.
+	epochMember = "!e"
 )
 
 //go:embed lua/*.lua
@@ -43,72 +44,74 @@ var (
 	viewRemove = scripts.Load("view_remove")
 	viewStamp  = scripts.Load("view_stamp")
 
-	// keys are views: ZSETs, item -> microseconds, three marks and items of up to 65 characters: trimThreshold at most, more during a rebuild.
-	keys = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", Mark: stampMark, Ours: func(rest string) bool {
+	// viewKeys are views: ZSETs, item -> microseconds, three marks and items of up to 65 characters: trimThreshold at most, more
+	// during a rebuild.
+	viewKeys = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", MarkerMember: stampMember, MayBeOurs: func(rest string) bool {
 		code, id, found := strings.Cut(rest, "/")
 		return found && code != "" && id != ""
 	}})
 )
 
 // viewKey is the key of a view. A code has no "/", so that no two views share a key.
-func viewKey(view View) string { return keys.Prefix + view.Code + "/" + view.ID }
+func viewKey(view View) string { return viewKeys.Prefix + view.Code + "/" + view.ID }
 
-// lifeSeconds is the lifetime as EXPIRE takes it.
-func lifeSeconds() int64 { return int64(lifetime / time.Second) }
+// viewLifetimeSeconds is the lifetime as EXPIRE takes it.
+func viewLifetimeSeconds() int64 { return int64(viewLifetime / time.Second) }
 
 // projection is the views that Redis holds.
 type projection struct{ *redis.Client }
 
-// begin makes the views that are missing, and removes the floors of those that are there, so that older items can be added. It returns
-// the stamps under which their facts are to be read. Until end is called, readers find that the views are being built.
-func (p projection) begin(ctx context.Context, views []View) ([]redis.Stamp, error) {
-	calls, epoch := make([]redis.Call, len(views)), p.EpochToBuild(ctx)
+// beginRebuild makes the views that are missing, and removes the floors of those that are there, so that older items can be added.
+// It returns the stamps under which their facts are to be read. Until endRebuild is called, readers find that the views are being
+// built.
+func (p projection) beginRebuild(ctx context.Context, views []View) ([]redis.ClockStamp, error) {
+	calls, epoch := make([]redis.ScriptCall, len(views)), p.EpochForNewData(ctx)
 	for i, view := range views {
-		calls[i] = redis.Call{Keys: []string{viewKey(view)}, Args: []any{lifeSeconds(), epoch}}
+		calls[i] = redis.ScriptCall{Keys: []string{viewKey(view)}, Args: []any{viewLifetimeSeconds(), epoch}}
 	}
 	return p.ChangeForStamps(ctx, viewBegin, calls)
 }
 
-// viewFacts are SQL's items of one view, read under a stamp of begin.
+// viewFacts are SQL's items of one view, read under a stamp of beginRebuild.
 type viewFacts struct {
 	view  View
-	stamp redis.Stamp
+	stamp redis.ClockStamp
 	newestItems
 }
 
-// end merges the facts and marks the views good.
-func (p projection) end(ctx context.Context, views []viewFacts) ([]redis.Result, error) {
-	calls := make([]redis.Call, len(views))
+// endRebuild merges the facts and marks the views good.
+func (p projection) endRebuild(ctx context.Context, views []viewFacts) ([]redis.Result, error) {
+	calls := make([]redis.ScriptCall, len(views))
 	for i, facts := range views {
 		// -1 tells the script that SQL has nothing older.
 		args := append(make([]any, 0, 3+2*len(facts.items)), facts.stamp.String(), int64(-1), minKeptItems)
-		if facts.more {
-			args[1] = facts.floor.UnixMicro()
+		if facts.hasOlder {
+			args[1] = facts.completeAbove.UnixMicro()
 		}
 		for _, item := range facts.items {
 			args = append(args, item.Name, item.At.UnixMicro())
 		}
-		calls[i] = redis.Call{Keys: []string{viewKey(facts.view)}, Args: args}
+		calls[i] = redis.ScriptCall{Keys: []string{viewKey(facts.view)}, Args: args}
 	}
 	return p.ChangeForResults(ctx, viewMerge, calls)
 }
 
 // takeStamp takes a stamp for one view, to read an item of it from SQL. It is 0 if the view does not exist: nothing can be
 // added then.
-func (p projection) takeStamp(ctx context.Context, view View) (redis.Stamp, error) {
-	return p.ChangeForStamp(ctx, viewStamp, redis.Call{Keys: []string{viewKey(view)}})
+func (p projection) takeStamp(ctx context.Context, view View) (redis.ClockStamp, error) {
+	return p.ChangeForStamp(ctx, viewStamp, redis.ScriptCall{Keys: []string{viewKey(view)}})
 }
 
 // add adds an item to a view, or moves it to a later time.
-func (p projection) add(ctx context.Context, view View, stamp redis.Stamp, item Item) (redis.Result, error) {
-	args := []any{stamp.String(), item.Name, item.At.UnixMicro(), minKeptItems, lifeSeconds()}
-	return p.ChangeForResult(ctx, viewAdd, redis.Call{Keys: []string{viewKey(view)}, Args: args})
+func (p projection) add(ctx context.Context, view View, stamp redis.ClockStamp, item Item) (redis.Result, error) {
+	args := []any{stamp.String(), item.Name, item.At.UnixMicro(), minKeptItems, viewLifetimeSeconds()}
+	return p.ChangeForResult(ctx, viewAdd, redis.ScriptCall{Keys: []string{viewKey(view)}, Args: args})
 }
 
-// remove removes an item from a view. Status Applied with Short asks the caller to refill: the view has fewer items than are
+// remove removes an item from a view. Status Applied with RefillDue asks the caller to refill: the view has fewer items than are
 // counted, and SQL has older ones.
 func (p projection) remove(ctx context.Context, view View, item string) (redis.Result, error) {
-	return p.ChangeForResult(ctx, viewRemove, redis.Call{Keys: []string{viewKey(view)}, Args: []any{item, minKeptItems}})
+	return p.ChangeForResult(ctx, viewRemove, redis.ScriptCall{Keys: []string{viewKey(view)}, Args: []any{item, minKeptItems}})
 }
 
 // viewCount is how many items of a view are newer than a user's last access.
@@ -119,20 +122,20 @@ type viewCount struct {
 }
 
 // count counts, for each access, the items of its view that are newer, all in one round trip.
-func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, error) {
+func (p projection) count(ctx context.Context, accesses []LastAccess) ([]viewCount, error) {
 	if err := p.CheckTrusted(); err != nil {
 		return nil, err
 	}
-	ctx = redis.WithReading(ctx)
+	ctx = redis.WithReadGuard(ctx)
 	commands, err := p.Read(ctx, func(pipe redis.Pipeliner) {
 		for _, access := range accesses {
 			key := viewKey(access.View)
-			pipe.ZScore(ctx, key, floorMark)
-			pipe.ZScore(ctx, key, epochMark)
+			pipe.ZScore(ctx, key, completeAboveMember)
+			pipe.ZScore(ctx, key, epochMember)
 			// Three commands for each view, all in one pipeline: marks and count are of nearly one moment, and a view that
 			// changes in between is counted before or after the change. The marks have scores of 0 and below, so even a count from 0
 			// on does not include them.
-			pipe.ZCount(ctx, key, "("+strconv.FormatInt(position(access), 10), "+inf")
+			pipe.ZCount(ctx, key, "("+strconv.FormatInt(positionMicros(access), 10), "+inf")
 		}
 	})
 	if err != nil {
@@ -143,7 +146,7 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 		mark, err := commands[3*i].(*redis.FloatCmd).Result()
 		born := commands[3*i+1].(*redis.FloatCmd).Val()
 		// Without the mark of a floor the view is missing or being built. A view of another epoch is from before Redis lost its data.
-		if err == redis.Nil || err == nil && redis.Digits(int64(-born)) != epoch {
+		if err == redis.Nil || err == nil && redis.FormatInteger(int64(-born)) != epoch {
 			continue
 		}
 		if err != nil {
@@ -156,14 +159,14 @@ func (p projection) count(ctx context.Context, accesses []Access) ([]viewCount, 
 		// The mark is stored as -floor-1, to sort before all items; -1 is no floor.
 		floor := -1 - int64(mark)
 		counts[i] = viewCount{ready: true, count: min(int(newer), minKeptItems), atLeast: newer > minKeptItems}
-		if position(access) < floor {
-			// The access is older than the floor, so there are more new items than are kept. A view that has lost too many items to know
-			// the count is refilled.
+		if positionMicros(access) < floor {
+			// The access is older than the floor, so there are more new items than are kept. A view that has lost too many items to
+			// know the count is refilled.
 			counts[i].ready, counts[i].atLeast = newer >= minKeptItems, true
 		}
 	}
 	return counts, nil
 }
 
-// position is the time up to which an access has seen a view, in microseconds; 0 for one that is before all items.
-func position(access Access) int64 { return max(0, access.UpTo.UnixMicro()) }
+// positionMicros is the time up to which an access has seen a view, in microseconds; 0 for one that is before all items.
+func positionMicros(access LastAccess) int64 { return max(0, access.UpTo.UnixMicro()) }

@@ -14,7 +14,7 @@ import (
 
 // Source is the badge source of the new items in the views that a user touched last. It implements badge.Source.
 type Source struct {
-	source.Plain
+	source.DefaultMethods
 	s *Service
 }
 
@@ -29,7 +29,7 @@ func (Source) Key() services.Source { return services.SourceViews }
 
 // Part returns the only count of this source: the number of new items.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
-	return source.Single(&badges.Views, i)
+	return source.SinglePart(&badges.Views, i)
 }
 
 // Facts counts the new items in SQL.
@@ -44,8 +44,8 @@ func (v Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 // Render shows the count of the document. Views do not expire.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	state := v.Document.Views
-	badges.Views = source.Exact(state.Unread)
-	if state.More {
+	badges.Views = source.ExactCount(state.Unread)
+	if state.AtLeast {
 		badges.Views = services.NewCount(state.Unread, services.AtLeast, time.Time{})
 	}
 }
@@ -62,14 +62,14 @@ func (v Source) Explain(ctx context.Context, of source.ExplainRequest) ([]servic
 	explanation := services.Explanation{Source: services.SourceViews, Count: of.Badges.Views}
 	for _, view := range views {
 		explanation.Items = append(explanation.Items, services.Item{
-			ID: view.GlobalID(), At: view.newest, Count: view.items, ClearedBy: source.Clearing("touchView", view.input()),
+			ID: view.GlobalID(), At: view.newest, Count: view.items, ClearedBy: source.ClearingMutationWithInput("touchView", view.inputFields()),
 		})
 	}
 	return []services.Explanation{explanation}, nil
 }
 
-// input is the view as the fields of a GraphQL input. JSON quotes any key as GraphQL does, which Go's %q does not.
-func (v View) input() string {
+// inputFields is the view as the fields of a GraphQL input. JSON quotes any key as GraphQL does, which Go's %q does not.
+func (v View) inputFields() string {
 	code, _ := json.Marshal(v.Code) // a string always has a JSON form
 	key, _ := json.Marshal(v.ID)
 	return "code: " + string(code) + ", key: " + string(key)

@@ -35,34 +35,34 @@ type Item struct {
 	At   time.Time // Redis and SQL keep it to the microsecond; Service.Add cuts it to the millisecond
 }
 
-// Access is a user's last access of a view: items newer than UpTo are unread. It is a row of user_access_log, as the positions of
+// LastAccess is a user's last access of a view: items newer than UpTo are unread. It is a row of user_access_log, as the positions of
 // the home feed and the live board are.
-type Access struct {
+type LastAccess struct {
 	View
-	UpTo         time.Time // the time up to which the user has seen the view
-	LastAccessAt time.Time
-	Counts       bool // in the user's badges: it is among the views that they touched last
+	UpTo           time.Time // the time up to which the user has seen the view
+	LastAccessAt   time.Time
+	CountsInBadges bool // in the user's badges: it is among the views that they touched last
 }
 
-// Unread is the number of unread items of a view, up to one more than services.DisplayCap. Count.InTotal reports whether they are
+// UnreadView is the number of unread items of a view, up to one more than services.DisplayCap. Count.InTotal reports whether they are
 // part of the badges' count of views.
-type Unread struct {
-	Access
+type UnreadView struct {
+	LastAccess
 	Count services.Count
 }
 
 // reservedCodes are codes in user_access_log that are not codes of views.
-var reservedCodes = []string{positions.HomePage, positions.LiveBoard}
+var reservedCodes = []string{positions.HomeFeedView, positions.LiveBoardView}
 
 const (
-	maxCode = 64 // characters of a code
-	maxID   = 64 // characters of a view's ID, and of an item's name
+	maxCodeLength = 64 // characters of a code
+	maxIDLength   = 64 // characters of a view's ID, and of an item's name
 )
 
 // checkCode reports whether a code of views is valid.
 func checkCode(code string) error {
-	if len(code) == 0 || len(code) > maxCode {
-		return services.Errorf(services.Invalid, "code: 1 to %d characters are allowed, got %d", maxCode, len(code))
+	if len(code) == 0 || len(code) > maxCodeLength {
+		return services.Errorf(services.Invalid, "code: 1 to %d characters are allowed, got %d", maxCodeLength, len(code))
 	}
 	// Byte by byte: the allowed characters are ASCII.
 	for i := range len(code) {
@@ -83,8 +83,8 @@ func (v View) Check() error {
 	if err := checkCode(v.Code); err != nil {
 		return err
 	}
-	return services.CheckText("key", v.ID, 1, maxID)
+	return services.CheckText("key", v.ID, 1, maxIDLength)
 }
 
 // checkItem reports whether the name of an item is valid.
-func checkItem(item string) error { return services.CheckText("item", item, 1, maxID) }
+func checkItem(item string) error { return services.CheckText("item", item, 1, maxIDLength) }

@@ -11,7 +11,7 @@
 //
 // The path of an item: Add writes the row, raises the view's number of changes, and leaves two jobs. view.item brings the item
 // into the view's ZSET (reconcileItem); view.readers counts for the view's readers again, a page at a time and not more than
-// 5,000 of them a second (runReaders). A touch raises the user's position and number of touches, and their own count is projected
+// 5,000 of them a second (runReadersJob). A touch raises the user's position and number of touches, and their own count is projected
 // before the answer.
 package views
 
@@ -76,7 +76,7 @@ func (s *Service) Add(view View, item string, at time.Time) (*jobs.Command, erro
 		return nil, services.Errorf(services.Invalid, "at: %s is before 1970", at.UTC().Format(time.RFC3339))
 	}
 	reported := Item{Name: item, At: at.UTC().Truncate(time.Millisecond)}
-	return s.onItem("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
+	return s.itemCommand("addViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		// The time is refused only if it is ahead of both clocks: after this node's clock was set back, its IDs still have the later
 		// time.
 		if at.After(tx.Now.Add(maxClockLead)) && at.After(tx.ReadClock(s.ids.Now).Add(maxClockLead)) {
@@ -91,7 +91,7 @@ func (s *Service) Remove(view View, item string) (*jobs.Command, error) {
 	if err := check(view, item); err != nil {
 		return nil, err
 	}
-	return s.onItem("removeViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
+	return s.itemCommand("removeViewItem", view, item, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		return removeItem(ctx, tx, view, item)
 	})
 }
@@ -104,8 +104,9 @@ func check(view View, item string) error {
 	return checkItem(item)
 }
 
-// onItem returns the command that changes an item. It also queues two jobs: one for the item, one for the badges of the view's readers.
-func (s *Service) onItem(name string, view View, item string, change func(context.Context, *sql.Tx) (changed bool, err error)) (*jobs.Command, error) {
+// itemCommand returns the command that changes an item. It also queues two jobs: one for the item, one for the badges of the view's
+// readers.
+func (s *Service) itemCommand(name string, view View, item string, change func(context.Context, *sql.Tx) (changed bool, err error)) (*jobs.Command, error) {
 	job, err := itemJob(view, item)
 	if err != nil {
 		return nil, err
@@ -126,8 +127,8 @@ func (s *Service) onItem(name string, view View, item string, change func(contex
 	}, nil
 }
 
-// Touch is the command by which a user looks at a view: items up to a time are no longer new for them, or without a time all items that are
-// in it now. INVALID for a time that is in the future and beyond the newest item.
+// Touch is the command by which a user looks at a view: items up to a time are no longer new for them, or without a time all items
+// that are in it now. INVALID for a time that is in the future and beyond the newest item.
 func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs.Command, error) {
 	if err := view.Check(); err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (s *Service) Touch(user services.UserID, view View, upTo *time.Time) (*jobs
 
 // Page is a page of the views that a user has looked at.
 type Page struct {
-	Views   []Unread
+	Views   []UnreadView
 	HasNext bool
 }
 
@@ -182,43 +183,43 @@ func (s *Service) List(ctx context.Context, user services.UserID, codes []string
 }
 
 // Read reads one view for a user; NOT_FOUND when they never looked at it.
-func (s *Service) Read(ctx context.Context, user services.UserID, view View) (Unread, error) {
+func (s *Service) Read(ctx context.Context, user services.UserID, view View) (UnreadView, error) {
 	found, err := s.ByID(ctx, user, []View{view})
 	if err != nil {
-		return Unread{}, err
+		return UnreadView{}, err
 	}
 	one, touched := found[view]
 	if !touched {
 		// An unknown view gets the same error as a view that the user never touched.
-		return Unread{}, services.Errorf(services.NotFound, "key: the view %s %s was never touched", view.Code, services.Quote(view.ID))
+		return UnreadView{}, services.Errorf(services.NotFound, "key: the view %s %s was never touched", view.Code, services.Quote(view.ID))
 	}
 	return one, nil
 }
 
 // ByID reads some views for a user; a view that they never looked at is absent. SQL counts here: objects of other kinds are read
 // in the same request, and Redis would be one more round trip.
-func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) (map[View]Unread, error) {
+func (s *Service) ByID(ctx context.Context, user services.UserID, views []View) (map[View]UnreadView, error) {
 	if len(views) == 0 {
 		return nil, nil
 	}
-	accesses, err := readSome(ctx, s.db, user, views)
+	accesses, err := readAccessesByView(ctx, s.db, user, views)
 	if err != nil || len(accesses) == 0 {
 		return nil, err
 	}
 	counts := make([]viewCount, len(accesses))
-	if err := s.countFacts(ctx, accesses, counts); err != nil {
+	if err := s.countMissingInSQL(ctx, accesses, counts); err != nil {
 		return nil, err
 	}
-	found := make(map[View]Unread, len(accesses))
+	found := make(map[View]UnreadView, len(accesses))
 	for i, access := range accesses {
 		found[access.View] = counts[i].unreadFor(access)
 	}
 	return found, nil
 }
 
-// unread counts the new items of each access of a page: in one round trip where Redis has the views. Otherwise it takes three: to find that
-// some are missing, to mark them as being built before their facts are read, and to write them.
-func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, error) {
+// unread counts the new items of each access of a page: in one round trip where Redis has the views. Otherwise it takes three: to
+// find that some are missing, to mark them as being built before their facts are read, and to write them.
+func (s *Service) unread(ctx context.Context, accesses []LastAccess) ([]UnreadView, error) {
 	if len(accesses) == 0 {
 		return nil, nil
 	}
@@ -233,10 +234,10 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 	if err != nil && !services.IsUnavailable(err) {
 		s.log.Error("views were not rebuilt; counting in SQL", "error", err)
 	}
-	if err := s.countFacts(ctx, accesses, counts); err != nil {
+	if err := s.countMissingInSQL(ctx, accesses, counts); err != nil {
 		return nil, err
 	}
-	list := make([]Unread, len(accesses))
+	list := make([]UnreadView, len(accesses))
 	for i, access := range accesses {
 		list[i] = counts[i].unreadFor(access)
 	}
@@ -244,18 +245,18 @@ func (s *Service) unread(ctx context.Context, accesses []Access) ([]Unread, erro
 }
 
 // unreadFor returns the unread count of the view that an access is about, as the API shows it.
-func (c viewCount) unreadFor(access Access) Unread {
+func (c viewCount) unreadFor(access LastAccess) UnreadView {
 	precision := services.Exact
 	if c.atLeast {
 		precision = services.AtLeast
 	}
 	count := services.NewCount(c.count, precision, time.Time{})
-	count.InTotal = access.Counts
-	return Unread{Access: access, Count: count}
+	count.InTotal = access.CountsInBadges
+	return UnreadView{LastAccess: access, Count: count}
 }
 
-// missingIndexes returns the indexes of the counts that are not ready.
-func missingIndexes(counts []viewCount) (places []int) {
+// indexesOfNotReady returns the indexes of the counts that are not ready.
+func indexesOfNotReady(counts []viewCount) (places []int) {
 	for i, count := range counts {
 		if !count.ready {
 			places = append(places, i)
@@ -264,10 +265,10 @@ func missingIndexes(counts []viewCount) (places []int) {
 	return places
 }
 
-// rebuildMissing builds the missing views for the next reader. This reader's counts come from SQL, because reading the views again would be
-// one more round trip.
-func (s *Service) rebuildMissing(ctx context.Context, accesses []Access, counts []viewCount) error {
-	places := missingIndexes(counts)
+// rebuildMissing builds the missing views for the next reader. This reader's counts come from SQL, because reading the views again
+// would be one more round trip.
+func (s *Service) rebuildMissing(ctx context.Context, accesses []LastAccess, counts []viewCount) error {
+	places := indexesOfNotReady(counts)
 	if len(places) == 0 {
 		return nil
 	}
@@ -278,17 +279,17 @@ func (s *Service) rebuildMissing(ctx context.Context, accesses []Access, counts 
 	return s.rebuild(ctx, views)
 }
 
-// countFacts counts in SQL the views whose counts are not ready.
-func (s *Service) countFacts(ctx context.Context, accesses []Access, counts []viewCount) error {
-	places := missingIndexes(counts)
+// countMissingInSQL counts in SQL the views whose counts are not ready.
+func (s *Service) countMissingInSQL(ctx context.Context, accesses []LastAccess, counts []viewCount) error {
+	places := indexesOfNotReady(counts)
 	if len(places) == 0 {
 		return nil
 	}
-	asked := make([]Access, len(places))
+	asked := make([]LastAccess, len(places))
 	for k, i := range places {
 		asked[k] = accesses[i]
 	}
-	facts, err := countItems(ctx, s.db, asked, minKeptItems+1)
+	facts, err := countNewItems(ctx, s.db, asked, minKeptItems+1)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ type NewEndpoint struct {
 	FromStart bool // everybody's present state first; otherwise only later changes
 }
 
-// newSecret makes a secret in the form of the Standard Webhooks specification: 32 random bytes, the strength of the signature's SHA-256.
+// newSecret makes a secret in the form of the Standard Webhooks specification: 32 random bytes, the strength of the signature's
+// SHA-256.
 func newSecret() string {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
@@ -87,10 +88,10 @@ func add(ctx context.Context, tx *sql.Tx, e NewEndpoint, secretText string, head
 	if count >= maxEndpoints {
 		return services.Errorf(services.Conflict, "at most %d webhooks are allowed", maxEndpoints)
 	}
-	tx.KeepLimit(endpointLimit, 0, maxEndpoints)
+	tx.EnforceLimit(endpointLimit, 0, maxEndpoints)
 	// head becomes since: no change up to it alerts, even for an endpoint that begins at 0, because everybody's present state is not
 	// new.
-	added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: secretText}}), e.Filter.Away, e.Filter.Totals,
+	added, err := tx.Run(ctx, insertWebhook, e.Name, e.URL, secretsText([]secret{{Text: secretText}}), e.Filter.OnlyAway, e.Filter.OnlyTotals,
 		strings.Join(e.Filter.Sources, ","), int64(head), int64(from), tx.Now)
 	if err == nil && added == 0 {
 		err = services.Errorf(services.Conflict, "name: there is a webhook %s already", services.Quote(e.Name))
@@ -103,11 +104,11 @@ func (s *Service) needStream(ctx context.Context) error {
 	if s.cfg.Stream.On() {
 		return nil
 	}
-	written, err := s.cfg.Stream.Written(ctx)
+	written, err := s.cfg.Stream.HasWriter(ctx)
 	if err != nil || written {
 		return err
 	}
-	return &services.Error{Code: services.Conflict, Reason: services.ReasonOff,
+	return &services.Error{Code: services.Conflict, Reason: services.ReasonFeatureOff,
 		Message: "webhooks: the change stream is off, from which events are made: start every node with --changes (TIDINGS_CHANGES=true)"}
 }
 
@@ -130,12 +131,12 @@ func (s *Service) Remove(ctx context.Context, name string) error {
 	})
 }
 
-// Rotate gives an endpoint a new secret and returns it. The former secrets also sign for the overlap, or until their own end if
-// that is sooner. NOT_FOUND if there is no endpoint of that name; INVALID for an overlap that is not 0 to MaxOverlap; CONFLICT
+// RotateSecret gives an endpoint a new secret and returns it. The former secrets also sign for the overlap, or until their own end if
+// that is sooner. NOT_FOUND if there is no endpoint of that name; INVALID for an overlap that is not 0 to MaxSecretOverlap; CONFLICT
 // if more than maxSecrets would sign.
-func (s *Service) Rotate(ctx context.Context, name string, overlap time.Duration) (text string, err error) {
-	if overlap < 0 || overlap > MaxOverlap {
-		return "", services.Errorf(services.Invalid, "overlap: 0s to %s is allowed", MaxOverlap)
+func (s *Service) RotateSecret(ctx context.Context, name string, overlap time.Duration) (text string, err error) {
+	if overlap < 0 || overlap > MaxSecretOverlap {
+		return "", services.Errorf(services.Invalid, "overlap: 0s to %s is allowed", MaxSecretOverlap)
 	}
 	text = newSecret()
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
@@ -214,10 +215,10 @@ func (s *Service) DeadLetters(ctx context.Context, name string, limit int) ([]Le
 	return listLetters(ctx, s.db, deadLetters, name, 0, limit)
 }
 
-// Replay delivers dead letters again, of one user, or of all users if key is "", with the users' newest changes, and returns how
-// many. An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", letters that failed and are not
-// dead are tried at once too. NOT_FOUND if there is no endpoint of that name, or no user of that key.
-func (s *Service) Replay(ctx context.Context, name, key string) (replayed int, err error) {
+// ReplayDeadLetters delivers dead letters again, of one user, or of all users if key is "", with the users' newest changes, and
+// returns how many. An endpoint whose receiver was gone, or is down, is tried again at once. If key is "", letters that failed and
+// are not dead are tried at once too. NOT_FOUND if there is no endpoint of that name, or no user of that key.
+func (s *Service) ReplayDeadLetters(ctx context.Context, name, key string) (replayed int, err error) {
 	if checkName(name) != nil {
 		return 0, unknownEndpointError(name)
 	}

@@ -14,37 +14,37 @@ import (
 // newest change of each user. The badges of a thousand users change 10 times each, and 100 times in the full run.
 func TestManyChangesAreOneRequestOfAUser(t *testing.T) {
 	const people = 1000
-	changes := histories.Number(t, 10, 100)
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	changes := histories.ShortOrFull(t, 10, 100)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newTestWorld(b)
 	var keys []string
 	for i := range people {
 		keys = append(keys, fmt.Sprintf("u%03d", i))
 	}
 	users := b.MakeUsers(keys...)
 	s := w.newNode()
-	w.add(s, Filter{})
+	w.addEndpoint(s, Filter{})
 	d := delivererOf(s, "app")
-	w.settle(d)
+	w.deliverAll(d)
 	began := time.Now()
 	for i := range changes {
-		w.like(i+1, users...)
+		w.changeLikes(i+1, users...)
 	}
 	if written := w.stream.Stats().Changes; written != uint64(people*changes) {
 		t.Fatalf("%d changes were written", written)
 	}
 	wrote := time.Since(began)
-	w.settle(d)
-	got := w.receiver.take()
+	w.deliverAll(d)
+	got := w.receiver.takeDeliveries()
 	t.Logf("%d changes in %v, %d requests in %v", people*changes, wrote, len(got), time.Since(began)-wrote)
 	if len(got) != people {
 		t.Errorf("%d requests", len(got))
 	}
-	totals := w.totals(got)
+	totals := w.acceptedTotals(got)
 	for _, key := range keys {
 		if totals[key] != changes {
 			t.Errorf("%s has %d", key, totals[key])
 		}
 	}
-	sqltest.Equal(t, w.endpoint(s).Waiting, 0)
+	sqltest.Equal(t, w.endpoint(s).WaitingUsers, 0)
 }

@@ -16,56 +16,56 @@ import (
 	"tidings/tests/histories"
 )
 
-// sendOnly does a round and does not record it, like a process that is killed or paused before the record.
-func (d *deliverer) sendOnly(ctx context.Context) error {
+// sendWithoutRecording does a round and does not record it, like a process that is killed or paused before the record.
+func (d *deliverer) sendWithoutRecording(ctx context.Context) error {
 	if err := d.lease.Hold(ctx); err != nil {
 		return err
 	}
 	e, found, err := readEndpoint(ctx, d.s.db, readWebhook, d.name)
-	if err != nil || !found || e.token != d.lease.Token() {
+	if err != nil || !found || e.leaseToken != d.lease.Token() {
 		return leases.ErrLeaseLost
 	}
-	if d.unsaved != nil {
+	if d.unsavedOutcome != nil {
 		return nil
 	}
-	items, all, err := d.plan(ctx, e)
+	items, all, err := d.planRound(ctx, e)
 	if err != nil || len(items) == 0 {
 		return err
 	}
-	d.unsaved = d.outcome(e, items, all, d.send(ctx, e, items))
+	d.unsavedOutcome = d.outcomeOfRound(e, items, all, d.send(ctx, e, items))
 	return nil
 }
 
-// cluster is nodes that take over an endpoint from each other.
-type cluster struct {
-	*world
-	random  *rand.Rand
-	nodes   []*deliverer
-	deposed []*deliverer // that lost their lease with a round unsaved
+// competingNodes is nodes that take over an endpoint from each other.
+type competingNodes struct {
+	*testWorld
+	random            *rand.Rand
+	nodes             []*deliverer
+	nodesWithoutLease []*deliverer // that lost their lease with a round unsaved
 }
 
-// act does one thing at random.
-func (c *cluster) act(users []services.UserID) {
+// runRandomEvent does one thing at random.
+func (c *competingNodes) runRandomEvent(users []services.UserID) {
 	i := c.random.IntN(len(c.nodes))
 	switch c.random.IntN(8) {
 	case 0, 1, 2:
-		c.like(c.random.IntN(9), users[c.random.IntN(len(users))])
+		c.changeLikes(c.random.IntN(9), users[c.random.IntN(len(users))])
 	case 3: // killed, or paused, between the requests and their record; another node takes over
-		_ = c.nodes[i].sendOnly(c.Ctx)
-		c.takeOver()
-		c.deposed = append(c.deposed, c.nodes[i])
+		_ = c.nodes[i].sendWithoutRecording(c.Ctx)
+		c.takeOverEndpoint()
+		c.nodesWithoutLease = append(c.nodesWithoutLease, c.nodes[i])
 		c.nodes[i] = delivererOf(c.newNode(), "app")
 	case 4:
-		c.takeOver()
+		c.takeOverEndpoint()
 	case 5:
 		c.Clock.Advance(time.Duration(c.random.IntN(20)) * time.Minute)
 	default:
 		_, _ = c.nodes[i].Step(c.Ctx) // another node may have the lease
 	}
-	if len(c.deposed) > 0 && c.random.IntN(3) == 0 { // a paused node wakes and tries to record its round
-		late := c.deposed[0]
-		c.deposed = c.deposed[1:]
-		if late.unsaved != nil {
+	if len(c.nodesWithoutLease) > 0 && c.random.IntN(3) == 0 { // a paused node wakes and tries to record its round
+		late := c.nodesWithoutLease[0]
+		c.nodesWithoutLease = c.nodesWithoutLease[1:]
+		if late.unsavedOutcome != nil {
 			if err := late.save(c.Ctx); err != leases.ErrLeaseLost {
 				c.T.Errorf("a node without the lease recorded a round: %v", err)
 			}
@@ -73,9 +73,9 @@ func (c *cluster) act(users []services.UserID) {
 	}
 }
 
-// takeOver ends the lease and gives the endpoint to another node.
-func (c *cluster) takeOver() {
-	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endLease); return err })
+// takeOverEndpoint ends the lease and gives the endpoint to another node.
+func (c *competingNodes) takeOverEndpoint() {
+	c.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(c.Ctx, endAllLeases); return err })
 	next := delivererOf(c.newNode(), "app")
 	if err := next.lease.Hold(c.Ctx); err != nil {
 		c.T.Errorf("a free endpoint: %v", err)
@@ -86,19 +86,19 @@ func (c *cluster) takeOver() {
 // Nodes die between any two steps, and receivers fail at random: versions arrive in their order, one id is one version, and in
 // the end the last accepted event of each user has their present badges.
 func TestCrashBetweenAnySteps(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
-		for seed := range histories.Number(t, 6, 60) {
+		w := newTestWorld(b)
+		for seed := range histories.ShortOrFull(t, 6, 60) {
 			random := rand.New(rand.NewPCG(uint64(seed), 1))
 			prefix := fmt.Sprintf("s%d-", seed)
 			keys := []string{prefix + "ann", prefix + "bob", prefix + "cat", prefix + "dan", prefix + "eve"}
 			users := b.MakeUsers(keys...)
 			s := w.newNode()
-			w.add(s, Filter{})
-			c := &cluster{world: w, random: random, nodes: []*deliverer{delivererOf(s, "app"), delivererOf(w.newNode(), "app")}}
+			w.addEndpoint(s, Filter{})
+			c := &competingNodes{testWorld: w, random: random, nodes: []*deliverer{delivererOf(s, "app"), delivererOf(w.newNode(), "app")}}
 			for _, d := range c.nodes {
-				d.s.batch = 2
+				d.s.changesPerRound = 2
 			}
 			rude := rand.New(rand.NewPCG(uint64(seed), 2))
 			w.receiver.setAnswer(func(to http.ResponseWriter, _ delivery) {
@@ -109,10 +109,10 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 				}
 			})
 			for range 80 {
-				c.act(users)
+				c.runRandomEvent(users)
 			}
 			w.receiver.answerWith(http.StatusOK)
-			c.takeOver()
+			c.takeOverEndpoint()
 			for range 4 {
 				b.Clock.Advance(time.Hour)
 				for _, d := range c.nodes {
@@ -124,8 +124,8 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 					}
 				}
 			}
-			got := w.receiver.take()
-			totals, version := w.totals(got), map[string]string{}
+			got := w.receiver.takeDeliveries()
+			totals, version := w.acceptedTotals(got), map[string]string{}
 			for i, user := range users {
 				if w.likes[user] != totals[keys[i]] {
 					t.Errorf("seed %d: %s has %d likes and got %d", seed, keys[i], w.likes[user], totals[keys[i]])
@@ -138,7 +138,7 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 					version[d.ID] = of
 				}
 			}
-			if w.receiver.overlapped {
+			if w.receiver.requestsOverlapped {
 				t.Errorf("seed %d: two requests for a user were under way at once", seed)
 			}
 			sqltest.Equal(t, s.Remove(b.Ctx, "app"), nil)
@@ -151,22 +151,22 @@ func TestCrashBetweenAnySteps(t *testing.T) {
 
 // A change that moves behind others before it is read still alerts, and only once.
 func TestAlertThatMoved(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat")
 		s := w.newNode()
-		s.batch = 2
-		w.add(s, Filter{})
+		s.changesPerRound = 2
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
-		alert := func(likes int, user services.UserID) { w.like(likes, user) }
+		w.deliverAll(d)
+		alert := func(likes int, user services.UserID) { w.changeLikes(likes, user) }
 		fall := func(likes int, user services.UserID) {
 			w.mu.Lock()
 			w.likes[user] = likes
 			w.mu.Unlock()
 			sqltest.Equal(t, w.stream.Mark(b.Ctx, []services.UserID{user}), nil)
-			w.write()
+			w.writeStream()
 		}
 		alert(5, users[0])
 		alert(1, users[1])
@@ -176,22 +176,22 @@ func TestAlertThatMoved(t *testing.T) {
 			sqltest.Must(d.Step(b.Ctx))(t)
 		}
 		loud := map[string]int{}
-		for _, d := range w.receiver.take() {
+		for _, d := range w.receiver.takeDeliveries() {
 			if !d.Data.Silent {
 				loud[d.Data.Key]++
 			}
 		}
 		sqltest.Equal(t, loud, map[string]int{"ann": 1, "bob": 1, "cat": 1})
 
-		w.settle(d)
+		w.deliverAll(d)
 		alert(6, users[0])
 		alert(2, users[1])
 		alert(2, users[2])
 		sqltest.Must(d.Step(b.Ctx))(t) // ann and bob; more is left
 		fall(4, users[0])
-		w.settle(d)
+		w.deliverAll(d)
 		clear(loud)
-		for _, d := range w.receiver.take() {
+		for _, d := range w.receiver.takeDeliveries() {
 			if !d.Data.Silent {
 				loud[d.Data.Key]++
 			}
@@ -202,31 +202,31 @@ func TestAlertThatMoved(t *testing.T) {
 
 // Only one node delivers, and another one takes over when the lease ends.
 func TestOneNodeDelivers(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
 		first, second := w.newNode(), w.newNode()
-		w.add(first, Filter{})
+		w.addEndpoint(first, Filter{})
 		here, there := delivererOf(first, "app"), delivererOf(second, "app")
-		w.settle(here)
+		w.deliverAll(here)
 		if _, err := there.Step(b.Ctx); err != leases.ErrLeaseLost {
 			t.Fatalf("two nodes deliver: %v", err)
 		}
-		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string(nil))
-		w.like(1, users...)
-		sqltest.Equal(t, here.sendOnly(b.Ctx), nil)
-		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, endLease); return err })
-		sqltest.Equal(t, sqltest.Must(second.pool.Free(b.Ctx))(t), []string{"app"})
-		w.settle(there)
+		sqltest.Equal(t, sqltest.Must(second.pool.FreeRows(b.Ctx))(t), []string(nil))
+		w.changeLikes(1, users...)
+		sqltest.Equal(t, here.sendWithoutRecording(b.Ctx), nil)
+		b.MustWrite(func(tx *sql.Tx) error { _, err := tx.Run(b.Ctx, endAllLeases); return err })
+		sqltest.Equal(t, sqltest.Must(second.pool.FreeRows(b.Ctx))(t), []string{"app"})
+		w.deliverAll(there)
 		if _, err := here.Step(b.Ctx); err != leases.ErrLeaseLost {
 			t.Errorf("the node before: %v", err)
 		}
-		got := w.receiver.take()
+		got := w.receiver.takeDeliveries()
 		if len(got) != 2 || got[0].ID != got[1].ID || got[0].body != got[1].body {
 			t.Errorf("%+v", got)
 		}
 		there.Resign(b.Ctx)
-		sqltest.Equal(t, sqltest.Must(first.pool.Free(b.Ctx))(t), []string{"app"})
+		sqltest.Equal(t, sqltest.Must(first.pool.FreeRows(b.Ctx))(t), []string{"app"})
 	})
 }

@@ -14,60 +14,60 @@ import (
 
 const (
 	// Requests are begun for maxSendTime at most; the rest of a batch is planned again in the next round.
-	batch              = 500                        // changes of one round
-	letterBatch        = 100                        // letters of one round
-	maxSendTime        = 3 * time.Second            // after which a round begins no further request
-	failuresUntilDown  = outbound.FailuresUntilDown // after how many failures in a row an endpoint is down
-	maxSentUsers       = 200_000                    // users in deliverer.sent: beyond that an alert may come twice
-	minRecheckInterval = 30 * time.Second           // the shortest time until a user's open socket is checked again
-	maxRecheckInterval = 10 * time.Minute           // the longest time until a user's open socket is checked again
+	changesPerRound          = 500                        // changes of one round
+	lettersPerRound          = 100                        // letters of one round
+	maxSendTime              = 3 * time.Second            // after which a round begins no further request
+	failuresUntilDown        = outbound.FailuresUntilDown // after how many failures in a row an endpoint is down
+	maxSentVersions          = 200_000                    // users in deliverer.sentVersions: beyond that an alert may come twice
+	minOnlineRecheckInterval = 30 * time.Second           // the shortest time until a user's open socket is checked again
+	maxOnlineRecheckInterval = 10 * time.Minute           // the longest time until a user's open socket is checked again
 )
 
 // deliverer delivers one endpoint, as long as this node has its lease. Only one goroutine uses it. Everything that the next
 // node needs is in SQL: the position and the letters.
 type deliverer struct {
-	s       *Service
-	lease   *leases.Lease // of the endpoint
-	name    string        // of the endpoint
-	unsaved *outcome      // of a round whose record failed: nothing is sent before the outcome is stored
-	// sent has the last version that was delivered, by user, since the endpoint last had every change. It is lost with the node, and
-	// then an alert may come twice.
-	sent map[services.UserID]uint64
+	s              *Service
+	lease          *leases.Lease // of the endpoint
+	name           string        // of the endpoint
+	unsavedOutcome *roundOutcome // of a round whose record failed: nothing is sent before the outcome is stored
+	// sentVersions has the last version that was delivered, by user, since the endpoint last had every change. It is lost with the
+	// node, and then an alert may come twice.
+	sentVersions map[services.UserID]uint64
 }
 
 // newDeliverer makes the worker of an endpoint that this node may hold.
 func (s *Service) newDeliverer(lease *leases.Lease) *deliverer {
-	return &deliverer{s: s, lease: lease, name: lease.Name, sent: map[services.UserID]uint64{}}
+	return &deliverer{s: s, lease: lease, name: lease.Name, sentVersions: map[services.UserID]uint64{}}
 }
 
-// fate is the result of one item of a round. outcome turns it into a letter, the removal of one, or nothing.
-type fate int
+// itemResult is the result of one item of a round. outcomeOfRound turns it into a letter, the removal of one, or nothing.
+type itemResult int
 
 const (
-	untouched     fate = iota // no request was made yet
-	delivered                 // the receiver accepted it
-	requestFailed             // the request failed
-	filteredOut               // the filter does not choose it
-	deferred                  // its user has an open socket
-	erased                    // its user has no change any more
+	resultNotTried      itemResult = iota // no request was made yet
+	resultDelivered                       // the receiver accepted it
+	resultRequestFailed                   // the request failed
+	resultFilteredOut                     // the filter does not choose it
+	resultUserOnline                      // its user has an open socket
+	resultUserErased                      // its user has no change any more
 )
 
-// item is one user in a round: a letter, or a change of the stream with the letter that the user has. A user is in a round
+// roundItem is one user in a round: a letter, or a change of the stream with the letter that the user has. A user is in a round
 // once: two requests at once could arrive in the wrong order.
-type item struct {
-	user   services.UserID
-	change stream.Change
-	base   uint64  // the version up to which the endpoint has the user's changes
-	heard  uint64  // the version up to which open sockets alerted the user
-	letter *Letter // nil: none
-	fresh  bool    // the item is a change of the stream, and not a letter
-	// fate and answer are written by the one worker that has the item, and read after all have ended.
-	fate   fate
+type roundItem struct {
+	user          services.UserID
+	change        stream.Change
+	deliveredUpTo uint64  // the version up to which the endpoint has the user's changes
+	alertedUpTo   uint64  // the version up to which open sockets alerted the user
+	letter        *Letter // nil: none
+	fromStream    bool    // the item is a change of the stream, and not a letter
+	// result and answer are written by the one worker that has the item, and read after all have ended.
+	result itemResult
 	answer answer
 }
 
 // failedBefore reports whether the item's user has a letter that failed, and not one that only waited for the user to be away.
-func (i *item) failedBefore() bool { return i.letter != nil && i.letter.Attempts > 0 }
+func (i *roundItem) failedBefore() bool { return i.letter != nil && i.letter.Attempts > 0 }
 
 // Step does one round: due letters, then changes of the stream. It returns how long to wait before the next. Errors are of SQL or
 // Redis, and the round is tried again; errors of receivers are in the items. ErrLeaseLost if the endpoint is gone or another node
@@ -78,7 +78,7 @@ func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 	}
 	// A round that is not on disk would be sent again by the next node. So nothing new is sent until the round is on disk, however
 	// long SQL does not answer.
-	if d.unsaved != nil {
+	if d.unsavedOutcome != nil {
 		return 0, d.save(ctx)
 	}
 	// Read the row anew for each round: it shows a rotation, a removal, and a replay that has ended a pause.
@@ -87,38 +87,38 @@ func (d *deliverer) Step(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	// Hold asks SQL only at intervals, and the lease may have gone to another node since.
-	if !found || e.token != d.lease.Token() {
+	if !found || e.leaseToken != d.lease.Token() {
 		return 0, leases.ErrLeaseLost
 	}
-	if e.halted || d.s.db.Now().Before(e.retryAt) {
+	if e.receiverGone || d.s.db.Now().Before(e.retryAt) {
 		return pollInterval, nil
 	}
-	items, all, err := d.plan(ctx, e)
+	items, all, err := d.planRound(ctx, e)
 	if err != nil || len(items) == 0 {
 		return pollInterval, err
 	}
 	recent := d.send(ctx, e, items)
-	d.unsaved = d.outcome(e, items, all, recent)
+	d.unsavedOutcome = d.outcomeOfRound(e, items, all, recent)
 	return 0, d.save(ctx)
 }
 
 // Resign lets another node deliver at once, after the last round was recorded.
 func (d *deliverer) Resign(ctx context.Context) {
-	if d.unsaved != nil {
-		saving, cancel := context.WithTimeout(ctx, leases.PauseFor)
+	if d.unsavedOutcome != nil {
+		saving, cancel := context.WithTimeout(ctx, leases.UnavailablePause)
 		_ = d.save(saving) // otherwise the next node repeats the round
 		cancel()
 	}
 	d.lease.Resign(ctx)
 }
 
-// plan lists the items of the next round, a user at most once. all says that nothing else is in the stream. While the endpoint is
+// planRound lists the items of the next round, a user at most once. all says that nothing else is in the stream. While the endpoint is
 // down one item is enough, as send tries one: a letter and a change of the stream take turns.
-func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all bool, err error) {
-	down := e.failures >= failuresUntilDown
-	if down && e.failures%2 == 0 { // every second trial is a change: a letter that always fails must not be the only trial
+func (d *deliverer) planRound(ctx context.Context, e endpoint) (items []roundItem, all bool, err error) {
+	down := e.failuresInRow >= failuresUntilDown
+	if down && e.failuresInRow%2 == 0 { // every second trial is a change: a letter that always fails must not be the only trial
 		if items, all, err = d.planChanges(ctx, e, nil); err != nil || len(items) > 0 {
-			return items, all, d.setUnsentFates(ctx, e, items, err)
+			return items, all, d.setUnsentResults(ctx, e, items, err)
 		}
 	}
 	items, seen, err := d.planLetters(ctx, e, down)
@@ -133,17 +133,17 @@ func (d *deliverer) plan(ctx context.Context, e endpoint) (items []item, all boo
 		}
 		items, all = append(items, fresh...), whole
 	}
-	return items, all, d.setUnsentFates(ctx, e, items, nil)
+	return items, all, d.setUnsentResults(ctx, e, items, nil)
 }
 
 // planLetters lists letters to try again, with the newest changes of their users; seen has these users. One letter is enough while
 // the endpoint is down.
-func (d *deliverer) planLetters(ctx context.Context, e endpoint, down bool) (items []item, seen map[services.UserID]bool, err error) {
+func (d *deliverer) planLetters(ctx context.Context, e endpoint, down bool) (items []roundItem, seen map[services.UserID]bool, err error) {
 	var waiting []Letter
 	if down { // a letter that failed is as good a trial as a new change, due or not
 		waiting, err = listLetters(ctx, d.s.db, failedLetters, e.Name, int64(e.readTo), 1)
 	} else {
-		waiting, err = listLetters(ctx, d.s.db, dueLetters, e.Name, d.s.db.Now(), int64(e.readTo), letterBatch)
+		waiting, err = listLetters(ctx, d.s.db, dueLetters, e.Name, d.s.db.Now(), int64(e.readTo), lettersPerRound)
 	}
 	if err != nil || len(waiting) == 0 {
 		return nil, nil, err
@@ -163,9 +163,9 @@ func (d *deliverer) planLetters(ctx context.Context, e endpoint, down bool) (ite
 		if change.Seq > e.readTo {
 			continue // the user changed meanwhile: the change comes from the stream
 		}
-		one := item{user: letter.User, change: change, base: letter.Base, heard: letter.Heard, letter: &waiting[i]}
+		one := roundItem{user: letter.User, change: change, deliveredUpTo: letter.DeliveredUpTo, alertedUpTo: letter.AlertedUpTo, letter: &waiting[i]}
 		if !some {
-			one.fate = erased
+			one.result = resultUserErased
 		}
 		seen[letter.User] = true
 		items = append(items, one)
@@ -174,8 +174,8 @@ func (d *deliverer) planLetters(ctx context.Context, e endpoint, down bool) (ite
 }
 
 // planChanges lists the next changes of the stream, up to the first whose user is in seen. all says that no further changes are left.
-func (d *deliverer) planChanges(ctx context.Context, e endpoint, seen map[services.UserID]bool) (items []item, all bool, err error) {
-	changes, err := d.s.cfg.Stream.ChangesAfter(ctx, e.readTo, d.s.batch)
+func (d *deliverer) planChanges(ctx context.Context, e endpoint, seen map[services.UserID]bool) (items []roundItem, all bool, err error) {
+	changes, err := d.s.cfg.Stream.ChangesAfter(ctx, e.readTo, d.s.changesPerRound)
 	if err != nil || len(changes) == 0 {
 		return nil, err == nil, err
 	}
@@ -194,27 +194,27 @@ func (d *deliverer) planChanges(ctx context.Context, e endpoint, seen map[servic
 	}
 	for _, change := range changes {
 		if seen[change.User] {
-			return items, false, nil // the user changed since the letters were read: this change and all behind it come with the next round
+			return items, false, nil // the user changed since the letters were read: the next round has the rest
 		}
-		one := item{user: change.User, change: change, base: max(e.drainedTo, d.sent[change.User]), letter: of[change.User], fresh: true}
+		one := roundItem{user: change.User, change: change, deliveredUpTo: max(e.drainedTo, d.sentVersions[change.User]), letter: of[change.User], fromStream: true}
 		// The letter knows the endpoint's version better than the position does: changes before the position may have failed.
 		if one.letter != nil {
-			one.base, one.heard = one.letter.Base, one.letter.Heard
+			one.deliveredUpTo, one.alertedUpTo = one.letter.DeliveredUpTo, one.letter.AlertedUpTo
 		}
 		items = append(items, one)
 	}
-	return items, len(changes) < d.s.batch, nil
+	return items, len(changes) < d.s.changesPerRound, nil
 }
 
-// setUnsentFates sets the fates of the items that are not sent now; the others stay untouched until send. err is the caller's error so far: if
-// it is not nil, setUnsentFates only returns it.
-func (d *deliverer) setUnsentFates(ctx context.Context, e endpoint, items []item, err error) error {
+// setUnsentResults sets the results of the items that are not sent now; the others stay resultNotTried until send. err is the caller's
+// error so far: if it is not nil, setUnsentResults only returns it.
+func (d *deliverer) setUnsentResults(ctx context.Context, e endpoint, items []roundItem, err error) error {
 	if err != nil {
 		return err
 	}
 	online := map[services.UserID]bool{}
 	// Sockets are checked once for the whole round: a user who comes online during it gets the event all the same.
-	if e.Filter.Away && len(items) > 0 {
+	if e.Filter.OnlyAway && len(items) > 0 {
 		users := make([]services.UserID, len(items))
 		for i, one := range items {
 			users[i] = one.user
@@ -226,23 +226,23 @@ func (d *deliverer) setUnsentFates(ctx context.Context, e endpoint, items []item
 	for i := range items {
 		one := &items[i]
 		switch {
-		case one.fate != untouched:
+		case one.result != resultNotTried:
 		// The filter comes before the sockets: a change that the filter does not choose needs no letter.
-		case !e.Filter.wants(one.change, one.base):
-			one.fate = filteredOut
+		case !e.Filter.wants(one.change, one.deliveredUpTo):
+			one.result = resultFilteredOut
 		case online[one.user]:
-			one.fate = deferred
+			one.result = resultUserOnline
 		}
 	}
 	return nil
 }
 
 // send makes the requests of a round, several at a time. It begins none after maxSendTime, or once the endpoint is down; the remaining
-// items stay untouched. Letters take half of the workers at most while there are changes of the stream: a receiver that never answers
-// for some users must not hold the others up. It returns the failures since the last success, including earlier rounds.
-func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failures int) {
+// items stay resultNotTried. Letters take half of the workers at most while there are changes of the stream: a receiver that never
+// answers for some users must not hold the others up. It returns the failures since the last success, including earlier rounds.
+func (d *deliverer) send(ctx context.Context, e endpoint, items []roundItem) (failures int) {
 	// A receiver that is down gets one request, which is a trial and not a load.
-	workers, down := d.s.cfg.ParallelRequests, e.failures >= failuresUntilDown
+	workers, down := d.s.cfg.ParallelRequests, e.failuresInRow >= failuresUntilDown
 	if down {
 		workers = 1
 	}
@@ -254,10 +254,10 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 	secrets := signingSecrets(e.secrets, d.s.db.Now())
 	var recent atomic.Int64
 	// Failures are counted over several rounds: five in a row may come in five rounds.
-	recent.Store(int64(e.failures))
+	recent.Store(int64(e.failuresInRow))
 	q := newQueue(items, max(1, workers/2))
 	// take gives a worker the next item to send, nil when the round is over.
-	take := func(done *item) *item {
+	take := func(done *roundItem) *roundItem {
 		return q.next(done, func(trials int) bool {
 			return ctx.Err() != nil || time.Now().After(ends) || down && trials > 0 || !down && recent.Load() >= failuresUntilDown
 		})
@@ -273,18 +273,18 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 				one.answer = a
 				switch {
 				case a.err == "":
-					one.fate = delivered
+					one.result = resultDelivered
 					recent.Store(0)
 				case down || !one.failedBefore(): // a failed retry of a letter does not count against an endpoint that is up
-					one.fate = requestFailed
+					one.result = resultRequestFailed
 					recent.Add(1)
 				default:
-					one.fate = requestFailed
+					one.result = resultRequestFailed
 				}
 			}
 		})
 	}
-	// Once all requests have ended, no worker writes fates and answers any more, and they can be read.
+	// Once all requests have ended, no worker writes results and answers any more, and they can be read.
 	group.Wait()
 	failures = int(recent.Load())
 	if !down { // failures of requests that were under way when the endpoint went down do not make the first pause longer
@@ -294,7 +294,7 @@ func (d *deliverer) send(ctx context.Context, e endpoint, items []item) (failure
 }
 
 // post sends the change of an item. A panic is a failure of the request, which is tried again.
-func (d *deliverer) post(ctx context.Context, e endpoint, one *item, secrets []string) (a answer) {
+func (d *deliverer) post(ctx context.Context, e endpoint, one *roundItem, secrets []string) (a answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			d.s.cfg.Log.Error("a webhook panicked", "webhook", e.Name, "error", services.NewPanicError(cause))
@@ -303,6 +303,6 @@ func (d *deliverer) post(ctx context.Context, e endpoint, one *item, secrets []s
 	}()
 	now := d.s.cfg.Clock.Now()
 	// Two kinds of changes do not alert: those from before the endpoint was added, and those that an open socket showed to the user.
-	text := e.Filter.changeBody(one.change, one.base, max(one.heard, e.since))
+	text := e.Filter.changeBody(one.change, one.deliveredUpTo, max(one.alertedUpTo, e.alertsAfter))
 	return d.s.sender.post(ctx, e.URL, eventID(e.Name, one.change.Seq), now, text, secrets)
 }

@@ -17,19 +17,19 @@ import (
 
 // An event has the data of its change, with an id and a signature by the specification; without an error nothing is sent twice.
 func TestChangesAreDelivered(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		w.like(1, users[1])
+		w.changeLikes(1, users[1])
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0) // only what comes later
-		w.like(3, users[0])
-		w.settle(d)
-		got := w.receiver.take()
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0) // only what comes later
+		w.changeLikes(3, users[0])
+		w.deliverAll(d)
+		got := w.receiver.takeDeliveries()
 		if len(got) != 1 || got[0].Type != ChangedEvent || !got[0].Accepted {
 			t.Fatalf("%+v", got)
 		}
@@ -40,14 +40,14 @@ func TestChangesAreDelivered(t *testing.T) {
 		if got[0].ID != "app_"+e.Version || !strings.Contains(got[0].body, `"timestamp":"`) {
 			t.Errorf("the id is %s: %s", got[0].ID, got[0].body)
 		}
-		w.settle(d)
-		w.like(1, users[0])
-		w.settle(d)
-		got = w.receiver.take()
+		w.deliverAll(d)
+		w.changeLikes(1, users[0])
+		w.deliverAll(d)
+		got = w.receiver.takeDeliveries()
 		if len(got) != 1 || got[0].Data.Total != 1 || !got[0].Data.Silent || got[0].Data.Cause != nil {
 			t.Errorf("after a fall: %+v", got)
 		}
-		if e := w.endpoint(s); e.Delivered != 2 || e.State() != "ok" || e.Waiting+e.Dead != 0 || !e.Since.IsZero() || e.OKAt.IsZero() {
+		if e := w.endpoint(s); e.DeliveredEvents != 2 || e.State() != "ok" || e.WaitingUsers+e.DeadLetters != 0 || !e.OldestUnsentAt.IsZero() || e.LastSuccessAt.IsZero() {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -55,15 +55,15 @@ func TestChangesAreDelivered(t *testing.T) {
 
 // An endpoint with FromStart gets everybody's present state first, which alerts nobody.
 func TestFromStart(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
-		w := newWorld(b)
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
-		w.like(2, users...)
+		w.changeLikes(2, users...)
 		s := w.newNode()
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: "app", URL: w.receiver.server.URL, FromStart: true}))(b.T)
-		w.settle(delivererOf(s, "app"))
-		got := w.receiver.take()
-		sqltest.Equal(b.T, w.totals(got), map[string]int{"ann": 2, "bob": 2})
+		w.deliverAll(delivererOf(s, "app"))
+		got := w.receiver.takeDeliveries()
+		sqltest.Equal(b.T, w.acceptedTotals(got), map[string]int{"ann": 2, "bob": 2})
 		for _, d := range got {
 			if !d.Data.Silent {
 				b.T.Errorf("%s", d.body)
@@ -74,73 +74,74 @@ func TestFromStart(t *testing.T) {
 
 // A burst becomes one event a user, also if the receiver is slower than the changes.
 func TestBurstIsOneEventOfAUser(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
-		w := newWorld(b)
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan")
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		for i := range 50 {
-			w.like(i+1, users...)
+			w.changeLikes(i+1, users...)
 		}
-		w.settle(d)
-		got := w.receiver.take()
+		w.deliverAll(d)
+		got := w.receiver.takeDeliveries()
 		if len(got) != len(users) {
 			b.T.Errorf("%d events for %d users", len(got), len(users))
 		}
-		sqltest.Equal(b.T, w.totals(got), map[string]int{"ann": 50, "bob": 50, "cat": 50, "dan": 50})
+		sqltest.Equal(b.T, w.acceptedTotals(got), map[string]int{"ann": 50, "bob": 50, "cat": 50, "dan": 50})
 	})
 }
 
-// A user whose events fail is tried again after a pause, under one id. The user delays nobody else, and gets the newest change in the end.
+// A user whose events fail is tried again after a pause, under one id. The user delays nobody else, and gets the newest change in
+// the end.
 func TestAFailingUserDelaysNoOther(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.receiver.setAnswer(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key == "ann" {
 				to.WriteHeader(http.StatusInternalServerError)
 			}
 		})
-		w.like(1, users...)
-		w.settle(d)
-		sqltest.Equal(t, w.totals(w.receiver.take()), map[string]int{"bob": 1})
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0) // not before the pause
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
+		sqltest.Equal(t, w.acceptedTotals(w.receiver.takeDeliveries()), map[string]int{"bob": 1})
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0) // not before the pause
 		ids := map[string]int{}
 		for range 4 {
 			b.Clock.Advance(time.Hour)
-			w.settle(d)
-			for _, d := range w.receiver.take() {
+			w.deliverAll(d)
+			for _, d := range w.receiver.takeDeliveries() {
 				ids[d.ID]++
 			}
 		}
 		if len(ids) != 1 {
 			t.Errorf("ids of one event: %v", ids)
 		}
-		if e := w.endpoint(s); e.Waiting != 1 || e.Down() || e.Error != "the receiver answered 500" {
+		if e := w.endpoint(s); e.WaitingUsers != 1 || e.Down() || e.LastError != "the receiver answered 500" {
 			t.Errorf("%+v", e)
 		}
-		w.like(2, users...)
-		w.settle(d)
+		w.changeLikes(2, users...)
+		w.deliverAll(d)
 		w.receiver.answerWith(http.StatusOK)
-		w.like(3, users[1])
+		w.changeLikes(3, users[1])
 		b.Clock.Advance(time.Hour)
-		w.settle(d)
-		got := w.receiver.take()
-		sqltest.Equal(t, w.totals(got), map[string]int{"ann": 2, "bob": 3})
+		w.deliverAll(d)
+		got := w.receiver.takeDeliveries()
+		sqltest.Equal(t, w.acceptedTotals(got), map[string]int{"ann": 2, "bob": 3})
 		for _, d := range got {
 			if d.Data.Key == "ann" && d.Accepted && d.Data.Silent {
 				t.Errorf("the alert was lost: %s", d.body)
 			}
 		}
-		if e := w.endpoint(s); e.Waiting != 0 || e.Failures != 0 {
+		if e := w.endpoint(s); e.WaitingUsers != 0 || e.FailuresInRow != 0 {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -148,48 +149,48 @@ func TestAFailingUserDelaysNoOther(t *testing.T) {
 
 // An endpoint that fails as a whole gets single requests. All other changes wait in the stream, and arrive in their newest state.
 func TestDownAndUp(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		var keys []string
 		for i := range 100 {
 			keys = append(keys, fmt.Sprintf("u%02d", i))
 		}
 		users := b.MakeUsers(keys...)
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.receiver.answerWith(http.StatusServiceUnavailable)
-		w.like(1, users...)
-		w.settle(d)
-		if got := len(w.receiver.take()); got < failuresUntilDown || got > failuresUntilDown+s.cfg.ParallelRequests {
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
+		if got := len(w.receiver.takeDeliveries()); got < failuresUntilDown || got > failuresUntilDown+s.cfg.ParallelRequests {
 			t.Errorf("%d requests until the endpoint was known to be down", got)
 		}
-		if e := w.endpoint(s); e.State() != "down" || e.Since.IsZero() || e.RetryAt.IsZero() || e.RetryAt.Sub(b.Clock.Now()) > 5*time.Second {
+		if e := w.endpoint(s); e.State() != "down" || e.OldestUnsentAt.IsZero() || e.RetryAt.IsZero() || e.RetryAt.Sub(b.Clock.Now()) > 5*time.Second {
 			t.Errorf("after failures at once the first trial is not soon: %+v", e)
 		}
 		for range 12 {
-			b.Clock.Advance(outbound.LongestDown)
-			w.settle(d)
+			b.Clock.Advance(outbound.LongestDownPause)
+			w.deliverAll(d)
 		}
-		if got := len(w.receiver.take()); got != 12 {
+		if got := len(w.receiver.takeDeliveries()); got != 12 {
 			t.Errorf("%d requests in 12 pauses", got)
 		}
-		w.like(2, users...)
+		w.changeLikes(2, users...)
 		w.receiver.answerWith(http.StatusOK)
-		b.Clock.Advance(outbound.LongestDown)
-		w.settle(d)
-		got := w.receiver.take()
+		b.Clock.Advance(outbound.LongestDownPause)
+		w.deliverAll(d)
+		got := w.receiver.takeDeliveries()
 		if len(got) != len(users) {
 			t.Errorf("%d events for %d users", len(got), len(users))
 		}
-		for key, total := range w.totals(got) {
+		for key, total := range w.acceptedTotals(got) {
 			if total != 2 {
 				t.Errorf("%s has %d", key, total)
 			}
 		}
-		if e := w.endpoint(s); e.State() != "ok" || e.Waiting != 0 || !e.Since.IsZero() {
+		if e := w.endpoint(s); e.State() != "ok" || e.WaitingUsers != 0 || !e.OldestUnsentAt.IsZero() {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -197,49 +198,49 @@ func TestDownAndUp(t *testing.T) {
 
 // After a day an event is given up, is shown, and can be replayed.
 func TestDeadLetters(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat")
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		bad := func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key != "cat" {
 				to.WriteHeader(http.StatusUnprocessableEntity)
 			}
 		}
 		w.receiver.setAnswer(bad)
-		w.like(1, users...)
+		w.changeLikes(1, users...)
 		for range 30 {
-			w.settle(d)
+			w.deliverAll(d)
 			b.Clock.Advance(time.Hour)
 		}
 		dead := sqltest.Must(s.DeadLetters(b.Ctx, "app", 10))(t)
-		if len(dead) != 2 || dead[0].Status != 422 || dead[0].DeadAt.Sub(dead[0].FirstAt) < outbound.RetryFor || dead[0].Attempts < 10 {
+		if len(dead) != 2 || dead[0].Status != 422 || dead[0].DeadAt.Sub(dead[0].StartedAt) < outbound.RetryFor || dead[0].Attempts < 10 {
 			t.Fatalf("%+v", dead)
 		}
-		w.receiver.take()
+		w.receiver.takeDeliveries()
 		b.Clock.Advance(48 * time.Hour)
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0)
-		sqltest.Equal(t, sqltest.Must(s.Replay(b.Ctx, "app", "ann"))(t), 1)
-		w.settle(d)
-		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Key != "ann" {
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
+		sqltest.Equal(t, sqltest.Must(s.ReplayDeadLetters(b.Ctx, "app", "ann"))(t), 1)
+		w.deliverAll(d)
+		if got := w.receiver.takeDeliveries(); len(got) != 1 || got[0].Data.Key != "ann" {
 			t.Errorf("a replay that fails: %+v", got)
 		}
 		w.receiver.answerWith(http.StatusOK)
-		w.like(2, users[1]) // a newer change comes by itself
-		w.settle(d)
-		sqltest.Equal(t, sqltest.Must(s.Replay(b.Ctx, "app", ""))(t), 0)
+		w.changeLikes(2, users[1]) // a newer change comes by itself
+		w.deliverAll(d)
+		sqltest.Equal(t, sqltest.Must(s.ReplayDeadLetters(b.Ctx, "app", ""))(t), 0)
 		b.Clock.Advance(time.Hour)
-		w.settle(d)
-		sqltest.Equal(t, w.totals(w.receiver.take()), map[string]int{"ann": 1, "bob": 2})
-		if e := w.endpoint(s); e.Dead+e.Waiting != 0 {
+		w.deliverAll(d)
+		sqltest.Equal(t, w.acceptedTotals(w.receiver.takeDeliveries()), map[string]int{"ann": 1, "bob": 2})
+		if e := w.endpoint(s); e.DeadLetters+e.WaitingUsers != 0 {
 			t.Errorf("%+v", e)
 		}
-		_, err := s.Replay(b.Ctx, "app", "nobody")
+		_, err := s.ReplayDeadLetters(b.Ctx, "app", "nobody")
 		sqltest.WantCode(t, err, services.NotFound)
 		_, err = s.DeadLetters(b.Ctx, "none", 10)
 		sqltest.WantCode(t, err, services.NotFound)
@@ -249,32 +250,32 @@ func TestDeadLetters(t *testing.T) {
 // Nothing is sent about users with an open socket until they have closed it. The event then does not alert of items that the
 // socket showed.
 func TestAwayFilterWaitsForTheClose(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		w.add(s, Filter{Away: true})
+		w.addEndpoint(s, Filter{OnlyAway: true})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.setOnline(users[0], true)
-		w.like(1, users...)
-		w.settle(d)
-		sqltest.Equal(t, w.totals(w.receiver.take()), map[string]int{"bob": 1})
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
+		sqltest.Equal(t, w.acceptedTotals(w.receiver.takeDeliveries()), map[string]int{"bob": 1})
 		b.Clock.Advance(time.Hour)
-		w.like(2, users[0])
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0)
+		w.changeLikes(2, users[0])
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
 		w.setOnline(users[0], false)
-		b.Clock.Advance(maxRecheckInterval)
-		w.settle(d)
-		got := w.receiver.take()
+		b.Clock.Advance(maxOnlineRecheckInterval)
+		w.deliverAll(d)
+		got := w.receiver.takeDeliveries()
 		if len(got) != 1 || got[0].Data.Total != 2 || !got[0].Data.Silent {
 			t.Errorf("%+v", got)
 		}
-		w.like(3, users[0])
-		w.settle(d)
-		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Silent {
+		w.changeLikes(3, users[0])
+		w.deliverAll(d)
+		if got := w.receiver.takeDeliveries(); len(got) != 1 || got[0].Data.Silent {
 			t.Errorf("away: %+v", got)
 		}
 	})
@@ -282,41 +283,41 @@ func TestAwayFilterWaitsForTheClose(t *testing.T) {
 
 // A change after the last socket was closed alerts at once, whether or not a change that the socket showed still waits.
 func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		w.add(s, Filter{Away: true})
+		w.addEndpoint(s, Filter{OnlyAway: true})
 		d := delivererOf(s, "app")
 		w.setOnline(users[0], true)
 		w.setOnline(users[1], true)
-		w.settle(d)
-		w.like(1, users[0]) // ann sees it, bob saw nothing
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0)
+		w.deliverAll(d)
+		w.changeLikes(1, users[0]) // ann sees it, bob saw nothing
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
 		w.setOnline(users[0], false)
 		w.setOnline(users[1], false)
 		b.Clock.Advance(time.Second)
-		w.like(2, users...)
-		w.settle(d)
-		got := w.receiver.take()
-		sqltest.Equal(t, w.totals(got), map[string]int{"ann": 2, "bob": 2})
+		w.changeLikes(2, users...)
+		w.deliverAll(d)
+		got := w.receiver.takeDeliveries()
+		sqltest.Equal(t, w.acceptedTotals(got), map[string]int{"ann": 2, "bob": 2})
 		for _, one := range got {
 			if one.Data.Silent || one.Data.Cause == nil {
 				t.Errorf("after the close: %+v", one)
 			}
 		}
-		b.Clock.Advance(maxRecheckInterval)
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0)
+		b.Clock.Advance(maxOnlineRecheckInterval)
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
 		w.setOnline(users[0], true) // back, and away again before the next look
-		w.like(3, users[0])
-		w.settle(d)
+		w.changeLikes(3, users[0])
+		w.deliverAll(d)
 		w.setOnline(users[0], false)
-		b.Clock.Advance(minRecheckInterval)
-		w.settle(d)
-		if got := w.receiver.take(); len(got) != 1 || got[0].Data.Total != 3 || !got[0].Data.Silent || got[0].Data.Cause != nil {
+		b.Clock.Advance(minOnlineRecheckInterval)
+		w.deliverAll(d)
+		if got := w.receiver.takeDeliveries(); len(got) != 1 || got[0].Data.Total != 3 || !got[0].Data.Silent || got[0].Data.Cause != nil {
 			t.Errorf("what the socket showed: %+v", got)
 		}
 	})
@@ -325,66 +326,66 @@ func TestAwayAlertsAtOnceAfterTheClose(t *testing.T) {
 // A receiver that says it is gone gets nothing more until it is replayed; a receiver that asks to wait gets nothing for that
 // time.
 func TestGoneAndRetryAfter(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.receiver.setAnswer(func(to http.ResponseWriter, _ delivery) {
 			to.Header().Set("Retry-After", "600")
 			to.WriteHeader(http.StatusTooManyRequests)
 		})
-		w.like(1, users[0])
-		w.settle(d)
-		w.receiver.take()
+		w.changeLikes(1, users[0])
+		w.deliverAll(d)
+		w.receiver.takeDeliveries()
 		w.receiver.answerWith(http.StatusGone)
-		w.like(1, users[1])
+		w.changeLikes(1, users[1])
 		b.Clock.Advance(9 * time.Minute)
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0)
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
 		b.Clock.Advance(2 * time.Minute)
-		w.settle(d)
-		if e := w.endpoint(s); e.State() != "gone" || len(w.receiver.take()) == 0 {
+		w.deliverAll(d)
+		if e := w.endpoint(s); e.State() != "gone" || len(w.receiver.takeDeliveries()) == 0 {
 			t.Errorf("%+v", e)
 		}
 		w.receiver.answerWith(http.StatusOK)
 		b.Clock.Advance(24 * time.Hour)
-		w.settle(d)
-		sqltest.Equal(t, len(w.receiver.take()), 0)
-		sqltest.Must(s.Replay(b.Ctx, "app", ""))(t)
-		w.settle(d)
-		sqltest.Equal(t, w.totals(w.receiver.take()), map[string]int{"ann": 1, "bob": 1})
+		w.deliverAll(d)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
+		sqltest.Must(s.ReplayDeadLetters(b.Ctx, "app", ""))(t)
+		w.deliverAll(d)
+		sqltest.Equal(t, w.acceptedTotals(w.receiver.takeDeliveries()), map[string]int{"ann": 1, "bob": 1})
 	})
 }
 
 // A user who is forgotten leaves no letter, and a letter whose user has no change any more is dropped.
 func TestForgottenUsersLeaveNoLetters(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob")
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.receiver.answerWith(http.StatusInternalServerError)
-		w.like(1, users...)
-		w.settle(d)
-		sqltest.Equal(t, w.endpoint(s).Waiting, 2)
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
+		sqltest.Equal(t, w.endpoint(s).WaitingUsers, 2)
 		b.MustWrite(func(tx *sql.Tx) error {
 			removed, err := forget(b.Ctx, tx, users[0])
 			sqltest.Equal(t, removed, 1)
 			return err
 		})
-		sqltest.Equal(t, w.endpoint(s).Waiting, 1)
+		sqltest.Equal(t, w.endpoint(s).WaitingUsers, 1)
 		b.MustWrite(func(tx *sql.Tx) error { _, err := stream.Forget(b.Ctx, tx, users[1]); return err })
 		b.Clock.Advance(time.Hour)
-		w.receiver.take()
-		w.settle(d)
-		sqltest.Equal(t, w.endpoint(s).Waiting, 0)
-		sqltest.Equal(t, len(w.receiver.take()), 0)
+		w.receiver.takeDeliveries()
+		w.deliverAll(d)
+		sqltest.Equal(t, w.endpoint(s).WaitingUsers, 0)
+		sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
 	})
 }

@@ -81,10 +81,10 @@ func (f Filter) changeBody(change stream.Change, base, heard uint64) []byte {
 		UserID: services.GlobalID(services.UserType, change.Key), Key: change.Key, Version: stream.VersionText(change.Seq),
 		Total: state.Total.Value, Display: state.Total.Display, Sources: []count{}, Dots: []string{}, Quiet: state.Quiet, Silent: true,
 	}
-	if !f.Totals {
+	if !f.OnlyTotals {
 		for _, part := range state.Parts {
 			// Changed after base, and not only in the user's last change: changes between the two may have been replaced.
-			changed := part.Changed > base
+			changed := part.ChangedVersion > base
 			if f.chooses(part.Source, part.Name) && (part.Value > 0 || changed) {
 				data.Sources = append(data.Sources, count{part.Source, nilIfEmpty(part.Name), part.Value, part.Display, part.InTotal, changed})
 			}
@@ -96,7 +96,7 @@ func (f Filter) changeBody(change stream.Change, base, heard uint64) []byte {
 	}
 	// In quiet hours nothing alerts; the change itself is sent, as counts have to be right all the time.
 	if !state.Quiet {
-		if newest := state.NewestOf(f.chooses, max(base, heard)); newest != nil {
+		if newest := state.NewestAlertOf(f.chooses, max(base, heard)); newest != nil {
 			data.Silent, data.Cause = false, &cause{newest.Source, nilIfEmpty(newest.Part), newest.ID, timeText(newest.At)}
 		}
 	}

@@ -24,8 +24,8 @@ var (
 	// Every endpoint counts, delivered or not: each costs a node a worker.
 	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
 
-	// webhooksWithin returns a row unless there are more webhooks than allowed: see sql.NewLimit.
-	webhooksWithin = sql.NewStatement("whether there are too many webhooks", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
+	// webhooksWithinLimit returns a row unless there are more webhooks than allowed: see sql.NewOwnerLimit.
+	webhooksWithinLimit = sql.NewStatement("whether there are too many webhooks", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
 		WHERE (SELECT count(*) FROM webhooks) > c.most)`)
 
 	deleteWebhook = sql.NewStatement("remove a webhook", `DELETE FROM webhooks WHERE name = $1`)
@@ -54,7 +54,7 @@ var (
 	// Only the holder of the lease moves the position: a node that was paused beyond its lease finds another token, and no row.
 	// $4 are the events delivered, $7 the time, $8 the last error or '', $9 whether the receiver is gone. A column keeps its
 	// value if its event did not happen.
-	moveWebhook = sql.NewStatement("move a webhook", `UPDATE webhooks SET read_to = $3, delivered = delivered + $4, failures = $5, retry_at = $6,
+	recordRound = sql.NewStatement("move a webhook", `UPDATE webhooks SET read_to = $3, delivered = delivered + $4, failures = $5, retry_at = $6,
 			ok_at = CASE WHEN $4 > 0 THEN $7 ELSE ok_at END, failed_at = CASE WHEN $8 = '' THEN failed_at ELSE $7 END,
 			error = CASE WHEN $8 = '' THEN error ELSE $8 END, halted_at = CASE WHEN $9 THEN $7 ELSE halted_at END, full_to = $10
 		WHERE name = $1 AND token = $2`)
@@ -108,7 +108,7 @@ var (
 )
 
 // endpointLimit is the limit of how many endpoints the installation has.
-var endpointLimit = sql.NewLimit("webhooks", webhooksWithin)
+var endpointLimit = sql.NewOwnerLimit("webhooks", webhooksWithinLimit)
 
 // timeFromMicros reads a time of the table; 0 is the zero time.
 func timeFromMicros(us int64) time.Time {
@@ -126,16 +126,16 @@ func micros(at time.Time) int64 {
 	return at.UnixMicro()
 }
 
-// secretsOf reads the column secrets. The error does not contain its text.
-func secretsOf(text string) (secrets []secret, err error) {
+// parseSecrets reads the column secrets. The error does not contain its text.
+func parseSecrets(text string) (secrets []secret, err error) {
 	if err := json.Unmarshal([]byte(text), &secrets); err != nil {
 		return nil, fmt.Errorf("the secrets of a webhook: %w", err)
 	}
 	return secrets, nil
 }
 
-// sourcesOf reads the column sources. Names of parts have no comma.
-func sourcesOf(text string) []string {
+// parseSources reads the column sources. Names of parts have no comma.
+func parseSources(text string) []string {
 	if text == "" {
 		return nil
 	}
@@ -149,12 +149,12 @@ func readEndpoint(ctx context.Context, r sql.Reader, st sql.Statement, name stri
 	}
 	var secrets, sources string
 	var retryAt, haltedAt int64
-	found, err = r.One(ctx, st, []any{name}, &e.Name, &e.URL, &secrets, &e.Filter.Away, &e.Filter.Totals, &sources, &e.since, &e.readTo, &e.drainedTo, &e.token, &e.failures, &retryAt, &haltedAt)
+	found, err = r.One(ctx, st, []any{name}, &e.Name, &e.URL, &secrets, &e.Filter.OnlyAway, &e.Filter.OnlyTotals, &sources, &e.alertsAfter, &e.readTo, &e.drainedTo, &e.leaseToken, &e.failuresInRow, &retryAt, &haltedAt)
 	if err != nil || !found {
 		return e, found, err
 	}
-	e.Filter.Sources, e.retryAt, e.halted = sourcesOf(sources), timeFromMicros(retryAt), haltedAt > 0
-	e.secrets, err = secretsOf(secrets)
+	e.Filter.Sources, e.retryAt, e.receiverGone = parseSources(sources), timeFromMicros(retryAt), haltedAt > 0
+	e.secrets, err = parseSecrets(secrets)
 	return e, true, err
 }
 
@@ -166,14 +166,14 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 		var secrets, sources string
 		var created, retry, halted, ok, failed int64
 		var since sql.NullInt64
-		if err := scan(&e.Name, &e.URL, &secrets, &e.Filter.Away, &e.Filter.Totals, &sources, &created, &e.Node, &e.Delivers,
-			&e.Delivered, &e.Failures, &retry, &halted, &ok, &failed, &e.Error, &e.Waiting, &e.Dead, &since); err != nil {
+		if err := scan(&e.Name, &e.URL, &secrets, &e.Filter.OnlyAway, &e.Filter.OnlyTotals, &sources, &created, &e.Node, &e.HasDeliverer,
+			&e.DeliveredEvents, &e.FailuresInRow, &retry, &halted, &ok, &failed, &e.LastError, &e.WaitingUsers, &e.DeadLetters, &since); err != nil {
 			return err
 		}
 		// Operators see this list. It has only the number of the secrets: a secret is shown only when it is made.
-		kept, err := secretsOf(secrets)
-		e.Secrets, e.Filter.Sources = len(signingSecrets(kept, now)), sourcesOf(sources)
-		e.CreatedAt, e.RetryAt, e.HaltedAt, e.OKAt, e.FailedAt, e.Since = timeFromMicros(created), timeFromMicros(retry), timeFromMicros(halted), timeFromMicros(ok), timeFromMicros(failed), timeFromMicros(since.Int64)
+		kept, err := parseSecrets(secrets)
+		e.SigningSecrets, e.Filter.Sources = len(signingSecrets(kept, now)), parseSources(sources)
+		e.CreatedAt, e.RetryAt, e.ReceiverGoneAt, e.LastSuccessAt, e.LastFailureAt, e.OldestUnsentAt = timeFromMicros(created), timeFromMicros(retry), timeFromMicros(halted), timeFromMicros(ok), timeFromMicros(failed), timeFromMicros(since.Int64)
 		list = append(list, e)
 		return err
 	})
@@ -183,8 +183,8 @@ func (s *Service) Endpoints(ctx context.Context, name string) (list []Endpoint, 
 // scanLetter reads a letter. Its key is "" where the statement does not look it up.
 func scanLetter(scan func(...any) error) (l Letter, err error) {
 	var first, due, dead int64
-	err = scan(&l.User, &l.UserKey, &l.Base, &l.Heard, &l.Seq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
-	l.FirstAt, l.DueAt, l.DeadAt = timeFromMicros(first), timeFromMicros(due), timeFromMicros(dead)
+	err = scan(&l.User, &l.UserKey, &l.DeliveredUpTo, &l.AlertedUpTo, &l.LastTriedSeq, &l.Attempts, &first, &due, &dead, &l.Status, &l.Error)
+	l.StartedAt, l.DueAt, l.DeadAt = timeFromMicros(first), timeFromMicros(due), timeFromMicros(dead)
 	return l, err
 }
 
@@ -200,7 +200,7 @@ func listLetters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any)
 
 // row is the letter as putLetters takes it.
 func (l Letter) row(webhook string) []any {
-	return []any{webhook, l.User, int64(l.Base), int64(l.Heard), int64(l.Seq), int64(l.Attempts), micros(l.FirstAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
+	return []any{webhook, l.User, int64(l.DeliveredUpTo), int64(l.AlertedUpTo), int64(l.LastTriedSeq), int64(l.Attempts), micros(l.StartedAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
 }
 
 // forget removes everything that webhooks hold of a user, and returns the number of rows. A round that is under way may put a

@@ -23,17 +23,17 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(m.Run()) }
 
-// world is users whose badges a test sets, the stream of their changes and one receiver.
-type world struct {
-	*peopletest.Bundle
+// testWorld is users whose badges a test sets, the stream of their changes and one receiver.
+type testWorld struct {
+	*peopletest.TestStore
 	mu         sync.Mutex
 	likes      map[services.UserID]int
 	online     map[services.UserID]bool
 	newestLike map[services.UserID]services.Item
 	// comments are a second part, with items of its own.
-	comments      map[services.UserID]int
-	newestComment map[services.UserID]services.Item
-	newest        services.PostID // the position of everybody's newest notification
+	comments           map[services.UserID]int
+	newestComment      map[services.UserID]services.Item
+	newestNotification services.PostID // the position of everybody's newest notification
 
 	stream    *stream.Service
 	receiver  *receiver
@@ -42,53 +42,53 @@ type world struct {
 
 // receiver plays the host application, to which the webhooks go. Each test sets its answers.
 type receiver struct {
-	t          *testing.T
-	server     *httptest.Server
-	mu         sync.Mutex
-	got        []delivery                              // since the last take
-	secrets    []string                                // each request must be signed by all of them
-	answer     func(w http.ResponseWriter, d delivery) // nil: 204
-	underway   map[string]int                          // requests, by user
-	overlapped bool                                    // two requests for a user were under way at once
+	t                      *testing.T
+	server                 *httptest.Server
+	mu                     sync.Mutex
+	deliveries             []delivery                              // since the last takeDeliveries
+	secrets                []string                                // each request must be signed by all of them
+	answer                 func(w http.ResponseWriter, d delivery) // nil: 204
+	requestsUnderwayByUser map[string]int                          // requests, by user
+	requestsOverlapped     bool                                    // two requests for a user were under way at once
 }
 
 // delivery is one request that arrived.
 type delivery struct {
-	ID       string
-	Type     string
-	Data     badges
-	Accepted bool
-	body     string
-	gone     <-chan struct{} // closed when the sender gives up, or the test ends
+	ID         string
+	Type       string
+	Data       badges
+	Accepted   bool
+	body       string
+	senderGone <-chan struct{} // closed when the sender gives up, or the test ends
 }
 
 func newReceiver(t *testing.T) *receiver {
-	r := &receiver{t: t, underway: map[string]int{}}
+	r := &receiver{t: t, requestsUnderwayByUser: map[string]int{}}
 	r.server = httptest.NewServer(r)
 	t.Cleanup(r.server.Close)
 	return r
 }
 
-// recorder keeps the status that was written.
-type recorder struct {
+// statusRecorder keeps the status that was written.
+type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-func (r *recorder) WriteHeader(status int) {
+func (r *statusRecorder) WriteHeader(status int) {
 	r.status = status
 	r.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap gives http.ResponseController the writer below.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	text, err := io.ReadAll(request.Body)
 	if err != nil {
 		return // the sender went away
 	}
-	d := delivery{ID: request.Header.Get("webhook-id"), body: string(text), gone: request.Context().Done()}
+	d := delivery{ID: request.Header.Get("webhook-id"), body: string(text), senderGone: request.Context().Done()}
 	var e struct {
 		Type string
 		Data json.RawMessage
@@ -104,8 +104,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	r.mu.Lock()
 	secrets, answer := r.secrets, r.answer
-	if r.underway[d.Data.Key]++; r.underway[d.Data.Key] > 1 {
-		r.overlapped = true
+	if r.requestsUnderwayByUser[d.Data.Key]++; r.requestsUnderwayByUser[d.Data.Key] > 1 {
+		r.requestsOverlapped = true
 	}
 	r.mu.Unlock()
 	for _, secret := range secrets {
@@ -117,7 +117,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 			r.t.Errorf("%s: %v", d.ID, err)
 		}
 	}
-	to := &recorder{ResponseWriter: w, status: http.StatusOK}
+	to := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 	if answer != nil {
 		answer(to, d)
 	} else {
@@ -125,9 +125,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.underway[d.Data.Key]--
+	r.requestsUnderwayByUser[d.Data.Key]--
 	d.Accepted = to.status < 300 && request.Context().Err() == nil
-	r.got = append(r.got, d)
+	r.deliveries = append(r.deliveries, d)
 }
 
 // setAnswer sets the function that answers requests from now on.
@@ -142,36 +142,36 @@ func (r *receiver) answerWith(status int) {
 	r.setAnswer(func(w http.ResponseWriter, _ delivery) { w.WriteHeader(status) })
 }
 
-// take returns the deliveries so far, and forgets them.
-func (r *receiver) take() []delivery {
+// takeDeliveries returns the deliveries so far, and forgets them.
+func (r *receiver) takeDeliveries() []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	got := r.got
-	r.got = nil
+	got := r.deliveries
+	r.deliveries = nil
 	return got
 }
 
-func newWorld(b *peopletest.Bundle) *world {
-	w := &world{
-		Bundle: b, likes: map[services.UserID]int{}, online: map[services.UserID]bool{},
+func newTestWorld(b *peopletest.TestStore) *testWorld {
+	w := &testWorld{
+		TestStore: b, likes: map[services.UserID]int{}, online: map[services.UserID]bool{},
 		newestLike: map[services.UserID]services.Item{}, receiver: newReceiver(b.T),
 		comments: map[services.UserID]int{}, newestComment: map[services.UserID]services.Item{},
 	}
 	w.stream = stream.New(stream.Config{
-		DB: b.DB, Peek: w.peek, Newest: w.newestOf, Applied: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
-		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), Always: true, Interval: -time.Second, Lap: 24 * time.Hour,
+		DB: b.DB, Peek: w.peekBadges, NewestItems: w.readNewestItems, SharedChanges: func() uint64 { return 0 }, ActiveSince: func() time.Time { return time.Time{} },
+		Clock: services.SystemClock{}, Log: slog.New(slog.DiscardHandler), AlwaysOn: true, ChangeInterval: -time.Second, LapInterval: 24 * time.Hour,
 	})
-	w.write()
+	w.writeStream()
 	return w
 }
 
-// peek is Config.Peek of the stream.
-func (w *world) peek(_ context.Context, users []services.UserID) (list []*services.Badges, errs []error) {
+// peekBadges is Config.Peek of the stream.
+func (w *testWorld) peekBadges(_ context.Context, users []services.UserID) (list []*services.Badges, errs []error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, user := range users {
 		one := &services.Badges{}
-		one.Notifications.Newest = w.newest
+		one.Notifications.Newest = w.newestNotification
 		*one.Notifications.Of(services.CategoryLike) = services.NewCount(w.likes[user], services.Exact, time.Time{})
 		one.Notifications.Of(services.CategoryLike).InTotal = true
 		if comments, some := w.comments[user]; some {
@@ -183,8 +183,8 @@ func (w *world) peek(_ context.Context, users []services.UserID) (list []*servic
 	return list, errs
 }
 
-// newestOf is Config.Newest of the stream.
-func (w *world) newestOf(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
+// readNewestItems is Config.NewestItems of the stream.
+func (w *testWorld) readNewestItems(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if item, some := w.newestLike[user]; some {
@@ -196,25 +196,25 @@ func (w *world) newestOf(_ context.Context, user services.UserID, _ *services.Ba
 	return newest, nil
 }
 
-// comment sets a user's comments, with the newest at a time, and writes the change to the stream.
-func (w *world) comment(comments int, at time.Time, user services.UserID) {
+// changeComments sets a user's comments, with the newest at a time, and writes the change to the stream.
+func (w *testWorld) changeComments(comments int, at time.Time, user services.UserID) {
 	w.T.Helper()
 	w.mu.Lock()
 	w.comments[user], w.newestComment[user] = comments, services.Item{ID: "notification:2", At: at}
 	w.mu.Unlock()
 	sqltest.Equal(w.T, w.stream.Mark(w.Ctx, []services.UserID{user}), nil)
-	w.write()
+	w.writeStream()
 }
 
-// like sets a user's likes, and writes the change to the stream.
-func (w *world) like(likes int, users ...services.UserID) {
+// changeLikes sets a user's likes, and writes the change to the stream.
+func (w *testWorld) changeLikes(likes int, users ...services.UserID) {
 	w.T.Helper()
-	w.set(likes, users...)
-	w.write()
+	w.setLikesAndMark(likes, users...)
+	w.writeStream()
 }
 
-// set sets the likes of users, without a change in the stream yet.
-func (w *world) set(likes int, users ...services.UserID) {
+// setLikesAndMark sets the likes of users, without a change in the stream yet.
+func (w *testWorld) setLikesAndMark(likes int, users ...services.UserID) {
 	w.T.Helper()
 	w.mu.Lock()
 	for _, user := range users {
@@ -228,22 +228,22 @@ func (w *world) set(likes int, users ...services.UserID) {
 	sqltest.Equal(w.T, w.stream.Mark(w.Ctx, users), nil)
 }
 
-// write writes the changes of all marked users to the stream.
-func (w *world) write() {
+// writeStream writes the changes of all marked users to the stream.
+func (w *testWorld) writeStream() {
 	w.T.Helper()
 	for more := true; more; {
 		more = sqltest.Must(w.stream.RunOnce(w.Ctx))(w.T)
 	}
 }
 
-func (w *world) setOnline(user services.UserID, online bool) {
+func (w *testWorld) setOnline(user services.UserID, online bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.online[user] = online
 }
 
 // newNode makes the webhooks of one node. It may call the receivers of the test, which are on loopback.
-func (w *world) newNode(change ...func(*Config)) *Service {
+func (w *testWorld) newNode(change ...func(*Config)) *Service {
 	w.nodesMade++
 	cfg := Config{
 		DB: w.DB, Stream: w.stream, Node: "node", Clock: w.Clock, Log: slog.New(slog.DiscardHandler), Timeout: 5 * time.Second,
@@ -269,16 +269,16 @@ func (w *world) newNode(change ...func(*Config)) *Service {
 // delivererOf makes the deliverer of an endpoint on a node.
 func delivererOf(s *Service, name string) *deliverer { return s.newDeliverer(s.pool.Lease(name)) }
 
-// add adds the endpoint app, which gets later changes only, and returns its secret.
-func (w *world) add(s *Service, filter Filter) (secret string) {
+// addEndpoint adds the endpoint app, which gets later changes only, and returns its secret.
+func (w *testWorld) addEndpoint(s *Service, filter Filter) (secret string) {
 	w.T.Helper()
 	secret = sqltest.Must(s.Add(w.Ctx, NewEndpoint{Name: "app", URL: w.receiver.server.URL, Filter: filter}))(w.T)
 	w.receiver.secrets = []string{secret}
 	return secret
 }
 
-// settle delivers until nothing is left to do now.
-func (w *world) settle(d *deliverer) {
+// deliverAll delivers until nothing is left to do now.
+func (w *testWorld) deliverAll(d *deliverer) {
 	w.T.Helper()
 	for range 5000 {
 		wait, err := d.Step(w.Ctx)
@@ -293,7 +293,7 @@ func (w *world) settle(d *deliverer) {
 }
 
 // endpoint returns the state of the only endpoint, "app".
-func (w *world) endpoint(s *Service) Endpoint {
+func (w *testWorld) endpoint(s *Service) Endpoint {
 	w.T.Helper()
 	list := sqltest.Must(s.Endpoints(w.Ctx, "app"))(w.T)
 	if len(list) != 1 {
@@ -302,8 +302,8 @@ func (w *world) endpoint(s *Service) Endpoint {
 	return list[0]
 }
 
-// totals returns the totals that were accepted last, by key. It fails the test if the versions of a user fall.
-func (w *world) totals(got []delivery) map[string]int {
+// acceptedTotals returns the totals that were accepted last, by key. It fails the test if the versions of a user fall.
+func (w *testWorld) acceptedTotals(got []delivery) map[string]int {
 	w.T.Helper()
 	totals, last := map[string]int{}, map[string]string{}
 	for _, d := range got {

@@ -15,33 +15,33 @@ import (
 // An endpoint goes down in the middle of a round whose last item needs no request: the position stays before the users whose turn
 // has not come, and their alerts come later.
 func TestPositionStaysBeforeTheUnsent(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		var keys []string
 		for i := range 40 {
 			keys = append(keys, fmt.Sprintf("u%02d", i))
 		}
 		users := b.MakeUsers(keys...)
 		s := w.newNode()
-		w.add(s, Filter{Away: true})
+		w.addEndpoint(s, Filter{OnlyAway: true})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		last := len(users) - 1
 		w.setOnline(users[last], true)
 		w.receiver.answerWith(http.StatusServiceUnavailable)
 		for _, user := range users {
-			w.like(1, user) // one by one: the user with the socket is the last
+			w.changeLikes(1, user) // one by one: the user with the socket is the last
 		}
-		w.settle(d)
-		if got := len(w.receiver.take()); got >= last {
+		w.deliverAll(d)
+		if got := len(w.receiver.takeDeliveries()); got >= last {
 			t.Fatalf("%d requests: the round was not cut", got)
 		}
 		w.receiver.answerWith(http.StatusOK)
-		b.Clock.Advance(outbound.LongestDown)
-		w.settle(d)
+		b.Clock.Advance(outbound.LongestDownPause)
+		w.deliverAll(d)
 		loud := map[string]int{}
-		for _, one := range w.receiver.take() {
+		for _, one := range w.receiver.takeDeliveries() {
 			if !one.Data.Silent {
 				loud[one.Data.Key]++
 			}
@@ -56,28 +56,28 @@ func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 
 // The receiver never answers for some users. Their letters do not delay the changes of the others.
 func TestLettersThatHangDelayNobody(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		slow := b.MakeUsers("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9")
 		ann := b.MakeUsers("ann")[0]
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.receiver.setAnswer(func(to http.ResponseWriter, d delivery) {
 			if d.Data.Key != "ann" {
 				to.WriteHeader(http.StatusServiceUnavailable)
 			}
 		})
 		for i, user := range slow { // never many in a row: the endpoint is up
-			w.like(1, user)
-			w.settle(d)
-			w.like(i+1, ann)
-			w.settle(d)
+			w.changeLikes(1, user)
+			w.deliverAll(d)
+			w.changeLikes(i+1, ann)
+			w.deliverAll(d)
 		}
-		sqltest.Equal(t, w.endpoint(s).Waiting, len(slow))
-		w.receiver.take()
+		sqltest.Equal(t, w.endpoint(s).WaitingUsers, len(slow))
+		w.receiver.takeDeliveries()
 		told := make(chan struct{})
 		var tell sync.Once
 		w.receiver.setAnswer(func(to http.ResponseWriter, d delivery) {
@@ -87,18 +87,18 @@ func TestLettersThatHangDelayNobody(t *testing.T) {
 			}
 			select {
 			case <-told:
-			case <-d.gone:
+			case <-d.senderGone:
 				t.Error("a letter that hangs holds ann's change up")
 			}
 			to.WriteHeader(http.StatusServiceUnavailable)
 		})
 		b.Clock.Advance(time.Hour)
-		w.like(100, ann)
-		w.settle(d)
-		if got := w.totals(w.receiver.take()); got["ann"] != 100 || len(got) != 1 {
+		w.changeLikes(100, ann)
+		w.deliverAll(d)
+		if got := w.acceptedTotals(w.receiver.takeDeliveries()); got["ann"] != 100 || len(got) != 1 {
 			t.Errorf("these came: %v", got)
 		}
-		if e := w.endpoint(s); e.Down() || e.Waiting != len(slow) {
+		if e := w.endpoint(s); e.Down() || e.WaitingUsers != len(slow) {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -107,36 +107,36 @@ func TestLettersThatHangDelayNobody(t *testing.T) {
 // A change that waited for its user to be away is tried for the first time. If such changes fail in a row, the endpoint is down. They
 // arrive once it is up again.
 func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		var keys []string
 		for i := range 3 * failuresUntilDown {
 			keys = append(keys, fmt.Sprintf("u%02d", i))
 		}
 		users := b.MakeUsers(keys...)
 		s := w.newNode()
-		w.add(s, Filter{Away: true})
+		w.addEndpoint(s, Filter{OnlyAway: true})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		for _, user := range users {
 			w.setOnline(user, true)
 		}
-		w.like(1, users...)
-		w.settle(d)
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
 		w.receiver.answerWith(http.StatusServiceUnavailable)
 		for _, user := range users {
 			w.setOnline(user, false)
 		}
-		b.Clock.Advance(maxRecheckInterval)
-		w.settle(d)
+		b.Clock.Advance(maxOnlineRecheckInterval)
+		w.deliverAll(d)
 		if e := w.endpoint(s); !e.Down() {
-			t.Errorf("after %d failures it is up: %+v", len(w.receiver.take()), e)
+			t.Errorf("after %d failures it is up: %+v", len(w.receiver.takeDeliveries()), e)
 		}
 		w.receiver.answerWith(http.StatusOK)
-		b.Clock.Advance(outbound.LongestDown)
-		w.settle(d)
-		if e := w.endpoint(s); e.Down() || e.Waiting != 0 {
+		b.Clock.Advance(outbound.LongestDownPause)
+		w.deliverAll(d)
+		if e := w.endpoint(s); e.Down() || e.WaitingUsers != 0 {
 			t.Errorf("after the outage: %+v", e)
 		}
 	})
@@ -144,35 +144,35 @@ func TestChangesThatWaitedCountAgainstTheEndpoint(t *testing.T) {
 
 // Letters that failed many times wait long; once the endpoint is up again, all of them are tried at once.
 func TestLettersWakeWhenTheEndpointIsUp(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve", "fay")
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.receiver.answerWith(http.StatusServiceUnavailable)
-		w.like(1, users...)
-		w.settle(d)
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
 		for range 15 * len(users) {
-			b.Clock.Advance(outbound.LongestDown)
-			w.settle(d)
+			b.Clock.Advance(outbound.LongestDownPause)
+			w.deliverAll(d)
 		}
 		var farthest time.Time
 		for _, letter := range sqltest.Must(listLetters(b.Ctx, b.DB, lettersOf, "app", users))(t) {
 			farthest = later(farthest, letter.DueAt)
 		}
-		if farthest.Before(b.DB.Now().Add(2 * outbound.LongestDown)) {
+		if farthest.Before(b.DB.Now().Add(2 * outbound.LongestDownPause)) {
 			t.Fatalf("the last letter is due at %v already", farthest)
 		}
-		w.receiver.take()
+		w.receiver.takeDeliveries()
 		w.receiver.answerWith(http.StatusOK)
-		b.Clock.Advance(outbound.LongestDown)
-		w.settle(d)
-		if got := w.totals(w.receiver.take()); len(got) != len(users) {
+		b.Clock.Advance(outbound.LongestDownPause)
+		w.deliverAll(d)
+		if got := w.acceptedTotals(w.receiver.takeDeliveries()); len(got) != len(users) {
 			t.Errorf("at once came %v", got)
 		}
-		sqltest.Equal(t, w.endpoint(s).Waiting, 0)
+		sqltest.Equal(t, w.endpoint(s).WaitingUsers, 0)
 	})
 }

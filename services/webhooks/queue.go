@@ -2,23 +2,23 @@ package webhooks
 
 import "sync"
 
-// queue has the items of a round that need a request: letters, and changes of the stream in their order.
-type queue struct {
-	mu              sync.Mutex
-	letters, fresh  []*item
-	maxLetters      int // letters under way at once while there are changes of the stream
-	lettersUnderway int // letters whose requests are under way
-	requestsBegun   int // items whose requests were begun
+// roundQueue has the items of a round that need a request: letters, and changes of the stream in their order.
+type roundQueue struct {
+	mu                 sync.Mutex
+	letters, changes   []*roundItem
+	maxLettersUnderway int // letters under way at once while there are changes of the stream
+	lettersUnderway    int // letters whose requests are under way
+	requestsBegun      int // items whose requests were begun
 }
 
-// newQueue makes the queue of a round. An item whose fate is known needs no request.
-func newQueue(items []item, maxLetters int) *queue {
-	q := &queue{maxLetters: maxLetters}
+// newQueue makes the queue of a round. An item whose result is known needs no request.
+func newQueue(items []roundItem, maxLetters int) *roundQueue {
+	q := &roundQueue{maxLettersUnderway: maxLetters}
 	for i := range items {
 		switch one := &items[i]; {
-		case one.fate != untouched:
-		case one.fresh:
-			q.fresh = append(q.fresh, one)
+		case one.result != resultNotTried:
+		case one.fromStream:
+			q.changes = append(q.changes, one)
 		default:
 			q.letters = append(q.letters, one)
 		}
@@ -27,21 +27,21 @@ func newQueue(items []item, maxLetters int) *queue {
 }
 
 // next returns the item that a worker sends after done, which is nil at the start. It returns nil if nothing is left for the worker,
-// and if over, which gets the number of requests that were begun, says so. Letters come first, because they are older, and a stream that
-// is always full would hold them up.
-func (q *queue) next(done *item, over func(begun int) bool) *item {
+// and if over, which gets the number of requests that were begun, says so. Letters come first, because they are older, and a stream
+// that is always full would hold them up.
+func (q *roundQueue) next(done *roundItem, over func(begun int) bool) *roundItem {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if done != nil && !done.fresh {
+	if done != nil && !done.fromStream {
 		q.lettersUnderway--
 	}
-	if len(q.letters)+len(q.fresh) == 0 || over(q.requestsBegun) {
+	if len(q.letters)+len(q.changes) == 0 || over(q.requestsBegun) {
 		return nil
 	}
 	q.requestsBegun++
-	if len(q.fresh) > 0 && (len(q.letters) == 0 || q.lettersUnderway >= q.maxLetters) {
-		one := q.fresh[0]
-		q.fresh = q.fresh[1:]
+	if len(q.changes) > 0 && (len(q.letters) == 0 || q.lettersUnderway >= q.maxLettersUnderway) {
+		one := q.changes[0]
+		q.changes = q.changes[1:]
 		return one
 	}
 	one := q.letters[0]

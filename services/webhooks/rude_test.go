@@ -34,35 +34,35 @@ func TestRudeReceivers(t *testing.T) {
 	}{
 		"500":      {func(to http.ResponseWriter, _ delivery) { to.WriteHeader(500) }, "the receiver answered 500"},
 		"redirect": {func(to http.ResponseWriter, _ delivery) { to.Header().Set("Location", target.URL); to.WriteHeader(307) }, "the receiver answered 307: redirects are not followed"},
-		"hang":     {func(_ http.ResponseWriter, d delivery) { <-d.gone }, "there was no answer within 2s"},
+		"hang":     {func(_ http.ResponseWriter, d delivery) { <-d.senderGone }, "there was no answer within 2s"},
 		"garbage":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "\x00\x01not HTTP\r\n\r\n") }, "malformed HTTP"},
 		"hang up":  {func(to http.ResponseWriter, _ delivery) { answerGarbage(to, "") }, "EOF"},
 		"headers":  {func(to http.ResponseWriter, _ delivery) { to.Header().Set("X", strings.Repeat("x", 1<<20)) }, "exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := peopletest.NewBundle(t, sqltest.SQLite(t))
-			w := newWorld(b)
+			b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+			w := newTestWorld(b)
 			users := b.MakeUsers("ann")
 			timeout := 30 * time.Second // longer than any answer takes on a busy machine
 			if name == "hang" {
 				timeout = 2 * time.Second
 			}
 			s := w.newNode(func(cfg *Config) { cfg.Timeout = timeout })
-			w.add(s, Filter{})
+			w.addEndpoint(s, Filter{})
 			d := delivererOf(s, "app")
-			w.settle(d)
+			w.deliverAll(d)
 			w.receiver.setAnswer(c.answer)
-			w.like(1, users...)
-			w.settle(d)
-			if e := w.endpoint(s); e.Waiting != 1 || !strings.Contains(e.Error, c.err) {
+			w.changeLikes(1, users...)
+			w.deliverAll(d)
+			if e := w.endpoint(s); e.WaitingUsers != 1 || !strings.Contains(e.LastError, c.err) {
 				t.Errorf("%+v", e)
 			}
 			w.receiver.setAnswer(nil)
-			w.like(2, users...)
-			w.settle(d)
+			w.changeLikes(2, users...)
+			w.deliverAll(d)
 			b.Clock.Advance(time.Hour)
-			w.settle(d)
-			if e := w.endpoint(s); e.Waiting != 0 || e.Delivered != 1 {
+			w.deliverAll(d)
+			if e := w.endpoint(s); e.WaitingUsers != 0 || e.DeliveredEvents != 1 {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -84,35 +84,35 @@ func answerGarbage(to http.ResponseWriter, text string) {
 
 // An endpoint that hangs does not delay another endpoint.
 func TestSlowEndpointHoldsNoOther(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newTestWorld(b)
 	users := b.MakeUsers("ann", "bob")
 	s := w.newNode(func(cfg *Config) { cfg.Timeout = 10 * time.Minute }) // the slow one hangs until the drain
-	w.add(s, Filter{})
+	w.addEndpoint(s, Filter{})
 	slow := newReceiver(t)
-	slow.setAnswer(func(_ http.ResponseWriter, d delivery) { <-d.gone })
+	slow.setAnswer(func(_ http.ResponseWriter, d delivery) { <-d.senderGone })
 	sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: "slow", URL: slow.server.URL}))(t)
 	ctx, stop := context.WithCancel(b.Ctx)
 	ended := make(chan struct{})
 	go func() { _ = s.Run(ctx); close(ended) }()
 	for i := range 5 {
-		w.like(i+1, users...)
+		w.changeLikes(i+1, users...)
 		eventually.Holds(t, "both users have the change", func() bool {
 			w.receiver.mu.Lock()
 			defer w.receiver.mu.Unlock()
-			return len(w.receiver.got) == 2*(i+1)
+			return len(w.receiver.deliveries) == 2*(i+1)
 		})
 	}
 	eventually.Holds(t, "the slow one was asked", func() bool {
 		slow.mu.Lock()
 		defer slow.mu.Unlock()
-		return slow.underway["ann"]+slow.underway["bob"] == 2
+		return slow.requestsUnderwayByUser["ann"]+slow.requestsUnderwayByUser["bob"] == 2
 	})
 	sqltest.Equal(t, s.Stats().Endpoints, 2)
 	stop()
 	<-ended // the drain ends the requests that hang, and counts no failure
 	for _, e := range sqltest.Must(s.Endpoints(t.Context(), ""))(t) {
-		if e.Delivers || e.Failures != 0 {
+		if e.HasDeliverer || e.FailuresInRow != 0 {
 			t.Errorf("after the drain: %+v", e)
 		}
 	}
@@ -120,48 +120,48 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 
 // During an overlap every secret signs; afterwards only the new one does.
 func TestRotation(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
 		s := w.newNode()
-		first := w.add(s, Filter{})
+		first := w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
-		second := sqltest.Must(s.Rotate(b.Ctx, "app", 24*time.Hour))(t)
+		w.deliverAll(d)
+		second := sqltest.Must(s.RotateSecret(b.Ctx, "app", 24*time.Hour))(t)
 		w.receiver.secrets = []string{first, second}
-		w.like(1, users...)
-		w.settle(d)
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
 		b.Clock.Advance(time.Hour)
-		third := sqltest.Must(s.Rotate(b.Ctx, "app", 48*time.Hour))(t)
-		sqltest.Equal(t, w.endpoint(s).Secrets, 3)
+		third := sqltest.Must(s.RotateSecret(b.Ctx, "app", 48*time.Hour))(t)
+		sqltest.Equal(t, w.endpoint(s).SigningSecrets, 3)
 		w.receiver.secrets = []string{first, second, third}
-		w.like(2, users...)
-		w.settle(d)
+		w.changeLikes(2, users...)
+		w.deliverAll(d)
 		b.Clock.Advance(24 * time.Hour)
-		sqltest.Equal(t, w.endpoint(s).Secrets, 2)
+		sqltest.Equal(t, w.endpoint(s).SigningSecrets, 2)
 		w.receiver.secrets = []string{second, third}
-		w.like(3, users...)
-		w.settle(d)
-		fourth := sqltest.Must(s.Rotate(b.Ctx, "app", 0))(t) // a secret that leaked
-		sqltest.Equal(t, w.endpoint(s).Secrets, 1)
+		w.changeLikes(3, users...)
+		w.deliverAll(d)
+		fourth := sqltest.Must(s.RotateSecret(b.Ctx, "app", 0))(t) // a secret that leaked
+		sqltest.Equal(t, w.endpoint(s).SigningSecrets, 1)
 		w.receiver.secrets = []string{fourth}
-		w.like(4, users...)
-		w.settle(d)
-		sqltest.Equal(t, w.totals(w.receiver.take()), map[string]int{"ann": 4})
+		w.changeLikes(4, users...)
+		w.deliverAll(d)
+		sqltest.Equal(t, w.acceptedTotals(w.receiver.takeDeliveries()), map[string]int{"ann": 4})
 		for _, old := range []string{first, second, third} {
 			if old == fourth {
 				t.Error("a secret came back")
 			}
 		}
-		_, err := s.Rotate(b.Ctx, "app", MaxOverlap+1)
+		_, err := s.RotateSecret(b.Ctx, "app", MaxSecretOverlap+1)
 		sqltest.WantCode(t, err, services.Invalid)
 		for range maxSecrets - 1 {
-			sqltest.Must(s.Rotate(b.Ctx, "app", time.Hour))(t)
+			sqltest.Must(s.RotateSecret(b.Ctx, "app", time.Hour))(t)
 		}
-		_, err = s.Rotate(b.Ctx, "app", time.Hour)
+		_, err = s.RotateSecret(b.Ctx, "app", time.Hour)
 		sqltest.WantCode(t, err, services.Conflict)
-		_, err = s.Rotate(b.Ctx, "none", time.Hour)
+		_, err = s.RotateSecret(b.Ctx, "none", time.Hour)
 		sqltest.WantCode(t, err, services.NotFound)
 	})
 }
@@ -185,32 +185,32 @@ func TestOldSecretSignsNoMore(t *testing.T) {
 
 // The guard checks the dialled address: a name that leads to this machine is refused, and no byte is sent.
 func TestNameOfAPrivateAddress(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newTestWorld(b)
 	users := b.MakeUsers("ann")
 	_, port, _ := net.SplitHostPort(w.receiver.server.Listener.Addr().String())
 	s := w.newNode(func(cfg *Config) { cfg.Allow = nil })
 	for _, scheme := range []string{"http", "https"} {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: scheme, URL: scheme + "://localhost:" + port}))(t)
-		w.like(1, users...)
-		w.settle(delivererOf(s, scheme))
+		w.changeLikes(1, users...)
+		w.deliverAll(delivererOf(s, scheme))
 		e := sqltest.Must(s.Endpoints(b.Ctx, scheme))(t)[0]
-		if e.Waiting != 1 || !strings.Contains(e.Error, "is not public") {
+		if e.WaitingUsers != 1 || !strings.Contains(e.LastError, "is not public") {
 			t.Errorf("%+v", e)
 		}
 		tested := sqltest.Must(s.Test(b.Ctx, scheme))(t)
 		if tested.Status != 0 || !strings.Contains(tested.Error, "--webhooks-allow") {
 			t.Errorf("%+v", tested)
 		}
-		w.like(0, users...)
+		w.changeLikes(0, users...)
 	}
-	sqltest.Equal(t, len(w.receiver.take()), 0)
+	sqltest.Equal(t, len(w.receiver.takeDeliveries()), 0)
 }
 
 // The error for an endpoint that Add refuses says why.
 func TestAddRefuses(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.SQLite(t))
-	w := newWorld(b)
+	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
+	w := newTestWorld(b)
 	s := w.newNode()
 	for _, c := range []struct {
 		e    NewEndpoint
@@ -249,28 +249,28 @@ func TestAddRefuses(t *testing.T) {
 
 // Two additions at once do not pass the limit: one of them is refused.
 func TestConcurrentAdditionsKeepTheLimit(t *testing.T) {
-	b := peopletest.NewBundle(t, sqltest.Postgres(t))
-	s := newWorld(b).newNode()
+	b := peopletest.NewTestStore(t, sqltest.Postgres(t))
+	s := newTestWorld(b).newNode()
 	for i := range maxEndpoints - 1 {
 		sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: fmt.Sprint(i), URL: "https://a.example"}))(t)
 	}
-	first, second := sqltest.RunBeside(t, b.DB,
+	first, second := sqltest.RunDuringTransaction(t, b.DB,
 		func(tx *sql.Tx) error {
 			return add(b.Ctx, tx, NewEndpoint{Name: "last", URL: "https://a.example"}, "s", 0, 0)
 		},
 		func() error { _, err := s.Add(b.Ctx, NewEndpoint{Name: "more", URL: "https://a.example"}); return err })
-	sqltest.WantOneCode(t, services.Conflict, first, second)
+	sqltest.WantOneErrorWithCode(t, services.Conflict, first, second)
 }
 
 // A name that no webhook can have is NOT_FOUND, even if the database refuses the text.
 func TestImpossibleNamesAreNotFound(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
-		s := newWorld(b).newNode()
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+		s := newTestWorld(b).newNode()
 		for _, name := range []string{"\x00", "a\x00b", "Upper", ""} {
-			_, rotated := s.Rotate(b.Ctx, name, 0)
+			_, rotated := s.RotateSecret(b.Ctx, name, 0)
 			_, tested := s.Test(b.Ctx, name)
 			_, listed := s.DeadLetters(b.Ctx, name, 10)
-			_, replayed := s.Replay(b.Ctx, name, "")
+			_, replayed := s.ReplayDeadLetters(b.Ctx, name, "")
 			for _, err := range []error{rotated, tested, listed, replayed, s.Remove(b.Ctx, name)} {
 				sqltest.WantCode(b.T, err, services.NotFound)
 			}
@@ -280,43 +280,43 @@ func TestImpossibleNamesAreNotFound(t *testing.T) {
 
 // Without the change stream there are no events: an endpoint is refused, with advice, unless a node writes the stream.
 func TestAddNeedsTheStream(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		off := New(Config{DB: b.DB, Stream: stream.New(stream.Config{DB: b.DB, Clock: b.Clock, Log: slog.New(slog.DiscardHandler)}), Clock: b.Clock})
 		e := NewEndpoint{Name: "a", URL: "https://a.example"}
 		_, err := off.Add(b.Ctx, e)
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(err.Error(), "start every node with --changes") {
 			b.T.Errorf("%v", err)
 		}
-		if names, err := off.pool.Free(b.Ctx); len(names) > 0 || err != nil {
+		if names, err := off.pool.FreeRows(b.Ctx); len(names) > 0 || err != nil {
 			b.T.Errorf("a node without the stream delivers %v, %v", names, err)
 		}
-		newWorld(b) // a node that writes the stream
+		newTestWorld(b) // a node that writes the stream
 		sqltest.Must(off.Add(b.Ctx, e))(b.T)
 	})
 }
 
 // A filter chooses which changes an endpoint gets, and which counts the changes have.
 func TestFilters(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T
-		w := newWorld(b)
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
 		s := w.newNode()
 		filters := map[string]Filter{
 			"all": {}, "likes": {Sources: []string{"NOTIFICATIONS:LIKE"}}, "notifications": {Sources: []string{"NOTIFICATIONS"}},
-			"rooms": {Sources: []string{"CONVERSATIONS"}}, "totals": {Totals: true},
+			"rooms": {Sources: []string{"CONVERSATIONS"}}, "totals": {OnlyTotals: true},
 		}
 		got := map[string][]delivery{}
 		deliverers := map[string]*deliverer{}
 		for name, filter := range filters {
 			sqltest.Must(s.Add(b.Ctx, NewEndpoint{Name: name, URL: w.receiver.server.URL, Filter: filter}))(t)
 			deliverers[name] = delivererOf(s, name)
-			w.settle(deliverers[name])
+			w.deliverAll(deliverers[name])
 		}
-		w.like(2, users...)
+		w.changeLikes(2, users...)
 		for name, d := range deliverers {
-			w.settle(d)
-			got[name] = w.receiver.take()
+			w.deliverAll(d)
+			got[name] = w.receiver.takeDeliveries()
 		}
 		for name, want := range map[string]int{"all": 1, "likes": 1, "notifications": 1, "rooms": 0, "totals": 1} {
 			if len(got[name]) != want {
@@ -333,26 +333,26 @@ func TestFilters(t *testing.T) {
 
 // A name may be used again, and nothing is left of the endpoint before.
 func TestNothingIsLeftOfARemovedEndpoint(t *testing.T) {
-	peopletest.EachBundle(t, func(b *peopletest.Bundle) {
-		w := newWorld(b)
+	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
+		w := newTestWorld(b)
 		users := b.MakeUsers("ann")
 		s := w.newNode()
-		w.add(s, Filter{})
+		w.addEndpoint(s, Filter{})
 		d := delivererOf(s, "app")
-		w.settle(d)
+		w.deliverAll(d)
 		w.receiver.answerWith(500)
-		w.like(1, users...)
-		w.settle(d)
+		w.changeLikes(1, users...)
+		w.deliverAll(d)
 		sqltest.Equal(b.T, s.Remove(b.Ctx, "app"), nil)
 		if _, err := d.Step(b.Ctx); err != leases.ErrLeaseLost {
 			b.T.Errorf("a removed endpoint: %v", err)
 		}
-		w.add(s, Filter{})
-		if e := w.endpoint(s); e.Waiting != 0 || e.Failures != 0 {
+		w.addEndpoint(s, Filter{})
+		if e := w.endpoint(s); e.WaitingUsers != 0 || e.FailuresInRow != 0 {
 			b.T.Errorf("%+v", e)
 		}
 	})
 }
 
-// endLease ends the leases of all endpoints.
-var endLease = sql.AdHoc("the lease ends", `UPDATE webhooks SET until_us = 0`)
+// endAllLeases ends the leases of all endpoints.
+var endAllLeases = sql.AdHoc("the lease ends", `UPDATE webhooks SET until_us = 0`)

@@ -22,11 +22,11 @@ type sender struct {
 
 // answer is the outcome of a request. Its error may be shown to operators: it has neither the address nor the secrets.
 type answer struct {
-	status     int           // HTTP's; 0: there was no answer
-	err        string        // why it counts as a failure; "" if it does not
-	gone       bool          // the receiver wants no more events
-	retryAfter time.Duration // how long the receiver asks to wait; 0: it does not
-	took       time.Duration // the whole request
+	status       int           // HTTP's; 0: there was no answer
+	err          string        // why it counts as a failure; "" if it does not
+	receiverGone bool          // the receiver wants no more events
+	retryAfter   time.Duration // how long the receiver asks to wait; 0: it does not
+	took         time.Duration // the whole request
 }
 
 // post sends one event, signed by each of the secrets.
@@ -51,7 +51,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 	a := answer{status: got.Status, err: got.Err, retryAfter: got.RetryAfter, took: got.Took}
 	// By the specification, this answer means that the receiver wants no events. The endpoint rests until somebody replays it.
 	if a.status == http.StatusGone {
-		a.gone, a.err = true, "the receiver answered 410: it wants no more events"
+		a.receiverGone, a.err = true, "the receiver answered 410: it wants no more events"
 	}
 	return a
 }

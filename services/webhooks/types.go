@@ -14,16 +14,16 @@ import (
 // The limits of endpoints.
 const (
 	// Each endpoint costs a goroutine and a walk over the stream.
-	maxEndpoints = 50
-	MaxOverlap   = 30 * 24 * time.Hour // the longest time for which former secrets sign after a rotation
-	maxSecrets   = 5                   // that sign at once
+	maxEndpoints     = 50
+	MaxSecretOverlap = 30 * 24 * time.Hour // the longest time for which former secrets sign after a rotation
+	maxSecrets       = 5                   // that sign at once
 )
 
 // Filter chooses the changes that an endpoint gets. The zero value chooses all.
 type Filter struct {
-	Away    bool     // only of users without an open socket; the others' changes are sent once they have closed it
-	Totals  bool     // only changes of the total or of quiet hours, and changes that alert; without the counts behind the total
-	Sources []string // only changes of these: SOURCE, or SOURCE:PART; none: all
+	OnlyAway   bool     // only of users without an open socket; the others' changes are sent once they have closed it
+	OnlyTotals bool     // only changes of the total or of quiet hours, and changes that alert; without the counts behind the total
+	Sources    []string // only changes of these: SOURCE, or SOURCE:PART; none: all
 }
 
 // Endpoint is an address that events are sent to, as operators see it.
@@ -33,31 +33,31 @@ type Endpoint struct {
 	Filter    Filter
 	CreatedAt time.Time
 
-	Secrets   int       // that sign now: two or more during the overlap of a rotation
-	Delivers  bool      // a node delivers
-	Node      string    // the last node that delivered
-	Delivered int       // events
-	Waiting   int       // users whose newest change is not delivered: its request failed, or it waits until the user is away
-	Dead      int       // users whose newest change was given up
-	Since     time.Time // the oldest change that was not read yet; zero if there is none
-	Failures  int       // requests that failed since the last success
-	RetryAt   time.Time // when it is tried again, if it is down
-	HaltedAt  time.Time // when the receiver answered 410 Gone; zero: it did not
-	OKAt      time.Time // the last delivery; zero: there was none
-	FailedAt  time.Time // the last failure; zero: there was none
-	Error     string    // of the last failure
+	SigningSecrets  int       // that sign now: two or more during the overlap of a rotation
+	HasDeliverer    bool      // a node delivers
+	Node            string    // the last node that delivered
+	DeliveredEvents int       // events
+	WaitingUsers    int       // users whose newest change is not delivered: its request failed, or it waits until the user is away
+	DeadLetters     int       // users whose newest change was given up
+	OldestUnsentAt  time.Time // the oldest change that was not read yet; zero if there is none
+	FailuresInRow   int       // requests that failed since the last success
+	RetryAt         time.Time // when it is tried again, if it is down
+	ReceiverGoneAt  time.Time // when the receiver answered 410 Gone; zero: it did not
+	LastSuccessAt   time.Time // the last delivery; zero: there was none
+	LastFailureAt   time.Time // the last failure; zero: there was none
+	LastError       string    // of the last failure
 }
 
 // Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It is derived from the
 // failures, so that the two cannot disagree.
-func (e Endpoint) Down() bool { return e.Failures >= failuresUntilDown }
+func (e Endpoint) Down() bool { return e.FailuresInRow >= failuresUntilDown }
 
 // State is one word for the endpoint: ok, down, gone or idle (no node delivers).
 func (e Endpoint) State() string {
 	switch {
-	case !e.HaltedAt.IsZero():
+	case !e.ReceiverGoneAt.IsZero():
 		return "gone"
-	case !e.Delivers:
+	case !e.HasDeliverer:
 		return "idle"
 	case e.Down():
 		return "down"
@@ -82,46 +82,47 @@ func signingSecrets(secrets []secret, now time.Time) (texts []string) {
 }
 
 // endpoint is the row that a node delivers by, read anew for each round: so a rotation or a removal takes effect with the next
-// round. See the table's migration for since, read_to and full_to, which is drainedTo here.
+// round. See the table's migration for since, which is alertsAfter here, read_to, and full_to, which is drainedTo.
 type endpoint struct {
-	Name      string
-	URL       string
-	Filter    Filter
-	secrets   []secret // the newest first, expired ones included
-	since     uint64   // no change up to this version alerts
-	readTo    uint64   // the position in the change stream
-	drainedTo uint64   // readTo when nothing was left in the stream the last time
-	// token is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
-	token string
-	// failures counts the failed requests since the last success, over all rounds and nodes. The endpoint is down when it reaches
+	Name        string
+	URL         string
+	Filter      Filter
+	secrets     []secret // the newest first, expired ones included
+	alertsAfter uint64   // no change up to this version alerts
+	readTo      uint64   // the position in the change stream
+	drainedTo   uint64   // readTo when nothing was left in the stream the last time
+	// leaseToken is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
+	leaseToken string
+	// failuresInRow counts the failed requests since the last success, over all rounds and nodes. The endpoint is down when it reaches
 	// failuresUntilDown.
-	failures int
-	retryAt  time.Time // zero, or past: no pause
-	halted   bool      // the receiver answered 410, until somebody replays
+	failuresInRow int
+	retryAt       time.Time // zero, or past: no pause
+	receiverGone  bool      // the receiver answered 410, until somebody replays
 }
 
 // Letter records that an endpoint has yet to get a change of one user. It has no event: the event is made of the user's newest
-// change when it is sent. The endpoint has the user's changes up to Base; an open socket alerted the user of those up to Heard.
+// change when it is sent. The endpoint has the user's changes up to DeliveredUpTo; an open socket alerted the user of those up to
+// AlertedUpTo.
 type Letter struct {
-	User     services.UserID
-	UserKey  string // "" except in lists for operators
-	Base     uint64
-	Heard    uint64
-	Seq      uint64    // the version tried last
-	Attempts int       // that failed; 0: it only waits until the user is away
-	FirstAt  time.Time // of the first failed attempt, or since when the letter waits; a replay sets it anew
-	DueAt    time.Time // when it is tried next
-	DeadAt   time.Time // zero: it is tried again
-	Status   int       // HTTP's; 0: there was no answer
-	Error    string
+	User          services.UserID
+	UserKey       string // "" except in lists for operators
+	DeliveredUpTo uint64
+	AlertedUpTo   uint64
+	LastTriedSeq  uint64    // the version tried last
+	Attempts      int       // that failed; 0: it only waits until the user is away
+	StartedAt     time.Time // of the first failed attempt, or since when the letter waits; a replay sets it anew
+	DueAt         time.Time // when it is tried next
+	DeadAt        time.Time // zero: it is tried again
+	Status        int       // HTTP's; 0: there was no answer
+	Error         string
 }
 
 // A name is part of each webhook-id and of the command line: no escaping is needed in either.
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
+var endpointNamePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
 // checkName returns INVALID for a name that no endpoint can have.
 func checkName(name string) error {
-	if !nameForm.MatchString(name) {
+	if !endpointNamePattern.MatchString(name) {
 		return services.Errorf(services.Invalid, "name: %s is not a name of a webhook: up to 40 of a-z, 0-9 and - are allowed, not - first", services.Quote(name))
 	}
 	return nil
@@ -146,7 +147,7 @@ func (f Filter) check(types []string) error {
 	known := filterNames(types)
 	for _, name := range f.Sources {
 		part, some := strings.CutPrefix(name, string(services.SourceNotifications)+":")
-		if host := some && services.Category(part).IsHostCategory(); !host && !slices.Contains(known, name) { // a category may be defined later
+		if host := some && services.Category(part).HasHostCategoryForm(); !host && !slices.Contains(known, name) { // it may be defined later
 			return services.Errorf(services.Invalid, "sources: %s is not a source: %s are, and NOTIFICATIONS: with a category of the application", services.Quote(name), strings.Join(known, ", "))
 		}
 	}
@@ -169,23 +170,23 @@ func (f Filter) wants(change stream.Change, base uint64) bool {
 	if change.Seq <= base {
 		return false
 	}
-	if !state.Quiet && state.NewestOf(f.chooses, base) != nil {
+	if !state.Quiet && state.NewestAlertOf(f.chooses, base) != nil {
 		return true // also if the numbers are the same: one item was read, and another one came
 	}
-	// With Totals events show only the total and quiet hours: without a change of these the event would be the same again.
-	if f.Totals && state.Total.Changed <= base && state.QuietAt <= base {
+	// With OnlyTotals events show only the total and quiet hours: without a change of these the event would be the same again.
+	if f.OnlyTotals && state.Total.ChangedVersion <= base && state.QuietVersion <= base {
 		return false
 	}
-	return len(f.Sources) == 0 || slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.Changed > base && f.chooses(p.Source, p.Name) })
+	return len(f.Sources) == 0 || slices.ContainsFunc(state.Parts, func(p stream.Part) bool { return p.ChangedVersion > base && f.chooses(p.Source, p.Name) })
 }
 
 // String formats the filter in the words of the command line.
 func (f Filter) String() string {
 	var words []string
-	if f.Away {
+	if f.OnlyAway {
 		words = append(words, "away")
 	}
-	if f.Totals {
+	if f.OnlyTotals {
 		words = append(words, "totals")
 	}
 	if len(f.Sources) > 0 {

@@ -1,18 +1,18 @@
-// Package webhooks sends the changes of badges to endpoints of the host application, as requests signed by the Standard
-// Webhooks specification.
+// Package webhooks sends the changes of badges to endpoints of the host application, as requests signed by the Standard Webhooks
+// specification.
 //
-// The change stream is the queue: an endpoint has a position in it, and a letter for each user whose newest change failed, or
-// waits until the user is away. Both are in SQL. One node at a time, by a lease, delivers an endpoint, with a bounded number of
-// requests at once and a deadline for each; endpoints do not wait for each other, and no job worker takes part.
+// The change stream is the queue: an endpoint has a position in it, and a letter for each user whose newest change failed, or waits
+// until the user is away. Both are in SQL. One node at a time, by a lease, delivers an endpoint, with a bounded number of requests
+// at once and a deadline for each; endpoints do not wait for each other, and no job worker takes part.
 //
 // It guarantees that each change of a user that the filter chooses is delivered once or more, or replaced by a newer one of the
-// user; that a user's versions arrive in their order, because at most one request for a user is under way; that every attempt
-// for a version has one webhook-id; and that no request goes to an address that is neither public nor allowed.
+// user; that a user's versions arrive in their order, because at most one request for a user is under way; that every attempt for a
+// version has one webhook-id; and that no request goes to an address that is neither public nor allowed.
 //
 // The path of a change: the writer of the stream gives it a position. The node that holds the lease of an endpoint reads it in the
-// next round (deliverer.Step, plan), with the user's letter if there is one. setUnsentFates leaves out changes that the filter does not
-// choose and, with Away, changes of users who are online. send posts the rest, outcome turns the answers into a new position,
-// letters and a pause, and save writes them in one transaction.
+// next round (deliverer.Step, planRound), with the user's letter if there is one. setUnsentResults leaves out changes that the filter
+// does not choose and, with OnlyAway, changes of users who are online. send posts the rest, outcomeOfRound turns the answers into a
+// new position, letters and a pause, and save writes them in one transaction.
 //
 // On failure: a letter is tried again with growing pauses for a day, and is dead afterwards: it is shown, and can be replayed.
 // After some failures in a row the endpoint is down: one request at a time is tried, and all else waits in the stream, where it
@@ -63,15 +63,15 @@ const (
 
 // Service is the webhooks on one node. It is safe for concurrent use.
 type Service struct {
-	cfg    Config
-	db     *sql.DB
-	pool   *leases.WorkerPool
-	sender *sender
-	batch  int // changes of one round
+	cfg             Config
+	db              *sql.DB
+	pool            *leases.WorkerPool
+	sender          *sender
+	changesPerRound int // changes of one round
 
-	// delivered counts events, failed requests. Both are for metrics, since the start of this node. The rows of endpoints have the
-	// numbers of all nodes.
-	delivered, failed atomic.Uint64
+	// deliveredEvents counts events that receivers accepted, failedRequests requests that failed. Both are for metrics, since the
+	// start of this node. The rows of endpoints have the numbers of all nodes.
+	deliveredEvents, failedRequests atomic.Uint64
 }
 
 // New makes the webhooks of a node.
@@ -83,26 +83,26 @@ func New(cfg Config) *Service {
 		cfg.ParallelRequests = 8
 	}
 	// One client for all endpoints: it keeps connections to each of their hosts.
-	guard := outbound.Guard{Allow: cfg.Allow, Setting: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
-	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.ParallelRequests)}, batch: batch}
+	guard := outbound.Guard{Allow: cfg.Allow, SettingName: "--webhooks-allow (TIDINGS_WEBHOOKS_ALLOW)"}
+	s := &Service{cfg: cfg, db: cfg.DB, sender: &sender{guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.ParallelRequests)}, changesPerRound: changesPerRound}
 	// The pool gives each endpoint to one node, and calls Step of its deliverer in a goroutine of its own.
 	s.pool = leases.NewWorkerPool(leases.Config{
-		DB: cfg.DB, Table: leaseTable, RowsName: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, On: s.On, Log: cfg.Log,
-		Work: func(lease *leases.Lease) leases.Worker { return s.newDeliverer(lease) },
+		DB: cfg.DB, Table: leaseTable, RowsName: "webhooks", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Enabled: s.On, Log: cfg.Log,
+		NewWorker: func(lease *leases.Lease) leases.Worker { return s.newDeliverer(lease) },
 	})
 	return s
 }
 
 // Stats are this node's numbers since its start, for its metrics.
 type Stats struct {
-	Delivered uint64 // events that receivers accepted
-	Failed    uint64 // requests that failed
-	Endpoints int    // that this node delivers now
+	DeliveredEvents uint64 // events that receivers accepted
+	FailedRequests  uint64 // requests that failed
+	Endpoints       int    // that this node delivers now
 }
 
 // Stats reads the numbers of this node.
 func (s *Service) Stats() Stats {
-	return Stats{Delivered: s.delivered.Load(), Failed: s.failed.Load(), Endpoints: s.pool.Running()}
+	return Stats{DeliveredEvents: s.deliveredEvents.Load(), FailedRequests: s.failedRequests.Load(), Endpoints: s.pool.RunningCount()}
 }
 
 // On reports whether this node delivers: it does while the change stream is on. Otherwise it holds no lease.

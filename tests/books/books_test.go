@@ -36,22 +36,22 @@ import (
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(func() int { return world.Main(m) })) }
 
 func TestEveryPageDoesWhatItSays(t *testing.T) {
-	found, err := pages()
+	found, err := readPages()
 	if err != nil || len(found) < 5 {
 		t.Fatalf("%d pages: %v", len(found), err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		blocks := blocksOf(name, found[name])
+		blocks := codeBlocksOf(name, found[name])
 		if len(blocks) == 0 {
 			continue
 		}
 		t.Run(strings.TrimSuffix(name, ".md"), func(t *testing.T) {
 			t.Parallel()
-			r, err := newReader(t)
+			r, err := newPageRunner(t)
 			if err == nil {
-				err = r.read(blocks)
+				err = r.runBlocks(blocks)
 			}
-			for _, skipped := range r.skipped {
+			for _, skipped := range r.skippedBlocks {
 				t.Log("not run: " + skipped)
 			}
 			if err != nil {
@@ -84,11 +84,11 @@ func TestWrongPagesAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := newReader(t)
+			r, err := newPageRunner(t)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = r.read(blocksOf("page.md", []byte("# A page\n\n"+page.text)))
+			err = r.runBlocks(codeBlocksOf("page.md", []byte("# A page\n\n"+page.text)))
 			if err == nil || !strings.Contains(err.Error(), page.fault) || !strings.HasPrefix(err.Error(), "page.md:") {
 				t.Errorf("the fault is %v, not %q", err, page.fault)
 			}
@@ -98,21 +98,21 @@ func TestWrongPagesAreFound(t *testing.T) {
 
 // Blocks of sh, graphql, js and sql, and the outputs of these, work as the package comment says.
 func TestEveryKindOfBlockIsDone(t *testing.T) {
-	r, err := newReader(t)
+	r, err := newPageRunner(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.read(blocksOf("page.md", []byte(pageOfEveryKind))); err != nil {
+	if err := r.runBlocks(codeBlocksOf("page.md", []byte(pageWithEveryBlockKind))); err != nil {
 		t.Error(err)
 	}
-	if len(r.skipped) != 1 || r.skipped[0] != "page.md:3: needs another machine" {
-		t.Errorf("not run: %q", r.skipped)
+	if len(r.skippedBlocks) != 1 || r.skippedBlocks[0] != "page.md:3: needs another machine" {
+		t.Errorf("not run: %q", r.skippedBlocks)
 	}
 }
 
-// pageOfEveryKind is a page with every kind of block that runs, with a server, a terminal, and a block that is not run. Blocks that are only
-// parsed or compared with a file, and browsers, are in the pages of docs.
-const pageOfEveryKind = `<!-- not run: needs another machine -->
+// pageWithEveryBlockKind is a page with every kind of block that runs, with a server, a terminal, and a block that is not run.
+// Blocks that are only parsed or compared with a file, and browsers, are in the pages of docs.
+const pageWithEveryBlockKind = `<!-- not run: needs another machine -->
 ` + "```sh\nfalse\n```\n" + `
 
 <!-- server -->

@@ -13,11 +13,11 @@ import (
 	"tidings/tests/world"
 )
 
-// outlines returns the outlines of all Markdown files of the repository, by path.
-func outlines(t *testing.T) map[string]docs.Outline {
+// outlinesByPath returns the outlines of all Markdown files of the repository, by path.
+func outlinesByPath(t *testing.T) map[string]docs.Outline {
 	t.Helper()
 	found := map[string]docs.Outline{}
-	err := filepath.WalkDir(world.Root(), func(file string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(world.RepositoryRoot(), func(file string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata"}, entry.Name()) {
 			return fs.SkipDir
 		}
@@ -25,7 +25,7 @@ func outlines(t *testing.T) map[string]docs.Outline {
 			return err
 		}
 		source, err := os.ReadFile(file)
-		name, _ := filepath.Rel(world.Root(), file)
+		name, _ := filepath.Rel(world.RepositoryRoot(), file)
 		found[filepath.ToSlash(name)] = docs.ReadOutline(source)
 		return err
 	})
@@ -58,9 +58,9 @@ func deadLinks(name string, all map[string]docs.Outline, exists func(file string
 }
 
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
-	all := outlines(t)
+	all := outlinesByPath(t)
 	exists := func(file string) bool {
-		_, err := os.Stat(filepath.Join(world.Root(), file))
+		_, err := os.Stat(filepath.Join(world.RepositoryRoot(), file))
 		return err == nil
 	}
 	for name := range all {
@@ -96,7 +96,7 @@ func TestEveryPageIsInTheList(t *testing.T) {
 	for _, file := range files {
 		page, found := listed[file]
 		if !found {
-			t.Errorf("docs/%s is not in docs.Groups", file)
+			t.Errorf("docs/%s is not in docs.PageGroups", file)
 			continue
 		}
 		titles := slices.DeleteFunc(slices.Clone(page.Headings), func(heading docs.Heading) bool { return heading.Level > 1 })

@@ -22,31 +22,31 @@ import (
 	"tidings/web/browsertest"
 )
 
-// reader runs the blocks of a page from its top to its end, in a folder of its own.
-type reader struct {
-	tb              testing.TB
-	folder, scratch string
-	environment     []string                   // of every bash
-	ports           map[string]string          // port in the page -> the port that is used
-	ids             map[string]string          // ID in the page -> the real one
-	shell           *terminal                  // in which blocks of sh run one after the other
-	terminals       map[string]*terminal       // the terminals of servers and of commands that keep running, by name
-	browser         context.Context            // nil until a block needs a browser
-	tabs            map[string]context.Context // by name
-	served          bool                       // a server was started
-	printed         string                     // the output of the last block
-	fragments       map[string]string          // the text of each fragment of GraphQL, by name
-	database        string                     // the URL of the database for blocks of SQL
-	schema          *ast.Schema
-	pending         []block  // blocks that were written to files which no command has named yet
-	skipped         []string // the blocks that are not run, with the reasons
+// pageRunner runs the blocks of a page from its top to its end, in a folder of its own.
+type pageRunner struct {
+	tb                    testing.TB
+	folder, scratchFolder string
+	environment           []string                   // of every bash
+	realPorts             map[string]string          // port in the page -> the port that is used
+	realIDs               map[string]string          // ID in the page -> the real one
+	shell                 *terminal                  // in which blocks of sh run one after the other
+	terminals             map[string]*terminal       // the terminals of servers and of commands that keep running, by name
+	browser               context.Context            // nil until a block needs a browser
+	tabs                  map[string]context.Context // by name
+	serverStarted         bool                       // a server was started
+	lastOutput            string                     // the output of the last block
+	graphqlFragments      map[string]string          // the text of each fragment of GraphQL, by name
+	databaseURL           string                     // the URL of the database for blocks of SQL
+	schema                *ast.Schema
+	unusedFileBlocks      []codeBlock // blocks that were written to files which no command has named yet
+	skippedBlocks         []string    // the blocks that are not run, with the reasons
 }
 
-// newReader makes a reader with a folder and a bash.
-func newReader(tb testing.TB) (*reader, error) {
-	r := &reader{
-		tb: tb, folder: tb.TempDir(), scratch: tb.TempDir(), ports: map[string]string{}, ids: map[string]string{}, terminals: map[string]*terminal{}, tabs: map[string]context.Context{},
-		fragments: map[string]string{}, schema: graph.NewExecutableSchema(graph.Config{}).Schema(),
+// newPageRunner makes a pageRunner with a folder and a bash.
+func newPageRunner(tb testing.TB) (*pageRunner, error) {
+	r := &pageRunner{
+		tb: tb, folder: tb.TempDir(), scratchFolder: tb.TempDir(), realPorts: map[string]string{}, realIDs: map[string]string{}, terminals: map[string]*terminal{}, tabs: map[string]context.Context{},
+		graphqlFragments: map[string]string{}, schema: graph.NewExecutableSchema(graph.Config{}).Schema(),
 	}
 	programs, err := makeBinFolder(tb)
 	if err != nil {
@@ -57,31 +57,31 @@ func newReader(tb testing.TB) (*reader, error) {
 	return r, err
 }
 
-// read runs all blocks of a page.
-func (r *reader) read(blocks []block) error {
+// runBlocks runs all blocks of a page.
+func (r *pageRunner) runBlocks(blocks []codeBlock) error {
 	for _, b := range blocks {
 		if strings.Contains(b.text, "127.0.0.1:8080") || b.language == "graphql" {
-			if err := r.serve(b); err != nil {
-				return fmt.Errorf("%s: %w", b.at, err)
+			if err := r.startServerIfNeeded(b); err != nil {
+				return fmt.Errorf("%s: %w", b.pageAndLine, err)
 			}
 		}
 		if err := r.runBlock(b, blocks); err != nil {
-			return fmt.Errorf("%s (%s): %w", b.at, b.language, err)
+			return fmt.Errorf("%s (%s): %w", b.pageAndLine, b.language, err)
 		}
 	}
-	for _, b := range r.pending {
-		return fmt.Errorf("%s: no command after it names %s", b.at, b.file)
+	for _, b := range r.unusedFileBlocks {
+		return fmt.Errorf("%s: no command after it names %s", b.pageAndLine, b.fileName)
 	}
 	return nil
 }
 
-// runBlock does one block by its directive or its language. all are the blocks of the page.
-func (r *reader) runBlock(b block, all []block) error {
+// runBlock runs one block by its directive or its language. all are the blocks of the page.
+func (r *pageRunner) runBlock(b codeBlock, all []codeBlock) error {
 	if reason, skipped := b.directive("not run"); skipped {
 		if reason == "" {
 			return fmt.Errorf("it is not run without a reason")
 		}
-		r.skipped = append(r.skipped, b.at+": "+reason)
+		r.skippedBlocks = append(r.skippedBlocks, b.pageAndLine+": "+reason)
 		return nil
 	}
 	if source, found := b.directive("from"); found {
@@ -93,7 +93,7 @@ func (r *reader) runBlock(b block, all []block) error {
 	case "graphql":
 		return r.runOperation(b, variablesOf(b, all))
 	case "text":
-		return r.compare(b)
+		return r.compareOutput(b)
 	case "js":
 		return r.runJavaScript(b)
 	case "sql":
@@ -101,20 +101,20 @@ func (r *reader) runBlock(b block, all []block) error {
 	case "ts", "tsx":
 		return nil // web/client/tests compiles them
 	case "yaml", "ini", "json", "html", "csv", "jsonl":
-		return r.checkData(b)
+		return r.checkDataBlock(b)
 	default:
 		return fmt.Errorf("there is no rule for blocks of this language: use sh, graphql, text, js, ts, tsx, sql, yaml, ini, json, html, csv or jsonl")
 	}
 }
 
 // runCommand runs a block of sh: in the shell of the page, or, if a directive names a server or a terminal, in a terminal of its own.
-func (r *reader) runCommand(b block) error {
-	r.useFiles(b.text)
+func (r *pageRunner) runCommand(b codeBlock) error {
+	r.markFilesUsed(b.text)
 	name, serves := b.directive("server")
 	other, isTerminal := b.directive("terminal")
 	if !serves && !isTerminal {
-		printed, err := r.shell.run(r.scratch, r.withRealValues(b.text))
-		r.printed = printed
+		printed, err := r.shell.runBlock(r.scratchFolder, r.withRealValues(b.text))
+		r.lastOutput = printed
 		return err
 	}
 	if name += other; name == "" {
@@ -125,20 +125,20 @@ func (r *reader) runCommand(b block) error {
 			return err
 		}
 	}
-	opened, err := openTerminal(r.tb, r.folder, r.scratch, r.environment, name, r.withRealValues(b.text))
+	opened, err := openTerminal(r.tb, r.folder, r.scratchFolder, r.environment, name, r.withRealValues(b.text))
 	if err != nil {
 		return err
 	}
-	r.terminals[name], r.printed = opened, ""
+	r.terminals[name], r.lastOutput = opened, ""
 	if serves {
-		r.served = true
-		return opened.await(r.tb, "that it serves, and became ready", ready)
+		r.serverStarted = true
+		return opened.awaitOutput(r.tb, "that it serves, and became ready", isServerReady)
 	}
 	return nil
 }
 
-// ready reports whether a server has printed that it serves, and is ready.
-func ready(printed string) bool {
+// isServerReady reports whether a server has printed that it serves, and is ready.
+func isServerReady(printed string) bool {
 	_, rest, found := strings.Cut(printed, "Tidings serves ")
 	origin, _, whole := strings.Cut(rest, " ")
 	if !found || !whole {
@@ -152,38 +152,38 @@ func ready(printed string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// useFiles removes from pending the blocks whose files a text names.
-func (r *reader) useFiles(text string) {
-	r.pending = slices.DeleteFunc(r.pending, func(b block) bool { return strings.Contains(text, b.file) })
+// markFilesUsed removes from unusedFileBlocks the blocks whose files a text names.
+func (r *pageRunner) markFilesUsed(text string) {
+	r.unusedFileBlocks = slices.DeleteFunc(r.unusedFileBlocks, func(b codeBlock) bool { return strings.Contains(text, b.fileName) })
 }
 
-// serve starts a server in development mode for a page that starts none before it needs one.
-func (r *reader) serve(b block) error {
-	if _, own := b.directive("server"); own || r.served {
+// startServerIfNeeded starts a server in development mode for a page that starts none before it needs one.
+func (r *pageRunner) startServerIfNeeded(b codeBlock) error {
+	if _, own := b.directive("server"); own || r.serverStarted {
 		return nil
 	}
 	if _, skipped := b.directive("not run"); skipped {
 		return nil
 	}
-	return r.runCommand(block{language: "sh", text: "tidings", comment: "server"})
+	return r.runCommand(codeBlock{language: "sh", text: "tidings", comment: "server"})
 }
 
 var (
-	address = regexp.MustCompile(`\b(127\.0\.0\.1|localhost):(\d{4,5})\b`) // a local address with a port
-	object  = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)  // an ID of an object
+	addressPattern  = regexp.MustCompile(`\b(127\.0\.0\.1|localhost):(\d{4,5})\b`) // a local address with a port
+	objectIDPattern = regexp.MustCompile(`\b[a-zA-Z]+:[0-9A-HJKMNP-TV-Z]{13,}\b`)  // an ID of an object
 )
 
 // withRealValues returns a text of the page with the real addresses and IDs in place of the page's.
-func (r *reader) withRealValues(text string) string {
-	text = address.ReplaceAllStringFunc(text, func(match string) string {
+func (r *pageRunner) withRealValues(text string) string {
+	text = addressPattern.ReplaceAllStringFunc(text, func(match string) string {
 		host, port, _ := strings.Cut(match, ":")
-		if r.ports[port] == "" {
-			r.ports[port] = freePort(r.tb)
+		if r.realPorts[port] == "" {
+			r.realPorts[port] = freePort(r.tb)
 		}
-		return host + ":" + r.ports[port]
+		return host + ":" + r.realPorts[port]
 	})
-	return object.ReplaceAllStringFunc(text, func(id string) string {
-		if actual := r.ids[id]; actual != "" {
+	return objectIDPattern.ReplaceAllStringFunc(text, func(id string) string {
+		if actual := r.realIDs[id]; actual != "" {
 			return actual
 		}
 		return id
@@ -200,41 +200,41 @@ func freePort(tb testing.TB) string {
 	return port
 }
 
-// compare compares a block of text with the output, if the block directly follows another one or has a directive. Any other block
-// of text is not an output, and is not checked.
-func (r *reader) compare(b block) error {
+// compareOutput compares a block of text with the output, if the block directly follows another one or has a directive. Any other
+// block of text is not an output, and is not checked.
+func (r *pageRunner) compareOutput(b codeBlock) error {
 	name, isTerminal := b.directive("terminal")
 	_, printed := b.directive("prints")
 	if view, isBrowser := b.directive("browser"); isBrowser {
-		return r.waitShown(view, b.text)
+		return r.waitTabShows(view, b.text)
 	}
 	if !isTerminal && !printed && b.previousLanguage == "" {
 		return nil
 	}
 	if !isTerminal {
-		_, err := r.match(b.text, r.printed, true)
+		_, err := r.matchText(b.text, r.lastOutput, true)
 		return err
 	}
 	t := r.terminals[name]
 	if t == nil {
 		return fmt.Errorf("no terminal %q was opened", name)
 	}
-	err := t.await(r.tb, "what the page says", func(printed string) bool {
-		_, err := r.match(b.text, printed, false)
+	err := t.awaitOutput(r.tb, "what the page says", func(printed string) bool {
+		_, err := r.matchText(b.text, printed, false)
 		return err == nil
 	})
-	t.comparedBytes += len(t.printed())
+	t.comparedBytes += len(t.newOutput())
 	return err
 }
 
-// waitShown waits until a tab shows a text: "NAME URL", or "NAME URL BUTTON" after a click on the button of that text.
-func (r *reader) waitShown(view, want string) error {
+// waitTabShows waits until a tab shows a text: "NAME URL", or "NAME URL BUTTON" after a click on the button of that text.
+func (r *pageRunner) waitTabShows(view, want string) error {
 	name, address, _ := strings.Cut(view, " ")
 	address, button, clicks := strings.Cut(address, " ")
 	tab := r.tabs[name]
 	switch {
 	case tab == nil && r.browser == nil:
-		r.browser = browsertest.New(r.tb)
+		r.browser = browsertest.NewProfileTab(r.tb)
 		tab = r.browser
 	case tab == nil:
 		tab = browsertest.NewTab(r.browser, r.tb)
@@ -248,9 +248,9 @@ func (r *reader) waitShown(view, want string) error {
 		browsertest.Evaluate[bool](tab, r.tb, `(window.wanted.click(), true)`)
 	}
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(commandTimeout); time.Now().Before(deadline); {
 		shown := browsertest.Evaluate[string](tab, r.tb, `document.body?.innerText ?? ''`)
-		if _, err = r.match(want, shown, false); err == nil {
+		if _, err = r.matchText(want, shown, false); err == nil {
 			return nil
 		}
 		select {
@@ -262,10 +262,10 @@ func (r *reader) waitShown(view, want string) error {
 	return err
 }
 
-// match looks for the text want in got, without the white space of both; if whole is true, they must be equal. In want, "..." stands
-// for any text, and an ID that occurs in the page for the first time stands for any ID of its type. end is where want ends in got,
-// counted without white space.
-func (r *reader) match(want, got string, whole bool) (end int, err error) {
+// matchText looks for the text want in got, without the white space of both; if whole is true, they must be equal. In want, "..."
+// stands for any text, and an ID that occurs in the page for the first time stands for any ID of its type. end is where want ends
+// in got, counted without white space.
+func (r *pageRunner) matchText(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder
 	var named []string
@@ -273,11 +273,11 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 	quote := func(text string) {
 		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(bare(text)), `\.\.\.`, `.*?`))
 	}
-	for _, span := range object.FindAllStringIndex(text, -1) {
+	for _, span := range objectIDPattern.FindAllStringIndex(text, -1) {
 		id := text[span[0]:span[1]]
 		quote(text[at:span[0]])
 		kind, key, _ := strings.Cut(id, ":")
-		if r.isReal(id) {
+		if r.isRealID(id) {
 			quote(id)
 		} else {
 			fmt.Fprintf(&pattern, "(%s:[0-9A-Z]{%d})", kind, len(key))
@@ -302,13 +302,13 @@ func (r *reader) match(want, got string, whole bool) (end int, err error) {
 		}
 		actual[id] = text
 	}
-	maps.Copy(r.ids, actual)
+	maps.Copy(r.realIDs, actual)
 	return found[1], nil
 }
 
-// isReal reports whether an ID is a real one, and not one of the page.
-func (r *reader) isReal(id string) bool {
-	for _, actual := range r.ids {
+// isRealID reports whether an ID is a real one, and not one of the page.
+func (r *pageRunner) isRealID(id string) bool {
+	for _, actual := range r.realIDs {
 		if actual == id {
 			return true
 		}
@@ -317,35 +317,35 @@ func (r *reader) isReal(id string) bool {
 }
 
 // runJavaScript writes a program with a name to a file for later commands, and runs a program without a name at once.
-func (r *reader) runJavaScript(b block) error {
-	if b.file != "" {
-		return r.write(b)
+func (r *pageRunner) runJavaScript(b codeBlock) error {
+	if b.fileName != "" {
+		return r.writeBlockFile(b)
 	}
-	b.file = fmt.Sprintf("sample-%d.mjs", len(r.environment)+r.shell.blocks)
-	if err := os.WriteFile(filepath.Join(r.scratch, b.file), []byte(r.withRealValues(b.text)), 0o600); err != nil {
+	b.fileName = fmt.Sprintf("sample-%d.mjs", len(r.environment)+r.shell.blocksRun)
+	if err := os.WriteFile(filepath.Join(r.scratchFolder, b.fileName), []byte(r.withRealValues(b.text)), 0o600); err != nil {
 		return err
 	}
-	return r.runCommand(block{text: "node " + filepath.Join(r.scratch, b.file)})
+	return r.runCommand(codeBlock{text: "node " + filepath.Join(r.scratchFolder, b.fileName)})
 }
 
-// write writes a block into a file for the commands that follow.
-func (r *reader) write(b block) error {
-	if b.file != filepath.Base(b.file) {
-		return fmt.Errorf("%s is no name of a file in the folder of the page", b.file)
+// writeBlockFile writes a block into a file for the commands that follow.
+func (r *pageRunner) writeBlockFile(b codeBlock) error {
+	if b.fileName != filepath.Base(b.fileName) {
+		return fmt.Errorf("%s is no name of a file in the folder of the page", b.fileName)
 	}
-	r.useFiles(b.text) // a program may name another file
-	r.pending = append(r.pending, b)
-	return os.WriteFile(filepath.Join(r.folder, b.file), []byte(r.withRealValues(b.text)), 0o600)
+	r.markFilesUsed(b.text) // a program may name another file
+	r.unusedFileBlocks = append(r.unusedFileBlocks, b)
+	return os.WriteFile(filepath.Join(r.folder, b.fileName), []byte(r.withRealValues(b.text)), 0o600)
 }
 
 // runSQL runs SQL in a PostgreSQL database that only this page uses.
-func (r *reader) runSQL(b block) error {
-	if r.database == "" {
-		r.database = sqltest.NewServer(r.tb).Database(r.tb)
+func (r *pageRunner) runSQL(b codeBlock) error {
+	if r.databaseURL == "" {
+		r.databaseURL = sqltest.NewServer(r.tb).NewDatabase(r.tb)
 	}
-	file := filepath.Join(r.scratch, fmt.Sprintf("%d.sql", r.shell.blocks))
+	file := filepath.Join(r.scratchFolder, fmt.Sprintf("%d.sql", r.shell.blocksRun))
 	if err := os.WriteFile(file, []byte(b.text), 0o600); err != nil {
 		return err
 	}
-	return r.runCommand(block{text: fmt.Sprintf("psql -qAt -v ON_ERROR_STOP=1 '%s' < %s", r.database, file)})
+	return r.runCommand(codeBlock{text: fmt.Sprintf("psql -qAt -v ON_ERROR_STOP=1 '%s' < %s", r.databaseURL, file)})
 }

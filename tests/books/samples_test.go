@@ -23,7 +23,7 @@ import (
 )
 
 // variablesOf returns the block of JSON directly after an operation; "" if there is none.
-func variablesOf(b block, all []block) string {
+func variablesOf(b codeBlock, all []codeBlock) string {
 	for i := range all[:len(all)-1] {
 		if all[i] == b && all[i+1].language == "json" && all[i+1].previousLanguage == "graphql" {
 			return all[i+1].text
@@ -33,12 +33,12 @@ func variablesOf(b block, all []block) string {
 }
 
 var (
-	person = regexp.MustCompile(`^# as (\S+?)(?: for (\S+))?\s*\n`) // the first line of a block: who asks, and for whom
-	spread = regexp.MustCompile(`\.\.\.\s*([A-Z]\w*)`)              // a use of a fragment
+	actorPattern          = regexp.MustCompile(`^# as (\S+?)(?: for (\S+))?\s*\n`) // the first line of a block: who asks, and for whom
+	fragmentSpreadPattern = regexp.MustCompile(`\.\.\.\s*([A-Z]\w*)`)              // a use of a fragment
 )
 
 // runOperation checks a block of GraphQL against the schema, and runs its operation.
-func (r *reader) runOperation(b block, variables string) error {
+func (r *pageRunner) runOperation(b codeBlock, variables string) error {
 	document, err := parser.ParseQuery(&ast.Source{Input: b.text})
 	if err != nil {
 		return err
@@ -50,8 +50,8 @@ func (r *reader) runOperation(b block, variables string) error {
 	text := b.text
 	for again := true; again; { // adds the fragments of earlier blocks
 		again = false
-		for _, match := range spread.FindAllStringSubmatch(text, -1) {
-			if fragment := r.fragments[match[1]]; fragment != "" && !strings.Contains(text, fragment) && document.Fragments.ForName(match[1]) == nil {
+		for _, match := range fragmentSpreadPattern.FindAllStringSubmatch(text, -1) {
+			if fragment := r.graphqlFragments[match[1]]; fragment != "" && !strings.Contains(text, fragment) && document.Fragments.ForName(match[1]) == nil {
 				text, again = text+"\n"+fragment, true
 			}
 		}
@@ -61,11 +61,11 @@ func (r *reader) runOperation(b block, variables string) error {
 	}
 	if len(document.Operations) == 0 {
 		for _, fragment := range document.Fragments {
-			r.fragments[fragment.Name] = b.text
+			r.graphqlFragments[fragment.Name] = b.text
 		}
 		return nil
 	}
-	who := person.FindStringSubmatch(b.text)
+	who := actorPattern.FindStringSubmatch(b.text)
 	if who == nil || len(document.Operations) != 1 {
 		return errors.New("it needs a first line such as # as alice, and one operation")
 	}
@@ -85,13 +85,13 @@ func (r *reader) runOperation(b block, variables string) error {
 	if who[2] != "" {
 		request.Header.Set("Tidings-Act-As", who[2])
 	}
-	r.printed, err = fetchAnswer(request, document.Operations[0].Operation == ast.Subscription)
+	r.lastOutput, err = fetchAnswer(request, document.Operations[0].Operation == ast.Subscription)
 	return err
 }
 
 // fetchAnswer returns the answer to a request, or the first event of a subscription. An answer with errors is an error.
 func fetchAnswer(request *http.Request, subscription bool) (string, error) {
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: commandTimeout}
 	if subscription {
 		request.Header.Set("Accept", "text/event-stream")
 	}
@@ -138,9 +138,9 @@ func fetchAnswer(request *http.Request, subscription bool) (string, error) {
 	return string(text), nil
 }
 
-// checkData checks that a block of yaml, json or ini can be parsed, and that any other has a name. A block with a name is written to a file
-// for the commands that follow.
-func (r *reader) checkData(b block) error {
+// checkDataBlock checks that a block of yaml, json or ini can be parsed, and that any other has a name. A block with a name is
+// written to a file for the commands that follow.
+func (r *pageRunner) checkDataBlock(b codeBlock) error {
 	switch b.language {
 	case "yaml":
 		var content any
@@ -158,20 +158,20 @@ func (r *reader) checkData(b block) error {
 			}
 		}
 	case "html", "csv", "jsonl":
-		if b.file == "" {
+		if b.fileName == "" {
 			return errors.New("it needs the name of a file after its language, and a command that uses it")
 		}
 	}
-	if b.file == "" {
+	if b.fileName == "" {
 		return nil
 	}
-	return r.write(b)
+	return r.writeBlockFile(b)
 }
 
-// checkLinesInFile checks that the lines of a block are in a file of the repository, in the same order. A line "..." of the block stands
-// for any lines; all other lines must be adjacent.
+// checkLinesInFile checks that the lines of a block are in a file of the repository, in the same order. A line "..." of the block
+// stands for any lines; all other lines must be adjacent.
 func checkLinesInFile(text, file string) error {
-	content, err := os.ReadFile(filepath.Join(world.Root(), file))
+	content, err := os.ReadFile(filepath.Join(world.RepositoryRoot(), file))
 	if err != nil {
 		return err
 	}

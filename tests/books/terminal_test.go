@@ -13,21 +13,21 @@ import (
 	"tidings/tests/world"
 )
 
-// patience bounds a command. It is long because a machine may be busy.
-const patience = 60 * time.Second
+// commandTimeout bounds a command. It is long because a machine may be busy.
+const commandTimeout = 60 * time.Second
 
 // terminal is a bash in the folder of a page, as a reader would use.
 type terminal struct {
-	command       *exec.Cmd
-	output        string        // the file that has everything printed; "" for the shell of a page
-	comparedBytes int           // how much of the output has been compared
-	ended         chan struct{} // closed when the bash has ended
-	blocks        int           // the number of blocks that were run
-	in, out       *os.File      // the pipes of loopScript
+	command                   *exec.Cmd
+	outputFile                string        // the file that has everything printed; "" for the shell of a page
+	comparedBytes             int           // how much of the output has been compared
+	ended                     chan struct{} // closed when the bash has ended
+	blocksRun                 int           // the number of blocks that were run
+	scriptInput, scriptOutput *os.File      // the pipes of runBlockFilesScript
 }
 
-// loopScript reads names of files and runs the commands in them. A command that fails ends the loop.
-const loopScript = `set -eo pipefail
+// runBlockFilesScript reads names of files and runs the commands in them. A command that fails ends the loop.
+const runBlockFilesScript = `set -eo pipefail
 while read -r file; do
 	source "$file" >"$file.out" 2>&1 </dev/null
 	echo done >&3
@@ -67,31 +67,31 @@ func newShell(tb testing.TB, folder string, environment []string) (*terminal, er
 	}
 	t, err := newTerminal(tb, folder, environment, func(command *exec.Cmd) {
 		command.Stdin, command.ExtraFiles = read, []*os.File{done}
-	}, "-c", loopScript)
+	}, "-c", runBlockFilesScript)
 	_, _ = read.Close(), done.Close()
 	if err == nil {
-		t.in, t.out = in, out
+		t.scriptInput, t.scriptOutput = in, out
 	}
 	return t, err
 }
 
-// run runs a block and returns what it printed.
-func (t *terminal) run(scratch, text string) (string, error) {
-	t.blocks++
-	file := filepath.Join(scratch, fmt.Sprintf("block-%d.sh", t.blocks))
+// runBlock runs a block and returns what it printed.
+func (t *terminal) runBlock(scratch, text string) (string, error) {
+	t.blocksRun++
+	file := filepath.Join(scratch, fmt.Sprintf("block-%d.sh", t.blocksRun))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", err
 	}
-	if _, err := fmt.Fprintln(t.in, file); err != nil {
+	if _, err := fmt.Fprintln(t.scriptInput, file); err != nil {
 		return "", err
 	}
-	if err := t.out.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := t.scriptOutput.SetReadDeadline(time.Now().Add(commandTimeout)); err != nil {
 		return "", err
 	}
-	_, err := t.out.Read(make([]byte, 16))
+	_, err := t.scriptOutput.Read(make([]byte, 16))
 	printed, _ := os.ReadFile(file + ".out")
 	if err != nil {
-		return "", fmt.Errorf("a command failed, or did not end within %s (%w); printed:\n%s", patience, err, printed)
+		return "", fmt.Errorf("a command failed, or did not end within %s (%w); printed:\n%s", commandTimeout, err, printed)
 	}
 	return string(printed), nil
 }
@@ -107,33 +107,33 @@ func openTerminal(tb testing.TB, folder, scratch string, environment []string, n
 	}, "-ec", text)
 	_ = output.Close()
 	if err == nil {
-		t.output = output.Name()
+		t.outputFile = output.Name()
 	}
 	return t, err
 }
 
-// printed returns the output since the last comparison.
-func (t *terminal) printed() string {
-	all, _ := os.ReadFile(t.output)
+// newOutput returns the output since the last comparison.
+func (t *terminal) newOutput() string {
+	all, _ := os.ReadFile(t.outputFile)
 	return string(all[min(t.comparedBytes, len(all)):])
 }
 
-// await waits until a condition holds for the output since the last comparison.
-func (t *terminal) await(tb testing.TB, what string, holds func(printed string) bool) error {
-	deadline := time.Now().Add(patience)
-	for !holds(t.printed()) {
+// awaitOutput waits until a condition holds for the output since the last comparison.
+func (t *terminal) awaitOutput(tb testing.TB, what string, holds func(printed string) bool) error {
+	deadline := time.Now().Add(commandTimeout)
+	for !holds(t.newOutput()) {
 		select {
 		case <-t.ended:
-			if holds(t.printed()) {
+			if holds(t.newOutput()) {
 				return nil
 			}
-			return fmt.Errorf("it ended before it printed %s:\n%s", what, t.printed())
+			return fmt.Errorf("it ended before it printed %s:\n%s", what, t.newOutput())
 		case <-tb.Context().Done():
 			return tb.Context().Err()
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("it did not print %s; it printed:\n%s", what, t.printed())
+			return fmt.Errorf("it did not print %s; it printed:\n%s", what, t.newOutput())
 		}
 	}
 	return nil
@@ -145,15 +145,15 @@ func (t *terminal) interrupt() error {
 	select {
 	case <-t.ended:
 		return nil
-	case <-time.After(patience):
-		return fmt.Errorf("it did not end by Ctrl-C; it printed:\n%s", t.printed())
+	case <-time.After(commandTimeout):
+		return fmt.Errorf("it did not end by Ctrl-C; it printed:\n%s", t.newOutput())
 	}
 }
 
 // makeBinFolder makes a folder with the programs that a reader has: tidings, and a go command that runs tidings for "go run ." and
 // "go run -v .".
 func makeBinFolder(tb testing.TB) (folder string, err error) {
-	program, err := world.Program()
+	program, err := world.ProgramPath()
 	if err != nil {
 		return "", err
 	}

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// blank consists of white space alone, including Unicode spaces of other scripts.
-const blank = " \t\n\u00a0\u2003\u3000"
+// blankText consists of white space alone, including Unicode spaces of other scripts.
+const blankText = " \t\n\u00a0\u2003\u3000"
 
 // textInput is an input with a text field that must not be empty.
 type textInput struct {
-	mutation string         // its name, and the name of the event of ingest
-	as       string         // the user who sends the input; "" is the host application without a user
-	field    string         // the text field
-	fields   map[string]any // the other fields of the input
+	mutation    string         // its name, and the name of the event of ingest
+	actor       string         // the user who sends the input; "" is the host application without a user
+	textField   string         // the text field
+	otherFields map[string]any // the other fields of the input
 }
 
 // textInputs returns inputs with a text that must not be empty, each valid except for its text.
@@ -25,20 +25,20 @@ func (c *smallNode) textInputs() []textInput {
 		Show         struct{ Show struct{ ID string } }
 	}
 	planned := c.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	c.Must("bob", `mutation($p:Time!){
+	c.MustAsk("bob", `mutation($p:Time!){
 		conversation:createConversation(input:{kind:GROUP,memberIds:["user:alice"]}){conversation{id}}
 		show:scheduleShow(input:{title:"t",plannedAt:$p}){show{id}}}`, map[string]any{"p": planned}, &made)
 	var created struct {
 		Message      struct{ Message struct{ ID string } }
 		Announcement struct{ Announcement struct{ ID string } }
 	}
-	c.Must("host:ingest", `mutation{
+	c.MustAsk("host:ingest", `mutation{
 		message:sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id:siteMessageId}}
 		announcement:publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, &created)
-	c.Settle()
+	c.SettleJobsAndCaches()
 	return []textInput{
 		{"publishPost", "bob", "body", nil},
-		{"editPost", "bob", "body", map[string]any{"postId": c.post}},
+		{"editPost", "bob", "body", map[string]any{"postId": c.bobsPost}},
 		{"sendMessage", "bob", "body", map[string]any{"conversationId": made.Conversation.Conversation.ID}},
 		{"scheduleShow", "bob", "title", map[string]any{"plannedAt": planned}},
 		{"rescheduleShow", "bob", "title", map[string]any{"showId": made.Show.Show.ID}},
@@ -55,33 +55,33 @@ func TestBlankTexts(t *testing.T) {
 	for _, w := range c.textInputs() {
 		kind := strings.ToUpper(w.mutation[:1]) + w.mutation[1:] + "Input"
 		query := `mutation($v:` + kind + `!){` + w.mutation + `(input:$v){__typename}}`
-		as := w.as
+		as := w.actor
 		if as == "" {
 			as = "host:ingest"
 		}
 		input := func(text string) map[string]any {
-			all := map[string]any{w.field: text}
-			maps.Copy(all, w.fields)
+			all := map[string]any{w.textField: text}
+			maps.Copy(all, w.otherFields)
 			return all
 		}
-		for text, says := range map[string]string{"": "got 0", blank: "nothing but white space"} {
-			want := refusal{"INVALID", []string{w.field + ": 1 to ", " characters are allowed", says}}
+		for text, says := range map[string]string{"": "got 0", blankText: "nothing but white space"} {
+			want := wantedError{"INVALID", []string{w.textField + ": 1 to ", " characters are allowed", says}}
 			t.Run(w.mutation+" of "+says, func(t *testing.T) {
 				c.wantNoEffect(t, func(t *testing.T) {
-					want.check(t, c.Ask(as, query, map[string]any{"v": input(text)}))
+					want.checkAnswer(t, c.Ask(as, query, map[string]any{"v": input(text)}))
 					event := map[string]any{"do": map[string]any{w.mutation: input(text)}}
-					if w.as != "" {
-						event["as"] = "user:" + w.as
+					if w.actor != "" {
+						event["as"] = "user:" + w.actor
 					}
 					got := c.ingest(t, event)[0]
-					if got.Error == nil || got.Error.Code != want.code || !strings.Contains(got.Error.Message, w.field+": 1 to ") ||
+					if got.Error == nil || got.Error.Code != want.code || !strings.Contains(got.Error.Message, w.textField+": 1 to ") ||
 						!strings.Contains(got.Error.Message, says) {
 						t.Errorf("as an event: id %v, error %+v, want %+v", got.ID, got.Error, want)
 					}
 				})
 			})
 		}
-		if got := c.Ask(as, query, map[string]any{"v": input(blank + "a" + blank)}); len(got.Errors) > 0 {
+		if got := c.Ask(as, query, map[string]any{"v": input(blankText + "a" + blankText)}); len(got.Errors) > 0 {
 			t.Errorf("%s of a letter between blanks: %+v", w.mutation, got.Errors)
 		}
 	}

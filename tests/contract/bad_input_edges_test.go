@@ -47,48 +47,48 @@ func TestBadRequests(t *testing.T) {
 		header http.Header
 		body   string
 		status int
-		want   refusal
+		want   wantedError
 	}{
-		{"no JSON", alice, `query{viewer{user{id}}}`, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
-		{"half of it", alice, publish[:len(publish)-1], 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
-		{"two of them", alice, publish + publish, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
-		{"a list", alice, `[` + publish + `]`, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
-		{"nothing", alice, ``, 400, refusal{"INVALID", []string{"body", "not a JSON object"}}},
-		{"no query", alice, `{}`, 400, refusal{"INVALID", []string{"query"}}},
-		{"variables in a list", alice, `{"query":"{viewer{user{id}}}","variables":[]}`, 400, refusal{"INVALID", []string{"variables", "JSON object"}}},
-		{"broken UTF-8", alice, strings.Replace(publish, `\"b\"`, "\\\"\xff\\\"", 1), 400, refusal{"INVALID", []string{"body", "not valid UTF-8"}}},
-		{"half an emoji", alice, strings.Replace(publish, `\"b\"`, `\"\ud83d\"`, 1), 400, refusal{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
-		{"half an emoji in the query's own way", alice, strings.Replace(publish, `\"b\"`, `\"\\uDE00\"`, 1), 400, refusal{"INVALID", []string{"query", `\uDE00 is half of a surrogate pair`}}},
-		{"half an emoji in a variable", jsonHeader("dev:host:ingest"), strings.Replace(ingest, `"body":"b"`, `"body":"\ud83d\u0041"`, 1), 400, refusal{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
-		{"a form", with("Content-Type", "application/x-www-form-urlencoded"), publish, 415, refusal{"INVALID", []string{"Content-Type", "application/json"}}},
-		{"plain text", with("Content-Type", "text/plain"), publish, 415, refusal{"INVALID", []string{"Content-Type"}}},
-		{"another alphabet", with("Content-Type", "application/json; charset=latin1"), publish, 415, refusal{"INVALID", []string{"Content-Type", "UTF-8"}}},
-		{"64 KB and one", alice, paddedRequest(65537), 413, refusal{"INVALID", []string{"body", "65536 bytes"}}},
-		{"10 MB", alice, paddedRequest(10 << 20), 413, refusal{"INVALID", []string{"body", "65536 bytes"}}},
-		{"1 MB and one to ingest", jsonHeader("dev:host:ingest"), paddedRequest(1<<20 + 1), 413, refusal{"INVALID", []string{"body", "1048576 bytes"}}},
+		{"no JSON", alice, `query{viewer{user{id}}}`, 400, wantedError{"INVALID", []string{"body", "not a JSON object"}}},
+		{"half of it", alice, publish[:len(publish)-1], 400, wantedError{"INVALID", []string{"body", "not a JSON object"}}},
+		{"two of them", alice, publish + publish, 400, wantedError{"INVALID", []string{"body", "not a JSON object"}}},
+		{"a list", alice, `[` + publish + `]`, 400, wantedError{"INVALID", []string{"body", "not a JSON object"}}},
+		{"nothing", alice, ``, 400, wantedError{"INVALID", []string{"body", "not a JSON object"}}},
+		{"no query", alice, `{}`, 400, wantedError{"INVALID", []string{"query"}}},
+		{"variables in a list", alice, `{"query":"{viewer{user{id}}}","variables":[]}`, 400, wantedError{"INVALID", []string{"variables", "JSON object"}}},
+		{"broken UTF-8", alice, strings.Replace(publish, `\"b\"`, "\\\"\xff\\\"", 1), 400, wantedError{"INVALID", []string{"body", "not valid UTF-8"}}},
+		{"half an emoji", alice, strings.Replace(publish, `\"b\"`, `\"\ud83d\"`, 1), 400, wantedError{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
+		{"half an emoji in the query's own way", alice, strings.Replace(publish, `\"b\"`, `\"\\uDE00\"`, 1), 400, wantedError{"INVALID", []string{"query", `\uDE00 is half of a surrogate pair`}}},
+		{"half an emoji in a variable", jsonHeader("dev:host:ingest"), strings.Replace(ingest, `"body":"b"`, `"body":"\ud83d\u0041"`, 1), 400, wantedError{"INVALID", []string{"body", `\ud83d is half of a surrogate pair`}}},
+		{"a form", with("Content-Type", "application/x-www-form-urlencoded"), publish, 415, wantedError{"INVALID", []string{"Content-Type", "application/json"}}},
+		{"plain text", with("Content-Type", "text/plain"), publish, 415, wantedError{"INVALID", []string{"Content-Type"}}},
+		{"another alphabet", with("Content-Type", "application/json; charset=latin1"), publish, 415, wantedError{"INVALID", []string{"Content-Type", "UTF-8"}}},
+		{"64 KB and one", alice, paddedRequest(65537), 413, wantedError{"INVALID", []string{"body", "65536 bytes"}}},
+		{"10 MB", alice, paddedRequest(10 << 20), 413, wantedError{"INVALID", []string{"body", "65536 bytes"}}},
+		{"1 MB and one to ingest", jsonHeader("dev:host:ingest"), paddedRequest(1<<20 + 1), 413, wantedError{"INVALID", []string{"body", "1048576 bytes"}}},
 
-		{"no token", jsonHeader(""), publish, 200, refusal{"UNAUTHENTICATED", []string{"Authorization: Bearer"}}},
-		{"no Bearer", with("Authorization", "dev:alice"), publish, 401, refusal{"UNAUTHENTICATED", []string{"Authorization", "Bearer TOKEN"}}},
-		{"a token of another kind", jsonHeader("eyJhbGciOiJub25lIn0.e30."), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "dev:KEY"}}},
-		{"a user who cannot be", jsonHeader("dev:a%0Ab"), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
-		{"a user of 129 letters", jsonHeader("dev:" + strings.Repeat("k", 129)), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
-		{"a user who is not escaped", jsonHeader("dev:a|b"), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "percent-encoded"}}},
-		{"a scope that is none", jsonHeader("dev:alice:root"), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "viewer, ingest and admin"}}},
-		{"a token of 9 KB", jsonHeader("dev:" + strings.Repeat("k", 9000)), publish, 401, refusal{"UNAUTHENTICATED", []string{"token", "8192", "9004"}}},
-		{"ingest without its scope", alice, ingest, 200, refusal{"FORBIDDEN", []string{"scope ingest"}}},
-		{"ingest as an admin", jsonHeader("dev:alice:admin"), ingest, 200, refusal{"FORBIDDEN", []string{"scope ingest"}}},
-		{"admin without its scope", alice, `{"query":"{admin{jobs{waiting}}}"}`, 200, refusal{"FORBIDDEN", []string{"scope admin"}}},
-		{"admin with ingest", jsonHeader("dev:host:ingest"), `{"query":"{admin{jobs{waiting}}}"}`, 200, refusal{"FORBIDDEN", []string{"scope admin"}}},
-		{"acting without the scope", with("Tidings-Act-As", "bob"), publish, 403, refusal{"FORBIDDEN", []string{"Tidings-Act-As", "scope ingest"}}},
-		{"acting as nobody", jsonHeader("dev:host:ingest", "Tidings-Act-As", "b ob"), publish, 400, refusal{"INVALID", []string{"Tidings-Act-As", `"b%20ob"`}}},
-		{"acting as a post", jsonHeader("dev:host:ingest", "Tidings-Act-As", "post:0000000000001"), publish, 400, refusal{"INVALID", []string{"Tidings-Act-As", "user:KEY"}}},
-		{"a device of 65 letters", with("Tidings-Device", strings.Repeat("d", 65)), publish, 400, refusal{"INVALID", []string{"Tidings-Device", "1 to 64", "65"}}},
-		{"a page of another site", with("Origin", "https://evil.example"), publish, 403, refusal{"FORBIDDEN", []string{"Origin"}}},
+		{"no token", jsonHeader(""), publish, 200, wantedError{"UNAUTHENTICATED", []string{"Authorization: Bearer"}}},
+		{"no Bearer", with("Authorization", "dev:alice"), publish, 401, wantedError{"UNAUTHENTICATED", []string{"Authorization", "Bearer TOKEN"}}},
+		{"a token of another kind", jsonHeader("eyJhbGciOiJub25lIn0.e30."), publish, 401, wantedError{"UNAUTHENTICATED", []string{"token", "dev:KEY"}}},
+		{"a user who cannot be", jsonHeader("dev:a%0Ab"), publish, 401, wantedError{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
+		{"a user of 129 letters", jsonHeader("dev:" + strings.Repeat("k", 129)), publish, 401, wantedError{"UNAUTHENTICATED", []string{"token", "1 to 128"}}},
+		{"a user who is not escaped", jsonHeader("dev:a|b"), publish, 401, wantedError{"UNAUTHENTICATED", []string{"token", "percent-encoded"}}},
+		{"a scope that is none", jsonHeader("dev:alice:root"), publish, 401, wantedError{"UNAUTHENTICATED", []string{"token", "viewer, ingest and admin"}}},
+		{"a token of 9 KB", jsonHeader("dev:" + strings.Repeat("k", 9000)), publish, 401, wantedError{"UNAUTHENTICATED", []string{"token", "8192", "9004"}}},
+		{"ingest without its scope", alice, ingest, 200, wantedError{"FORBIDDEN", []string{"scope ingest"}}},
+		{"ingest as an admin", jsonHeader("dev:alice:admin"), ingest, 200, wantedError{"FORBIDDEN", []string{"scope ingest"}}},
+		{"admin without its scope", alice, `{"query":"{admin{jobs{waiting}}}"}`, 200, wantedError{"FORBIDDEN", []string{"scope admin"}}},
+		{"admin with ingest", jsonHeader("dev:host:ingest"), `{"query":"{admin{jobs{waiting}}}"}`, 200, wantedError{"FORBIDDEN", []string{"scope admin"}}},
+		{"acting without the scope", with("Tidings-Act-As", "bob"), publish, 403, wantedError{"FORBIDDEN", []string{"Tidings-Act-As", "scope ingest"}}},
+		{"acting as nobody", jsonHeader("dev:host:ingest", "Tidings-Act-As", "b ob"), publish, 400, wantedError{"INVALID", []string{"Tidings-Act-As", `"b%20ob"`}}},
+		{"acting as a post", jsonHeader("dev:host:ingest", "Tidings-Act-As", "post:0000000000001"), publish, 400, wantedError{"INVALID", []string{"Tidings-Act-As", "user:KEY"}}},
+		{"a device of 65 letters", with("Tidings-Device", strings.Repeat("d", 65)), publish, 400, wantedError{"INVALID", []string{"Tidings-Device", "1 to 64", "65"}}},
+		{"a page of another site", with("Origin", "https://evil.example"), publish, 403, wantedError{"FORBIDDEN", []string{"Origin"}}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			c.wantNoEffect(t, func(t *testing.T) {
 				got := c.sendRaw(t, bad.header, bad.body)
-				bad.want.check(t, got)
+				bad.want.checkAnswer(t, got)
 				if got.Status != bad.status {
 					t.Errorf("status %d, want %d", got.Status, bad.status)
 				}
@@ -118,7 +118,7 @@ func (c *smallNode) wantAcceptedAtLimits(t *testing.T, publish, ingest string) {
 	var data struct {
 		Viewer struct{ HomeFeed world.FeedPage }
 	}
-	c.Must("bob", `{viewer{homeFeed{edges{node{id}}}}}`, nil, &data)
+	c.MustAsk("bob", `{viewer{homeFeed{edges{node{id}}}}}`, nil, &data)
 	if got := len(data.Viewer.HomeFeed.Edges); got != 3 { // an earlier post, one by a token that acts as the user, and one by ingest
 		t.Errorf("bob has %d posts, want 3", got)
 	}
@@ -128,7 +128,7 @@ func (c *smallNode) wantAcceptedAtLimits(t *testing.T, publish, ingest string) {
 // tokens.
 func TestForgedTokens(t *testing.T) {
 	const secret = "0123456789abcdef0123456789abcdef"
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.JWTAudience = secret, "tidings"
 	}})
 	n.TailChangelog() // makes the node ready for sockets
@@ -146,7 +146,7 @@ func TestForgedTokens(t *testing.T) {
 	good := signed(jwt.SigningMethodHS256, []byte(secret), nil)
 	ask := func(token string) world.Answer {
 		t.Helper()
-		return n.Post("Bearer "+token, []byte(`{"query":"{viewer{user{key}}}"}`))
+		return n.PostGraphQL("Bearer "+token, []byte(`{"query":"{viewer{user{key}}}"}`))
 	}
 	if got := ask(good); string(got.Data) != `{"viewer":{"user":{"key":"alice"}}}` {
 		t.Fatalf("a good token: %s %+v", got.Data, got.Errors)
@@ -168,21 +168,21 @@ func TestForgedTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask(bad.token)
-			refusal{"UNAUTHENTICATED", []string{"token", bad.says}}.check(t, got)
+			wantedError{"UNAUTHENTICATED", []string{"token", bad.says}}.checkAnswer(t, got)
 			if got.Status != http.StatusUnauthorized {
 				t.Errorf("status %d, want 401", got.Status)
 			}
 			if strings.Contains(got.Errors[0].Message, bad.token) {
 				t.Errorf("the token is repeated in %q", got.Errors[0].Message)
 			}
-			if code := n.CloseCodeAtInit(t, bad.token); code != 4403 {
+			if code := n.CloseCodeForToken(t, bad.token); code != 4403 {
 				t.Errorf("a socket was closed with %d, want 4403", code)
 			}
 		})
 	}
 	t.Run("of a scope of others", func(t *testing.T) {
 		got := ask(signed(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"scope": "openid email"}))
-		refusal{"FORBIDDEN", []string{"token", "scope"}}.check(t, got)
+		wantedError{"FORBIDDEN", []string{"token", "scope"}}.checkAnswer(t, got)
 	})
 }
 
@@ -201,14 +201,14 @@ func TestBadSubscriptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		world.Decode(t, text, &message)
+		world.DecodeJSON(t, text, &message)
 		return message
 	}
 	if got := receive(); got.Type != "connection_ack" {
 		t.Fatalf("got %+v", got)
 	}
 	var asked int
-	refuse := func(query string, variables map[string]any, want refusal) {
+	refuse := func(query string, variables map[string]any, want wantedError) {
 		t.Helper()
 		text, err := json.Marshal(variables)
 		if err != nil {
@@ -219,23 +219,23 @@ func TestBadSubscriptions(t *testing.T) {
 		got := receive()
 		var problem world.Answer
 		if got.Type == "error" {
-			world.Decode(t, got.Payload, &problem.Errors)
+			world.DecodeJSON(t, got.Payload, &problem.Errors)
 		} else {
-			world.Decode(t, got.Payload, &problem)
+			world.DecodeJSON(t, got.Payload, &problem)
 			if end := receive(); end.Type != "complete" {
 				t.Errorf("after the error: %+v", end)
 			}
 		}
-		want.check(t, problem)
+		want.checkAnswer(t, problem)
 	}
 	for _, since := range []string{"", "x", "0", strings.Repeat("1", 33), "0000000000000001.000000000000000x", "post:0000000000001"} {
 		for _, shown := range []string{"badgesChanged(since:$s){version}", "notificationsChanged(since:$s){badges{version}}", "conversationsChanged(since:$s){badges{version}}"} {
-			refuse("subscription($s:Version){"+shown+"}", map[string]any{"s": since}, refusal{"INVALID", []string{"since", "version"}})
+			refuse("subscription($s:Version){"+shown+"}", map[string]any{"s": since}, wantedError{"INVALID", []string{"since", "version"}})
 		}
 	}
 	for _, first := range []int{-1, 0, 101} {
 		for _, name := range []string{"notificationsChanged", "conversationsChanged"} {
-			refuse("subscription($f:Int){"+name+"(first:$f){badges{version}}}", map[string]any{"f": first}, refusal{"INVALID", []string{"first", "1 to 100"}})
+			refuse("subscription($f:Int){"+name+"(first:$f){badges{version}}}", map[string]any{"f": first}, wantedError{"INVALID", []string{"first", "1 to 100"}})
 		}
 	}
 	world.Send(t, conn, `{"type":"ping"}`)
@@ -277,24 +277,24 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	c.wantNoEffect(t, func(t *testing.T) {
 		_, got := publish("alice", "twice", "k1")
-		refusal{"CONFLICT", []string{"idempotencyKey", `"k1"`, "24h"}}.check(t, got)
+		wantedError{"CONFLICT", []string{"idempotencyKey", `"k1"`, "24h"}}.checkAnswer(t, got)
 		got = c.Ask("alice", `mutation{markHomeFeedSeen(input:{idempotencyKey:"k1"}){badges{version}}}`, nil)
-		refusal{"CONFLICT", []string{"idempotencyKey", `"k1"`}}.check(t, got)
+		wantedError{"CONFLICT", []string{"idempotencyKey", `"k1"`}}.checkAnswer(t, got)
 	})
 	if other, got := publish("bob", "once", "k1"); len(got.Errors) > 0 || other == first {
 		t.Errorf("bob's key: %s %+v", other, got.Errors)
 	}
 	// A refusal is stored under its key like any answer.
 	const follow = `mutation($u:ID!,$k:String!){follow(input:{userId:$u,idempotencyKey:$k}){user{key}}}`
-	c.Must("dave", `mutation{block(input:{userId:"user:alice"}){user{key}}}`, nil, nil)
+	c.MustAsk("dave", `mutation{block(input:{userId:"user:alice"}){user{key}}}`, nil, nil)
 	for range 2 {
-		refusal{"NOT_FOUND", []string{"userId"}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:dave", "k": "k3"}))
+		wantedError{"NOT_FOUND", []string{"userId"}}.checkAnswer(t, c.Ask("alice", follow, map[string]any{"u": "user:dave", "k": "k3"}))
 	}
-	refusal{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.check(t, c.Ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
+	wantedError{"CONFLICT", []string{"idempotencyKey", `"k3"`}}.checkAnswer(t, c.Ask("alice", follow, map[string]any{"u": "user:carol", "k": "k3"}))
 	for range 3 {
-		c.Must("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
+		c.MustAsk("alice", follow, map[string]any{"u": "user:carol", "k": "k4"}, nil)
 	}
-	c.Settle()
+	c.SettleJobsAndCaches()
 	if got := c.ReadWholeFeed("alice", 10); len(got) != 5 { // two posts of bob, and three of her own
 		t.Errorf("alice's feed has %d posts, want 5: %v", len(got), got)
 	}

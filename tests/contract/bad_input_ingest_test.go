@@ -21,15 +21,15 @@ func (c *smallNode) ingest(t *testing.T, events ...any) []ingestResult {
 	var data struct {
 		Ingest struct{ Results []ingestResult }
 	}
-	c.Must("host:ingest", mutIngest, map[string]any{"e": events}, &data)
+	c.MustAsk("host:ingest", mutIngest, map[string]any{"e": events}, &data)
 	if len(data.Ingest.Results) != len(events) {
 		t.Fatalf("%d results for %d events", len(data.Ingest.Results), len(events))
 	}
 	return data.Ingest.Results
 }
 
-// event makes an event of ingest. The user and the idempotency key are given among the fields of its input.
-func event(name string, fields ...any) map[string]any {
+// ingestEvent makes an event of ingest. The user and the idempotency key are given among the fields of its input.
+func ingestEvent(name string, fields ...any) map[string]any {
 	input := map[string]any{}
 	event := map[string]any{"do": map[string]any{name: input}}
 	for i := 0; i < len(fields); i += 2 {
@@ -46,7 +46,7 @@ func event(name string, fields ...any) map[string]any {
 // A request whose list of events is too short or too long, or does not fit the schema, is refused as a whole.
 func TestBadIngest(t *testing.T) {
 	c := newSmallNode(t, nil)
-	good := event("publishPost", "as", "user:bob", "body", "b")
+	good := ingestEvent("publishPost", "as", "user:bob", "body", "b")
 	many := make([]any, 501)
 	for i := range many {
 		many[i] = good
@@ -58,16 +58,16 @@ func TestBadIngest(t *testing.T) {
 	}{
 		{"no events", []any{}, []string{"events", "1 to 500", "got 0"}},
 		{"501 events", many, []string{"events", "1 to 500", "got 501"}},
-		{"null in one", []any{good, event("publishPost", "as", "user:bob")}, []string{"$e[1]", "body"}},
+		{"null in one", []any{good, ingestEvent("publishPost", "as", "user:bob")}, []string{"$e[1]", "body"}},
 		{"nothing to do", []any{good, map[string]any{"as": "user:bob"}}, []string{"$e[1]", "do"}},
-		{"a thing that is none", []any{event("explode", "as", "user:bob")}, []string{"$e[0]", "explode"}},
-		{"a field that is none", []any{event("publishPost", "as", "user:bob", "body", "b", "extra", 1)}, []string{"$e[0]", "extra"}},
-		{"a category that is none", []any{event("markNotificationsSeen", "as", "user:bob", "categories", []string{"NOISE"})}, []string{"$e[0]", "categories", "NotificationCategory"}},
+		{"a thing that is none", []any{ingestEvent("explode", "as", "user:bob")}, []string{"$e[0]", "explode"}},
+		{"a field that is none", []any{ingestEvent("publishPost", "as", "user:bob", "body", "b", "extra", 1)}, []string{"$e[0]", "extra"}},
+		{"a category that is none", []any{ingestEvent("markNotificationsSeen", "as", "user:bob", "categories", []string{"NOISE"})}, []string{"$e[0]", "categories", "NotificationCategory"}},
 		{"null for an event", []any{good, nil}, []string{"$e[1]"}},
 	} {
 		t.Run(bad.name, func(t *testing.T) {
 			c.wantNoEffect(t, func(t *testing.T) {
-				refusal{"INVALID", bad.says}.check(t, c.Ask("host:ingest", mutIngest, map[string]any{"e": bad.events}))
+				wantedError{"INVALID", bad.says}.checkAnswer(t, c.Ask("host:ingest", mutIngest, map[string]any{"e": bad.events}))
 			})
 		})
 	}
@@ -75,49 +75,49 @@ func TestBadIngest(t *testing.T) {
 
 // badEvent is an event that is invalid by itself.
 type badEvent struct {
-	event      map[string]any
-	code, says string // the required code, and a part of the message
+	event             map[string]any
+	code, messagePart string // the required code, and a part of the message
 }
 
 func (c *smallNode) badEvents() []badEvent {
 	long, future := strings.Repeat("k", 65), "post:7ZZZZZZZZZZZZ"
-	both := event("publishPost", "as", "user:bob", "body", "b")
+	both := ingestEvent("publishPost", "as", "user:bob", "body", "b")
 	both["do"].(map[string]any)["follow"] = map[string]any{"userId": "user:carol"}
-	keys := event("publishPost", "as", "user:bob", "body", "b", "key", "one", "idempotencyKey", "two")
+	keys := ingestEvent("publishPost", "as", "user:bob", "body", "b", "key", "one", "idempotencyKey", "two")
 	return []badEvent{
 		{both, "INVALID", "do: an event needs exactly one action, got 2"},
 		{map[string]any{"do": map[string]any{}}, "INVALID", "do: an event needs exactly one action, got 0"},
 		{map[string]any{"do": map[string]any{"publishPost": nil}}, "INVALID", "do: an event needs exactly one action, got 0"},
 		{keys, "INVALID", "key: the event and its publishPost have different idempotency keys"},
-		{event("publishPost", "body", "b"), "INVALID", "as: publishPost needs the ID of the acting user"},
-		{event("raiseDot", "as", "user:bob", "name", "n"), "INVALID", "as: raiseDot is an action of the host application itself"},
-		{event("editAnnouncement", "announcementId", "announcement:0000000000001", "title", nil), "INVALID", "title: it cannot be null; leave it out to keep the present value"},
-		{event("publishPost", "as", "bob", "body", "b"), "INVALID", `as: "bob" is not the id of a user`},
-		{event("publishPost", "as", "user:", "body", "b"), "INVALID", "as: a user key has 1 to 128 characters, got 0"},
-		{event("publishPost", "as", "user:"+long+long, "body", "b"), "INVALID", "as: a user key has 1 to 128 characters, got 130"},
-		{event("publishPost", "as", c.post, "body", "b"), "INVALID", "as: "},
-		{event("publishPost", "as", "user:bob", "body", ""), "INVALID", "body: 1 to 5000 characters are allowed, got 0"},
-		{event("publishPost", "as", "user:bob", "body", strings.Repeat("x", 5001)), "INVALID", "body: 1 to 5000 characters are allowed, got 5001"},
-		{event("publishPost", "as", "user:bob", "body", "b", "key", long), "INVALID", "1 to 64 characters are allowed, got 65"},
-		{event("editPost", "as", "user:alice", "postId", c.post, "body", "b"), "FORBIDDEN", "postId: " + c.post + " is not your post"},
-		{event("editPost", "as", "user:bob", "postId", c.deletedPost, "body", "b"), "NOT_FOUND", "postId: " + c.deletedPost + " is deleted"},
-		{event("editPost", "as", "user:bob", "postId", "post:x", "body", "b"), "INVALID", `postId: "post:x"`},
-		{event("editPost", "as", "user:bob", "postId", c.post, "body", ""), "INVALID", "body: 1 to 5000 characters are allowed, got 0"},
-		{event("deletePost", "as", "user:alice", "postId", c.post), "FORBIDDEN", "postId: " + c.post + " is not your post"},
-		{event("deletePost", "as", "user:bob", "postId", "post:x"), "INVALID", `postId: "post:x"`},
-		{event("likePost", "as", "user:alice", "postId", c.deletedPost), "NOT_FOUND", "postId: " + c.deletedPost + " is deleted"},
-		{event("likePost", "as", "user:carol", "postId", "post:0000000000001"), "NOT_FOUND", "no post"},
-		{event("follow", "as", "user:alice", "userId", "user:alice"), "INVALID", "userId: you cannot follow yourself"},
-		{event("follow", "as", "user:alice", "userId", "bob"), "INVALID", `userId: "bob"`},
-		{event("setProfile", "as", "user:alice", "name", strings.Repeat("n", 101)), "INVALID", "name: up to 100 characters are allowed, got 101"},
-		{event("setProfile", "as", "user:alice", "avatarUrl", "ftp://x/y"), "INVALID", "avatarUrl: "},
-		{event("markHomeFeedSeen", "as", "user:alice", "upTo", future), "INVALID", "upTo: " + future + " is in the future"},
-		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000001"), "NOT_FOUND", "upTo: there is no post:0000000000001"},
-		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000000"), "NOT_FOUND", "upTo: there is no post:0000000000000"},
-		{event("markHomeFeedSeen", "as", "user:alice", "upTo", "user:bob"), "INVALID", `upTo: "user:bob"`},
-		{event("markLiveBoardSeen", "as", "user:bob", "sessionId", "none"), "INVALID", `sessionId: "none"`},
-		{event("markNotificationsSeen", "as", "user:bob", "upTo", c.post), "INVALID", "upTo: "},
-		{event("markNotificationsSeen", "as", "user:bob", "upTo", "notificationUpTo:7ZZZZZZZZZZZZ"), "INVALID", "upTo: "},
+		{ingestEvent("publishPost", "body", "b"), "INVALID", "as: publishPost needs the ID of the acting user"},
+		{ingestEvent("raiseDot", "as", "user:bob", "name", "n"), "INVALID", "as: raiseDot is an action of the host application itself"},
+		{ingestEvent("editAnnouncement", "announcementId", "announcement:0000000000001", "title", nil), "INVALID", "title: it cannot be null; leave it out to keep the present value"},
+		{ingestEvent("publishPost", "as", "bob", "body", "b"), "INVALID", `as: "bob" is not the id of a user`},
+		{ingestEvent("publishPost", "as", "user:", "body", "b"), "INVALID", "as: a user key has 1 to 128 characters, got 0"},
+		{ingestEvent("publishPost", "as", "user:"+long+long, "body", "b"), "INVALID", "as: a user key has 1 to 128 characters, got 130"},
+		{ingestEvent("publishPost", "as", c.bobsPost, "body", "b"), "INVALID", "as: "},
+		{ingestEvent("publishPost", "as", "user:bob", "body", ""), "INVALID", "body: 1 to 5000 characters are allowed, got 0"},
+		{ingestEvent("publishPost", "as", "user:bob", "body", strings.Repeat("x", 5001)), "INVALID", "body: 1 to 5000 characters are allowed, got 5001"},
+		{ingestEvent("publishPost", "as", "user:bob", "body", "b", "key", long), "INVALID", "1 to 64 characters are allowed, got 65"},
+		{ingestEvent("editPost", "as", "user:alice", "postId", c.bobsPost, "body", "b"), "FORBIDDEN", "postId: " + c.bobsPost + " is not your post"},
+		{ingestEvent("editPost", "as", "user:bob", "postId", c.bobsDeletedPost, "body", "b"), "NOT_FOUND", "postId: " + c.bobsDeletedPost + " is deleted"},
+		{ingestEvent("editPost", "as", "user:bob", "postId", "post:x", "body", "b"), "INVALID", `postId: "post:x"`},
+		{ingestEvent("editPost", "as", "user:bob", "postId", c.bobsPost, "body", ""), "INVALID", "body: 1 to 5000 characters are allowed, got 0"},
+		{ingestEvent("deletePost", "as", "user:alice", "postId", c.bobsPost), "FORBIDDEN", "postId: " + c.bobsPost + " is not your post"},
+		{ingestEvent("deletePost", "as", "user:bob", "postId", "post:x"), "INVALID", `postId: "post:x"`},
+		{ingestEvent("likePost", "as", "user:alice", "postId", c.bobsDeletedPost), "NOT_FOUND", "postId: " + c.bobsDeletedPost + " is deleted"},
+		{ingestEvent("likePost", "as", "user:carol", "postId", "post:0000000000001"), "NOT_FOUND", "no post"},
+		{ingestEvent("follow", "as", "user:alice", "userId", "user:alice"), "INVALID", "userId: you cannot follow yourself"},
+		{ingestEvent("follow", "as", "user:alice", "userId", "bob"), "INVALID", `userId: "bob"`},
+		{ingestEvent("setProfile", "as", "user:alice", "name", strings.Repeat("n", 101)), "INVALID", "name: up to 100 characters are allowed, got 101"},
+		{ingestEvent("setProfile", "as", "user:alice", "avatarUrl", "ftp://x/y"), "INVALID", "avatarUrl: "},
+		{ingestEvent("markHomeFeedSeen", "as", "user:alice", "upTo", future), "INVALID", "upTo: " + future + " is in the future"},
+		{ingestEvent("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000001"), "NOT_FOUND", "upTo: there is no post:0000000000001"},
+		{ingestEvent("markHomeFeedSeen", "as", "user:alice", "upTo", "post:0000000000000"), "NOT_FOUND", "upTo: there is no post:0000000000000"},
+		{ingestEvent("markHomeFeedSeen", "as", "user:alice", "upTo", "user:bob"), "INVALID", `upTo: "user:bob"`},
+		{ingestEvent("markLiveBoardSeen", "as", "user:bob", "sessionId", "none"), "INVALID", `sessionId: "none"`},
+		{ingestEvent("markNotificationsSeen", "as", "user:bob", "upTo", c.bobsPost), "INVALID", "upTo: "},
+		{ingestEvent("markNotificationsSeen", "as", "user:bob", "upTo", "notificationUpTo:7ZZZZZZZZZZZZ"), "INVALID", "upTo: "},
 	}
 }
 
@@ -127,8 +127,8 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 	bad := c.badEvents()
 	check := func(t *testing.T, i int, got ingestResult) {
 		t.Helper()
-		if got.Error == nil || got.Error.Code != bad[i].code || !strings.Contains(got.Error.Message, bad[i].says) || got.ID != nil {
-			t.Errorf("event %v: id %v, error %+v, want %s %q", bad[i].event, got.ID, got.Error, bad[i].code, bad[i].says)
+		if got.Error == nil || got.Error.Code != bad[i].code || !strings.Contains(got.Error.Message, bad[i].messagePart) || got.ID != nil {
+			t.Errorf("event %v: id %v, error %+v, want %s %q", bad[i].event, got.ID, got.Error, bad[i].code, bad[i].messagePart)
 		}
 	}
 	t.Run("alone together", func(t *testing.T) {
@@ -145,9 +145,9 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 	t.Run("between good ones", func(t *testing.T) {
 		var events []any
 		for i := range bad {
-			events = append(events, event("publishPost", "as", "user:dave", "body", fmt.Sprint(i)), bad[i].event)
+			events = append(events, ingestEvent("publishPost", "as", "user:dave", "body", fmt.Sprint(i)), bad[i].event)
 		}
-		before, published := c.facts(), []string{}
+		before, published := c.readFacts(), []string{}
 		for i, got := range c.ingest(t, events...) {
 			if i%2 == 1 {
 				check(t, i/2, got)
@@ -157,11 +157,11 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 				published = append([]string{*got.ID}, published...)
 			}
 		}
-		c.Settle()
+		c.SettleJobsAndCaches()
 		if diff := cmp.Diff(published, c.ReadWholeFeed("dave", 100)); diff != "" {
 			t.Errorf("dave's posts (-want +got):\n%s", diff)
 		}
-		after := c.facts()
+		after := c.readFacts()
 		if diff := cmp.Diff(before, after); diff != "" { // dave has no followers
 			t.Errorf("the bad events changed the facts (-before +after):\n%s", diff)
 		}
@@ -171,9 +171,9 @@ func TestBadEventsAmongGoodOnes(t *testing.T) {
 // A batch of 500 is applied in order. Repeated under its keys, it has no further effect.
 func TestWholeBatchTwice(t *testing.T) {
 	c := newSmallNode(t, nil)
-	events := []any{event("follow", "as", "user:reader", "userId", "user:writer", "key", "f"), event("setProfile", "as", "user:writer", "name", "W", "key", "p")}
+	events := []any{ingestEvent("follow", "as", "user:reader", "userId", "user:writer", "key", "f"), ingestEvent("setProfile", "as", "user:writer", "name", "W", "key", "p")}
 	for i := len(events); i < 500; i++ {
-		events = append(events, event("publishPost", "as", "user:writer", "body", fmt.Sprint(i), "key", fmt.Sprint("k", i)))
+		events = append(events, ingestEvent("publishPost", "as", "user:writer", "body", fmt.Sprint(i), "key", fmt.Sprint("k", i)))
 	}
 	first := c.ingest(t, events...)
 	for i, result := range first {
@@ -181,13 +181,13 @@ func TestWholeBatchTwice(t *testing.T) {
 			t.Fatalf("event %d: %+v", i, result.Error)
 		}
 	}
-	c.Settle()
-	before := c.facts()
+	c.SettleJobsAndCaches()
+	before := c.readFacts()
 	if diff := cmp.Diff(first, c.ingest(t, events...)); diff != "" {
 		t.Errorf("the second answer differs (-first +second):\n%s", diff)
 	}
-	c.Settle()
-	if diff := cmp.Diff(before, c.facts()); diff != "" {
+	c.SettleJobsAndCaches()
+	if diff := cmp.Diff(before, c.readFacts()); diff != "" {
 		t.Errorf("the second time changed the facts (-before +after):\n%s", diff)
 	}
 	if got := c.Badges("reader").HomeFeed; got.Value != 300 || got.Precision != "AT_LEAST" {

@@ -11,7 +11,7 @@ import (
 // Values are coerced only as the specification allows, in documents and in variables, and the message names the needed kind
 // and the sent value.
 func TestValuesAreCoercedStrictly(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	const (
 		whole    = "whole number from -2147483648 to 2147483647"
 		page     = `query($v:Int){viewer{homeFeed(first:$v){edges{node{id}}}}}`
@@ -60,15 +60,15 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 			if c.value != "" {
 				variables = `{"v":` + c.value + `}`
 			}
-			got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(c.query)+`,"variables":`+variables+`}`))
-			refusal{"INVALID", c.says}.check(t, got)
+			got := n.PostGraphQL("Bearer dev:alice", []byte(`{"query":`+world.QuoteJSON(c.query)+`,"variables":`+variables+`}`))
+			wantedError{"INVALID", c.says}.checkAnswer(t, got)
 		})
 	}
 	for _, good := range []struct{ query, value string }{
 		{page, `5`}, {page, `null`}, {seen, `"LIKE"`}, {seen, `null`}, {nodes, `["user:a"]`},
 		{policy, `{"quietHours":{"from":"22:00","to":"07:00","offsetMinutes":-60}}`},
 	} {
-		got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(good.query)+`,"variables":{"v":`+good.value+`}}`))
+		got := n.PostGraphQL("Bearer dev:alice", []byte(`{"query":`+world.QuoteJSON(good.query)+`,"variables":{"v":`+good.value+`}}`))
 		if len(got.Errors) > 0 {
 			t.Errorf("%s with %s: %+v", good.query, good.value, got.Errors)
 		}
@@ -77,17 +77,17 @@ func TestValuesAreCoercedStrictly(t *testing.T) {
 
 // A document of several operations runs if the request names one, and otherwise gets an error that says so.
 func TestTheOperationNameSelects(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true})
 	const two = `query A{viewer{user{id}}} query B{viewer{user{id}}}`
 	for _, c := range []struct{ body, says string }{
-		{`{"query":` + world.Quoted(two) + `}`, "operationName: the document has 2 operations; name one of them"},
-		{`{"query":` + world.Quoted(two) + `,"operationName":""}`, "operationName: the document has 2 operations"},
-		{`{"query":` + world.Quoted(two) + `,"operationName":"C"}`, "operationName: the document has no operation of this name"},
+		{`{"query":` + world.QuoteJSON(two) + `}`, "operationName: the document has 2 operations; name one of them"},
+		{`{"query":` + world.QuoteJSON(two) + `,"operationName":""}`, "operationName: the document has 2 operations"},
+		{`{"query":` + world.QuoteJSON(two) + `,"operationName":"C"}`, "operationName: the document has no operation of this name"},
 		{`{"query":"{viewer{user{id}}}","operationName":"C"}`, "operationName: the document has no operation of this name"},
 	} {
-		refusal{"INVALID", []string{c.says}}.check(t, n.Post("Bearer dev:alice", []byte(c.body)))
+		wantedError{"INVALID", []string{c.says}}.checkAnswer(t, n.PostGraphQL("Bearer dev:alice", []byte(c.body)))
 	}
-	if got := n.Post("Bearer dev:alice", []byte(`{"query":`+world.Quoted(two)+`,"operationName":"B"}`)); len(got.Errors) > 0 {
+	if got := n.PostGraphQL("Bearer dev:alice", []byte(`{"query":`+world.QuoteJSON(two)+`,"operationName":"B"}`)); len(got.Errors) > 0 {
 		t.Errorf("B: %+v", got.Errors)
 	}
 }

@@ -17,29 +17,29 @@ import (
 	"tidings/tests/world"
 )
 
-// keptAct is an act as an operator sees it.
-type keptAct struct {
+// recordedAct is an act as an operator sees it.
+type recordedAct struct {
 	At                     time.Time
 	Action, Outcome        string
 	Actor, Target, Details *string
 	Code                   *string
 }
 
-// actsOf lists all acts, the newest first, page by page.
-func actsOf(n *world.Node, size int) (list []keptAct) {
+// readAllActs lists all acts, the newest first, page by page.
+func readAllActs(n *world.Node, size int) (list []recordedAct) {
 	n.TB.Helper()
 	var after *string
 	for {
 		var data struct {
 			Admin struct {
 				Acts struct {
-					List    []keptAct
+					List    []recordedAct
 					Cursor  *string
 					HasMore bool
 				}
 			}
 		}
-		n.Must("reader:admin", `query($n:Int,$a:String){admin{acts(first:$n,after:$a){list{at actor action target details outcome code} cursor hasMore}}}`, map[string]any{"n": size, "a": after}, &data)
+		n.MustAsk("reader:admin", `query($n:Int,$a:String){admin{acts(first:$n,after:$a){list{at actor action target details outcome code} cursor hasMore}}}`, map[string]any{"n": size, "a": after}, &data)
 		list = append(list, data.Admin.Acts.List...)
 		if after = data.Admin.Acts.Cursor; !data.Admin.Acts.HasMore {
 			return list
@@ -48,7 +48,7 @@ func actsOf(n *world.Node, size int) (list []keptAct) {
 }
 
 // text returns an act in one line.
-func (a keptAct) text() string {
+func (a recordedAct) text() string {
 	line := a.Action + " " + a.Outcome
 	for _, part := range []*string{a.Code, a.Actor, a.Target, a.Details} {
 		if line += "|"; part != nil {
@@ -58,9 +58,9 @@ func (a keptAct) text() string {
 	return line
 }
 
-// adminActs are the mutations that operators can send, each with a valid input and the act that is recorded. The host application
+// adminMutations are the mutations that operators can send, each with a valid input and the act that is recorded. The host application
 // can also send the mutations after the blank line; then no act is recorded.
-var adminActs = map[string]struct{ input, want string }{
+var adminMutations = map[string]struct{ input, want string }{
 	"cleanNow":              {"", "|boss||"},
 	"recountBadges":         {`{userId:"user:ann"}`, "|boss|user:ann|"},
 	"setFanoutThresholds":   {`{bigFollowers:10,hugeFollowers:100}`, "|boss||big 10, huge 100"},
@@ -88,12 +88,12 @@ var adminActs = map[string]struct{ input, want string }{
 	"removeViewItem":       {`{code:"topic",key:"1",item:"2"}`, "|boss||"},
 }
 
-// startNodeWithReceiver starts a node with the users ann and bob, and a receiver of webhooks.
-func startNodeWithReceiver(t *testing.T) (n *world.Node, receiver string) {
+// startNodeWithWebhookReceiver starts a node with the users ann and bob, and a receiver of webhooks.
+func startNodeWithWebhookReceiver(t *testing.T) (n *world.Node, receiver string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
-	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Change: func(cfg *node.Config) {
+	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ChangeConfig: func(cfg *node.Config) {
 		cfg.Changes, cfg.WebhooksAllow = true, []string{"127.0.0.1"}
 	}})
 	n.Badges("ann")
@@ -104,7 +104,7 @@ func startNodeWithReceiver(t *testing.T) (n *world.Node, receiver string) {
 // Every mutation that needs the scope admin is recorded as an act, with actor, action, target and outcome. The mutations are
 // taken from the schema. A refusal to a caller who is not an operator is not recorded.
 func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
-	n, receiver := startNodeWithReceiver(t)
+	n, receiver := startNodeWithWebhookReceiver(t)
 	ids := map[string]string{}
 	var order []string
 	for _, field := range graph.NewSchema(graph.Config{}).Schema().Mutation.Fields {
@@ -112,9 +112,9 @@ func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 			order = append(order, field.Name)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b string) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(order, func(a, b string) int { return mutationTestOrder(a) - mutationTestOrder(b) })
 	for _, name := range order {
-		act, known := adminActs[name]
+		act, known := adminMutations[name]
 		if !known {
 			t.Errorf("%s needs the scope admin: this test is to do it, and it is to be kept", name)
 			continue
@@ -127,15 +127,15 @@ func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 		if input != "" {
 			query = "mutation{" + name + "(input:" + input + "){__typename}}"
 		}
-		before := len(actsOf(n, 100))
+		before := len(readAllActs(n, 100))
 		if got := n.Ask("ann", query, nil); got.ErrorCode() != "FORBIDDEN" {
 			t.Errorf("%s by a user: %+v", name, got.Errors)
 		}
 		if got := n.Ask("", query, nil); got.ErrorCode() != "UNAUTHENTICATED" {
 			t.Errorf("%s by a stranger: %+v", name, got.Errors)
 		}
-		n.Must("boss:admin", query, nil, nil)
-		list := actsOf(n, 100)
+		n.MustAsk("boss:admin", query, nil, nil)
+		list := readAllActs(n, 100)
 		if len(list) != before+1 {
 			t.Errorf("%s: %d acts, want 1", name, len(list)-before)
 			continue
@@ -153,17 +153,17 @@ func TestEveryMutationOfOperatorsIsKept(t *testing.T) {
 			t.Errorf("%s: %s at %v", name, text, list[0].At)
 		}
 	}
-	if len(order) != len(adminActs) {
-		t.Errorf("%d mutations need the scope, the test knows %d", len(order), len(adminActs))
+	if len(order) != len(adminMutations) {
+		t.Errorf("%d mutations need the scope, the test knows %d", len(order), len(adminMutations))
 	}
-	if pages := actsOf(n, 3); len(pages) != len(order) || pages[0].Action != order[len(order)-1] {
+	if pages := readAllActs(n, 3); len(pages) != len(order) || pages[0].Action != order[len(order)-1] {
 		t.Errorf("%d acts in pages of 3, want %d", len(pages), len(order))
 	}
 }
 
-// rank is the place of a mutation in the order of the test: first the mutations that create an object, then those that use it, and last
-// those that withdraw or remove it.
-func rank(name string) int {
+// mutationTestOrder is the place of a mutation in the order of the test: first the mutations that create an object, then those that
+// use it, and last those that withdraw or remove it.
+func mutationTestOrder(name string) int {
 	for i, form := range []string{"^(add|publish|send|define)", ".", "^(test|replay)", "^withdraw", "^remove"} {
 		if form != "." && regexp.MustCompile(form).MatchString(name) {
 			return i
@@ -175,7 +175,7 @@ func rank(name string) int {
 // An act that fails is recorded with the code of its error. Mutations of the host application are not recorded. If a token acts
 // for a user, the actor is still the subject of the token.
 func TestRecordedActs(t *testing.T) {
-	n, _ := startNodeWithReceiver(t)
+	n, _ := startNodeWithWebhookReceiver(t)
 	for query, want := range map[string]string{
 		`mutation{recountBadges(input:{userId:"user:nobody"}){differed}}`:                        "recountBadges FAILED|NOT_FOUND|boss||",
 		`mutation{recountBadges(input:{userId:"rubbish"}){differed}}`:                            "recountBadges FAILED|INVALID|boss||",
@@ -185,14 +185,14 @@ func TestRecordedActs(t *testing.T) {
 		if got := n.Ask("boss:admin", query, nil); got.ErrorCode() == "" || got.ErrorCode() == "INTERNAL" {
 			t.Errorf("%s: %+v", query, got)
 		}
-		if got := actsOf(n, 1)[0].text(); got != want {
+		if got := readAllActs(n, 1)[0].text(); got != want {
 			t.Errorf("kept %q, want %q", got, want)
 		}
 	}
-	before := len(actsOf(n, 100))
-	n.Must("host:ingest", `mutation{setSegments(input:{userId:"user:ann",segments:["vip"]}){user{key}}}`, nil, nil)
-	n.Must("ann", `mutation{publishPost(input:{body:"b"}){post{id}}}`, nil, nil)
-	if got := len(actsOf(n, 100)); got != before {
+	before := len(readAllActs(n, 100))
+	n.MustAsk("host:ingest", `mutation{setSegments(input:{userId:"user:ann",segments:["vip"]}){user{key}}}`, nil, nil)
+	n.MustAsk("ann", `mutation{publishPost(input:{body:"b"}){post{id}}}`, nil, nil)
+	if got := len(readAllActs(n, 100)); got != before {
 		t.Errorf("%d acts of the host application", got-before)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL+"/graphql", strings.NewReader(`{"query":"mutation{cleanNow{__typename}}"}`))
@@ -207,7 +207,7 @@ func TestRecordedActs(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	if got := actsOf(n, 1)[0].text(); got != "cleanNow DONE||host||" {
+	if got := readAllActs(n, 1)[0].text(); got != "cleanNow DONE||host||" {
 		t.Errorf("kept %q", got)
 	}
 	for _, query := range []string{`{admin{acts(first:0){hasMore}}}`, `{admin{acts(after:"rubbish"){hasMore}}}`} {
@@ -223,18 +223,18 @@ func TestRecordedActs(t *testing.T) {
 // The page of webhooks lists each webhook with its state, and with buttons that act. It never shows a secret or the part of an
 // address that may contain one.
 func TestTheConsoleActsOnWebhooks(t *testing.T) {
-	n, receiver := startNodeWithReceiver(t)
-	o := &operator{t: t, base: n.URL}
+	n, receiver := startNodeWithWebhookReceiver(t)
+	o := &consoleBrowser{t: t, serverURL: n.URL}
 	o.wantAnswer("none", o.get("/admin/webhooks"), 200, "There are no webhooks.")
 	var added struct{ AddWebhook struct{ Secret string } }
-	n.Must("boss:admin", `mutation($u:URL!){addWebhook(input:{name:"app",url:$u,away:true,sources:["CONVERSATIONS"]}){secret}}`, map[string]any{"u": receiver + "/hooks/hush?token=hush"}, &added)
+	n.MustAsk("boss:admin", `mutation($u:URL!){addWebhook(input:{name:"app",url:$u,away:true,sources:["CONVERSATIONS"]}){secret}}`, map[string]any{"u": receiver + "/hooks/hush?token=hush"}, &added)
 	o.wantAnswer("one", o.get("/admin/webhooks"), 200, ">app ", receiver+"/…", "to users who are away: conversations", "Send a test to app", "Replay all of app")
 	o.wantAnswer("a test", o.post("/admin/webhooks/test", url.Values{"name": {"app"}}), 200, "The receiver of app accepted the test after")
 	o.wantAnswer("a replay", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}}), 200, "0 dead letters of app are sent again.")
 	o.wantAnswer("a replay for a user", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}, "user": {"user:ann"}}), 200, "0 dead letters of app")
 	o.wantAnswer("a replay for nobody", o.post("/admin/webhooks/replay", url.Values{"name": {"app"}, "user": {"user:nobody"}}), 404, "there is no user")
 	o.wantAnswer("a test of none", o.post("/admin/webhooks/test", url.Values{"name": {"none"}}), 404, "there is no webhook")
-	if got := actsOf(n, 100); len(got) != 6 || got[4].text() != "testWebhook DONE||operator|app|" || got[0].text() != "testWebhook FAILED|NOT_FOUND|operator|none|" {
+	if got := readAllActs(n, 100); len(got) != 6 || got[4].text() != "testWebhook DONE||operator|app|" || got[0].text() != "testWebhook FAILED|NOT_FOUND|operator|none|" {
 		t.Errorf("%d acts: %+v", len(got), got)
 	}
 	for _, page := range consolePages {
@@ -246,8 +246,8 @@ func TestTheConsoleActsOnWebhooks(t *testing.T) {
 
 // The overview has the state of the engines, the jobs by kind and all metrics of its list. Each metric's name occurs in /metrics.
 func TestTheOverviewOfTheConsole(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
-	o := &operator{t: t, base: n.URL}
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true})
+	o := &consoleBrowser{t: t, serverURL: n.URL}
 	o.wantAnswer("at rest", o.get("/admin"), 200, "takes none", "not ready", ">Database<", "sqlite, ", ">Redis<", "This node alone", "No job waits and none is dead.", "operator")
 	n.Badges("ann")
 	n.Publish("ann", "a post")

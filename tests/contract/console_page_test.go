@@ -16,18 +16,18 @@ import (
 
 // consoleTab is the console in a browser.
 type consoleTab struct {
-	t    *testing.T
-	tab  context.Context
-	base string
+	t         *testing.T
+	tab       context.Context
+	serverURL string
 }
 
-// wantClean checks a page of the console at this width: it has no accessibility fault and no script or style of its own, nothing is
-// wider than the window, and the keyboard reaches every form and link. Wide pages are checked in the light theme, narrow pages
-// in the dark theme.
-func (c consoleTab) wantClean(name string, width int64) {
+// wantNoPageFaults checks a page of the console at this width: it has no accessibility fault and no script or style of its own,
+// nothing is wider than the window, and the keyboard reaches every form and link. Wide pages are checked in the light theme, narrow
+// pages in the dark theme.
+func (c consoleTab) wantNoPageFaults(name string, width int64) {
 	c.t.Helper()
 	dark := width < 1000
-	browsertest.SetDark(c.tab, c.t, dark)
+	browsertest.SetDarkTheme(c.tab, c.t, dark)
 	if found := browsertest.AccessibilityFaults(c.tab, c.t); len(found) > 0 {
 		c.t.Errorf("%s, dark %t: axe finds %s", name, dark, strings.Join(found, "\n"))
 	}
@@ -48,8 +48,8 @@ func (c consoleTab) wantClean(name string, width int64) {
 	}
 }
 
-// wait waits for a page with a heading and a text.
-func (c consoleTab) wait(heading, text string) {
+// waitForPage waits for a page with a heading and a text.
+func (c consoleTab) waitForPage(heading, text string) {
 	c.t.Helper()
 	browsertest.WaitFor(c.tab, c.t, heading+" with "+text, fmt.Sprintf(`document.querySelector('h1')?.innerText === %q && document.body.innerText.includes(%q)`, heading, text))
 }
@@ -58,11 +58,11 @@ func (c consoleTab) wait(heading, text string) {
 // recount among the acts, and signs out. The page contacts only its own server, and no script can read its cookie.
 func TestTheConsoleInABrowser(t *testing.T) {
 	t.Parallel()
-	n, o := startProduction(t)
+	n, o := startProductionNode(t)
 	ann, bob := signToken(t, jwt.MapClaims{"sub": "ann"}), signToken(t, jwt.MapClaims{"sub": "bob"})
 	as := func(token, query string) {
 		t.Helper()
-		if got := n.Post("Bearer "+token, []byte(`{"query":`+world.Quoted(query)+`}`)); len(got.Errors) > 0 {
+		if got := n.PostGraphQL("Bearer "+token, []byte(`{"query":`+world.QuoteJSON(query)+`}`)); len(got.Errors) > 0 {
 			t.Fatalf("%s: %s", query, got.Errors[0].Message)
 		}
 	}
@@ -76,40 +76,40 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	admin := signToken(t, jwt.MapClaims{"sub": "root@example.com", "scope": "admin"})
 	for _, size := range [][2]int64{{1280, 900}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
-			c := consoleTab{t, browsertest.New(t), o.base}
-			browsertest.SetSize(c.tab, t, size[0], size[1])
-			browsertest.Navigate(c.tab, t, o.base+"/admin")
-			c.wait("Sign in", "A token with the scope admin is needed.")
-			c.wantClean("sign-in", size[0])
+			c := consoleTab{t, browsertest.NewProfileTab(t), o.serverURL}
+			browsertest.SetPageSize(c.tab, t, size[0], size[1])
+			browsertest.Navigate(c.tab, t, o.serverURL+"/admin")
+			c.waitForPage("Sign in", "A token with the scope admin is needed.")
+			c.wantNoPageFaults("sign-in", size[0])
 			c.submitToken(ann)
-			c.wait("Sign in", "lacks the scope admin")
+			c.waitForPage("Sign in", "lacks the scope admin")
 			c.submitToken(admin)
-			c.wait("Overview", "root@example.com")
+			c.waitForPage("Overview", "root@example.com")
 			if cookie := browsertest.Evaluate[string](c.tab, t, `document.cookie`); cookie != "" {
 				t.Errorf("a script reads %q", cookie)
 			}
 			browsertest.WaitFor(c.tab, t, "the style is there", `getComputedStyle(document.querySelector('header')).display === 'flex'`)
-			c.wantClean("overview", size[0])
+			c.wantNoPageFaults("overview", size[0])
 			c.clickAndLeave(`a[href="/admin/webhooks"]`)
-			c.wait("Webhooks", "There are no webhooks.")
-			c.wantClean("webhooks", size[0])
+			c.waitForPage("Webhooks", "There are no webhooks.")
+			c.wantNoPageFaults("webhooks", size[0])
 			c.clickAndLeave(`a[href="/admin/users"]`)
-			c.wait("Users", "Look up")
-			c.wantClean("users", size[0])
-			browsertest.EvaluateAndLeave(c.tab, t, `document.querySelector('#user').value = 'ann', document.querySelector('[role=search]').requestSubmit()`)
-			c.wait("User ann", "The crew")
-			c.wantClean("user", size[0])
+			c.waitForPage("Users", "Look up")
+			c.wantNoPageFaults("users", size[0])
+			browsertest.EvaluateAndWaitNewPage(c.tab, t, `document.querySelector('#user').value = 'ann', document.querySelector('[role=search]').requestSubmit()`)
+			c.waitForPage("User ann", "The crew")
+			c.wantNoPageFaults("user", size[0])
 			c.clickAndLeave(`form[action="/admin/users/recount"] button`)
-			c.wait("User ann", "rebuilt from the facts")
+			c.waitForPage("User ann", "rebuilt from the facts")
 			c.clickAndLeave(`a[href="/admin/acts"]`)
-			c.wait("Acts", "recountBadges")
-			c.wantClean("acts", size[0])
+			c.waitForPage("Acts", "recountBadges")
+			c.wantNoPageFaults("acts", size[0])
 			c.clickAndLeave(`form[action="/admin/sign-out"] button`)
-			c.wait("Sign in", "You are signed out.")
-			if foreign := browsertest.ForeignAddresses(c.tab, o.base); len(foreign) > 0 {
+			c.waitForPage("Sign in", "You are signed out.")
+			if foreign := browsertest.ForeignAddresses(c.tab, o.serverURL); len(foreign) > 0 {
 				t.Errorf("asked elsewhere: %q", foreign)
 			}
-			for _, complaint := range browsertest.Complaints(c.tab) {
+			for _, complaint := range browsertest.PageErrors(c.tab) {
 				if !strings.Contains(complaint, "401") && !strings.Contains(complaint, "403") { // pages that were requested without a valid token
 					t.Errorf("the browser complains: %q", complaint)
 				}
@@ -121,11 +121,11 @@ func TestTheConsoleInABrowser(t *testing.T) {
 // submitToken types a token into the form and sends it.
 func (c consoleTab) submitToken(token string) {
 	c.t.Helper()
-	browsertest.EvaluateAndLeave(c.tab, c.t, fmt.Sprintf(`document.querySelector('#token').value = %q, document.querySelector('form.stack').requestSubmit()`, token))
+	browsertest.EvaluateAndWaitNewPage(c.tab, c.t, fmt.Sprintf(`document.querySelector('#token').value = %q, document.querySelector('form.stack').requestSubmit()`, token))
 }
 
 // clickAndLeave clicks an element that leads to another page.
 func (c consoleTab) clickAndLeave(selector string) {
 	c.t.Helper()
-	browsertest.EvaluateAndLeave(c.tab, c.t, fmt.Sprintf(`document.querySelector(%q).click()`, selector))
+	browsertest.EvaluateAndWaitNewPage(c.tab, c.t, fmt.Sprintf(`document.querySelector(%q).click()`, selector))
 }

@@ -18,12 +18,12 @@ import (
 	"tidings/tests/world"
 )
 
-// operator is a browser of the console: it keeps the cookie, and sends the headers that tell the origin of a form.
-type operator struct {
-	t      *testing.T
-	base   string // the server's address
-	cookie *http.Cookie
-	header http.Header // the additional headers of every request
+// consoleBrowser is a browser of the console: it keeps the cookie, and sends the headers that tell the origin of a form.
+type consoleBrowser struct {
+	t           *testing.T
+	serverURL   string // the server's address
+	cookie      *http.Cookie
+	extraHeader http.Header // the additional headers of every request
 }
 
 // consoleAnswer is one answer of the console.
@@ -33,9 +33,9 @@ type consoleAnswer struct {
 	header http.Header
 }
 
-func (o *operator) send(method, path string, form url.Values) consoleAnswer {
+func (o *consoleBrowser) send(method, path string, form url.Values) consoleAnswer {
 	o.t.Helper()
-	request, err := http.NewRequestWithContext(o.t.Context(), method, o.base+path, strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(o.t.Context(), method, o.serverURL+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (o *operator) send(method, path string, form url.Values) consoleAnswer {
 	if form != nil {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	for name, values := range o.header {
+	for name, values := range o.extraHeader {
 		request.Header[name] = values
 	}
 	if o.cookie != nil {
@@ -66,19 +66,19 @@ func (o *operator) send(method, path string, form url.Values) consoleAnswer {
 	return consoleAnswer{response.StatusCode, string(body), response.Header}
 }
 
-func (o *operator) get(path string) consoleAnswer { return o.send(http.MethodGet, path, nil) }
-func (o *operator) post(path string, form url.Values) consoleAnswer {
+func (o *consoleBrowser) get(path string) consoleAnswer { return o.send(http.MethodGet, path, nil) }
+func (o *consoleBrowser) post(path string, form url.Values) consoleAnswer {
 	return o.send(http.MethodPost, path, form)
 }
 
 // signIn sends a token with the sign-in form.
-func (o *operator) signIn(token string) consoleAnswer {
+func (o *consoleBrowser) signIn(token string) consoleAnswer {
 	o.t.Helper()
 	return o.post("/admin/sign-in", url.Values{"token": {token}})
 }
 
 // wantAnswer checks that an answer has a status and all the texts.
-func (o *operator) wantAnswer(what string, got consoleAnswer, status int, texts ...string) {
+func (o *consoleBrowser) wantAnswer(what string, got consoleAnswer, status int, texts ...string) {
 	o.t.Helper()
 	if got.status != status {
 		o.t.Errorf("%s: status %d, want %d", what, got.status, status)
@@ -110,20 +110,20 @@ var consolePages = []struct{ method, path string }{
 	{"POST", "/admin/users/recount"}, {"POST", "/admin/webhooks/test"}, {"POST", "/admin/webhooks/replay"}, {"POST", "/admin/nothing"},
 }
 
-// startProduction starts a node with a key for tokens, and returns a browser of its console on the operations listener.
-func startProduction(t *testing.T) (*world.Node, *operator) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Change: func(cfg *node.Config) { cfg.JWTSecret = world.TestSecret }})
+// startProductionNode starts a node with a key for tokens, and returns a browser of its console on the operations listener.
+func startProductionNode(t *testing.T) (*world.Node, *consoleBrowser) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ChangeConfig: func(cfg *node.Config) { cfg.JWTSecret = world.TestSecret }})
 	operations := httptest.NewServer(n.OperationsServer.Handler)
 	t.Cleanup(operations.Close)
-	return n, &operator{t: t, base: operations.URL}
+	return n, &consoleBrowser{t: t, serverURL: operations.URL}
 }
 
 // In production every page of the console needs a cookie with a token that has the scope admin. Only the operations listener
 // serves the console.
 func TestTheConsoleIsForOperators(t *testing.T) {
-	n, o := startProduction(t)
+	n, o := startProductionNode(t)
 	ann := signToken(t, jwt.MapClaims{"sub": "ann"})
-	if got := n.Post("Bearer "+ann, []byte(`{"query":"{viewer{user{key}}}"}`)); len(got.Errors) > 0 {
+	if got := n.PostGraphQL("Bearer "+ann, []byte(`{"query":"{viewer{user{key}}}"}`)); len(got.Errors) > 0 {
 		t.Fatal(got.Errors)
 	}
 	admin := signToken(t, jwt.MapClaims{"sub": "root", "scope": "admin"})
@@ -176,8 +176,8 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 			}
 		}
 	}
-	o.wantNoOtherSignIn(admin)
-	public := &operator{t: t, base: n.URL, cookie: &http.Cookie{Name: "tidings_console", Value: admin}}
+	o.wantSignInOnlyByForm(admin)
+	public := &consoleBrowser{t: t, serverURL: n.URL, cookie: &http.Cookie{Name: "tidings_console", Value: admin}}
 	for _, page := range consolePages {
 		if got := public.send(page.method, page.path, nil); got.status != http.StatusNotFound {
 			t.Errorf("the public address: %s %s: %d", page.method, page.path, got.status)
@@ -185,16 +185,16 @@ func TestTheConsoleIsForOperators(t *testing.T) {
 	}
 }
 
-// wantNoOtherSignIn checks that a token in an address or in the Authorization header signs nobody in, and that no answer repeats a
+// wantSignInOnlyByForm checks that a token in an address or in the Authorization header signs nobody in, and that no answer repeats a
 // token.
-func (o *operator) wantNoOtherSignIn(admin string) {
+func (o *consoleBrowser) wantSignInOnlyByForm(admin string) {
 	o.t.Helper()
 	o.cookie = nil
 	o.wantAnswer("a token in the address", o.get("/admin?token="+admin), 401)
 	o.wantAnswer("a token in the address of the form", o.post("/admin/sign-in?token="+admin, url.Values{}), 401)
-	o.header = http.Header{"Authorization": {"Bearer " + admin}}
+	o.extraHeader = http.Header{"Authorization": {"Bearer " + admin}}
 	o.wantAnswer("a token in a header", o.get("/admin"), 401)
-	o.header = nil
+	o.extraHeader = nil
 	o.signIn(admin)
 	for _, page := range consolePages {
 		if got := o.send(page.method, page.path, nil); strings.Contains(got.body, admin) || strings.Contains(fmt.Sprint(got.header), admin) {
@@ -212,7 +212,7 @@ func (o *operator) wantNoOtherSignIn(admin string) {
 
 // Behind a proxy with TLS the cookie is marked Secure. It expires with the token.
 func TestTheCookieOfTheConsole(t *testing.T) {
-	_, o := startProduction(t)
+	_, o := startProductionNode(t)
 	until := time.Now().Add(time.Hour).Truncate(time.Second)
 	admin := signToken(t, jwt.MapClaims{"sub": "root", "scope": "admin", "exp": until.Unix()})
 	o.signIn(admin)
@@ -222,7 +222,7 @@ func TestTheCookieOfTheConsole(t *testing.T) {
 	if late := o.cookie.Expires.Sub(until); late < 0 || late > time.Minute {
 		t.Errorf("it ends %s after the token", late)
 	}
-	o.header = http.Header{"X-Forwarded-Proto": {"https"}}
+	o.extraHeader = http.Header{"X-Forwarded-Proto": {"https"}}
 	if o.signIn(admin); !o.cookie.Secure {
 		t.Error("behind TLS it is sent over plain HTTP too")
 	}
@@ -232,13 +232,13 @@ func TestTheCookieOfTheConsole(t *testing.T) {
 func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
 	n.Badges("ann")
-	o := &operator{t: t, base: n.URL}
+	o := &consoleBrowser{t: t, serverURL: n.URL}
 	acts := func() int {
 		t.Helper()
 		var data struct {
 			Admin struct{ Acts struct{ List []struct{} } }
 		}
-		n.Must("boss:admin", `{admin{acts(first:100){list{action}}}}`, nil, &data)
+		n.MustAsk("boss:admin", `{admin{acts(first:100){list{action}}}}`, nil, &data)
 		return len(data.Admin.Acts.List)
 	}
 	for _, page := range consolePages {
@@ -248,17 +248,17 @@ func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 		for _, header := range []http.Header{
 			{"Sec-Fetch-Site": {"cross-site"}}, {"Sec-Fetch-Site": {"same-site"}}, {"Sec-Fetch-Site": {}, "Origin": {"https://evil.example"}}, {"Sec-Fetch-Site": {}, "Origin": {"null"}},
 		} {
-			o.header = header
+			o.extraHeader = header
 			o.wantAnswer(fmt.Sprintf("%s by %v", page.path, header), o.post(page.path, url.Values{"user": {"user:ann"}, "name": {"app"}}), 403, "another site")
 		}
 	}
-	o.header = http.Header{"Sec-Fetch-Site": {"cross-site"}}
+	o.extraHeader = http.Header{"Sec-Fetch-Site": {"cross-site"}}
 	o.wantAnswer("sign in from elsewhere", o.signIn("dev:eve:admin"), 403, "another site")
 	if got := acts(); got != 0 {
 		t.Errorf("%d acts were done", got)
 	}
 	for i, header := range []http.Header{{"Sec-Fetch-Site": {"same-origin"}}, {"Sec-Fetch-Site": {}, "Origin": {n.URL}}} {
-		o.header = header
+		o.extraHeader = header
 		o.wantAnswer("recount", o.post("/admin/users/recount", url.Values{"user": {"user:ann"}}), 200, "rebuilt from the facts")
 		if got := acts(); got != i+1 {
 			t.Errorf("%d acts, want %d", got, i+1)
@@ -268,7 +268,7 @@ func TestTheConsoleRefusesFormsOfOtherSites(t *testing.T) {
 
 // Every answer forbids scripts, frames and foreign content, and lets the browser send the origin of forms. Pages forbid caches.
 func TestTheHeadersOfTheConsole(t *testing.T) {
-	_, o := startProduction(t)
+	_, o := startProductionNode(t)
 	for _, path := range []string{"/admin", "/admin/style.css", "/admin/nothing"} {
 		got := o.get(path)
 		policy := got.header.Get("Content-Security-Policy")

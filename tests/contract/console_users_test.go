@@ -16,44 +16,44 @@ import (
 	"tidings/tests/world"
 )
 
-// markup is a text that would run as a script if a page did not escape it.
-const markup = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>`
+// hostileMarkup is a text that would run as a script if a page did not escape it.
+const hostileMarkup = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>`
 
 // escapedKey returns a key as it is written in IDs and in tokens of development mode.
 func escapedKey(key string) string {
 	return strings.TrimPrefix(services.GlobalID(services.UserType, key), "user:")
 }
 
-// startNodeWithMarkup starts a node with a user who has an entry in every part of their page, and with markup in every text that people
-// choose.
-func startNodeWithMarkup(t *testing.T) (n *world.Node, o *operator, user string) {
+// startNodeWithMarkup starts a node with a user who has an entry in every part of their page, and with markup in every text that
+// people choose.
+func startNodeWithMarkup(t *testing.T) (n *world.Node, o *consoleBrowser, user string) {
 	t.Helper()
-	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
-	user = "ann<b>" + markup
+	n = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true})
+	user = "ann<b>" + hostileMarkup
 	userID := services.GlobalID(services.UserType, user)
 	as := escapedKey(user)
 	n.Badges(as)
 	n.Badges("bob")
-	n.Must("bob", `mutation($u:ID!){setProfile(input:{name:"`+strings.ReplaceAll(markup, `"`, `\"`)+`"}){user{id}} follow(input:{userId:$u}){user{id}}}`, map[string]any{"u": userID}, nil)
-	n.Must(as, `mutation($m:String!){setProfile(input:{name:$m}){user{id}} follow(input:{userId:"user:bob"}){user{id}}}`, map[string]any{"m": markup}, nil)
-	post := n.Publish(as, "mine "+markup)
-	n.Publish("bob", "theirs "+markup)
-	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	n.MustAsk("bob", `mutation($u:ID!){setProfile(input:{name:"`+strings.ReplaceAll(hostileMarkup, `"`, `\"`)+`"}){user{id}} follow(input:{userId:$u}){user{id}}}`, map[string]any{"u": userID}, nil)
+	n.MustAsk(as, `mutation($m:String!){setProfile(input:{name:$m}){user{id}} follow(input:{userId:"user:bob"}){user{id}}}`, map[string]any{"m": hostileMarkup}, nil)
+	post := n.Publish(as, "mine "+hostileMarkup)
+	n.Publish("bob", "theirs "+hostileMarkup)
+	n.MustAsk("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	n.Must("bob", `mutation($u:ID!,$m:String!){createConversation(input:{kind:GROUP,memberIds:[$u],title:$m}){conversation{id}}}`, map[string]any{"u": userID, "m": markup[:40]}, &made)
-	n.Must("bob", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"private words"}){message{id}}}`, map[string]any{"c": made.CreateConversation.Conversation.ID}, nil)
-	n.Must(as, `mutation{mute(input:{userId:"user:carol"}){user{id}} block(input:{userId:"user:alice"}){user{id}}}`, nil, nil)
-	n.Must("boss:admin", `mutation($u:ID!){sendSiteMessage(input:{to:[$u],title:"t"}){message{id}}}`, map[string]any{"u": userID}, nil)
-	n.Announce(map[string]any{"title": markup})
+	n.MustAsk("bob", `mutation($u:ID!,$m:String!){createConversation(input:{kind:GROUP,memberIds:[$u],title:$m}){conversation{id}}}`, map[string]any{"u": userID, "m": hostileMarkup[:40]}, &made)
+	n.MustAsk("bob", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"private words"}){message{id}}}`, map[string]any{"c": made.CreateConversation.Conversation.ID}, nil)
+	n.MustAsk(as, `mutation{mute(input:{userId:"user:carol"}){user{id}} block(input:{userId:"user:alice"}){user{id}}}`, nil, nil)
+	n.MustAsk("boss:admin", `mutation($u:ID!){sendSiteMessage(input:{to:[$u],title:"t"}){message{id}}}`, map[string]any{"u": userID}, nil)
+	n.Announce(map[string]any{"title": hostileMarkup})
 	n.RaiseDot(map[string]any{"name": "shop"})
-	n.Settle()
-	return n, &operator{t: t, base: n.URL}, user
+	n.SettleJobsAndCaches()
+	return n, &consoleBrowser{t: t, serverURL: n.URL}, user
 }
 
-// The page of a user shows what they would see, each count with the items behind it, and no text of a message. Names and texts that people
-// chose appear as text.
+// The page of a user shows what they would see, each count with the items behind it, and no text of a message. Names and texts that
+// people chose appear as text.
 func TestTheConsoleShowsAUser(t *testing.T) {
 	n, o, user := startNodeWithMarkup(t)
 	path := "/admin/users?user=" + url.QueryEscape(user)
@@ -76,21 +76,21 @@ func TestTheConsoleShowsAUser(t *testing.T) {
 	}
 	o.wantAnswer("no key", o.get("/admin/users?user="+strings.Repeat("x", 129)), 400, "128")
 	o.wantAnswer("the form", o.get("/admin/users"), 200, `name="user"`)
-	o.wantEscaped(user)
+	o.wantMarkupEscaped(user)
 }
 
-// wantEscaped checks that no page contains people's markup.
-func (o *operator) wantEscaped(user string) {
+// wantMarkupEscaped checks that no page contains people's markup.
+func (o *consoleBrowser) wantMarkupEscaped(user string) {
 	o.t.Helper()
 	escaped := escapedKey(user)
 	o.cookie = nil
 	o.wantAnswer("an operator with markup", o.signIn("dev:"+escaped+":admin"), 303)
 	o.wantAnswer("a recount", o.post("/admin/users/recount", url.Values{"user": {"user:" + escaped}}), 200, "rebuilt from the facts")
 	for _, page := range []consoleAnswer{
-		o.get("/admin"), o.get("/admin/acts"), o.get("/admin/acts?after=" + url.QueryEscape(markup)), o.get("/admin/webhooks"), o.get("/admin/users?user=" + url.QueryEscape(user)),
-		o.get("/admin/users?user=" + url.QueryEscape(markup)), o.get("/admin/users?user=" + url.QueryEscape(strings.Repeat(markup, 5))), o.get("/admin/" + url.PathEscape(markup)),
-		o.post("/admin/users/recount", url.Values{"user": {markup}}), o.post("/admin/users/recount", url.Values{"user": {"user:" + markup}}),
-		o.post("/admin/webhooks/test", url.Values{"name": {markup}}), o.post("/admin/webhooks/replay", url.Values{"name": {markup}, "user": {markup}}), o.signIn(markup), o.signIn("dev:" + markup),
+		o.get("/admin"), o.get("/admin/acts"), o.get("/admin/acts?after=" + url.QueryEscape(hostileMarkup)), o.get("/admin/webhooks"), o.get("/admin/users?user=" + url.QueryEscape(user)),
+		o.get("/admin/users?user=" + url.QueryEscape(hostileMarkup)), o.get("/admin/users?user=" + url.QueryEscape(strings.Repeat(hostileMarkup, 5))), o.get("/admin/" + url.PathEscape(hostileMarkup)),
+		o.post("/admin/users/recount", url.Values{"user": {hostileMarkup}}), o.post("/admin/users/recount", url.Values{"user": {"user:" + hostileMarkup}}),
+		o.post("/admin/webhooks/test", url.Values{"name": {hostileMarkup}}), o.post("/admin/webhooks/replay", url.Values{"name": {hostileMarkup}, "user": {hostileMarkup}}), o.signIn(hostileMarkup), o.signIn("dev:" + hostileMarkup),
 	} {
 		if found := regexp.MustCompile(`(?i)<(script|img|b>)[^<]{0,60}`).FindString(page.body); found != "" {
 			o.t.Errorf("a page has %q", found)
@@ -100,8 +100,8 @@ func (o *operator) wantEscaped(user string) {
 	o.wantAnswer("the acts", o.get("/admin/acts"), 200, "recountBadges", "lookUpUser", "ann&lt;b&gt;&lt;script&gt;")
 }
 
-// readState reads everything in SQL and Redis, except the acts.
-func readState(t *testing.T, n *world.Node) (all []string) {
+// readStoredData reads everything in SQL and Redis, except the acts.
+func readStoredData(t *testing.T, n *world.Node) (all []string) {
 	t.Helper()
 	ctx := t.Context()
 	column := func(text string) []string {
@@ -139,12 +139,12 @@ func TestTheConsoleLooksWithoutAVisit(t *testing.T) {
 	n, o, user := startNodeWithMarkup(t)
 	look := func(when string) {
 		t.Helper()
-		before := readState(t, n)
+		before := readStoredData(t, n)
 		o.wantAnswer(when, o.get("/admin/users?user="+url.QueryEscape(user)), 200, "theirs", "carol")
 		if _, err := n.Badge.WriteVisits(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		after := readState(t, n)
+		after := readStoredData(t, n)
 		for _, line := range after {
 			if _, had := slices.BinarySearch(before, line); !had {
 				t.Errorf("%s: now there is %.300s", when, line)

@@ -10,28 +10,28 @@ import (
 	"tidings/web/browsertest"
 )
 
-// closedNumber is an expression for the number on the phone whose app is closed.
-const closedNumber = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
+// closedPhoneNumberJS is an expression for the number on the phone whose app is closed.
+const closedPhoneNumberJS = `(document.querySelector('.locked .badge')?.dataset.value ?? '')`
 
-// waitClosedShows waits until the phone whose app is closed shows this number, set with an alert or, if silent, without one.
-func (p *demoPage) waitClosedShows(want string, silent bool) {
+// waitClosedPhoneShows waits until the phone whose app is closed shows this number, set with an alert or, if silent, without one.
+func (p *demoPage) waitClosedPhoneShows(want string, silent bool) {
 	p.t.Helper()
-	p.wait(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, closedNumber, want, silent))
+	p.waitUntilTrue(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, closedPhoneNumberJS, want, silent))
 }
 
-// waitClosedShowsDelay waits until the closed phone says how long the change took, followed by words.
-func (p *demoPage) waitClosedShowsDelay(words string) {
+// waitClosedPhoneShowsDelay waits until the closed phone says how long the change took, followed by words.
+func (p *demoPage) waitClosedPhoneShowsDelay(words string) {
 	p.t.Helper()
-	p.wait("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
+	p.waitUntilTrue("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
 }
 
 // waitSettledTotal waits until all three phones have the same number, which it returns.
 func (p *demoPage) waitSettledTotal() (total int) {
 	p.t.Helper()
-	p.waitHomeSeen()
-	p.wait("the bell has what happened", number("left", "bell")+` !== ''`)
-	p.wait("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, closedNumber, number("left", "icon"), number("right", "icon")))
-	return p.waitNumber("icon")
+	p.waitHomeFeedSeen()
+	p.waitUntilTrue("the bell has what happened", badgeNumberJS("left", "bell")+` !== ''`)
+	p.waitUntilTrue("three phones agree", fmt.Sprintf(`%[1]s !== '' && %[1]s === %[2]s && %[1]s === %[3]s`, closedPhoneNumberJS, badgeNumberJS("left", "icon"), badgeNumberJS("right", "icon")))
+	return p.waitBadgeNumber("icon")
 }
 
 // The application sets the icon of a third phone, whose app is closed, from the change stream. The number rises with an alert and
@@ -43,39 +43,39 @@ func TestTheDemoPageHasAClosedPhone(t *testing.T) {
 			t.Parallel()
 			p := openDemoInSize(t, startDemo(t).URL, size)
 			total := p.waitSettledTotal()
-			p.wantClean("closed, at the start")
-			p.checkAlertAndFall(total)
-			p.checkClosedPreferences()
-			p.checkClosedWithoutSockets()
-			p.checkClosedAfterFlush()
-			p.checkClosedInChinese()
+			p.wantNoPageFaults("closed, at the start")
+			p.checkClosedPhoneAlert(total)
+			p.checkClosedPhonePreferences()
+			p.checkClosedPhoneWithoutSockets()
+			p.checkClosedPhoneAfterFlush()
+			p.checkClosedPhoneInChinese()
 		})
 	}
 }
 
-// checkAlertAndFall checks that a post raises the number with an alert that has its words, and that the number falls in silence once
-// the post is seen on the left phone.
-func (p *demoPage) checkAlertAndFall(total int) {
+// checkClosedPhoneAlert checks that a post raises the number with an alert that has its words, and that the number falls in silence
+// once the post is seen on the left phone.
+func (p *demoPage) checkClosedPhoneAlert(total int) {
 	p.t.Helper()
-	p.pull("post")
-	p.waitClosedShows(fmt.Sprint(total+1), false)
-	p.waitClosedShowsDelay("with an alert")
-	p.wait("it has the words of the post", `/Ben: Who wants the last slice/.test(document.querySelector('.locked .alert').innerText)`)
-	p.wantClean("closed, after an alert")
+	p.clickLeverButton("post")
+	p.waitClosedPhoneShows(fmt.Sprint(total+1), false)
+	p.waitClosedPhoneShowsDelay("with an alert")
+	p.waitUntilTrue("it has the words of the post", `/Ben: Who wants the last slice/.test(document.querySelector('.locked .alert').innerText)`)
+	p.wantNoPageFaults("closed, after an alert")
 	p.click(".left .pill")
-	p.waitShows("home", "")
-	p.waitClosedShows(fmt.Sprint(total), true)
-	p.waitClosedShowsDelay("silently")
+	p.waitBadgeShows("home", "")
+	p.waitClosedPhoneShows(fmt.Sprint(total), true)
+	p.waitClosedPhoneShowsDelay("silently")
 }
 
-// checkClosedPreferences checks that a category without alerts changes the number in silence, and that a category with alerts shows the
-// words of its alert.
-func (p *demoPage) checkClosedPreferences() {
+// checkClosedPhonePreferences checks that a category without alerts changes the number in silence, and that a category with alerts
+// shows the words of its alert.
+func (p *demoPage) checkClosedPhonePreferences() {
 	p.t.Helper()
 	p.click("#left-bell-tab")
-	p.waitShows("bell", "")
-	total := p.waitNumber("icon")
-	p.waitClosedShows(fmt.Sprint(total), true)
+	p.waitBadgeShows("bell", "")
+	total := p.waitBadgeNumber("icon")
+	p.waitClosedPhoneShows(fmt.Sprint(total), true)
 	set := func(push bool) {
 		p.t.Helper()
 		if err := world.Ask(p.url, "mia", fmt.Sprintf(`mutation { setCategoryPreference(input: {category: "LIKE", push: %t}) { changed } }`, push), nil, nil); err != nil {
@@ -83,60 +83,60 @@ func (p *demoPage) checkClosedPreferences() {
 		}
 	}
 	set(false)
-	p.likeMia("ben")
-	p.waitClosedShows(fmt.Sprint(total+1), true)
+	p.likeNewPostOfMia("ben")
+	p.waitClosedPhoneShows(fmt.Sprint(total+1), true)
 	if text := browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('.locked .alert').innerText`); strings.Contains(text, "liked") {
 		p.t.Errorf("a like without alerts alerted: %q", text)
 	}
 	set(true)
-	p.likeMia("ben")
-	p.waitClosedShows(fmt.Sprint(total+2), false)
-	p.wait("it has the words of the like", `document.querySelector('.locked .alert').innerText.includes('liked your post')`)
+	p.likeNewPostOfMia("ben")
+	p.waitClosedPhoneShows(fmt.Sprint(total+2), false)
+	p.waitUntilTrue("it has the words of the like", `document.querySelector('.locked .alert').innerText.includes('liked your post')`)
 	p.click("#left-home-tab")
 	p.click("#left-bell-tab")
-	p.waitShows("bell", "")
-	p.waitClosedShows(fmt.Sprint(total), true)
+	p.waitBadgeShows("bell", "")
+	p.waitClosedPhoneShows(fmt.Sprint(total), true)
 	p.click("#left-home-tab")
 }
 
-// checkClosedWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new
+// checkClosedPhoneWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new
 // number.
-func (p *demoPage) checkClosedWithoutSockets() {
+func (p *demoPage) checkClosedPhoneWithoutSockets() {
 	p.t.Helper()
-	total := p.waitNumber("icon")
-	p.pull("cut")
-	p.wait("the right phone is cut", `document.querySelector('.device.right').dataset.state === 'cut'`)
-	p.pull("post")
-	p.waitClosedShows(fmt.Sprint(total+1), false)
-	if right := browsertest.Evaluate[string](p.tab, p.t, number("right", "icon")); right != fmt.Sprint(total) {
+	total := p.waitBadgeNumber("icon")
+	p.clickLeverButton("cut")
+	p.waitUntilTrue("the right phone is cut", `document.querySelector('.device.right').dataset.state === 'cut'`)
+	p.clickLeverButton("post")
+	p.waitClosedPhoneShows(fmt.Sprint(total+1), false)
+	if right := browsertest.Evaluate[string](p.tab, p.t, badgeNumberJS("right", "icon")); right != fmt.Sprint(total) {
 		p.t.Errorf("the phone without a network shows %q, want %d", right, total)
 	}
-	p.pull("cut")
-	p.waitShows("icon", fmt.Sprint(total+1))
+	p.clickLeverButton("cut")
+	p.waitBadgeShows("icon", fmt.Sprint(total+1))
 }
 
-// checkClosedAfterFlush checks that the closed phone keeps its number when Redis loses everything, and follows afterwards.
-func (p *demoPage) checkClosedAfterFlush() {
+// checkClosedPhoneAfterFlush checks that the closed phone keeps its number when Redis loses everything, and follows afterwards.
+func (p *demoPage) checkClosedPhoneAfterFlush() {
 	p.t.Helper()
-	total := p.waitNumber("icon")
-	p.pull("flush")
-	p.wait("the total is back", `document.querySelector('.said').innerText.includes('equal')`)
-	p.wait("the closed phone has it", fmt.Sprintf(`%s === '%d'`, closedNumber, total))
-	p.pull("post")
-	p.waitClosedShows(fmt.Sprint(total+1), false)
+	total := p.waitBadgeNumber("icon")
+	p.clickLeverButton("flush")
+	p.waitUntilTrue("the total is back", `document.querySelector('.said').innerText.includes('equal')`)
+	p.waitUntilTrue("the closed phone has it", fmt.Sprintf(`%s === '%d'`, closedPhoneNumberJS, total))
+	p.clickLeverButton("post")
+	p.waitClosedPhoneShows(fmt.Sprint(total+1), false)
 	p.click(".left .pill")
-	p.waitShows("home", "")
-	p.waitClosedShows(fmt.Sprint(p.waitNumber("icon")), true)
+	p.waitBadgeShows("home", "")
+	p.waitClosedPhoneShows(fmt.Sprint(p.waitBadgeNumber("icon")), true)
 }
 
-// checkClosedInChinese checks the words of the closed phone in Chinese.
-func (p *demoPage) checkClosedInChinese() {
+// checkClosedPhoneInChinese checks the words of the closed phone in Chinese.
+func (p *demoPage) checkClosedPhoneInChinese() {
 	p.t.Helper()
 	p.click(".top nav button")
-	p.pull("post")
-	p.wait("it is told in Chinese", `/^\d+，用时 \d+ 毫秒，有提醒$/.test(document.querySelector('.locked [role=status]').innerText)`)
+	p.clickLeverButton("post")
+	p.waitUntilTrue("it is told in Chinese", `/^\d+，用时 \d+ 毫秒，有提醒$/.test(document.querySelector('.locked [role=status]').innerText)`)
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('.locked').scrollIntoView({block: 'center'}), true)`)
-	p.wantClean("closed, in Chinese")
+	p.wantNoPageFaults("closed, in Chinese")
 }
 
 // When the server restarts under the page, the closed phone keeps its number and then follows again, without a reload.
@@ -147,20 +147,20 @@ func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
 	total := p.waitSettledTotal()
 	p.click("#left-chat-tab") // a home on the screen is read again with the connection, and a post that it then shows counts no more
 	server.Kill()
-	p.wait("it says that it is out of reach", `document.querySelector('.locked').dataset.here === 'false' && document.querySelector('.locked [role=status]').innerText.includes('keeps its number')`)
-	if got := browsertest.Evaluate[string](p.tab, t, closedNumber); got != fmt.Sprint(total) {
+	p.waitUntilTrue("it says that it is out of reach", `document.querySelector('.locked').dataset.here === 'false' && document.querySelector('.locked [role=status]').innerText.includes('keeps its number')`)
+	if got := browsertest.Evaluate[string](p.tab, t, closedPhoneNumberJS); got != fmt.Sprint(total) {
 		t.Errorf("without its server it shows %q, want %d", got, total)
 	}
 	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
-	p.wait("it is in reach", `document.querySelector('.locked').dataset.here === 'true'`)
-	p.waitShows("icon", fmt.Sprint(total))
-	// The new server reads the stream from its start without alerts, and nothing on the page shows when it has. So the first post may be
-	// silent, and once it is there, the second must alert.
-	p.pull("post")
-	p.waitShows("icon", fmt.Sprint(total+1))
-	p.wait("the closed phone follows again", fmt.Sprintf(`%s === '%d'`, closedNumber, total+1))
-	p.pull("post")
-	p.waitShows("icon", fmt.Sprint(total+2))
-	p.waitClosedShows(fmt.Sprint(total+2), false)
-	p.wantOnlyServerMissing()
+	p.waitUntilTrue("it is in reach", `document.querySelector('.locked').dataset.here === 'true'`)
+	p.waitBadgeShows("icon", fmt.Sprint(total))
+	// The new server reads the stream from its start without alerts, and nothing on the page shows when it has. So the first post
+	// may be silent, and once it is there, the second must alert.
+	p.clickLeverButton("post")
+	p.waitBadgeShows("icon", fmt.Sprint(total+1))
+	p.waitUntilTrue("the closed phone follows again", fmt.Sprintf(`%s === '%d'`, closedPhoneNumberJS, total+1))
+	p.clickLeverButton("post")
+	p.waitBadgeShows("icon", fmt.Sprint(total+2))
+	p.waitClosedPhoneShows(fmt.Sprint(total+2), false)
+	p.wantOnlyMissingServerComplaints()
 }

@@ -11,14 +11,14 @@ import (
 	"tidings/web/browsertest"
 )
 
-// checkDrawer checks that the samples in the drawer can be used as they are.
-func (p *demoPage) checkDrawer() {
+// checkDrawerSamples checks that the samples in the drawer can be used as they are.
+func (p *demoPage) checkDrawerSamples() {
 	p.t.Helper()
-	p.pull("post")
-	p.wait("the operation is shown", `document.querySelector('.drawer pre')?.innerText.startsWith('mutation Ingest(')`)
+	p.clickLeverButton("post")
+	p.waitUntilTrue("the operation is shown", `document.querySelector('.drawer pre')?.innerText.startsWith('mutation Ingest(')`)
 	form := func(name string) string {
 		browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`([...document.querySelectorAll('.drawer .forms button')].find((button) => button.textContent === %q).click(), true)`, name))
-		p.wait("the form is shown", fmt.Sprintf(`document.querySelector('.drawer pre').dataset.form === %q`, name))
+		p.waitUntilTrue("the form is shown", fmt.Sprintf(`document.querySelector('.drawer pre').dataset.form === %q`, name))
 		return browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('.drawer pre').textContent`)
 	}
 	// All is read before curl makes a push, because some seconds after the click a push takes the drawer.
@@ -28,7 +28,7 @@ func (p *demoPage) checkDrawer() {
 	if text := form("React"); !strings.Contains(text, "from '@tidings/client/react'") || !strings.Contains(text, "ingest(") {
 		p.t.Errorf("the form for React is %s", text)
 	}
-	p.wantClean("drawer")
+	p.wantNoPageFaults("drawer")
 	if answer := runCurl(p.t, command); !strings.Contains(answer, `"id":"post:`) {
 		p.t.Errorf("curl answers %s", answer)
 	}
@@ -74,16 +74,16 @@ func runCurl(t *testing.T, command string) string {
 		name, value, _ := strings.Cut(header, ": ")
 		request.Header.Set(name, value)
 	}
-	return answerOf(t, request)
+	return sendForBody(t, request)
 }
 
 // checkLanguages checks that the page can be switched to Chinese and back.
 func (p *demoPage) checkLanguages() {
 	p.t.Helper()
 	p.click(".top nav button")
-	p.wait("the page is in Chinese", `document.documentElement.lang === 'zh' && document.querySelector('h1').innerText.includes('未读') && document.querySelector('[data-lever=post]').innerText === '让 Ben 发帖'`)
-	p.checkExplanationInChinese()
-	p.wantClean("Chinese")
+	p.waitUntilTrue("the page is in Chinese", `document.documentElement.lang === 'zh' && document.querySelector('h1').innerText.includes('未读') && document.querySelector('[data-lever=post]').innerText === '让 Ben 发帖'`)
+	p.checkBadgeExplanationInChinese()
+	p.wantNoPageFaults("Chinese")
 	p.click(".top nav button")
-	p.wait("the page is in English", `document.documentElement.lang === 'en'`)
+	p.waitUntilTrue("the page is in English", `document.documentElement.lang === 'en'`)
 }

@@ -18,8 +18,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// answerOf sends a request and returns the body of its answer.
-func answerOf(t *testing.T, request *http.Request) string {
+// sendForBody sends a request and returns the body of its answer.
+func sendForBody(t *testing.T, request *http.Request) string {
 	t.Helper()
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -36,26 +36,26 @@ func answerOf(t *testing.T, request *http.Request) string {
 // The server is killed while the page is open, and restarts. The page is right again without a reload.
 func TestTheDemoPageOutlivesItsServer(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
-		t.Run(fmt.Sprint(size[0]), func(t *testing.T) { testOutlivesItsServer(t, size[0], size[1]) })
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) { testDemoPageOutlivesServer(t, size[0], size[1]) })
 	}
 }
 
-// testOutlivesItsServer runs TestTheDemoPageOutlivesItsServer in a window of this size.
-func testOutlivesItsServer(t *testing.T, width, height int64) {
+// testDemoPageOutlivesServer runs TestTheDemoPageOutlivesItsServer in a window of this size.
+func testDemoPageOutlivesServer(t *testing.T, width, height int64) {
 	folder := filepath.Join(t.TempDir(), "world")
 	server := startDemo(t, "--data", folder)
 	p := openDemo(t, server.URL, width, height)
-	p.waitHomeSeen()
-	p.pull("post")
-	p.waitShows("home", "1")
-	before := p.waitNumber("home")
+	p.waitHomeFeedSeen()
+	p.clickLeverButton("post")
+	p.waitBadgeShows("home", "1")
+	before := p.waitBadgeNumber("home")
 	server.Kill()
-	p.wait("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
-	if number := p.waitNumber("home"); number != before {
+	p.waitUntilTrue("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
+	if number := p.waitBadgeNumber("home"); number != before {
 		t.Errorf("without its server the page shows %d, before it was %d", number, before)
 	}
-	p.pull("post")
-	p.wait("the lever says that nothing was sent", `document.querySelector('.said').innerText === 'Not sent: the server does not answer.'`)
+	p.clickLeverButton("post")
+	p.waitUntilTrue("the lever says that nothing was sent", `document.querySelector('.said').innerText === 'Not sent: the server does not answer.'`)
 	p.savePicture("gone")
 	if found := browsertest.AccessibilityFaults(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
@@ -67,16 +67,16 @@ func testOutlivesItsServer(t *testing.T, width, height int64) {
 	}
 	elsewhere.Kill()
 	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
-	p.wait("the words are gone", `document.querySelector('.gone').innerText === '' && document.querySelector('.said').innerText === ''`)
-	p.wait("the feed has the post", `document.querySelector('.left .post p')?.innerText === 'Back again'`)
-	p.waitShows("home", "") // the feed that is read again is on the left phone's screen
-	p.wantOnlyServerMissing()
+	p.waitUntilTrue("the words are gone", `document.querySelector('.gone').innerText === '' && document.querySelector('.said').innerText === ''`)
+	p.waitUntilTrue("the feed has the post", `document.querySelector('.left .post p')?.innerText === 'Back again'`)
+	p.waitBadgeShows("home", "") // the feed that is read again is on the left phone's screen
+	p.wantOnlyMissingServerComplaints()
 }
 
-// wantOnlyServerMissing fails if the browser complained about anything but the missing server.
-func (p *demoPage) wantOnlyServerMissing() {
+// wantOnlyMissingServerComplaints fails if the browser complained about anything but the missing server.
+func (p *demoPage) wantOnlyMissingServerComplaints() {
 	p.t.Helper()
-	complaints := slices.DeleteFunc(browsertest.Complaints(p.tab), func(one string) bool {
+	complaints := slices.DeleteFunc(browsertest.PageErrors(p.tab), func(one string) bool {
 		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "ERR_INCOMPLETE_CHUNKED_ENCODING") || strings.Contains(one, "WebSocket connection to")
 	})
 	if len(complaints) > 0 {
@@ -88,25 +88,25 @@ func (p *demoPage) wantOnlyServerMissing() {
 func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	server := startDemo(t)
 	p := openDemo(t, server.URL, 1280, 720)
-	p.waitHomeSeen()
-	total := p.waitNumber("icon")
+	p.waitHomeFeedSeen()
+	total := p.waitBadgeNumber("icon")
 	for i := range 3 {
-		p.pull("live")
-		p.wait("Ben is live", fmt.Sprintf(`document.querySelectorAll('.right .show.replay').length >= %d`, i))
-		p.wait("Ben is on top", `document.querySelector('.right .show.live p')?.innerText.startsWith('Ben')`)
+		p.clickLeverButton("live")
+		p.waitUntilTrue("Ben is live", fmt.Sprintf(`document.querySelectorAll('.right .show.replay').length >= %d`, i))
+		p.waitUntilTrue("Ben is on top", `document.querySelector('.right .show.live p')?.innerText.startsWith('Ben')`)
 	}
 	server.Kill()
-	p.wait("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
+	p.waitUntilTrue("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
 	startDemo(t, "--listen", strings.TrimPrefix(server.URL, "http://"))
 	// A home that was read while the new world was being made has the later posts under its pill.
-	p.wait("the new home is seen", `(document.querySelector('#left-home .pill')?.click(), `+number("left", "icon")+` === '`+fmt.Sprint(total)+`')`)
-	p.waitShows("icon", fmt.Sprint(total))
-	p.wait("the old shows of Ben are gone", `![...document.querySelectorAll('.right .show p')].some((host) => host.innerText.startsWith('Ben'))`)
-	p.pull("live")
-	p.waitShows("icon", fmt.Sprint(total+1))
-	p.wait("nothing is refused", `document.querySelector('.said').innerText === ''`)
-	p.wait("the board is watched", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
-	p.wantOnlyServerMissing()
+	p.waitUntilTrue("the new home is seen", `(document.querySelector('#left-home .pill')?.click(), `+badgeNumberJS("left", "icon")+` === '`+fmt.Sprint(total)+`')`)
+	p.waitBadgeShows("icon", fmt.Sprint(total))
+	p.waitUntilTrue("the old shows of Ben are gone", `![...document.querySelectorAll('.right .show p')].some((host) => host.innerText.startsWith('Ben'))`)
+	p.clickLeverButton("live")
+	p.waitBadgeShows("icon", fmt.Sprint(total+1))
+	p.waitUntilTrue("nothing is refused", `document.querySelector('.said').innerText === ''`)
+	p.waitUntilTrue("the board is watched", `document.querySelector('.right .show')?.dataset.status === 'LIVE' && document.querySelector('.right .show p').innerText.startsWith('Ben')`)
+	p.wantOnlyMissingServerComplaints()
 }
 
 // The keyboard alone can use the page: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
@@ -116,14 +116,14 @@ func TestTheDemoPageByTheKeysAlone(t *testing.T) {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			t.Parallel()
 			server := startDemo(t)
-			checkKeysAlone(t, openDemoInSize(t, server.URL, size))
+			checkPageByKeyboardAlone(t, openDemoInSize(t, server.URL, size))
 		})
 	}
 }
 
-// checkKeysAlone uses the page by the keyboard, and checks what each key does.
-func checkKeysAlone(t *testing.T, p *demoPage) {
-	p.waitHomeSeen()
+// checkPageByKeyboardAlone uses the page by the keyboard, and checks what each key does.
+func checkPageByKeyboardAlone(t *testing.T, p *demoPage) {
+	p.waitHomeFeedSeen()
 	focused := func(selector string) string {
 		return `Boolean(document.activeElement?.matches(` + "`" + selector + "`" + `))`
 	}
@@ -139,73 +139,73 @@ func checkKeysAlone(t *testing.T, p *demoPage) {
 	}
 	reach("[data-lever=post]")
 	browsertest.PressKey(p.tab, t, kb.Enter)
-	p.waitShows("home", "1")
+	p.waitBadgeShows("home", "1")
 	reach(".left .pill")
 	browsertest.PressKey(p.tab, t, kb.Enter)
-	p.waitShows("home", "")
+	p.waitBadgeShows("home", "")
 	reach("#left-home-tab")
 	for range 2 {
 		browsertest.PressKey(p.tab, t, kb.ArrowRight)
 	}
-	p.wait("the arrows walk through the tabs", focused("#left-bell-tab"))
+	p.waitUntilTrue("the arrows walk through the tabs", focused("#left-bell-tab"))
 	browsertest.PressKey(p.tab, t, kb.Enter)
-	p.wait("the tab is open", `!document.querySelector('#left-bell').hidden && document.querySelector('#left-bell-tab').ariaSelected === 'true'`)
+	p.waitUntilTrue("the tab is open", `!document.querySelector('#left-bell').hidden && document.querySelector('#left-bell-tab').ariaSelected === 'true'`)
 	browsertest.PressKey(p.tab, t, "?")
-	p.wait("the rows behind the number have the focus", `document.querySelector('.left .why')?.contains(document.activeElement)`)
+	p.waitUntilTrue("the rows behind the number have the focus", `document.querySelector('.left .why')?.contains(document.activeElement)`)
 	browsertest.PressKey(p.tab, t, kb.Escape)
-	p.wait("Escape closes them", `!document.querySelector('.left .why')`)
+	p.waitUntilTrue("Escape closes them", `!document.querySelector('.left .why')`)
 	reach(".drawer .forms button:nth-of-type(2)")
 	browsertest.PressKey(p.tab, t, " ")
-	p.wait("the form changes", `document.querySelector('.drawer pre').dataset.form === document.querySelector('.drawer .forms button:nth-of-type(2)').textContent`)
-	p.wantClean("by the keys")
+	p.waitUntilTrue("the form changes", `document.querySelector('.drawer pre').dataset.form === document.querySelector('.drawer .forms button:nth-of-type(2)').textContent`)
+	p.wantNoPageFaults("by the keys")
 }
 
 // Without the demo world the page offers to make the first post, and cannot empty Redis.
 func TestTheDemoPageBeginsWithAnEmptyServer(t *testing.T) {
-	server := world.StartProcess(t, "", "--data", t.TempDir())
+	server := world.StartServingProcess(t, "", "--data", t.TempDir())
 	p := openDemo(t, server.URL, 390, 844)
-	p.wait("the empty feed offers a first post", `document.querySelector('.left .empty button')`)
-	p.wantClean("empty")
+	p.waitUntilTrue("the empty feed offers a first post", `document.querySelector('.left .empty button')`)
+	p.wantNoPageFaults("empty")
 	if !browsertest.Evaluate[bool](p.tab, t, `document.querySelector('[data-lever=flush]').disabled`) {
 		t.Error("the page offers to empty a Redis that is not a demo's")
 	}
 	p.click(".left .empty button")
 	// The page shows the first post by itself, and so it is seen. A post after it waits to be shown.
-	p.wait("the first post is in the feed", `document.querySelectorAll('.left .post').length === 1`)
-	p.waitShows("home", "")
-	p.pull("post")
-	p.waitShows("home", "1")
+	p.waitUntilTrue("the first post is in the feed", `document.querySelectorAll('.left .post').length === 1`)
+	p.waitBadgeShows("home", "")
+	p.clickLeverButton("post")
+	p.waitBadgeShows("home", "1")
 	for lever, tab := range map[string]string{"live": "live", "say": "chat", "likes": "bell", "announce": "you"} {
-		p.pull(lever)
-		p.waitShows(tab, "1")
+		p.clickLeverButton(lever)
+		p.waitBadgeShows(tab, "1")
 	}
-	p.wantClean("no longer empty")
+	p.wantNoPageFaults("no longer empty")
 }
 
 // In production the page asks for a token. It says why a token is refused, and shows the user's phones with a valid one.
 func TestTheDemoPageInProduction(t *testing.T) {
 	t.Parallel()
 	const secret = "a secret of a test, 32 bytes long"
-	server := world.StartProcess(t, "", "--data", t.TempDir(), "--jwt-secret", secret, "--operations-listen", "127.0.0.1:0")
+	server := world.StartServingProcess(t, "", "--data", t.TempDir(), "--jwt-secret", secret, "--operations-listen", "127.0.0.1:0")
 	_, rest, _ := strings.Cut(server.Output.String(), "operations: ")
 	operations, _, _ := strings.Cut(rest, ",")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := answerOf(t, request); strings.Contains(text, "<html") {
+	if text := sendForBody(t, request); strings.Contains(text, "<html") {
 		t.Error("the public address serves the page in production")
 	}
 	p := openDemo(t, operations, 1280, 720)
-	p.wait("the page asks for a token", `document.querySelector('.door input')`)
-	p.wantClean("door")
+	p.waitUntilTrue("the page asks for a token", `document.querySelector('.door input')`)
+	p.wantNoPageFaults("door")
 	give := func(token string) {
 		browsertest.Evaluate[bool](p.tab, t, `(() => { const field = document.querySelector('.door input'); field.value = '`+token+`'; field.dispatchEvent(new Event('input', {bubbles: true})); return true; })()`)
-		p.wait("the token is taken", `document.querySelector('.door input').value !== ''`)
+		p.waitUntilTrue("the token is taken", `document.querySelector('.door input').value !== ''`)
 		p.click(".door button")
 	}
 	give("dev:mia")
-	p.wait("the refusal is told", `document.querySelector('.door [role=alert]')?.innerText`)
+	p.waitUntilTrue("the refusal is told", `document.querySelector('.door [role=alert]')?.innerText`)
 	sign := func(user string) string {
 		signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
 		if err != nil {
@@ -214,10 +214,10 @@ func TestTheDemoPageInProduction(t *testing.T) {
 		return signed
 	}
 	signed := sign("zoe")
-	messageAdam(t, server.URL, signed, sign("adam"))
+	sendMessageToAdam(t, server.URL, signed, sign("adam"))
 	give(signed)
-	p.wait("the phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
-	p.wait("the chat has the visitor's message as their own", `document.querySelector('#left-chat .row .line')?.textContent === 'You: hello'`)
+	p.waitUntilTrue("the phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
+	p.waitUntilTrue("the chat has the visitor's message as their own", `document.querySelector('#left-chat .row .line')?.textContent === 'You: hello'`)
 	if name := browsertest.Evaluate[string](p.tab, t, `document.querySelector('#left-chat .row b').textContent`); name != "adam" {
 		t.Errorf("the chat with adam is named %q", name)
 	}
@@ -229,16 +229,16 @@ func TestTheDemoPageInProduction(t *testing.T) {
 	}
 }
 
-// messageAdam sends a message to adam. Both users are given by their tokens.
-func messageAdam(t *testing.T, url, author, adam string) {
+// sendMessageToAdam sends a message to adam. Both users are given by their tokens.
+func sendMessageToAdam(t *testing.T, url, author, adam string) {
 	t.Helper()
 	ask := func(token, query string) string {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+world.Quoted(query)+`}`))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+world.QuoteJSON(query)+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + token}}
-		text := answerOf(t, request)
+		text := sendForBody(t, request)
 		if strings.Contains(text, `"errors"`) {
 			t.Fatal(text)
 		}
@@ -254,7 +254,7 @@ func messageAdam(t *testing.T, url, author, adam string) {
 func TestTheDemoPageWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	server := startDemo(t)
-	tab := browsertest.New(t)
+	tab := browsertest.NewProfileTab(t)
 	browsertest.PermitScripts(tab, t, false)
 	browsertest.Navigate(tab, t, server.URL+"/")
 	browsertest.PermitScripts(tab, t, true) // for the test's own questions

@@ -8,19 +8,19 @@ import (
 	"tidings/web/browsertest"
 )
 
-// openRefused opens the page with a script that runs before the page's own scripts. The script makes a call of the browser fail; it may
-// stop that once window.mended is true, see mend.
-func openRefused(t *testing.T, script string) *demoPage {
+// openDemoWithScript opens the page with a script that runs before the page's own scripts. The script makes a call of the browser
+// fail; it may stop that once window.mended is true, see stopRefusingRequests.
+func openDemoWithScript(t *testing.T, script string) *demoPage {
 	t.Helper()
-	p := &demoPage{t, browsertest.New(t), startDemo(t).URL, []bool{false, true}}
-	browsertest.SetSize(p.tab, t, 390, 844)
+	p := &demoPage{t, browsertest.NewProfileTab(t), startDemo(t).URL, []bool{false, true}}
+	browsertest.SetPageSize(p.tab, t, 390, 844)
 	browsertest.InjectScript(p.tab, t, script)
 	browsertest.Navigate(p.tab, t, p.url+"/?lang=en")
 	return p
 }
 
-// mend sets window.mended, which ends the refusals.
-func (p *demoPage) mend() {
+// stopRefusingRequests sets window.mended, which ends the refusals.
+func (p *demoPage) stopRefusingRequests() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.mended = true)`)
 }
@@ -28,29 +28,29 @@ func (p *demoPage) mend() {
 // If a gateway refuses a list, the page says so in place of the list. The list appears by itself once the gateway passes it. A board
 // that was shown before stays, and follows by itself too.
 func TestTheDemoPageSaysWhyAListIsMissing(t *testing.T) {
-	p := openRefused(t, `{
+	p := openDemoWithScript(t, `{
 		const real = fetch;
 		const refuses = (url, {body} = {}) => window.mended ? window.noBoard && String(body).includes('liveBoard(') : String(url).endsWith('/graphql');
 		window.fetch = (url, options) => refuses(url, options) ? Promise.resolve(new Response('<html>', {status: 502})) : real(url, options);
 	}`)
 	for _, list := range []string{"#left-home", "#right-live"} {
-		p.wait(list+" says what is wrong", `document.querySelector('`+list+` .failed')?.innerText.startsWith('This could not be read: ')`)
+		p.waitUntilTrue(list+" says what is wrong", `document.querySelector('`+list+` .failed')?.innerText.startsWith('This could not be read: ')`)
 	}
-	p.wantClean("refused lists")
-	p.mend()
-	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
-	p.wait("the board is there", `document.querySelector('.right .show.live') && !document.querySelector('.failed')`)
-	p.setNoBoard(true)
-	p.pull("live")
-	p.wait("the phone says that the board was not read", `document.querySelector('.right .trouble')`)
-	p.setNoBoard(false)
-	p.wait("the new show is on the board", `[...document.querySelectorAll('.right .show.live h3')].some(({innerText}) => innerText === 'Ben, live and unprepared')`)
+	p.wantNoPageFaults("refused lists")
+	p.stopRefusingRequests()
+	p.waitUntilTrue("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	p.waitUntilTrue("the board is there", `document.querySelector('.right .show.live') && !document.querySelector('.failed')`)
+	p.setBoardRequestsRefused(true)
+	p.clickLeverButton("live")
+	p.waitUntilTrue("the phone says that the board was not read", `document.querySelector('.right .trouble')`)
+	p.setBoardRequestsRefused(false)
+	p.waitUntilTrue("the new show is on the board", `[...document.querySelectorAll('.right .show.live h3')].some(({innerText}) => innerText === 'Ben, live and unprepared')`)
 }
 
 // What a phone says is not taken away by the timer of what it said before: that timer may end in the moment between a new text and
 // the page's next frame.
 func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
-	p := openRefused(t, `{
+	p := openDemoWithScript(t, `{
 		const [later, forget, real] = [setTimeout, clearTimeout, fetch];
 		const ends = window.ends = new Map(); // of what phones say: the timers of five seconds, which only the test ends
 		let sent = 0, timers = 0;
@@ -68,13 +68,13 @@ func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
 	}`)
 	p.click("#left-chat-tab")
 	p.click("#left-chat .row")
-	p.wait("the messages are there", `document.querySelector('.left .bubble')`)
-	p.write("I am in")
+	p.waitUntilTrue("the messages are there", `document.querySelector('.left .bubble')`)
+	p.writeMessage("I am in")
 	p.click(".left .say button")
-	p.wait("the phone says what is wrong", `says('no answer to 1')`)
+	p.waitUntilTrue("the phone says what is wrong", `says('no answer to 1')`)
 	browsertest.Evaluate[bool](p.tab, p.t, `(endFormer('no answer to 2'), true)`)
 	p.click(".left .say button")
-	p.wait("the former timer has ended", `window.keeps !== undefined`)
+	p.waitUntilTrue("the former timer has ended", `window.keeps !== undefined`)
 	if ended := browsertest.Evaluate[int](p.tab, p.t, `window.ended`); ended == 0 {
 		t.Error("no timer was ended: the page has none of five seconds")
 	}
@@ -82,11 +82,11 @@ func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
 		t.Error("the timer of a former text took away the present one")
 	}
 	// The page sets the timer of the present text after the frame that shows it.
-	p.wait("it goes by itself", `([...ends.values()].forEach((end) => end()), !document.querySelector('.left .trouble'))`)
+	p.waitUntilTrue("it goes by itself", `([...ends.values()].forEach((end) => end()), !document.querySelector('.left .trouble'))`)
 }
 
-// setNoBoard says whether the board alone is refused.
-func (p *demoPage) setNoBoard(refused bool) {
+// setBoardRequestsRefused says whether the board alone is refused.
+func (p *demoPage) setBoardRequestsRefused(refused bool) {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(window.noBoard = %t, true)`, refused))
 }
@@ -94,16 +94,16 @@ func (p *demoPage) setNoBoard(refused bool) {
 // Behind a proxy that passes no WebSocket the page has its lists. It says that pushes are missing, and not that the server is
 // missing.
 func TestTheDemoPageSaysThatPushesAreMissing(t *testing.T) {
-	p := openRefused(t, `window.WebSocket = class extends WebSocket {
+	p := openDemoWithScript(t, `window.WebSocket = class extends WebSocket {
 		constructor(url, protocols) { super(window.mended ? url : String(url).replace('/graphql', '/no-upgrade'), protocols); }
 	}`)
-	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
-	p.wait("the page says what is missing", `document.querySelector('.gone').innerText.startsWith('The connection for pushes is lost.')`)
+	p.waitUntilTrue("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	p.waitUntilTrue("the page says what is missing", `document.querySelector('.gone').innerText.startsWith('The connection for pushes is lost.')`)
 	if found := browsertest.AccessibilityFaults(p.tab, t); len(found) > 0 {
 		t.Errorf("axe finds %s", strings.Join(found, "\n"))
 	}
 	p.savePicture("no pushes")
-	p.mend()
-	p.wait("both phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
-	p.wait("the words are gone", `document.querySelector('.gone').innerText === ''`)
+	p.stopRefusingRequests()
+	p.waitUntilTrue("both phones are connected", `[...document.querySelectorAll('.device')].every((device) => device.dataset.state === 'online')`)
+	p.waitUntilTrue("the words are gone", `document.querySelector('.gone').innerText === ''`)
 }

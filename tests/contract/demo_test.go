@@ -15,17 +15,17 @@ import (
 
 // demoPage is the demo page in a browser.
 type demoPage struct {
-	t      *testing.T
-	tab    context.Context
-	url    string
-	themes []bool // the themes that wantClean checks: true is dark
+	t                *testing.T
+	tab              context.Context
+	url              string
+	darkModesChecked []bool // the themes that wantNoPageFaults checks: true is dark
 }
 
 // openDemo opens the page of a server. It waits until the page is loaded, and not for the first badges.
 func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 	t.Helper()
-	p := &demoPage{t, browsertest.New(t), url, []bool{false, true}}
-	browsertest.SetSize(p.tab, t, width, height)
+	p := &demoPage{t, browsertest.NewProfileTab(t), url, []bool{false, true}}
+	browsertest.SetPageSize(p.tab, t, width, height)
 	browsertest.Navigate(p.tab, t, url+"/?lang=en")
 	return p
 }
@@ -35,12 +35,12 @@ func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 func openDemoInSize(t *testing.T, url string, size [2]int64) *demoPage {
 	t.Helper()
 	p := openDemo(t, url, size[0], size[1])
-	p.themes = []bool{size[0] < 1000}
+	p.darkModesChecked = []bool{size[0] < 1000}
 	return p
 }
 
-// wait waits until an expression of JavaScript is true. what describes it in the message of a failure.
-func (p *demoPage) wait(what, expression string) {
+// waitUntilTrue waits until an expression of JavaScript is true. what describes it in the message of a failure.
+func (p *demoPage) waitUntilTrue(what, expression string) {
 	p.t.Helper()
 	browsertest.WaitFor(p.tab, p.t, what, expression)
 }
@@ -50,17 +50,17 @@ func (p *demoPage) click(selector string) {
 	browsertest.Click(p.tab, p.t, selector)
 }
 
-// pull clicks a lever: a button of the page that makes something happen in the demo. A lever takes no click before the answer to the
-// click before it, which may come after the push, so pull waits until no lever is busy.
-func (p *demoPage) pull(lever string) {
+// clickLeverButton clicks a lever: a button of the page that makes something happen in the demo. A lever takes no click before the
+// answer to the click before it, which may come after the push, so clickLeverButton waits until no lever is busy.
+func (p *demoPage) clickLeverButton(lever string) {
 	p.t.Helper()
 	p.click(`#levers:not(:has([aria-busy=true])) [data-lever=` + lever + `]`)
 }
 
-// waitAnswered does what sends a mutation, and waits until the page has taken its answer. The page computes what the next click sends
-// from what the server has answered, and the numbers come by the sockets, maybe before the answer. The answer to an older question must
-// not come between either, so waitAnswered begins and ends when no request is out.
-func (p *demoPage) waitAnswered(mutation string, send func()) {
+// waitMutationAnswered does what sends a mutation, and waits until the page has taken its answer. The page computes what the next
+// click sends from what the server has answered, and the numbers come by the sockets, maybe before the answer. The answer to an
+// older question must not come between either, so waitMutationAnswered begins and ends when no request is out.
+func (p *demoPage) waitMutationAnswered(mutation string, send func()) {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(() => {
 		Object.assign(window, {awaited: %q, answers: 0});
@@ -85,13 +85,13 @@ func (p *demoPage) waitAnswered(mutation string, send func()) {
 		};
 		return true;
 	})()`, mutation))
-	p.wait("no request is out", `window.out === 0`)
+	p.waitUntilTrue("no request is out", `window.out === 0`)
 	send()
-	p.wait(mutation+" is answered", `window.answers > 0 && window.out === 0`)
+	p.waitUntilTrue(mutation+" is answered", `window.answers > 0 && window.out === 0`)
 }
 
-// badge returns an expression for the badge on a tab of a phone, or on its icon, if there is one.
-func badge(side, tab string) string {
+// badgeJS returns an expression for the badge on a tab of a phone, or on its icon, if there is one.
+func badgeJS(side, tab string) string {
 	where := "#" + side + "-" + tab + "-tab"
 	if tab == "icon" {
 		where = "." + side + " .app"
@@ -99,37 +99,39 @@ func badge(side, tab string) string {
 	return fmt.Sprintf(`document.querySelector(%q)?.querySelector('.badge')`, where)
 }
 
-// number returns an expression for the number of a badge: "" if there is none.
-func number(side, tab string) string { return `(` + badge(side, tab) + `?.dataset.value ?? '')` }
+// badgeNumberJS returns an expression for the number of a badge: "" if there is none.
+func badgeNumberJS(side, tab string) string {
+	return `(` + badgeJS(side, tab) + `?.dataset.value ?? '')`
+}
 
-// waitShows waits until both phones have badges and show the number. Without badges they show "" of every tab.
-func (p *demoPage) waitShows(tab, want string) {
+// waitBadgeShows waits until both phones have badges and show the number. Without badges they show "" of every tab.
+func (p *demoPage) waitBadgeShows(tab, want string) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
-		p.wait(fmt.Sprintf("the %s phone shows %q on %s", side, want, tab),
-			fmt.Sprintf(`document.querySelector('.device.%s[data-version]') && %s === %q`, side, number(side, tab), want))
+		p.waitUntilTrue(fmt.Sprintf("the %s phone shows %q on %s", side, want, tab),
+			fmt.Sprintf(`document.querySelector('.device.%s[data-version]') && %s === %q`, side, badgeNumberJS(side, tab), want))
 	}
 }
 
-// waitNumber waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new world
-// counts some items later.
-func (p *demoPage) waitNumber(tab string) int {
+// waitBadgeNumber waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new
+// world counts some items later.
+func (p *demoPage) waitBadgeNumber(tab string) int {
 	p.t.Helper()
-	p.wait("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
-	p.wait("the phones agree on "+tab, number("left", tab)+" === "+number("right", tab))
+	p.waitUntilTrue("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
+	p.waitUntilTrue("the phones agree on "+tab, badgeNumberJS("left", tab)+" === "+badgeNumberJS("right", tab))
 	for _, side := range []string{"left", "right"} {
-		p.wait("the "+side+" phone is sure of "+tab, `!`+badge(side, tab)+`?.classList.contains('unsure')`)
+		p.waitUntilTrue("the "+side+" phone is sure of "+tab, `!`+badgeJS(side, tab)+`?.classList.contains('unsure')`)
 	}
-	p.wait("the phones still agree on "+tab, number("left", tab)+" === "+number("right", tab))
-	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+number("left", tab)+`)`)
+	p.waitUntilTrue("the phones still agree on "+tab, badgeNumberJS("left", tab)+" === "+badgeNumberJS("right", tab))
+	return browsertest.Evaluate[int](p.tab, p.t, `Number(`+badgeNumberJS("left", tab)+`)`)
 }
 
-// wantClean checks that the page has no accessibility fault in its themes, fits into its window, and caused no complaint of the
+// wantNoPageFaults checks that the page has no accessibility fault in its themes, fits into its window, and caused no complaint of the
 // browser and no request to another server.
-func (p *demoPage) wantClean(state string) {
+func (p *demoPage) wantNoPageFaults(state string) {
 	p.t.Helper()
-	for _, dark := range p.themes {
-		browsertest.SetDark(p.tab, p.t, dark)
+	for _, dark := range p.darkModesChecked {
+		browsertest.SetDarkTheme(p.tab, p.t, dark)
 		if found := browsertest.AccessibilityFaults(p.tab, p.t); len(found) > 0 {
 			p.t.Errorf("%s, dark %t: axe finds %s", state, dark, strings.Join(found, "\n"))
 		}
@@ -137,7 +139,7 @@ func (p *demoPage) wantClean(state string) {
 	if found := browsertest.ForeignAddresses(p.tab, p.url); len(found) > 0 {
 		p.t.Errorf("%s: the page asked elsewhere: %v", state, found)
 	}
-	if found := browsertest.Complaints(p.tab); len(found) > 0 {
+	if found := browsertest.PageErrors(p.tab); len(found) > 0 {
 		p.t.Errorf("%s: the browser complained: %q", state, found)
 	}
 	if wide := browsertest.Evaluate[bool](p.tab, p.t, `document.documentElement.scrollWidth > innerWidth`); wide {
@@ -154,30 +156,31 @@ func (p *demoPage) savePicture(name string) {
 	}
 }
 
-// showStartJobs is the number of jobs of a new demo that wait for the start of a show.
-const showStartJobs = 14
+// demoShowStartJobCount is the number of jobs of a new demo that wait for the start of a show.
+const demoShowStartJobCount = 14
 
 // startDemo starts a demo whose people do not act, and waits for the jobs of their past. So only the page changes numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
 	// The test's end kills the demo, so a temporary folder that the demo makes itself would stay behind.
-	server := world.StartProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
-	server.WaitForJobsBut(2*time.Minute, showStartJobs)
+	server := world.StartServingProcess(t, "", append([]string{"--demo", "--demo-pace", "0", "--data", t.TempDir()}, arguments...)...)
+	server.WaitForJobsExceptPlanned(2*time.Minute, demoShowStartJobCount)
 	return server
 }
 
-// waitHomeSeen waits until the posts that the left phone shows at its start are seen: they do not count, and no pill is above them.
-func (p *demoPage) waitHomeSeen() {
+// waitHomeFeedSeen waits until the posts that the left phone shows at its start are seen: they do not count, and no pill is above
+// them.
+func (p *demoPage) waitHomeFeedSeen() {
 	p.t.Helper()
-	p.wait("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
-	p.waitShows("home", "")
+	p.waitUntilTrue("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)
+	p.waitBadgeShows("home", "")
 	if browsertest.Evaluate[bool](p.tab, p.t, `document.querySelector('#left-home .pill') !== null`) {
 		p.t.Error("a pill is above the posts that it counts")
 	}
 }
 
-// waitLikesFolded waits until the newest notification has all its actors, because jobs fold the likes into it later.
-func (p *demoPage) waitLikesFolded(all int) {
+// waitLikesGrouped waits until the newest notification has all its actors, because jobs fold the likes into it later.
+func (p *demoPage) waitLikesGrouped(all int) {
 	p.t.Helper()
 	world.EventuallySucceeds(p.t, 2*time.Minute, func() error {
 		var data struct {

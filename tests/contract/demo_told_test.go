@@ -8,13 +8,13 @@ import (
 	"tidings/web/browsertest"
 )
 
-var latin = regexp.MustCompile(`[A-Za-z]`) // a letter that Chinese words do not have
+var latinLetter = regexp.MustCompile(`[A-Za-z]`) // a letter that Chinese words do not have
 
-// checkHostCategory checks that a notification in a category of the host application is a row with its words, in the bell and behind the
-// number.
+// checkHostCategory checks that a notification in a category of the host application is a row with its words, in the bell and
+// behind the number.
 func (p *demoPage) checkHostCategory() {
 	p.t.Helper()
-	before := p.waitNumber("bell")
+	before := p.waitBadgeNumber("bell")
 	for _, one := range [][2]string{
 		{"host:admin", `mutation { defineCategory(input: {name: "orders", expiryDays: 7, grouped: true, style: NUMBER, inTotal: true}) { created } }`},
 		{"host:ingest", `mutation { ingest(events: [{do: {notify: {category: "orders", to: ["user:mia"], title: "Your order was sent", body: "It arrives tomorrow."}}}]) { results { id } } }`},
@@ -23,36 +23,36 @@ func (p *demoPage) checkHostCategory() {
 			p.t.Fatal(err)
 		}
 	}
-	p.waitShows("bell", fmt.Sprint(before+1))
+	p.waitBadgeShows("bell", fmt.Sprint(before+1))
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-bell-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
-	p.wait("its words are behind the number", `[...document.querySelectorAll('.left .why .reasons li')].some((row) => row.innerText.includes('Your order was sent'))`)
+	p.waitUntilTrue("its words are behind the number", `[...document.querySelectorAll('.left .why .reasons li')].some((row) => row.innerText.includes('Your order was sent'))`)
 	p.click(".left .why header button")
 	for _, side := range []string{"left", "right"} {
 		p.click("#" + side + "-bell-tab")
-		p.wait("its words are in the bell", `(() => {
+		p.waitUntilTrue("its words are in the bell", `(() => {
 			const text = document.querySelector('#`+side+`-bell .row')?.innerText;
 			return text?.includes('Your order was sent') && text.includes('It arrives tomorrow.') && !text.includes('HOST');
 		})()`)
 	}
-	p.waitShows("bell", "")
-	p.wantClean("two bells")
+	p.waitBadgeShows("bell", "")
+	p.wantNoPageFaults("two bells")
 	p.click("#left-home-tab")
 }
 
-// checkExplanationInChinese checks that the sources and their parts have Chinese names.
-func (p *demoPage) checkExplanationInChinese() {
+// checkBadgeExplanationInChinese checks that the sources and their parts have Chinese names.
+func (p *demoPage) checkBadgeExplanationInChinese() {
 	p.t.Helper()
 	if err := world.Ask(p.url, "ben", `mutation { publishPost(input: {body: "@mia look"}) { post { id } } }`, nil, nil); err != nil {
 		p.t.Fatal(err)
 	}
-	p.wait("the mention is a number", number("left", "bell")+` !== ''`)
+	p.waitUntilTrue("the mention is a number", badgeNumberJS("left", "bell")+` !== ''`)
 	browsertest.Evaluate[bool](p.tab, p.t, `(document.querySelector('#left-bell-tab').dispatchEvent(new MouseEvent('contextmenu', {bubbles: true, cancelable: true})), true)`)
-	p.wait("the rows are listed", `document.querySelector('.left .why h3 small')`)
-	if names := browsertest.Evaluate[string](p.tab, p.t, `[...document.querySelectorAll('.left .why h3')].map((name) => name.innerText).join()`); latin.MatchString(names) {
+	p.waitUntilTrue("the rows are listed", `document.querySelector('.left .why h3 small')`)
+	if names := browsertest.Evaluate[string](p.tab, p.t, `[...document.querySelectorAll('.left .why h3')].map((name) => name.innerText).join()`); latinLetter.MatchString(names) {
 		p.t.Errorf("in Chinese the parts are named %q", names)
 	}
 	p.click(".left .why header button")
 	p.click("#left-bell-tab")
-	p.waitShows("bell", "")
+	p.waitBadgeShows("bell", "")
 	p.click("#left-home-tab")
 }

@@ -18,13 +18,13 @@ import (
 func TestTheBooksCanBeRead(t *testing.T) {
 	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
-	tab := browsertest.New(t)
+	tab := browsertest.NewProfileTab(t)
 	for _, look := range []struct {
 		width int64
 		dark  bool
 	}{{1280, false}, {390, true}, {1280, true}, {390, false}} {
-		browsertest.SetSize(tab, t, look.width, 900)
-		browsertest.SetDark(tab, t, look.dark)
+		browsertest.SetPageSize(tab, t, look.width, 900)
+		browsertest.SetDarkTheme(tab, t, look.dark)
 		for i, page := range docs.Pages() {
 			if i > 1 && look.dark == (look.width == 1280) {
 				continue // each later page is checked once in each theme
@@ -46,7 +46,7 @@ func TestTheBooksCanBeRead(t *testing.T) {
 			}
 		}
 	}
-	if foreign, complaints := browsertest.ForeignAddresses(tab, n.URL), browsertest.Complaints(tab); len(foreign)+len(complaints) > 0 {
+	if foreign, complaints := browsertest.ForeignAddresses(tab, n.URL), browsertest.PageErrors(tab); len(foreign)+len(complaints) > 0 {
 		t.Errorf("asked elsewhere: %q; complaints: %q", foreign, complaints)
 	}
 }

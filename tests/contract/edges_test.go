@@ -20,7 +20,7 @@ import (
 // A body that does not arrive is awaited only until the deadline, for any path and any framing.
 func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 	const deadline = 300 * time.Millisecond
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) {
 		cfg.RequestDeadline = deadline
 	}})
 	for name, head := range map[string]string{
@@ -58,7 +58,7 @@ func TestBodiesThatDoNotArriveAreCutOff(t *testing.T) {
 
 // The limit for the size of an answer applies to compiled selections too.
 func TestCompiledAnswersAreBounded(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.AnswerLimit = 4000 }})
 	n.Publish("bob", strings.Repeat("long ", 999))
 	for _, query := range []string{
 		`{viewer{homeFeed{edges{node{body}}}}}`,                 // compiled
@@ -73,7 +73,7 @@ func TestCompiledAnswersAreBounded(t *testing.T) {
 
 // In production the number of connections from one address is limited. Closing a connection makes room for another.
 func TestConnectionsPerAddress(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
 		cfg.JWTSecret, cfg.ConnectionsPerAddress = world.TestSecret, 3
 	}})
 	healthy := func(conn net.Conn) bool {

@@ -29,13 +29,13 @@ type exportPage struct {
 func readExportPage(n *world.Node, user string, size int, after *string) exportPage {
 	n.TB.Helper()
 	var data struct{ Admin struct{ Export exportPage } }
-	n.Must("boss:admin", exportQuery, map[string]any{"u": user, "n": size, "a": after}, &data)
+	n.MustAsk("boss:admin", exportQuery, map[string]any{"u": user, "n": size, "a": after}, &data)
 	return data.Admin.Export
 }
 
-// walkExport reads the whole export of a user in pages of this size. It returns the lines as one text, their types, and the
+// readWholeExport reads the whole export of a user in pages of this size. It returns the lines as one text, their types, and the
 // number of pages.
-func walkExport(n *world.Node, user string, size int) (text string, types map[string]bool, pages int) {
+func readWholeExport(n *world.Node, user string, size int) (text string, types map[string]bool, pages int) {
 	n.TB.Helper()
 	types = map[string]bool{}
 	seen := map[string]bool{}
@@ -60,11 +60,11 @@ func walkExport(n *world.Node, user string, size int) (text string, types map[st
 	}
 }
 
-// startWithFullExport starts a node on which alice, the first user, has a line of every kind in her export.
-func startWithFullExport(t *testing.T, database string) *world.Node {
+// startNodeWithFullExport starts a node on which alice, the first user, has a line of every kind in her export.
+func startNodeWithFullExport(t *testing.T, database string) *world.Node {
 	t.Helper()
-	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), Manual: true})
-	if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.InsertLife(t.Context(), tx) }); err != nil {
+	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redistest.Redis(t), ManualStepping: true})
+	if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error { return exporttest.InsertFullUser(t.Context(), tx) }); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -85,14 +85,14 @@ func runExportCommand(t *testing.T, database, key string) string {
 // command runs, because on SQLite the command needs a stopped server.
 func TestExportQueryEqualsExportCommand(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := startWithFullExport(t, url)
+		n := startNodeWithFullExport(t, url)
 		walked := map[string][]string{}
 		for _, key := range []string{"alice", "bob"} {
 			for _, size := range []int{1, 2, 1000} {
-				text, types, pages := walkExport(n, "user:"+key, size)
+				text, types, pages := readWholeExport(n, "user:"+key, size)
 				walked[key] = append(walked[key], text)
-				if key == "alice" && len(types) != len(node.Exports) {
-					t.Errorf("%d kinds of lines, want %d", len(types), len(node.Exports))
+				if key == "alice" && len(types) != len(node.AllExportKinds) {
+					t.Errorf("%d kinds of lines, want %d", len(types), len(node.AllExportKinds))
 				}
 				if lines := strings.Count(text, "\n"); pages != (lines+size-1)/size {
 					t.Errorf("%d pages of %d for %d lines", pages, size, lines)
@@ -111,7 +111,7 @@ func TestExportQueryEqualsExportCommand(t *testing.T) {
 
 // Only an operator can export. A bad argument is INVALID, and a missing user is NOT_FOUND and is not created.
 func TestWhoExportsWhat(t *testing.T) {
-	n := startWithFullExport(t, sqltest.SQLite(t))
+	n := startNodeWithFullExport(t, sqltest.SQLite(t))
 	aliceTo := readExportPage(n, "user:alice", 3, nil).Cursor
 	position := func(text string) string { return (*aliceTo)[:18] + base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for _, c := range []struct {
@@ -152,19 +152,19 @@ func TestWhoExportsWhat(t *testing.T) {
 			t.Errorf("%s got %s", c.as, got.Data)
 		}
 	}
-	if count, err := n.Store.Lines(t.Context(), "SELECT count(*) FROM users WHERE key = 'nobody'"); err != nil || count[0] != "0" {
+	if count, err := n.Store.QueryLines(t.Context(), "SELECT count(*) FROM users WHERE key = 'nobody'"); err != nil || count[0] != "0" {
 		t.Errorf("%v users were made, %v", count, err)
 	}
 }
 
 // An export refuses a cursor of another list, such as the acts, and the acts refuse a cursor of an export.
 func TestExportsAndOtherListsRefuseEachOthersCursors(t *testing.T) {
-	n := startWithFullExport(t, sqltest.SQLite(t))
+	n := startNodeWithFullExport(t, sqltest.SQLite(t))
 	readExportPage(n, "user:alice", 1, nil)
 	var data struct {
 		Admin struct{ Acts struct{ Cursor string } }
 	}
-	n.Must("boss:admin", `{admin{acts(first:1){cursor}}}`, nil, &data)
+	n.MustAsk("boss:admin", `{admin{acts(first:1){cursor}}}`, nil, &data)
 	if got := n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:alice", "a": data.Admin.Acts.Cursor}); got.ErrorCode() != "INVALID" {
 		t.Errorf("%+v", got)
 	}
@@ -177,14 +177,14 @@ func TestExportsAndOtherListsRefuseEachOthersCursors(t *testing.T) {
 // Each page that an operator requests is recorded as an act of the operator, also if it fails. Requests of others are not
 // recorded.
 func TestExportsAreKept(t *testing.T) {
-	n := startWithFullExport(t, sqltest.SQLite(t))
+	n := startNodeWithFullExport(t, sqltest.SQLite(t))
 	after := readExportPage(n, "user:alice", 3, nil).Cursor
 	readExportPage(n, "user:alice", 3, after)
 	n.Ask("alice", exportQuery, map[string]any{"u": "user:alice"})
 	n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:nobody"})
 	n.Ask("boss:admin", exportQuery, map[string]any{"u": "user:alice", "n": 5000})
 	var got []string
-	for _, act := range actsOf(n, 100) {
+	for _, act := range readAllActs(n, 100) {
 		got = append(got, act.text())
 	}
 	sqltest.Equal(t, got, []string{
@@ -195,7 +195,7 @@ func TestExportsAreKept(t *testing.T) {
 
 // The cost limit of queries counts each requested line, also beyond a hundred.
 func TestTheCostOfAnExport(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: func(cfg *node.Config) { cfg.QueryCost = 10_500 }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.QueryCost = 10_500 }})
 	n.CreateUsers("ann")
 	for query, code := range map[string]string{
 		`{admin{export(userId:"user:ann",first:1000){list{type text} cursor hasMore}}}`:                                                "",
@@ -204,7 +204,7 @@ func TestTheCostOfAnExport(t *testing.T) {
 		`{admin{export(userId:"user:ann",first:1000){list{type text}} a:export(userId:"user:ann",first:1){list{text}}}}`:               "INVALID",
 		`{admin{export(userId:"user:ann",first:1000){list{text a:text}}}}`:                                                             "INVALID",
 		`{admin{a:export(userId:"user:ann",first:1){cursor} b:export(userId:"user:ann",first:1){cursor} acts(first:1){list{action}}}}`: "",
-		`{admin{` + manyExports(6) + `}}`: "INVALID",
+		`{admin{` + repeatedExportFields(6) + `}}`:                                                                                     "INVALID",
 	} {
 		if got := n.Ask("boss:admin", query, nil); got.ErrorCode() != code {
 			t.Errorf("%s: %s %+v, want %q", query, got.ErrorCode(), got.Errors, code)
@@ -212,8 +212,8 @@ func TestTheCostOfAnExport(t *testing.T) {
 	}
 }
 
-// manyExports returns the fields of a query with count exports of one line each.
-func manyExports(count int) (query string) {
+// repeatedExportFields returns the fields of a query with count exports of one line each.
+func repeatedExportFields(count int) (query string) {
 	for i := range count {
 		query += fmt.Sprintf(`e%d:export(userId:"user:ann",first:1){cursor} `, i)
 	}
@@ -223,13 +223,13 @@ func manyExports(count int) (query string) {
 // As soon as an erasure of a user begins, nothing of the user can be exported, not even with an earlier cursor. A person who
 // takes the key later is another user.
 func TestErasedUsersAreNotExported(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true})
 	n.CreateUsers("ann", "bob")
 	n.Follow("ann", "bob")
 	n.Publish("ann", "canary")
-	n.Settle()
+	n.SettleJobsAndCaches()
 	before := readExportPage(n, "user:ann", 2, nil)
-	text, _, _ := walkExport(n, "user:ann", 1000)
+	text, _, _ := readWholeExport(n, "user:ann", 1000)
 	if !strings.Contains(text, "canary") || before.Cursor == nil {
 		t.Fatal(text)
 	}
@@ -244,19 +244,19 @@ func TestErasedUsersAreNotExported(t *testing.T) {
 	var begun struct {
 		EraseUser struct{ Erasure struct{ Name string } }
 	}
-	n.Must("boss:admin", `mutation{eraseUser(input:{userId:"user:ann"}){erasure{name}}}`, nil, &begun)
+	n.MustAsk("boss:admin", `mutation{eraseUser(input:{userId:"user:ann"}){erasure{name}}}`, nil, &begun)
 	gone("at once")
 	for rounds := 0; erasureState(n, begun.EraseUser.Erasure.Name) != "DONE"; rounds++ {
 		if rounds > 100 {
 			t.Fatal("the erasure does not end")
 		}
 		n.Clock.Advance(10 * time.Second)
-		n.Settle()
+		n.SettleJobsAndCaches()
 	}
 	var erased struct {
-		Admin struct{ Acts struct{ List []keptAct } }
+		Admin struct{ Acts struct{ List []recordedAct } }
 	}
-	n.Must("boss:admin", `{admin{acts(first:100){list{at actor action target details outcome code}}}}`, nil, &erased)
+	n.MustAsk("boss:admin", `{admin{acts(first:100){list{at actor action target details outcome code}}}}`, nil, &erased)
 	for _, act := range erased.Admin.Acts.List {
 		if act.Target != nil && *act.Target == "user:ann" {
 			t.Errorf("an act still names the user: %s", act.text())
@@ -264,7 +264,7 @@ func TestErasedUsersAreNotExported(t *testing.T) {
 	}
 	gone("at the end")
 	n.Publish("ann", "somebody else")
-	text, _, _ = walkExport(n, "user:ann", 1)
+	text, _, _ = readWholeExport(n, "user:ann", 1)
 	if strings.Contains(text, "canary") || !strings.Contains(text, "somebody else") {
 		t.Errorf("of the new user: %s", text)
 	}
@@ -279,6 +279,6 @@ func erasureState(n *world.Node, name string) string {
 	var data struct {
 		Admin struct{ Erasure struct{ State string } }
 	}
-	n.Must("boss:admin", `query($n:String!){admin{erasure(name:$n){state}}}`, map[string]any{"n": name}, &data)
+	n.MustAsk("boss:admin", `query($n:String!){admin{erasure(name:$n){state}}}`, map[string]any{"n": name}, &data)
 	return data.Admin.Erasure.State
 }

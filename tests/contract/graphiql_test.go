@@ -18,13 +18,13 @@ import (
 	"tidings/web/browsertest"
 )
 
-// wantQuietPage checks that a page contacted only its own server, and complained about nothing except a server that was gone.
-func wantQuietPage(t *testing.T, tab context.Context, origin string) {
+// wantNoComplaints checks that a page contacted only its own server, and complained about nothing except a server that was gone.
+func wantNoComplaints(t *testing.T, tab context.Context, origin string) {
 	t.Helper()
 	if foreign := browsertest.ForeignAddresses(tab, origin); len(foreign) > 0 {
 		t.Errorf("the page asked elsewhere: %v", foreign)
 	}
-	complaints := slices.DeleteFunc(browsertest.Complaints(tab), func(one string) bool {
+	complaints := slices.DeleteFunc(browsertest.PageErrors(tab), func(one string) bool {
 		return strings.Contains(one, "ERR_CONNECTION") || strings.Contains(one, "ERR_EMPTY_RESPONSE") || strings.Contains(one, "WebSocket connection to") ||
 			strings.Contains(one, "/readyz") // 503 while the server starts
 	})
@@ -44,7 +44,7 @@ func savePicture(t *testing.T, tab context.Context, name string) {
 // wantAccessible checks that axe finds no barrier, and that nothing is wider than the page.
 func wantAccessible(t *testing.T, tab context.Context, what string) {
 	t.Helper()
-	if found := browsertest.SeriousFaults(tab, t); len(found) > 0 {
+	if found := browsertest.SeriousAccessibilityFaults(tab, t); len(found) > 0 {
 		t.Errorf("%s: axe finds %s", what, strings.Join(found, "\n"))
 	}
 	if browsertest.Evaluate[bool](tab, t, `document.documentElement.scrollWidth > innerWidth`) {
@@ -57,8 +57,8 @@ func wantAccessible(t *testing.T, tab context.Context, what string) {
 func TestFirstTourInGraphiQL(t *testing.T) {
 	t.Parallel()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t)})
-	alice := browsertest.New(t)
-	browsertest.Open(alice, t, n.URL, "alice")
+	alice := browsertest.NewProfileTab(t)
+	browsertest.OpenGraphiQL(alice, t, n.URL, "alice")
 	browsertest.WaitSchema(alice, t)
 	run := func(tab context.Context, operation, answer string) {
 		t.Helper()
@@ -68,20 +68,20 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	}
 	run(alice, "FollowSomebody", `"user:bob"`)
 	run(alice, "WatchMyBadges", `"watching"`)
-	browsertest.WaitEvent(alice, t, "WatchMyBadges", "as it is now")
+	browsertest.WaitSubscriptionEvent(alice, t, "WatchMyBadges", "as it is now")
 
 	bob := browsertest.NewTab(alice, t)
-	browsertest.Open(bob, t, n.URL, "bob")
+	browsertest.OpenGraphiQL(bob, t, n.URL, "bob")
 	browsertest.WaitSchema(bob, t)
 	run(bob, "Publish", `"post:`)
-	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 0 → 1")
+	browsertest.WaitSubscriptionEvent(alice, t, "WatchMyBadges", "homeFeed.value 0 → 1")
 	n.Publish("bob", "a second one") // not through a browser
-	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 1 → 2")
+	browsertest.WaitSubscriptionEvent(alice, t, "WatchMyBadges", "homeFeed.value 1 → 2")
 
 	run(alice, "MyHomeFeed", "a second one")
 	run(alice, "Like", `"viewerHasLiked": true`) // of the newest post, whose ID the page fills in
 	run(alice, "MarkSeen", `"value": 0`)
-	browsertest.WaitEvent(alice, t, "WatchMyBadges", "homeFeed.value 2 → 0")
+	browsertest.WaitSubscriptionEvent(alice, t, "WatchMyBadges", "homeFeed.value 2 → 0")
 	run(alice, "StartAConversation", `"conversation:`)
 	run(alice, "SaySomething", `"message:`)
 	run(alice, "WhyMyBadge", `"badgeExplained"`)
@@ -89,12 +89,12 @@ func TestFirstTourInGraphiQL(t *testing.T) {
 	run(alice, "Ingest", `"results"`)
 	run(alice, "AddViewItem", `"article-1"`)
 	run(alice, "PublishAnnouncement", `"announcement:`)
-	browsertest.WaitEvent(alice, t, "WatchMyBadges", "announcements.value 0 → 1")
+	browsertest.WaitSubscriptionEvent(alice, t, "WatchMyBadges", "announcements.value 0 → 1")
 	run(bob, "ScheduleAShow", `"UPCOMING"`)
 	run(bob, "StartAShow", `"LIVE"`)
 	run(bob, "EndAShow", `"show:`)
-	wantQuietPage(t, alice, n.URL)
-	wantQuietPage(t, bob, n.URL)
+	wantNoComplaints(t, alice, n.URL)
+	wantNoComplaints(t, bob, n.URL)
 }
 
 // The server is killed while the page is open, and comes back. The page says so, and is right again without a reload.
@@ -102,11 +102,11 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			folder := t.TempDir()
-			server := world.StartProcess(t, "", "--data", folder)
+			server := world.StartServingProcess(t, "", "--data", folder)
 			waitReady(t, server.URL)
-			tab := browsertest.New(t)
-			browsertest.SetSize(tab, t, size[0], size[1])
-			browsertest.Open(tab, t, server.URL, "alice")
+			tab := browsertest.NewProfileTab(t)
+			browsertest.SetPageSize(tab, t, size[0], size[1])
+			browsertest.OpenGraphiQL(tab, t, server.URL, "alice")
 			browsertest.WaitSchema(tab, t)
 			browsertest.OpenOperation(tab, t, "FollowSomebody")
 			browsertest.RunOperation(tab, t)
@@ -114,33 +114,33 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 			for _, watch := range []string{"WatchMyBadges", "WatchMyNotifications"} {
 				browsertest.OpenOperation(tab, t, watch)
 				browsertest.RunOperation(tab, t)
-				browsertest.WaitEvent(tab, t, watch, "as it is now")
+				browsertest.WaitSubscriptionEvent(tab, t, watch, "as it is now")
 			}
 			wantAccessible(t, tab, "two watches")
 			savePicture(t, tab, fmt.Sprintf("graphiql-watches-%d", size[0]))
 
 			server.Kill()
 			browsertest.WaitNotice(tab, t, "gone", "does not answer")
-			browsertest.WaitWatch(tab, t, "WatchMyBadges", "lost")
-			browsertest.WaitEvent(tab, t, "WatchMyBadges", "Connection lost")
+			browsertest.WaitSubscriptionState(tab, t, "WatchMyBadges", "lost")
+			browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "Connection lost")
 			browsertest.SelectTab(tab, t, "MyBadges")
 			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, "does not answer. Run this again when it is back.")
 			wantAccessible(t, tab, "without its server")
 			savePicture(t, tab, fmt.Sprintf("graphiql-gone-%d", size[0]))
 
-			again := world.StartProcess(t, "", "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
+			again := world.StartServingProcess(t, "", "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
 			browsertest.WaitNotice(tab, t, "gone", "")
-			browsertest.WaitWatch(tab, t, "WatchMyBadges", "live")
-			browsertest.WaitWatch(tab, t, "WatchMyNotifications", "live")
-			browsertest.WaitEvent(tab, t, "WatchMyBadges", "Connected again")
+			browsertest.WaitSubscriptionState(tab, t, "WatchMyBadges", "live")
+			browsertest.WaitSubscriptionState(tab, t, "WatchMyNotifications", "live")
+			browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "Connected again")
 			if err := world.Ask(again.URL, "bob", `mutation { publishPost(input: {body: "Back again"}) { post { id } } }`, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			browsertest.WaitEvent(tab, t, "WatchMyBadges", "homeFeed.value 0 → 1")
+			browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "homeFeed.value 0 → 1")
 			browsertest.RunOperation(tab, t)
 			browsertest.WaitResponse(tab, t, `"badges:alice"`)
-			wantQuietPage(t, tab, server.URL)
+			wantNoComplaints(t, tab, server.URL)
 		})
 	}
 }
@@ -149,8 +149,8 @@ func TestGraphiQLOutlivesItsServer(t *testing.T) {
 // the browser tab.
 func TestGraphiQLInProduction(t *testing.T) {
 	t.Parallel()
-	server := world.StartProcess(t, "", "--data", t.TempDir(), "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0")
-	operations := operationsOf(t, server)
+	server := world.StartServingProcess(t, "", "--data", t.TempDir(), "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0")
+	operations := operationsAddressOf(t, server)
 	waitReady(t, operations)
 	signed := func(user string) string {
 		t.Helper()
@@ -163,9 +163,9 @@ func TestGraphiQLInProduction(t *testing.T) {
 	for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
 		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
 			t.Parallel()
-			tab := browsertest.New(t)
-			browsertest.SetSize(tab, t, size[0], size[1])
-			browsertest.Open(tab, t, operations, "alice")
+			tab := browsertest.NewProfileTab(t)
+			browsertest.SetPageSize(tab, t, size[0], size[1])
+			browsertest.OpenGraphiQL(tab, t, operations, "alice")
 			browsertest.WaitNotice(tab, t, "token", "tidings token alice")
 			browsertest.WaitNotice(tab, t, "schema", "--introspection always")
 			wantAccessible(t, tab, "without a token")
@@ -179,7 +179,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 			}
 			give("no words")
 			browsertest.WaitFor(tab, t, "what is no token is refused", `document.querySelector('#token-wrong').innerText.includes('not a token')`)
-			wantQuietPage(t, tab, operations)
+			wantNoComplaints(t, tab, operations)
 			give("dev:alice")
 			browsertest.WaitFor(tab, t, "the refusal is told", `document.querySelector('#token-wrong').innerText.startsWith('The server refuses it.')`)
 			token := signed("alice")
@@ -192,16 +192,16 @@ func TestGraphiQLInProduction(t *testing.T) {
 			browsertest.WaitResponse(tab, t, `"badges:alice"`)
 			browsertest.OpenOperation(tab, t, "WatchMyBadges")
 			browsertest.RunOperation(tab, t)
-			browsertest.WaitEvent(tab, t, "WatchMyBadges", "as it is now")
+			browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "as it is now")
 			wantAccessible(t, tab, "with a token")
 
 			browsertest.Reload(tab, t) // the tab keeps the token and the watch
-			browsertest.WaitWatch(tab, t, "WatchMyBadges", "live")
+			browsertest.WaitSubscriptionState(tab, t, "WatchMyBadges", "live")
 			if shared := browsertest.Evaluate[string](tab, t, `JSON.stringify({...localStorage})`); strings.Contains(shared, token) {
 				t.Errorf("the token is kept for all tabs: %s", shared)
 			}
 			browsertest.Click(tab, t, "#forget")
-			browsertest.WaitWatch(tab, t, "WatchMyBadges", "stopped")
+			browsertest.WaitSubscriptionState(tab, t, "WatchMyBadges", "stopped")
 			browsertest.WaitNotice(tab, t, "token", "acts for nobody")
 			if kept := browsertest.Evaluate[string](tab, t, `JSON.stringify({...sessionStorage})`); strings.Contains(kept, token) {
 				t.Errorf("the forgotten token is kept: %s", kept)

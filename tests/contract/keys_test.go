@@ -10,17 +10,17 @@ import (
 	"tidings/tests/world"
 )
 
-// hardKeys are keys that a careless program would split, escape or fold. Each must be a separate user.
-var hardKeys = []string{
+// unusualUserKeys are keys that a careless program would split, escape or fold. Each must be a separate user.
+var unusualUserKeys = []string{
 	"auth0|123", "auth0%7C123", "did:plc:x", "ann@example.org", "@127.0.0.1", "Zo\u00eb", "zo\u00eb", "Zoe", "\u674e\u96f7", "a b", "a/b", "user:alice", "alice:admin", `q"uo\te`,
-	"host", "admins", "{u1}:b", "a,b", "' OR 1=1 --", "100%", strings.Repeat("\u754c", services.MaxKey),
+	"host", "admins", "{u1}:b", "a,b", "' OR 1=1 --", "100%", strings.Repeat("\u754c", services.MaxKeyCharacters),
 }
 
 // Keys of any form are different users in tokens, events, IDs and lists, whether the answer is compiled or not.
 func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	id := func(key string) string { return services.GlobalID(services.UserType, key) }
-	followAround(t, n)
+	followInCircle(t, n)
 	type person struct{ ID, Key string }
 	var seen struct {
 		Viewer struct {
@@ -41,10 +41,10 @@ func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 	}
 	const query = `query($id:ID!){viewer{id user{id key} badges{id} homeFeed{nodes{body author{id key}}}} node(id:$id){id ...on User{key followers{nodes{id key}}}}}`
 	ids := map[string]string{}
-	for i, key := range hardKeys {
+	for i, key := range unusualUserKeys {
 		token := services.EscapeKey(key)
-		n.Must(token, query, map[string]any{"id": id(key)}, &seen)
-		before, after := hardKeys[(i+len(hardKeys)-1)%len(hardKeys)], hardKeys[(i+1)%len(hardKeys)]
+		n.MustAsk(token, query, map[string]any{"id": id(key)}, &seen)
+		before, after := unusualUserKeys[(i+len(unusualUserKeys)-1)%len(unusualUserKeys)], unusualUserKeys[(i+1)%len(unusualUserKeys)]
 		me := person{id(key), key}
 		if v := seen.Viewer; v.ID != services.GlobalID(services.ViewerType, key) || v.User != me || v.Badges.ID != services.GlobalID(services.BadgesType, key) {
 			t.Errorf("%q: %+v", key, v)
@@ -65,7 +65,7 @@ func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 				HomeFeed struct{ Nodes []struct{ Author person } }
 			}
 		}
-		n.Must(token, `{viewer{homeFeed{nodes{author{id key followers(first:1){nodes{id}}}}}}}`, nil, &slow)
+		n.MustAsk(token, `{viewer{homeFeed{nodes{author{id key followers(first:1){nodes{id}}}}}}}`, nil, &slow)
 		for i, post := range slow.Viewer.HomeFeed.Nodes {
 			if post.Author != seen.Viewer.HomeFeed.Nodes[i].Author {
 				t.Errorf("%q: %v and %v", key, post.Author, seen.Viewer.HomeFeed.Nodes[i].Author)
@@ -83,21 +83,21 @@ func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 	}
 }
 
-// followAround lets each user of hardKeys follow the user before, and publish.
-func followAround(t *testing.T, n *world.Node) {
+// followInCircle lets each user of unusualUserKeys follow the user before, and publish.
+func followInCircle(t *testing.T, n *world.Node) {
 	t.Helper()
 	id := func(key string) string { return services.GlobalID(services.UserType, key) }
 	var events []any
-	for i, key := range hardKeys {
-		next := hardKeys[(i+1)%len(hardKeys)]
-		events = append(events, event("follow", "as", id(next), "userId", id(key)), event("publishPost", "as", id(key), "body", "by "+key))
+	for i, key := range unusualUserKeys {
+		next := unusualUserKeys[(i+1)%len(unusualUserKeys)]
+		events = append(events, ingestEvent("follow", "as", id(next), "userId", id(key)), ingestEvent("publishPost", "as", id(key), "body", "by "+key))
 	}
 	var answer struct {
 		Ingest struct {
 			Results []struct{ Error *struct{ Message string } }
 		}
 	}
-	n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": events}, &answer)
+	n.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": events}, &answer)
 	for i, result := range answer.Ingest.Results {
 		if result.Error != nil {
 			t.Errorf("%v: %s", events[i], result.Error.Message)

@@ -14,22 +14,22 @@ import (
 	"tidings/tests/world"
 )
 
-// mutAllSeen is a mutation that any user can repeat.
-const mutAllSeen = `mutation{markHomeFeedSeen(input:{}){badges{version}}}`
+// mutWholeHomeFeedSeen is a mutation that any user can repeat.
+const mutWholeHomeFeedSeen = `mutation{markHomeFeedSeen(input:{}){badges{version}}}`
 
 // A viewer beyond a rate limit gets an error with the time to wait. Other viewers are not affected.
 func TestOverspendingIsRateLimited(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Redis: "embedded", Change: func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=3", "READS=0"} }})
+	n := world.StartNode(t, world.NodeOptions{Redis: "embedded", ChangeConfig: func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=3", "READS=0"} }})
 	for range 3 {
-		n.Must("alice", mutAllSeen, nil, nil)
+		n.MustAsk("alice", mutWholeHomeFeedSeen, nil, nil)
 	}
-	got := n.Ask("alice", mutAllSeen, nil)
+	got := n.Ask("alice", mutWholeHomeFeedSeen, nil)
 	if got.ErrorCode() != "RATE_LIMITED" || got.Status != http.StatusTooManyRequests {
 		t.Fatalf("the fourth: %d %s: want 429 and RATE_LIMITED", got.Status, got.ErrorCode())
 	}
-	n.Must("bob", mutAllSeen, nil, nil)
+	n.MustAsk("bob", mutWholeHomeFeedSeen, nil, nil)
 	n.Badges("alice") // reads are not writes
-	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL+"/graphql", strings.NewReader(`{"query":"`+mutAllSeen+`"}`))
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, n.URL+"/graphql", strings.NewReader(`{"query":"`+mutWholeHomeFeedSeen+`"}`))
 	request.Header.Set("Authorization", "Bearer dev:alice")
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
@@ -55,15 +55,15 @@ func TestOverspendingIsRateLimited(t *testing.T) {
 		t.Errorf("%s, Retry-After %q: want up to 20 s in both", text, response.Header.Get("Retry-After"))
 	}
 	n.Clock.Advance(time.Duration(wait) * time.Millisecond)
-	n.Must("alice", mutAllSeen, nil, nil)
+	n.MustAsk("alice", mutWholeHomeFeedSeen, nil, nil)
 }
 
 // Two nodes share one allowance for a viewer: once one node has granted all of it, the other refuses.
 func TestNodesShareRateLimits(t *testing.T) {
-	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
+	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.RateLimits = []string{"WRITES=60"} })
 	granted := func(n *world.Node, atMost int) int {
 		for count := range atMost {
-			if got := n.Ask("mallory", mutAllSeen, nil); got.ErrorCode() == "RATE_LIMITED" {
+			if got := n.Ask("mallory", mutWholeHomeFeedSeen, nil); got.ErrorCode() == "RATE_LIMITED" {
 				return count
 			}
 		}
@@ -74,14 +74,14 @@ func TestNodesShareRateLimits(t *testing.T) {
 	}
 	p.A.Limiter.RunOnce(t.Context())
 	asks := 0
-	world.Eventually(t, world.ConvergenceTimeout, "the second node knows what the first granted", func() bool {
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "the second node knows what the first granted", func() bool {
 		if asks++; asks > 30 {
 			t.Fatalf("the second node granted %d: it does not know what the first granted", asks-1)
 		}
 		p.B.Limiter.RunOnce(t.Context())
-		return p.B.Ask("mallory", mutAllSeen, nil).ErrorCode() == "RATE_LIMITED"
+		return p.B.Ask("mallory", mutWholeHomeFeedSeen, nil).ErrorCode() == "RATE_LIMITED"
 	})
-	p.B.Must("alice", mutAllSeen, nil, nil)
+	p.B.MustAsk("alice", mutWholeHomeFeedSeen, nil, nil)
 }
 
 // An operation that would cost too much is refused before execution, with its cost and the limit.

@@ -70,37 +70,37 @@ func waitReady(t *testing.T, origin string) {
 	})
 }
 
-// startLine returns the line in which a process logs its address.
-func startLine(p *world.Process) string {
+// addressLogLine returns the line in which a process logs its address.
+func addressLogLine(p *world.Process) string {
 	_, rest, _ := strings.Cut(p.Output.String(), "Tidings serves ")
 	line, _, _ := strings.Cut(rest, "\n")
 	return line
 }
 
 func TestProductionWithoutOperationsListenerServesNoMetrics(t *testing.T) {
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret)
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret)
 	waitReady(t, p.URL)
 	wantServed(t, p.URL, publicPaths, append(append(operatorPaths, profilePaths...), "/graphiql/assets/x/favicon.svg"))
-	if line := startLine(p); !strings.Contains(line, "--operations-listen") || strings.Contains(line, "/graphiql") {
+	if line := addressLogLine(p); !strings.Contains(line, "--operations-listen") || strings.Contains(line, "/graphiql") {
 		t.Errorf("the process says %q", line)
 	}
 }
 
-var operationsAddress = regexp.MustCompile(`operations: (http://[^ ,)]+)`)
+var operationsAddressPattern = regexp.MustCompile(`operations: (http://[^ ,)]+)`)
 
-// operationsOf returns the operations address that a process logs.
-func operationsOf(t *testing.T, p *world.Process) string {
+// operationsAddressOf returns the operations address that a process logs.
+func operationsAddressOf(t *testing.T, p *world.Process) string {
 	t.Helper()
-	found := operationsAddress.FindStringSubmatch(startLine(p))
+	found := operationsAddressPattern.FindStringSubmatch(addressLogLine(p))
 	if found == nil || found[1] == p.URL {
-		t.Fatalf("the process says %q, and no other address for operations", startLine(p))
+		t.Fatalf("the process says %q, and no other address for operations", addressLogLine(p))
 	}
 	return found[1]
 }
 
 func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0", "--pprof")
-	operations := operationsOf(t, p)
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--jwt-secret", world.TestSecret, "--operations-listen", "127.0.0.1:0", "--pprof")
+	operations := operationsAddressOf(t, p)
 	waitReady(t, p.URL)
 	waitReady(t, operations)
 	wantServed(t, p.URL, publicPaths, append(operatorPaths, profilePaths...))
@@ -133,8 +133,8 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 			t.Errorf("%s is served still", origin)
 		}
 	}
-	again := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", strings.TrimPrefix(operations, "http://"))
-	if got := operationsOf(t, again); got != operations {
+	again := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", strings.TrimPrefix(operations, "http://"))
+	if got := operationsAddressOf(t, again); got != operations {
 		t.Errorf("the port was freed, and the next process serves %s, not %s", got, operations)
 	}
 	wantServed(t, again.URL, nil, profilePaths) // without --pprof
@@ -142,8 +142,8 @@ func TestProductionServesOperatorsOnTheirListenerAlone(t *testing.T) {
 }
 
 func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", "127.0.0.1:0", "--pprof")
-	operations := operationsOf(t, p)
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--operations-listen", "127.0.0.1:0", "--pprof")
+	operations := operationsAddressOf(t, p)
 	waitReady(t, operations)
 	wantServed(t, p.URL, nil, profilePaths)
 	wantServed(t, operations, profilePaths, nil)
@@ -158,13 +158,13 @@ func TestDevelopmentServesOperatorsOnBothListeners(t *testing.T) {
 			}
 		}
 	}
-	if line := startLine(p); !strings.Contains(line, p.URL+"/graphiql") {
+	if line := addressLogLine(p); !strings.Contains(line, p.URL+"/graphiql") {
 		t.Errorf("the process says %q", line)
 	}
 }
 
 func TestDevelopmentServesProfilesToThisMachineAlone(t *testing.T) {
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--pprof")
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--pprof")
 	wantServed(t, p.URL, profilePaths, []string{"/debug/pprof/cmdline"})
 	for _, path := range profilePaths {
 		if status, _ := getPath(t, p.URL, path, "Host", "evil.test"); status != http.StatusForbidden {

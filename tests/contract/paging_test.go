@@ -10,26 +10,27 @@ import (
 	"tidings/tests/world"
 )
 
-// deletedFeed makes a reader whose feed holds posts that are deleted but not removed yet, because no worker has run since.
-// deleted reports whether post i is deleted, counted from the newest. deletedFeed returns the posts that are left.
-func deletedFeed(t *testing.T, n *world.Node, posts int, deleted func(i int) bool) (visible []string) {
+// makeFeedWithDeletedPosts makes a reader whose feed holds posts that are deleted but not removed yet, because no worker has run
+// since. deleted reports whether post i is deleted, counted from the newest. makeFeedWithDeletedPosts returns the posts that are
+// left.
+func makeFeedWithDeletedPosts(t *testing.T, n *world.Node, posts int, deleted func(i int) bool) (visible []string) {
 	t.Helper()
 	c := &smallNode{Node: n}
 	n.Follow("reader", "author")
 	n.Badges("reader")
 	events := make([]any, posts)
 	for i := range events {
-		events[i] = event("publishPost", "as", "user:author", "body", fmt.Sprint(i))
+		events[i] = ingestEvent("publishPost", "as", "user:author", "body", fmt.Sprint(i))
 	}
 	published := c.ingest(t, events...)
-	n.Settle()
+	n.SettleJobsAndCaches()
 	var deletions []any
 	for i, post := range slices.Backward(published) {
 		if post.ID == nil {
 			t.Fatalf("post %d: %+v", i, post.Error)
 		}
 		if deleted(posts - 1 - i) {
-			deletions = append(deletions, event("deletePost", "as", "user:author", "postId", *post.ID))
+			deletions = append(deletions, ingestEvent("deletePost", "as", "user:author", "postId", *post.ID))
 		} else {
 			visible = append(visible, *post.ID)
 		}
@@ -52,8 +53,8 @@ func TestPagesAreRefilled(t *testing.T) {
 		"all but the oldest":  func(i int) bool { return i < 19 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
-			visible := deletedFeed(t, n, 20, deleted)
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
+			visible := makeFeedWithDeletedPosts(t, n, 20, deleted)
 			for _, first := range []int{1, 2, 3, 7, 100} {
 				var listed []string
 				for after := ""; ; {
@@ -81,8 +82,8 @@ func TestPagesAreRefilled(t *testing.T) {
 // If all posts that a feed keeps are deleted at once, the page is empty and ends with RETENTION. Its last ID is then the position
 // that was reached, because no post is shown. Once the deletions are projected, older posts appear.
 func TestFeedOfDeletedPosts(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true})
-	visible := deletedFeed(t, n, 325, func(i int) bool { return i < 315 })
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true})
+	visible := makeFeedWithDeletedPosts(t, n, 325, func(i int) bool { return i < 315 })
 	page := n.ReadFeedPage("reader", 20, "", "")
 	if len(page.Edges) != 0 || page.PageInfo.HasNextPage || page.End == nil || *page.End != "RETENTION" || page.LastID == nil {
 		t.Fatalf("the page: %d posts, %+v, last id %v, end %v", len(page.Edges), page.PageInfo, page.LastID, page.End)
@@ -90,7 +91,7 @@ func TestFeedOfDeletedPosts(t *testing.T) {
 	if *page.LastID <= visible[0] {
 		t.Errorf("the last id %s is older than what is kept", *page.LastID)
 	}
-	n.Settle()
+	n.SettleJobsAndCaches()
 	if listed := n.ReadWholeFeed("reader", 100); !slices.Equal(listed, visible) {
 		t.Errorf("when the deletions are carried: %v, want %v", listed, visible)
 	}

@@ -13,14 +13,14 @@ import (
 	"tidings/tests/world"
 )
 
-// recorder is a response writer that accepts deadlines, as a connection's writer does.
-type recorder struct{ *httptest.ResponseRecorder }
+// deadlineRecorder is a response writer that accepts deadlines, as a connection's writer does.
+type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
-func (recorder) SetReadDeadline(time.Time) error  { return nil }
-func (recorder) SetWriteDeadline(time.Time) error { return nil }
+func (deadlineRecorder) SetReadDeadline(time.Time) error  { return nil }
+func (deadlineRecorder) SetWriteDeadline(time.Time) error { return nil }
 
-// events makes events of ingest. Each has a key of its own unless key is "".
-func events(count int, key string) string {
+// ingestEventsJSON makes events of ingest. Each has a key of its own unless key is "".
+func ingestEventsJSON(count int, key string) string {
 	list := make([]string, count)
 	for i := range list {
 		said := fmt.Sprintf(`"as": "user:u%d"`, i%20)
@@ -38,15 +38,15 @@ func BenchmarkRequest(b *testing.B) {
 	n := world.StartNode(b, world.NodeOptions{Database: sqltest.SQLite(b), Redis: "embedded"})
 	n.Follow("alice", "bob")
 	n.Publish("bob", "hello")
-	n.Settle()
+	n.SettleJobsAndCaches()
 	for _, c := range []struct{ name, body, token string }{
 		{"typename", `{"query":"{ __typename }"}`, ""},
 		{"badges", `{"query":"{ viewer { badges { version total { value display precision } homeFeed { value } notifications { total { value } } siteMessages { total { value } } announcements { value } conversations { total { value } } liveBoard { value } dots { name lit } } } }"}`, ""},
 		{"page", `{"query":"query($n: Int) { viewer { homeFeed(first: $n) { edges { node { id body author { key name } } } pageInfo { endCursor } } } }","variables":{"n":20}}`, ""},
 		{"mutation", `{"query":"mutation { markHomeFeedSeen(input: {}) { badges { version } } }"}`, ""},
 		{"mutation with a key", `{"query":"mutation { markHomeFeedSeen(input: {idempotencyKey: \"KEY\"}) { badges { version } } }"}`, ""},
-		{"ingest", `{"query":"mutation($e: [IngestEvent!]!) { ingest(events: $e) { results { id error { code } } } }","variables":{"e":[` + events(200, "") + `]}}`, "host:ingest"},
-		{"ingest with keys", `{"query":"mutation($e: [IngestEvent!]!) { ingest(events: $e) { results { id error { code } } } }","variables":{"e":[` + events(200, "KEY") + `]}}`, "host:ingest"},
+		{"ingest", `{"query":"mutation($e: [IngestEvent!]!) { ingest(events: $e) { results { id error { code } } } }","variables":{"e":[` + ingestEventsJSON(200, "") + `]}}`, "host:ingest"},
+		{"ingest with keys", `{"query":"mutation($e: [IngestEvent!]!) { ingest(events: $e) { results { id error { code } } } }","variables":{"e":[` + ingestEventsJSON(200, "KEY") + `]}}`, "host:ingest"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -55,7 +55,7 @@ func BenchmarkRequest(b *testing.B) {
 				request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/graphql", strings.NewReader(body))
 				request.Header.Set("Content-Type", "application/json")
 				request.Header.Set("Authorization", "Bearer dev:"+cmp.Or(c.token, "alice"))
-				answer := recorder{httptest.NewRecorder()}
+				answer := deadlineRecorder{httptest.NewRecorder()}
 				n.HTTP.Handler.ServeHTTP(answer, request)
 				if answer.Code != http.StatusOK || strings.Contains(answer.Body.String(), "errors") {
 					b.Fatalf("%d %s", answer.Code, answer.Body)

@@ -12,7 +12,7 @@ import (
 // Operations that the executor would report as internal errors are refused earlier: introspection while it is off, also in a
 // fragment, and a subscription with two fields.
 func TestRootFieldsThatAreRefused(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Introspection = "never" }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) { cfg.Introspection = "never" }})
 	for query, want := range map[string][2]string{
 		`{__schema{queryType{name}}}`:                                   {"FORBIDDEN", "--introspection"},
 		`{a:__type(name:"Post"){name}}`:                                 {"FORBIDDEN", "--introspection"},

@@ -15,18 +15,18 @@ import (
 // with replays. Every later page takes at most two, for any size and any number of followed hosts. No first page has its replays from
 // SQL.
 func TestRoundTripsOfABoard(t *testing.T) {
-	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
-		options.Manual = true
+	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
+		options.ManualStepping = true
 		n := world.StartNode(t, options)
 		const most, shows = 2000, 60
 		hosts := make([]string, most)
 		for i := range hosts {
 			hosts[i] = fmt.Sprint("host", i)
 		}
-		followees := n.IDsOf(hosts...)
+		followees := n.EnsureUserIDs(hosts...)
 		for i := range shows {
 			host := hosts[i%10]
-			show := n.Schedule(host, fmt.Sprint("show ", i), n.Clock.Now().Add(time.Hour))
+			show := n.ScheduleShow(host, fmt.Sprint("show ", i), n.Clock.Now().Add(time.Hour))
 			if i%3 > 0 {
 				n.MutateShow(host, "startShow", show)
 			}
@@ -41,10 +41,10 @@ func TestRoundTripsOfABoard(t *testing.T) {
 		for _, count := range []int{0, 10, 200, most} {
 			t.Run(fmt.Sprint("followed ", count), func(t *testing.T) {
 				key := fmt.Sprint("reader", count)
-				reader := n.IDsOf(key)[0]
-				edges := make([]services.Edge, count)
+				reader := n.EnsureUserIDs(key)[0]
+				edges := make([]services.FollowEdge, count)
 				for i := range edges {
-					edges[i] = services.Edge{Follower: reader, Followee: followees[i]}
+					edges[i] = services.FollowEdge{Follower: reader, Followee: followees[i]}
 				}
 				if err := n.Store.Write(t.Context(), func(tx *sql.Tx) error {
 					_, err := people.ImportFollows(t.Context(), tx, edges)
@@ -52,8 +52,8 @@ func TestRoundTripsOfABoard(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				n.ReadBoardPage(key, 100, world.BoardPlace{}) // makes the viewer active, with a list of replays
-				n.CheckBoardRoundTrips(t, reader, map[bool]int{true: shows}[count > 0])
+				n.ReadBoardPage(key, 100, world.BoardPageStart{}) // makes the viewer active, with a list of replays
+				n.CheckBoardRedisRoundTrips(t, reader, map[bool]int{true: shows}[count > 0])
 			})
 		}
 	})

@@ -13,14 +13,14 @@ import (
 
 // One trace leads from a client's request through its job to the push to other users, and contains no text that users wrote.
 func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
-	c := world.StartCollector(t)
+	c := world.StartSpanCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
 	waitReady(t, p.URL)
 	const follow, publish, read = "0af7651916cd43dd8448eb211c80319c", "4bf92f3577b34da6a3ce929d0e0e4736", "1bf92f3577b34da6a3ce929d0e0e4731"
 	world.AskInTrace(t, p.URL, "alice", follow, `mutation { follow(input: {userId: "user:bob"}) { changed } }`)
-	watch := world.OpenWatch(t, p.URL, "alice")
+	watch := world.OpenBadgeSubscription(t, p.URL, "alice")
 	watch.WaitCounts(t, 20*time.Second, 0, 0)
 	world.AskInTrace(t, p.URL, "bob", publish, `mutation Say { publishPost(input: {body: "s3cret of bob"}) { post { id } } }`)
 	watch.WaitCounts(t, 20*time.Second, 1, 0)
@@ -35,7 +35,7 @@ func TestATraceLeadsFromTheRequestToThePush(t *testing.T) {
 		}
 	}
 	for _, span := range spans {
-		if span.Name == "POST /graphql" && hex.EncodeToString(span.ParentSpanId) != world.ClientSpan {
+		if span.Name == "POST /graphql" && hex.EncodeToString(span.ParentSpanId) != world.ClientSpanID {
 			t.Errorf("the request's parent is %x", span.ParentSpanId)
 		}
 	}
@@ -56,7 +56,7 @@ func TestACollectorThatIsGoneHoldsNothingUp(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "5")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "300")
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--log-level", "warn", "--traces", "http://"+silent.Addr().String())
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded", "--log-level", "warn", "--traces", "http://"+silent.Addr().String())
 	waitReady(t, p.URL)
 	for range 100 { // more spans than the queue takes: an export of 5 waits for 300 ms
 		if err := world.Ask(p.URL, "alice", `{ viewer { badges { version } } }`, nil, nil); err != nil {
@@ -77,7 +77,7 @@ func TestTracesThatCannotBeSentAreRefused(t *testing.T) {
 		"--traces (OTEL_EXPORTER_OTLP_ENDPOINT)": "localhost:4318",
 		"only http/protobuf is supported":        "http://127.0.0.1:4317",
 	} {
-		p := world.Launch(t, "", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--redis", "embedded", "--traces", line)
+		p := world.LaunchProcess(t, "", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--redis", "embedded", "--traces", line)
 		if code := p.WaitExit(20 * time.Second); code == 0 || !strings.Contains(p.Output.String(), want) {
 			t.Errorf("--traces %s: exit code %d: %s", line, code, p.Output.String())
 		}

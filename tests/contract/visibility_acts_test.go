@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// othersActsQuery selects every field that shows a user the acts of others on the user and on one of the user's posts.
-const othersActsQuery = `query($p:ID!){
+// othersActionsQuery selects every field that shows a user the acts of others on the user and on one of the user's posts.
+const othersActionsQuery = `query($p:ID!){
 	node(id:$p){... on Post{likeCount likes{nodes{key}}}}
 	viewer{
 		user{followers{nodes{key followsViewer}}}
@@ -22,18 +22,18 @@ const othersActsQuery = `query($p:ID!){
 		awayDigest(since:"2020-01-01T00:00:00Z"){parts{source part count{value}}}
 	}}`
 
-// readOthersActs reads othersActsQuery as a user, for a post, once all jobs are done.
-func readOthersActs(n *world.Node, as, post string) (seen any) {
+// readOthersActions reads othersActionsQuery as a user, for a post, once all jobs are done.
+func readOthersActions(n *world.Node, as, post string) (seen any) {
 	n.TB.Helper()
-	n.Settle()
+	n.SettleJobsAndCaches()
 	var data json.RawMessage
-	n.Must(as, othersActsQuery, map[string]any{"p": post}, &data)
-	world.Decode(n.TB, data, &seen)
+	n.MustAsk(as, othersActionsQuery, map[string]any{"p": post}, &data)
+	world.DecodeJSON(n.TB, data, &seen)
 	return seen
 }
 
-// keysOf returns the keys of an answer's list of objects with a key.
-func keysOf(t *testing.T, list any) (keys []string) {
+// userKeysInList returns the keys of an answer's list of objects with a key.
+func userKeysInList(t *testing.T, list any) (keys []string) {
 	t.Helper()
 	for _, one := range list.([]any) {
 		keys = append(keys, one.(map[string]any)["key"].(string))
@@ -45,17 +45,17 @@ func keysOf(t *testing.T, list any) (keys []string) {
 // before, and blair the same as sam: a hide shows nowhere, and a block looks like the unfollow that it includes. All lists name the
 // same users.
 func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	n.CreateUsers("dave", "hank", "blair", "sam")
 	post, before := map[string]string{}, map[string]any{}
 	for _, as := range []string{"hank", "blair", "sam"} {
 		post[as] = n.Publish(as, "mine")
 		n.Follow("dave", as)
-		n.Must("dave", mutLike, map[string]any{"v": post[as]}, nil)
-		before[as] = readOthersActs(n, as, post[as])
+		n.MustAsk("dave", mutLike, map[string]any{"v": post[as]}, nil)
+		before[as] = readOthersActions(n, as, post[as])
 		shown := before[as].(map[string]any)["viewer"].(map[string]any)["notifications"].(map[string]any)["nodes"].([]any)
 		for _, one := range shown {
-			if of := one.(map[string]any); len(keysOf(t, of["causes"])) != 1 || !cmp.Equal(of["causes"], of["actors"]) || of["actorCount"] != 1.0 {
+			if of := one.(map[string]any); len(userKeysInList(t, of["causes"])) != 1 || !cmp.Equal(of["causes"], of["actors"]) || of["actorCount"] != 1.0 {
 				t.Errorf("%s is notified of %v", as, of)
 			}
 		}
@@ -63,12 +63,12 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 			t.Fatalf("%s is notified of %v", as, shown)
 		}
 	}
-	n.Must("dave", `mutation{hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}} unfollow(input:{userId:"user:sam"}){user{id}}}`, nil, nil)
-	if diff := cmp.Diff(before["hank"], readOthersActs(n, "hank", post["hank"])); diff != "" {
+	n.MustAsk("dave", `mutation{hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}} unfollow(input:{userId:"user:sam"}){user{id}}}`, nil, nil)
+	if diff := cmp.Diff(before["hank"], readOthersActions(n, "hank", post["hank"])); diff != "" {
 		t.Errorf("a hide changes what hank sees:\n%s", diff)
 	}
-	unfollowed := readOthersActs(n, "sam", post["sam"])
-	if diff := cmp.Diff(unfollowed, readOthersActs(n, "blair", post["blair"])); diff != "" {
+	unfollowed := readOthersActions(n, "sam", post["sam"])
+	if diff := cmp.Diff(unfollowed, readOthersActions(n, "blair", post["blair"])); diff != "" {
 		t.Errorf("a block does not look like an unfollow:\n%s", diff)
 	}
 	if cmp.Equal(before["sam"], unfollowed) {
@@ -76,20 +76,20 @@ func TestLikesAndFollowsTellNothingOfAHideOrBlock(t *testing.T) {
 	}
 	// A like that is undone is removed from every list, also for users from whom the liker hides.
 	for _, as := range []string{"hank", "blair", "sam"} {
-		n.Must("dave", `mutation($v:ID!){unlikePost(input:{postId:$v}){changed}}`, map[string]any{"v": post[as]}, nil)
+		n.MustAsk("dave", `mutation($v:ID!){unlikePost(input:{postId:$v}){changed}}`, map[string]any{"v": post[as]}, nil)
 	}
-	gone := readOthersActs(n, "sam", post["sam"])
-	if diff := cmp.Diff(gone, readOthersActs(n, "blair", post["blair"])); diff != "" {
+	gone := readOthersActions(n, "sam", post["sam"])
+	if diff := cmp.Diff(gone, readOthersActions(n, "blair", post["blair"])); diff != "" {
 		t.Errorf("after an unlike blair sees another answer than sam:\n%s", diff)
 	}
-	if hanks := readOthersActs(n, "hank", post["hank"]).(map[string]any); !cmp.Equal(hanks["node"], gone.(map[string]any)["node"]) {
+	if hanks := readOthersActions(n, "hank", post["hank"]).(map[string]any); !cmp.Equal(hanks["node"], gone.(map[string]any)["node"]) {
 		t.Errorf("after an unlike hank is shown %v", hanks["node"])
 	}
 	// On another user's post, the list of likes omits users who hide from the viewer or block them.
-	n.Must("dave", mutLike, map[string]any{"v": post["sam"]}, nil)
+	n.MustAsk("dave", mutLike, map[string]any{"v": post["sam"]}, nil)
 	for as, want := range map[string]int{"sam": 1, "hank": 0, "blair": 0} {
-		node := readOthersActs(n, as, post["sam"]).(map[string]any)["node"].(map[string]any)
-		if likers := keysOf(t, node["likes"].(map[string]any)["nodes"]); len(likers) != want {
+		node := readOthersActions(n, as, post["sam"]).(map[string]any)["node"].(map[string]any)
+		if likers := userKeysInList(t, node["likes"].(map[string]any)["nodes"]); len(likers) != want {
 			t.Errorf("%s reads that %v like the post of sam", as, likers)
 		}
 	}

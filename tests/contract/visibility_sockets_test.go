@@ -31,12 +31,12 @@ type userSocket struct {
 	lastUsedAt     time.Time // when the last one was sent
 }
 
-// operationsPerSocket is how many operations fit into the messages that a socket may send at once.
-const operationsPerSocket = 15
+// maxOperationsPerSocket is how many operations fit into the messages that a socket may send at once.
+const maxOperationsPerSocket = 15
 
-// maxIdleTime is the longest time after which a socket is used again. While nobody reads a socket it answers no pings, so the server
-// closes it in the end.
-const maxIdleTime = 10 * time.Second
+// maxSocketIdleTime is the longest time after which a socket is used again. While nobody reads a socket it answers no pings, so the
+// server closes it in the end.
+const maxSocketIdleTime = 10 * time.Second
 
 func newUserSockets(n *world.Node) *userSockets {
 	return &userSockets{node: n, byUser: map[string]*userSocket{}}
@@ -45,24 +45,24 @@ func newUserSockets(n *world.Node) *userSockets {
 // ask sends an operation of any kind as a user and returns the first message.
 func (l *userSockets) ask(t *testing.T, as, query string, variables map[string]any) (got world.Answer) {
 	t.Helper()
-	id := l.begin(t, as, query, variables)
-	message := l.next(t, as, id)
+	id := l.startOperation(t, as, query, variables)
+	message := l.nextMessage(t, as, id)
 	if message.Type == "error" {
-		world.Decode(t, message.Payload, &got.Errors)
+		world.DecodeJSON(t, message.Payload, &got.Errors)
 		return got
 	}
-	world.Decode(t, message.Payload, &got)
+	world.DecodeJSON(t, message.Payload, &got)
 	if strings.HasPrefix(query, "subscription") {
 		l.send(t, as, `{"id":"`+id+`","type":"complete"}`)
 	}
 	return got
 }
 
-// begin starts an operation and returns its ID.
-func (l *userSockets) begin(t *testing.T, as, query string, variables map[string]any) (id string) {
+// startOperation starts an operation and returns its ID.
+func (l *userSockets) startOperation(t *testing.T, as, query string, variables map[string]any) (id string) {
 	t.Helper()
 	at := l.byUser[as]
-	if at != nil && (at.sentOperations == operationsPerSocket || time.Since(at.lastUsedAt) > maxIdleTime) {
+	if at != nil && (at.sentOperations == maxOperationsPerSocket || time.Since(at.lastUsedAt) > maxSocketIdleTime) {
 		_ = at.conn.Close()
 		at = nil
 	}
@@ -100,14 +100,14 @@ func (l *userSockets) send(t *testing.T, as, message string) {
 	}
 }
 
-// frame is a message of the server.
-type frame struct {
+// serverMessage is a message of the server.
+type serverMessage struct {
 	ID, Type string
 	Payload  json.RawMessage
 }
 
-// next reads the next message about an operation, or about any operation if id is "".
-func (l *userSockets) next(t *testing.T, as, id string) (message frame) {
+// nextMessage reads the next message about an operation, or about any operation if id is "".
+func (l *userSockets) nextMessage(t *testing.T, as, id string) (message serverMessage) {
 	t.Helper()
 	if err := l.byUser[as].conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -117,31 +117,31 @@ func (l *userSockets) next(t *testing.T, as, id string) (message frame) {
 		if err != nil {
 			t.Fatalf("the socket of %s: %v", as, err)
 		}
-		message = frame{}
-		world.Decode(t, text, &message)
+		message = serverMessage{}
+		world.DecodeJSON(t, text, &message)
 		if message.ID != "" && (id == "" || message.ID == id) {
 			return message
 		}
 	}
 }
 
-// relationsNode is a running node on which dave hides from hank, has blocked blair and muted mel, and has removed gary from the
+// userRelationsNode is a running node on which dave hides from hank, has blocked blair and muted mel, and has removed gary from the
 // group with alice; sam has no relation to dave. All of them follow alice; hank, blair and mel followed dave before that, and
 // dave follows mel.
-type relationsNode struct {
+type userRelationsNode struct {
 	*world.Node
 	*userSockets
-	shape            schemaShape
-	group, hanksPost string                // the group, and hank's post
-	directTalks      map[string]string     // alice's conversations, by the other person
-	fields           map[string]string     // ID of an operation -> the field that it subscribes to, see watch
-	firstEvents      map[string]eventsByID // each person's first events, see watch
+	schema                           introspectedSchema
+	groupConversationID, hanksPostID string                         // the group, and hank's post
+	directConversationIDs            map[string]string              // alice's conversations, by the other person
+	subscribedFieldByOperationID     map[string]string              // ID of an operation -> the field that it subscribes to, see subscribeToAllFields
+	firstEventsByUser                map[string]eventsByOperationID // each person's first events, see subscribeToAllFields
 }
 
-func startRelationsNode(t *testing.T) *relationsNode {
+func startUserRelationsNode(t *testing.T) *userRelationsNode {
 	t.Helper()
-	s := &relationsNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: raiseQueryLimits})}
-	s.userSockets, s.shape = newUserSockets(s.Node), readShape(s.Node)
+	s := &userRelationsNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: raiseQueryLimits})}
+	s.userSockets, s.schema = newUserSockets(s.Node), introspectSchema(s.Node)
 	s.CreateUsers("alice", "dave", "hank", "blair", "mel", "gary", "sam")
 	for _, reader := range []string{"hank", "blair", "mel", "dave"} {
 		s.Follow(reader, "alice")
@@ -155,27 +155,27 @@ func startRelationsNode(t *testing.T) *relationsNode {
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	s.Must("dave", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:alice","user:gary"]}){conversation{id}}}`, nil, &made)
-	s.group = made.CreateConversation.Conversation.ID
-	s.directTalks = map[string]string{}
+	s.MustAsk("dave", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:alice","user:gary"]}){conversation{id}}}`, nil, &made)
+	s.groupConversationID = made.CreateConversation.Conversation.ID
+	s.directConversationIDs = map[string]string{}
 	for _, with := range []string{"hank", "blair", "gary", "sam", "dave"} {
-		s.Must("alice", `mutation($u:ID!){createConversation(input:{kind:DIRECT,memberIds:[$u]}){conversation{id}}}`, map[string]any{"u": "user:" + with}, &made)
-		s.directTalks[with] = made.CreateConversation.Conversation.ID
+		s.MustAsk("alice", `mutation($u:ID!){createConversation(input:{kind:DIRECT,memberIds:[$u]}){conversation{id}}}`, map[string]any{"u": "user:" + with}, &made)
+		s.directConversationIDs[with] = made.CreateConversation.Conversation.ID
 	}
-	s.hanksPost = s.Node.Publish("hank", "mine")
-	s.Must("dave", `mutation($c:ID!){hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}}
-		mute(input:{userId:"user:mel"}){user{id}} removeMembers(input:{conversationId:$c,userIds:["user:gary"]}){conversation{id}}}`, map[string]any{"c": s.group}, nil)
-	s.Must("host:ingest", `mutation{setSegments(input:{userId:"user:dave",segments:["vip"]}){user{id}}}`, nil, nil)
-	s.waitQuiet()
+	s.hanksPostID = s.Node.Publish("hank", "mine")
+	s.MustAsk("dave", `mutation($c:ID!){hideFrom(input:{userId:"user:hank"}){user{id}} block(input:{userId:"user:blair"}){user{id}}
+		mute(input:{userId:"user:mel"}){user{id}} removeMembers(input:{conversationId:$c,userIds:["user:gary"]}){conversation{id}}}`, map[string]any{"c": s.groupConversationID}, nil)
+	s.MustAsk("host:ingest", `mutation{setSegments(input:{userId:"user:dave",segments:["vip"]}){user{id}}}`, nil, nil)
+	s.waitJobsDone()
 	return s
 }
 
-// waitQuiet waits until no job is left except jobs planned for later.
-func (s *relationsNode) waitQuiet() {
+// waitJobsDone waits until no job is left except jobs planned for later.
+func (s *userRelationsNode) waitJobsDone() {
 	s.TB.Helper()
 	world.Eventually(s.TB, 30*time.Second, "all jobs are done", func() bool {
 		soon := s.Clock.Now().Add(10 * time.Minute)
-		waits, err := jobs.AnyWaits(s.TB.Context(), s.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyJobWaits(s.TB.Context(), s.Store, math.MaxInt64, soon, soon)
 		if err != nil {
 			s.TB.Fatal(err)
 		}
@@ -183,57 +183,57 @@ func (s *relationsNode) waitQuiet() {
 	})
 }
 
-// runHiddenActs runs actions of dave, and of the host application for dave, that hank, blair, gary and sam may not see.
-func (s *relationsNode) runHiddenActs() {
+// runHiddenActions runs actions of dave, and of the host application for dave, that hank, blair, gary and sam may not see.
+func (s *userRelationsNode) runHiddenActions() {
 	s.TB.Helper()
-	s.Publish("dave", publicWord+" for @hank and @blair")
+	s.Publish("dave", publishedCanary+" for @hank and @blair")
 	var shows struct {
 		A, B, C struct{ Show struct{ ID string } }
 	}
 	at := s.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	s.Must("dave", `mutation($t:String!,$at:Time!){a:scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}
+	s.MustAsk("dave", `mutation($t:String!,$at:Time!){a:scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}
 		b:scheduleShow(input:{title:$t,plannedAt:$at}){show{id}} c:scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`,
-		map[string]any{"t": publicWord, "at": at}, &shows)
-	s.Must("dave", `mutation($a:ID!,$b:ID!,$c:ID!,$m:ID!,$g:ID!,$t:String!){startShow(input:{showId:$a}){show{id}} b:startShow(input:{showId:$b}){show{id}}
+		map[string]any{"t": publishedCanary, "at": at}, &shows)
+	s.MustAsk("dave", `mutation($a:ID!,$b:ID!,$c:ID!,$m:ID!,$g:ID!,$t:String!){startShow(input:{showId:$a}){show{id}} b:startShow(input:{showId:$b}){show{id}}
 		endShow(input:{showId:$b}){show{id}} cancelShow(input:{showId:$c}){show{id}} sendMessage(input:{conversationId:$g,body:$t}){message{id}}
 		publishPost(input:{body:$t,parentId:$m}){post{id}}}`,
-		map[string]any{"a": shows.A.Show.ID, "b": shows.B.Show.ID, "c": shows.C.Show.ID, "m": s.hanksPost, "g": s.group, "t": privateWord + " for @hank"}, nil)
-	s.Must("dave", `mutation($g:ID!,$t:String!){sendMessage(input:{conversationId:$g,body:$t,mentionIds:["user:alice"]}){message{id}}}`, map[string]any{"g": s.group, "t": privateWord}, nil)
-	s.Must("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id:siteMessageId}}
+		map[string]any{"a": shows.A.Show.ID, "b": shows.B.Show.ID, "c": shows.C.Show.ID, "m": s.hanksPostID, "g": s.groupConversationID, "t": privateCanary + " for @hank"}, nil)
+	s.MustAsk("dave", `mutation($g:ID!,$t:String!){sendMessage(input:{conversationId:$g,body:$t,mentionIds:["user:alice"]}){message{id}}}`, map[string]any{"g": s.groupConversationID, "t": privateCanary}, nil)
+	s.MustAsk("host:ingest", `mutation($t:String!){sendSiteMessage(input:{to:["user:dave"],title:$t,content:$t}){message{id:siteMessageId}}
 		publishAnnouncement(input:{title:$t,content:"c",segments:["vip"]}){announcement{id}} raiseDot(input:{name:"vips",segments:["vip"]}){name}}`,
-		map[string]any{"t": privateWord}, nil)
-	s.waitQuiet()
+		map[string]any{"t": privateCanary}, nil)
+	s.waitJobsDone()
 }
 
-// watch subscribes people to every subscription without a required argument. It keeps the fields by the IDs of their operations,
-// and each person's first events.
-func (s *relationsNode) watch(t *testing.T, people ...string) {
+// subscribeToAllFields subscribes people to every subscription without a required argument. It keeps the fields by the IDs of their
+// operations, and each person's first events.
+func (s *userRelationsNode) subscribeToAllFields(t *testing.T, people ...string) {
 	t.Helper()
-	s.fields, s.firstEvents = map[string]string{}, map[string]eventsByID{}
+	s.subscribedFieldByOperationID, s.firstEventsByUser = map[string]string{}, map[string]eventsByOperationID{}
 	for _, as := range people {
-		for _, field := range s.shape.types["Subscription"].Fields {
+		for _, field := range s.schema.types["Subscription"].Fields {
 			if field.Name != "conversationChanged" {
-				s.fields[s.begin(t, as, "subscription{"+field.Name+s.shape.selectEvent(field)+"}", nil)] = field.Name
+				s.subscribedFieldByOperationID[s.startOperation(t, as, "subscription{"+field.Name+s.schema.selectionOfEvent(field)+"}", nil)] = field.Name
 			}
 		}
-		s.firstEvents[as] = s.readEvents(t, as)
+		s.firstEventsByUser[as] = s.readEventsOfAllSubscriptions(t, as)
 	}
-	if len(s.fields) < 3 {
-		t.Fatalf("introspection shows the subscriptions %v", s.fields)
+	if len(s.subscribedFieldByOperationID) < 3 {
+		t.Fatalf("introspection shows the subscriptions %v", s.subscribedFieldByOperationID)
 	}
 }
 
-// eventsByID are events, in order, by the IDs of their operations.
-type eventsByID map[string][]string
+// eventsByOperationID are events, in order, by the IDs of their operations.
+type eventsByOperationID map[string][]string
 
-// readEvents reads a person's subscriptions until each has delivered an event.
-func (s *relationsNode) readEvents(t *testing.T, as string) eventsByID {
+// readEventsOfAllSubscriptions reads a person's subscriptions until each has delivered an event.
+func (s *userRelationsNode) readEventsOfAllSubscriptions(t *testing.T, as string) eventsByOperationID {
 	t.Helper()
-	events := eventsByID{}
-	for len(events) < len(s.fields) {
-		message := s.next(t, as, "")
+	events := eventsByOperationID{}
+	for len(events) < len(s.subscribedFieldByOperationID) {
+		message := s.nextMessage(t, as, "")
 		if message.Type != "next" {
-			t.Fatalf("the subscription %s of %s ended with %s", s.fields[message.ID], as, message.Payload)
+			t.Fatalf("the subscription %s of %s ended with %s", s.subscribedFieldByOperationID[message.ID], as, message.Payload)
 		}
 		events[message.ID] = append(events[message.ID], string(message.Payload))
 	}
@@ -241,18 +241,18 @@ func (s *relationsNode) readEvents(t *testing.T, as string) eventsByID {
 }
 
 // wantEventsOfAliceAlone lets alice act, after the hidden actions, and checks that every event for each person is about her alone.
-func (s *relationsNode) wantEventsOfAliceAlone(t *testing.T, people ...string) {
+func (s *userRelationsNode) wantEventsOfAliceAlone(t *testing.T, people ...string) {
 	t.Helper()
 	s.Publish("alice", "for all: @"+strings.Join(people, " @"))
-	s.MutateShow("alice", "startShow", s.Schedule("alice", "for all", s.Clock.Now().Add(time.Hour)))
+	s.MutateShow("alice", "startShow", s.ScheduleShow("alice", "for all", s.Clock.Now().Add(time.Hour)))
 	for _, as := range people {
-		s.Must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"for all"}){message{id}}}`, map[string]any{"c": s.directTalks[as]}, nil)
+		s.MustAsk("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"for all"}){message{id}}}`, map[string]any{"c": s.directConversationIDs[as]}, nil)
 	}
 	for _, as := range people {
-		for id, payloads := range s.readEvents(t, as) {
+		for id, payloads := range s.readEventsOfAllSubscriptions(t, as) {
 			for _, payload := range payloads {
-				if strings.Contains(payload, "canary") || !s.isOfAlice(t, s.fields[id], payload, s.firstEvents[as][id][0]) {
-					t.Errorf("%s of %s shows %s; at first it showed %s", s.fields[id], as, payload, s.firstEvents[as][id][0])
+				if strings.Contains(payload, "canary") || !s.isAboutAliceAlone(t, s.subscribedFieldByOperationID[id], payload, s.firstEventsByUser[as][id][0]) {
+					t.Errorf("%s of %s shows %s; at first it showed %s", s.subscribedFieldByOperationID[id], as, payload, s.firstEventsByUser[as][id][0])
 				}
 			}
 		}
@@ -263,31 +263,31 @@ func (s *relationsNode) wantEventsOfAliceAlone(t *testing.T, people ...string) {
 // show nothing of them. Only badges may be sent again unchanged, because their version also counts announcements to other users.
 // The subscriptions are found by introspection.
 func TestNoEventShowsHiddenItems(t *testing.T) {
-	s := startRelationsNode(t)
+	s := startUserRelationsNode(t)
 	people := []string{"hank", "blair", "gary", "sam"}
-	query := fmt.Sprintf("subscription{conversationChanged(conversationId:%q){conversation{title}}}", s.group)
+	query := fmt.Sprintf("subscription{conversationChanged(conversationId:%q){conversation{title}}}", s.groupConversationID)
 	for _, as := range append(people, "mel") {
 		if got := s.ask(t, as, query, nil); got.ErrorCode() != "NOT_FOUND" {
 			t.Errorf("%s is told of the conversation: %s %v", as, got.Data, got.Errors)
 		}
 	}
-	s.watch(t, people...)
-	s.runHiddenActs()
+	s.subscribeToAllFields(t, people...)
+	s.runHiddenActions()
 	s.wantEventsOfAliceAlone(t, people...)
 }
 
 // A user who has muted an author gets no event about the author's posts and shows either.
 func TestNoEventShowsMutedAuthors(t *testing.T) {
-	s := startRelationsNode(t)
-	s.watch(t, "dave")
-	s.Publish("mel", publicWord)
-	s.MutateShow("mel", "startShow", s.Schedule("mel", publicWord, s.Clock.Now().Add(time.Hour)))
-	s.waitQuiet()
+	s := startUserRelationsNode(t)
+	s.subscribeToAllFields(t, "dave")
+	s.Publish("mel", publishedCanary)
+	s.MutateShow("mel", "startShow", s.ScheduleShow("mel", publishedCanary, s.Clock.Now().Add(time.Hour)))
+	s.waitJobsDone()
 	s.wantEventsOfAliceAlone(t, "dave")
 }
 
-// pushedEvent is an event of badgesChanged, homeFeedChanged or liveBoardChanged.
-type pushedEvent struct {
+// subscriptionEvent is an event of badgesChanged, homeFeedChanged or liveBoardChanged.
+type subscriptionEvent struct {
 	Data struct {
 		BadgesChanged   world.Badges
 		HomeFeedChanged struct {
@@ -301,12 +301,13 @@ type pushedEvent struct {
 	}
 }
 
-// isOfAlice reports whether an event is about alice alone: her post, her show or her message. first is the subscription's first event.
-func (s *relationsNode) isOfAlice(t *testing.T, field, payload, first string) bool {
+// isAboutAliceAlone reports whether an event is about alice alone: her post, her show or her message. first is the subscription's
+// first event.
+func (s *userRelationsNode) isAboutAliceAlone(t *testing.T, field, payload, first string) bool {
 	t.Helper()
-	var now, before pushedEvent
-	world.Decode(t, []byte(payload), &now)
-	world.Decode(t, []byte(first), &before)
+	var now, before subscriptionEvent
+	world.DecodeJSON(t, []byte(payload), &now)
+	world.DecodeJSON(t, []byte(first), &before)
 	switch field {
 	case "badgesChanged":
 		badges, same := now.Data.BadgesChanged, before.Data.BadgesChanged

@@ -12,8 +12,8 @@ func execute(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
 	return err
 }
 
-// change runs any SQL within a transaction and returns the number of rows that it changed.
-func change(ctx context.Context, tx *sql.Tx, text string, args ...any) (int, error) {
+// executeCountingRows runs any SQL within a transaction and returns the number of rows that it changed.
+func executeCountingRows(ctx context.Context, tx *sql.Tx, text string, args ...any) (int, error) {
 	return tx.Run(ctx, sql.AdHoc("test", text), args...)
 }
 

@@ -14,9 +14,9 @@ import (
 
 // Jobs of one group that are committed together become one job, without the jobs of a function that failed.
 func TestGroupedJobsBecomeOneJob(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		grouped := func(kind, group, name string) jobs.NewJob {
-			return jobs.NewJob{Kind: kind, Group: group, Payload: []byte(name)}
+			return jobs.NewJob{Kind: kind, MergeGroup: group, Payload: []byte(name)}
 		}
 		broken := errors.New("broken")
 		errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
@@ -24,13 +24,13 @@ func TestGroupedJobsBecomeOneJob(t *testing.T) {
 				return jobs.Enqueue(b.ctx, tx, grouped("a", "1", "one"), grouped("a", "2", "two"))
 			},
 			func(tx *sql.Tx) error {
-				if err := jobs.Enqueue(b.ctx, tx, grouped("a", "1", "never"), job("nor this", "")); err != nil {
+				if err := jobs.Enqueue(b.ctx, tx, grouped("a", "1", "never"), newJobOfKindA("nor this", "")); err != nil {
 					return err
 				}
 				return broken
 			},
 			func(tx *sql.Tx) error {
-				return jobs.Enqueue(b.ctx, tx, job("by itself", ""), grouped("a", "1", "three"), grouped("b", "1", "four"), grouped("a", "1", "five"))
+				return jobs.Enqueue(b.ctx, tx, newJobOfKindA("by itself", ""), grouped("a", "1", "three"), grouped("b", "1", "four"), grouped("a", "1", "five"))
 			},
 		})
 		if errs[0] != nil || !errors.Is(errs[1], broken) || errs[2] != nil {
@@ -50,24 +50,24 @@ func TestGroupedJobsBecomeOneJob(t *testing.T) {
 	})
 }
 
-// Transactions run their ends (sql.EndHook) in one order, whichever end got a value first. So two transactions take the locks of their ends
-// in one order too, and do not deadlock.
+// Transactions run their ends (sql.TxEndHook) in one order, whichever end got a value first. So two transactions take the locks of
+// their ends in one order too, and do not deadlock.
 func TestEndsRunInOneOrder(t *testing.T) {
 	var ran []string
-	end := func(name string) *sql.EndHook {
-		return sql.NewEndHook(func(_ context.Context, _ *sql.Tx, values []any) error {
+	end := func(name string) *sql.TxEndHook {
+		return sql.NewTxEndHook(func(_ context.Context, _ *sql.Tx, values []any) error {
 			for _, value := range values {
 				ran = append(ran, fmt.Sprint(name, value))
 			}
 			return nil
 		})
 	}
-	ends := []*sql.EndHook{end("a"), end("b"), end("c")}
-	each(t, func(b *bundle) {
+	ends := []*sql.TxEndHook{end("a"), end("b"), end("c")}
+	eachStore(t, func(b *testStore) {
 		keep := func(order ...int) func(*sql.Tx) error {
 			return func(tx *sql.Tx) error {
 				for _, i := range order {
-					tx.KeepForEnd(ends[i], i)
+					tx.KeepForEndHook(ends[i], i)
 				}
 				return nil
 			}
@@ -87,13 +87,13 @@ func TestEndsRunInOneOrder(t *testing.T) {
 
 // If the grouped job of a fact cannot be added, all facts of the commit are rolled back, and every caller gets the error.
 func TestNoFactWithoutItsGroupedJob(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		fact := func(key string) func(*sql.Tx) error {
 			return func(tx *sql.Tx) error {
 				if _, err := people.Ensure(b.ctx, tx, []string{key}); err != nil {
 					return err
 				}
-				return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "a", Group: "1", Payload: []byte(key)})
+				return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "a", MergeGroup: "1", Payload: []byte(key)})
 			}
 		}
 		noQueue := func(tx *sql.Tx) error { return execute(b.ctx, tx, "ALTER TABLE jobs RENAME TO gone") }
@@ -102,25 +102,25 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 				b.t.Errorf("part %d stands without its job", i)
 			}
 		}
-		equal(b.t, len(must(people.IDs(b.ctx, b.Bundle.DB, []string{"alice", "bob"}))(b.t)), 0)
+		equal(b.t, len(must(people.IDs(b.ctx, b.TestStore.DB, []string{"alice", "bob"}))(b.t)), 0)
 		b.write(fact("alice"))
 		equal(b.t, payloadsOf(b.claim(10, "a")), []string{"alice"})
 	})
 }
 
-// A panic of an end (sql.EndHook) undoes its transaction too, and ends neither the process nor SQLite's writer.
+// A panic of an end (sql.TxEndHook) undoes its transaction too, and ends neither the process nor SQLite's writer.
 func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
-	explode := sql.NewEndHook(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
+	explode := sql.NewTxEndHook(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
 	keeps := func(tx *sql.Tx) error {
-		tx.KeepForEnd(explode, 1)
+		tx.KeepForEndHook(explode, 1)
 		return nil
 	}
-	each(t, func(b *bundle) {
-		wantCode(b.t, b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(put(b.ctx, 1)(tx), keeps(tx)) }), services.Internal)
-		for _, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{put(b.ctx, 2), keeps}) {
+	eachStore(t, func(b *testStore) {
+		wantCode(b.t, b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(publishPost(b.ctx, 1)(tx), keeps(tx)) }), services.Internal)
+		for _, err := range b.WriteAll(b.ctx, []func(*sql.Tx) error{publishPost(b.ctx, 2), keeps}) {
 			wantCode(b.t, err, services.Internal)
 		}
-		b.write(put(b.ctx, 3))
+		b.write(publishPost(b.ctx, 3))
 		equal(b.t, b.publishedPosts(), []services.PostID{3})
 	})
 }

@@ -19,38 +19,38 @@ func newClock() *clock { return &clock{sqltest.NewClock()} }
 
 func (c *clock) advance(d time.Duration) { c.Advance(d) }
 
-// bundle is a peopletest.Bundle, with its fields under shorter names.
-type bundle struct {
-	*peopletest.Bundle
+// testStore is a peopletest.TestStore, with its fields under shorter names.
+type testStore struct {
+	*peopletest.TestStore
 	t     *testing.T
 	ctx   context.Context
 	clock *clock
 	url   string
 }
 
-// each runs a test on both engines, on a new database with a stopped clock.
-func each(t *testing.T, test func(b *bundle)) {
+// eachStore runs a test on both engines, on a new database with a stopped clock.
+func eachStore(t *testing.T, test func(b *testStore)) {
 	t.Helper()
-	sqltest.EachURL(t, func(t *testing.T, url string) { test(newBundle(t, url)) })
+	sqltest.EachURL(t, func(t *testing.T, url string) { test(newTestStore(t, url)) })
 }
 
-func newBundle(t *testing.T, url string) *bundle {
+func newTestStore(t *testing.T, url string) *testStore {
 	t.Helper()
 	c := newClock()
-	return bundleOf(t, sqltest.Open(t, sql.Config{URL: url, Clock: c}), c, url)
+	return newTestStoreOf(t, sqltest.Open(t, sql.Config{URL: url, Clock: c}), c, url)
 }
 
-// bundleOf makes a bundle of an open database.
-func bundleOf(t *testing.T, s *sql.DB, c *clock, url string) *bundle {
-	return &bundle{&peopletest.Bundle{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
+// newTestStoreOf makes a testStore of an open database.
+func newTestStoreOf(t *testing.T, s *sql.DB, c *clock, url string) *testStore {
+	return &testStore{&peopletest.TestStore{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
 }
 
-func (b *bundle) write(fn func(tx *sql.Tx) error) {
+func (b *testStore) write(fn func(tx *sql.Tx) error) {
 	b.t.Helper()
 	b.MustWrite(fn)
 }
 
-func (b *bundle) users(keys ...string) []services.UserID {
+func (b *testStore) makeUsers(keys ...string) []services.UserID {
 	b.t.Helper()
 	return b.MakeUsers(keys...)
 }
@@ -83,7 +83,7 @@ func putPost(ctx context.Context, tx *sql.Tx, author services.UserID, id service
 	return err
 }
 
-// postsOf lists the posts of the first author, the newest first.
-func postsOf(ctx context.Context, s *sql.DB) ([]services.PostID, error) {
+// postsOfFirstAuthor lists the posts of the first author, the newest first.
+func postsOfFirstAuthor(ctx context.Context, s *sql.DB) ([]services.PostID, error) {
 	return sql.ReadColumn[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
 }

@@ -13,16 +13,16 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-const lease = 30 * time.Second // of a claimed job
+const jobLease = 30 * time.Second // of a claimed job
 
-func (b *bundle) enqueue(queued ...jobs.NewJob) {
+func (b *testStore) enqueue(queued ...jobs.NewJob) {
 	b.t.Helper()
 	b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, queued...) })
 }
 
-func (b *bundle) claim(limit int, kinds ...string) []jobs.Job {
+func (b *testStore) claim(limit int, kinds ...string) []jobs.Job {
 	b.t.Helper()
-	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, lease))(b.t)
+	return must(jobs.Claim(b.ctx, b.DB, kinds, limit, jobLease))(b.t)
 }
 
 // payloadsOf returns the payloads of jobs.
@@ -33,13 +33,13 @@ func payloadsOf(queued []jobs.Job) (list []string) {
 	return list
 }
 
-// job makes a job of kind "a" whose payload is its name.
-func job(name, key string) jobs.NewJob {
+// newJobOfKindA makes a job of kind "a" whose payload is its name.
+func newJobOfKindA(name, key string) jobs.NewJob {
 	return jobs.NewJob{Kind: "a", Key: key, Payload: []byte(name)}
 }
 
-// wantCounts checks the numbers of waiting and dead jobs.
-func (b *bundle) wantCounts(waiting, dead int) {
+// wantJobCounts checks the numbers of waiting and dead jobs.
+func (b *testStore) wantJobCounts(waiting, dead int) {
 	b.t.Helper()
 	w, d, _, err := jobs.JobCounts(b.ctx, b.DB)
 	if err != nil || w != waiting || d != dead {
@@ -48,29 +48,29 @@ func (b *bundle) wantCounts(waiting, dead int) {
 }
 
 func TestJobs(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		equal(b.t, len(b.claim(10, "a")), 0)
 		made := b.clock.Now()
 		b.enqueue(jobs.NewJob{Kind: "a", Key: "k", Payload: []byte{0, 255, 1}}, jobs.NewJob{Kind: "b"})
 		b.clock.advance(time.Second)
 		queued := b.claim(10, "a", "b", "c")
 		equal(b.t, len(queued), 2)
-		if queued[0].Token == "" || queued[0].ID == queued[1].ID {
+		if queued[0].LeaseToken == "" || queued[0].ID == queued[1].ID {
 			b.t.Errorf("the jobs are %v", queued)
 		}
-		equal(b.t, queued[0], jobs.Job{ID: queued[0].ID, Kind: "a", Key: "k", Payload: []byte{0, 255, 1}, Token: queued[0].Token, CreatedAt: made})
+		equal(b.t, queued[0], jobs.Job{ID: queued[0].ID, Kind: "a", Key: "k", Payload: []byte{0, 255, 1}, LeaseToken: queued[0].LeaseToken, CreatedAt: made})
 		equal(b.t, len(b.claim(10, "a", "b")), 0)
 		waiting, dead, oldest, err := jobs.JobCounts(b.ctx, b.DB)
 		equal(b.t, []any{waiting, dead, oldest, err}, []any{2, 0, made, error(nil)})
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 2)
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 0)
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, queued))(b.t), 2)
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, queued))(b.t), 0)
 		waiting, dead, oldest, err = jobs.JobCounts(b.ctx, b.DB)
 		equal(b.t, []any{waiting, dead, oldest, err}, []any{0, 0, time.Time{}, error(nil)})
 	})
 }
 
 func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		at := func(kind, name string, after time.Duration) {
 			b.enqueue(jobs.NewJob{Kind: kind, Payload: []byte(name), NotBefore: b.clock.Now().Add(after)})
 		}
@@ -90,7 +90,7 @@ func TestClaimTakesTheLongestDueOfItsKinds(t *testing.T) {
 }
 
 func TestAJobIsDueExactlyAtItsTime(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.enqueue(jobs.NewJob{Kind: "a", NotBefore: b.clock.Now().Add(time.Second)})
 		b.clock.advance(time.Second - time.Microsecond)
 		equal(b.t, len(b.claim(1, "a")), 0)
@@ -100,51 +100,51 @@ func TestAJobIsDueExactlyAtItsTime(t *testing.T) {
 }
 
 func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.enqueue(job("held", "x"))
+	eachStore(t, func(b *testStore) {
+		b.enqueue(newJobOfKindA("held", "x"))
 		held := b.claim(1, "a")
-		b.enqueue(job("1", "x"), job("2", ""), job("3", "y"), job("4", "x"), job("5", ""), job("6", "x"))
+		b.enqueue(newJobOfKindA("1", "x"), newJobOfKindA("2", ""), newJobOfKindA("3", "y"), newJobOfKindA("4", "x"), newJobOfKindA("5", ""), newJobOfKindA("6", "x"))
 		b.enqueue(jobs.NewJob{Kind: "b", Key: "x", Payload: []byte("7")})
 		b.enqueue(jobs.NewJob{Kind: "a", Key: "x", Payload: []byte("later"), NotBefore: b.clock.Now().Add(time.Hour)})
 		queued := b.claim(10, "a", "b")
 		equal(b.t, payloadsOf(queued), []string{"6", "2", "3", "5", "7"}) // for each key the last job, at the position of the first
-		b.wantCounts(7, 0)                                                // including the held job and the planned job
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, held))(b.t), 1)
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t), 5)
+		b.wantJobCounts(7, 0)                                             // including the held job and the planned job
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, held))(b.t), 1)
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, queued))(b.t), 5)
 		b.clock.advance(time.Hour)
 		equal(b.t, payloadsOf(b.claim(10, "a", "b")), []string{"later"})
 	})
 }
 
 func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.enqueue(job("1", ""), job("2", ""))
+	eachStore(t, func(b *testStore) {
+		b.enqueue(newJobOfKindA("1", ""), newJobOfKindA("2", ""))
 		late := b.claim(10, "a")
-		b.clock.advance(lease - time.Microsecond)
+		b.clock.advance(jobLease - time.Microsecond)
 		equal(b.t, len(b.claim(10, "a")), 0)
 		b.clock.advance(time.Microsecond)
 		now := b.claim(10, "a")
 		equal(b.t, payloadsOf(now), []string{"1", "2"})
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, late))(b.t), 0)
 		if err := errors.Join(jobs.Release(b.ctx, b.DB, late, b.clock.Now()), jobs.Extend(b.ctx, b.DB, late, 10*time.Hour)); err != nil {
 			b.t.Fatal(err)
 		}
-		dead, err := jobs.Fail(b.ctx, b.DB, late[0], errMine, b.clock.Now(), 1)
+		dead, err := jobs.Fail(b.ctx, b.DB, late[0], errDeliberate, b.clock.Now(), 1)
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
 		equal(b.t, len(b.claim(10, "a")), 0)
-		b.wantCounts(2, 0)
+		b.wantJobCounts(2, 0)
 		// A job that was never leased has no effect either.
 		for i := range late {
-			late[i].Token = ""
+			late[i].LeaseToken = ""
 		}
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, late))(b.t), 0)
 		if err := jobs.Release(b.ctx, b.DB, now, b.clock.Now()); err != nil {
 			b.t.Fatal(err)
 		}
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, late))(b.t), 0)
-		dead, err = jobs.Fail(b.ctx, b.DB, late[0], errMine, b.clock.Now(), 1)
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, late))(b.t), 0)
+		dead, err = jobs.Fail(b.ctx, b.DB, late[0], errDeliberate, b.clock.Now(), 1)
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
-		b.wantCounts(2, 0)
+		b.wantJobCounts(2, 0)
 	})
 }
 
@@ -152,14 +152,14 @@ func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 // node.
 func TestLeasesOfADeadProcess(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		before := newBundle(t, url)
-		before.enqueue(job("1", ""))
+		before := newTestStore(t, url)
+		before.enqueue(newJobOfKindA("1", ""))
 		held := before.claim(1, "a")
 		equal(t, len(held), 1)
 		if err := before.Close(); err != nil {
 			t.Fatal(err)
 		}
-		after := newBundle(t, url)
+		after := newTestStore(t, url)
 		want := 0
 		if after.DialectName() == "sqlite" {
 			want = 1
@@ -169,19 +169,19 @@ func TestLeasesOfADeadProcess(t *testing.T) {
 			equal(t, []any{freed, left, err}, []any{want, []jobs.Job(nil), error(nil)})
 			equal(t, len(after.claim(1, "a")), want) // the second round must not free leases that this process has taken
 		}
-		equal(t, must(jobs.FinishHeld(after.ctx, after.DB, held))(t), 1-want)
+		equal(t, must(jobs.FinishIfHeld(after.ctx, after.DB, held))(t), 1-want)
 	})
 }
 
 func TestExtendAndRelease(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.enqueue(job("1", ""), job("2", ""))
+	eachStore(t, func(b *testStore) {
+		b.enqueue(newJobOfKindA("1", ""), newJobOfKindA("2", ""))
 		queued := b.claim(10, "a")
-		b.clock.advance(lease / 2)
-		if err := jobs.Extend(b.ctx, b.DB, queued[:1], lease); err != nil {
+		b.clock.advance(jobLease / 2)
+		if err := jobs.Extend(b.ctx, b.DB, queued[:1], jobLease); err != nil {
 			b.t.Fatal(err)
 		}
-		b.clock.advance(lease / 2)
+		b.clock.advance(jobLease / 2)
 		equal(b.t, payloadsOf(b.claim(10, "a")), []string{"2"})
 		if err := jobs.Release(b.ctx, b.DB, queued[:1], b.clock.Now().Add(time.Second)); err != nil {
 			b.t.Fatal(err)
@@ -195,48 +195,48 @@ func TestExtendAndRelease(t *testing.T) {
 }
 
 func TestFailTriesAgainAndGivesUp(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.enqueue(job("1", "k"))
+	eachStore(t, func(b *testStore) {
+		b.enqueue(newJobOfKindA("1", "k"))
 		for try := range 3 {
 			queued := b.claim(1, "a")
 			equal(b.t, queued[0].Tries, try)
-			dead, err := jobs.Fail(b.ctx, b.DB, queued[0], fmt.Errorf("try %d: %w", try, errMine), b.clock.Now().Add(time.Minute), 3)
+			dead, err := jobs.Fail(b.ctx, b.DB, queued[0], fmt.Errorf("try %d: %w", try, errDeliberate), b.clock.Now().Add(time.Minute), 3)
 			equal(b.t, []any{dead, err}, []any{try == 2, error(nil)})
 			equal(b.t, len(b.claim(1, "a")), 0)
 			b.clock.advance(time.Minute)
 		}
-		b.wantCounts(0, 1)
+		b.wantJobCounts(0, 1)
 		equal(b.t, len(b.claim(1, "a")), 0)
-		buried := must(b.Lines(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
+		buried := must(b.QueryLines(b.ctx, "SELECT kind, key, tries, error FROM dead_jobs"))(b.t)
 		equal(b.t, buried, []string{"a k 3 try 2: mine"})
 	})
 }
 
-var errLost = errors.New("a lease was lost")
+var errLeaseLost = errors.New("a lease was lost")
 
 // A split replaces a job by its parts, or does nothing if the job's lease was lost.
 func TestSplitIsAtomic(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.enqueue(job("whole", "k"))
+	eachStore(t, func(b *testStore) {
+		b.enqueue(newJobOfKindA("whole", "k"))
 		split := func(queued []jobs.Job) error {
 			return b.Write(b.ctx, func(tx *sql.Tx) error {
-				if err := jobs.Enqueue(b.ctx, tx, job("part 1", ""), job("part 2", "")); err != nil {
+				if err := jobs.Enqueue(b.ctx, tx, newJobOfKindA("part 1", ""), newJobOfKindA("part 2", "")); err != nil {
 					return err
 				}
 				n, err := jobs.FinishInTx(b.ctx, tx, queued)
 				if err == nil && n < len(queued) {
-					err = errLost
+					err = errLeaseLost
 				}
 				return err
 			})
 		}
 		late := b.claim(1, "a")
-		b.clock.advance(lease)
+		b.clock.advance(jobLease)
 		now := b.claim(1, "a")
-		if err := split(late); !errors.Is(err, errLost) {
+		if err := split(late); !errors.Is(err, errLeaseLost) {
 			b.t.Errorf("a late split was answered with %v", err)
 		}
-		b.wantCounts(1, 0)
+		b.wantJobCounts(1, 0)
 		if err := split(now); err != nil {
 			b.t.Error(err)
 		}
@@ -245,18 +245,20 @@ func TestSplitIsAtomic(t *testing.T) {
 }
 
 func TestAnUndoneWriteQueuesNoJobs(t *testing.T) {
-	each(t, func(b *bundle) {
-		err := b.Write(b.ctx, func(tx *sql.Tx) error { return errors.Join(jobs.Enqueue(b.ctx, tx, job("1", "")), errMine) })
-		if !errors.Is(err, errMine) {
+	eachStore(t, func(b *testStore) {
+		err := b.Write(b.ctx, func(tx *sql.Tx) error {
+			return errors.Join(jobs.Enqueue(b.ctx, tx, newJobOfKindA("1", "")), errDeliberate)
+		})
+		if !errors.Is(err, errDeliberate) {
 			b.t.Fatal(err)
 		}
-		b.wantCounts(0, 0)
+		b.wantJobCounts(0, 0)
 	})
 }
 
 // Several workers claim concurrently until nothing is left. Every job is claimed once.
 func TestClaimAtOnce(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const queued, workers = 300, 6
 		var want []string
 		for n := range queued {
@@ -270,13 +272,13 @@ func TestClaimAtOnce(t *testing.T) {
 		for range workers {
 			all.Go(func() {
 				for {
-					claimed, err := jobs.Claim(b.ctx, b.DB, []string{"a", "b"}, 7, lease)
+					claimed, err := jobs.Claim(b.ctx, b.DB, []string{"a", "b"}, 7, jobLease)
 					if err != nil {
 						b.t.Error(err)
 						return
 					}
 					if len(claimed) > 0 {
-						n, err := jobs.FinishHeld(b.ctx, b.DB, claimed)
+						n, err := jobs.FinishIfHeld(b.ctx, b.DB, claimed)
 						if err != nil || n != len(claimed) {
 							b.t.Errorf("%d of %d were finished: %v", n, len(claimed), err)
 						}
@@ -298,26 +300,26 @@ func TestClaimAtOnce(t *testing.T) {
 }
 
 func TestOneKeyIsServedFromManyWrites(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var all sync.WaitGroup
 		for n := range 50 {
 			all.Go(func() {
-				if err := b.Write(b.ctx, func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, job(fmt.Sprint(n), "k")) }); err != nil {
+				if err := b.Write(b.ctx, func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, newJobOfKindA(fmt.Sprint(n), "k")) }); err != nil {
 					b.t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-		last := must(b.Lines(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
+		last := must(b.QueryLines(b.ctx, "SELECT max(id) FROM jobs"))(b.t)
 		queued := b.claim(100, "a")
 		equal(b.t, len(queued), 1)
 		equal(b.t, fmt.Sprint(queued[0].ID), last[0])
-		b.wantCounts(1, 0)
+		b.wantJobCounts(1, 0)
 	})
 }
 
 func TestWaitingKeys(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		key := func(kind, key string) jobs.NewJob { return jobs.NewJob{Kind: kind, Key: key} }
 		b.enqueue(key("a", "2"), key("a", "3"), key("b", "other"))
 		b.clock.advance(time.Second)
@@ -329,7 +331,7 @@ func TestWaitingKeys(t *testing.T) {
 		list := func(limit int) []string { return must(jobs.WaitingKeys(b.ctx, b.DB, "a", made, limit))(b.t) }
 		equal(b.t, list(10), []string{"3", "4", "2", "2"}) // a leased job is due again at the end of its lease
 		equal(b.t, list(2), []string{"3", "4"})
-		equal(b.t, must(jobs.FinishHeld(b.ctx, b.DB, first))(b.t), 1)
+		equal(b.t, must(jobs.FinishIfHeld(b.ctx, b.DB, first))(b.t), 1)
 		equal(b.t, list(10), []string{"3", "4", "2"})
 		equal(b.t, len(must(jobs.WaitingKeys(b.ctx, b.DB, "c", made, 10))(b.t)), 0)
 	})
@@ -337,7 +339,7 @@ func TestWaitingKeys(t *testing.T) {
 
 // The age of a job that was planned for later counts from when it is due, that of any other job from when it was made.
 func TestPlannedJobsAreNotOld(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		now := b.clock.Now().UTC().Truncate(time.Microsecond)
 		enqueue := func(due time.Time) {
 			b.write(func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "a", NotBefore: due}) })
@@ -360,7 +362,7 @@ func TestPlannedJobsAreNotOld(t *testing.T) {
 }
 
 func TestJobCountsOfSomeKinds(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		waiting, oldest, err := jobs.JobCountsOf(b.ctx, b.DB, []string{"a", "b"})
 		if waiting != 0 || !oldest.IsZero() || err != nil {
 			b.t.Fatalf("%d wait, the oldest since %v, %v", waiting, oldest, err)

@@ -12,14 +12,15 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-var errFull = errors.New("there is no room")
+var errLimitReached = errors.New("there is no room")
 
-// ownedCellLimit is the limit of how many rows of the table owned an owner may have.
-var ownedCellLimit = sql.NewLimit("cells", sql.AdHoc("whether there are too many cells", `SELECT 1 WHERE NOT EXISTS (
+// cellsPerOwnerLimit is the limit of how many rows of the table owned an owner may have.
+var cellsPerOwnerLimit = sql.NewOwnerLimit("cells", sql.AdHoc("whether there are too many cells", `SELECT 1 WHERE NOT EXISTS (
 	SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE (SELECT count(*) FROM owned WHERE owner = c.owner) > c.most)`))
 
-// addUnder returns a function that inserts a row of an owner if fewer than most are there. keep says whether it keeps the limit.
-func addUnder(ctx context.Context, owner services.UserID, cell, most int, keep bool) func(tx *sql.Tx) error {
+// cellInserterBelowLimit returns a function that inserts a row of an owner if fewer than most are there. keep says whether it keeps
+// the limit.
+func cellInserterBelowLimit(ctx context.Context, owner services.UserID, cell, most int, keep bool) func(tx *sql.Tx) error {
 	count := sql.AdHoc("count cells", `SELECT count(*) FROM owned WHERE owner = $1`)
 	insert := sql.AdHoc("insert a cell", `INSERT INTO owned (owner, cell) VALUES ($1, $2)`)
 	return func(tx *sql.Tx) error {
@@ -28,18 +29,18 @@ func addUnder(ctx context.Context, owner services.UserID, cell, most int, keep b
 			return err
 		}
 		if rows >= most {
-			return errFull
+			return errLimitReached
 		}
 		if keep {
-			tx.KeepLimit(ownedCellLimit, owner, most)
+			tx.EnforceLimit(cellsPerOwnerLimit, owner, most)
 		}
 		_, err := tx.Run(ctx, insert, owner, cell)
 		return err
 	}
 }
 
-// makeOwned creates the table owned.
-func (b *bundle) makeOwned() {
+// createCellsPerOwnerTable creates the table owned.
+func (b *testStore) createCellsPerOwnerTable() {
 	b.write(func(tx *sql.Tx) error {
 		return execute(b.ctx, tx, `CREATE TABLE owned (owner BIGINT NOT NULL, cell BIGINT NOT NULL, PRIMARY KEY (owner, cell))`)
 	})
@@ -47,8 +48,8 @@ func (b *bundle) makeOwned() {
 
 // Batches and single writes that insert rows of the same owners at once fill each owner's limit, and never pass it.
 func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
-	each(t, func(b *bundle) {
-		b.makeOwned()
+	eachStore(t, func(b *testStore) {
+		b.createCellsPerOwnerTable()
 		const owners, most, writers, rows = 3, 20, 6, 10
 		var all sync.WaitGroup
 		for writer := range writers {
@@ -56,12 +57,12 @@ func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
 				var fns []func(*sql.Tx) error
 				for i := range rows * owners {
 					owner := services.UserID(1 + (i+writer)%owners) // writers have the owners in different orders
-					fns = append(fns, addUnder(b.ctx, owner, writer*1000+i, most, true))
+					fns = append(fns, cellInserterBelowLimit(b.ctx, owner, writer*1000+i, most, true))
 				}
 				for len(fns) > 0 {
 					size := min(len(fns), 1+writer*3)
 					for _, err := range b.WriteAll(b.ctx, fns[:size]) {
-						if err != nil && !errors.Is(err, errFull) {
+						if err != nil && !errors.Is(err, errLimitReached) {
 							b.t.Error(err)
 						}
 					}
@@ -70,21 +71,21 @@ func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
 			})
 		}
 		all.Wait()
-		lines := must(b.Lines(b.ctx, "SELECT owner, count(*) FROM owned GROUP BY owner ORDER BY owner"))(b.t)
+		lines := must(b.QueryLines(b.ctx, "SELECT owner, count(*) FROM owned GROUP BY owner ORDER BY owner"))(b.t)
 		equal(b.t, fmt.Sprint(lines), "[1 20 2 20 3 20]")
 	})
 }
 
 // The lock and the second count of a limit go out with the insertion, so they take no round trip.
 func TestALimitTakesNoRoundTrip(t *testing.T) {
-	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
-	b := newBundle(t, url)
-	b.makeOwned()
+	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
+	b := newTestStore(t, url)
+	b.createCellsPerOwnerTable()
 	took := map[bool]int{}
 	for i, keep := range []bool{false, true, false, true} { // the first two prepare their statements
-		trips.Take()
-		equal(t, errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{addUnder(b.ctx, 1, i, 9, keep)})...), nil)
-		took[keep] = trips.Take()
+		trips.TakeRoundTrips()
+		equal(t, errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{cellInserterBelowLimit(b.ctx, 1, i, 9, keep)})...), nil)
+		took[keep] = trips.TakeRoundTrips()
 	}
 	equal(t, took[true], took[false])
 }

@@ -17,7 +17,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-func (b *bundle) appendLog(kind, key string) (version uint64) {
+func (b *testStore) appendToChangelog(kind, key string) (version uint64) {
 	b.t.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
 		version, err = changelog.AppendLog(b.ctx, tx, kind, key, []byte(key))
@@ -26,8 +26,8 @@ func (b *bundle) appendLog(kind, key string) (version uint64) {
 	return version
 }
 
-// logHead returns the versions of the newest entry of a log and of the oldest that is kept.
-func (b *bundle) logHead(kind string) []uint64 {
+// newestAndOldestInChangelog returns the versions of the newest entry of a log and of the oldest that is kept.
+func (b *testStore) newestAndOldestInChangelog(kind string) []uint64 {
 	b.t.Helper()
 	head, oldest, err := changelog.LogHead(b.ctx, b.DB, kind)
 	if err != nil {
@@ -37,41 +37,41 @@ func (b *bundle) logHead(kind string) []uint64 {
 }
 
 func TestLog(t *testing.T) {
-	each(t, func(b *bundle) {
-		equal(b.t, b.logHead("mode"), []uint64{0, 0})
-		equal(b.t, b.appendLog("mode", "a"), uint64(1))
-		equal(b.t, b.appendLog("mode", "b"), uint64(2))
-		equal(b.t, b.appendLog("post", "c"), uint64(1))
+	eachStore(t, func(b *testStore) {
+		equal(b.t, b.newestAndOldestInChangelog("mode"), []uint64{0, 0})
+		equal(b.t, b.appendToChangelog("mode", "a"), uint64(1))
+		equal(b.t, b.appendToChangelog("mode", "b"), uint64(2))
+		equal(b.t, b.appendToChangelog("post", "c"), uint64(1))
 		err := b.Write(b.ctx, func(tx *sql.Tx) error {
 			_, err := changelog.AppendLog(b.ctx, tx, "mode", "undone", nil)
-			return errors.Join(err, errMine)
+			return errors.Join(err, errDeliberate)
 		})
-		if !errors.Is(err, errMine) {
+		if !errors.Is(err, errDeliberate) {
 			b.t.Fatal(err)
 		}
-		equal(b.t, b.appendLog("mode", "d"), uint64(3)) // no gap
+		equal(b.t, b.appendToChangelog("mode", "d"), uint64(3)) // no gap
 		entry := func(version uint64, key string) changelog.Entry {
 			return changelog.Entry{Kind: "mode", Version: version, At: b.clock.Now(), Key: key, Payload: []byte(key)}
 		}
 		equal(b.t, must(changelog.LogAfter(b.ctx, b.DB, "mode", 0, 10))(b.t), []changelog.Entry{entry(1, "a"), entry(2, "b"), entry(3, "d")})
 		equal(b.t, must(changelog.LogAfter(b.ctx, b.DB, "mode", 1, 1))(b.t), []changelog.Entry{entry(2, "b")})
 		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.DB, "mode", 3, 10))(b.t)), 0)
-		equal(b.t, b.logHead("mode"), []uint64{3, 1})
+		equal(b.t, b.newestAndOldestInChangelog("mode"), []uint64{3, 1})
 	})
 }
 
 // Each commit that appended to the log signals once, after the commit; other commits do not signal.
 func TestLogAppendsAreSignalled(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		notified := 0
-		b.OnSignal(func() {
+		b.OnCommitSignal(func() {
 			head, _, err := changelog.LogHead(b.ctx, b.DB, "mode")
 			if err != nil || head == 0 {
 				b.t.Errorf("signalled before the commit: head %d, %v", head, err)
 			}
 			notified++
 		})
-		b.appendLog("mode", "a")
+		b.appendToChangelog("mode", "a")
 		equal(b.t, notified, 1)
 		appendOne := func(tx *sql.Tx) error { _, err := changelog.AppendLog(b.ctx, tx, "mode", "b", nil); return err }
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{appendOne, func(*sql.Tx) error { return nil }, appendOne})...), nil)
@@ -79,41 +79,41 @@ func TestLogAppendsAreSignalled(t *testing.T) {
 		b.write(func(tx *sql.Tx) error { _, err := people.Ensure(b.ctx, tx, []string{"ann"}); return err })
 		equal(b.t, notified, 2)
 		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3})
-		b.appendLog("post", "c")
+		b.appendToChangelog("post", "c")
 		equal(b.t, must(changelog.LogHeads(b.ctx, b.DB))(b.t), map[string]uint64{"mode": 3, "post": 1})
 	})
 }
 
 func TestTrimLogKeepsTheNewestAndLeavesNoHoles(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		start := b.clock.Now()
 		for _, minutes := range []int{0, 10, 5, 20, 15, 30} { // the nodes' clocks differ
 			b.clock.Set(start.Add(time.Duration(minutes) * time.Minute))
-			b.appendLog("mode", fmt.Sprint(minutes))
+			b.appendToChangelog("mode", fmt.Sprint(minutes))
 		}
 		b.clock.Set(start)
-		b.appendLog("post", "old")
-		b.appendLog("post", "newest")
+		b.appendToChangelog("post", "old")
+		b.appendToChangelog("post", "newest")
 		trim := func(minutes int) int {
 			return must(changelog.TrimLog(b.ctx, b.DB, start.Add(time.Duration(minutes)*time.Minute)))(b.t)
 		}
 		equal(b.t, trim(0), 0)
 		equal(b.t, trim(6), 2) // deletes "0" and, of the posts, "old"; "5" stays because it follows "10", which is newer
-		equal(b.t, b.logHead("mode"), []uint64{6, 2})
-		equal(b.t, b.logHead("post"), []uint64{2, 2})
+		equal(b.t, b.newestAndOldestInChangelog("mode"), []uint64{6, 2})
+		equal(b.t, b.newestAndOldestInChangelog("post"), []uint64{2, 2})
 		equal(b.t, trim(16), 2)
-		equal(b.t, b.logHead("mode"), []uint64{6, 4})
+		equal(b.t, b.newestAndOldestInChangelog("mode"), []uint64{6, 4})
 		equal(b.t, trim(10000), 2)
-		equal(b.t, b.logHead("mode"), []uint64{6, 6})
+		equal(b.t, b.newestAndOldestInChangelog("mode"), []uint64{6, 6})
 		equal(b.t, must(changelog.LogAfter(b.ctx, b.DB, "mode", 5, 10))(b.t)[0].Key, "30")
-		equal(b.t, b.appendLog("mode", "next"), uint64(7))
+		equal(b.t, b.appendToChangelog("mode", "next"), uint64(7))
 	})
 }
 
 // Eight writers write concurrently, and each holds its transaction for a while after it has its version. A reader reads on from
 // the last version that it has seen, as nodes do. It would miss a version that became visible after a greater one.
 func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const writers, entries = 8, 25
 		var all sync.WaitGroup
 		for writer := range writers {
@@ -148,16 +148,16 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 }
 
 func TestIdempotencyKeys(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		remember := func(scope, key string, hash []byte, ids ...string) error {
 			return b.Write(b.ctx, func(tx *sql.Tx) error {
-				return jobs.RememberRequest(b.ctx, tx, scope, key, jobs.RememberedRequest{BodyHash: hash, IDs: ids})
+				return jobs.RememberRequest(b.ctx, tx, scope, key, jobs.RememberedRequest{InputHash: hash, IDs: ids})
 			})
 		}
 		recall := func(scope, key string) (hash []byte, ids []string, found bool) {
 			b.write(func(tx *sql.Tx) error {
 				had, known, err := jobs.RecallRequest(b.ctx, tx, scope, key)
-				hash, ids, found = had.BodyHash, had.IDs, known
+				hash, ids, found = had.InputHash, had.IDs, known
 				return err
 			})
 			return hash, ids, found
@@ -172,7 +172,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		hash, ids, found = recall("bob", "k")
 		equal(b.t, []any{bytes.Equal(hash, nil), len(ids), found}, []any{true, 0, true})
 
-		b.clock.advance(jobs.IdempotencyFor - time.Microsecond)
+		b.clock.advance(jobs.IdempotencyRetention - time.Microsecond)
 		err := remember("alice", "k", []byte{2}, "post:3")
 		wantCode(b.t, err, services.Unavailable)
 		if !errors.Is(err, jobs.ErrKeyExists) {
@@ -198,7 +198,7 @@ func TestIdempotencyKeys(t *testing.T) {
 
 // Requests with one key arrive together. One request takes effect; the other requests wait for it and then return its answer.
 func TestIdempotencyKeysAtOnce(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const requests = 8
 		var all sync.WaitGroup
 		answers := make([]string, requests)
@@ -213,7 +213,7 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 					}
 					id := services.PostID(100 + n)
 					answers[n] = fmt.Sprint([]string{id.String()}, true)
-					return errors.Join(err, put(b.ctx, id)(tx), jobs.RememberIDs(b.ctx, tx, "alice", "k", []string{id.String()}))
+					return errors.Join(err, publishPost(b.ctx, id)(tx), jobs.RememberIDs(b.ctx, tx, "alice", "k", []string{id.String()}))
 				})
 				if err != nil {
 					b.t.Error(err)
@@ -231,7 +231,7 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 
 // A transaction that has locked a log keeps others from appending until it ends, even if the log is empty.
 func TestALockedLogWaits(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
+	b := newTestStore(t, sqltest.Postgres(t))
 	for range 2 { // the first time the log is empty
 		locked, done := make(chan struct{}), make(chan uint64)
 		var first uint64

@@ -17,12 +17,12 @@ import (
 	"tidings/services/sql"
 )
 
-// childEnv is the environment variable that makes this test binary another process of Tidings, which writes until it is killed or
-// only opens the database. Its value is the task ("write" or "open") and the database's URL.
-const childEnv = "ENGINES_TEST_CHILD"
+// childTaskVariable is the environment variable that makes this test binary another process of Tidings, which writes until it is
+// killed or only opens the database. Its value is the task ("write" or "open") and the database's URL.
+const childTaskVariable = "ENGINES_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if task, url, isChild := strings.Cut(os.Getenv(childEnv), " "); isChild {
+	if task, url, isChild := strings.Cut(os.Getenv(childTaskVariable), " "); isChild {
 		if err := doChildTask(task, url); err != nil {
 			fmt.Println(services.CodeOf(err), err)
 			os.Exit(1)
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// doChildTask does the task of childEnv. If it writes, it prints the ID of each post after its commit, until it is killed.
+// doChildTask does the task of childTaskVariable. If it writes, it prints the ID of each post after its commit, until it is killed.
 func doChildTask(task, url string) error {
 	s, err := sql.Open(context.Background(), sql.Config{URL: url})
 	if err != nil {
@@ -70,7 +70,7 @@ func doChildTask(task, url string) error {
 func startChild(t *testing.T, task, url string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+task+" "+url)
+	cmd.Env = append(os.Environ(), childTaskVariable+"="+task+" "+url)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -86,8 +86,8 @@ func startChild(t *testing.T, task, url string) (*exec.Cmd, *bufio.Reader) {
 	return cmd, bufio.NewReader(out)
 }
 
-// readAcks reads the child's lines, kills the child after killAfter lines, and returns the IDs of all whole lines.
-func readAcks(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter int) []services.PostID {
+// readAcksAndKill reads the child's lines, kills the child after killAfter lines, and returns the IDs of all whole lines.
+func readAcksAndKill(t *testing.T, cmd *exec.Cmd, out *bufio.Reader, killAfter int) []services.PostID {
 	t.Helper()
 	var acks []services.PostID
 	for {

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// openNodes opens one PostgreSQL database under two node names.
-func openNodes(t *testing.T) (a, b *sql.DB, bundleOfA *bundle) {
+// openAsTwoNodes opens one PostgreSQL database under two node names.
+func openAsTwoNodes(t *testing.T) (a, b *sql.DB, bundleOfA *testStore) {
 	t.Helper()
 	url := sqltest.Postgres(t)
 	clock := newClock()
@@ -19,11 +19,11 @@ func openNodes(t *testing.T) (a, b *sql.DB, bundleOfA *bundle) {
 		return sqltest.Open(t, sql.Config{URL: url, Node: name, Clock: clock})
 	}
 	a, b = open("a"), open("b")
-	return a, b, bundleOf(t, a, clock, url)
+	return a, b, newTestStoreOf(t, a, clock, url)
 }
 
-// silence sets the last heartbeat of a node to the time silent ago, by the database's clock.
-func silence(b *bundle, node string, silent time.Duration) {
+// backdateHeartbeat sets the last heartbeat of a node to the time silent ago, by the database's clock.
+func backdateHeartbeat(b *testStore, node string, silent time.Duration) {
 	b.t.Helper()
 	b.write(func(tx *sql.Tx) error {
 		return execute(b.ctx, tx, `UPDATE nodes SET beat_at = {database clock} - $2 WHERE name = $1`, node, silent.Microseconds())
@@ -31,11 +31,11 @@ func silence(b *bundle, node string, silent time.Duration) {
 }
 
 func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
-	a, b, of := openNodes(t)
+	a, b, of := openAsTwoNodes(t)
 	of.clock.advance(-time.Hour)
-	must(jobs.Beat(of.ctx, a, false))(t)
+	must(jobs.RecordHeartbeat(of.ctx, a, false))(t)
 	of.clock.advance(24 * time.Hour)
-	nodes := must(jobs.Beat(of.ctx, b, false))(t)
+	nodes := must(jobs.RecordHeartbeat(of.ctx, b, false))(t)
 	equal(t, len(nodes), 2)
 	for _, node := range nodes {
 		if node.SilentFor < 0 || node.SilentFor > time.Minute {
@@ -45,37 +45,37 @@ func TestHeartbeatsGoByTheClockOfTheDatabase(t *testing.T) {
 	if apart := nodes[1].ClockAhead - nodes[0].ClockAhead; apart < 24*time.Hour-time.Minute || apart > 24*time.Hour+time.Minute {
 		t.Errorf("the clock of b is %v ahead of that of a, want a day", apart)
 	}
-	if err := jobs.Leave(of.ctx, a); err != nil {
+	if err := jobs.RemoveOwnNode(of.ctx, a); err != nil {
 		t.Fatal(err)
 	}
-	nodes = must(jobs.Beat(of.ctx, b, false))(t)
+	nodes = must(jobs.RecordHeartbeat(of.ctx, b, false))(t)
 	equal(t, len(nodes), 1)
 	equal(t, nodes[0].Name, "b")
 }
 
 // The jobs of a silent node are freed, and its later writes to them have no effect.
 func TestJobsOfASilentNodeAreFreed(t *testing.T) {
-	a, b, of := openNodes(t)
+	a, b, of := openAsTwoNodes(t)
 	for _, node := range []*sql.DB{a, b} {
-		must(jobs.Beat(of.ctx, node, false))(t)
+		must(jobs.RecordHeartbeat(of.ctx, node, false))(t)
 	}
-	of.enqueue(job("one", ""), job("two", ""))
-	claimed := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, lease))(t)
+	of.enqueue(newJobOfKindA("one", ""), newJobOfKindA("two", ""))
+	claimed := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, jobLease))(t)
 	equal(t, payloadsOf(claimed), []string{"one", "two"})
-	equal(t, must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t), []jobs.Job(nil))
-	equal(t, payloadsOf(must(jobs.HeldBy(of.ctx, b, []string{"a", "b"}, 10))(t)), []string{"one", "two"})
+	equal(t, must(jobs.JobsHeldBy(of.ctx, b, []string{"b"}, 10))(t), []jobs.Job(nil))
+	equal(t, payloadsOf(must(jobs.JobsHeldBy(of.ctx, b, []string{"a", "b"}, 10))(t)), []string{"one", "two"})
 
-	silence(of, "a", time.Minute) // minutes, because the clock of the database goes on
+	backdateHeartbeat(of, "a", time.Minute) // minutes, because the clock of the database goes on
 	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Minute))(t), 0)
-	equal(t, len(must(jobs.Claim(of.ctx, b, []string{"a"}, 2, lease))(t)), 0)
+	equal(t, len(must(jobs.Claim(of.ctx, b, []string{"a"}, 2, jobLease))(t)), 0)
 
-	silence(of, "a", 3*time.Minute)
+	backdateHeartbeat(of, "a", 3*time.Minute)
 	equal(t, must(jobs.FreeJobsOf(of.ctx, b, []string{"a"}, 2*time.Minute))(t), 2)
-	taken := must(jobs.Claim(of.ctx, b, []string{"a"}, 2, lease))(t)
+	taken := must(jobs.Claim(of.ctx, b, []string{"a"}, 2, jobLease))(t)
 	equal(t, payloadsOf(taken), []string{"one", "two"})
-	equal(t, len(must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
+	equal(t, len(must(jobs.JobsHeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
 
-	equal(t, must(jobs.FinishHeld(of.ctx, a, claimed))(t), 0)
+	equal(t, must(jobs.FinishIfHeld(of.ctx, a, claimed))(t), 0)
 	if err := jobs.Extend(of.ctx, a, claimed, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -85,24 +85,24 @@ func TestJobsOfASilentNodeAreFreed(t *testing.T) {
 	if dead, err := jobs.Fail(of.ctx, a, claimed[0], context.DeadlineExceeded, of.clock.Now(), 1); dead || err != nil {
 		t.Errorf("the former holder buried a job: %t, %v", dead, err)
 	}
-	equal(t, len(must(jobs.HeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
-	equal(t, len(must(jobs.Remaining(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 2)
-	equal(t, must(jobs.FinishHeld(of.ctx, b, taken))(t), 2)
-	equal(t, len(must(jobs.Remaining(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 0)
+	equal(t, len(must(jobs.JobsHeldBy(of.ctx, b, []string{"b"}, 10))(t)), 2)
+	equal(t, len(must(jobs.RemainingJobIDs(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 2)
+	equal(t, must(jobs.FinishIfHeld(of.ctx, b, taken))(t), 2)
+	equal(t, len(must(jobs.RemainingJobIDs(of.ctx, b, []int64{taken[0].ID, taken[1].ID}))(t)), 0)
 }
 
 // A new process frees the jobs that a former process of its name holds, even if that process's last heartbeat is recent. It frees
 // no jobs of another node. Jobs that a transaction of the former process has locked stay until the transaction ends.
 func TestARestartedNodeFreesItsJobs(t *testing.T) {
-	a, b, of := openNodes(t)
+	a, b, of := openAsTwoNodes(t)
 	for _, node := range []*sql.DB{a, b} {
-		must(jobs.Beat(of.ctx, node, false))(t)
+		must(jobs.RecordHeartbeat(of.ctx, node, false))(t)
 	}
-	of.enqueue(job("one", ""), job("two", ""), job("three", ""), job("four", ""))
-	held := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, lease))(t)
-	must(jobs.Claim(of.ctx, b, []string{"a"}, 1, lease))(t)
+	of.enqueue(newJobOfKindA("one", ""), newJobOfKindA("two", ""), newJobOfKindA("three", ""), newJobOfKindA("four", ""))
+	held := must(jobs.Claim(of.ctx, a, []string{"a"}, 2, jobLease))(t)
+	must(jobs.Claim(of.ctx, b, []string{"a"}, 1, jobLease))(t)
 	after := sqltest.Open(t, sql.Config{URL: of.url, Node: "a", Clock: of.clock})
-	own := must(jobs.Claim(of.ctx, after, []string{"a"}, 1, lease))(t)
+	own := must(jobs.Claim(of.ctx, after, []string{"a"}, 1, jobLease))(t)
 	equal(t, payloadsOf(own), []string{"four"})
 
 	free := func(want int, leaves ...string) {
@@ -119,18 +119,18 @@ func TestARestartedNodeFreesItsJobs(t *testing.T) {
 		return nil
 	})
 	free(0)
-	equal(t, payloadsOf(must(jobs.Claim(of.ctx, b, []string{"a"}, 3, lease))(t)), []string{"two"})
-	equal(t, must(jobs.FinishHeld(of.ctx, after, own))(t), 1)
-	equal(t, must(jobs.FinishHeld(of.ctx, a, held))(t), 0)
+	equal(t, payloadsOf(must(jobs.Claim(of.ctx, b, []string{"a"}, 3, jobLease))(t)), []string{"two"})
+	equal(t, must(jobs.FinishIfHeld(of.ctx, after, own))(t), 1)
+	equal(t, must(jobs.FinishIfHeld(of.ctx, a, held))(t), 0)
 }
 
 // If a process ends, its transactions end too, even in a statement that would run for long.
 func TestAStatementEndsWithItsClient(t *testing.T) {
-	_, b, of := openNodes(t)
-	through, trips := sqltest.CountTrips(t, of.url)
+	_, b, of := openAsTwoNodes(t)
+	through, trips := sqltest.CountRoundTrips(t, of.url)
 	gone := sqltest.Open(t, sql.Config{URL: through, Node: "gone", Clock: of.clock})
-	of.enqueue(job("one", ""))
-	claimed := must(jobs.Claim(of.ctx, b, []string{"a"}, 1, lease))(t)
+	of.enqueue(newJobOfKindA("one", ""))
+	claimed := must(jobs.Claim(of.ctx, b, []string{"a"}, 1, jobLease))(t)
 	ended, locked := make(chan error, 1), make(chan struct{})
 	go func() {
 		ended <- gone.Write(of.ctx, func(tx *sql.Tx) error {
@@ -142,32 +142,32 @@ func TestAStatementEndsWithItsClient(t *testing.T) {
 		})
 	}()
 	<-locked
-	trips.Cut()
+	trips.CutConnections()
 	if err := <-ended; err == nil {
 		t.Error("the transaction was committed")
 	}
 	ctx, cancel := context.WithTimeout(of.ctx, 20*time.Second)
 	defer cancel()
-	if finished, err := jobs.FinishHeld(ctx, b, claimed); finished != 1 || err != nil {
+	if finished, err := jobs.FinishIfHeld(ctx, b, claimed); finished != 1 || err != nil {
 		t.Errorf("%d jobs finished, %v: a statement holds its rows after its client has gone", finished, err)
 	}
 }
 
 // Nodes stay in the list for a day after their last heartbeat. A node without a name is not in it.
 func TestNodesAreForgottenAfterADay(t *testing.T) {
-	a, b, of := openNodes(t)
+	a, b, of := openAsTwoNodes(t)
 	for _, node := range []*sql.DB{a, b} {
-		must(jobs.Beat(of.ctx, node, false))(t)
+		must(jobs.RecordHeartbeat(of.ctx, node, false))(t)
 	}
-	silence(of, "a", 23*time.Hour)
+	backdateHeartbeat(of, "a", 23*time.Hour)
 	equal(t, must(jobs.ForgetNodes(of.ctx, b))(t), 0)
-	silence(of, "a", 25*time.Hour)
+	backdateHeartbeat(of, "a", 25*time.Hour)
 	equal(t, must(jobs.ForgetNodes(of.ctx, b))(t), 1)
-	each(t, func(b *bundle) {
-		equal(b.t, len(must(jobs.Beat(b.ctx, b.DB, false))(b.t)), 0)
+	eachStore(t, func(b *testStore) {
+		equal(b.t, len(must(jobs.RecordHeartbeat(b.ctx, b.DB, false))(b.t)), 0)
 		freed, left, err := jobs.FreeOwnJobs(b.ctx, b.DB, 10)
 		equal(b.t, []any{freed, len(left), err}, []any{0, 0, error(nil)})
-		if err := jobs.Leave(b.ctx, b.DB); err != nil {
+		if err := jobs.RemoveOwnNode(b.ctx, b.DB); err != nil {
 			b.t.Fatal(err)
 		}
 	})

@@ -18,10 +18,10 @@ import (
 )
 
 func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
-	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+	sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
 		first := open()
-		b := bundleOf(t, first, newClock(), "")
-		b.users("alice", "bob")
+		b := newTestStoreOf(t, first, newClock(), "")
+		b.makeUsers("alice", "bob")
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestOpenTwiceFindsTheSameFacts(t *testing.T) {
 }
 
 func TestDialectAndPing(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		if !strings.HasSuffix(b.t.Name(), b.DialectName()) {
 			b.t.Errorf("the dialect is %s", b.DialectName())
 		}
@@ -45,7 +45,7 @@ func TestDialectAndPing(t *testing.T) {
 }
 
 func TestAfterCloseEverythingIsUnavailable(t *testing.T) {
-	sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+	sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
 		s := open()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestOpenErrors(t *testing.T) {
 		{"Refused", "postgres://user:sesame@" + refusingAddress(t) + "/tidings", "database tidings of user user at 127.0.0.1", services.Unavailable},
 		{"NoSuchDatabase", strings.Replace(sqltest.Postgres(t), "/test_", "/nothing_", 1), "does not exist (3D000)", services.Unavailable},
 		{"NoSuchCertificate", "postgres://user:sesame@localhost/db?sslmode=verify-ca&sslrootcert=/nowhere", "the file that sslrootcert names", services.Invalid},
-		{"NoSuchUser", withUser(sqltest.Postgres(t), "somebody:sesame"), `role "somebody" does not exist`, services.Unavailable},
+		{"NoSuchUser", urlWithUser(sqltest.Postgres(t), "somebody:sesame"), `role "somebody" does not exist`, services.Unavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := sql.Open(t.Context(), sql.Config{URL: c.url})
@@ -102,8 +102,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// withUser returns a URL with another user and password.
-func withUser(address, user string) string {
+// urlWithUser returns a URL with another user and password.
+func urlWithUser(address, user string) string {
 	_, rest, _ := strings.Cut(address, "://")
 	if _, host, named := strings.Cut(rest, "@"); named {
 		rest = host
@@ -164,7 +164,7 @@ func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
 func TestSecondProcessIsRefused(t *testing.T) {
 	url := sqltest.SQLite(t)
 	sqltest.Open(t, sql.Config{URL: url})
-	for name, refused := range map[string]string{"InThisProcess": openHere(t, url), "InAnother": openElsewhere(t, url)} {
+	for name, refused := range map[string]string{"InThisProcess": openErrorInThisProcess(t, url), "InAnother": openErrorInChild(t, url)} {
 		file := strings.TrimPrefix(url, "sqlite:")
 		if !strings.Contains(refused, string(services.Conflict)) || !strings.Contains(refused, file) || !strings.Contains(refused, "process") {
 			t.Errorf("%s: a second opening was answered with %q", name, refused)
@@ -172,14 +172,14 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	}
 }
 
-// openHere returns the code and the text of the error that opening the database in this process gives.
-func openHere(t *testing.T, url string) string {
+// openErrorInThisProcess returns the code and the text of the error that opening the database in this process gives.
+func openErrorInThisProcess(t *testing.T, url string) string {
 	_, err := sql.Open(t.Context(), sql.Config{URL: url})
 	return string(services.CodeOf(err)) + " " + err.Error()
 }
 
-// openElsewhere is openHere in another process.
-func openElsewhere(t *testing.T, url string) string {
+// openErrorInChild is openErrorInThisProcess in another process.
+func openErrorInChild(t *testing.T, url string) string {
 	_, out := startChild(t, "open", url)
 	said, err := io.ReadAll(out)
 	if err != nil {
@@ -192,14 +192,14 @@ func TestAnsweredWritesSurviveKill(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		sqltest.Open(t, sql.Config{URL: url}).Close() // creates the tables before the child is killed
 		cmd, out := startChild(t, "write", url)
-		acks := readAcks(t, cmd, out, 500)
-		wantAcks(t, sqltest.Open(t, sql.Config{URL: url}), acks)
+		acks := readAcksAndKill(t, cmd, out, 500)
+		wantAckedPosts(t, sqltest.Open(t, sql.Config{URL: url}), acks)
 	})
 }
 
 func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 	server := sqltest.NewServer(t)
-	url := server.Database(t)
+	url := server.NewDatabase(t)
 	sqltest.Open(t, sql.Config{URL: url}).Close()
 	_, out := startChild(t, "write", url)
 	var acks []services.PostID
@@ -220,13 +220,13 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 		acks = append(acks, id)
 	}
 	server.Start(t)
-	wantAcks(t, sqltest.Open(t, sql.Config{URL: url}), acks)
+	wantAckedPosts(t, sqltest.Open(t, sql.Config{URL: url}), acks)
 }
 
-// wantAcks checks that every acknowledged post exists with its job, and that no job exists without its post.
-func wantAcks(t *testing.T, s *sql.DB, acks []services.PostID) {
+// wantAckedPosts checks that every acknowledged post exists with its job, and that no job exists without its post.
+func wantAckedPosts(t *testing.T, s *sql.DB, acks []services.PostID) {
 	t.Helper()
-	all := must(postsOf(t.Context(), s))(t)
+	all := must(postsOfFirstAuthor(t.Context(), s))(t)
 	there := map[services.PostID]bool{}
 	for _, id := range all {
 		there[id] = true
@@ -245,12 +245,12 @@ func wantAcks(t *testing.T, s *sql.DB, acks []services.PostID) {
 
 func TestDatabaseAwayAndBack(t *testing.T) {
 	server := sqltest.NewServer(t)
-	b := newBundle(t, server.Database(t))
-	b.users("alice")
+	b := newTestStore(t, server.NewDatabase(t))
+	b.makeUsers("alice")
 	server.Stop()
 	err := b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) })
 	wantCode(t, err, services.Unavailable)
-	_, err = people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1})
+	_, err = people.ByID(b.ctx, b.TestStore.DB, []services.UserID{1})
 	wantCode(t, err, services.Unavailable)
 	_, err = jobs.Claim(b.ctx, b.DB, []string{"any"}, 1, 1)
 	wantCode(t, err, services.Unavailable)
@@ -259,7 +259,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	eventually.Holds(t, "a write passes again", func() bool {
 		return b.Write(b.ctx, func(tx *sql.Tx) error { return people.MarkActive(b.ctx, tx, []services.UserID{1}) }) == nil
 	})
-	equal(t, len(must(people.ByID(b.ctx, b.Bundle.DB, []services.UserID{1}))(t)), 1)
+	equal(t, len(must(people.ByID(b.ctx, b.TestStore.DB, []services.UserID{1}))(t)), 1)
 }
 
 // A file that is not a database is refused before anything is written beside it.

@@ -22,10 +22,10 @@ import (
 // A database without room reports that it refuses writes, from the first refused write until a write is on disk again. Reads, and
 // writes that fail for other reasons, do not change the report.
 func TestFullDatabaseRefusesWrites(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
+	b := newTestStore(t, sqltest.SQLite(t))
 	limit := func(pages string) {
 		b.write(func(tx *sql.Tx) error {
-			_, err := tx.Lines(b.ctx, "PRAGMA max_page_count = "+pages)
+			_, err := tx.QueryLines(b.ctx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
@@ -38,7 +38,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, !refuses, refuses)
 		}
 	}
-	wantCode(t, b.Write(b.ctx, func(*sql.Tx) error { return errMine }), services.Internal)
+	wantCode(t, b.Write(b.ctx, func(*sql.Tx) error { return errDeliberate }), services.Internal)
 	ended, cancel := context.WithCancel(b.ctx)
 	cancel()
 	_ = b.Write(ended, big)
@@ -46,7 +46,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 	if err := b.CheckWrites(ended); err != nil {
 		t.Errorf("while all is well it is not tried at all: %v", err)
 	}
-	limit(must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0])
+	limit(must(b.QueryLines(b.ctx, "PRAGMA page_count"))(t)[0])
 	wantCode(t, b.Write(b.ctx, big), services.Unavailable)
 	want(true, "without room")
 	b.write(func(*sql.Tx) error { return nil })
@@ -59,7 +59,7 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 	want(true, "before anything is tried")
 	watch, stop := context.WithCancel(b.ctx)
 	watched := make(chan error, 1)
-	go func() { watched <- b.Watch(watch) }()
+	go func() { watched <- b.WatchWrites(watch) }()
 	deadline := time.After(30 * time.Second)
 	for b.RefusesWrites() {
 		select {
@@ -92,17 +92,17 @@ func TestAlmostFullDiskRefusesWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		testAlmostFull(t, "sqlite:"+path, folder, free)
+		testAlmostFullDisk(t, "sqlite:"+path, folder, free)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		if url, folder := sqltest.NewServer(t).DatabaseOnSmallDisk(t, "64m"); folder != "" {
-			testAlmostFull(t, url, folder, free)
+			testAlmostFullDisk(t, url, folder, free)
 		}
 	})
 }
 
-// testAlmostFull tests a database on a small disk of its own, see TestAlmostFullDiskRefusesWrites.
-func testAlmostFull(t *testing.T, url, folder string, free int64) {
+// testAlmostFullDisk tests a database on a small disk of its own, see TestAlmostFullDiskRefusesWrites.
+func testAlmostFullDisk(t *testing.T, url, folder string, free int64) {
 	s := sqltest.Open(t, sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
 	defer func() { _ = s.Close() }() // before the disk goes
 	body := make([]byte, 256<<10)
@@ -115,7 +115,7 @@ func testAlmostFull(t *testing.T, url, folder string, free int64) {
 	if err := put(); err != nil {
 		t.Fatal(err)
 	}
-	must(s.EmptyLog(t.Context()))(t)
+	must(s.EmptyWAL(t.Context()))(t)
 	release := sqltest.FillDisk(t, folder, free)
 	for try := range 5 {
 		wantCode(t, put(), services.Unavailable)
@@ -124,11 +124,11 @@ func testAlmostFull(t *testing.T, url, folder string, free int64) {
 		}
 	}
 	release()
-	before := must(freeOf(folder))(t)
+	before := must(freeBytes(folder))(t)
 	if err := s.CheckWrites(t.Context()); err != nil || s.RefusesWrites() {
 		t.Fatalf("with room again: %v, writes are refused: %v", err, s.RefusesWrites())
 	}
-	if after := must(freeOf(folder))(t); after+64<<10 < before {
+	if after := must(freeBytes(folder))(t); after+64<<10 < before {
 		t.Errorf("the test write took %d bytes", before-after)
 	}
 	if err := put(); err != nil {
@@ -139,7 +139,7 @@ func testAlmostFull(t *testing.T, url, folder string, free int64) {
 // If the database's user may not create the table that tests for room, the test write alone decides. Otherwise the node would stay
 // unready for ever.
 func TestWritesAreAcceptedAgainWithoutGrowth(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
+	b := newTestStore(t, sqltest.Postgres(t))
 	b.write(func(tx *sql.Tx) error { return execute(b.ctx, tx, "CREATE TABLE tidings_growth (value INT)") })
 	refused := sqltest.PostgresError("53100", "no space")
 	if err := b.Write(b.ctx, func(*sql.Tx) error { return refused }); err == nil || !b.RefusesWrites() {
@@ -150,8 +150,8 @@ func TestWritesAreAcceptedAgainWithoutGrowth(t *testing.T) {
 	}
 }
 
-// freeOf returns the free bytes of a folder's file system.
-func freeOf(folder string) (int64, error) {
+// freeBytes returns the free bytes of a folder's file system.
+func freeBytes(folder string) (int64, error) {
 	var at syscall.Statfs_t
 	err := syscall.Statfs(folder, &at)
 	return int64(at.Bavail) * int64(at.Bsize), err
@@ -162,13 +162,13 @@ func TestErrorsThatMeanRefusedWrites(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{nil, false}, {errMine, false}, {context.DeadlineExceeded, false},
+		{nil, false}, {errDeliberate, false}, {context.DeadlineExceeded, false},
 		{sqltest.PostgresError("53100", ""), true}, {sqltest.PostgresError("25006", ""), true}, {sqltest.PostgresError("58030", ""), true},
 		{sqltest.PostgresError("53300", ""), false}, {sqltest.PostgresError("40001", ""), false}, {sqltest.PostgresError("57P01", ""), false},
 		{errors.New("write tidings.db-wal: file too large"), true},
 	} {
 		for _, err := range []error{c.err, sql.MapError("test", c.err)} {
-			if got := sql.Refused(err); got != c.want {
+			if got := sql.IsWriteRefusal(err); got != c.want {
 				t.Errorf("%v: %v, want %v", fmt.Sprint(err), got, c.want)
 			}
 		}

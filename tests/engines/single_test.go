@@ -11,19 +11,19 @@ import (
 // A batch of one function takes a round trip for each answer that the function waits for, and one for COMMIT. No statement is sent
 // twice, unless the function fails after a change.
 func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
-	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
-	b := newBundle(t, url)
+	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
+	b := newTestStore(t, url)
 	b.write(func(tx *sql.Tx) error {
 		return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
 	})
-	steps := func(ops ...cellOp) func(*sql.Tx) error {
+	steps := func(ops ...cellStep) func(*sql.Tx) error {
 		return func(tx *sql.Tx) error {
-			_, err := runCells(databaseCells{b.ctx, tx}, ops)
+			_, err := runCellSteps(databaseCells{b.ctx, tx}, ops)
 			return err
 		}
 	}
-	read, put := cellOp{"read", 1, 0}, cellOp{"put", 1, 0}
-	b.write(steps(cellOp{"keep", 1, 0}))
+	read, put := cellStep{"read", 1, 0}, cellStep{"put", 1, 0}
+	b.write(steps(cellStep{"keep", 1, 0}))
 	const around = 3 // BEGIN, a savepoint and COMMIT
 	for _, c := range []struct {
 		name              string
@@ -36,28 +36,28 @@ func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
 		{"reads and writes in turns", steps(put, read, put, read, put), nil, 4, 5},
 		{"a wrong guess", func(tx *sql.Tx) error {
 			table := databaseCells{b.ctx, tx}
-			changed, err := table.put(1000, 1)
+			changed, err := table.updateRow(1000, 1)
 			if err == nil && changed == 0 {
 				_, err = table.read(1)
 			}
 			return err
 		}, nil, 3, 2},
 		{"a failure that changed nothing", func(tx *sql.Tx) error {
-			return errors.Join(steps(read)(tx), errMine)
-		}, errMine, 2, 1},
+			return errors.Join(steps(read)(tx), errDeliberate)
+		}, errDeliberate, 2, 1},
 		{"a read, and a failure that changed something", func(tx *sql.Tx) error {
-			return errors.Join(steps(read, put)(tx), errMine)
-		}, errMine, 3, 1 + 1 + 2 + 3}, // a rollback, both statements again, between savepoints
+			return errors.Join(steps(read, put)(tx), errDeliberate)
+		}, errDeliberate, 3, 1 + 1 + 2 + 3}, // a rollback, both statements again, between savepoints
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range 2 { // the first time, the connection prepares the statements
-				trips.Take()
+				trips.TakeRoundTrips()
 				trips.TakeStatements()
 				if err := b.WriteAll(b.ctx, []func(*sql.Tx) error{c.fn})[0]; !errors.Is(err, c.want) {
 					t.Errorf("the answer is %v, want %v", err, c.want)
 				}
 			}
-			if took, sent := trips.Take(), trips.TakeStatements(); took != c.trips || sent != c.statements+around {
+			if took, sent := trips.TakeRoundTrips(), trips.TakeStatements(); took != c.trips || sent != c.statements+around {
 				t.Errorf("%d round trips with %d statements, want %d with %d", took, sent, c.trips, c.statements+around)
 			}
 		})

@@ -12,60 +12,60 @@ import (
 	"tidings/services/sql"
 )
 
-// cells is the model of the table cells: a number for each key.
-type cells map[int]int
+// cellModel is the model of the table cells: a number for each key.
+type cellModel map[int]int
 
-// cellOp is one step of a function. Its effect depends on the number that the former steps have read.
-type cellOp struct {
+// cellStep is one step of a function. Its effect depends on the number that the former steps have read.
+type cellStep struct {
 	name        string
 	key, addend int // the addend is for the number that was read, or for the row
 }
 
-func (o cellOp) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.addend) }
+func (o cellStep) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.addend) }
 
-// cellOps are the names of the steps. Some read rows. Some only change rows, so the batch guesses their number of rows. Some fail
-// or end the function.
-var cellOps = []string{"read", "read", "put", "put", "put", "add", "drop", "drop", "drop", "keep", "keep", "insert", "try insert", "fail if odd", "skip if even"}
+// cellStepNames are the names of the steps. Some read rows. Some only change rows, so the batch guesses their number of rows. Some
+// fail or end the function.
+var cellStepNames = []string{"read", "read", "put", "put", "put", "add", "drop", "drop", "drop", "keep", "keep", "insert", "try insert", "fail if odd", "skip if even"}
 
 // cellTable runs the steps, on the database or on the model.
 type cellTable interface {
-	read(key int) (int, error)             // -1 if there is no row
-	put(key, value int) (int, error)       // returns the number of changed rows
-	add(key, value int) (int, error)       // returns the sum, -1 if there is no row
-	drop(key int) (int, error)             // returns the number of deleted rows
-	keep(key, value int) (int, error)      // adds the row if it does not exist, and returns the number of added rows
-	insert(key, value int) error           // an error if the row exists
-	tryInsert(key, value int) (int, error) // 1 if the row exists
+	read(key int) (int, error)                   // -1 if there is no row
+	updateRow(key, value int) (int, error)       // returns the number of changed rows
+	addToRow(key, value int) (int, error)        // returns the sum, -1 if there is no row
+	deleteRow(key int) (int, error)              // returns the number of deleted rows
+	insertIfMissing(key, value int) (int, error) // adds the row if it does not exist, and returns the number of added rows
+	insert(key, value int) error                 // an error if the row exists
+	tryInsert(key, value int) (int, error)       // 1 if the row exists
 }
 
-// cellKeys is the number of keys.
-const cellKeys = 3
+// cellKeyCount is the number of keys.
+const cellKeyCount = 3
 
-// runCells runs the steps of a function, and returns the number that it ends with.
-func runCells(table cellTable, ops []cellOp) (number int, err error) {
+// runCellSteps runs the steps of a function, and returns the number that it ends with.
+func runCellSteps(table cellTable, ops []cellStep) (number int, err error) {
 	for i := 0; i < len(ops) && err == nil; i++ {
 		op := ops[i]
-		value, found := (number+op.addend)%100+1, (number+op.addend+1)%cellKeys
+		value, found := (number+op.addend)%100+1, (number+op.addend+1)%cellKeyCount
 		switch op.name {
 		case "read":
 			number, err = table.read(op.key)
 		case "put":
 			var changed int
-			changed, err = table.put(op.key, value)
+			changed, err = table.updateRow(op.key, value)
 			number += changed
 		case "add":
-			number, err = table.add(op.key, op.addend)
+			number, err = table.addToRow(op.key, op.addend)
 		case "drop":
-			number, err = table.drop(found)
+			number, err = table.deleteRow(found)
 		case "keep":
-			number, err = table.keep(op.key, value)
+			number, err = table.insertIfMissing(op.key, value)
 		case "insert":
 			err = table.insert(op.key, value)
 		case "try insert":
 			number, err = table.tryInsert(op.key, value)
 		case "fail if odd":
 			if number%2 != 0 {
-				err = errMine
+				err = errDeliberate
 			}
 		case "skip if even":
 			if number%2 == 0 {
@@ -76,14 +76,14 @@ func runCells(table cellTable, ops []cellOp) (number int, err error) {
 	return number, err
 }
 
-func (c cells) read(key int) (int, error) {
+func (c cellModel) read(key int) (int, error) {
 	if value, there := c[key]; there {
 		return value, nil
 	}
 	return -1, nil
 }
 
-func (c cells) put(key, value int) (int, error) {
+func (c cellModel) updateRow(key, value int) (int, error) {
 	if _, there := c[key]; !there {
 		return 0, nil
 	}
@@ -91,20 +91,20 @@ func (c cells) put(key, value int) (int, error) {
 	return 1, nil
 }
 
-func (c cells) add(key, value int) (int, error) {
+func (c cellModel) addToRow(key, value int) (int, error) {
 	if _, there := c[key]; there {
 		c[key] += value
 	}
 	return c.read(key)
 }
 
-func (c cells) drop(key int) (int, error) {
+func (c cellModel) deleteRow(key int) (int, error) {
 	before := len(c)
 	delete(c, key)
 	return before - len(c), nil
 }
 
-func (c cells) keep(key, value int) (int, error) {
+func (c cellModel) insertIfMissing(key, value int) (int, error) {
 	before := len(c)
 	if _, there := c[key]; !there {
 		c[key] = value
@@ -112,15 +112,15 @@ func (c cells) keep(key, value int) (int, error) {
 	return len(c) - before, nil
 }
 
-func (c cells) insert(key, value int) error {
-	if added, _ := c.keep(key, value); added == 0 {
-		return errMine
+func (c cellModel) insert(key, value int) error {
+	if added, _ := c.insertIfMissing(key, value); added == 0 {
+		return errDeliberate
 	}
 	return nil
 }
 
-func (c cells) tryInsert(key, value int) (int, error) {
-	added, err := c.keep(key, value)
+func (c cellModel) tryInsert(key, value int) (int, error) {
+	added, err := c.insertIfMissing(key, value)
 	return 1 - added, err
 }
 
@@ -130,9 +130,9 @@ type databaseCells struct {
 	tx  *sql.Tx
 }
 
-// number runs a statement that returns one number; -1 without a row.
-func (c databaseCells) number(text string, args ...any) (int, error) {
-	lines, err := c.tx.Lines(c.ctx, text, args...)
+// queryNumber runs a statement that returns one number; -1 without a row.
+func (c databaseCells) queryNumber(text string, args ...any) (int, error) {
+	lines, err := c.tx.QueryLines(c.ctx, text, args...)
 	if err != nil || len(lines) == 0 {
 		return -1, err
 	}
@@ -140,32 +140,32 @@ func (c databaseCells) number(text string, args ...any) (int, error) {
 }
 
 func (c databaseCells) read(key int) (int, error) {
-	return c.number(`SELECT v FROM cells WHERE k = $1`, int64(key))
+	return c.queryNumber(`SELECT v FROM cells WHERE k = $1`, int64(key))
 }
 
-func (c databaseCells) put(key, value int) (int, error) {
-	return change(c.ctx, c.tx, `UPDATE cells SET v = $1 WHERE k = $2`, int64(value), int64(key))
+func (c databaseCells) updateRow(key, value int) (int, error) {
+	return executeCountingRows(c.ctx, c.tx, `UPDATE cells SET v = $1 WHERE k = $2`, int64(value), int64(key))
 }
 
-func (c databaseCells) add(key, value int) (int, error) {
-	return c.number(`UPDATE cells SET v = v + $1 WHERE k = $2 RETURNING v`, int64(value), int64(key))
+func (c databaseCells) addToRow(key, value int) (int, error) {
+	return c.queryNumber(`UPDATE cells SET v = v + $1 WHERE k = $2 RETURNING v`, int64(value), int64(key))
 }
 
-func (c databaseCells) drop(key int) (int, error) {
-	return change(c.ctx, c.tx, `DELETE FROM cells WHERE k = $1`, int64(key))
+func (c databaseCells) deleteRow(key int) (int, error) {
+	return executeCountingRows(c.ctx, c.tx, `DELETE FROM cells WHERE k = $1`, int64(key))
 }
 
-func (c databaseCells) keep(key, value int) (int, error) {
-	return change(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2) ON CONFLICT DO NOTHING`, int64(key), int64(value))
+func (c databaseCells) insertIfMissing(key, value int) (int, error) {
+	return executeCountingRows(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2) ON CONFLICT DO NOTHING`, int64(key), int64(value))
 }
 
 func (c databaseCells) insert(key, value int) error {
-	_, err := change(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2)`, int64(key), int64(value))
+	_, err := executeCountingRows(c.ctx, c.tx, `INSERT INTO cells (k, v) VALUES ($1, $2)`, int64(key), int64(value))
 	return err
 }
 
 func (c databaseCells) tryInsert(key, value int) (int, error) {
-	failed, err := c.tx.Attempt(c.ctx, func() error { return c.insert(key, value) })
+	failed, err := c.tx.RunInSavepoint(c.ctx, func() error { return c.insert(key, value) })
 	if failed != nil {
 		return 1, err
 	}
@@ -176,24 +176,24 @@ func (c databaseCells) tryInsert(key, value int) (int, error) {
 // earlier functions. Answers, rows and refusals equal the model's.
 func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 	const batches = 600
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.write(func(tx *sql.Tx) error {
 			return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
 		})
-		model := cells{}
+		model := cellModel{}
 		random := rand.New(rand.NewPCG(7, 7))
 		for batch := range batches {
-			programs, most := make([][]cellOp, 2+random.IntN(7)), 5
+			programs, most := make([][]cellStep, 2+random.IntN(7)), 5
 			switch {
 			case batch%10 == 0:
-				programs = make([][]cellOp, 33+random.IntN(10)) // a long batch, which prefetches rows
+				programs = make([][]cellStep, 33+random.IntN(10)) // a long batch, which prefetches rows
 			case batch%3 == 0:
-				programs, most = make([][]cellOp, 1), 12 // a single function, whose statements are sent once if it is possible
+				programs, most = make([][]cellStep, 1), 12 // a single function, whose statements are sent once if it is possible
 			}
 			for i := range programs {
-				programs[i] = make([]cellOp, 1+random.IntN(most))
+				programs[i] = make([]cellStep, 1+random.IntN(most))
 				for k := range programs[i] {
-					programs[i][k] = cellOp{cellOps[random.IntN(len(cellOps))], random.IntN(cellKeys), random.IntN(10)}
+					programs[i][k] = cellStep{cellStepNames[random.IntN(len(cellStepNames))], random.IntN(cellKeyCount), random.IntN(10)}
 				}
 			}
 			var fns []func(*sql.Tx) error
@@ -201,12 +201,12 @@ func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 			refused := make([]bool, len(programs))
 			for i, program := range programs {
 				fns = append(fns, func(tx *sql.Tx) (err error) {
-					numbers[i], err = runCells(databaseCells{b.ctx, tx}, program)
+					numbers[i], err = runCellSteps(databaseCells{b.ctx, tx}, program)
 					return err
 				})
 				before := maps.Clone(model)
 				var err error
-				if want[i], err = runCells(model, program); err != nil {
+				if want[i], err = runCellSteps(model, program); err != nil {
 					refused[i], model = true, before
 				}
 			}
@@ -219,7 +219,7 @@ func TestFunctionsOfABatchAreAsOneByOne(t *testing.T) {
 			for _, key := range slices.Sorted(maps.Keys(model)) {
 				lines = append(lines, fmt.Sprint(key, " ", model[key]))
 			}
-			got := must(b.Lines(b.ctx, `SELECT k, v FROM cells ORDER BY k`))(b.t)
+			got := must(b.QueryLines(b.ctx, `SELECT k, v FROM cells ORDER BY k`))(b.t)
 			if !slices.Equal(got, lines) {
 				b.t.Fatalf("batch %d,\n%v\nleaves %q, want %q", batch, programs, got, lines)
 			}

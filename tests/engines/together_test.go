@@ -16,9 +16,9 @@ import (
 	"tidings/tests/eventually"
 )
 
-// headAppender returns a function that reads the head of a log and appends it to the log. So the entry shows whether the function saw
-// all entries before it.
-func (b *bundle) headAppender(kind string) func(*sql.Tx) error {
+// logHeadAppender returns a function that reads the head of a log and appends it to the log. So the entry shows whether the
+// function saw all entries before it.
+func (b *testStore) logHeadAppender(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		head, err := changelog.LockLog(b.ctx, tx, kind)
 		if err != nil {
@@ -29,8 +29,8 @@ func (b *bundle) headAppender(kind string) func(*sql.Tx) error {
 	}
 }
 
-// wantChain checks that each entry of a log names the entry before it.
-func (b *bundle) wantChain(kind string, entries int) {
+// wantChainedLog checks that each entry of a log names the entry before it.
+func (b *testStore) wantChainedLog(kind string, entries int) {
 	b.t.Helper()
 	list := must(changelog.LogAfter(b.ctx, b.DB, kind, 0, entries+1))(b.t)
 	equal(b.t, len(list), entries)
@@ -41,15 +41,15 @@ func (b *bundle) wantChain(kind string, entries int) {
 
 // Each function of a batch sees the effects of the functions before it, and no effects of functions that failed.
 func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var fns []func(*sql.Tx) error
 		var want []error
 		for i := range 60 {
-			follower := b.headAppender(fmt.Sprint("log ", i%2))
+			follower := b.logHeadAppender(fmt.Sprint("log ", i%2))
 			fns, want = append(fns, follower), append(want, nil)
 			if i%5 == 4 {
-				fns = append(fns, func(tx *sql.Tx) error { return errors.Join(follower(tx), errMine) })
-				want = append(want, errMine)
+				fns = append(fns, func(tx *sql.Tx) error { return errors.Join(follower(tx), errDeliberate) })
+				want = append(want, errDeliberate)
 			}
 		}
 		for i, err := range b.WriteAll(b.ctx, fns) {
@@ -57,8 +57,8 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 				b.t.Errorf("function %d: %v, want %v", i, err, want[i])
 			}
 		}
-		b.wantChain("log 0", 30)
-		b.wantChain("log 1", 30)
+		b.wantChainedLog("log 0", 30)
+		b.wantChainedLog("log 1", 30)
 	})
 }
 
@@ -67,8 +67,8 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 // nothing.
 func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 	const functions, around = 40, 8 // around are BEGIN, savepoints, the batch's own lock and COMMIT
-	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
-	b := newBundle(t, url)
+	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
+	b := newTestStore(t, url)
 	b.write(func(tx *sql.Tx) error {
 		return execute(b.ctx, tx, `CREATE TABLE cells (k BIGINT PRIMARY KEY, v BIGINT NOT NULL)`)
 	})
@@ -81,7 +81,7 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 		{"four reads and four writes", func(table databaseCells, key int) (err error) {
 			for n := 0; n < 4 && err == nil; n++ {
 				cell := key + n*functions
-				_, err = runCells(table, []cellOp{{"read", cell, 0}, {"keep", cell, n}})
+				_, err = runCellSteps(table, []cellStep{{"read", cell, 0}, {"keep", cell, n}})
 			}
 			return err
 		}, nil, 4 + 8},
@@ -92,25 +92,25 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 			return err
 		}, nil, 1 + 2 + 6 + 8}, // two passes, because the second is as cheap as a prefetch; six prefetches; and the last pass
 		{"a wrong guess, and then a failure that changed nothing", func(table databaseCells, key int) error {
-			changed, err := table.put(key+1000, 1) // the first pass learns that the cell does not exist
+			changed, err := table.updateRow(key+1000, 1) // the first pass learns that the cell does not exist
 			if err == nil && changed == 0 {
 				_, err = table.read(key)
-				err = errors.Join(err, errMine)
+				err = errors.Join(err, errDeliberate)
 			}
 			return err
-		}, errMine, 1 + 2},
+		}, errDeliberate, 1 + 2},
 		{"a failure that changed nothing", func(table databaseCells, key int) error {
 			_, err := table.read(key)
-			if changed, failed := table.put(key+1000, 1); err == nil && failed == nil && changed == 0 {
-				err = errMine
+			if changed, failed := table.updateRow(key+1000, 1); err == nil && failed == nil && changed == 0 {
+				err = errDeliberate
 			}
 			return err
-		}, errMine, 1 + 2},
+		}, errDeliberate, 1 + 2},
 		{"a failure that changed something", func(table databaseCells, key int) error {
-			_, err := table.put(key, 1)
+			_, err := table.updateRow(key, 1)
 			_, failed := table.read(key)
-			return errors.Join(err, failed, errMine)
-		}, errMine, 2 + 2 + 3}, // with the savepoint and the rollback to it
+			return errors.Join(err, failed, errDeliberate)
+		}, errDeliberate, 2 + 2 + 3}, // with the savepoint and the rollback to it
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fns := make([]func(*sql.Tx) error, functions)
@@ -132,14 +132,14 @@ func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 
 // Concurrent batches and single writes that change the same rows all end, and each batch runs in order.
 func TestConcurrentBatchesEnd(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const batches, functions, singles = 4, 12, 40
 		var all sync.WaitGroup
 		for range batches {
 			all.Go(func() {
 				fns := make([]func(*sql.Tx) error, functions)
 				for i := range fns {
-					fns[i] = b.headAppender("log")
+					fns[i] = b.logHeadAppender("log")
 				}
 				if err := errors.Join(b.WriteAll(b.ctx, fns)...); err != nil {
 					b.t.Error(err)
@@ -148,22 +148,22 @@ func TestConcurrentBatchesEnd(t *testing.T) {
 		}
 		all.Go(func() {
 			for range singles {
-				if err := b.Write(b.ctx, b.headAppender("log")); err != nil {
+				if err := b.Write(b.ctx, b.logHeadAppender("log")); err != nil {
 					b.t.Error(err)
 				}
 			}
 		})
 		all.Wait()
-		b.wantChain("log", batches*functions+singles)
+		b.wantChainedLog("log", batches*functions+singles)
 	})
 }
 
 // Long batches run one at a time, because they hold locks for several passes, and two that share rows would keep each other from
 // ending. Short batches do not wait for them.
 func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
+	b := newTestStore(t, sqltest.Postgres(t))
 	b.MakeUsers("ann")
-	b.write(b.headAppender("log"))
+	b.write(b.logHeadAppender("log"))
 	held, free, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		released <- b.Write(b.ctx, func(tx *sql.Tx) error {
@@ -180,7 +180,7 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 		go func() {
 			fns := make([]func(*sql.Tx) error, long)
 			for i := range fns {
-				fns[i] = b.headAppender("log")
+				fns[i] = b.logHeadAppender("log")
 			}
 			done <- errors.Join(b.WriteAll(b.ctx, fns)...)
 		}()
@@ -191,7 +191,7 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 		return count
 	}
 	eventually.Holds(t, "one has begun, and the others wait for it", func() bool { return waiting("transactionid") == 1 && waiting("advisory") == batches-1 })
-	if err := errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{put(b.ctx, 1), put(b.ctx, 2)})...); err != nil {
+	if err := errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{publishPost(b.ctx, 1), publishPost(b.ctx, 2)})...); err != nil {
 		t.Errorf("a short batch: %v", err)
 	}
 	close(free)
@@ -203,12 +203,12 @@ func TestLongBatchesRunOneAfterTheOther(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.wantChain("log", 1+batches*long)
+	b.wantChainedLog("log", 1+batches*long)
 }
 
 // An ID that a function makes is greater than the IDs of the functions before it, however often the functions run.
 func TestIDsOfABatchRise(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		ids := services.NewIDClock(b.clock, 1)
 		fns := make([]func(*sql.Tx) error, 20)
 		for i := range fns {
@@ -224,7 +224,7 @@ func TestIDsOfABatchRise(t *testing.T) {
 		equal(b.t, errors.Join(b.WriteAll(b.ctx, fns)...), nil)
 		posts := b.publishedPosts() // the newest first
 		equal(b.t, len(posts), len(fns))
-		for i, body := range must(b.Lines(b.ctx, "SELECT body FROM posts ORDER BY id DESC"))(b.t) {
+		for i, body := range must(b.QueryLines(b.ctx, "SELECT body FROM posts ORDER BY id DESC"))(b.t) {
 			equal(b.t, body, fmt.Sprint(len(fns)-1-i))
 		}
 	})
@@ -233,14 +233,14 @@ func TestIDsOfABatchRise(t *testing.T) {
 // After the deadline of its caller, a function ends at its next statement with an error that says so. It writes nothing, and a later
 // write succeeds.
 func TestAWriteEndsWithItsTime(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
 		defer cancel()
 		for _, functions := range []int{1, 3} {
 			fns := make([]func(*sql.Tx) error, functions)
 			for i := range fns {
 				fns[i] = func(tx *sql.Tx) error {
-					if err := put(ctx, services.PostID(i+1))(tx); err != nil {
+					if err := publishPost(ctx, services.PostID(i+1))(tx); err != nil {
 						return err
 					}
 					<-ctx.Done()
@@ -256,13 +256,13 @@ func TestAWriteEndsWithItsTime(t *testing.T) {
 			}
 		}
 		equal(b.t, len(b.publishedPosts()), 0)
-		b.write(put(b.ctx, 1))
+		b.write(publishPost(b.ctx, 1))
 	})
 }
 
 // A function that behaves differently each time cannot be sent together with others, but still ends correctly.
 func TestANondeterministicFunctionRunsAlone(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		runs := 0
 		fns := make([]func(*sql.Tx) error, 12)
 		for i := range fns {
@@ -271,23 +271,23 @@ func TestANondeterministicFunctionRunsAlone(t *testing.T) {
 				if _, err := changelog.AppendLog(b.ctx, tx, "runs", fmt.Sprint(runs), nil); err != nil || i%3 > 0 {
 					return err
 				}
-				return errMine
+				return errDeliberate
 			}
 		}
-		fns = append(fns, b.headAppender("log"), b.headAppender("log"))
+		fns = append(fns, b.logHeadAppender("log"), b.logHeadAppender("log"))
 		for i, err := range b.WriteAll(b.ctx, fns) {
 			if (err != nil) != (i < 12 && i%3 == 0) {
 				b.t.Errorf("function %d: %v", i, err)
 			}
 		}
 		equal(b.t, len(must(changelog.LogAfter(b.ctx, b.DB, "runs", 0, 100))(b.t)), 8)
-		b.wantChain("log", 2)
+		b.wantChainedLog("log", 2)
 	})
 }
 
 // A function that reads other rows each time cannot be sent together with others either, but still ends correctly.
 func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		runs := 0
 		restless := func(tx *sql.Tx) error {
 			runs++
@@ -298,20 +298,20 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 		const others = 40
 		fns := []func(*sql.Tx) error{restless}
 		for range others {
-			fns = append(fns, b.headAppender("log"))
+			fns = append(fns, b.logHeadAppender("log"))
 		}
 		for i, err := range b.WriteAll(b.ctx, fns) {
 			if err != nil {
 				b.t.Errorf("function %d: %v", i, err)
 			}
 		}
-		b.wantChain("log", others)
+		b.wantChainedLog("log", others)
 	})
 }
 
 // A prefetch runs without the function's own earlier writes, so it can fail although the function does not.
 func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t)) // SQLite prefetches nothing
+	b := newTestStore(t, sqltest.Postgres(t)) // SQLite prefetches nothing
 	b.write(func(tx *sql.Tx) error {
 		return errors.Join(execute(b.ctx, tx, `CREATE TABLE parents (k BIGINT PRIMARY KEY)`),
 			execute(b.ctx, tx, `CREATE TABLE children (k BIGINT PRIMARY KEY, parent BIGINT NOT NULL REFERENCES parents (k))`))
@@ -338,18 +338,18 @@ func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 			want = append(want, fmt.Sprint(i))
 		}
 	}
-	equal(b.t, must(b.Lines(b.ctx, `SELECT k FROM children ORDER BY k`))(b.t), want)
+	equal(b.t, must(b.QueryLines(b.ctx, `SELECT k FROM children ORDER BY k`))(b.t), want)
 }
 
 // The error for a statement that cannot be prepared does not name the statement in the batch. Only the statement's own function
 // fails, even if others have already become final, and the effects of the others occur once.
 func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 	for _, late := range []int{0, 1, 6} { // the number of reads before the statement
-		b := newBundle(t, sqltest.Postgres(t))
+		b := newTestStore(t, sqltest.Postgres(t))
 		const others = 8
 		var fns []func(*sql.Tx) error
 		for i := range others {
-			fns = append(fns, b.headAppender("log"))
+			fns = append(fns, b.logHeadAppender("log"))
 			if i == others/2 {
 				fns = append(fns, func(tx *sql.Tx) error {
 					for n := range late {
@@ -367,6 +367,6 @@ func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 				t.Errorf("after %d reads, function %d: %v", late, i, err)
 			}
 		}
-		b.wantChain("log", others)
+		b.wantChainedLog("log", others)
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"tidings/services/sql"
 )
 
-// jobs.AnyWaits considers the jobs up to a given one, including jobs that are leased or will be tried again, but no later jobs and no
-// jobs that are planned for later.
+// jobs.AnyJobWaits considers the jobs up to a given one, including jobs that are leased or will be tried again, but no later jobs
+// and no jobs that are planned for later.
 func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		waits := func(upTo int64) bool {
 			b.t.Helper()
-			return must(jobs.AnyWaits(b.ctx, b.Bundle.DB, upTo, b.clock.Now(), b.clock.Now().Add(time.Minute)))(b.t)
+			return must(jobs.AnyJobWaits(b.ctx, b.TestStore.DB, upTo, b.clock.Now(), b.clock.Now().Add(time.Minute)))(b.t)
 		}
-		last := func() int64 { return must(jobs.LastID(b.ctx, b.Bundle.DB))(b.t) }
+		last := func() int64 { return must(jobs.LastID(b.ctx, b.TestStore.DB))(b.t) }
 		if waits(last()) {
 			b.t.Error("of nothing something waits")
 		}
@@ -32,13 +32,13 @@ func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 		if !waits(before) {
 			b.t.Error("a job that is leased is not waited for")
 		}
-		must(jobs.Fail(b.ctx, b.DB, queued[0], errMine, b.clock.Now().Add(30*time.Second), 9))(b.t)
+		must(jobs.Fail(b.ctx, b.DB, queued[0], errDeliberate, b.clock.Now().Add(30*time.Second), 9))(b.t)
 		if !waits(before) {
 			b.t.Error("a job that will be tried again is not waited for")
 		}
 		b.clock.Advance(30 * time.Second)
 		queued = must(jobs.Claim(b.ctx, b.DB, []string{"k"}, 10, 30*time.Second))(b.t)
-		must(jobs.FinishHeld(b.ctx, b.DB, queued))(b.t)
+		must(jobs.FinishIfHeld(b.ctx, b.DB, queued))(b.t)
 		if waits(before) || waits(last()) {
 			b.t.Error("it is done, and the other is for later")
 		}

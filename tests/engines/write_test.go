@@ -19,53 +19,53 @@ import (
 	"tidings/tests/eventually"
 )
 
-var errMine = errors.New("mine") // an error of a caller, by which the functions and jobs of these tests fail
+var errDeliberate = errors.New("mine") // an error of a caller, by which the functions and jobs of these tests fail
 
-// put returns a function that publishes a post with this ID.
-func put(ctx context.Context, id services.PostID) func(tx *sql.Tx) error {
+// publishPost returns a function that publishes a post with this ID.
+func publishPost(ctx context.Context, id services.PostID) func(tx *sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		return putPost(ctx, tx, 1, id, "b")
 	}
 }
 
 // publishedPosts lists the committed posts, the newest first.
-func (b *bundle) publishedPosts() []services.PostID {
+func (b *testStore) publishedPosts() []services.PostID {
 	b.t.Helper()
-	return must(postsOf(b.ctx, b.DB))(b.t)
+	return must(postsOfFirstAuthor(b.ctx, b.DB))(b.t)
 }
 
 func TestWrite(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.write(func(tx *sql.Tx) error {
 			if !tx.Now.Equal(b.clock.Now()) || tx.Now.Location().String() != "UTC" {
 				b.t.Errorf("the time is %s", tx.Now)
 			}
-			return put(b.ctx, 1)(tx)
+			return publishPost(b.ctx, 1)(tx)
 		})
 		equal(b.t, b.publishedPosts(), []services.PostID{1})
 	})
 }
 
 func TestWriteErrorUndoesEverything(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		err := b.Write(b.ctx, func(tx *sql.Tx) error {
-			if err := put(b.ctx, 1)(tx); err != nil {
+			if err := publishPost(b.ctx, 1)(tx); err != nil {
 				return err
 			}
-			return fmt.Errorf("wrapped: %w", errMine)
+			return fmt.Errorf("wrapped: %w", errDeliberate)
 		})
-		if !errors.Is(err, errMine) {
+		if !errors.Is(err, errDeliberate) {
 			b.t.Errorf("the error is %v", err)
 		}
-		b.write(put(b.ctx, 2))
+		b.write(publishPost(b.ctx, 2))
 		equal(b.t, b.publishedPosts(), []services.PostID{2})
 	})
 }
 
 func TestWritePanicUndoesEverything(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		err := b.Write(b.ctx, func(tx *sql.Tx) error {
-			if err := put(b.ctx, 1)(tx); err != nil {
+			if err := publishPost(b.ctx, 1)(tx); err != nil {
 				return err
 			}
 			panic("out of a clear sky")
@@ -74,7 +74,7 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 		if !strings.Contains(err.Error(), "out of a clear sky") {
 			b.t.Errorf("the cause is not for the log: %v", err)
 		}
-		b.write(put(b.ctx, 2))
+		b.write(publishPost(b.ctx, 2))
 		equal(b.t, b.publishedPosts(), []services.PostID{2})
 	})
 }
@@ -83,7 +83,7 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 // not commit half of the function's work. SQLite undoes only the statement.
 func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 	url := sqltest.Postgres(t)
-	b := newBundle(t, url)
+	b := newTestStore(t, url)
 	err := b.Write(b.ctx, func(tx *sql.Tx) error {
 		_ = execute(b.ctx, tx, "SELECT no_such_column")
 		return nil
@@ -92,7 +92,7 @@ func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 }
 
 func TestWriteAll(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		equal(b.t, b.WriteAll(b.ctx, nil), []error(nil))
 		times := map[int]int64{}
 		functions := 0
@@ -101,7 +101,7 @@ func TestWriteAll(t *testing.T) {
 			functions++
 			return func(tx *sql.Tx) error {
 				times[place] = tx.Now.UnixMicro()
-				if err := put(b.ctx, id)(tx); err != nil {
+				if err := publishPost(b.ctx, id)(tx); err != nil {
 					return err
 				}
 				return and()
@@ -110,7 +110,7 @@ func TestWriteAll(t *testing.T) {
 		fine := func() error { return nil }
 		errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
 			at(1, fine),
-			at(2, func() error { return errMine }),
+			at(2, func() error { return errDeliberate }),
 			at(3, func() error { panic("here") }),
 			at(1, fine), // the ID is taken
 			at(5, func() error { b.clock.advance(1000); return nil }),
@@ -121,7 +121,7 @@ func TestWriteAll(t *testing.T) {
 			codes = append(codes, services.CodeOf(err))
 		}
 		equal(b.t, codes, []services.Code{"", services.Internal, services.Internal, services.Conflict, "", ""})
-		if !errors.Is(errs[1], errMine) {
+		if !errors.Is(errs[1], errDeliberate) {
 			b.t.Errorf("the second error is %v", errs[1])
 		}
 		equal(b.t, b.publishedPosts(), []services.PostID{6, 5, 1})
@@ -132,7 +132,7 @@ func TestWriteAll(t *testing.T) {
 }
 
 func TestWriteWithAnEndedContextDoesNotRun(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		ctx, cancel := context.WithCancel(b.ctx)
 		cancel()
 		ran := false
@@ -146,8 +146,8 @@ func TestWriteWithAnEndedContextDoesNotRun(t *testing.T) {
 
 // Two transactions take two locks in opposite orders. PostgreSQL aborts one of them, which then runs again.
 func TestDeadlockIsTriedAgain(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
-	b.users("alice", "bob")
+	b := newTestStore(t, sqltest.Postgres(t))
+	b.makeUsers("alice", "bob")
 	name := "name"
 	var both sync.WaitGroup
 	both.Add(2)
@@ -178,8 +178,8 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 
 // A process that stands still in a transaction, as on a paused machine, loses its connection. The transaction then runs again.
 func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
-	for name, others := range map[string][]func(*sql.Tx) error{"alone": nil, "together": {put(b.ctx, 7)}} {
+	b := newTestStore(t, sqltest.Postgres(t))
+	for name, others := range map[string][]func(*sql.Tx) error{"alone": nil, "together": {publishPost(b.ctx, 7)}} {
 		t.Run(name, func(t *testing.T) {
 			id, stood := services.PostID(len(others)+1), false
 			stands := func(tx *sql.Tx) error {
@@ -191,12 +191,12 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 						return errors.Join(err, failed)
 					}
 					eventually.Holds(t, "the server ends the connection", func() bool {
-						alive, err := b.Lines(b.ctx, `SELECT pid FROM pg_stat_activity WHERE pid = `+fmt.Sprint(process))
+						alive, err := b.QueryLines(b.ctx, `SELECT pid FROM pg_stat_activity WHERE pid = `+fmt.Sprint(process))
 						return err == nil && len(alive) == 0
 					})
 					stood = true
 				}
-				return put(b.ctx, id)(tx)
+				return publishPost(b.ctx, id)(tx)
 			}
 			if err := errors.Join(b.WriteAll(b.ctx, append(others, stands))...); err != nil {
 				t.Error(err)
@@ -211,13 +211,13 @@ func TestATransactionThatWaitedTooLongIsTriedAgain(t *testing.T) {
 // If the connection is lost after COMMIT was sent, it is unknown whether the transaction was committed. Its callers get an error,
 // and it is not repeated.
 func TestACommitWithoutAnAnswerIsNotRepeated(t *testing.T) {
-	url, trips := sqltest.CountTrips(t, sqltest.Postgres(t))
-	b := newBundle(t, url)
-	for name, others := range map[string][]func(*sql.Tx) error{"alone": nil, "together": {put(b.ctx, 7)}} {
+	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
+	b := newTestStore(t, url)
+	for name, others := range map[string][]func(*sql.Tx) error{"alone": nil, "together": {publishPost(b.ctx, 7)}} {
 		t.Run(name, func(t *testing.T) {
 			id, tries := services.PostID(len(others)+1), map[time.Time]bool{}
-			counted := func(tx *sql.Tx) error { tries[tx.Began] = true; return put(b.ctx, id)(tx) }
-			trips.LoseCommit()
+			counted := func(tx *sql.Tx) error { tries[tx.Began] = true; return publishPost(b.ctx, id)(tx) }
+			trips.LoseNextCommit()
 			for _, err := range b.WriteAll(b.ctx, append(others, counted)) {
 				if !services.IsUnavailable(err) {
 					t.Errorf("its caller is told %v", err)
@@ -234,7 +234,7 @@ func TestACommitWithoutAnAnswerIsNotRepeated(t *testing.T) {
 // A write that conflicts is tried six times. In a shared transaction all functions are repeated, and a function that conflicts
 // until the last try fails alone.
 func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
-	b := newBundle(t, sqltest.Postgres(t))
+	b := newTestStore(t, sqltest.Postgres(t))
 	deadlock := sqltest.PostgresError("40P01", "deadlock detected")
 	runs := 0
 	err := b.Write(b.ctx, func(*sql.Tx) error { runs++; return deadlock })
@@ -243,9 +243,9 @@ func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 	}
 	tries := map[time.Time]bool{} // by the time of the transaction, in which a function may run more than once
 	errs := b.WriteAll(b.ctx, []func(*sql.Tx) error{
-		put(b.ctx, 1),
-		func(tx *sql.Tx) error { tries[tx.Now] = true; return errors.Join(put(b.ctx, 2)(tx), deadlock) },
-		put(b.ctx, 3),
+		publishPost(b.ctx, 1),
+		func(tx *sql.Tx) error { tries[tx.Now] = true; return errors.Join(publishPost(b.ctx, 2)(tx), deadlock) },
+		publishPost(b.ctx, 3),
 	})
 	if errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], deadlock) || len(tries) != 6 {
 		t.Errorf("it ran %d times: %v", len(tries), errs)
@@ -254,7 +254,7 @@ func TestConflictsAreTriedAgainSixTimes(t *testing.T) {
 }
 
 func TestManyWritersAtOnce(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		const writers, posts = 32, 10
 		var all sync.WaitGroup
 		for writer := range writers {
@@ -262,12 +262,12 @@ func TestManyWritersAtOnce(t *testing.T) {
 				for n := range posts {
 					id := services.PostID(1 + writer*posts + n)
 					err := b.Write(b.ctx, func(tx *sql.Tx) error {
-						if err := put(b.ctx, id)(tx); err != nil {
+						if err := publishPost(b.ctx, id)(tx); err != nil {
 							return err
 						}
 						switch id % 10 {
 						case 3:
-							return errMine
+							return errDeliberate
 						case 7:
 							panic("seven")
 						}
@@ -296,7 +296,7 @@ func TestCodesOfErrors(t *testing.T) {
 		code services.Code
 	}{
 		{nil, ""},
-		{errMine, services.Internal},
+		{errDeliberate, services.Internal},
 		{services.Errorf(services.NotFound, "no"), services.NotFound},
 		{context.Canceled, services.Unavailable},
 		{fmt.Errorf("late: %w", context.DeadlineExceeded), services.Unavailable},
@@ -322,23 +322,23 @@ func TestCodesOfErrors(t *testing.T) {
 
 // A function that ends its goroutine must not stop the writer for everybody.
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
+	b := newTestStore(t, sqltest.SQLite(t))
 	err := b.Write(b.ctx, func(tx *sql.Tx) error {
-		if err := put(b.ctx, 1)(tx); err != nil {
+		if err := publishPost(b.ctx, 1)(tx); err != nil {
 			return err
 		}
 		runtime.Goexit()
 		return nil
 	})
 	wantCode(t, err, services.Internal)
-	b.write(put(b.ctx, 2))
+	b.write(publishPost(b.ctx, 2))
 	equal(t, b.publishedPosts(), []services.PostID{2})
 }
 
 // Each function of a batch has a later time than the function before, and a later batch has later times even if the clock
 // stands still. If the clock is set back by an hour, the next batch uses the new time.
 func TestTimesOfABatchRise(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		var times []time.Time
 		batch := func(functions int) {
 			fns := make([]func(*sql.Tx) error, functions)
@@ -373,7 +373,7 @@ func TestTimesOfABatchRise(t *testing.T) {
 
 // The jobs of a batch are due at once, although the times of its functions are ahead of a clock that stands still.
 func TestTheJobsOfABatchAreDueAtOnce(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		fns := make([]func(*sql.Tx) error, 5)
 		for i := range fns {
 			fns[i] = func(tx *sql.Tx) error { return jobs.Enqueue(b.ctx, tx, jobs.NewJob{Kind: "k"}) }

@@ -15,9 +15,9 @@ import (
 	"tidings/tests/eventually"
 )
 
-// hold begins a write and stops in the middle of it, which stops SQLite's writer. letGo lets the write continue and returns its
-// error. Writes to SQLite queue up meanwhile and become one group.
-func (b *bundle) hold() (letGo func() error) {
+// startBlockedWrite begins a write and stops in the middle of it, which stops SQLite's writer. letGo lets the write continue and
+// returns its error. Writes to SQLite queue up meanwhile and become one group.
+func (b *testStore) startBlockedWrite() (letGo func() error) {
 	b.t.Helper()
 	held, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	open := sync.OnceFunc(func() { close(gate) })
@@ -36,15 +36,15 @@ func (b *bundle) hold() (letGo func() error) {
 	}
 }
 
-// queue starts writes, which wait in the queue in their order, and returns a function that waits for their errors.
-func (b *bundle) queue(fns ...func(tx *sql.Tx) error) (errs func() []error) {
+// queueWrites starts writes, which wait in the queue in their order, and returns a function that waits for their errors.
+func (b *testStore) queueWrites(fns ...func(tx *sql.Tx) error) (errs func() []error) {
 	b.t.Helper()
 	results := make([]chan error, len(fns))
 	for i, fn := range fns {
 		results[i] = make(chan error, 1)
-		before := b.Queued()
+		before := b.QueuedWrites()
 		go func() { results[i] <- b.Write(b.ctx, fn) }()
-		eventually.Holds(b.t, "the write queues", func() bool { return b.Queued() > before })
+		eventually.Holds(b.t, "the write queues", func() bool { return b.QueuedWrites() > before })
 	}
 	return func() []error {
 		var errs []error
@@ -57,24 +57,24 @@ func (b *bundle) queue(fns ...func(tx *sql.Tx) error) (errs func() []error) {
 
 // While no write waits, none is queued, on both engines.
 func TestNothingIsQueuedWithoutWrites(t *testing.T) {
-	each(t, func(b *bundle) { equal(t, b.Queued(), 0) })
+	eachStore(t, func(b *testStore) { equal(t, b.QueuedWrites(), 0) })
 }
 
 func TestGroupIsOneTransaction(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
-	letGo := b.hold()
+	b := newTestStore(t, sqltest.SQLite(t))
+	letGo := b.startBlockedWrite()
 	const writes = 20
 	var inside, outside []int
 	var fns []func(*sql.Tx) error
 	for id := range services.PostID(writes) {
 		fns = append(fns, func(tx *sql.Tx) error {
-			mine, err := tx.Lines(b.ctx, "SELECT id FROM posts")
-			others, err2 := b.Lines(b.ctx, "SELECT id FROM posts")
+			mine, err := tx.QueryLines(b.ctx, "SELECT id FROM posts")
+			others, err2 := b.QueryLines(b.ctx, "SELECT id FROM posts")
 			inside, outside = append(inside, len(mine)), append(outside, len(others))
-			return errors.Join(err, err2, put(b.ctx, id+1)(tx))
+			return errors.Join(err, err2, publishPost(b.ctx, id+1)(tx))
 		})
 	}
-	errs := b.queue(fns...)
+	errs := b.queueWrites(fns...)
 	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,18 +90,18 @@ func TestGroupIsOneTransaction(t *testing.T) {
 }
 
 func TestGroupFailsOneByOne(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
-	letGo := b.hold()
+	b := newTestStore(t, sqltest.SQLite(t))
+	letGo := b.startBlockedWrite()
 	then := func(id services.PostID, and func() error) func(*sql.Tx) error {
-		return func(tx *sql.Tx) error { return errors.Join(put(b.ctx, id)(tx), and()) }
+		return func(tx *sql.Tx) error { return errors.Join(publishPost(b.ctx, id)(tx), and()) }
 	}
-	errs := b.queue(
-		put(b.ctx, 1),
-		then(2, func() error { return errMine }),
+	errs := b.queueWrites(
+		publishPost(b.ctx, 1),
+		then(2, func() error { return errDeliberate }),
 		then(3, func() error { panic("three") }),
 		func(tx *sql.Tx) error { return execute(b.ctx, tx, "SELECT no_such_column") },
-		put(b.ctx, 1),
-		put(b.ctx, 6),
+		publishPost(b.ctx, 1),
+		publishPost(b.ctx, 6),
 	)
 	if err := letGo(); err != nil {
 		t.Fatal(err)
@@ -116,8 +116,8 @@ func TestGroupFailsOneByOne(t *testing.T) {
 
 // Short writes do not wait for all batches before them. Short writes and batches take turns, so a batch does not wait forever.
 func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
-	letGo := b.hold()
+	b := newTestStore(t, sqltest.SQLite(t))
+	letGo := b.startBlockedWrite()
 	const size = 21 // the shortest batch
 	var ran []string
 	var waits []func() error
@@ -131,15 +131,15 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 				return nil
 			}
 		}
-		before, done := b.Queued(), make(chan error, 1)
+		before, done := b.QueuedWrites(), make(chan error, 1)
 		go func() { done <- errors.Join(b.WriteAll(ctx, fns)...) }()
-		eventually.Holds(t, "the write queues", func() bool { return b.Queued() > before })
+		eventually.Holds(t, "the write queues", func() bool { return b.QueuedWrites() > before })
 		waits = append(waits, func() error { return <-done })
 	}
 	// The first batch has 300 functions, so that no other write shares its transaction.
 	write(b.ctx, "batch 1", 300)
 	write(b.ctx, "batch 2", size)
-	write(sql.WithBulk(b.ctx), "one function for many", 1)
+	write(sql.WithBulkWrites(b.ctx), "one function for many", 1)
 	write(b.ctx, "short 1", 1)
 	write(b.ctx, "short 2", size-1)
 	if err := letGo(); err != nil {
@@ -154,14 +154,14 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 }
 
 func TestCallerGivesUpInTheQueue(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
-	letGo := b.hold()
+	b := newTestStore(t, sqltest.SQLite(t))
+	letGo := b.startBlockedWrite()
 	ctx, cancel := context.WithCancel(b.ctx)
 	ran := false
 	gaveUp := make(chan error)
 	go func() { gaveUp <- b.Write(ctx, func(*sql.Tx) error { ran = true; return nil }) }()
-	eventually.Holds(t, "the write queues", func() bool { return b.Queued() == 1 })
-	errs := b.queue(put(b.ctx, 1))
+	eventually.Holds(t, "the write queues", func() bool { return b.QueuedWrites() == 1 })
+	errs := b.queueWrites(publishPost(b.ctx, 1))
 	cancel()
 	err := <-gaveUp // while the writer is still held
 	wantCode(t, err, services.Unavailable)
@@ -180,26 +180,26 @@ func TestCallerGivesUpInTheQueue(t *testing.T) {
 // Once a function runs, the end of its caller's context does not end its statements or its commit, because an aborted statement
 // would undo the whole group.
 func TestCallerGivesUpTooLate(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
-	letGo := b.hold()
+	b := newTestStore(t, sqltest.SQLite(t))
+	letGo := b.startBlockedWrite()
 	ctx, cancel := context.WithCancel(b.ctx)
 	result := make(chan error)
 	go func() {
 		result <- b.Write(ctx, func(tx *sql.Tx) error {
 			cancel()
-			return put(ctx, 1)(tx)
+			return publishPost(ctx, 1)(tx)
 		})
 	}()
-	eventually.Holds(t, "the write queues", func() bool { return b.Queued() == 1 })
-	errs := b.queue(put(b.ctx, 2))
+	eventually.Holds(t, "the write queues", func() bool { return b.QueuedWrites() == 1 })
+	errs := b.queueWrites(publishPost(b.ctx, 2))
 	if err := errors.Join(letGo(), <-result, errors.Join(errs()...)); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, b.publishedPosts(), []services.PostID{2, 1})
 }
 
-// awaitRefusal waits until the database accepts no further writes, and lets other goroutines run for a while.
-func (b *bundle) awaitRefusal() {
+// awaitWritesRefused waits until the database accepts no further writes, and lets other goroutines run for a while.
+func (b *testStore) awaitWritesRefused() {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
 	cancel() // so that a write that is still accepted does not run
@@ -213,11 +213,11 @@ func (b *bundle) awaitRefusal() {
 
 func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		b := newBundle(t, url)
-		letGo := b.hold()
+		b := newTestStore(t, url)
+		letGo := b.startBlockedWrite()
 		closed := make(chan error, 1)
 		go func() { closed <- b.Close() }()
-		b.awaitRefusal()
+		b.awaitWritesRefused()
 		select {
 		case err := <-closed:
 			t.Fatalf("it closed before the write was done: %v", err)
@@ -232,17 +232,17 @@ func TestCloseWaitsForAWriteThatHasBegun(t *testing.T) {
 // Of 300 writes, 256 are queued and the others wait for room in the queue. Each is done or refused.
 func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	url := sqltest.SQLite(t)
-	b := newBundle(t, url)
-	letGo := b.hold()
+	b := newTestStore(t, url)
+	letGo := b.startBlockedWrite()
 	const writes = 300
 	errs := make(chan error, writes)
 	for id := range services.PostID(writes) {
-		go func() { errs <- b.Write(b.ctx, put(b.ctx, id+1)) }()
+		go func() { errs <- b.Write(b.ctx, publishPost(b.ctx, id+1)) }()
 	}
-	eventually.Holds(t, "the queue is full", func() bool { return b.Queued() == 256 })
+	eventually.Holds(t, "the queue is full", func() bool { return b.QueuedWrites() == 256 })
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
-	b.awaitRefusal()
+	b.awaitWritesRefused()
 	if err := letGo(); err != nil {
 		t.Fatal(err)
 	}
@@ -260,17 +260,17 @@ func TestCloseWaitsForQueuedWrites(t *testing.T) {
 	if done < 256 {
 		t.Errorf("%d writes were done", done)
 	}
-	equal(t, len(newBundle(t, url).publishedPosts()), done)
+	equal(t, len(newTestStore(t, url).publishedPosts()), done)
 }
 
 // A full disk makes SQLite drop the whole transaction of a group. Callers whose writes fit still succeed, no caller gets a
 // success for a write that was rolled back, and the writer continues when there is space again.
 func TestFullDisk(t *testing.T) {
-	b := newBundle(t, sqltest.SQLite(t))
-	pages := must(b.Lines(b.ctx, "PRAGMA page_count"))(t)[0]
+	b := newTestStore(t, sqltest.SQLite(t))
+	pages := must(b.QueryLines(b.ctx, "PRAGMA page_count"))(t)[0]
 	limit := func(pages string) {
 		b.write(func(tx *sql.Tx) error {
-			_, err := tx.Lines(b.ctx, "PRAGMA max_page_count = "+pages)
+			_, err := tx.QueryLines(b.ctx, "PRAGMA max_page_count = "+pages)
 			return err
 		})
 	}
@@ -280,8 +280,8 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	limit(pages)
-	letGo := b.hold()
-	errs := b.queue(put(b.ctx, 1), big(2), put(b.ctx, 3),
+	letGo := b.startBlockedWrite()
+	errs := b.queueWrites(publishPost(b.ctx, 1), big(2), publishPost(b.ctx, 3),
 		func(tx *sql.Tx) error { _ = big(4)(tx); return nil }) // ignores the error, but must not succeed
 	if err := letGo(); err != nil {
 		t.Fatal(err)
@@ -301,12 +301,12 @@ func TestFullDisk(t *testing.T) {
 // can wait.
 func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 	url := sqltest.SQLite(t)
-	b := newBundle(t, url)
-	letGo := sqltest.LockFile(t, url)
+	b := newTestStore(t, url)
+	letGo := sqltest.LockSQLiteFile(t, url)
 	timely := func(id services.PostID) {
 		ctx, cancel := context.WithTimeout(b.ctx, 20*time.Millisecond)
 		defer cancel()
-		err := b.Write(ctx, put(ctx, id))
+		err := b.Write(ctx, publishPost(ctx, id))
 		wantCode(t, err, services.Unavailable)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "took too long") {
 			t.Errorf("the error is %v", err)
@@ -314,7 +314,7 @@ func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 	}
 	timely(1)
 	patient := make(chan error, 1)
-	go func() { patient <- b.Write(b.ctx, put(b.ctx, 2)) }()
+	go func() { patient <- b.Write(b.ctx, publishPost(b.ctx, 2)) }()
 	timely(3)
 	letGo()
 	if err := <-patient; err != nil {
@@ -324,12 +324,12 @@ func TestAWriteEndsWithItsTimeWhileTheFileIsLocked(t *testing.T) {
 }
 
 func TestReaderSeesNothingOfAnInFlightWrite(t *testing.T) {
-	each(t, func(b *bundle) {
+	eachStore(t, func(b *testStore) {
 		b.write(func(tx *sql.Tx) error {
-			if err := put(b.ctx, 1)(tx); err != nil {
+			if err := publishPost(b.ctx, 1)(tx); err != nil {
 				return err
 			}
-			seen, err := postsOf(b.ctx, b.DB)
+			seen, err := postsOfFirstAuthor(b.ctx, b.DB)
 			if len(seen) > 0 {
 				b.t.Errorf("a reader sees %v", seen)
 			}

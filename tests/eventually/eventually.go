@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// limit is the longest wait of Holds: far longer than anything takes on a busy machine.
-const limit = time.Minute
+// defaultTimeout is the longest wait of Holds: far longer than anything takes on a busy machine.
+const defaultTimeout = time.Minute
 
 // Holds waits until a condition holds, for at most a minute. what describes the condition in the message of a failure.
 func Holds(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	HoldsWithin(tb, limit, what, condition)
+	HoldsWithin(tb, defaultTimeout, what, condition)
 }
 
 // HoldsWithin is Holds with the given limit.
 func HoldsWithin(tb testing.TB, limit time.Duration, what string, condition func() bool) {
 	tb.Helper()
-	if !wait(limit, condition) {
+	if !waitUntil(limit, condition) {
 		tb.Fatalf("not within %s: %s", limit, what)
 	}
 }
@@ -30,23 +30,23 @@ func HoldsWithin(tb testing.TB, limit time.Duration, what string, condition func
 func Succeeds(tb testing.TB, limit time.Duration, what string, call func() error) {
 	tb.Helper()
 	var err error
-	if !wait(limit, func() bool { err = call(); return err == nil }) {
+	if !waitUntil(limit, func() bool { err = call(); return err == nil }) {
 		tb.Fatalf("not within %s: %s: %v", limit, what, err)
 	}
 }
 
-// SucceedsInTime makes a call that has a deadline of its own, such as a turn of a heartbeat. On a busy machine the deadline may pass: then
-// the call is made again. Any other error fails the test.
-func SucceedsInTime(tb testing.TB, call func() error) {
+// SucceedsDespiteTimeouts makes a call that has a deadline of its own, such as a turn of a heartbeat. On a busy machine the
+// deadline may pass: then the call is made again. Any other error fails the test.
+func SucceedsDespiteTimeouts(tb testing.TB, call func() error) {
 	tb.Helper()
 	var err error
-	if !wait(limit, func() bool { err = call(); return !errors.Is(err, context.DeadlineExceeded) }) || err != nil {
+	if !waitUntil(defaultTimeout, func() bool { err = call(); return !errors.Is(err, context.DeadlineExceeded) }) || err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// wait calls the condition in the test's own goroutine, so that the condition may end the test.
-func wait(limit time.Duration, condition func() bool) (held bool) {
+// waitUntil calls the condition in the test's own goroutine, so that the condition may end the test.
+func waitUntil(limit time.Duration, condition func() bool) (held bool) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	again := time.NewTicker(2 * time.Millisecond)

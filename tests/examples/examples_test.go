@@ -21,12 +21,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(func() int { return world.Main(m) })) }
 
-const patience = 2 * time.Minute // the longest wait until everything is processed, on a busy machine
+const maxProcessingWait = 2 * time.Minute // the longest wait until everything is processed, on a busy machine
 
-// build builds the program of a folder.
-func build(t *testing.T, folder string) string {
+// buildProgram builds the program of a folder.
+func buildProgram(t *testing.T, folder string) string {
 	t.Helper()
-	folder = filepath.Join(world.Root(), folder)
+	folder = filepath.Join(world.RepositoryRoot(), folder)
 	files, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func build(t *testing.T, folder string) string {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "program")
-	if err := world.Build(folder, path); err != nil {
+	if err := world.BuildProgram(folder, path); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -54,8 +54,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// ask sends a request to Tidings, for a user if key is not "", and reads the data into a value.
-func (b *pair) ask(key, query string, variables map[string]any, into any) error {
+// askTidings sends a request to Tidings, for a user if key is not "", and reads the data into a value.
+func (b *tidingsAndHost) askTidings(key, query string, variables map[string]any, into any) error {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "test", "scope": "ingest admin", "exp": time.Now().Add(time.Minute).Unix()}).
 		SignedString([]byte(world.TestSecret))
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *pair) ask(key, query string, variables map[string]any, into any) error 
 		headers.Set("Tidings-Act-As", key)
 	}
 	var answer world.Answer
-	if _, err := send(http.MethodPost, "http://"+b.tidingsAt+"/graphql", headers, body, &answer); err != nil {
+	if _, err := sendRequest(http.MethodPost, "http://"+b.tidingsAddress+"/graphql", headers, body, &answer); err != nil {
 		return err
 	}
 	if len(answer.Errors) > 0 {
@@ -79,16 +79,16 @@ func (b *pair) ask(key, query string, variables map[string]any, into any) error 
 	return json.Unmarshal(answer.Data, into)
 }
 
-var client = &http.Client{Timeout: 20 * time.Second}
+var httpClient = &http.Client{Timeout: 20 * time.Second}
 
-// send sends a request and reads the JSON of a success into a value. The status is 0 if there was no answer.
-func send(method, url string, headers http.Header, body []byte, into any) (status int, err error) {
+// sendRequest sends a request and reads the JSON of a success into a value. The status is 0 if there was no answer.
+func sendRequest(method, url string, headers http.Header, body []byte, into any) (status int, err error) {
 	request, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
 	request.Header = headers
-	response, err := client.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
 		return 0, err
 	}

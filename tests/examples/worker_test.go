@@ -14,9 +14,9 @@ import (
 	"tidings/web/browsertest"
 )
 
-// testedWorker is put before the worker. It tells the page how the worker sets the icon and which alerts it shows, because a
+// workerTestPrelude is put before the worker. It tells the page how the worker sets the icon and which alerts it shows, because a
 // headless browser has no icon and no alerts.
-const testedWorker = `
+const workerTestPrelude = `
 const icon = new BroadcastChannel('icon');
 Object.defineProperty(navigator, 'setAppBadge', { value: async (number) => icon.postMessage(String(number)) });
 Object.defineProperty(navigator, 'clearAppBadge', { value: async () => icon.postMessage('none') });
@@ -26,8 +26,8 @@ ServiceWorkerRegistration.prototype.showNotification = async (title, { tag }) =>
 ServiceWorkerRegistration.prototype.getNotifications = async ({ tag }) => (alerts.has(tag) ? [{ close: () => { alerts.delete(tag); tell(); } }] : []);
 `
 
-// testedPage is a page whose script stands in for Tidings and for the browser's push service, which tests cannot reach.
-const testedPage = `<!doctype html><link rel="icon" href="data:,"><script type="module">
+// testPage is a page whose script stands in for Tidings and for the browser's push service, which tests cannot reach.
+const testPage = `<!doctype html><link rel="icon" href="data:,"><script type="module">
 import { followIcon, forgetIcon } from '/page.js';
 window.icons = [];
 navigator.setAppBadge = async (number) => { window.icons.push('page ' + number); };
@@ -54,12 +54,12 @@ new BroadcastChannel('alerts').onmessage = (event) => { window.alerts = event.da
 ServiceWorkerRegistration.prototype.getNotifications = async ({ tag }) => (tag === 'tidings' && window.alerts ? [{ close: () => { window.alerts = ''; } }] : []);
 </script>`
 
-// serveExample serves the page and the worker of docs/examples/web-push, as an application would.
-func serveExample(t *testing.T) (origin string) {
+// serveWebPushExample serves the page and the worker of docs/examples/web-push, as an application would.
+func serveWebPushExample(t *testing.T) (origin string) {
 	t.Helper()
 	mux := http.NewServeMux()
-	for name, before := range map[string]string{"worker.js": testedWorker, "page.js": ""} {
-		text, err := os.ReadFile(filepath.Join(world.Root(), "docs/examples/web-push", name))
+	for name, before := range map[string]string{"worker.js": workerTestPrelude, "page.js": ""} {
+		text, err := os.ReadFile(filepath.Join(world.RepositoryRoot(), "docs/examples/web-push", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,15 +70,15 @@ func serveExample(t *testing.T) (origin string) {
 	}
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = fmt.Fprint(w, testedPage)
+		_, _ = fmt.Fprint(w, testPage)
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
-// waitShown waits until the last icon is icon and the shown alerts are alerts.
-func waitShown(ctx context.Context, t *testing.T, what, icon, alerts string) {
+// waitIconAndAlerts waits until the last icon is icon and the shown alerts are alerts.
+func waitIconAndAlerts(ctx context.Context, t *testing.T, what, icon, alerts string) {
 	t.Helper()
 	browsertest.WaitFor(ctx, t, what, fmt.Sprintf(`window.icons.at(-1) === %q && window.alerts === %q`, icon, alerts))
 }
@@ -87,8 +87,8 @@ func waitShown(ctx context.Context, t *testing.T, what, icon, alerts string) {
 // key, and unregisters. Its service worker sets the icon and alerts correctly for messages that arrive late, twice, after a lost
 // message, and for another user.
 func TestWebPushExample(t *testing.T) {
-	origin := serveExample(t)
-	tab := browsertest.NewBrowser(t)
+	origin := serveWebPushExample(t)
+	tab := browsertest.NewFullBrowserTab(t)
 	browsertest.GrantPermission(tab, t, origin, "notifications")
 	browsertest.Navigate(tab, t, origin+"/")
 	browsertest.WaitFor(tab, t, "the page is ready", `window.forget`)
@@ -130,25 +130,25 @@ func TestWebPushExample(t *testing.T) {
 	}
 	browsertest.WaitFor(tab, t, "the worker runs", `(navigator.serviceWorker.ready.then(({ active }) => { window.worker = active.state }), window.worker === 'activated')`)
 	deliver("user:ada", "11", 2, "11")
-	waitShown(tab, t, "it alerts", "2", "A new message, 2 in all")
+	waitIconAndAlerts(tab, t, "it alerts", "2", "A new message, 2 in all")
 	deliver("user:ada", "10", 9, "10")
 	deliver("user:ada", "12", 0, "")
-	waitShown(tab, t, "the number and the alert are gone", "none", "")
+	waitIconAndAlerts(tab, t, "the number and the alert are gone", "none", "")
 	deliver("user:ada", "14", 4, "13") // the message with version 13 was replaced before it was delivered
-	waitShown(tab, t, "it alerts of what the lost message brought", "4", "A new message, 4 in all")
+	waitIconAndAlerts(tab, t, "it alerts of what the lost message brought", "4", "A new message, 4 in all")
 	quiet = true
 	deliver("user:ada", "15", 5, "13")
-	waitShown(tab, t, "quiet hours: no number", "none", "A new message, 4 in all")
+	waitIconAndAlerts(tab, t, "quiet hours: no number", "none", "A new message, 4 in all")
 	quiet = false
 	deliver("user:ada", "16", 5, "13")
-	waitShown(tab, t, "their end: the number is back", "5", "A new message, 4 in all")
+	waitIconAndAlerts(tab, t, "their end: the number is back", "5", "A new message, 4 in all")
 	deliver("user:bob", "9", 1, "")
-	waitShown(tab, t, "another user has the icon", "1", "")
+	waitIconAndAlerts(tab, t, "another user has the icon", "1", "")
 	if icons := browsertest.Evaluate[string](tab, t, `window.icons.join()`); icons != "2,none,4,none,5,1" {
 		t.Errorf("the icon was %s", icons)
 	}
 	deliver("user:bob", "91", 2, "91")
-	waitShown(tab, t, "it alerts the other user", "2", "A new message, 2 in all")
+	waitIconAndAlerts(tab, t, "it alerts the other user", "2", "A new message, 2 in all")
 	browsertest.Evaluate[bool](tab, t, `(window.forget().then(() => { window.forgotten = true }), true)`)
 	browsertest.WaitFor(tab, t, "the browser is forgotten", `window.forgotten`)
 	if asked := browsertest.Evaluate[string](tab, t, `JSON.stringify(window.asked.at(-1)[1])`); asked != `{"endpoint":"https://push.example/1"}` {

@@ -15,13 +15,13 @@ import (
 // repairs, pushes and counts the difference. It finds no other difference, although the program is in use.
 func TestAuditRepairsAndPushes(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Change: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ChangeConfig: func(cfg *node.Config) { cfg.AuditEvery = 2 * time.Second }})
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
 	n.Publish("author", "two")
-	w := world.OpenWatch(t, n.URL, "reader")
-	w.WaitCounts(t, world.ConvergenceTimeout, 2, 0)
-	key := fmt.Sprintf("{u%d}:b", n.IDsOf("reader")[0])
+	w := world.OpenBadgeSubscription(t, n.URL, "reader")
+	w.WaitCounts(t, world.RedisLossRecoveryTimeout, 2, 0)
+	key := fmt.Sprintf("{u%d}:b", n.EnsureUserIDs("reader")[0])
 	for i, spoil := range []func(){
 		func() { server.Do("HSET", key, "fc", "77") },
 		func() { server.Do("HSET", key, "fc", "0", "T", "7ZZZZZZZZZZZZ") },
@@ -36,7 +36,7 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 			return n.Metric("tidings_badge_drift_total") == float64(i+1)
 		})
 		life.Stop()
-		w.WaitCounts(t, world.ConvergenceTimeout, 2, 0)
+		w.WaitCounts(t, world.RedisLossRecoveryTimeout, 2, 0)
 		if got := n.Badges("reader"); got.HomeFeed.Value != 2 || got.Total.Value != 2 || got.Total.Precision != "EXACT" {
 			t.Errorf("after %d: %+v", i, got)
 		}
@@ -49,10 +49,10 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 // An operator can recount one user's badges. No other caller may, and a key without a user is NOT_FOUND.
 func TestRecountBadges(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true})
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
-	n.Settle()
+	n.SettleJobsAndCaches()
 	const mutation = `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed badges{` + world.BadgeFields + `}}}`
 	recount := func(want ...string) {
 		t.Helper()
@@ -62,13 +62,13 @@ func TestRecountBadges(t *testing.T) {
 				Badges   world.Badges
 			}
 		}
-		n.Must("root:admin", mutation, map[string]any{"u": "user:reader"}, &data)
+		n.MustAsk("root:admin", mutation, map[string]any{"u": "user:reader"}, &data)
 		if fmt.Sprint(data.R.Differed) != fmt.Sprint(want) || data.R.Badges.HomeFeed.Value != 1 {
 			t.Errorf("%+v, want %q", data.R, want)
 		}
 	}
 	recount()
-	server.Do("HSET", fmt.Sprintf("{u%d}:b", n.IDsOf("reader")[0]), "fc", "9")
+	server.Do("HSET", fmt.Sprintf("{u%d}:b", n.EnsureUserIDs("reader")[0]), "fc", "9")
 	recount("home feed: count")
 	recount()
 	for _, c := range []struct{ as, user, code string }{

@@ -11,11 +11,11 @@ import (
 	"tidings/tests/world"
 )
 
-// toldUsers is the number of users that the host application notifies at once.
-const toldUsers = 10_000
+// notifiedUserCount is the number of users that the host application notifies at once.
+const notifiedUserCount = 10_000
 
-// hostCounts reads, as the host application, the counts of users in the category orders.
-func hostCounts(url string, keys []string) (counts []int, err error) {
+// readOrdersCategoryCounts reads, as the host application, the counts of users in the category orders.
+func readOrdersCategoryCounts(url string, keys []string) (counts []int, err error) {
 	var data struct {
 		Users []struct {
 			Badges struct {
@@ -51,7 +51,7 @@ func hostCounts(url string, keys []string) (counts []int, err error) {
 func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
-		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name)
+		return world.StartServingProcess(t, "", "--database", database, "--redis", redis, "--node", name)
 	}
 	stays, dies := start("stays"), start("dies")
 	if err := world.Ask(stays.URL, "u0", `{viewer{badges{version}}}`, nil, nil); err != nil {
@@ -60,21 +60,21 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	if err := world.Ask(dies.URL, "boss:admin", `mutation{defineCategory(input:{name:"orders",grouped:false}){created}}`, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	world.EventuallySucceeds(t, world.ArrivalTimeout, func() error { // the other node learns of the category
-		counts, err := hostCounts(stays.URL, []string{"u0"})
+	world.EventuallySucceeds(t, world.DeviceUpdateTimeout, func() error { // the other node learns of the category
+		counts, err := readOrdersCategoryCounts(stays.URL, []string{"u0"})
 		if err == nil && counts[0] != 0 {
 			err = fmt.Errorf("the count is %d", counts[0])
 		}
 		return err
 	})
-	keys, to := make([]string, toldUsers), make([]string, toldUsers)
+	keys, to := make([]string, notifiedUserCount), make([]string, notifiedUserCount)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("u%d", i)
 		to[i] = "user:" + keys[i]
 	}
 	spread := make([]string, 50)
 	for i := range spread {
-		spread[i] = keys[i*toldUsers/len(spread)]
+		spread[i] = keys[i*notifiedUserCount/len(spread)]
 	}
 	notify := func(url string, round int) error {
 		return world.Ask(url, "host:ingest", `mutation($i:NotifyInput!){notify(input:$i){recipients}}`, map[string]any{"i": map[string]any{
@@ -89,7 +89,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 			// Wait until any chunk is written. The test cannot wait for a certain chunk, because the node that was killed before
 			// may still hold the leases of some chunks.
 			world.EventuallySucceeds(t, time.Minute, func() error {
-				counts, err := hostCounts(stays.URL, spread)
+				counts, err := readOrdersCategoryCounts(stays.URL, spread)
 				if err == nil && !slices.Contains(counts, 3) {
 					err = fmt.Errorf("the counts are %d", counts)
 				}
@@ -107,9 +107,9 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	}
 	stays.WaitForJobs(time.Minute) // longer than the leases of the dead node
 	for _, node := range []*world.Process{stays, dies} {
-		for i := 0; i < toldUsers; i += 100 {
-			world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
-				counts, err := hostCounts(node.URL, keys[i:i+100])
+		for i := 0; i < notifiedUserCount; i += 100 {
+			world.EventuallySucceeds(t, world.DeviceUpdateTimeout, func() error {
+				counts, err := readOrdersCategoryCounts(node.URL, keys[i:i+100])
 				for j, count := range counts {
 					if count != 3 {
 						return fmt.Errorf("%s counts %d", keys[i+j], count)
@@ -119,13 +119,13 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 			})
 		}
 	}
-	for i := 0; i < toldUsers; i += 331 {
-		recountTold(t, stays.URL, to[i])
+	for i := 0; i < notifiedUserCount; i += 331 {
+		wantRecountUnchanged(t, stays.URL, to[i])
 	}
 }
 
-// recountTold recounts the badges of a user, and fails if a part differed.
-func recountTold(t *testing.T, url, user string) {
+// wantRecountUnchanged recounts the badges of a user, and fails if a part differed.
+func wantRecountUnchanged(t *testing.T, url, user string) {
 	t.Helper()
 	var data struct{ RecountBadges struct{ Differed []string } }
 	if err := world.Ask(url, "boss:admin", `mutation($u:ID!){recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": user}, &data); err != nil {

@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// cleaner is the state of the cleaner that an operator sees.
-type cleaner struct {
+// cleanerState is the state of the cleaner that an operator sees.
+type cleanerState struct {
 	Running   bool
 	LastRunAt *time.Time
 	Freed     struct{ Inboxes, Entries, Dormant, Unknown, Orphans, Endless, Keys int }
@@ -23,25 +23,29 @@ const cleanerFields = `{running lastRunAt freed{inboxes entries dormant unknown 
 func TestRedisIsCleaned(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
-	state := func() (c cleaner) {
+	state := func() (c cleanerState) {
 		t.Helper()
-		var data struct{ Admin struct{ Cleaner cleaner } }
-		n.Must("root:admin", `{admin{cleaner`+cleanerFields+`}}`, nil, &data)
+		var data struct {
+			Admin struct{ Cleaner cleanerState }
+		}
+		n.MustAsk("root:admin", `{admin{cleaner`+cleanerFields+`}}`, nil, &data)
 		return data.Admin.Cleaner
 	}
 	world.Eventually(t, time.Minute, "the first run ends", func() bool { return state().LastRunAt != nil })
 	n.Follow("reader", "author")
 	n.Publish("author", "one")
-	w := world.OpenWatch(t, n.URL, "reader")
-	w.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
+	w := world.OpenBadgeSubscription(t, n.URL, "reader")
+	w.WaitCounts(t, world.RedisLossRecoveryTimeout, 1, 0)
 	server.Do("HSET", "{u4000000000}:b", "st", "1", "d", "20000")
 	server.Do("HSET", "{u4000000001}:c", "1", "1,0,0,1,0,0,")
 	server.Do("SET", "p:0000000000009", "0000000000000001x{}")
 	server.Do("SET", "{u4000000001}:cart", "another application's")
 	before := state().LastRunAt
 	const ask = `mutation{r:cleanNow{cleaner` + cleanerFields + `}}`
-	var data struct{ R struct{ Cleaner cleaner } }
-	n.Must("root:admin", ask, nil, &data)
+	var data struct {
+		R struct{ Cleaner cleanerState }
+	}
+	n.MustAsk("root:admin", ask, nil, &data)
 	if c := data.R.Cleaner; !c.Running && !c.LastRunAt.After(*before) { // the run may have ended before this answer was read
 		t.Errorf("after it was asked for: %+v", c)
 	}
@@ -55,7 +59,7 @@ func TestRedisIsCleaned(t *testing.T) {
 	if server.Do("EXISTS", "{u4000000001}:cart") != int64(1) {
 		t.Error("another application's key was dropped")
 	}
-	w.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
+	w.WaitCounts(t, world.RedisLossRecoveryTimeout, 1, 0)
 	for _, as := range []string{"reader", "root:ingest"} {
 		if got := n.Ask(as, ask, nil).ErrorCode(); got != "FORBIDDEN" {
 			t.Errorf("%s may ask for it: %q", as, got)

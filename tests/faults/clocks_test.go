@@ -15,16 +15,16 @@ import (
 	"tidings/tests/world"
 )
 
-// startWithClocks starts two nodes on one PostgreSQL and one Redis. The clock of the first node is right, and the clock of the second
-// is ahead.
-func startWithClocks(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
+// startNodesWithClockAhead starts two nodes on one PostgreSQL and one Redis. The clock of the first node is right, and the clock of
+// the second is ahead.
+func startNodesWithClockAhead(t *testing.T, ahead time.Duration) (right, fast *world.Node) {
 	t.Helper()
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string, ahead time.Duration) *world.Node {
-		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ClockAhead: ahead, Change: func(cfg *node.Config) { cfg.Node = name }})
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ClockAhead: ahead, ChangeConfig: func(cfg *node.Config) { cfg.Node = name }})
 	}
 	right, fast = start("right", 0), start("fast", ahead)
-	world.Eventually(t, world.ArrivalTimeout, "both nodes know their clocks", func() bool {
+	world.Eventually(t, world.DeviceUpdateTimeout, "both nodes know their clocks", func() bool {
 		_, one := right.Projector.ClockAhead()
 		_, other := fast.Projector.ClockAhead()
 		return one && other
@@ -34,7 +34,7 @@ func startWithClocks(t *testing.T, ahead time.Duration) (right, fast *world.Node
 
 // A node whose clock is a minute ahead publishes, marks and follows. None of that hides later posts of another node.
 func TestAClockAheadHidesNoPosts(t *testing.T) {
-	right, fast := startWithClocks(t, time.Minute)
+	right, fast := startNodesWithClockAhead(t, time.Minute)
 	right.Follow("alice", "bob")
 	right.WaitNewPosts("alice", 0)
 	last := ""
@@ -67,7 +67,7 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 	right.WaitNewPosts("carol", 1)
 
 	add := func(n *world.Node, item string) {
-		n.Must("host:ingest", `mutation($i:String!,$at:Time!){addViewItem(input:{code:"news",key:"x",item:$i,at:$at}){__typename}}`,
+		n.MustAsk("host:ingest", `mutation($i:String!,$at:Time!){addViewItem(input:{code:"news",key:"x",item:$i,at:$at}){__typename}}`,
 			map[string]any{"i": item, "at": right.Clock.Now().UTC().Format(time.RFC3339Nano)}, nil)
 	}
 	unread := func(n *world.Node) int {
@@ -78,19 +78,19 @@ func TestAClockAheadHidesNoPosts(t *testing.T) {
 				}
 			}
 		}
-		n.Must("alice", `{viewer{views(codes:["news"]){edges{node{unread{value}}}}}}`, nil, &data)
+		n.MustAsk("alice", `{viewer{views(codes:["news"]){edges{node{unread{value}}}}}}`, nil, &data)
 		return data.Viewer.Views.Edges[0].Node.Unread.Value
 	}
 	add(right, "one")
-	fast.Must("alice", `mutation{touchView(input:{code:"news",key:"x"}){__typename}}`, nil, nil)
+	fast.MustAsk("alice", `mutation{touchView(input:{code:"news",key:"x"}){__typename}}`, nil, nil)
 	add(right, "two")
-	world.Eventually(t, world.ArrivalTimeout, "alice has one unread item", func() bool { return unread(right) == 1 })
+	world.Eventually(t, world.DeviceUpdateTimeout, "alice has one unread item", func() bool { return unread(right) == 1 })
 }
 
 // A node reports the offset of its clock, and takes no traffic if the offset is more than two seconds.
 func TestANodeReportsItsClockOffset(t *testing.T) {
-	right, fast := startWithClocks(t, time.Minute)
-	world.Eventually(t, world.ArrivalTimeout, "the right one is ready", func() bool {
+	right, fast := startNodesWithClockAhead(t, time.Minute)
+	world.Eventually(t, world.DeviceUpdateTimeout, "the right one is ready", func() bool {
 		status, text := right.Readyz()
 		return status == http.StatusOK && strings.Contains(text, "clock is")
 	})
@@ -128,17 +128,17 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	var made struct {
 		ScheduleShow struct{ Show struct{ ID string } }
 	}
-	n.Must("bob", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
+	n.MustAsk("bob", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
 		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &made)
 	show := map[string]any{"s": made.ScheduleShow.Show.ID}
-	n.Must("bob", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, nil)
+	n.MustAsk("bob", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, nil)
 	reportedAt := n.Clock.Now().UTC().Format(time.RFC3339Nano)
 	post := n.Publish("bob", "one")
 	n.WaitNewPosts("alice", 1)
 	var board struct {
 		Viewer struct{ LiveBoard struct{ SessionID string } }
 	}
-	n.Must("alice", `{viewer{liveBoard(first:5){sessionId}}}`, nil, &board)
+	n.MustAsk("alice", `{viewer{liveBoard(first:5){sessionId}}}`, nil, &board)
 
 	n.Clock.Advance(-10 * time.Minute)
 	n.MarkFeedSeen("alice", post)
@@ -147,9 +147,9 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 		t.Errorf("%s was published after %s", next, post)
 	}
 	n.WaitNewPosts("alice", 1)
-	n.Must("alice", `query($s:String){viewer{liveBoard(first:5,sessionId:$s){sessionId}}}`, map[string]any{"s": board.Viewer.LiveBoard.SessionID}, nil)
-	n.Must("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",key:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": reportedAt}, nil)
-	n.Must("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
+	n.MustAsk("alice", `query($s:String){viewer{liveBoard(first:5,sessionId:$s){sessionId}}}`, map[string]any{"s": board.Viewer.LiveBoard.SessionID}, nil)
+	n.MustAsk("host:ingest", `mutation($at:Time!){addViewItem(input:{code:"news",key:"x",item:"i",at:$at}){__typename}}`, map[string]any{"at": reportedAt}, nil)
+	n.MustAsk("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
 }
 
 // The clocks of all nodes are ahead by the same time, and one node learns this first. It must not take the IDs that the other
@@ -157,27 +157,27 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {
-		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, ClockAhead: 4 * time.Minute, Change: func(cfg *node.Config) { cfg.Node = name }})
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ManualStepping: true, ClockAhead: 4 * time.Minute, ChangeConfig: func(cfg *node.Config) { cfg.Node = name }})
 	}
 	ignorant, knows := start("a"), start("b")
 	ignorant.Follow("reader", "host")
 	for hours := range 3 {
-		ignorant.Schedule("host", "show", ignorant.Clock.Now().Add(time.Duration(hours+1)*time.Hour))
+		ignorant.ScheduleShow("host", "show", ignorant.Clock.Now().Add(time.Duration(hours+1)*time.Hour))
 	}
 	ignorant.RunJobs()
 	if err := ignorant.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jobs.Beat(t.Context(), ignorant.Store, false); err != nil {
+	if _, err := jobs.RecordHeartbeat(t.Context(), ignorant.Store, false); err != nil {
 		t.Fatal(err)
 	}
-	eventually.SucceedsInTime(t, func() error { return knows.Jobs.Heartbeat().RunOnce(t.Context()) })
+	eventually.SucceedsDespiteTimeouts(t, func() error { return knows.Jobs.Heartbeat().RunOnce(t.Context()) })
 	if ahead, known := knows.Projector.ClockAhead(); !known || ahead < 3*time.Minute {
 		t.Fatalf("a clock that is ahead by four minutes is said to be by %s, %t", ahead, known)
 	}
-	first := ignorant.ReadBoardPage("reader", 1, world.BoardPlace{})
+	first := ignorant.ReadBoardPage("reader", 1, world.BoardPageStart{})
 	for _, byCursor := range []bool{true, false} {
-		if next := knows.ReadBoardPage("reader", 1, first.Next(byCursor)); next.SessionID != first.SessionID || len(next.Edges) != 1 {
+		if next := knows.ReadBoardPage("reader", 1, first.NextPageStart(byCursor)); next.SessionID != first.SessionID || len(next.Edges) != 1 {
 			t.Errorf("the second page: %+v", next)
 		}
 	}

@@ -19,10 +19,10 @@ const maxDrainTime = 15 * time.Second
 // A process that gets little processor time still asks every socket to reconnect, because the drain follows the clock and does
 // not count ticks, which can be lost.
 func TestDrainOfAStarvedProcess(t *testing.T) {
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
-	var watches []*world.Watch
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
+	var watches []*world.BadgeSubscription
 	for i := range 8 {
-		watches = append(watches, world.OpenWatch(t, p.URL, fmt.Sprintf("person-%d", i)))
+		watches = append(watches, world.OpenBadgeSubscription(t, p.URL, fmt.Sprintf("person-%d", i)))
 	}
 	p.Terminate()
 	// Let the process run for only a fifth of the time.
@@ -36,7 +36,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 		select {
 		case <-p.Ended:
 			for _, w := range watches {
-				if code := w.WaitCloseCode(t, world.ConvergenceTimeout); code != websocket.CloseServiceRestart {
+				if code := w.WaitCloseCode(t, world.RedisLossRecoveryTimeout); code != websocket.CloseServiceRestart {
 					t.Errorf("the socket of %s was closed with %d, want %d", w.Person, code, websocket.CloseServiceRestart)
 				}
 			}
@@ -54,7 +54,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 func TestDrainEndsThoughAJobHangs(t *testing.T) {
 	database := sqltest.Postgres(t)
 	arguments := []string{"--database", database, "--redis", redistest.Redis(t), "--drain", "100ms"}
-	p := world.StartProcess(t, "", arguments...)
+	p := world.StartServingProcess(t, "", arguments...)
 	var data struct {
 		PublishPost struct{ Post struct{ ID string } }
 	}
@@ -81,7 +81,7 @@ func TestDrainEndsThoughAJobHangs(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, p.Output.String())
 	}
 	release()
-	p = world.StartProcess(t, "", arguments...)
-	world.Eventually(t, world.ConvergenceTimeout, "the like counts", func() bool { return likes() == 1 })
-	p.WaitForJobs(world.ConvergenceTimeout)
+	p = world.StartServingProcess(t, "", arguments...)
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "the like counts", func() bool { return likes() == 1 })
+	p.WaitForJobs(world.RedisLossRecoveryTimeout)
 }

@@ -21,45 +21,45 @@ import (
 // loses single keys. Badges and feeds still equal the model.
 func TestLateAndRepeatedJobs(t *testing.T) {
 	server := redistest.NewServer(t)
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true})
 	n.Badges("somebody")
 	if got := server.Do("KEYS", "{u*}:b"); len(got.([]any)) == 0 {
 		t.Fatal("documents are not at {u<number>}:b: losing them would prove nothing")
 	}
-	histories.Reduce(t, 5)
+	histories.ReduceRapidChecks(t, 5)
 	rapid.Check(t, func(t *rapid.T) {
-		w := world.NewWorld(n, nil)
+		w := world.NewReferenceModel(n, nil)
 		// Everybody follows the next two people, so that each action has a recipient.
 		for i, reader := range w.People {
 			for step := 1; step <= 2; step++ {
 				author := w.People[(i+step)%len(w.People)]
 				n.Follow(reader, author)
-				w.Follows[reader][author] = 0
+				w.PostCountAtFollow[reader][author] = 0
 			}
 		}
 		actions := map[string]func(*rapid.T){
 			"again": w.QueueExtraJobs, "again and again": w.QueueExtraJobs, "early": w.MarkSeenBeforeFanout, "early and compare": func(t *rapid.T) {
 				w.MarkSeenBeforeFanout(t)
-				w.CompareEveryone(t)
+				w.CompareFeedsAndBadges(t)
 			},
 			"lose":  func(t *rapid.T) { w.LoseRedisData(t, server) },
 			"flush": func(*rapid.T) { server.Flush() },
 		}
 		maps.Copy(actions, map[string]func(*rapid.T){
-			"publish": w.Publish, "delete": w.Delete, "follow": w.Follow, "unfollow": w.Unfollow, "mark": w.MarkSeen,
+			"publish": w.Publish, "delete": w.DeletePost, "follow": w.Follow, "unfollow": w.Unfollow, "mark": w.MarkFeedSeen,
 			"like": w.Like, "work": w.RunSomeJobs, "look": func(t *rapid.T) { w.ReadBadges(t, w.DrawPerson(t, "person")) },
 		})
 		t.Repeat(actions)
-		w.CompareEveryone(t)
+		w.CompareFeedsAndBadges(t)
 	})
 }
 
 // Late counts of notifications that were read long ago change nothing, and neither do counts that arrive twice.
 func TestLateCounts(t *testing.T) {
-	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
-		options.Manual = true
+	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
+		options.ManualStepping = true
 		n := world.StartNode(t, options)
-		author := n.IDsOf("author")[0]
+		author := n.EnsureUserIDs("author")[0]
 		n.Badges("author")
 		var late [][]services.CategoryCounts
 		counts := func() {
@@ -71,14 +71,14 @@ func TestLateCounts(t *testing.T) {
 			late = append(late, documents[0].Notifications)
 		}
 		for _, liker := range []string{"a", "b", "c"} {
-			n.Must(liker, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", liker)}, nil)
-			n.Settle()
+			n.MustAsk(liker, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", liker)}, nil)
+			n.SettleJobsAndCaches()
 			counts()
 		}
-		n.Must("author", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, nil, nil)
+		n.MustAsk("author", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, nil, nil)
 		counts()
-		n.Must("d", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", "d")}, nil)
-		n.Settle()
+		n.MustAsk("d", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish("author", "d")}, nil)
+		n.SettleJobsAndCaches()
 		want := n.Badges("author")
 		if want.Notifications.Like.Value != 1 {
 			t.Fatalf("%+v, want 1 like", want.Notifications.Like)
@@ -88,7 +88,7 @@ func TestLateCounts(t *testing.T) {
 			for _, counts := range old {
 				fields.Add(author, rdb.CategoryRegisters(counts)...)
 			}
-			if err := n.Projector.Put(t.Context(), fields.All); err != nil {
+			if err := n.Projector.PutRegisters(t.Context(), fields.All); err != nil {
 				t.Fatal(err)
 			}
 			if got := n.Badges("author"); got.Notifications.Like != want.Notifications.Like || got.Version != want.Version {
@@ -101,18 +101,18 @@ func TestLateCounts(t *testing.T) {
 // Data that was read from SQL before an unfollow and is written after it does not restore the author's posts, whether a push or a
 // rebuild was in progress.
 func TestLateSQLReads(t *testing.T) {
-	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
-		options.Manual = true
+	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
+		options.ManualStepping = true
 		n := world.StartNode(t, options)
 		ctx := t.Context()
-		numbers := n.IDsOf("reader", "author")
+		numbers := n.EnsureUserIDs("reader", "author")
 		reader, author := numbers[0], numbers[1]
 		n.Follow("reader", "author")
 		id, err := services.ParsePostGlobalID("post", n.Publish("author", "one"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.Settle()
+		n.SettleJobsAndCaches()
 		if got := n.Badges("reader").HomeFeed.Value; got != 1 {
 			t.Fatalf("at first %d count, want 1", got)
 		}
@@ -121,18 +121,18 @@ func TestLateSQLReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stamps, err := n.Redis.BeginRebuild(ctx, []services.UserID{reader}, rdb.RebuildMode{Visit: true})
+		stamps, err := n.Redis.BeginRebuild(ctx, []services.UserID{reader}, rdb.RebuildMode{IsVisit: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		entry := services.FeedEntry{Post: id, Author: author, Counts: true}
-		n.Must("reader", `mutation{unfollow(input:{userId:"user:author"}){user{id}}}`, nil, nil)
+		entry := services.FeedEntry{Post: id, Author: author, CountsAsNew: true}
+		n.MustAsk("reader", `mutation{unfollow(input:{userId:"user:author"}){user{id}}}`, nil, nil)
 
 		results, err := n.Redis.AddToInboxes(ctx, stamp, []rdb.InboxPost{{Reader: reader, Entry: entry}})
 		if err != nil || results[0].Status != redis.Retry {
 			t.Errorf("the late push: %+v, %v, want to be read again", results, err)
 		}
-		facts := rdb.FeedFacts{Reader: reader, Stamp: stamps[0], Visit: true, Entries: []services.FeedEntry{entry}, Lifetime: time.Hour}
+		facts := rdb.FeedFacts{Reader: reader, Stamp: stamps[0], IsVisit: true, Entries: []services.FeedEntry{entry}, KeyLifetime: time.Hour}
 		result, err := n.Redis.EndRebuild(ctx, facts)
 		if err != nil || result.Status != redis.Retry {
 			t.Errorf("the late rebuild: %+v, %v, want to be read again", result, err)
@@ -143,7 +143,7 @@ func TestLateSQLReads(t *testing.T) {
 		if listed := n.ReadWholeFeed("reader", 10); len(listed) > 0 {
 			t.Errorf("after the unfollow the feed lists %v", listed)
 		}
-		n.Settle()
+		n.SettleJobsAndCaches()
 		if listed := n.ReadWholeFeed("reader", 10); len(listed) > 0 {
 			t.Errorf("after the job the feed lists %v", listed)
 		}

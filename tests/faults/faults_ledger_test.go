@@ -8,11 +8,11 @@ import (
 
 // ledger is the record of acknowledged mutations, and the slow, independent count of their effects.
 type ledger struct {
-	mu       sync.Mutex
-	posts    map[string]*ledgerPost   // by ID
-	byAuthor map[string][]*ledgerPost // the oldest first
-	since    map[edge]string          // the author's newest post at the follow, "" if the author had none
-	seen     map[string]string        // reader -> the newest post that they have seen
+	mu                 sync.Mutex
+	posts              map[string]*ledgerPost   // by ID
+	byAuthor           map[string][]*ledgerPost // the oldest first
+	newestPostAtFollow map[followEdge]string    // the author's newest post at the follow, "" if the author had none
+	seenUpTo           map[string]string        // reader -> the newest post that they have seen
 }
 
 type ledgerPost struct {
@@ -20,8 +20,8 @@ type ledgerPost struct {
 	deleted, liked bool // liked by a person other than its author
 }
 
-// edge is a reader and an author whom they may follow.
-type edge struct{ reader, author string }
+// followEdge is a reader and an author whom they may follow.
+type followEdge struct{ reader, author string }
 
 // withLock calls the function change, which reads or writes the ledger, under the lock.
 func (l *ledger) withLock(change func()) {
@@ -30,7 +30,7 @@ func (l *ledger) withLock(change func()) {
 	change()
 }
 
-func (l *ledger) count() (posts int) {
+func (l *ledger) countPosts() (posts int) {
 	l.withLock(func() { posts = len(l.posts) })
 	return posts
 }
@@ -43,7 +43,7 @@ func (l *ledger) recordPost(author, id string) {
 }
 
 func (l *ledger) follows(reader, author string) (follows bool) {
-	l.withLock(func() { _, follows = l.since[edge{reader, author}] })
+	l.withLock(func() { _, follows = l.newestPostAtFollow[followEdge{reader, author}] })
 	return follows
 }
 
@@ -51,19 +51,19 @@ func (l *ledger) follows(reader, author string) (follows bool) {
 func (l *ledger) recordFollow(reader, author string, follows bool) {
 	l.withLock(func() {
 		if !follows {
-			delete(l.since, edge{reader, author})
+			delete(l.newestPostAtFollow, followEdge{reader, author})
 			return
 		}
 		newest := ""
 		if posts := l.byAuthor[author]; len(posts) > 0 {
 			newest = posts[len(posts)-1].id
 		}
-		l.since[edge{reader, author}] = newest
+		l.newestPostAtFollow[followEdge{reader, author}] = newest
 	})
 }
 
-// pick returns a random post of an author for which fits is true; nil if there is none.
-func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
+// pickRandomPost returns a random post of an author for which fits is true; nil if there is none.
+func (l *ledger) pickRandomPost(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
 	l.withLock(func() {
 		var fitting []*ledgerPost
 		for _, p := range l.byAuthor[author] {
@@ -78,11 +78,11 @@ func (l *ledger) pick(author string, fits func(*ledgerPost) bool) (post *ledgerP
 	return post
 }
 
-// feed returns the IDs of the posts that the reader's feed must list, newest first.
-func (l *ledger) feed(reader string) (ids []string) {
+// expectedFeed returns the IDs of the posts that the reader's feed must list, newest first.
+func (l *ledger) expectedFeed(reader string) (ids []string) {
 	l.withLock(func() {
 		for _, post := range l.posts {
-			if _, follows := l.since[edge{reader, post.author}]; !post.deleted && (follows || post.author == reader) {
+			if _, follows := l.newestPostAtFollow[followEdge{reader, post.author}]; !post.deleted && (follows || post.author == reader) {
 				ids = append(ids, post.id)
 			}
 		}
@@ -92,12 +92,12 @@ func (l *ledger) feed(reader string) (ids []string) {
 	return ids
 }
 
-// unread returns the number of posts of the feed that must count.
-func (l *ledger) unread(reader string) (count int) {
+// countUnread returns the number of posts of the feed that must count.
+func (l *ledger) countUnread(reader string) (count int) {
 	l.withLock(func() {
 		for _, post := range l.posts {
-			since, follows := l.since[edge{reader, post.author}]
-			if follows && !post.deleted && post.id > since && post.id > l.seen[reader] {
+			since, follows := l.newestPostAtFollow[followEdge{reader, post.author}]
+			if follows && !post.deleted && post.id > since && post.id > l.seenUpTo[reader] {
 				count++
 			}
 		}
@@ -105,9 +105,9 @@ func (l *ledger) unread(reader string) (count int) {
 	return count
 }
 
-// likes returns the number of a person's posts that are liked. This is also the number that their badge of likes must have, because
-// these tests mark no notification as seen.
-func (l *ledger) likes(person string) (count int) {
+// countLikedPosts returns the number of a person's posts that are liked. This is also the number that their badge of likes must
+// have, because these tests mark no notification as seen.
+func (l *ledger) countLikedPosts(person string) (count int) {
 	l.withLock(func() {
 		for _, post := range l.byAuthor[person] {
 			if post.liked && !post.deleted {

@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	maxPosts = 250 // the most posts of a load: fewer than a feed keeps, so that all counts are exact
+	maxLoadPosts = 250 // the most posts of a load: fewer than a feed keeps, so that all counts are exact
 )
 
-// load runs people who publish, follow, like, look and read, each in a goroutine, and keeps the ledger of their acknowledged
-// mutations. The outcome of each action is known under any faults: see act.
-type load struct {
+// userLoad runs people who publish, follow, like, look and read, each in a goroutine, and keeps the ledger of their acknowledged
+// mutations. The outcome of each action is known under any faults: see doRandomAction.
+type userLoad struct {
 	ledger
-	tb           testing.TB
-	url          func() string
-	retries      bool   // a request without an answer is sent again, under the same idempotency key
-	keyPrefix    string // a prefix of this load's keys
-	people       []string
-	publishLocks map[string]*sync.Mutex // by author; keeps a follow of the author from beginning while the author publishes
+	tb                testing.TB
+	serverURL         func() string
+	retriesUnanswered bool   // a request without an answer is sent again, under the same idempotency key
+	keyPrefix         string // a prefix of this load's keys
+	people            []string
+	publishLocks      map[string]*sync.Mutex // by author; keeps a follow of the author from beginning while the author publishes
 
-	acked atomic.Int64 // acknowledged mutations
-	keys  atomic.Int64 // idempotency keys that were made
-	stop  func()       // ends the load once each person's request in progress has ended
+	ackedMutations      atomic.Int64 // acknowledged mutations
+	idempotencyKeyCount atomic.Int64 // idempotency keys that were made
+	stop                func()       // ends the load once each person's request in progress has ended
 
-	wrongMu sync.Mutex
-	wrong   []error // the first ten faults
+	recordedFaultsMu sync.Mutex
+	recordedFaults   []error // the first ten faults
 }
 
-// newLoad makes people who do not act yet. url returns the server's present address.
-func newLoad(tb testing.TB, retries bool, url func() string) *load {
-	l := &load{
-		tb: tb, url: url, retries: retries, publishLocks: map[string]*sync.Mutex{}, stop: func() {},
+// newUserLoad makes people who do not act yet. url returns the server's present address.
+func newUserLoad(tb testing.TB, retries bool, url func() string) *userLoad {
+	l := &userLoad{
+		tb: tb, serverURL: url, retriesUnanswered: retries, publishLocks: map[string]*sync.Mutex{}, stop: func() {},
 		keyPrefix: fmt.Sprintf("l%08x", rand.Uint32()),
-		ledger:    ledger{posts: map[string]*ledgerPost{}, byAuthor: map[string][]*ledgerPost{}, since: map[edge]string{}, seen: map[string]string{}},
+		ledger:    ledger{posts: map[string]*ledgerPost{}, byAuthor: map[string][]*ledgerPost{}, newestPostAtFollow: map[followEdge]string{}, seenUpTo: map[string]string{}},
 	}
 	for i := range 6 {
 		person := fmt.Sprintf("%s-%c", l.keyPrefix, 'a'+i)
@@ -54,7 +54,7 @@ func newLoad(tb testing.TB, retries bool, url func() string) *load {
 }
 
 // start starts the people. The end of the test calls stop if the test does not.
-func (l *load) start() {
+func (l *userLoad) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
 	for i, person := range l.people {
@@ -68,7 +68,7 @@ func (l *load) start() {
 }
 
 // actUntilDone acts for a person until ctx ends.
-func (l *load) actUntilDone(ctx context.Context, person, neighbour string) {
+func (l *userLoad) actUntilDone(ctx context.Context, person, neighbour string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -76,20 +76,20 @@ func (l *load) actUntilDone(ctx context.Context, person, neighbour string) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			l.act(person, neighbour)
+			l.doRandomAction(person, neighbour)
 		}
 	}
 }
 
-// waitProgress waits until this many more mutations are acknowledged.
-func (l *load) waitProgress(more int64) {
+// waitForMutations waits until this many more mutations are acknowledged.
+func (l *userLoad) waitForMutations(more int64) {
 	l.tb.Helper()
-	goal := l.acked.Load() + more
+	goal := l.ackedMutations.Load() + more
 	world.EventuallySucceeds(l.tb, world.RequestTimeout, func() error {
 		if err := l.faults(); err != nil {
 			l.tb.Fatal(err)
 		}
-		if had := l.acked.Load(); had < goal {
+		if had := l.ackedMutations.Load(); had < goal {
 			return fmt.Errorf("the load stands at %d of %d mutations", had, goal)
 		}
 		return nil
@@ -97,24 +97,24 @@ func (l *load) waitProgress(more int64) {
 }
 
 // recordFault records that something was wrong.
-func (l *load) recordFault(format string, args ...any) {
-	l.wrongMu.Lock()
-	defer l.wrongMu.Unlock()
-	if len(l.wrong) < 10 {
-		l.wrong = append(l.wrong, fmt.Errorf(format, args...))
+func (l *userLoad) recordFault(format string, args ...any) {
+	l.recordedFaultsMu.Lock()
+	defer l.recordedFaultsMu.Unlock()
+	if len(l.recordedFaults) < 10 {
+		l.recordedFaults = append(l.recordedFaults, fmt.Errorf(format, args...))
 	}
 }
 
 // faults returns the recorded faults as one error; nil if there are none.
-func (l *load) faults() error {
-	l.wrongMu.Lock()
-	defer l.wrongMu.Unlock()
-	return errors.Join(l.wrong...)
+func (l *userLoad) faults() error {
+	l.recordedFaultsMu.Lock()
+	defer l.recordedFaultsMu.Unlock()
+	return errors.Join(l.recordedFaults...)
 }
 
-// act does one action of a person. Nobody else follows, marks or deletes for this person, and each person's posts are liked by
-// one neighbour only. So the outcome of each action is known.
-func (l *load) act(person, neighbour string) {
+// doRandomAction does one action of a person. Nobody else follows, marks or deletes for this person, and each person's posts are
+// liked by one neighbour only. So the outcome of each action is known.
+func (l *userLoad) doRandomAction(person, neighbour string) {
 	switch dice := rand.IntN(100); {
 	case dice < 30:
 		l.publish(person)
@@ -125,16 +125,16 @@ func (l *load) act(person, neighbour string) {
 	case dice < 72:
 		l.toggleLike(person, neighbour)
 	case dice < 82:
-		l.mark(person)
+		l.markFeedSeen(person)
 	case dice < 92:
-		l.readBadges(person)
+		l.checkBadges(person)
 	default:
-		l.readFeed(person)
+		l.checkFeedPage(person)
 	}
 }
 
-func (l *load) publish(person string) {
-	if l.count() >= maxPosts {
+func (l *userLoad) publish(person string) {
+	if l.countPosts() >= maxLoadPosts {
 		return
 	}
 	l.publishLocks[person].Lock()
@@ -147,8 +147,8 @@ func (l *load) publish(person string) {
 	}
 }
 
-func (l *load) deletePost(person string) {
-	post := l.pick(person, func(p *ledgerPost) bool { return !p.deleted })
+func (l *userLoad) deletePost(person string) {
+	post := l.pickRandomPost(person, func(p *ledgerPost) bool { return !p.deleted })
 	if post == nil {
 		return
 	}
@@ -158,7 +158,7 @@ func (l *load) deletePost(person string) {
 }
 
 // toggleFollow lets a person follow somebody, or unfollow whom they follow.
-func (l *load) toggleFollow(person string) {
+func (l *userLoad) toggleFollow(person string) {
 	author := l.people[rand.IntN(len(l.people))]
 	if author == person {
 		return
@@ -178,8 +178,8 @@ func (l *load) toggleFollow(person string) {
 }
 
 // toggleLike lets a person like a post of the neighbour, or undo the like.
-func (l *load) toggleLike(person, neighbour string) {
-	post := l.pick(neighbour, func(*ledgerPost) bool { return true })
+func (l *userLoad) toggleLike(person, neighbour string) {
+	post := l.pickRandomPost(neighbour, func(*ledgerPost) bool { return true })
 	if post == nil {
 		return
 	}
@@ -198,9 +198,9 @@ func (l *load) toggleLike(person, neighbour string) {
 	l.withLock(func() { post.liked = verb == "likePost" })
 }
 
-// mark lets a person mark the feed as seen up to somebody's post.
-func (l *load) mark(person string) {
-	post := l.pick(l.people[rand.IntN(len(l.people))], func(*ledgerPost) bool { return true })
+// markFeedSeen lets a person mark the feed as seen up to somebody's post.
+func (l *userLoad) markFeedSeen(person string) {
+	post := l.pickRandomPost(l.people[rand.IntN(len(l.people))], func(*ledgerPost) bool { return true })
 	if post == nil {
 		return
 	}
@@ -208,16 +208,16 @@ func (l *load) mark(person string) {
 		map[string]any{"p": post.id}, nil)
 	l.wantCode("", got, "markHomeFeedSeen")
 	if got == "" {
-		l.withLock(func() { l.seen[person] = max(l.seen[person], post.id) })
+		l.withLock(func() { l.seenUpTo[person] = max(l.seenUpTo[person], post.id) })
 	}
 }
 
-// readBadges checks the rules that a person's badges keep at any moment.
-func (l *load) readBadges(person string) {
+// checkBadges checks the rules that a person's badges keep at any moment.
+func (l *userLoad) checkBadges(person string) {
 	got, err := l.badgesOf(person)
 	if err == nil {
 		err = got.CheckInvariants()
-	} else if l.retries {
+	} else if l.retriesUnanswered {
 		return // the server is down
 	}
 	if err != nil {
@@ -225,11 +225,11 @@ func (l *load) readBadges(person string) {
 	}
 }
 
-// readFeed checks that a page is in order and lists no post twice.
-func (l *load) readFeed(person string) {
-	ids, err := l.pageOf(person, nil)
+// checkFeedPage checks that a page is in order and lists no post twice.
+func (l *userLoad) checkFeedPage(person string) {
+	ids, err := l.feedPageOf(person, nil)
 	if err != nil {
-		if !l.retries {
+		if !l.retriesUnanswered {
 			l.recordFault("feed of %s: %w", person, err)
 		}
 		return
@@ -242,25 +242,25 @@ func (l *load) readFeed(person string) {
 }
 
 // wantCode records a fault unless the code of an answer is want.
-func (l *load) wantCode(want, got, what string) {
+func (l *userLoad) wantCode(want, got, what string) {
 	if got != want {
 		l.recordFault("%s: code %q, want %q", what, got, want)
 	}
 }
 
 // mutate sends a mutation with a unique key until it gets an answer, and returns the code.
-func (l *load) mutate(as, query string, variables map[string]any, into any) (code string) {
+func (l *userLoad) mutate(as, query string, variables map[string]any, into any) (code string) {
 	if variables == nil {
 		variables = map[string]any{}
 	}
-	variables["key"] = fmt.Sprintf("%s-%d", l.keyPrefix, l.keys.Add(1))
+	variables["key"] = fmt.Sprintf("%s-%d", l.keyPrefix, l.idempotencyKeyCount.Add(1))
 	ctx, cancel := context.WithTimeout(context.Background(), world.RequestTimeout)
 	defer cancel()
 	for {
-		got, err := world.Request(ctx, l.url(), as, query, variables)
+		got, err := world.SendRequest(ctx, l.serverURL(), as, query, variables)
 		switch {
 		case err == nil && len(got.Errors) == 0:
-			l.acked.Add(1)
+			l.ackedMutations.Add(1)
 			if into != nil {
 				if err := json.Unmarshal(got.Data, into); err != nil {
 					l.recordFault("%s: %w", got.Data, err)
@@ -269,7 +269,7 @@ func (l *load) mutate(as, query string, variables map[string]any, into any) (cod
 			return ""
 		case err == nil && got.ErrorCode() != "UNAVAILABLE":
 			return got.ErrorCode()
-		case !l.retries || ctx.Err() != nil:
+		case !l.retriesUnanswered || ctx.Err() != nil:
 			l.recordFault("%s as %s was not acknowledged: %v %v", query, as, got.Errors, err)
 			return "UNAVAILABLE"
 		}
@@ -282,26 +282,26 @@ func (l *load) mutate(as, query string, variables map[string]any, into any) (cod
 }
 
 // badgesOf reads a person's badges.
-func (l *load) badgesOf(person string) (world.Badges, error) {
+func (l *userLoad) badgesOf(person string) (world.Badges, error) {
 	var data struct{ Viewer struct{ Badges world.Badges } }
-	err := world.Ask(l.url(), person, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data)
+	err := world.Ask(l.serverURL(), person, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data)
 	return data.Viewer.Badges, err
 }
 
-// pageOf reads a page of 50 of a person's feed.
-func (l *load) pageOf(person string, after *string) (world.FeedPage, error) {
+// feedPageOf reads a page of 50 of a person's feed.
+func (l *userLoad) feedPageOf(person string, after *string) (world.FeedPage, error) {
 	var data struct {
 		Viewer struct{ HomeFeed world.FeedPage }
 	}
-	err := world.Ask(l.url(), person, `query($after:String){viewer{homeFeed(first:50,after:$after){edges{node{id}} pageInfo{hasNextPage endCursor}}}}`,
+	err := world.Ask(l.serverURL(), person, `query($after:String){viewer{homeFeed(first:50,after:$after){edges{node{id}} pageInfo{hasNextPage endCursor}}}}`,
 		map[string]any{"after": after}, &data)
 	return data.Viewer.HomeFeed, err
 }
 
-// walkOf reads a person's whole feed.
-func (l *load) walkOf(person string) (ids []string, err error) {
+// wholeFeedOf reads a person's whole feed.
+func (l *userLoad) wholeFeedOf(person string) (ids []string, err error) {
 	for after := (*string)(nil); ; {
-		page, err := l.pageOf(person, after)
+		page, err := l.feedPageOf(person, after)
 		if err != nil {
 			return nil, err
 		}
@@ -312,8 +312,8 @@ func (l *load) walkOf(person string) (ids []string, err error) {
 	}
 }
 
-// compare returns an error if the server differs from the ledger. The load must have stopped.
-func (l *load) compare() error {
+// compareWithLedger returns an error if the server differs from the ledger. The load must have stopped.
+func (l *userLoad) compareWithLedger() error {
 	for _, person := range l.people {
 		got, err := l.badgesOf(person)
 		if err != nil {
@@ -322,11 +322,11 @@ func (l *load) compare() error {
 		if err := l.compareBadges(person, got); err != nil {
 			return err
 		}
-		ids, err := l.walkOf(person)
+		ids, err := l.wholeFeedOf(person)
 		if err != nil {
 			return err
 		}
-		if want := l.feed(person); !slices.Equal(ids, want) {
+		if want := l.expectedFeed(person); !slices.Equal(ids, want) {
 			return fmt.Errorf("%s: the feed has %d posts, want %d: %v, want %v", person, len(ids), len(want), ids, want)
 		}
 	}
@@ -334,27 +334,27 @@ func (l *load) compare() error {
 }
 
 // compareBadges returns an error if a person's badges differ from the ledger.
-func (l *load) compareBadges(person string, got world.Badges) error {
+func (l *userLoad) compareBadges(person string, got world.Badges) error {
 	if err := got.CheckInvariants(); err != nil {
 		return err
 	}
-	if want := l.unread(person); got.HomeFeed.Value != want || got.HomeFeed.Precision != "EXACT" {
+	if want := l.countUnread(person); got.HomeFeed.Value != want || got.HomeFeed.Precision != "EXACT" {
 		return fmt.Errorf("%s: home feed is %+v, want %d", person, got.HomeFeed, want)
 	}
-	if want := l.likes(person); got.Notifications.Like.Value != want || got.Notifications.Like.Precision != "EXACT" {
+	if want := l.countLikedPosts(person); got.Notifications.Like.Value != want || got.Notifications.Like.Precision != "EXACT" {
 		return fmt.Errorf("%s: likes are %+v, want %d", person, got.Notifications.Like, want)
 	}
 	return nil
 }
 
-// settle stops the load, and waits until the server and every device show the state of the ledger. It fails the test if the load
-// recorded a fault.
-func (l *load) settle(within time.Duration, watches ...*world.Watch) {
+// stopAndWaitUntilLedgerMatches stops the load, and waits until the server and every device show the state of the ledger. It fails
+// the test if the load recorded a fault.
+func (l *userLoad) stopAndWaitUntilLedgerMatches(within time.Duration, watches ...*world.BadgeSubscription) {
 	l.tb.Helper()
 	l.stop()
-	world.EventuallySucceeds(l.tb, within, l.compare)
+	world.EventuallySucceeds(l.tb, within, l.compareWithLedger)
 	for _, w := range watches {
-		w.WaitCounts(l.tb, within, l.unread(w.Person), l.likes(w.Person))
+		w.WaitCounts(l.tb, within, l.countUnread(w.Person), l.countLikedPosts(w.Person))
 	}
 	if err := l.faults(); err != nil {
 		l.tb.Fatal(err)

@@ -20,33 +20,33 @@ import (
 	"tidings/tests/world"
 )
 
-// orphanedJobsWithin is the time within which the jobs of a killed process must be done after its restart. On SQLite no lease delays
-// them.
-const orphanedJobsWithin = 12 * time.Second
+// orphanedJobsDoneWithin is the time within which the jobs of a killed process must be done after its restart. On SQLite no lease
+// delays them.
+const orphanedJobsDoneWithin = 12 * time.Second
 
-// restarter starts the program again and again on the same data.
-type restarter struct {
+// restartableProcess starts the program again and again on the same data.
+type restartableProcess struct {
 	*world.Process
-	tb        testing.TB
-	arguments []string
-	address   atomic.Pointer[string] // the present URL
+	tb         testing.TB
+	arguments  []string
+	currentURL atomic.Pointer[string] // the present URL
 }
 
-func startRestarter(tb testing.TB, redis string) *restarter {
+func startRestartableProcess(tb testing.TB, redis string) *restartableProcess {
 	tb.Helper()
-	r := &restarter{tb: tb, arguments: []string{"--data", tb.TempDir(), "--redis", redis}}
+	r := &restartableProcess{tb: tb, arguments: []string{"--data", tb.TempDir(), "--redis", redis}}
 	r.start()
 	return r
 }
 
-func (r *restarter) start() {
+func (r *restartableProcess) start() {
 	r.tb.Helper()
-	r.Process = world.StartProcess(r.tb, "", r.arguments...)
-	r.address.Store(&r.URL)
+	r.Process = world.StartServingProcess(r.tb, "", r.arguments...)
+	r.currentURL.Store(&r.URL)
 }
 
 // presentURL returns the process's present URL.
-func (r *restarter) presentURL() string { return *r.address.Load() }
+func (r *restartableProcess) presentURL() string { return *r.currentURL.Load() }
 
 // The process is killed under load, three times. Acknowledged mutations are kept, repeated mutations without an
 // acknowledgement have one effect, every job is done, and the badges are right. A private Redis loses all projections each
@@ -57,19 +57,19 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		"of another": func(t *testing.T) string { return redistest.Redis(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := startRestarter(t, redis(t))
-			l := newLoad(t, true, server.presentURL)
+			server := startRestartableProcess(t, redis(t))
+			l := newUserLoad(t, true, server.presentURL)
 			l.start()
 			for range 3 {
-				l.waitProgress(30)
+				l.waitForMutations(30)
 				server.Kill()
 				server.start()
 			}
-			watches := l.watchAll(server.URL)
-			l.waitProgress(20)
+			watches := l.openBadgeWatches(server.URL)
+			l.waitForMutations(20)
 			l.stop()
-			server.WaitForJobs(orphanedJobsWithin)
-			l.settle(world.ConvergenceTimeout, watches...)
+			server.WaitForJobs(orphanedJobsDoneWithin)
+			l.stopAndWaitUntilLedgerMatches(world.RedisLossRecoveryTimeout, watches...)
 		})
 	}
 }
@@ -77,8 +77,8 @@ func TestServerKilledUnderLoad(t *testing.T) {
 // The process is killed while jobs wait because Redis hangs. No job is lost.
 func TestServerKilledWhileJobsWait(t *testing.T) {
 	redis := redistest.NewServer(t)
-	server := startRestarter(t, redis.URL())
-	l := newLoad(t, false, server.presentURL)
+	server := startRestartableProcess(t, redis.URL())
+	l := newUserLoad(t, false, server.presentURL)
 	reader, author := l.people[0], l.people[1]
 	mutation := func(as, query string, variables map[string]any) {
 		t.Helper()
@@ -86,11 +86,11 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 			t.Fatalf("%s: %s", query, code)
 		}
 	}
-	l.followOnce(reader, author)
+	l.followOutsideLoad(reader, author)
 	if got, err := l.badgesOf(reader); err != nil || got.Total.Value != 0 {
 		t.Fatalf("at first: %+v, %v", got, err)
 	}
-	server.WaitForJobs(world.ConvergenceTimeout)
+	server.WaitForJobs(world.RedisLossRecoveryTimeout)
 
 	redis.Pause()
 	for range 7 {
@@ -106,14 +106,14 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	}
 	redis.Resume()
 	server.start()
-	server.WaitForJobs(orphanedJobsWithin)
+	server.WaitForJobs(orphanedJobsDoneWithin)
 	if got, err := l.badgesOf(reader); err != nil || got.HomeFeed.Value != 7 || got.HomeFeed.Precision != "EXACT" {
 		t.Errorf("in the end: %+v, %v", got, err)
 	}
 }
 
-// followOnce makes one user follow the other, outside of the load.
-func (l *load) followOnce(reader, author string) {
+// followOutsideLoad makes one user follow the other, outside of the load.
+func (l *userLoad) followOutsideLoad(reader, author string) {
 	l.tb.Helper()
 	code := l.mutate(reader, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
 	if code != "" {
@@ -124,61 +124,61 @@ func (l *load) followOnce(reader, author string) {
 // SIGTERM under load: every socket is asked to reconnect, the process ends within 15 s with exit code 0, and nothing that
 // was acknowledged is lost.
 func TestDrainUnderLoad(t *testing.T) {
-	server := startRestarter(t, redistest.Redis(t))
-	l := newLoad(t, true, server.presentURL)
-	watches := l.watchAll(server.URL)
+	server := startRestartableProcess(t, redistest.Redis(t))
+	l := newUserLoad(t, true, server.presentURL)
+	watches := l.openBadgeWatches(server.URL)
 	l.start()
-	l.waitProgress(40)
+	l.waitForMutations(40)
 	server.Terminate()
 	if code := server.WaitExit(15 * time.Second); code != 0 {
 		t.Errorf("exit code %d: %s", code, server.Output.String())
 	}
 	for _, w := range watches {
-		if code := w.WaitCloseCode(t, world.ConvergenceTimeout); code != websocket.CloseServiceRestart {
+		if code := w.WaitCloseCode(t, world.RedisLossRecoveryTimeout); code != websocket.CloseServiceRestart {
 			t.Errorf("the socket of %s was closed with %d, want %d", w.Person, code, websocket.CloseServiceRestart)
 		}
 	}
 	server.start()
-	watches = l.watchAll(server.URL)
-	l.waitProgress(20)
+	watches = l.openBadgeWatches(server.URL)
+	l.waitForMutations(20)
 	l.stop()
-	server.WaitForJobs(world.ConvergenceTimeout) // a drained process leaves no leases
-	l.settle(world.ConvergenceTimeout, watches...)
+	server.WaitForJobs(world.RedisLossRecoveryTimeout) // a drained process leaves no leases
+	l.stopAndWaitUntilLedgerMatches(world.RedisLossRecoveryTimeout, watches...)
 }
 
 // On a full disk only mutations that were stored are acknowledged, reads continue, and acknowledged mutations are kept.
 func TestFullDisk(t *testing.T) {
 	t.Run("files of limited size", func(t *testing.T) {
 		data := t.TempDir()
-		p := world.StartProcess(t, "ulimit -f 4096", "--data", data, "--redis", "embedded")
-		kept := fillDisk(t, p)
+		p := world.StartServingProcess(t, "ulimit -f 4096", "--data", data, "--redis", "embedded")
+		kept := fillDiskWithPosts(t, p)
 		p.Kill()
-		wantStored(t, world.StartProcess(t, "", "--data", data, "--redis", "embedded"), kept)
+		wantStoredPosts(t, world.StartServingProcess(t, "", "--data", data, "--redis", "embedded"), kept)
 	})
 	data := t.TempDir()
 	if !sqltest.MountSmallDisk(t, data, "2m") {
 		return // the file size limit above must do
 	}
 	t.Run("a disk of 2 MB", func(t *testing.T) {
-		p := world.StartProcess(t, "", "--data", data, "--redis", "embedded")
-		kept := fillDisk(t, p)
-		world.Eventually(t, 30*time.Second, "the node is not ready", func() bool { return readiness503(t, p) })
+		p := world.StartServingProcess(t, "", "--data", data, "--redis", "embedded")
+		kept := fillDiskWithPosts(t, p)
+		world.Eventually(t, 30*time.Second, "the node is not ready", func() bool { return readyzRefusesWrites(t, p) })
 		if out, err := exec.Command("mount", "-o", "remount,size=64m", data).CombinedOutput(); err != nil {
 			t.Fatalf("remount: %v %s", err, out)
 		}
-		world.Eventually(t, 30*time.Second, "the node is ready again", func() bool { return !readiness503(t, p) })
+		world.Eventually(t, 30*time.Second, "the node is ready again", func() bool { return !readyzRefusesWrites(t, p) })
 		id, code := publishTo(t, p, "there is room again")
 		if code != "" {
 			t.Errorf("with room again: %s", code)
 		}
 		kept = append(kept, id)
 		p.Kill()
-		wantStored(t, world.StartProcess(t, "", "--data", data, "--redis", "embedded"), kept)
+		wantStoredPosts(t, world.StartServingProcess(t, "", "--data", data, "--redis", "embedded"), kept)
 	})
 }
 
-// readiness503 reports whether /readyz of a node says that its database refuses writes.
-func readiness503(t *testing.T, p *world.Process) bool {
+// readyzRefusesWrites reports whether /readyz of a node says that its database refuses writes.
+func readyzRefusesWrites(t *testing.T, p *world.Process) bool {
 	t.Helper()
 	response, err := http.Get(p.URL + "/readyz")
 	if err != nil {
@@ -196,8 +196,8 @@ func readiness503(t *testing.T, p *world.Process) bool {
 	return refused
 }
 
-// fillDisk publishes until the disk is full, and a while longer. It returns the acknowledged posts.
-func fillDisk(t *testing.T, p *world.Process) (kept []string) {
+// fillDiskWithPosts publishes until the disk is full, and a while longer. It returns the acknowledged posts.
+func fillDiskWithPosts(t *testing.T, p *world.Process) (kept []string) {
 	t.Helper()
 	refused := 0
 	for range 500 {
@@ -229,23 +229,23 @@ func publishTo(t *testing.T, p *world.Process, body string) (id, code string) {
 	var data struct {
 		PublishPost struct{ Post struct{ ID string } }
 	}
-	got, err := world.Request(t.Context(), p.URL, "author", `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": body})
+	got, err := world.SendRequest(t.Context(), p.URL, "author", `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": body})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Errors) > 0 {
 		return "", got.ErrorCode()
 	}
-	world.Decode(t, got.Data, &data)
+	world.DecodeJSON(t, got.Data, &data)
 	return data.PublishPost.Post.ID, ""
 }
 
-// wantStored checks that exactly the acknowledged posts are stored.
-func wantStored(t *testing.T, p *world.Process, kept []string) {
+// wantStoredPosts checks that exactly the acknowledged posts are stored.
+func wantStoredPosts(t *testing.T, p *world.Process, kept []string) {
 	t.Helper()
-	l := newLoad(t, false, func() string { return p.URL })
-	p.WaitForJobs(orphanedJobsWithin)
-	listed, err := l.walkOf("author")
+	l := newUserLoad(t, false, func() string { return p.URL })
+	p.WaitForJobs(orphanedJobsDoneWithin)
+	listed, err := l.wholeFeedOf("author")
 	if err != nil {
 		t.Fatal(err)
 	}

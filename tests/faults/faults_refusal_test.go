@@ -29,11 +29,11 @@ func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 				}
 				return got.HomeFeed.Precision == precision && got.Total.Precision == precision
 			}
-			world.Eventually(t, world.ConvergenceTimeout, "the first post", func() bool { return n.Badges("reader").HomeFeed.Value == 1 })
+			world.Eventually(t, world.RedisLossRecoveryTimeout, "the first post", func() bool { return n.Badges("reader").HomeFeed.Value == 1 })
 
 			server.Do(redis.refuse...)
 			second := n.Publish("author", "two")
-			world.Eventually(t, world.ConvergenceTimeout, "the refusal is known", func() bool { return n.Redis.RefusesWrites() })
+			world.Eventually(t, world.RedisLossRecoveryTimeout, "the refusal is known", func() bool { return n.Redis.RefusesWrites() })
 			if !reads("STALE", 2) {
 				t.Errorf("a query: %+v, want STALE", n.Badges("reader"))
 			}
@@ -54,7 +54,7 @@ func TestARedisThatRefusesWritesIsNeverExact(t *testing.T) {
 			}
 
 			server.Do(redis.accept...)
-			world.Eventually(t, world.ConvergenceTimeout, "an exact answer", func() bool { return reads("EXACT", 1) })
+			world.Eventually(t, world.RedisLossRecoveryTimeout, "an exact answer", func() bool { return reads("EXACT", 1) })
 			if text := n.Get(t, "/readyz"); text != "ready\n" {
 				t.Errorf("/readyz says %q", text)
 			}

@@ -20,20 +20,20 @@ func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
 	publish := func(body string) { ids = append([]string{n.Publish("author", body)}, ids...) }
 	shows := func(reader string, want int) {
 		t.Helper()
-		world.Eventually(t, world.ConvergenceTimeout, reader+" has the badge", func() bool {
+		world.Eventually(t, world.RedisLossRecoveryTimeout, reader+" has the badge", func() bool {
 			got := n.Badges(reader).HomeFeed
 			return got.Value == want && got.Precision == "EXACT"
 		})
 	}
 	publish("one")
-	watch := world.OpenWatch(t, n.URL, "watcher")
-	watch.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
+	watch := world.OpenBadgeSubscription(t, n.URL, "watcher")
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 1, 0)
 	shows("sleeper", 1)
 	shows("looker", 1)
 	server.Do("SAVE")
 	publish("two")
 	publish("three")
-	watch.WaitCounts(t, world.ConvergenceTimeout, 3, 0)
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 3, 0)
 	shows("sleeper", 3)
 	n.MarkFeedSeen("looker", "")
 	shows("looker", 0)
@@ -54,12 +54,12 @@ func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
 		}
 		return got.Precision
 	}
-	world.Eventually(t, world.ConvergenceTimeout, "an exact answer after right ones only", func() bool {
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "an exact answer after right ones only", func() bool {
 		sleeper, looker := right("sleeper", 3), right("looker", 0)
 		return sleeper == "EXACT" && looker == "EXACT" || t.Failed()
 	})
 	publish("four")
-	watch.WaitCounts(t, world.ConvergenceTimeout, 4, 0)
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 4, 0)
 	shows("sleeper", 4)
 	shows("looker", 1)
 }

@@ -12,42 +12,42 @@ import (
 	"tidings/tests/world"
 )
 
-// watchAll opens a device for every person of a load, and a second device for the first person.
-func (l *load) watchAll(url string) []*world.Watch {
+// openBadgeWatches opens a device for every person of a load, and a second device for the first person.
+func (l *userLoad) openBadgeWatches(url string) []*world.BadgeSubscription {
 	l.tb.Helper()
-	watches := []*world.Watch{world.OpenWatch(l.tb, url, l.people[0])}
+	watches := []*world.BadgeSubscription{world.OpenBadgeSubscription(l.tb, url, l.people[0])}
 	for _, person := range l.people {
-		watches = append(watches, world.OpenWatch(l.tb, url, person))
+		watches = append(watches, world.OpenBadgeSubscription(l.tb, url, person))
 	}
 	return watches
 }
 
 // visitAs sends a request as a user, which creates them if they are new.
-func (l *load) visitAs(person string) {
+func (l *userLoad) visitAs(person string) {
 	l.tb.Helper()
 	if code := l.mutate(person, `{viewer{user{key}}}`, nil, nil); code != "" {
 		l.tb.Fatalf("%s comes: %s", person, code)
 	}
 }
 
-// witness is a user who follows an author with a number of posts and has seen the first two. A stale device of theirs keeps
-// marking the feed as seen up to the first post. Every read of their badges, at any moment and from either engine, must show the
-// number of the other posts.
-type witness struct {
-	load  *load
-	name  string
-	want  int    // the count that every read must show
-	first string // the first post
-	stop  func()
+// constantUnreadReader is a witness: a user who follows an author with a number of posts and has seen the first two. A stale device
+// of theirs keeps marking the feed as seen up to the first post. Every read of their badges, at any moment and from either engine,
+// must show the number of the other posts.
+type constantUnreadReader struct {
+	load        *userLoad
+	name        string
+	wantUnread  int    // the count that every read must show
+	firstPostID string // the first post
+	stop        func()
 
-	mu        sync.Mutex
-	precision string // the precision of the home feed that was read last
+	mu            sync.Mutex
+	lastPrecision string // the precision of the home feed that was read last
 }
 
-// newWitness makes a witness of whose feed this number of posts must count.
-func newWitness(l *load, posts int) *witness {
+// newConstantUnreadReader makes a witness of whose feed this number of posts must count.
+func newConstantUnreadReader(l *userLoad, posts int) *constantUnreadReader {
 	l.tb.Helper()
-	w := &witness{load: l, name: l.keyPrefix + "-witness", want: posts}
+	w := &constantUnreadReader{load: l, name: l.keyPrefix + "-witness", wantUnread: posts}
 	author := l.keyPrefix + "-quiet"
 	must := func(as, query string, variables map[string]any) (id string) {
 		var data struct {
@@ -64,10 +64,10 @@ func newWitness(l *load, posts int) *witness {
 	for range posts + 2 {
 		ids = append(ids, must(author, `mutation($key:String){r:publishPost(input:{body:"old",idempotencyKey:$key}){post{id}}}`, nil))
 	}
-	w.first = ids[0]
+	w.firstPostID = ids[0]
 	l.visitAs(author)
 	must(w.name, `mutation($key:String,$p:ID){markHomeFeedSeen(input:{upTo:$p,idempotencyKey:$key}){badges{version}}}`, map[string]any{"p": ids[1]})
-	world.EventuallySucceeds(l.tb, world.ConvergenceTimeout, func() error {
+	world.EventuallySucceeds(l.tb, world.RedisLossRecoveryTimeout, func() error {
 		got, err := l.badgesOf(w.name)
 		if err == nil && got.Total.Value != posts {
 			err = fmt.Errorf("the witness has %d", got.Total.Value)
@@ -77,8 +77,8 @@ func newWitness(l *load, posts int) *witness {
 	return w
 }
 
-// look reads the witness's badges again and again until stop is called.
-func (w *witness) look() {
+// startChecks reads the witness's badges again and again until stop is called.
+func (w *constantUnreadReader) startChecks() {
 	quit := make(chan struct{})
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -89,7 +89,7 @@ func (w *witness) look() {
 			case <-quit:
 				return
 			case <-tick.C:
-				w.lookOnce()
+				w.checkOnce()
 			}
 		}
 	})
@@ -100,35 +100,35 @@ func (w *witness) look() {
 	w.load.tb.Cleanup(w.stop)
 }
 
-// lookOnce reads the witness's badges once, and records a fault if they are wrong. One time in five it also marks the feed as seen up
+// checkOnce reads the witness's badges once, and records a fault if they are wrong. One time in five it also marks the feed as seen up
 // to the first post, as the stale device does.
-func (w *witness) lookOnce() {
+func (w *constantUnreadReader) checkOnce() {
 	got, err := w.load.badgesOf(w.name)
 	if err == nil && rand.IntN(5) == 0 {
-		err = world.Ask(w.load.url(), w.name, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{version}}}`, map[string]any{"p": w.first}, nil)
+		err = world.Ask(w.load.serverURL(), w.name, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{version}}}`, map[string]any{"p": w.firstPostID}, nil)
 	}
 	if err == nil {
 		err = got.CheckInvariants()
 	}
-	if err == nil && (got.HomeFeed.Value != w.want || got.HomeFeed.Precision == "UNKNOWN") {
-		err = fmt.Errorf("%+v, want %d", got.HomeFeed, w.want)
+	if err == nil && (got.HomeFeed.Value != w.wantUnread || got.HomeFeed.Precision == "UNKNOWN") {
+		err = fmt.Errorf("%+v, want %d", got.HomeFeed, w.wantUnread)
 	}
 	if err != nil {
 		w.load.recordFault("the witness: %w", err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.precision = got.HomeFeed.Precision
+	w.lastPrecision = got.HomeFeed.Precision
 }
 
 // waitPrecision waits until the witness's count of the home feed has this precision.
-func (w *witness) waitPrecision(precision string) {
+func (w *constantUnreadReader) waitPrecision(precision string) {
 	w.load.tb.Helper()
-	world.EventuallySucceeds(w.load.tb, world.ConvergenceTimeout, func() error {
+	world.EventuallySucceeds(w.load.tb, world.RedisLossRecoveryTimeout, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.precision != precision {
-			return fmt.Errorf("the witness reads %q, want %q", w.precision, precision)
+		if w.lastPrecision != precision {
+			return fmt.Errorf("the witness reads %q, want %q", w.lastPrecision, precision)
 		}
 		return nil
 	})
@@ -139,52 +139,52 @@ func (w *witness) waitPrecision(precision string) {
 func TestFlushesUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
-	l := newLoad(t, false, func() string { return n.URL })
-	w := newWitness(l, 3)
-	watches := append(l.watchAll(n.URL), world.OpenWatch(t, n.URL, w.name))
-	w.look()
+	l := newUserLoad(t, false, func() string { return n.URL })
+	w := newConstantUnreadReader(l, 3)
+	watches := append(l.openBadgeWatches(n.URL), world.OpenBadgeSubscription(t, n.URL, w.name))
+	w.startChecks()
 	l.start()
 	for range 8 {
 		server.Flush()
-		l.waitProgress(20)
+		l.waitForMutations(20)
 	}
 	w.stop()
-	l.settle(world.ConvergenceTimeout, watches[:len(watches)-1]...)
-	watches[len(watches)-1].WaitCounts(t, world.ConvergenceTimeout, 3, 0)
+	l.stopAndWaitUntilLedgerMatches(world.RedisLossRecoveryTimeout, watches[:len(watches)-1]...)
+	watches[len(watches)-1].WaitCounts(t, world.RedisLossRecoveryTimeout, 3, 0)
 }
 
 // Redis is killed under load and comes back empty. Meanwhile mutations continue, and counts come from SQL and are marked as
 // STALE. When Redis is back, everything is right again, on the devices too.
 func TestRedisKilledUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
-	testRedisGone(t, server, server.Kill, server.Start)
+	testRedisOutageUnderLoad(t, server, server.Kill, server.Start)
 }
 
 // If Redis hangs under load, so that commands sent to it run later or never, the promises of TestRedisKilledUnderLoad hold
 // too.
 func TestRedisHangsUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
-	testRedisGone(t, server, server.Pause, server.Resume)
+	testRedisOutageUnderLoad(t, server, server.Pause, server.Resume)
 }
 
-// testRedisGone lets away take Redis from a node under load, and back bring it back, twice.
-func testRedisGone(t *testing.T, server *redistest.Server, away, back func()) {
+// testRedisOutageUnderLoad lets away take Redis from a node under load, and back bring it back, twice.
+func testRedisOutageUnderLoad(t *testing.T, server *redistest.Server, away, back func()) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
-	l := newLoad(t, false, func() string { return n.URL })
-	w := newWitness(l, 3)
-	watches := l.watchAll(n.URL)
-	w.look()
+	l := newUserLoad(t, false, func() string { return n.URL })
+	w := newConstantUnreadReader(l, 3)
+	watches := l.openBadgeWatches(n.URL)
+	w.startChecks()
 	l.start()
 	for range 2 {
-		l.waitProgress(25)
+		l.waitForMutations(25)
 		away()
 		w.waitPrecision("STALE")
-		l.waitProgress(25)
+		l.waitForMutations(25)
 		back()
 		w.waitPrecision("EXACT")
 	}
 	w.stop()
-	l.settle(world.ConvergenceTimeout, watches...)
+	l.stopAndWaitUntilLedgerMatches(world.RedisLossRecoveryTimeout, watches...)
 }
 
 // If Redis is down from the start of a request, SQL answers everything: counts marked as STALE, whole feeds, and mutations
@@ -216,11 +216,11 @@ func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	var data struct{ R struct{ Badges world.Badges } }
 	mutate := func(as, mutation, id string) world.Badges {
 		t.Helper()
-		n.Must(as, `mutation($id:ID!){r:`+mutation+`{badges{`+world.BadgeFields+`}}}`, map[string]any{"id": id}, &data)
+		n.MustAsk(as, `mutation($id:ID!){r:`+mutation+`{badges{`+world.BadgeFields+`}}}`, map[string]any{"id": id}, &data)
 		return data.R.Badges
 	}
 	stale("reader", "a like", mutate("reader", `likePost(input:{postId:$id})`, second), 1, 0)
-	world.Eventually(t, world.ConvergenceTimeout, "the job of the like has run without Redis", func() bool {
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "the job of the like has run without Redis", func() bool {
 		return n.Badges("author").Notifications.Like.Value == 1
 	})
 	stale("author", "a deletion", mutate("author", `deletePost(input:{postId:$id})`, first), 0, 1)
@@ -229,10 +229,10 @@ func TestWithoutRedisEverythingIsAnswered(t *testing.T) {
 	if got := n.ReadWholeFeed("reader", 20); len(got) != 1 || got[0] != second {
 		t.Errorf("the feed is %v, want %s alone", got, second)
 	}
-	n.Must("author", `mutation{setProfile(input:{name:"A"}){user{name}}}`, nil, nil)
+	n.MustAsk("author", `mutation{setProfile(input:{name:"A"}){user{name}}}`, nil, nil)
 
 	server.Start()
-	world.Eventually(t, world.ConvergenceTimeout, "the jobs are done and the like counts", func() bool {
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "the jobs are done and the like counts", func() bool {
 		got := n.Badges("author")
 		return got.Notifications.Like.Value == 1 && got.Total.Precision == "EXACT"
 	})

@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	// admittedWithin is the longest time after the kill of a node in which another node may still show wrong numbers as exact.
-	admittedWithin = time.Second
-	// repairedWithin is the time within which the numbers must be right and exact again.
-	repairedWithin = 5 * time.Second
+	// markedStaleWithin is the longest time after the kill of a node in which another node may still show wrong numbers as exact.
+	markedStaleWithin = time.Second
+	// exactAgainWithin is the time within which the numbers must be right and exact again.
+	exactAgainWithin = 5 * time.Second
 )
 
-// delays are what a busy machine takes from a test: a timer ticks, and each tick may be late. The nodes and their databases wait for the
-// same processors, so the limits above are longer by as much.
-type delays struct {
-	mu   sync.Mutex
-	sum  time.Duration // of all ticks until the last one
-	last time.Time     // when the last tick came
+// machineDelays are what a busy machine takes from a test: a timer ticks, and each tick may be late. The nodes and their databases
+// wait for the same processors, so the limits above are longer by as much.
+type machineDelays struct {
+	mu         sync.Mutex
+	pastDelays time.Duration // of all ticks until the last one
+	lastTickAt time.Time     // when the last tick came
 }
 
-const delayTick = 20 * time.Millisecond
+const delayTickInterval = 20 * time.Millisecond
 
 // measureDelays measures until the test ends.
-func measureDelays(t *testing.T) *delays {
-	d := &delays{last: time.Now()}
+func measureDelays(t *testing.T) *machineDelays {
+	d := &machineDelays{lastTickAt: time.Now()}
 	go func() {
 		for {
-			timer := time.NewTimer(delayTick)
+			timer := time.NewTimer(delayTickInterval)
 			select {
 			case <-t.Context().Done():
 				timer.Stop()
@@ -48,7 +48,7 @@ func measureDelays(t *testing.T) *delays {
 			case <-timer.C:
 				d.mu.Lock()
 				now := time.Now()
-				d.sum, d.last = d.sum+d.overdue(now), now
+				d.pastDelays, d.lastTickAt = d.pastDelays+d.overdueBy(now), now
 				d.mu.Unlock()
 			}
 		}
@@ -56,46 +56,48 @@ func measureDelays(t *testing.T) *delays {
 	return d
 }
 
-// overdue is by how much the next tick is late. The caller holds mu.
-func (d *delays) overdue(now time.Time) time.Duration { return max(0, now.Sub(d.last)-delayTick) }
+// overdueBy is by how much the next tick is late. The caller holds mu.
+func (d *machineDelays) overdueBy(now time.Time) time.Duration {
+	return max(0, now.Sub(d.lastTickAt)-delayTickInterval)
+}
 
-func (d *delays) total() time.Duration {
+func (d *machineDelays) totalDelay() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sum + d.overdue(time.Now())
+	return d.pastDelays + d.overdueBy(time.Now())
 }
 
-// fault is when something was done to a node or a database.
-type fault struct {
-	at     time.Time
-	delays time.Duration // the total until then
+// faultTime is when something was done to a node or a database.
+type faultTime struct {
+	at               time.Time
+	totalDelayBefore time.Duration // the total until then
 }
 
-func (c *chatters) faultNow() fault { return fault{time.Now(), c.delays.total()} }
+func (c *chatNodes) newFaultTime() faultTime { return faultTime{time.Now(), c.delays.totalDelay()} }
 
-// since returns the time since a fault, and how much of it the machine took.
-func (c *chatters) since(f fault) (passed, delayed time.Duration) {
-	return time.Since(f.at), c.delays.total() - f.delays
+// sinceFault returns the time since a fault, and how much of it the machine took.
+func (c *chatNodes) sinceFault(f faultTime) (passed, delayed time.Duration) {
+	return time.Since(f.at), c.delays.totalDelay() - f.totalDelayBefore
 }
 
-// chatters are two nodes on one PostgreSQL and one Redis, and people who get messages through the first node.
-type chatters struct {
-	t             *testing.T
-	database      string
-	redis         string
-	a, b          *world.Process
-	facts         *sql.DB // the same database, read without a node
-	readers       []string
-	conversations []string
-	acked         atomic.Int64 // messages that were acknowledged
-	delays        *delays
+// chatNodes are two nodes on one PostgreSQL and one Redis, and people who get messages through the first node.
+type chatNodes struct {
+	t               *testing.T
+	databaseURL     string
+	redisURL        string
+	nodeA, nodeB    *world.Process
+	factsDB         *sql.DB // the same database, read without a node
+	readers         []string
+	conversationIDs []string
+	ackedMessages   atomic.Int64 // messages that were acknowledged
+	delays          *machineDelays
 }
 
-func startChatters(t *testing.T, database string) *chatters {
-	c := &chatters{t: t, database: database, redis: redistest.Redis(t), delays: measureDelays(t)}
-	c.b = c.start("b")
-	c.a = c.start("a")
-	c.facts = sqltest.Open(t, sql.Config{URL: c.database})
+func startChatNodes(t *testing.T, database string) *chatNodes {
+	c := &chatNodes{t: t, databaseURL: database, redisURL: redistest.Redis(t), delays: measureDelays(t)}
+	c.nodeB = c.start("b")
+	c.nodeA = c.start("a")
+	c.factsDB = sqltest.Open(t, sql.Config{URL: c.databaseURL})
 	for i := range 20 {
 		reader := fmt.Sprintf("reader-%d", i)
 		var data struct {
@@ -105,33 +107,33 @@ func startChatters(t *testing.T, database string) *chatters {
 			{reader, `{viewer{badges{total{value}}}}`},
 			{"sender", `mutation{createConversation(input:{kind:DIRECT,memberIds:["user:` + reader + `"]}){conversation{id}}}`},
 		} {
-			if err := world.Ask(c.b.URL, step.as, step.query, nil, &data); err != nil {
+			if err := world.Ask(c.nodeB.URL, step.as, step.query, nil, &data); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c.readers = append(c.readers, reader)
-		c.conversations = append(c.conversations, data.CreateConversation.Conversation.ID)
+		c.conversationIDs = append(c.conversationIDs, data.CreateConversation.Conversation.ID)
 	}
 	return c
 }
 
-func (c *chatters) start(name string) *world.Process {
+func (c *chatNodes) start(name string) *world.Process {
 	c.t.Helper()
-	return world.StartProcess(c.t, "", "--database", c.database, "--redis", c.redis, "--node", name)
+	return world.StartServingProcess(c.t, "", "--database", c.databaseURL, "--redis", c.redisURL, "--node", name)
 }
 
-// send sends messages through the first node, four at a time, until the node no longer answers or stop returns true.
-func (c *chatters) send(stop func() bool) (done func()) {
+// sendMessages sends messages through the first node, four at a time, until the node no longer answers or stop returns true.
+func (c *chatNodes) sendMessages(stop func() bool) (done func()) {
 	var sending sync.WaitGroup
 	for lane := range 4 {
 		sending.Go(func() {
 			for i := lane; !stop(); i += 4 {
-				err := world.Ask(c.a.URL, "sender", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`,
-					map[string]any{"c": c.conversations[i%len(c.conversations)]}, nil)
+				err := world.Ask(c.nodeA.URL, "sender", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`,
+					map[string]any{"c": c.conversationIDs[i%len(c.conversationIDs)]}, nil)
 				if err != nil {
 					return
 				}
-				c.acked.Add(1)
+				c.ackedMessages.Add(1)
 			}
 		})
 	}
@@ -139,14 +141,14 @@ func (c *chatters) send(stop func() bool) (done func()) {
 }
 
 // countUnreadInSQL counts each reader's unread messages in SQL.
-func (c *chatters) countUnreadInSQL() (unread []int) {
+func (c *chatNodes) countUnreadInSQL() (unread []int) {
 	c.t.Helper()
-	numbers, err := people.IDs(c.t.Context(), c.facts, c.readers)
+	numbers, err := people.IDs(c.t.Context(), c.factsDB, c.readers)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, reader := range c.readers {
-		states, err := chat.MembershipsOf(c.t.Context(), c.facts, numbers[reader], 0, time.Time{}, 100)
+		states, err := chat.MembershipsOf(c.t.Context(), c.factsDB, numbers[reader], 0, time.Time{}, 100)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -159,8 +161,8 @@ func (c *chatters) countUnreadInSQL() (unread []int) {
 	return unread
 }
 
-// readCounts reads each reader's count of messages through a node.
-func (c *chatters) readCounts(n *world.Process) (counts []world.Count) {
+// readUnreadCounts reads each reader's count of messages through a node.
+func (c *chatNodes) readUnreadCounts(n *world.Process) (counts []world.Count) {
 	c.t.Helper()
 	for _, reader := range c.readers {
 		var data struct {
@@ -176,16 +178,17 @@ func (c *chatters) readCounts(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// wantNumbers checks the numbers of the second node after a fault. Once admittedWithin has passed, no number may be wrong and exact. At
-// the latest after the time within, all numbers must be right and exact. Transactions that were in flight may still commit, so a
-// number is right if it lies between the facts before and after the read. Both times are longer by what the machine was late.
-func (c *chatters) wantNumbers(after fault, within time.Duration) {
+// wantCountsAfterFault checks the numbers of the second node after a fault. Once markedStaleWithin has passed, no number may be
+// wrong and exact. At the latest after the time within, all numbers must be right and exact. Transactions that were in flight may
+// still commit, so a number is right if it lies between the facts before and after the read. Both times are longer by what the
+// machine was late.
+func (c *chatNodes) wantCountsAfterFault(after faultTime, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0
-	world.EventuallySucceeds(c.t, world.RequestTimeout, func() error { // took is checked below
-		passed, delayed := c.since(after)
-		late, wrong := passed > admittedWithin+delayed, 0
-		least, shown := c.countUnreadInSQL(), c.readCounts(c.b)
+	world.EventuallySucceeds(c.t, world.RequestTimeout, func() error { // the time is checked below
+		passed, delayed := c.sinceFault(after)
+		late, wrong := passed > markedStaleWithin+delayed, 0
+		least, shown := c.countUnreadInSQL(), c.readUnreadCounts(c.nodeB)
 		most := c.countUnreadInSQL()
 		for i, got := range shown {
 			right := got.Value >= least[i] && got.Value <= most[i]
@@ -204,11 +207,11 @@ func (c *chatters) wantNumbers(after fault, within time.Duration) {
 		}
 		return nil
 	})
-	took, delayed := c.since(after)
+	took, delayed := c.sinceFault(after)
 	took, delayed = took.Round(time.Millisecond), delayed.Round(time.Millisecond)
 	c.t.Logf("right and exact after %v; %d answers were not exact; the machine was late by %v", took, stale, delayed)
 	if lies > 0 {
-		c.t.Errorf("%d answers were wrong and exact more than %v after the kill; the machine was late by %v", lies, admittedWithin, delayed)
+		c.t.Errorf("%d answers were wrong and exact more than %v after the kill; the machine was late by %v", lies, markedStaleWithin, delayed)
 	}
 	if took > within+delayed {
 		c.t.Errorf("right and exact only after %v, want %v; the machine was late by %v", took, within, delayed)
@@ -220,20 +223,20 @@ func (c *chatters) wantNumbers(after fault, within time.Duration) {
 func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it starts again %t", again), func(t *testing.T) {
-			c := startChatters(t, sqltest.Postgres(t))
+			c := startChatNodes(t, sqltest.Postgres(t))
 			for range 4 {
-				goal := c.acked.Load() + 100
-				done := c.send(func() bool { return false })
-				world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
-				c.a.Kill()
-				killed := c.faultNow()
+				goal := c.ackedMessages.Load() + 100
+				done := c.sendMessages(func() bool { return false })
+				world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.ackedMessages.Load() >= goal })
+				c.nodeA.Kill()
+				killed := c.newFaultTime()
 				done()
 				if again {
-					c.a = c.start("a")
+					c.nodeA = c.start("a")
 				}
-				c.wantNumbers(killed, repairedWithin)
+				c.wantCountsAfterFault(killed, exactAgainWithin)
 				if !again {
-					c.a = c.start("a")
+					c.nodeA = c.start("a")
 				}
 			}
 			if !slices.ContainsFunc(c.countUnreadInSQL(), func(unread int) bool { return unread > 0 }) {
@@ -247,40 +250,40 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 // the jobs for which PostgreSQL did not answer the claim or the end.
 func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	server := sqltest.NewServer(t)
-	c := startChatters(t, server.Database(t))
+	c := startChatNodes(t, server.NewDatabase(t))
 	for range 4 {
-		goal := c.acked.Load() + 100
-		done := c.send(func() bool { return false })
-		world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
+		goal := c.ackedMessages.Load() + 100
+		done := c.sendMessages(func() bool { return false })
+		world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.ackedMessages.Load() >= goal })
 		server.Kill()
 		done()
 		server.Start(t)
-		started := c.faultNow()
-		world.Eventually(t, world.RequestTimeout, "the database answers", func() bool { return c.facts.Ping(t.Context()) == nil })
-		c.wantNumbers(started, repairedWithin)
+		started := c.newFaultTime()
+		world.Eventually(t, world.RequestTimeout, "the database answers", func() bool { return c.factsDB.Ping(t.Context()) == nil })
+		c.wantCountsAfterFault(started, exactAgainWithin)
 	}
 }
 
 // A node hangs until the other node considers it dead, and then continues. Its late writes have no effect.
 func TestPausedNodeIsHarmless(t *testing.T) {
-	c := startChatters(t, sqltest.Postgres(t))
+	c := startChatNodes(t, sqltest.Postgres(t))
 	for range 2 {
-		goal := c.acked.Load() + 100
+		goal := c.ackedMessages.Load() + 100
 		var enough atomic.Bool
-		done := c.send(enough.Load)
-		world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.acked.Load() >= goal })
-		pid := c.a.Command.Process
+		done := c.sendMessages(enough.Load)
+		world.Eventually(t, world.RequestTimeout, "a hundred messages are acknowledged", func() bool { return c.ackedMessages.Load() >= goal })
+		pid := c.nodeA.Command.Process
 		if err := pid.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		paused := c.faultNow()
+		paused := c.newFaultTime()
 		enough.Store(true)
-		c.wantNumbers(paused, repairedWithin)
+		c.wantCountsAfterFault(paused, exactAgainWithin)
 		if err := pid.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		done()
-		c.wantNumbers(c.faultNow(), repairedWithin)
-		c.a.WaitForJobs(world.ConvergenceTimeout)
+		c.wantCountsAfterFault(c.newFaultTime(), exactAgainWithin)
+		c.nodeA.WaitForJobs(world.RedisLossRecoveryTimeout)
 	}
 }

@@ -43,7 +43,7 @@ func TestStartsThatCannotSucceed(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := sqltest.SQLite(t)
-	holder := world.StartProcess(t, "", "--database", used, "--redis", "embedded")
+	holder := world.StartServingProcess(t, "", "--database", used, "--redis", "embedded")
 
 	unborn := filepath.Join(t.TempDir(), "unborn.db")
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestStartsThatCannotSucceed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			arguments := append([]string{"--listen", "127.0.0.1:0", "--data", t.TempDir(), "--log-level", "error"}, c.arguments...)
-			p := world.Launch(t, "", arguments...)
+			p := world.LaunchProcess(t, "", arguments...)
 			code, said := p.WaitExit(20*time.Second), p.Output.String()
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
@@ -110,7 +110,7 @@ func TestCleanRestart(t *testing.T) {
 	data := t.TempDir()
 	address := "127.0.0.1:0"
 	for range 2 {
-		p := world.StartProcess(t, "", "--listen", address, "--data", data)
+		p := world.StartServingProcess(t, "", "--listen", address, "--data", data)
 		address = strings.TrimPrefix(p.URL, "http://")
 		p.Terminate()
 		if code := p.WaitExit(15 * time.Second); code != 0 {
@@ -132,18 +132,18 @@ func TestCleanRestart(t *testing.T) {
 func TestSpareProcessors(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
-	node.SpareProcessors(func(string) string { return "3" })
+	node.AddSpareThreads(func(string) string { return "3" })
 	if got := runtime.GOMAXPROCS(0); got != before {
 		t.Errorf("GOMAXPROCS is %d, the environment has set %d", got, before)
 	}
-	node.SpareProcessors(func(string) string { return "" })
+	node.AddSpareThreads(func(string) string { return "" })
 	if got := runtime.GOMAXPROCS(0); got != before+node.SpareThreads {
 		t.Errorf("GOMAXPROCS is %d, want %d and %d more", got, before, node.SpareThreads)
 	}
 }
 
-// The heap may grow by node.MaxGCPercent, and Go's memory limit is three quarters of the limit that the system sets, if it sets one. If
-// GOGC is in the environment, the program does not change how much the heap may grow.
+// The heap may grow by node.MaxGCPercent, and Go's memory limit is three quarters of the limit that the system sets, if it sets
+// one. If GOGC is in the environment, the program does not change how much the heap may grow.
 func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 	defer debug.SetGCPercent(100)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
@@ -277,13 +277,14 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 // makeGarbage makes this many bytes of garbage.
 func makeGarbage(size int) {
 	for range size >> 16 {
-		garbage = make([]byte, 1<<16)
+		lastGarbageBlock = make([]byte, 1<<16)
 	}
-	garbage = nil
+	lastGarbageBlock = nil
 }
 
-// garbage holds the last block that makeGarbage made. As a global variable it keeps the compiler from removing the allocation.
-var garbage []byte
+// lastGarbageBlock holds the last block that makeGarbage made. As a global variable it keeps the compiler from removing the
+// allocation.
+var lastGarbageBlock []byte
 
 func runtimeMetric(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}

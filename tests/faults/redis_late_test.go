@@ -13,7 +13,7 @@ import (
 func TestNodeStartsWithoutRedis(t *testing.T) {
 	server := redistest.NewServer(t)
 	server.Kill()
-	p := world.StartProcess(t, "", "--data", t.TempDir(), "--redis", server.URL())
+	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", server.URL())
 	mutation := func(as, query string) {
 		t.Helper()
 		if err := world.Ask(p.URL, as, query, nil, nil); err != nil {
@@ -42,11 +42,11 @@ func TestNodeStartsWithoutRedis(t *testing.T) {
 	if err := world.Ask(p.URL, "reader", `{viewer{homeFeed{edges{cursor}}}}`, nil, &page); err != nil || len(page.Viewer.HomeFeed.Edges) != 1 {
 		t.Errorf("without Redis the feed is %+v, %v", page, err)
 	}
-	device := world.OpenWatch(t, p.URL, "reader")
+	device := world.OpenBadgeSubscription(t, p.URL, "reader")
 	server.Start()
 	exactly := func(want int) {
 		t.Helper()
-		world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+		world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
 			if got := shown(); got.HomeFeed.Value != want || got.Total.Precision != "EXACT" {
 				return fmt.Errorf("%+v of %+v, want %d", got.HomeFeed, got.Total, want)
 			}
@@ -56,6 +56,6 @@ func TestNodeStartsWithoutRedis(t *testing.T) {
 	exactly(1)
 	mutation("author", `mutation{publishPost(input:{body:"two"}){post{id}}}`)
 	exactly(2)
-	device.WaitCounts(t, world.ConvergenceTimeout, 2, 0)
-	p.WaitForJobs(world.ConvergenceTimeout)
+	device.WaitCounts(t, world.RedisLossRecoveryTimeout, 2, 0)
+	p.WaitForJobs(world.RedisLossRecoveryTimeout)
 }

@@ -19,7 +19,7 @@ import (
 func TestNodesKilledWriteEveryChange(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
-		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off",
+		return world.StartServingProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off",
 			"--changes", "--changes-interval", "20ms", "--changes-lap", "24h")
 	}
 	stays, dies := start("stays"), start("dies")
@@ -53,10 +53,10 @@ func TestNodesKilledWriteEveryChange(t *testing.T) {
 			}
 		})
 	}
-	reader := &world.Changes{}
-	for range histories.Number(t, 4, 15) {
+	reader := &world.ChangesReader{}
+	for range histories.ShortOrFull(t, 4, 15) {
 		for range 8 {
-			if err := reader.Read(stays.URL); err != nil {
+			if err := reader.ReadToEnd(stays.URL); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -68,7 +68,7 @@ func TestNodesKilledWriteEveryChange(t *testing.T) {
 	close(stop)
 	acting.Wait()
 	world.EventuallySucceeds(t, 30*time.Second, func() error {
-		if err := reader.Read(stays.URL); err != nil {
+		if err := reader.ReadToEnd(stays.URL); err != nil {
 			return err
 		}
 		for _, key := range keys {
@@ -76,7 +76,7 @@ func TestNodesKilledWriteEveryChange(t *testing.T) {
 			if err := world.Ask(stays.URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
 				return err
 			}
-			if err := reader.Last[key].CheckAgainst(data.Viewer.Badges); err != nil {
+			if err := reader.LastByKey[key].CheckAgainst(data.Viewer.Badges); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}

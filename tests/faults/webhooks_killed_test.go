@@ -24,21 +24,21 @@ type faultyReceiver struct {
 	address string // where it listens, also after a restart
 	server  *http.Server
 
-	mu       sync.Mutex
-	random   *rand.Rand
-	behaves  bool                    // every request is accepted
-	holds    bool                    // no request is answered
-	held     map[string]bool         // users with a request that was not answered
-	versions map[string]string       // user -> the version that arrived last
-	events   map[string]string       // event ID -> its user and version
-	last     map[string]world.Change // user -> the change that was accepted last
-	repeated int                     // events that came more than once
+	mu                    sync.Mutex
+	random                *rand.Rand
+	acceptsAll            bool                    // every request is accepted
+	answersNone           bool                    // no request is answered
+	unansweredUsers       map[string]bool         // users with a request that was not answered
+	lastVersionByUser     map[string]string       // user -> the version that arrived last
+	userAndVersionByEvent map[string]string       // event ID -> its user and version
+	lastAcceptedByUser    map[string]world.Change // user -> the change that was accepted last
+	repeatedEventCount    int                     // events that came more than once
 }
 
 // newFaultyReceiver starts a faultyReceiver.
 func newFaultyReceiver(t *testing.T) *faultyReceiver {
 	r := &faultyReceiver{
-		t: t, random: rand.New(rand.NewPCG(3, 3)), versions: map[string]string{}, events: map[string]string{}, last: map[string]world.Change{}, held: map[string]bool{},
+		t: t, random: rand.New(rand.NewPCG(3, 3)), lastVersionByUser: map[string]string{}, userAndVersionByEvent: map[string]string{}, lastAcceptedByUser: map[string]world.Change{}, unansweredUsers: map[string]bool{},
 	}
 	r.start("127.0.0.1:0")
 	t.Cleanup(func() { _ = r.server.Close() })
@@ -66,40 +66,40 @@ func (r *faultyReceiver) restart() {
 	r.start(r.address)
 }
 
-// set decides whether the receiver accepts every request, or fails some, and whether it holds every request without an answer.
-func (r *faultyReceiver) set(behaves, holds bool) {
+// setBehavior decides whether the receiver accepts every request, or fails some, and whether it holds every request without an answer.
+func (r *faultyReceiver) setBehavior(behaves, holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.behaves, r.holds = behaves, holds
+	r.acceptsAll, r.answersNone = behaves, holds
 }
 
-// heldUsers returns the number of users with a request that was not answered.
-func (r *faultyReceiver) heldUsers() int {
+// countUnansweredUsers returns the number of users with a request that was not answered.
+func (r *faultyReceiver) countUnansweredUsers() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.held)
+	return len(r.unansweredUsers)
 }
 
 // recordRequest records a request, and returns its fate: 1 to 4 is a way to fail it, see ServeHTTP; any other number accepts it.
 func (r *faultyReceiver) recordRequest(id string, change world.Change) (fate int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if change.Version < r.versions[change.Key] {
-		r.t.Errorf("%s: the version %s after %s", change.Key, change.Version, r.versions[change.Key])
+	if change.Version < r.lastVersionByUser[change.Key] {
+		r.t.Errorf("%s: the version %s after %s", change.Key, change.Version, r.lastVersionByUser[change.Key])
 	}
-	r.versions[change.Key] = change.Version
+	r.lastVersionByUser[change.Key] = change.Version
 	of := change.Key + " " + change.Version
-	if known := r.events[id]; known != "" && known != of {
+	if known := r.userAndVersionByEvent[id]; known != "" && known != of {
 		r.t.Errorf("%s is %s and %s", id, known, of)
 	} else if known != "" {
-		r.repeated++
+		r.repeatedEventCount++
 	}
-	r.events[id] = of
+	r.userAndVersionByEvent[id] = of
 	switch {
-	case r.holds:
-		r.held[change.Key] = true
+	case r.answersNone:
+		r.unansweredUsers[change.Key] = true
 		return 3
-	case !r.behaves:
+	case !r.acceptsAll:
 		return r.random.IntN(10)
 	}
 	return 0
@@ -133,12 +133,12 @@ func (r *faultyReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request)
 	default:
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.last[event.Data.Key] = event.Data
+		r.lastAcceptedByUser[event.Data.Key] = event.Data
 	}
 }
 
-// workingNode returns the index of the process whose metric is 1; -1 if there is none.
-func workingNode(nodes []*world.Process, metric string) int {
+// indexOfNodeWithMetric returns the index of the process whose metric is 1; -1 if there is none.
+func indexOfNodeWithMetric(nodes []*world.Process, metric string) int {
 	for i, p := range nodes {
 		response, err := http.Get(p.URL + "/metrics")
 		if err != nil {
@@ -159,41 +159,41 @@ type webhookNodes struct {
 	nodes    []*world.Process
 	start    func(name string) *world.Process // starts a process under a node name
 	receiver *faultyReceiver
-	crowd    *crowd // the people who act
+	likers   *randomLikers // the people who act
 }
 
 const takeOverWithin = 60 * time.Second // longer than a lease, which is the timeout of a delivery plus 15 s
 
-// waitDeliverer waits until a process delivers the webhook, and returns its index.
-func (k *webhookNodes) waitDeliverer() (at int) {
+// waitDeliveringNodeIndex waits until a process delivers the webhook, and returns its index.
+func (k *webhookNodes) waitDeliveringNodeIndex() (at int) {
 	k.t.Helper()
-	world.Eventually(k.t, takeOverWithin, "a node delivers", func() bool { at = workingNode(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
+	world.Eventually(k.t, takeOverWithin, "a node delivers", func() bool { at = indexOfNodeWithMetric(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
 	return at
 }
 
-// kill kills a process and starts it again.
-func (k *webhookNodes) kill(at int) {
+// killAndRestart kills a process and starts it again.
+func (k *webhookNodes) killAndRestart(at int) {
 	k.nodes[at].Kill()
 	k.nodes[at].WaitExit(10 * time.Second)
 	k.nodes[at] = k.start([]string{"a", "b"}[at])
-	k.crowd.setNodes(k.nodes)
+	k.likers.setNodes(k.nodes)
 }
 
-// settle waits until the last accepted event of each user equals the user's badges.
-func (k *webhookNodes) settle() {
+// waitEventsEqualBadges waits until the last accepted event of each user equals the user's badges.
+func (k *webhookNodes) waitEventsEqualBadges() {
 	k.t.Helper()
-	at := k.waitDeliverer()
+	at := k.waitDeliveringNodeIndex()
 	if err := world.Ask(k.nodes[at].URL, "boss:admin", `mutation{replayWebhook(input:{name:"app"}){replayed}}`, nil, nil); err != nil {
 		k.t.Fatal(err)
 	}
 	world.EventuallySucceeds(k.t, takeOverWithin, func() error {
-		for _, key := range k.crowd.keys {
+		for _, key := range k.likers.userKeys {
 			var data struct{ Viewer struct{ Badges world.Badges } }
 			if err := world.Ask(k.nodes[at].URL, key, `{viewer{badges{`+world.BadgeFields+`}}}`, nil, &data); err != nil {
 				return err
 			}
 			k.receiver.mu.Lock()
-			last := k.receiver.last[key]
+			last := k.receiver.lastAcceptedByUser[key]
 			k.receiver.mu.Unlock()
 			if err := last.CheckAgainst(data.Viewer.Badges); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
@@ -209,7 +209,7 @@ func (k *webhookNodes) settle() {
 func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	k := &webhookNodes{t: t, receiver: newFaultyReceiver(t), start: func(name string) *world.Process {
-		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off",
+		return world.StartServingProcess(t, "", "--database", database, "--redis", redis, "--node", name, "--rate-limits", "off",
 			"--changes", "--changes-interval", "20ms", "--changes-lap", "24h", "--webhooks-allow", "127.0.0.1", "--webhooks-timeout", "2s")
 	}}
 	k.nodes = []*world.Process{k.start("a"), k.start("b")}
@@ -217,97 +217,97 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 		map[string]any{"u": "http://" + k.receiver.address + "/hook"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	k.waitDeliverer()
-	k.crowd = newCrowd(t, k.nodes)
-	k.crowd.run()
-	for range histories.Number(t, 1, 5) {
-		at, arrived := k.waitDeliverer(), k.receiver.count()
-		world.Eventually(t, takeOverWithin, "events arrive", func() bool { return k.receiver.count() > arrived+20 })
+	k.waitDeliveringNodeIndex()
+	k.likers = newRandomLikers(t, k.nodes)
+	k.likers.startActing()
+	for range histories.ShortOrFull(t, 1, 5) {
+		at, arrived := k.waitDeliveringNodeIndex(), k.receiver.countRequests()
+		world.Eventually(t, takeOverWithin, "events arrive", func() bool { return k.receiver.countRequests() > arrived+20 })
 		k.receiver.restart()
-		k.kill(at)
+		k.killAndRestart(at)
 	}
-	k.crowd.stop()
-	k.receiver.set(true, false)
-	k.settle()
+	k.likers.stop()
+	k.receiver.setBehavior(true, false)
+	k.waitEventsEqualBadges()
 
-	at := k.waitDeliverer()
-	k.receiver.set(true, true)
+	at := k.waitDeliveringNodeIndex()
+	k.receiver.setBehavior(true, true)
 	to := []string{}
-	for _, key := range k.crowd.keys {
+	for _, key := range k.likers.userKeys {
 		to = append(to, "user:"+key)
 	}
 	if err := world.Ask(k.nodes[1-at].URL, "host:ingest", `mutation($to:[ID!]!){sendSiteMessage(input:{to:$to,title:"hello"}){message{id}}}`,
 		map[string]any{"to": to}, nil); err != nil {
 		t.Fatal(err)
 	}
-	world.Eventually(t, takeOverWithin, "a request for each user is under way", func() bool { return k.receiver.heldUsers() == len(k.crowd.keys) })
-	k.kill(at)
-	k.receiver.set(true, false)
-	k.settle()
+	world.Eventually(t, takeOverWithin, "a request for each user is under way", func() bool { return k.receiver.countUnansweredUsers() == len(k.likers.userKeys) })
+	k.killAndRestart(at)
+	k.receiver.setBehavior(true, false)
+	k.waitEventsEqualBadges()
 	k.receiver.mu.Lock()
 	defer k.receiver.mu.Unlock()
-	t.Logf("%d events, %d of them again", len(k.receiver.events), k.receiver.repeated)
-	if k.receiver.repeated == 0 {
+	t.Logf("%d events, %d of them again", len(k.receiver.userAndVersionByEvent), k.receiver.repeatedEventCount)
+	if k.receiver.repeatedEventCount == 0 {
 		t.Error("no event was repeated: nothing failed")
 	}
 }
 
-// count returns the number of requests that have arrived.
-func (r *faultyReceiver) count() int {
+// countRequests returns the number of requests that have arrived.
+func (r *faultyReceiver) countRequests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.events) + r.repeated
+	return len(r.userAndVersionByEvent) + r.repeatedEventCount
 }
 
-// crowd is a group of people who like each other's posts and undo the likes, through any of the nodes.
-type crowd struct {
-	keys, posts []string
-	mu          sync.Mutex
-	nodes       []*world.Process
-	over        chan struct{} // closed when the people are to stop
-	acting      sync.WaitGroup
+// randomLikers is a group of people who like each other's posts and undo the likes, through any of the nodes.
+type randomLikers struct {
+	userKeys, postIDs []string
+	mu                sync.Mutex
+	nodes             []*world.Process
+	stopSignal        chan struct{} // closed when the people are to stop
+	actors            sync.WaitGroup
 }
 
-func newCrowd(t *testing.T, nodes []*world.Process) *crowd {
+func newRandomLikers(t *testing.T, nodes []*world.Process) *randomLikers {
 	t.Helper()
-	l := &crowd{keys: []string{"ann", "bob", "cat", "dan", "eve", "fay"}, over: make(chan struct{})}
+	l := &randomLikers{userKeys: []string{"ann", "bob", "cat", "dan", "eve", "fay"}, stopSignal: make(chan struct{})}
 	l.setNodes(nodes)
-	for _, key := range l.keys {
+	for _, key := range l.userKeys {
 		var data struct {
 			PublishPost struct{ Post struct{ ID string } }
 		}
 		if err := world.Ask(nodes[0].URL, key, `mutation{publishPost(input:{body:"a post"}){post{id}}}`, nil, &data); err != nil {
 			t.Fatal(err)
 		}
-		l.posts = append(l.posts, data.PublishPost.Post.ID)
+		l.postIDs = append(l.postIDs, data.PublishPost.Post.ID)
 	}
 	return l
 }
 
 // setNodes sets the nodes through which the people act.
-func (l *crowd) setNodes(nodes []*world.Process) {
+func (l *randomLikers) setNodes(nodes []*world.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nodes = append([]*world.Process(nil), nodes...)
 }
 
-// run starts the people, who act until stop is called.
-func (l *crowd) run() {
+// startActing starts the people, who act until stop is called.
+func (l *randomLikers) startActing() {
 	for lane := range 2 {
 		random := rand.New(rand.NewPCG(9, uint64(lane)))
-		l.acting.Go(func() {
+		l.actors.Go(func() {
 			pace := time.NewTicker(10 * time.Millisecond) // enough load for kills at many points of the work, without filling the machine
 			defer pace.Stop()
 			for {
 				select {
-				case <-l.over:
+				case <-l.stopSignal:
 					return
 				case <-pace.C:
 				}
 				l.mu.Lock()
 				url := l.nodes[random.IntN(len(l.nodes))].URL
 				l.mu.Unlock()
-				me, post := l.keys[random.IntN(len(l.keys))], l.posts[random.IntN(len(l.posts))]
+				me, post := l.userKeys[random.IntN(len(l.userKeys))], l.postIDs[random.IntN(len(l.postIDs))]
 				verb := []string{`mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`}[random.IntN(2)]
 				_ = world.Ask(url, me, verb, map[string]any{"p": post}, nil) // fails while the node is dead
 			}
@@ -315,7 +315,7 @@ func (l *crowd) run() {
 	}
 }
 
-func (l *crowd) stop() {
-	close(l.over)
-	l.acting.Wait()
+func (l *randomLikers) stop() {
+	close(l.stopSignal)
+	l.actors.Wait()
 }

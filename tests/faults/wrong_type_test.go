@@ -19,23 +19,23 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 		C struct{ Conversation struct{ ID string } }
 	}
 	n.CreateUsers("reader", "other")
-	n.Must("author", `mutation{c:createConversation(input:{kind:GROUP,memberIds:["user:reader","user:other"]}){conversation{id}}}`, nil, &conversation)
+	n.MustAsk("author", `mutation{c:createConversation(input:{kind:GROUP,memberIds:["user:reader","user:other"]}){conversation{id}}}`, nil, &conversation)
 	say := func() {
-		n.Must("author", `mutation($c:ID!){s:sendMessage(input:{conversationId:$c,body:"hm"}){message{id}}}`,
+		n.MustAsk("author", `mutation($c:ID!){s:sendMessage(input:{conversationId:$c,body:"hm"}){message{id}}}`,
 			map[string]any{"c": conversation.C.Conversation.ID}, &struct{}{})
 	}
 	n.Follow("reader", "author")
 	n.Follow("other", "author")
 	n.Badges("reader")
 	n.Badges("other")
-	reader, other := world.OpenWatch(t, n.URL, "reader"), world.OpenWatch(t, n.URL, "other")
+	reader, other := world.OpenBadgeSubscription(t, n.URL, "reader"), world.OpenBadgeSubscription(t, n.URL, "other")
 	want := 0
 	for round := range 2 {
 		for _, key := range []string{"b", "i", "c", "on"} {
 			n.Publish("author", "before "+key)
 			want++
-			reader.WaitCounts(t, world.ConvergenceTimeout, want, 0)
-			name := fmt.Sprintf("{u%d}:%s", n.IDsOf("reader")[0], key)
+			reader.WaitCounts(t, world.RedisLossRecoveryTimeout, want, 0)
+			name := fmt.Sprintf("{u%d}:%s", n.EnsureUserIDs("reader")[0], key)
 			server.Do("DEL", name)
 			server.Do("SET", name, "junk")
 			switch round {
@@ -51,18 +51,18 @@ func TestAKeyOfTheWrongTypeIsRepaired(t *testing.T) {
 				n.Publish("author", "after "+key)
 				want++
 			}
-			reader.WaitCounts(t, world.ConvergenceTimeout, want, 0)
-			other.WaitCounts(t, world.ConvergenceTimeout, want, 0)
+			reader.WaitCounts(t, world.RedisLossRecoveryTimeout, want, 0)
+			other.WaitCounts(t, world.RedisLossRecoveryTimeout, want, 0)
 		}
 	}
-	world.Eventually(t, world.ConvergenceTimeout, "the messages are counted", func() bool {
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "the messages are counted", func() bool {
 		mine, his := n.Badges("reader"), n.Badges("other")
 		return mine.Total.Value == want+4 && his.Total.Value == want+4
 	})
 	var queue struct {
 		Admin struct{ Jobs struct{ Dead int } }
 	}
-	n.Must("root:admin", `{admin{jobs{dead}}}`, nil, &queue)
+	n.MustAsk("root:admin", `{admin{jobs{dead}}}`, nil, &queue)
 	if queue.Admin.Jobs.Dead != 0 {
 		t.Errorf("%d dead jobs", queue.Admin.Jobs.Dead)
 	}

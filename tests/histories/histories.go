@@ -13,8 +13,8 @@ import (
 // Go's test cache knows of it.
 const fullSetVariable = "TIDINGS_TEST_HISTORIES"
 
-// Full reports whether the full set is selected.
-func Full(tb testing.TB) bool {
+// FullSetSelected reports whether the full set is selected.
+func FullSetSelected(tb testing.TB) bool {
 	tb.Helper()
 	switch value := os.Getenv(fullSetVariable); value {
 	case "":
@@ -27,24 +27,24 @@ func Full(tb testing.TB) bool {
 	}
 }
 
-// Number returns short, or full if the full set is selected.
-func Number(tb testing.TB, short, full int) int {
+// ShortOrFull returns short, or full if the full set is selected.
+func ShortOrFull(tb testing.TB, short, full int) int {
 	tb.Helper()
-	if Full(tb) {
+	if FullSetSelected(tb) {
 		return full
 	}
 	return short
 }
 
-// Reduce makes rapid run only 1/part of its histories until the end of the test, unless the full set is selected. The full set is
-// the number of -rapid.checks, 100 by default.
-func Reduce(tb testing.TB, part int) {
+// ReduceRapidChecks makes rapid run only 1/part of its histories until the end of the test, unless the full set is selected. The
+// full set is the number of -rapid.checks, 100 by default.
+func ReduceRapidChecks(tb testing.TB, part int) {
 	tb.Helper()
 	checks := flag.Lookup("rapid.checks").Value
 	before := checks.String()
 	number, err := strconv.Atoi(before)
 	if err == nil {
-		err = checks.Set(strconv.Itoa(max(number/Number(tb, part, 1), 1)))
+		err = checks.Set(strconv.Itoa(max(number/ShortOrFull(tb, part, 1), 1)))
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -6,10 +6,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// countHistories returns the number of histories that rapid runs in a test that calls Reduce with part.
+// countHistories returns the number of histories that rapid runs in a test that calls ReduceRapidChecks with part.
 func countHistories(t *testing.T, part int) (count int) {
 	t.Run("rapid", func(t *testing.T) {
-		Reduce(t, part)
+		ReduceRapidChecks(t, part)
 		rapid.Check(t, func(*rapid.T) { count++ })
 	})
 	return count
@@ -26,7 +26,7 @@ func TestFullSetIsTriedWhenAskedFor(t *testing.T) {
 		if got := countHistories(t, 5); got != want.rapid {
 			t.Errorf("%s=%s: rapid tries %d of %d histories, want %d", fullSetVariable, setting, got, all, want.rapid)
 		}
-		if got := Number(t, 7, 70); got != want.number {
+		if got := ShortOrFull(t, 7, 70); got != want.number {
 			t.Errorf("%s=%s: Number(7, 70) is %d, want %d", fullSetVariable, setting, got, want.number)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"testing/fstest"
 )
 
-// goFile makes the text of a Go file: a package comment, its package, its imports, a body.
-func goFile(pkg, imports, body string) string {
+// goFileText makes the text of a Go file: a package comment, its package, its imports, a body.
+func goFileText(pkg, imports, body string) string {
 	var text strings.Builder
 	text.WriteString("// Package " + pkg + " is made up.\npackage " + pkg + "\n")
 	for spec := range strings.FieldsSeq(imports) {
@@ -18,131 +18,131 @@ func goFile(pkg, imports, body string) string {
 
 const (
 	emptyLines40 = "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n" // forty empty lines
-	header       = "-- Does it.\n-- KEYS[1] a key\n-- ARGV[1] a value\n-- Returns 1\n"                // of a Lua script
+	luaHeader    = "-- Does it.\n-- KEYS[1] a key\n-- ARGV[1] a value\n-- Returns 1\n"                // of a Lua script
 )
 
 // violation is a tree that breaks one rule, and the expected fault.
 type violation struct {
-	tree  map[string]string
-	fault string
+	tree          map[string]string
+	expectedFault string
 }
 
 // Each dependency rule finds a violation of it.
 func TestEveryDependencyRuleFindsAViolation(t *testing.T) {
-	wantFaults(t, map[string]violation{
+	wantExpectedFaults(t, map[string]violation{
 		"sideways": {
-			map[string]string{"services/feed/f.go": goFile("feed", "tidings/services/badge", "")},
+			map[string]string{"services/feed/f.go": goFileText("feed", "tidings/services/badge", "")},
 			"services/feed/f.go:3: services/feed (line 3) imports services/badge (line 3): not downwards",
 		},
 		"upwards": {
-			map[string]string{"services/people/s.go": goFile("people", "tidings/services/feed", "")},
+			map[string]string{"services/people/s.go": goFileText("people", "tidings/services/feed", "")},
 			"services/people (line 10) imports services/feed (line 3): not downwards",
 		},
 		"the facts below posts import them": {
-			map[string]string{"services/people/s_test.go": goFile("people", "tidings/services/posts", "")},
+			map[string]string{"services/people/s_test.go": goFileText("people", "tidings/services/posts", "")},
 			"services/people (line 10) imports services/posts (line 9): not downwards",
 		},
 		"the engine of the log imports a memory": {
-			map[string]string{"services/changelog/c.go": goFile("changelog", "tidings/services/nodecache", "")},
+			map[string]string{"services/changelog/c.go": goFileText("changelog", "tidings/services/nodecache", "")},
 			"services/changelog (line 12) imports services/nodecache (line 8): not downwards",
 		},
 		"the engine of the log imports a feature in a test": {
-			map[string]string{"services/changelog/c_test.go": goFile("changelog", "tidings/services/feed", "")},
+			map[string]string{"services/changelog/c_test.go": goFileText("changelog", "tidings/services/feed", "")},
 			"services/changelog (line 12) imports services/feed (line 3): not downwards",
 		},
 		"the engine of Redis imports the projections": {
-			map[string]string{"services/redis/r.go": goFile("redis", "tidings/services/rdb", "")},
+			map[string]string{"services/redis/r.go": goFileText("redis", "tidings/services/rdb", "")},
 			"services/redis (line 13) imports services/rdb (line 12): not downwards",
 		},
 		"the engine of Redis imports a feature in a test": {
-			map[string]string{"services/redis/r_test.go": goFile("redis", "tidings/services/views", "")},
+			map[string]string{"services/redis/r_test.go": goFileText("redis", "tidings/services/views", "")},
 			"services/redis (line 13) imports services/views (line 4): not downwards",
 		},
 		"the projections import the library": {
-			map[string]string{"services/rdb/r.go": goFile("rdb", "github.com/redis/go-redis/v9", "")},
+			map[string]string{"services/rdb/r.go": goFileText("rdb", "github.com/redis/go-redis/v9", "")},
 			"only services/redis imports github.com/redis/go-redis",
 		},
 		"upwards in a test": {
-			map[string]string{"services/people/s_test.go": goFile("people", "tidings/services/feed", "")},
+			map[string]string{"services/people/s_test.go": goFileText("people", "tidings/services/feed", "")},
 			"not downwards",
 		},
 		"the words import a package": {
-			map[string]string{"services/s.go": goFile("services", "tidings/services/people", "")},
+			map[string]string{"services/s.go": goFileText("services", "tidings/services/people", "")},
 			"services (line 15) imports services/people (line 10): not downwards",
 		},
 		"main is imported": {
-			map[string]string{"graph/g.go": goFile("graph", "tidings", "")},
+			map[string]string{"graph/g.go": goFileText("graph", "tidings", "")},
 			`the package "" has no line`,
 		},
 		"a package without a line": {
-			map[string]string{"services/poem/p.go": goFile("poem", "", "")},
+			map[string]string{"services/poem/p.go": goFileText("poem", "", "")},
 			"the package services/poem has no line",
 		},
 		"a package without a line is imported": {
-			map[string]string{"server.go": goFile("main", "tidings/services/poem", "")},
+			map[string]string{"server.go": goFileText("main", "tidings/services/poem", "")},
 			`the package "services/poem" has no line`,
 		},
 		"a test helper outside tests": {
-			map[string]string{"services/feed/f.go": goFile("feed", "tidings/services/people/peopletest", "")},
+			map[string]string{"services/feed/f.go": goFileText("feed", "tidings/services/people/peopletest", "")},
 			"services/people/peopletest is for tests only",
 		},
-		"a neighbour's test helper":        {map[string]string{"services/rdb/r_test.go": goFile("rdb", "tidings/services/people/peopletest", "")}, "imports the helper of services/people (line 10): not downwards"},
-		"a test helper looks up":           {map[string]string{"services/people/peopletest/s.go": goFile("peopletest", "tidings/services/feed", "")}, "services/people/peopletest (line 10) imports services/feed (line 3): not downwards"},
-		"a world above outside tests":      {map[string]string{"services/projector/p.go": goFile("projector", "tidings/services/fanout/fanouttest", "")}, "services/fanout/fanouttest is for tests only"},
-		"a world above of another package": {map[string]string{"services/nodecache/m_test.go": goFile("nodecache", "tidings/services/fanout/fanouttest", "")}, "imports the helper of services/fanout (line 6): not downwards"},
-		"a package above its world":        {map[string]string{"services/projector/p_test.go": goFile("projector", "tidings/services/fanout", "")}, "services/projector (line 7) imports services/fanout (line 6): not downwards"},
-		"SQL elsewhere":                    {map[string]string{"services/feed/f.go": goFile("feed", "database/sql", "")}, "only services/sql imports database/sql"},
-		"SQL in main":                      {map[string]string{"server.go": goFile("main", "database/sql/driver", "")}, "only services/sql imports database/sql"},
-		"a driver elsewhere":               {map[string]string{"services/rdb/r_test.go": goFile("rdb", "github.com/jackc/pgx/v5/stdlib", "")}, "only services/sql imports github.com/jackc/pgx"},
-		"SQLite elsewhere":                 {map[string]string{"server.go": goFile("main", "modernc.org/sqlite", "")}, "only services/sql imports modernc.org/sqlite"},
-		"Redis elsewhere":                  {map[string]string{"services/push/p.go": goFile("push", "github.com/redis/go-redis/v9", "")}, "only services/redis imports github.com/redis/go-redis"},
-		"miniredis elsewhere":              {map[string]string{"resolvers/r_test.go": goFile("resolvers", "github.com/alicebob/miniredis/v2", "")}, "only services/redis imports"},
-		"sockets elsewhere":                {map[string]string{"resolvers/r.go": goFile("resolvers", "github.com/gorilla/websocket", "")}, "only transport imports github.com/gorilla/websocket"},
-		"sockets in main":                  {map[string]string{"server.go": goFile("main", "github.com/gorilla/websocket", "")}, "only transport imports"},
-		"tokens elsewhere":                 {map[string]string{"web/w.go": goFile("web", "github.com/golang-jwt/jwt/v5", "")}, "only transport imports github.com/golang-jwt/jwt"},
-		"an example of ours":               {map[string]string{"docs/examples/host/h.go": goFile("host", "tidings/services database/sql", "")}, "an example imports tidings/services: nobody can copy it"},
-		"the words need a module":          {map[string]string{"services/s.go": goFile("services", "golang.org/x/sync/errgroup", "")}, "services imports the standard library only"},
+		"a neighbour's test helper":        {map[string]string{"services/rdb/r_test.go": goFileText("rdb", "tidings/services/people/peopletest", "")}, "imports the helper of services/people (line 10): not downwards"},
+		"a test helper looks up":           {map[string]string{"services/people/peopletest/s.go": goFileText("peopletest", "tidings/services/feed", "")}, "services/people/peopletest (line 10) imports services/feed (line 3): not downwards"},
+		"a world above outside tests":      {map[string]string{"services/projector/p.go": goFileText("projector", "tidings/services/fanout/fanouttest", "")}, "services/fanout/fanouttest is for tests only"},
+		"a world above of another package": {map[string]string{"services/nodecache/m_test.go": goFileText("nodecache", "tidings/services/fanout/fanouttest", "")}, "imports the helper of services/fanout (line 6): not downwards"},
+		"a package above its world":        {map[string]string{"services/projector/p_test.go": goFileText("projector", "tidings/services/fanout", "")}, "services/projector (line 7) imports services/fanout (line 6): not downwards"},
+		"SQL elsewhere":                    {map[string]string{"services/feed/f.go": goFileText("feed", "database/sql", "")}, "only services/sql imports database/sql"},
+		"SQL in main":                      {map[string]string{"server.go": goFileText("main", "database/sql/driver", "")}, "only services/sql imports database/sql"},
+		"a driver elsewhere":               {map[string]string{"services/rdb/r_test.go": goFileText("rdb", "github.com/jackc/pgx/v5/stdlib", "")}, "only services/sql imports github.com/jackc/pgx"},
+		"SQLite elsewhere":                 {map[string]string{"server.go": goFileText("main", "modernc.org/sqlite", "")}, "only services/sql imports modernc.org/sqlite"},
+		"Redis elsewhere":                  {map[string]string{"services/push/p.go": goFileText("push", "github.com/redis/go-redis/v9", "")}, "only services/redis imports github.com/redis/go-redis"},
+		"miniredis elsewhere":              {map[string]string{"resolvers/r_test.go": goFileText("resolvers", "github.com/alicebob/miniredis/v2", "")}, "only services/redis imports"},
+		"sockets elsewhere":                {map[string]string{"resolvers/r.go": goFileText("resolvers", "github.com/gorilla/websocket", "")}, "only transport imports github.com/gorilla/websocket"},
+		"sockets in main":                  {map[string]string{"server.go": goFileText("main", "github.com/gorilla/websocket", "")}, "only transport imports"},
+		"tokens elsewhere":                 {map[string]string{"web/w.go": goFileText("web", "github.com/golang-jwt/jwt/v5", "")}, "only transport imports github.com/golang-jwt/jwt"},
+		"an example of ours":               {map[string]string{"docs/examples/host/h.go": goFileText("host", "tidings/services database/sql", "")}, "an example imports tidings/services: nobody can copy it"},
+		"the words need a module":          {map[string]string{"services/s.go": goFileText("services", "golang.org/x/sync/errgroup", "")}, "services imports the standard library only"},
 	})
 }
 
 // Each rule that is not about dependencies finds a violation of it.
 func TestEveryHouseRuleFindsAViolation(t *testing.T) {
-	wantFaults(t, map[string]violation{
-		"a long file":               {map[string]string{"web/w.go": goFile("web", "", strings.Repeat(emptyLines40, 10))}, "402 lines, fewer than 400"},
-		"a long test":               {map[string]string{"web/w_test.go": goFile("web", "", strings.Repeat(emptyLines40, 10))}, "402 lines, fewer than 400"},
-		"a long function":           {map[string]string{"web/w.go": goFile("web", "", "func f() {"+emptyLines40+emptyLines40+"}\n")}, "w.go:3: the function f has 81 lines, fewer than 80"},
-		"a long file of the bench":  {map[string]string{"bench/b.go": goFile("main", "", strings.Repeat(emptyLines40, 10))}, "402 lines"},
+	wantExpectedFaults(t, map[string]violation{
+		"a long file":               {map[string]string{"web/w.go": goFileText("web", "", strings.Repeat(emptyLines40, 10))}, "402 lines, fewer than 400"},
+		"a long test":               {map[string]string{"web/w_test.go": goFileText("web", "", strings.Repeat(emptyLines40, 10))}, "402 lines, fewer than 400"},
+		"a long function":           {map[string]string{"web/w.go": goFileText("web", "", "func f() {"+emptyLines40+emptyLines40+"}\n")}, "w.go:3: the function f has 81 lines, fewer than 80"},
+		"a long file of the bench":  {map[string]string{"bench/b.go": goFileText("main", "", strings.Repeat(emptyLines40, 10))}, "402 lines"},
 		"no package comment":        {map[string]string{"web/w.go": "package web\n"}, "web (package web): no file has a package comment"},
 		"an empty package comment":  {map[string]string{"web/w.go": "// Package web.\npackage web\n"}, "no file has a package comment"},
 		"a sleep":                   {map[string]string{"web/w_test.go": "package web\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n"}, "w_test.go:4: time.Sleep in a test"},
 		"a sleep by another name":   {map[string]string{"web/w_test.go": "package web\nimport clock \"time\"\nfunc f() { clock.Sleep(1) }\n"}, "time.Sleep in a test"},
-		"a skip":                    {map[string]string{"web/w_test.go": goFile("web", "", "func f(t T) { t.Skip() }\n")}, "a test is skipped"},
-		"a skip with a reason":      {map[string]string{"web/w_test.go": goFile("web", "", "func f(t T) { t.Skipf(``) }\n")}, "a test is skipped"},
-		"a skip in a helper":        {map[string]string{"web/browsertest/b.go": goFile("browsertest", "", "func f(tb T) { tb.SkipNow() }\n")}, "a test is skipped"},
-		"unfinished Go":             {map[string]string{"web/w.go": goFile("web", "", "// TO"+"DO: more\n")}, "unfinished work: TO" + "DO"},
+		"a skip":                    {map[string]string{"web/w_test.go": goFileText("web", "", "func f(t T) { t.Skip() }\n")}, "a test is skipped"},
+		"a skip with a reason":      {map[string]string{"web/w_test.go": goFileText("web", "", "func f(t T) { t.Skipf(``) }\n")}, "a test is skipped"},
+		"a skip in a helper":        {map[string]string{"web/browsertest/b.go": goFileText("browsertest", "", "func f(tb T) { tb.SkipNow() }\n")}, "a test is skipped"},
+		"unfinished Go":             {map[string]string{"web/w.go": goFileText("web", "", "// TO"+"DO: more\n")}, "unfinished work: TO" + "DO"},
 		"unfinished SQL":            {map[string]string{"services/people/migrations/1.sql": "-- FIX" + "ME\n"}, "1.sql:1: unfinished work"},
-		"a stub":                    {map[string]string{"web/w.go": goFile("web", "", "func f() { panic(`not "+"implemented`) }\n")}, "w.go:3: a stub"},
+		"a stub":                    {map[string]string{"web/w.go": goFileText("web", "", "func f() { panic(`not "+"implemented`) }\n")}, "w.go:3: a stub"},
 		"a script without a header": {map[string]string{"services/rdb/lua/a.lua": "return 1\n"}, "the header does not name KEYS"},
 		"a header that lacks ARGV":  {map[string]string{"services/rdb/lua/a.lua": "-- KEYS[1]. Returns 1\nreturn 1 -- ARGV\n"}, "the header does not name ARGV"},
 		"a header without returns":  {map[string]string{"services/rdb/lua/a.lua": "-- KEYS[1] ARGV[1]\nreturn 1\n"}, "the header does not name returns"},
 		"a library without words":   {map[string]string{"services/rdb/lua/lib.lua": "-- KEYS ARGV returns\n"}, "the header does not name helpers"},
-		"a long script":             {map[string]string{"services/rdb/lua/a.lua": header + emptyLines40 + strings.Repeat("\n", 16)}, "60 lines, fewer than 60"},
+		"a long script":             {map[string]string{"services/rdb/lua/a.lua": luaHeader + emptyLines40 + strings.Repeat("\n", 16)}, "60 lines, fewer than 60"},
 	})
 }
 
-// wantFaults checks that the rules find the expected fault in each tree, and no other, except beside a fault of a header.
-func wantFaults(t *testing.T, trees map[string]violation) {
+// wantExpectedFaults checks that the rules find the expected fault in each tree, and no other, except beside a fault of a header.
+func wantExpectedFaults(t *testing.T, trees map[string]violation) {
 	for name, c := range trees {
 		t.Run(name, func(t *testing.T) {
-			faults := check(t, c.tree)
+			faults := treeFaults(t, c.tree)
 			if len(faults) == 0 {
-				t.Fatalf("nothing was found; want %q", c.fault)
+				t.Fatalf("nothing was found; want %q", c.expectedFault)
 			}
-			if joined := strings.Join(faults, "\n"); !strings.Contains(joined, c.fault) {
-				t.Errorf("found:\n%s\nwant %q", joined, c.fault)
+			if joined := strings.Join(faults, "\n"); !strings.Contains(joined, c.expectedFault) {
+				t.Errorf("found:\n%s\nwant %q", joined, c.expectedFault)
 			}
 			for _, fault := range faults[1:] {
-				if !strings.HasPrefix(c.fault, "the header") {
+				if !strings.HasPrefix(c.expectedFault, "the header") {
 					t.Errorf("one fault was expected, found also: %s", fault)
 				}
 			}
@@ -152,30 +152,30 @@ func wantFaults(t *testing.T, trees map[string]violation) {
 
 // The rules find no fault in trees that they allow, up to their exact limits.
 func TestAllowedTreesHaveNoFault(t *testing.T) {
-	long := "// Code generated by a program. DO NOT EDIT.\n\n" + goFile("graph", "", strings.Repeat(emptyLines40, 20)+"func f() {"+emptyLines40+emptyLines40+emptyLines40+"}\n")
+	long := "// Code generated by a program. DO NOT EDIT.\n\n" + goFileText("graph", "", strings.Repeat(emptyLines40, 20)+"func f() {"+emptyLines40+emptyLines40+emptyLines40+"}\n")
 	for name, tree := range map[string]map[string]string{
-		"downwards":                     {"server.go": goFile("main", "tidings/transport tidings/services/people tidings/services fmt", "")},
-		"down past several lines":       {"services/feed/f.go": goFile("feed", "tidings/services/push tidings/services/nodecache tidings/services/rdb", "")},
-		"an owner":                      {"services/sql/s.go": goFile("sql", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/redis/r.go": goFile("redis", "github.com/redis/go-redis/v9", "")},
-		"an owner's helper":             {"services/sql/sqltest/s.go": goFile("sqltest", "database/sql tidings/services/sql tidings/services", "")},
-		"an owner's test":               {"transport/t_test.go": goFile("transport_test", "tidings/transport github.com/gorilla/websocket", "")},
-		"a module of a similar name":    {"web/w.go": goFile("web", "github.com/jackc/pgxother", "")},
-		"a test with helpers below":     {"services/feed/f_test.go": goFile("feed", "tidings/services/people/peopletest tidings/services/redis/redistest", "")},
-		"a test with its own helper":    {"services/people/s_test.go": goFile("people_test", "tidings/services/people/peopletest tidings/services/people", "")},
-		"tests of the words":            {"services/s_test.go": goFile("services", "pgregory.net/rapid", "")},
-		"a client of the whole program": {"tests/nodes/n_test.go": goFile("nodes", "github.com/gorilla/websocket tidings/web/browsertest tidings/tests/world", "")},
-		"the bench":                     {"bench/peers/p.go": goFile("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},
-		"an example":                    {"docs/examples/host/h.go": goFile("host", "database/sql modernc.org/sqlite github.com/golang-jwt/jwt/v5", "")},
+		"downwards":                     {"server.go": goFileText("main", "tidings/transport tidings/services/people tidings/services fmt", "")},
+		"down past several lines":       {"services/feed/f.go": goFileText("feed", "tidings/services/push tidings/services/nodecache tidings/services/rdb", "")},
+		"an owner":                      {"services/sql/s.go": goFileText("sql", "database/sql github.com/pressly/goose/v3 modernc.org/sqlite", ""), "services/redis/r.go": goFileText("redis", "github.com/redis/go-redis/v9", "")},
+		"an owner's helper":             {"services/sql/sqltest/s.go": goFileText("sqltest", "database/sql tidings/services/sql tidings/services", "")},
+		"an owner's test":               {"transport/t_test.go": goFileText("transport_test", "tidings/transport github.com/gorilla/websocket", "")},
+		"a module of a similar name":    {"web/w.go": goFileText("web", "github.com/jackc/pgxother", "")},
+		"a test with helpers below":     {"services/feed/f_test.go": goFileText("feed", "tidings/services/people/peopletest tidings/services/redis/redistest", "")},
+		"a test with its own helper":    {"services/people/s_test.go": goFileText("people_test", "tidings/services/people/peopletest tidings/services/people", "")},
+		"tests of the words":            {"services/s_test.go": goFileText("services", "pgregory.net/rapid", "")},
+		"a client of the whole program": {"tests/nodes/n_test.go": goFileText("nodes", "github.com/gorilla/websocket tidings/web/browsertest tidings/tests/world", "")},
+		"the bench":                     {"bench/peers/p.go": goFileText("main", "github.com/redis/go-redis/v9 tidings/transport tidings/services/poem", "")},
+		"an example":                    {"docs/examples/host/h.go": goFileText("host", "database/sql modernc.org/sqlite github.com/golang-jwt/jwt/v5", "")},
 		"generated code":                {"graph/g.go": long},
-		"399 lines, 79 in a function":   {"web/w.go": goFile("web", "", strings.Repeat(emptyLines40, 7)+strings.Repeat("\n", 38)+"func f() {"+emptyLines40+strings.Repeat("\n", 38)+"}\n")},
-		"a sleep outside tests":         {"services/push/p.go": goFile("push", "", "import \"time\"\nfunc f() { time.Sleep(1) }\n")},
-		"another's sleep":               {"web/w_test.go": goFile("web", "", "func f(bed B) { bed.Sleep() }\n")},
-		"a comment in one of two files": {"web/a.go": goFile("web", "", ""), "web/b.go": "package web\n"},
+		"399 lines, 79 in a function":   {"web/w.go": goFileText("web", "", strings.Repeat(emptyLines40, 7)+strings.Repeat("\n", 38)+"func f() {"+emptyLines40+strings.Repeat("\n", 38)+"}\n")},
+		"a sleep outside tests":         {"services/push/p.go": goFileText("push", "", "import \"time\"\nfunc f() { time.Sleep(1) }\n")},
+		"another's sleep":               {"web/w_test.go": goFileText("web", "", "func f(bed B) { bed.Sleep() }\n")},
+		"a comment in one of two files": {"web/a.go": goFileText("web", "", ""), "web/b.go": "package web\n"},
 		"a package of tests":            {"web/w_test.go": "package web\n"},
-		"a script of 59 lines":          {"services/rdb/lua/a.lua": header + emptyLines40 + strings.Repeat("\n", 15), "services/rdb/lua/lib.lua": "-- Helpers.\n"},
+		"a script of 59 lines":          {"services/rdb/lua/a.lua": luaHeader + emptyLines40 + strings.Repeat("\n", 15), "services/rdb/lua/lib.lua": "-- Helpers.\n"},
 		"what others wrote":             {"web/node_modules/x/a.go": "TO" + "DO", "web/assets/a.mjs": "FIX" + "ME", ".git/a.md": "TO" + "DO", "web/testdata/a.md": "TO" + "DO"},
 	} {
-		if faults := check(t, tree); len(faults) > 0 {
+		if faults := treeFaults(t, tree); len(faults) > 0 {
 			t.Errorf("%s: found:\n%s", name, strings.Join(faults, "\n"))
 		}
 	}
@@ -188,8 +188,8 @@ func TestBrokenGoIsAnError(t *testing.T) {
 	}
 }
 
-// check returns the faults of a tree of files.
-func check(t *testing.T, tree map[string]string) []string {
+// treeFaults returns the faults of a tree of files.
+func treeFaults(t *testing.T, tree map[string]string) []string {
 	t.Helper()
 	files := fstest.MapFS{}
 	for name, text := range tree {

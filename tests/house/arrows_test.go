@@ -16,10 +16,11 @@ import (
 	"testing"
 )
 
-// ranks is the order of the packages. Each number here is the line of a package in the table of packages in docs/architecture.md. A
-// package imports only packages with a greater line, never one with the same line. Add a new package here. Line 4 is for features that
-// the features of line 3 may import, and line 5 is for notifications, which the features of both lines may import.
-var ranks = map[string]int{
+// packageRanks is the order of the packages. Each number here is the line of a package in the table of packages in
+// docs/architecture.md. A package imports only packages with a greater line, never one with the same line. Add a new package here.
+// Line 4 is for features that the features of line 3 may import, and line 5 is for notifications, which the features of both lines
+// may import.
+var packageRanks = map[string]int{
 	".":                      -2,
 	"deploy/release":         -2,
 	"graph/generate":         -2,
@@ -80,8 +81,8 @@ var ranks = map[string]int{
 	"services":               15,
 }
 
-// testHelpers are packages that only tests import. Each helper belongs to its parent package, and may import it.
-var testHelpers = map[string]string{
+// testHelperParents are packages that only tests import. Each helper belongs to its parent package, and may import it.
+var testHelperParents = map[string]string{
 	"services/sql/sqltest":                     "services/sql",
 	"services/devices/devicestest":             "services/devices",
 	"services/export/exporttest":               "services/export",
@@ -100,13 +101,14 @@ var testHelpers = map[string]string{
 	"tests/world":                              "services/command",
 }
 
-// helpersFromAbove are exceptions: test helpers that the tests of a package below may use too. The tests of rebuilds need users with
-// posts in their feeds, and only fan-out makes those. Such tests are in a separate test package, because Go allows no import cycle.
-var helpersFromAbove = map[string]string{"services/projector": "services/fanout/fanouttest"}
+// helperImportExceptions are exceptions: test helpers that the tests of a package below may use too. The tests of rebuilds need
+// users with posts in their feeds, and only fan-out makes those. Such tests are in a separate test package, because Go allows no
+// import cycle.
+var helperImportExceptions = map[string]string{"services/projector": "services/fanout/fanouttest"}
 
-// owners lists, for each outside module, the only package that may import it. Tests of the whole program are clients, and may
+// moduleOwners lists, for each outside module, the only package that may import it. Tests of the whole program are clients, and may
 // also import the modules whose field client is true.
-var owners = []struct {
+var moduleOwners = []struct {
 	module, owner string
 	client        bool
 }{
@@ -129,35 +131,35 @@ const (
 	maxFileLines     = 400
 	maxFunctionLines = 80
 	maxScriptLines   = 60
-	module           = "tidings" // the path of this module
+	modulePath       = "tidings" // the path of this module
 )
 
-// These match unfinished work: words that mark it, and a panic in place of code. The words are concatenated, so that this file does not
-// contain them.
+// These match unfinished work: words that mark it, and a panic in place of code. The words are concatenated, so that this file does
+// not contain them.
 var (
-	unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
-	stub       = regexp.MustCompile(`panic\(.*not ` + `implemented`)
+	unfinishedWord = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
+	stubPanic      = regexp.MustCompile(`panic\(.*not ` + `implemented`)
 )
 
-// checker collects the violations of the house rules in a tree.
-type checker struct {
-	faults     []string
-	documented map[string]bool // package (folder and name) -> has a package comment
+// ruleChecker collects the violations of the house rules in a tree.
+type ruleChecker struct {
+	faults            []string
+	hasPackageComment map[string]bool // package (folder and name) -> has a package comment
 }
 
-func (c *checker) fault(name string, line int, format string, args ...any) {
+func (c *ruleChecker) addFault(name string, line int, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
 }
 
 // checkTree returns every fault of a tree, in a fixed order.
 func checkTree(tree fs.FS) ([]string, error) {
-	c := &checker{documented: map[string]bool{}}
+	c := &ruleChecker{hasPackageComment: map[string]bool{}}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if entry.IsDir() {
-			if name != "." && (strings.HasPrefix(entry.Name(), ".") || foreign(name)) {
+			if name != "." && (strings.HasPrefix(entry.Name(), ".") || isThirdPartyOrGenerated(name)) {
 				return fs.SkipDir
 			}
 			return nil
@@ -173,7 +175,7 @@ func checkTree(tree fs.FS) ([]string, error) {
 		}
 		return c.checkFile(name, text)
 	})
-	for pkg, documented := range c.documented {
+	for pkg, documented := range c.hasPackageComment {
 		if !documented {
 			c.faults = append(c.faults, pkg+": no file has a package comment")
 		}
@@ -182,12 +184,12 @@ func checkTree(tree fs.FS) ([]string, error) {
 	return c.faults, err
 }
 
-// foreign reports whether a folder holds files of other projects or generated files.
-func foreign(name string) bool {
+// isThirdPartyOrGenerated reports whether a folder holds files of other projects or generated files.
+func isThirdPartyOrGenerated(name string) bool {
 	return path.Base(name) == "node_modules" || path.Base(name) == "testdata" || name == "data" || name == "bench/bin" || name == "web/assets"
 }
 
-func (c *checker) checkFile(name string, text []byte) error {
+func (c *ruleChecker) checkFile(name string, text []byte) error {
 	if path.Ext(name) == ".go" {
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, name, text, parser.ParseComments)
@@ -199,120 +201,120 @@ func (c *checker) checkFile(name string, text []byte) error {
 		if ast.IsGenerated(file) {
 			return nil
 		}
-		c.checkSize(name, text, maxFileLines)
-		c.checkFunctions(files, name, file)
-		c.checkTestHabits(files, name, file)
+		c.checkLineCount(name, text, maxFileLines)
+		c.checkFunctionLengths(files, name, file)
+		c.checkNoSleepOrSkip(files, name, file)
 	}
 	if path.Ext(name) == ".lua" {
-		c.checkSize(name, text, maxScriptLines)
-		c.checkHeader(name, string(text))
+		c.checkLineCount(name, text, maxScriptLines)
+		c.checkScriptHeader(name, string(text))
 	}
 	for i, row := range bytes.Split(text, []byte("\n")) {
-		if word := unfinished.Find(row); word != nil {
-			c.fault(name, i+1, "unfinished work: %s", word)
-		} else if stub.Match(row) {
-			c.fault(name, i+1, "a stub: %s", bytes.TrimSpace(row))
+		if word := unfinishedWord.Find(row); word != nil {
+			c.addFault(name, i+1, "unfinished work: %s", word)
+		} else if stubPanic.Match(row) {
+			c.addFault(name, i+1, "a stub: %s", bytes.TrimSpace(row))
 		}
 	}
 	return nil
 }
 
-func isTest(name string) bool { return strings.HasSuffix(name, "_test.go") }
+func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-func (c *checker) checkPackageComment(name string, file *ast.File) {
-	if isTest(name) {
+func (c *ruleChecker) checkPackageComment(name string, file *ast.File) {
+	if isTestFile(name) {
 		return
 	}
 	pkg := path.Dir(name) + " (package " + file.Name.Name + ")"
-	c.documented[pkg] = c.documented[pkg] || file.Doc != nil && len(strings.Fields(file.Doc.Text())) >= 4
+	c.hasPackageComment[pkg] = c.hasPackageComment[pkg] || file.Doc != nil && len(strings.Fields(file.Doc.Text())) >= 4
 }
 
 // checkImports checks the dependency rules. Packages in bench/ may import everything, because they also measure
 // alternatives.
-func (c *checker) checkImports(files *token.FileSet, name string, file *ast.File) {
+func (c *ruleChecker) checkImports(files *token.FileSet, name string, file *ast.File) {
 	dir := path.Dir(name)
 	if dir == "bench" || strings.HasPrefix(dir, "bench/") {
 		return
 	}
-	helperOf, helper := testHelpers[dir]
-	if within(dir, "docs/examples") {
-		c.checkExample(files, name, file)
+	helperOf, helper := testHelperParents[dir]
+	if isWithin(dir, "docs/examples") {
+		c.checkExampleImports(files, name, file)
 		return
 	}
-	line, known := ranks[dir]
+	line, known := packageRanks[dir]
 	if helper {
-		line, known = ranks[helperOf], true
+		line, known = packageRanks[helperOf], true
 	}
 	if !known {
-		c.fault(name, 1, "the package %s has no line in the table of arrows", dir)
+		c.addFault(name, 1, "the package %s has no line in the table of arrows", dir)
 		return
 	}
 	for _, spec := range file.Imports {
 		target, _ := strconv.Unquote(spec.Path.Value)
 		at := files.Position(spec.Pos()).Line
-		if target == module || strings.HasPrefix(target, module+"/") {
-			c.checkArrow(name, at, dir, line, strings.TrimPrefix(strings.TrimPrefix(target, module), "/"))
+		if target == modulePath || strings.HasPrefix(target, modulePath+"/") {
+			c.checkImportDirection(name, at, dir, line, strings.TrimPrefix(strings.TrimPrefix(target, modulePath), "/"))
 			continue
 		}
-		for _, rule := range owners {
+		for _, rule := range moduleOwners {
 			mine := dir == rule.owner || helperOf == rule.owner
-			if within(target, rule.module) && !mine && !(rule.client && within(dir, "tests")) {
-				c.fault(name, at, "only %s imports %s", rule.owner, rule.module)
+			if isWithin(target, rule.module) && !mine && !(rule.client && isWithin(dir, "tests")) {
+				c.addFault(name, at, "only %s imports %s", rule.owner, rule.module)
 			}
 		}
-		if dir == "services" && !isTest(name) && strings.Contains(strings.Split(target, "/")[0], ".") && target != wordsMayImport {
-			c.fault(name, at, "services imports the standard library only, not %s", target)
+		if dir == "services" && !isTestFile(name) && strings.Contains(strings.Split(target, "/")[0], ".") && target != servicesAllowedImport {
+			c.addFault(name, at, "services imports the standard library only, not %s", target)
 		}
 	}
 }
 
-// checkExample checks that an example imports nothing of this module, because examples are copied into other repositories.
-func (c *checker) checkExample(files *token.FileSet, name string, file *ast.File) {
+// checkExampleImports checks that an example imports nothing of this module, because examples are copied into other repositories.
+func (c *ruleChecker) checkExampleImports(files *token.FileSet, name string, file *ast.File) {
 	for _, spec := range file.Imports {
-		if target, _ := strconv.Unquote(spec.Path.Value); within(target, module) {
-			c.fault(name, files.Position(spec.Pos()).Line, "an example imports %s: nobody can copy it", target)
+		if target, _ := strconv.Unquote(spec.Path.Value); isWithin(target, modulePath) {
+			c.addFault(name, files.Position(spec.Pos()).Line, "an example imports %s: nobody can copy it", target)
 		}
 	}
 }
 
-// wordsMayImport is the only package that package services may import from outside the module and the standard library: the
+// servicesAllowedImport is the only package that package services may import from outside the module and the standard library: the
 // standard library lacks the tables of Unicode's normal forms.
-const wordsMayImport = "golang.org/x/text/unicode/norm"
+const servicesAllowedImport = "golang.org/x/text/unicode/norm"
 
-// within reports whether a package or folder is module or lies in it.
-func within(target, module string) bool {
+// isWithin reports whether a package or folder is module or lies in it.
+func isWithin(target, module string) bool {
 	return target == module || strings.HasPrefix(target, module+"/")
 }
 
-// checkArrow checks one import within the module. Tests and test helpers may import their own package and the
-// helpers of a package below; helpers of one package may import each other. See helpersFromAbove for the exceptions.
-func (c *checker) checkArrow(name string, at int, dir string, line int, target string) {
-	helperOf, helper := testHelpers[dir]
-	testing := isTest(name) || helper
-	targetOf, targetHelper := testHelpers[target]
-	switch targetLine, known := ranks[target]; {
+// checkImportDirection checks one import within the module. Tests and test helpers may import their own package and the
+// helpers of a package below; helpers of one package may import each other. See helperImportExceptions for the exceptions.
+func (c *ruleChecker) checkImportDirection(name string, at int, dir string, line int, target string) {
+	helperOf, helper := testHelperParents[dir]
+	testing := isTestFile(name) || helper
+	targetOf, targetHelper := testHelperParents[target]
+	switch targetLine, known := packageRanks[target]; {
 	case testing && (target == dir || target == helperOf):
 	case targetHelper && !testing:
-		c.fault(name, at, "%s is for tests only", target)
-	case targetHelper && helpersFromAbove[dir] == target:
-	case targetHelper && (targetOf == dir || targetOf == helperOf || ranks[targetOf] > line):
+		c.addFault(name, at, "%s is for tests only", target)
+	case targetHelper && helperImportExceptions[dir] == target:
+	case targetHelper && (targetOf == dir || targetOf == helperOf || packageRanks[targetOf] > line):
 	case targetHelper:
-		c.fault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, ranks[targetOf])
+		c.addFault(name, at, "%s (line %d) imports the helper of %s (line %d): not downwards", dir, line, targetOf, packageRanks[targetOf])
 	case !known:
-		c.fault(name, at, "the package %q has no line in the table of arrows", target)
+		c.addFault(name, at, "the package %q has no line in the table of arrows", target)
 	case targetLine <= line:
-		c.fault(name, at, "%s (line %d) imports %s (line %d): not downwards", dir, line, target, targetLine)
+		c.addFault(name, at, "%s (line %d) imports %s (line %d): not downwards", dir, line, target, targetLine)
 	}
 }
 
-// checkSize checks that a file has fewer than bound lines.
-func (c *checker) checkSize(name string, text []byte, bound int) {
+// checkLineCount checks that a file has fewer than bound lines.
+func (c *ruleChecker) checkLineCount(name string, text []byte, bound int) {
 	if n := bytes.Count(text, []byte("\n")); n >= bound {
-		c.fault(name, n, "%d lines, fewer than %d are allowed", n, bound)
+		c.addFault(name, n, "%d lines, fewer than %d are allowed", n, bound)
 	}
 }
 
-func (c *checker) checkFunctions(files *token.FileSet, name string, file *ast.File) {
+func (c *ruleChecker) checkFunctionLengths(files *token.FileSet, name string, file *ast.File) {
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
 		if !ok {
@@ -320,15 +322,15 @@ func (c *checker) checkFunctions(files *token.FileSet, name string, file *ast.Fi
 		}
 		first := files.Position(function.Pos()).Line
 		if n := files.Position(function.End()).Line - first + 1; n >= maxFunctionLines {
-			c.fault(name, first, "the function %s has %d lines, fewer than %d are allowed", function.Name.Name, n, maxFunctionLines)
+			c.addFault(name, first, "the function %s has %d lines, fewer than %d are allowed", function.Name.Name, n, maxFunctionLines)
 		}
 	}
 }
 
-// checkTestHabits checks that a test waits for a condition and not for a fixed time, and is never skipped.
-func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.File) {
-	_, helper := testHelpers[path.Dir(name)]
-	if !isTest(name) && !helper {
+// checkNoSleepOrSkip checks that a test waits for a condition and not for a fixed time, and is never skipped.
+func (c *ruleChecker) checkNoSleepOrSkip(files *token.FileSet, name string, file *ast.File) {
+	_, helper := testHelperParents[path.Dir(name)]
+	if !isTestFile(name) && !helper {
 		return
 	}
 	clock := "time"
@@ -346,19 +348,19 @@ func (c *checker) checkTestHabits(files *token.FileSet, name string, file *ast.F
 		at := files.Position(selector.Pos()).Line
 		switch selector.Sel.Name {
 		case "Sleep":
-			if isName && owner.Name == clock && isTest(name) {
-				c.fault(name, at, "time.Sleep in a test: wait for a condition")
+			if isName && owner.Name == clock && isTestFile(name) {
+				c.addFault(name, at, "time.Sleep in a test: wait for a condition")
 			}
 		case "Skip", "Skipf", "SkipNow":
-			c.fault(name, at, "a test is skipped: what it needs must be there, or it fails")
+			c.addFault(name, at, "a test is skipped: what it needs must be there, or it fails")
 		}
 		return true
 	})
 }
 
-// checkHeader checks that a Lua script begins with a comment that names its arguments and results, and a lib*.lua with a
+// checkScriptHeader checks that a Lua script begins with a comment that names its arguments and results, and a lib*.lua with a
 // comment that names its helpers.
-func (c *checker) checkHeader(name, text string) {
+func (c *ruleChecker) checkScriptHeader(name, text string) {
 	var header strings.Builder
 	for row := range strings.Lines(text) {
 		if !strings.HasPrefix(row, "--") {
@@ -372,7 +374,7 @@ func (c *checker) checkHeader(name, text string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(strings.ToLower(header.String()), strings.ToLower(word)) {
-			c.fault(name, 1, "the header does not name %s", word)
+			c.addFault(name, 1, "the header does not name %s", word)
 		}
 	}
 }

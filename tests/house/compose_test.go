@@ -12,15 +12,15 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// specification is the JSON Schema of the Compose Specification: testdata/compose-spec.json, the schema of compose-go v2.16.2
+// composeSchema is the JSON Schema of the Compose Specification: testdata/compose-spec.json, the schema of compose-go v2.16.2
 // without the descriptions. This file implements only the keywords that the schema uses. Any other keyword is a fault.
-type specification map[string]any
+type composeSchema map[string]any
 
 // uncheckedKeywords are the keywords that check nothing.
 var uncheckedKeywords = []string{"$schema", "$id", "$defs"}
 
-// check compares a value with a schema. It returns the properties that the schema mentions, and the faults.
-func (s specification) check(schema any, value any, at string) (mentioned map[string]bool, faults []string) {
+// checkValue compares a value with a schema. It returns the properties that the schema mentions, and the faults.
+func (s composeSchema) checkValue(schema any, value any, at string) (mentioned map[string]bool, faults []string) {
 	if allowed, ok := schema.(bool); ok {
 		if !allowed {
 			faults = append(faults, at+" is not allowed")
@@ -35,40 +35,40 @@ func (s specification) check(schema any, value any, at string) (mentioned map[st
 		for _, keyword := range []string{"additionalProperties", "unevaluatedProperties"} { // after all keywords that mention properties
 			if rest, has := c.schema[keyword]; has {
 				for name, part := range object {
-					if !c.mentioned[name] {
-						c.checkPart(rest, part, at+"."+name)
+					if !c.mentionedProperties[name] {
+						c.checkNestedValue(rest, part, at+"."+name)
 					}
 				}
 			}
 		}
 	}
-	return c.mentioned, c.faults
+	return c.mentionedProperties, c.faults
 }
 
 // schemaCheck is the check of one value.
 type schemaCheck struct {
-	s         specification
-	schema    map[string]any
-	value     any
-	at        string
-	mentioned map[string]bool // the properties that the schema mentions
-	faults    []string
+	rootSchema          composeSchema
+	schema              map[string]any
+	value               any
+	valuePath           string
+	mentionedProperties map[string]bool // the properties that the schema mentions
+	faults              []string
 }
 
-func (c *schemaCheck) fault(format string, arguments ...any) {
-	c.faults = append(c.faults, c.at+": "+fmt.Sprintf(format, arguments...))
+func (c *schemaCheck) addFault(format string, arguments ...any) {
+	c.faults = append(c.faults, c.valuePath+": "+fmt.Sprintf(format, arguments...))
 }
 
-// checkPart checks a part of the value against a schema.
-func (c *schemaCheck) checkPart(schema, value any, at string) {
-	_, faults := c.s.check(schema, value, at)
+// checkNestedValue checks a part of the value against a schema.
+func (c *schemaCheck) checkNestedValue(schema, value any, at string) {
+	_, faults := c.rootSchema.checkValue(schema, value, at)
 	c.faults = append(c.faults, faults...)
 }
 
-// checkAgainst checks the same value against another schema.
-func (c *schemaCheck) checkAgainst(schema any) {
-	mentioned, faults := c.s.check(schema, c.value, c.at)
-	maps.Copy(c.mentioned, mentioned)
+// checkSubschema checks the same value against another schema.
+func (c *schemaCheck) checkSubschema(schema any) {
+	mentioned, faults := c.rootSchema.checkValue(schema, c.value, c.valuePath)
+	maps.Copy(c.mentionedProperties, mentioned)
 	c.faults = append(c.faults, faults...)
 }
 
@@ -80,7 +80,7 @@ func (c *schemaCheck) checkKeyword(keyword string, with any) {
 	number, isNumber := c.value.(float64)
 	switch keyword {
 	case "$ref":
-		c.checkAgainst(c.s["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
+		c.checkSubschema(c.rootSchema["$defs"].(map[string]any)[strings.TrimPrefix(with.(string), "#/$defs/")])
 	case "type":
 		c.checkTypes(with)
 	case "properties", "patternProperties":
@@ -88,41 +88,41 @@ func (c *schemaCheck) checkKeyword(keyword string, with any) {
 	case "required":
 		for _, name := range with.([]any) {
 			if _, has := object[name.(string)]; object != nil && !has {
-				c.fault("%s is missing", name)
+				c.addFault("%s is missing", name)
 			}
 		}
 	case "items":
 		for i, one := range list {
-			c.checkPart(with, one, fmt.Sprintf("%s[%d]", c.at, i))
+			c.checkNestedValue(with, one, fmt.Sprintf("%s[%d]", c.valuePath, i))
 		}
 	case "allOf":
 		for _, one := range with.([]any) {
-			c.checkAgainst(one)
+			c.checkSubschema(one)
 		}
 	case "oneOf", "anyOf":
-		c.checkChoices(keyword, with.([]any))
+		c.checkAnyOfOrOneOf(keyword, with.([]any))
 	case "enum":
 		if !slices.Contains(with.([]any), c.value) {
-			c.fault("%v is none of %v", c.value, with)
+			c.addFault("%v is none of %v", c.value, with)
 		}
 	case "pattern":
 		if isText && !regexp.MustCompile(with.(string)).MatchString(text) {
-			c.fault("%q does not match %s", text, with)
+			c.addFault("%q does not match %s", text, with)
 		}
 	case "minimum", "maximum":
 		if bound := with.(float64); isNumber && (keyword == "minimum" && number < bound || keyword == "maximum" && number > bound) {
-			c.fault("%v is beyond its %s, %v", number, keyword, bound)
+			c.addFault("%v is beyond its %s, %v", number, keyword, bound)
 		}
 	case "uniqueItems":
 		for i, one := range list {
 			if text, ok := one.(string); ok && slices.Contains(list[:i], any(text)) {
-				c.fault("%s stands there twice", text)
+				c.addFault("%s stands there twice", text)
 			}
 		}
 	case "additionalProperties", "unevaluatedProperties":
 	default:
 		if !slices.Contains(uncheckedKeywords, keyword) {
-			c.fault("this test does not know the keyword %s", keyword)
+			c.addFault("this test does not know the keyword %s", keyword)
 		}
 	}
 }
@@ -133,8 +133,8 @@ func (c *schemaCheck) checkProperties(keyword string, with map[string]any) {
 	for name, part := range object {
 		for of, schema := range with {
 			if keyword == "properties" && of == name || keyword == "patternProperties" && regexp.MustCompile(of).MatchString(name) {
-				c.mentioned[name] = true
-				c.checkPart(schema, part, c.at+"."+name)
+				c.mentionedProperties[name] = true
+				c.checkNestedValue(schema, part, c.valuePath+"."+name)
 			}
 		}
 	}
@@ -151,31 +151,31 @@ func (c *schemaCheck) checkTypes(with any) {
 		"[]interface {}": {"array"}, "map[string]interface {}": {"object"},
 	}[fmt.Sprintf("%T", c.value)]
 	if !slices.ContainsFunc(kinds, func(kind any) bool { return slices.Contains(allowed, kind) }) {
-		c.fault("%v is not of the type %v", c.value, with)
+		c.addFault("%v is not of the type %v", c.value, with)
 	}
 }
 
-// checkChoices checks the keyword anyOf or oneOf: how many of the schemas fit the value.
-func (c *schemaCheck) checkChoices(keyword string, choices []any) {
+// checkAnyOfOrOneOf checks the keyword anyOf or oneOf: how many of the schemas fit the value.
+func (c *schemaCheck) checkAnyOfOrOneOf(keyword string, choices []any) {
 	fitting, all := 0, []string{}
 	for _, one := range choices {
-		mentioned, faults := c.s.check(one, c.value, c.at)
+		mentioned, faults := c.rootSchema.checkValue(one, c.value, c.valuePath)
 		if len(faults) == 0 {
 			fitting++
-			maps.Copy(c.mentioned, mentioned)
+			maps.Copy(c.mentionedProperties, mentioned)
 		}
 		all = append(all, faults...)
 	}
 	if fitting == 0 || keyword == "oneOf" && fitting > 1 {
-		c.fault("%d of the %d forms fit: %s", fitting, len(choices), strings.Join(all, "; "))
+		c.addFault("%d of the %d forms fit: %s", fitting, len(choices), strings.Join(all, "; "))
 	}
 }
 
 // composeFaults checks a text as a compose file, and returns its faults.
 func composeFaults(t *testing.T, text string) []string {
 	t.Helper()
-	var s specification
-	if err := json.Unmarshal([]byte(readText(t, "tests/house/testdata/compose-spec.json")), &s); err != nil {
+	var s composeSchema
+	if err := json.Unmarshal([]byte(readRepositoryFile(t, "tests/house/testdata/compose-spec.json")), &s); err != nil {
 		t.Fatal(err)
 	}
 	var content, plain any
@@ -189,7 +189,7 @@ func composeFaults(t *testing.T, text string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, faults := s.check(map[string]any(s), plain, "")
+	_, faults := s.checkValue(map[string]any(s), plain, "")
 	file := plain.(map[string]any)
 	services, _ := file["services"].(map[string]any)
 	for name, service := range services {

@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	metric   = regexp.MustCompile(`\btidings_[a-z_]+\b`) // the name of a metric, in a text that asks for it
-	variable = regexp.MustCompile(`\$(\w+)`)             // a variable of a dashboard
+	metricName        = regexp.MustCompile(`\btidings_[a-z_]+\b`) // the name of a metric, in a text that asks for it
+	dashboardVariable = regexp.MustCompile(`\$(\w+)`)             // a variable of a dashboard
 	// metricDefinition matches the definition of a metric in Go.
 	metricDefinition = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
 )
@@ -43,7 +43,7 @@ func deployFiles(t *testing.T) map[string]string {
 // return anything.
 func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	var known []string
-	for _, match := range metricDefinition.FindAllStringSubmatch(readText(t, "services/node/metrics.go")+readText(t, "services/node/webhooks.go")+readText(t, "services/node/devices.go"), -1) {
+	for _, match := range metricDefinition.FindAllStringSubmatch(readRepositoryFile(t, "services/node/metrics.go")+readRepositoryFile(t, "services/node/webhooks.go")+readRepositoryFile(t, "services/node/devices.go"), -1) {
 		name := "tidings_" + match[1] + match[2]
 		if match[3] != "" {
 			name = "tidings_cleaner_" + match[3] + "_total"
@@ -54,12 +54,12 @@ func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 		t.Fatalf("the program has %d metrics", len(known))
 	}
 	asked := deployFiles(t)
-	asked["docs/operate.md"] = readText(t, "docs/operate.md")
+	asked["docs/operate.md"] = readRepositoryFile(t, "docs/operate.md")
 	for path, text := range asked {
 		if path == "README.md" {
 			continue
 		}
-		for _, name := range metric.FindAllString(text, -1) {
+		for _, name := range metricName.FindAllString(text, -1) {
 			if !slices.Contains(known, name) {
 				t.Errorf("%s: there is no metric %s", path, name)
 			}
@@ -102,7 +102,7 @@ func TestTheImageIsBuiltOfWholePackages(t *testing.T) {
 	if len(files) < 300 || !slices.Contains(files, "server.go") {
 		t.Fatalf("the program has %d files", len(files))
 	}
-	left := strings.Fields(readText(t, "deploy/Dockerfile.dockerignore"))
+	left := strings.Fields(readRepositoryFile(t, "deploy/Dockerfile.dockerignore"))
 	for _, file := range files {
 		for _, pattern := range left {
 			inside, anywhere := strings.CutPrefix(pattern, "**/")
@@ -188,7 +188,7 @@ func TestTheDashboardLoads(t *testing.T) {
 				t.Errorf("%q: the query %q %q", panel.Title, target.RefID, target.Expr)
 			}
 			rows[target.RefID] = true
-			for _, variable := range variable.FindAllStringSubmatch(target.Expr, -1) {
+			for _, variable := range dashboardVariable.FindAllStringSubmatch(target.Expr, -1) {
 				if !variables[variable[1]] {
 					t.Errorf("%q: there is no variable %s", panel.Title, variable[0])
 				}

@@ -12,25 +12,25 @@ import (
 	"testing"
 )
 
-// instruction is an instruction of a Dockerfile, such as FROM with the rest "golang:1.26 AS build".
-type instruction struct{ name, rest string }
+// dockerInstruction is an instruction of a Dockerfile, such as FROM with the rest "golang:1.26 AS build".
+type dockerInstruction struct{ name, rest string }
 
-func instructions(text string) (list []instruction) {
+func parseDockerfile(text string) (list []dockerInstruction) {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			name, rest, _ := strings.Cut(line, " ")
-			list = append(list, instruction{name, strings.TrimSpace(rest)})
+			list = append(list, dockerInstruction{name, strings.TrimSpace(rest)})
 		}
 	}
 	return list
 }
 
-// imageFaults returns the faults of a Dockerfile that builds a static program and copies it into an empty image.
-func imageFaults(text, goVersion string) (faults []string) {
+// dockerfileFaults returns the faults of a Dockerfile that builds a static program and copies it into an empty image.
+func dockerfileFaults(text, goVersion string) (faults []string) {
 	fault := func(format string, arguments ...any) { faults = append(faults, fmt.Sprintf(format, arguments...)) }
 	stages, base, inImage := map[string]string{}, "", []string{}
 	settings := map[string]string{}
-	for _, i := range instructions(text) {
+	for _, i := range parseDockerfile(text) {
 		words := strings.Fields(i.rest)
 		switch i.name {
 		case "FROM":
@@ -94,8 +94,8 @@ func imageFaults(text, goVersion string) (faults []string) {
 // go.mod.
 func TestTheImageIsBuiltAsItSays(t *testing.T) {
 	text := deployFiles(t)["Dockerfile"]
-	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readText(t, "go.mod"))[1]
-	if faults := imageFaults(text, goVersion); len(faults) > 0 {
+	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readRepositoryFile(t, "go.mod"))[1]
+	if faults := dockerfileFaults(text, goVersion); len(faults) > 0 {
 		t.Errorf("the faults are %q", faults)
 	}
 	for injected, change := range map[string][2]string{
@@ -110,12 +110,12 @@ func TestTheImageIsBuiltAsItSays(t *testing.T) {
 		"another folder":        {"VOLUME /data", "VOLUME /var"},
 	} {
 		wrong := strings.Replace(text, change[0], change[1], 1)
-		if wrong == text || len(imageFaults(wrong, goVersion)) == 0 {
+		if wrong == text || len(dockerfileFaults(wrong, goVersion)) == 0 {
 			t.Errorf("%s is not found", injected)
 		}
 	}
 	folder := t.TempDir()
-	for _, i := range instructions(text) {
+	for _, i := range parseDockerfile(text) {
 		for name := range strings.FieldsSeq(strings.TrimSuffix(i.rest, "./")) {
 			if _, err := os.Stat(filepath.Join("../..", name)); i.name == "COPY" && !strings.HasPrefix(i.rest, "--from=") && err != nil {
 				t.Errorf("COPY %s: %v", i.rest, err)

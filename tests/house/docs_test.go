@@ -11,18 +11,18 @@ import (
 	"testing"
 )
 
-// row matches a row of the documentation's table of packages: a package and its line, see ranks.
-var row = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
+// packageTableRow matches a row of the documentation's table of packages: a package and its line, see packageRanks.
+var packageTableRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
-// The table of packages in the documentation has the same lines as ranks, which the rules use. The table has one row for all folders of
-// tests, so the folders of tests are not compared.
+// The table of packages in the documentation has the same lines as packageRanks, which the rules use. The table has one row for all
+// folders of tests, so the folders of tests are not compared.
 func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented, kept := map[string]int{}, maps.Clone(ranks)
-	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
+	documented, kept := map[string]int{}, maps.Clone(packageRanks)
+	for _, match := range packageTableRow.FindAllStringSubmatch(string(text), -1) {
 		name := match[1]
 		if name == "server.go" {
 			name = "."
@@ -42,14 +42,14 @@ func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 }
 
 var (
-	testNamed = regexp.MustCompile("`(Test\\w+)` ?\\(`([\\w/.]+)`\\)") // a test and its folder, in the page
-	testMade  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)            // a test in a Go file
+	testInDocs      = regexp.MustCompile("`(Test\\w+)` ?\\(`([\\w/.]+)`\\)") // a test and its folder, in the page
+	testDeclaration = regexp.MustCompile(`(?m)^func (Test\w+)\(`)            // a test in a Go file
 )
 
 // Each test that docs/how-it-works.md names for a promise is in the folder that the page names.
 func TestThePromisesNameTestsThatExist(t *testing.T) {
-	text := readText(t, "docs/how-it-works.md")
-	named := testNamed.FindAllStringSubmatch(text, -1)
+	text := readRepositoryFile(t, "docs/how-it-works.md")
+	named := testInDocs.FindAllStringSubmatch(text, -1)
 	if len(named) < 20 || len(named) != strings.Count(text, "`Test") {
 		t.Fatalf("%d tests are named as `Test...` (`folder`), of %d", len(named), strings.Count(text, "`Test"))
 	}
@@ -60,7 +60,7 @@ func TestThePromisesNameTestsThatExist(t *testing.T) {
 		}
 		var made []string
 		for _, file := range files {
-			for _, found := range testMade.FindAllStringSubmatch(readText(t, file), -1) {
+			for _, found := range testDeclaration.FindAllStringSubmatch(readRepositoryFile(t, file), -1) {
 				made = append(made, found[1])
 			}
 		}

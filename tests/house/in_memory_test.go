@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// runInMemory runs a script of sh under in-memory.sh, as a Makefile does, with some variables added to the environment. It returns what
-// the script printed.
-func runInMemory(t *testing.T, script string, more ...string) string {
+// runUnderInMemoryScript runs a script of sh under in-memory.sh, as a Makefile does, with some variables added to the environment.
+// It returns what the script printed.
+func runUnderInMemoryScript(t *testing.T, script string, more ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -30,11 +30,11 @@ func runInMemory(t *testing.T, script string, more ...string) string {
 // in-memory.sh gives every run the same folder. With another folder Go would run tests again that have not changed. A process that
 // outlives its run keeps no other run waiting.
 func TestEveryRunHasTheSameFolderInMemory(t *testing.T) {
-	first := runInMemory(t, `echo "folder=$TMPDIR"; (sleep 100 >/dev/null 2>&1 & echo $!)`)
+	first := runUnderInMemoryScript(t, `echo "folder=$TMPDIR"; (sleep 100 >/dev/null 2>&1 & echo $!)`)
 	folder, orphan, _ := strings.Cut(first, "\n")
 	t.Cleanup(func() { _ = exec.Command("kill", strings.TrimSpace(orphan)).Run() })
 	for range 2 {
-		if again := runInMemory(t, `echo "folder=$TMPDIR"`); strings.TrimSpace(again) != folder {
+		if again := runUnderInMemoryScript(t, `echo "folder=$TMPDIR"`); strings.TrimSpace(again) != folder {
 			t.Errorf("a run has %q, the next one %q", folder, again)
 		}
 	}
@@ -43,7 +43,7 @@ func TestEveryRunHasTheSameFolderInMemory(t *testing.T) {
 // A run with a TMPDIR of its own keeps it. If its command fails, in-memory.sh ends with the same exit code.
 func TestARunKeepsItsOwnTemporaryFolder(t *testing.T) {
 	own := t.TempDir()
-	if got := runInMemory(t, `echo "$TMPDIR"`, "TMPDIR="+own); strings.TrimSpace(got) != own {
+	if got := runUnderInMemoryScript(t, `echo "$TMPDIR"`, "TMPDIR="+own); strings.TrimSpace(got) != own {
 		t.Errorf("TMPDIR is %q, want %s", got, own)
 	}
 	run := exec.Command("../in-memory.sh", "sh", "-c", "exit 7")

@@ -48,7 +48,7 @@ func readGoMod(t *testing.T) (required map[string]bool, tools []string) {
 // moduleOf returns the module of go.mod that contains a package; "" if there is none.
 func moduleOf(required map[string]bool, pkg string) (longest string) {
 	for module := range required {
-		if within(pkg, module) && len(module) > len(longest) {
+		if isWithin(pkg, module) && len(module) > len(longest) {
 			longest = module
 		}
 	}
@@ -63,7 +63,7 @@ func importsOf(t *testing.T, root string) map[string]string {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || foreign(name)) {
+		if entry.IsDir() && name != "." && (strings.HasPrefix(entry.Name(), ".") || isThirdPartyOrGenerated(name)) {
 			return fs.SkipDir
 		}
 		if path.Ext(name) != ".go" {

@@ -10,13 +10,13 @@ import (
 	"tidings/services"
 )
 
-// step matches a row of a recipe: a file, and a place in it.
-var step = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+)` \\|")
+// docsDeclarationRow matches a row of a recipe: a file, and a place in it.
+var docsDeclarationRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+)` \\|")
 
-// sourcePlaces are the places that list the sources, each with a function that returns the text for a source that is one count.
-// A source that is one count is in CountFields, and has no line of its own anywhere else.
-var sourcePlaces = map[[2]string]func(field services.CountField) string{
-	{"services/sources.go", "Sources"}:              func(f services.CountField) string { return goName(f) },
+// declarationsListingSources are the places that list the sources, each with a function that returns the text for a source that is
+// one count. A source that is one count is in CountFields, and has no line of its own anywhere else.
+var declarationsListingSources = map[[2]string]func(field services.CountField) string{
+	{"services/sources.go", "Sources"}:              func(f services.CountField) string { return sourceConstantName(f) },
 	{"services/sources.go", "CountFields"}:          func(f services.CountField) string { return `"` + f.Name + `"` },
 	{"graph/badges.graphqls", "enum BadgeSource"}:   func(f services.CountField) string { return string(f.Source) },
 	{"graph/badges.graphqls", "type Badges"}:        func(f services.CountField) string { return f.Name + ": BadgeCount!" },
@@ -24,23 +24,24 @@ var sourcePlaces = map[[2]string]func(field services.CountField) string{
 	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks a source
 }
 
-// goName returns the name of the constant of a source in Go.
-func goName(f services.CountField) string {
+// sourceConstantName returns the name of the constant of a source in Go.
+func sourceConstantName(f services.CountField) string {
 	return "Source" + strings.ToUpper(f.Name[:1]) + f.Name[1:]
 }
 
-// derivedFiles are files that use CountFields or what is made of the schema, and so have no line of their own for a source that is one count.
-var derivedFiles = []string{"resolvers/hot_badges.go", "services/stream/types.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
+// filesWithoutSourceNames are files that use CountFields or what is made of the schema, and so have no line of their own for a
+// source that is one count.
+var filesWithoutSourceNames = []string{"resolvers/hot_badges.go", "services/stream/types.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
 
-// stepsOf returns the files and places in the table of a section of docs/architecture.md.
-func stepsOf(t *testing.T, section string) (places [][2]string) {
+// declarationsInDocsSection returns the files and places in the table of a section of docs/architecture.md.
+func declarationsInDocsSection(t *testing.T, section string) (places [][2]string) {
 	t.Helper()
-	_, text, found := strings.Cut(readText(t, "docs/architecture.md"), "\n## "+section+"\n")
+	_, text, found := strings.Cut(readRepositoryFile(t, "docs/architecture.md"), "\n## "+section+"\n")
 	if !found {
 		t.Fatalf("the documentation has no section %q", section)
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
-	for _, match := range step.FindAllStringSubmatch(text, -1) {
+	for _, match := range docsDeclarationRow.FindAllStringSubmatch(text, -1) {
 		places = append(places, [2]string{match[1], match[2]})
 	}
 	return places
@@ -49,20 +50,20 @@ func stepsOf(t *testing.T, section string) (places [][2]string) {
 // The recipe for a badge source names every place that lists the sources, and no other place.
 func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 	named := map[[2]string]bool{}
-	for _, place := range stepsOf(t, "Add a badge source") {
+	for _, place := range declarationsInDocsSection(t, "Add a badge source") {
 		named[place] = true
 	}
 	for place := range named {
-		if _, known := sourcePlaces[place]; !known {
+		if _, known := declarationsListingSources[place]; !known {
 			t.Errorf("%s in %s is a step that nothing needs", place[1], place[0])
 		}
 	}
-	for place, line := range sourcePlaces {
+	for place, line := range declarationsListingSources {
 		if !named[place] {
 			t.Errorf("%s in %s is no step of the recipe", place[1], place[0])
 			continue
 		}
-		text := readText(t, place[0])
+		text := readRepositoryFile(t, place[0])
 		_, after, found := strings.Cut(text, place[1])
 		after, _, _ = strings.Cut(after, "}\n") // the end of the list
 		if !found {
@@ -75,9 +76,9 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range derivedFiles {
+	for _, path := range filesWithoutSourceNames {
 		for _, field := range services.CountFields {
-			if text := readText(t, path); strings.Contains(text, goName(field)[len("Source"):]+" ") || strings.Contains(text, `"`+field.Name+`"`) {
+			if text := readRepositoryFile(t, path); strings.Contains(text, sourceConstantName(field)[len("Source"):]+" ") || strings.Contains(text, `"`+field.Name+`"`) {
 				t.Errorf("%s names %s: the recipe lacks the step, or CountFields can bring it", path, field.Name)
 			}
 		}
@@ -89,12 +90,12 @@ var declarationEnd = regexp.MustCompile(`\n\}|\n\t\}\}|\]category`)
 
 // Each place that the recipe for a category names has every category. So a new category cannot be missed at a place.
 func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
-	steps := stepsOf(t, "Add a category of notifications")
+	steps := declarationsInDocsSection(t, "Add a category of notifications")
 	if len(steps) < 12 {
 		t.Fatalf("the recipe has only the steps %v", steps)
 	}
 	for _, place := range steps {
-		_, region, found := strings.Cut(readText(t, place[0]), place[1])
+		_, region, found := strings.Cut(readRepositoryFile(t, place[0]), place[1])
 		if end := declarationEnd.FindStringIndex(region); end != nil {
 			region = region[:end[0]]
 		}
@@ -115,13 +116,13 @@ func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
 // The functions in the function-by-function descriptions of the architecture are in the files that the descriptions name.
 func TestThePathsOfTheArchitectureExist(t *testing.T) {
 	for _, section := range []string{"A like, function by function", "A frozen page, function by function"} {
-		steps := stepsOf(t, section)
+		steps := declarationsInDocsSection(t, section)
 		if len(steps) < 8 {
 			t.Errorf("%s has only the steps %v", section, steps)
 		}
 		for _, place := range steps {
 			declared := regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|var |const )` + place[1] + `\b`)
-			if !declared.MatchString(readText(t, place[0])) {
+			if !declared.MatchString(readRepositoryFile(t, place[0])) {
 				t.Errorf("%s: %s has no %s", section, place[0], place[1])
 			}
 		}
@@ -132,12 +133,12 @@ func TestThePathsOfTheArchitectureExist(t *testing.T) {
 func TestCountFieldsAreSources(t *testing.T) {
 	badges, seen := &services.Badges{}, map[*services.Count]bool{}
 	for _, field := range services.CountFields {
-		if !slices.Contains(services.Sources, field.Source) || seen[field.Of(badges)] {
+		if !slices.Contains(services.Sources, field.Source) || seen[field.CountIn(badges)] {
 			t.Errorf("%+v is of no source, or twice there", field)
 		}
-		seen[field.Of(badges)] = true
+		seen[field.CountIn(badges)] = true
 	}
-	schema := readText(t, "graph/badges.graphqls")
+	schema := readRepositoryFile(t, "graph/badges.graphqls")
 	_, object, _ := strings.Cut(schema, "\ntype Badges ")
 	object, _, _ = strings.Cut(object, "\n}")
 	counts := strings.Count(object, ": BadgeCount!") - 1 // the total is not a source
@@ -146,7 +147,7 @@ func TestCountFieldsAreSources(t *testing.T) {
 	}
 }
 
-func readText(t *testing.T, path string) string {
+func readRepositoryFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../" + path)
 	if err != nil {

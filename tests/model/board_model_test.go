@@ -20,79 +20,79 @@ import (
 	"tidings/tests/world"
 )
 
-func (b *boards) actions() map[string]func(*rapid.T) {
+func (b *boardsModel) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
-		"schedule": b.schedule, "schedule again": b.schedule, "start": b.start, "start again": b.start, "end": b.end, "end again": b.end,
-		"reschedule": b.reschedule, "cancel": b.cancel, "follow": b.follow, "follow again": b.follow, "mode": b.setMode,
-		"open": b.openSession, "open again": b.openSession, "go on": b.continueSession, "go on again": b.continueSession, "go on once more": b.continueSession, "later": b.letTimePass, "watch": b.watch,
+		"schedule": b.scheduleShow, "schedule again": b.scheduleShow, "start": b.startShow, "start again": b.startShow, "end": b.endShow, "end again": b.endShow,
+		"reschedule": b.rescheduleShow, "cancel": b.cancelShow, "follow": b.changeFollowOrMute, "follow again": b.changeFollowOrMute, "mode": b.setFollowMode,
+		"open": b.openSession, "open again": b.openSession, "go on": b.continueSession, "go on again": b.continueSession, "go on once more": b.continueSession, "later": b.letTimePass, "watch": b.compareFirstEvent,
 		"work": func(t *rapid.T) {
-			n := b.node(t)
-			n.Work(rapid.SampledFrom(n.Workers).Draw(t, "worker"))
+			n := b.drawNode(t)
+			n.RunWorkerOnce(rapid.SampledFrom(n.Workers).Draw(t, "worker"))
 		},
 		"tail": func(t *rapid.T) {
-			if _, err := b.node(t).Caches.Changelog.RunOnce(t.Context()); err != nil {
+			if _, err := b.drawNode(t).Caches.Changelog.RunOnce(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"load anew": b.reload, "pin": b.pin,
+		"load anew": b.reloadShows, "pin": b.pinHostMode,
 	}
-	if b.flush != nil {
+	if b.flushRedis != nil {
 		actions["flush"] = b.emptyRedis
 	}
 	return actions
 }
 
-// pin pins the mode of a host. The mode decides whether the host's replays come to boards from lists or from the node cache.
-func (b *boards) pin(t *rapid.T) {
+// pinHostMode pins the mode of a host. The mode decides whether the host's replays come to boards from lists or from the node cache.
+func (b *boardsModel) pinHostMode(t *rapid.T) {
 	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
-	if !slices.ContainsFunc(b.shows, func(s *boardModel) bool { return s.host == host }) {
+	if !slices.ContainsFunc(b.shows, func(s *showModel) bool { return s.host == host }) {
 		return // no request has named the host yet
 	}
 	mode := rapid.SampledFrom([]string{"SMALL", "BIG", "HUGE", "HUGE"}).Draw(t, "mode")
-	b.node(t).Must("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, host, mode), nil, nil)
-	b.runDue()
+	b.drawNode(t).MustAsk("operator:admin", fmt.Sprintf(`mutation{pinAuthorMode(input:{userId:"user:%s",mode:%s}){author{mode}}}`, host, mode), nil, nil)
+	b.runDueJobs()
 }
 
-// reload makes every node reload all shows, as a starting node does.
-func (b *boards) reload(t *rapid.T) {
+// reloadShows makes every node reload all shows, as a starting node does.
+func (b *boardsModel) reloadShows(t *rapid.T) {
 	if err := b.nodes[0].Store.Write(t.Context(), func(tx *sql.Tx) error {
 		_, err := live.AppendReload(t.Context(), tx)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b.recordShows()
+	b.recordShowsAtVersion()
 }
 
-// has reports whether the host's shows are now on the session's board.
-func (b *boards) has(s *sessionModel, host string) bool {
+// hasHostOnBoard reports whether the host's shows are now on the session's board.
+func (b *boardsModel) hasHostOnBoard(s *sessionModel, host string) bool {
 	p := relation{s.reader, host}
 	follow, follows := b.follows[p]
-	return follows && (follow.step <= s.step || s.recent[follow.step]) && !b.mutes[p]
+	return follows && (follow.followStep <= s.lastFollowStep || s.recentFollowSteps[follow.followStep]) && !b.mutes[p]
 }
 
-// lastFollows looks at the hosts who are on a reader's board now, and at the steps in which the reader followed them. step is the last
-// of these steps before since, 0 without one. recent are the steps from since on.
-func (b *boards) lastFollows(reader string, since time.Time) (step int, recent map[int]bool) {
+// followStepsBeforeAndSince looks at the hosts who are on a reader's board now, and at the steps in which the reader followed them.
+// step is the last of these steps before since, 0 without one. recent are the steps from since on.
+func (b *boardsModel) followStepsBeforeAndSince(reader string, since time.Time) (step int, recent map[int]bool) {
 	recent = map[int]bool{}
 	for _, show := range b.shows {
 		p := relation{reader, show.host}
 		switch follow, follows := b.follows[p]; {
 		case !follows || b.mutes[p]:
-		case follow.at.Before(since):
-			step = max(step, follow.step)
+		case follow.followedAt.Before(since):
+			step = max(step, follow.followStep)
 		default:
-			recent[follow.step] = true
+			recent[follow.followStep] = true
 		}
 	}
 	return step, recent
 }
 
-// watch opens a board's subscription and compares its first event with the model.
-func (b *boards) watch(t *rapid.T) {
+// compareFirstEvent opens a board's subscription and compares its first event with the model.
+func (b *boardsModel) compareFirstEvent(t *rapid.T) {
 	var living []*sessionModel
 	for _, s := range b.sessions {
-		if b.lives(s) {
+		if b.isReadable(s) {
 			living = append(living, s)
 		}
 	}
@@ -107,23 +107,23 @@ func (b *boards) watch(t *rapid.T) {
 	defer cancel()
 	shown := make(chan *services.Badges, 1)
 	shown <- &services.Badges{LiveSequence: 1 << 62} // these badges count every live show
-	changes, err := n.Live.Watch(ctx, n.IDsOf(s.reader)[0], &s.id, "", shown)
+	changes, err := n.Live.Watch(ctx, n.EnsureUserIDs(s.reader)[0], &s.id, "", shown)
 	if err != nil {
 		t.Fatal(err)
 	}
 	change := <-changes
-	s.until = b.now().Add(30 * time.Minute)
-	if change.Replaced || change.Session.String() != s.id {
+	s.leaseEndsAt = b.now().Add(30 * time.Minute)
+	if change.SessionReplaced || change.Session.String() != s.id {
 		t.Fatalf("the session of %s is replaced: %+v", s.reader, change)
 	}
 	b.compareChange(t, s, change)
 }
 
-// setMode changes the mode of a reader's follow of a host. The mode of a follow changes no board.
-func (b *boards) setMode(t *rapid.T) {
+// setFollowMode changes the mode of a reader's follow of a host. The mode of a follow changes no board.
+func (b *boardsModel) setFollowMode(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	mode := rapid.SampledFrom([]string{"NONE", "LIVE_ONLY", "ALL"}).Draw(t, "mode")
-	got := b.node(t).Ask(p.who, fmt.Sprintf(`mutation{setFollowMode(input:{userId:"user:%s",mode:%s}){changed badges{version}}}`, p.whom, mode), nil)
+	got := b.drawNode(t).Ask(p.who, fmt.Sprintf(`mutation{setFollowMode(input:{userId:"user:%s",mode:%s}){changed badges{version}}}`, p.whom, mode), nil)
 	_, follows := b.follows[p]
 	if want := map[bool]string{false: "CONFLICT"}[follows]; got.ErrorCode() != want {
 		t.Fatalf("mode %s of %v: code %q, want %q", mode, p, got.ErrorCode(), want)
@@ -131,11 +131,11 @@ func (b *boards) setMode(t *rapid.T) {
 }
 
 // compareChange compares the changes that a board reports with the model.
-func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) {
-	was := map[string]boardModel{}
+func (b *boardsModel) compareChange(t *rapid.T, s *sessionModel, change live.BoardChange) {
+	was := map[string]showModel{}
 	top := -1 // the position of the session's first show
-	for i, show := range b.shownAt[s.version] {
-		if was[show.id] = show; top < 0 && b.has(s, show.host) {
+	for i, show := range b.showsAtVersion[s.changelogVersion] {
+		if was[show.id] = show; top < 0 && b.hasHostOnBoard(s, show.host) {
 			top = i
 		}
 	}
@@ -146,17 +146,17 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 		if !follows || b.mutes[relation{s.reader, is.host}] {
 			continue
 		}
-		if is.status != "CANCELLED" && (top < 0 || is.above(b.shownAt[s.version][top])) {
+		if is.status != "CANCELLED" && (top < 0 || is.isAbove(b.showsAtVersion[s.changelogVersion][top])) {
 			above++
 		}
 		then := was[is.id]
-		if !b.has(s, is.host) && then.status != "REPLAY" {
-			then = boardModel{} // the host was followed later, so all live, upcoming and recently ended shows are new
+		if !b.hasHostOnBoard(s, is.host) && then.status != "REPLAY" {
+			then = showModel{} // the host was followed later, so all live, upcoming and recently ended shows are new
 		}
 		switch {
 		case then.id == "" && is.status == "UPCOMING":
 			want["new"] = append(want["new"], is.id)
-		case then.id == "" && is.status == "CANCELLED" || then.status == is.status && (is.status != "UPCOMING" || then.planned.Equal(is.planned)):
+		case then.id == "" && is.status == "CANCELLED" || then.status == is.status && (is.status != "UPCOMING" || then.plannedAt.Equal(is.plannedAt)):
 		default:
 			want[is.status] = append(want[is.status], is.id)
 		}
@@ -177,13 +177,13 @@ func (b *boards) compareChange(t *rapid.T, s *sessionModel, change live.Change) 
 			t.Fatalf("%s: now %s are %v, want %v", s.reader, status, ids, want[status])
 		}
 	}
-	if change.NewAbove != above {
-		t.Fatalf("%s: %d stand above, want %d", s.reader, change.NewAbove, above)
+	if change.NewAboveCount != above {
+		t.Fatalf("%s: %d stand above, want %d", s.reader, change.NewAboveCount, above)
 	}
 }
 
-// above reports whether b stands above another show on a board.
-func (b boardModel) above(other boardModel) bool {
+// isAbove reports whether b stands above another show on a board.
+func (b showModel) isAbove(other showModel) bool {
 	section, score := b.rank()
 	section2, score2 := other.rank()
 	return cmp.Or(cmp.Compare(section, section2), cmp.Compare(score, score2), cmp.Compare(other.id, b.id)) < 0
@@ -193,9 +193,9 @@ func (b boardModel) above(other boardModel) bool {
 // of every session, and every event of an open board, equals the model, a sorted list.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*world.Node, flush func()) {
-		histories.Reduce(t, 4)
+		histories.ReduceRapidChecks(t, 4)
 		rapid.Check(t, func(t *rapid.T) {
-			b := newBoards(nodes, flush)
+			b := newBoardsModel(nodes, flush)
 			t.Repeat(b.actions())
 			for range 5 {
 				b.openSession(t)
@@ -205,13 +205,13 @@ func TestBoardsEqualTheModel(t *testing.T) {
 	}
 	late := func(cfg *node.Config) { cfg.ShowLateAfter, cfg.ShowLongest = 7*24*time.Hour, 7*24*time.Hour } // no job closes a show
 	t.Run("sqlite-embedded", func(t *testing.T) {
-		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true, Change: late})}, nil)
+		check(t, []*world.Node{world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: late})}, nil)
 	})
 	t.Run("postgres-redis, two nodes", func(t *testing.T) {
 		server, database := redistest.NewServer(t), sqltest.Postgres(t)
 		var nodes []*world.Node
 		for _, name := range []string{"a", "b"} {
-			nodes = append(nodes, world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true, Change: func(cfg *node.Config) {
+			nodes = append(nodes, world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), ManualStepping: true, ChangeConfig: func(cfg *node.Config) {
 				cfg.Node = name
 				late(cfg)
 			}}))

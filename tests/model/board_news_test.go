@@ -11,10 +11,10 @@ import (
 	"tidings/tests/world"
 )
 
-// onNodes runs a test in which one node acts and another one pushes: on two nodes, and on one node that does both.
-func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
+// onOneAndTwoNodes runs a test in which one node acts and another one pushes: on two nodes, and on one node that does both.
+func onOneAndTwoNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, redistest.Redis(t), nil)
+		p := world.StartNodePair(t, redistest.Redis(t), nil)
 		test(t, p.A, p.B)
 	})
 	t.Run("one node, embedded", func(t *testing.T) {
@@ -23,21 +23,22 @@ func onNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	})
 }
 
-// titles returns the titles of shows.
-func titles(shows []world.BoardShow) (list []string) {
+// showTitles returns the titles of shows.
+func showTitles(shows []world.BoardShow) (list []string) {
 	for _, show := range shows {
 		list = append(list, show.Title)
 	}
 	return list
 }
 
-// badgesWithin is how long a change of the board waits for the badges that count it, as in services/live. Then it is sent without them.
-const badgesWithin = 500 * time.Millisecond
+// maxBadgesWait is how long a change of the board waits for the badges that count it, as in services/live. Then it is sent without
+// them.
+const maxBadgesWait = 500 * time.Millisecond
 
-// A frame that reports the start or the end of a show also has the count after that change. The product promises this only if the badges
-// come within badgesWithin, which a busy machine may not allow. So shows start and end until enough changes were in time.
+// A frame that reports the start or the end of a show also has the count after that change. The product promises this only if the
+// badges come within maxBadgesWait, which a busy machine may not allow. So shows start and end until enough changes were in time.
 func TestAStartAndItsCountAreOneFrame(t *testing.T) {
-	onNodes(t, func(t *testing.T, here, there *world.Node) {
+	onOneAndTwoNodes(t, func(t *testing.T, here, there *world.Node) {
 		const shows = 8
 		round, inTime := 0, 0
 		world.Eventually(t, 2*time.Minute, "enough changes are in time", func() bool {
@@ -49,24 +50,24 @@ func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	})
 }
 
-// checkStartsAndEnds starts and ends the shows of a new host, and checks the frames of a new reader's board. It returns how many of the
-// changes were in time, so that their frames were checked: 1 + 2*shows on a quiet machine.
+// checkStartsAndEnds starts and ends the shows of a new host, and checks the frames of a new reader's board. It returns how many of
+// the changes were in time, so that their frames were checked: 1 + 2*shows on a quiet machine.
 func checkStartsAndEnds(t *testing.T, here, there *world.Node, round string, shows int) (inTime int) {
 	t.Helper()
 	reader, host := "reader"+round, "ann"+round
 	here.Follow(reader, host)
 	planned := make([]string, shows)
 	for i := range planned {
-		planned[i] = here.Schedule(host, fmt.Sprint(i), here.Clock.Now().Add(time.Hour))
+		planned[i] = here.ScheduleShow(host, fmt.Sprint(i), here.Clock.Now().Add(time.Hour))
 	}
-	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
-		if got := there.ReadBoardPage(reader, 20, world.BoardPlace{}).Ids(); len(got) != shows {
+	world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
+		if got := there.ReadBoardPage(reader, 20, world.BoardPageStart{}).Ids(); len(got) != shows {
 			return fmt.Errorf("the board has %v", got)
 		}
 		return nil
 	})
 	began := time.Now()
-	open := there.WatchBoard(t, reader, "", "")
+	open := there.SubscribeToBoard(t, reader, "", "")
 	// reaches waits until the board and its number show the change that began last: that stays until the next change.
 	reaches := func(what string, want int) {
 		t.Helper()
@@ -75,9 +76,9 @@ func checkStartsAndEnds(t *testing.T, here, there *world.Node, round string, sho
 			frames++
 			right, exact := len(e.WentLive) == e.LiveBoard.Value, e.LiveBoard.Precision == "EXACT"
 			// A number that is not EXACT shows that Redis was late. The EXACT number follows in a frame of its own.
-			late = late || !exact || time.Since(began) >= badgesWithin
+			late = late || !exact || time.Since(began) >= maxBadgesWait
 			if !late && !right {
-				t.Errorf("%s %d: %v are live, and the number is %d", what, want, titles(e.WentLive), e.LiveBoard.Value)
+				t.Errorf("%s %d: %v are live, and the number is %d", what, want, showTitles(e.WentLive), e.LiveBoard.Value)
 			}
 			return len(e.WentLive) == want && right && exact
 		})
@@ -106,27 +107,27 @@ func checkStartsAndEnds(t *testing.T, here, there *world.Node, round string, sho
 // An open board with a live show on top is notified of new shows below that show, of their moves, and of the shows of a newly
 // followed host. An end that is reported before its start changes nothing on the board.
 func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
-	onNodes(t, func(t *testing.T, here, there *world.Node) {
+	onOneAndTwoNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", "ann")
 		plan := func(host, title string, hours int) string {
-			return here.Schedule(host, title, here.Clock.Now().Add(time.Duration(hours)*time.Hour))
+			return here.ScheduleShow(host, title, here.Clock.Now().Add(time.Duration(hours)*time.Hour))
 		}
 		move := func(host, show string, hours int) {
-			here.Must(host, `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
+			here.MustAsk(host, `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
 				map[string]any{"s": show, "at": here.Clock.Now().Add(time.Duration(hours) * time.Hour)}, nil)
 		}
 		top, known := plan("ann", "top", 1), plan("ann", "known", 2)
 		here.MutateShow("ann", "startShow", top)
 		other := plan("eve", "eve's", 3)
 		here.MutateShow("eve", "startShow", plan("eve", "eve runs", 3))
-		world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
-			page := there.ReadBoardPage("reader", 20, world.BoardPlace{})
+		world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
+			page := there.ReadBoardPage("reader", 20, world.BoardPageStart{})
 			if got := page.Ids(); !slices.Equal(got, []string{top, known}) || page.Edges[0].Status != "LIVE" {
 				return fmt.Errorf("the board has %v", got)
 			}
 			return nil
 		})
-		open := there.WatchBoard(t, "reader", there.ReadBoardPage("reader", 20, world.BoardPlace{}).SessionID, "")
+		open := there.SubscribeToBoard(t, "reader", there.ReadBoardPage("reader", 20, world.BoardPageStart{}).SessionID, "")
 		wantEvent := func(what string, live, scheduled, moved []string) world.BoardEvent {
 			t.Helper()
 			return open.WaitEvent(what, func(e world.BoardEvent) bool {
@@ -135,7 +136,7 @@ func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 						t.Errorf("%s: %q is over before it starts", what, show.Title)
 					}
 				}
-				return slices.Equal(titles(e.WentLive), live) && slices.Equal(titles(e.Scheduled), scheduled) && slices.Equal(titles(e.Rescheduled), moved)
+				return slices.Equal(showTitles(e.WentLive), live) && slices.Equal(showTitles(e.Scheduled), scheduled) && slices.Equal(showTitles(e.Rescheduled), moved)
 			})
 		}
 		wantEvent("nothing yet", nil, nil, nil)
@@ -165,10 +166,10 @@ func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 func TestAReminderIsPartOfTheTotal(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("reader", "ann")
-	show := map[string]any{"s": n.Schedule("ann", "regatta", n.Clock.Now().Add(time.Hour))}
-	n.Must("reader", `mutation($s:ID!){remindMe(input:{showId:$s}){changed}}`, show, &struct{}{})
-	n.Must("ann", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, &struct{}{})
-	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+	show := map[string]any{"s": n.ScheduleShow("ann", "regatta", n.Clock.Now().Add(time.Hour))}
+	n.MustAsk("reader", `mutation($s:ID!){remindMe(input:{showId:$s}){changed}}`, show, &struct{}{})
+	n.MustAsk("ann", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, show, &struct{}{})
+	world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
 		if got := n.Badges("reader").Notifications.Total.Value; got != 1 {
 			return fmt.Errorf("%d notifications, want the reminder", got)
 		}

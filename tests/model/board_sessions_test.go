@@ -14,40 +14,40 @@ import (
 	"tidings/tests/world"
 )
 
-// startBoard starts a node with a reader who follows a host of three shows.
-func startBoard(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
+// startBoardNode starts a node with a reader who follows a host of three shows.
+func startBoardNode(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
-	return startBoardOn(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
+	return startBoardNodeWith(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
 }
 
-// startBoardOn is startBoard on a node with any options.
-func startBoardOn(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
+// startBoardNodeWith is startBoardNode on a node with any options.
+func startBoardNodeWith(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	n = world.StartNode(t, options)
 	n.Follow("reader", "host")
 	for i := range 3 {
-		n.Schedule("host", "show", n.Clock.Now().Add(time.Duration(i+1)*24*time.Hour))
+		n.ScheduleShow("host", "show", n.Clock.Now().Add(time.Duration(i+1)*24*time.Hour))
 	}
 	n.RunJobs()
 	if err := n.Live.Memory.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return n, n.IDsOf("reader")[0]
+	return n, n.EnsureUserIDs("reader")[0]
 }
 
 // If a device or a user can have only one session, a new first page ends the former session.
 func TestANewSessionEndsTheFormerOne(t *testing.T) {
 	for _, sessions := range []string{"request", "device", "user"} {
 		t.Run(sessions, func(t *testing.T) {
-			n, reader := startBoard(t, redistest.Redis(t), sessions)
+			n, reader := startBoardNode(t, redistest.Redis(t), sessions)
 			open := func(device string) live.Session {
 				t.Helper()
-				return n.BoardFor(reader, live.BoardRequest{Device: device}).Session
+				return n.ReadOneShowBoardPage(reader, live.BoardRequest{Device: device}).Session
 			}
 			ended := func(session live.Session) bool {
 				t.Helper()
 				text := session.String()
-				return n.BoardFor(reader, live.BoardRequest{Session: &text}).Replaced
+				return n.ReadOneShowBoardPage(reader, live.BoardRequest{Session: &text}).SessionReplaced
 			}
 			old, phone, tablet, nameless, last := open("phone"), open("phone"), open("tablet"), open(""), open("")
 			for _, c := range []struct {
@@ -76,15 +76,15 @@ func TestHowLongSessionsLive(t *testing.T) {
 		"redis":    func(t *testing.T) string { return redistest.Redis(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, reader := startBoard(t, redis(t), "request")
-			idle, used := n.BoardFor(reader, live.BoardRequest{}), n.BoardFor(reader, live.BoardRequest{})
+			n, reader := startBoardNode(t, redis(t), "request")
+			idle, used := n.ReadOneShowBoardPage(reader, live.BoardRequest{}), n.ReadOneShowBoardPage(reader, live.BoardRequest{})
 			turn := func(page live.Board) live.Board {
 				t.Helper()
 				cursor := live.CursorText(page.Session, page.Items[0].Place)
-				return n.BoardFor(reader, live.BoardRequest{After: &cursor})
+				return n.ReadOneShowBoardPage(reader, live.BoardRequest{After: &cursor})
 			}
 			for passed := time.Duration(0); passed < 12*time.Hour-30*time.Minute; passed += 29 * time.Minute {
-				if next := turn(used); next.Replaced || next.Session != used.Session {
+				if next := turn(used); next.SessionReplaced || next.Session != used.Session {
 					t.Fatalf("after %s a session that is read is over", passed)
 				}
 				n.Clock.Advance(29 * time.Minute)
@@ -92,10 +92,10 @@ func TestHowLongSessionsLive(t *testing.T) {
 			n.Clock.Advance(time.Hour)
 			for what, page := range map[string]live.Board{"nobody read": idle, "is 12 hours old": used} {
 				next := turn(page)
-				if !next.Replaced || next.Session == page.Session || !page.Items[0].Place.Before(next.Items[0].Place) {
+				if !next.SessionReplaced || next.Session == page.Session || !page.Items[0].Place.Before(next.Items[0].Place) {
 					t.Errorf("a session that %s goes on: %+v", what, next)
 				}
-				if again := turn(page); !again.Replaced || again.Session == next.Session {
+				if again := turn(page); !again.SessionReplaced || again.Session == next.Session {
 					t.Errorf("a session that is over came back: %+v", again)
 				}
 			}
@@ -107,14 +107,14 @@ func TestHowLongSessionsLive(t *testing.T) {
 // Later pages of a session need the history, even on a node that has just started.
 func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
-		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), Manual: true, Change: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
+		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
 	// moved returns a board whose last show moved to the top after the session began.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
 		t.Helper()
-		n, reader = startBoardOn(t, options)
-		top = n.BoardFor(reader, live.BoardRequest{})
-		shows := n.ReadBoardPage("reader", 3, world.BoardPlace{}).Ids()
+		n, reader = startBoardNodeWith(t, options)
+		top = n.ReadOneShowBoardPage(reader, live.BoardRequest{})
+		shows := n.ReadBoardPage("reader", 3, world.BoardPageStart{}).Ids()
 		n.MutateShow("host", "startShow", shows[2])
 		last, err := live.ParseShowID("id", shows[2])
 		if err != nil {
@@ -137,7 +137,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		cursor := live.CursorText(top.Session, top.Items[0].Place)
 		var second live.Board
 		for range 24 { // 23 h 12 min in all
-			if second = n.BoardFor(reader, live.BoardRequest{After: &cursor}); second.Replaced {
+			if second = n.ReadOneShowBoardPage(reader, live.BoardRequest{After: &cursor}); second.SessionReplaced {
 				t.Fatal("a session that is read is over")
 			}
 			n.Clock.Advance(58 * time.Minute)
@@ -146,22 +146,22 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 		third := func(what string, n *world.Node) {
 			t.Helper()
 			clean(t, n)
-			page := n.BoardFor(reader, live.BoardRequest{After: &cursor})
-			if got := page.Items[0].Show; page.Replaced || page.Session != top.Session || got.ID != last {
+			page := n.ReadOneShowBoardPage(reader, live.BoardRequest{After: &cursor})
+			if got := page.Items[0].Show; page.SessionReplaced || page.Session != top.Session || got.ID != last {
 				t.Errorf("%s shows %+v after the second show, want %s", what, got, last)
 			}
 		}
 		third("the node", n)
 		n.Stop()
 		again := world.StartNode(t, options)
-		again.Clock.Advance(time.Duration(n.Clock.Ahead.Load()))
+		again.Clock.Advance(time.Duration(n.Clock.OffsetNanos.Load()))
 		third("one that has just started", again)
 	})
 	t.Run("not much more", func(t *testing.T) {
 		n, _, top, last := moved(t, on(5*time.Minute))
 		n.Clock.Advance(2*time.Hour + 2*time.Hour)
 		clean(t, n)
-		if kept, err := n.Store.Lines(t.Context(), "SELECT show FROM show_history"); err != nil || len(kept) > 0 {
+		if kept, err := n.Store.QueryLines(t.Context(), "SELECT show FROM show_history"); err != nil || len(kept) > 0 {
 			t.Errorf("the database has %+v, %v", kept, err)
 		}
 		if show, _, there := n.Live.Memory.ShowAt(last, top.Session.Version); there {
@@ -172,8 +172,8 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 
 // A session lives while a subscription shows it. When the session is too old, the subscription begins a new session.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
-	n, reader := startBoard(t, redistest.Redis(t), "request")
-	page := n.BoardFor(reader, live.BoardRequest{})
+	n, reader := startBoardNode(t, redistest.Redis(t), "request")
+	page := n.ReadOneShowBoardPage(reader, live.BoardRequest{})
 	text := page.Session.String()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -183,35 +183,35 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := func() live.Change {
+	next := func() live.BoardChange {
 		t.Helper()
 		select {
 		case change := <-changes:
 			return change
-		case <-time.After(world.ConvergenceTimeout):
+		case <-time.After(world.RedisLossRecoveryTimeout):
 			t.Fatal("nothing is pushed")
 		}
-		return live.Change{}
+		return live.BoardChange{}
 	}
 	if change := next(); !change.Unchanged() || change.Session != page.Session {
 		t.Fatalf("the first event: %+v", change)
 	}
 	for i := 1; i <= 3; i++ {
 		n.Clock.Advance(20 * time.Minute)
-		n.Schedule("host", "a show above", n.Clock.Now().Add(time.Hour))
-		if change := next(); change.NewAbove != i || change.Replaced || change.Session != page.Session {
+		n.ScheduleShow("host", "a show above", n.Clock.Now().Add(time.Hour))
+		if change := next(); change.NewAboveCount != i || change.SessionReplaced || change.Session != page.Session {
 			t.Fatalf("after %d shows: %+v", i, change)
 		}
 	}
-	if next := n.BoardFor(reader, live.BoardRequest{Session: &text}); next.Replaced {
+	if next := n.ReadOneShowBoardPage(reader, live.BoardRequest{Session: &text}); next.SessionReplaced {
 		t.Error("a session that is watched is over")
 	}
 	n.Clock.Advance(12 * time.Hour)
-	n.Schedule("host", "the newest", n.Clock.Now().Add(time.Minute))
-	if change := next(); !change.Replaced || change.Session == page.Session || change.NewAbove != 0 {
+	n.ScheduleShow("host", "the newest", n.Clock.Now().Add(time.Minute))
+	if change := next(); !change.SessionReplaced || change.Session == page.Session || change.NewAboveCount != 0 {
 		t.Errorf("after 12 hours: %+v", change)
 	}
-	if next := n.BoardFor(reader, live.BoardRequest{Session: &text}); !next.Replaced {
+	if next := n.ReadOneShowBoardPage(reader, live.BoardRequest{Session: &text}); !next.SessionReplaced {
 		t.Error("a session of more than 12 hours goes on")
 	}
 	cancel()
@@ -221,9 +221,9 @@ func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 
 // An event of the host application marks a user's board as seen: as it was when a session began, or as it is now.
 func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
-	n, reader := startBoard(t, "embedded", "request")
-	session := n.BoardFor(reader, live.BoardRequest{}).Session
-	n.Schedule("host", "one more", n.Clock.Now().Add(time.Hour))
+	n, reader := startBoardNode(t, "embedded", "request")
+	session := n.ReadOneShowBoardPage(reader, live.BoardRequest{}).Session
+	n.ScheduleShow("host", "one more", n.Clock.Now().Add(time.Hour))
 	for _, step := range []struct {
 		event map[string]any
 		want  uint64
@@ -236,12 +236,12 @@ func TestAnEventMarksTheBoardAsSeen(t *testing.T) {
 				Results []struct{ Error *struct{ Message string } }
 			}
 		}
-		n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`,
+		n.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`,
 			map[string]any{"e": []any{map[string]any{"as": "user:reader", "do": map[string]any{"markLiveBoardSeen": step.event}}}}, &data)
 		if got := data.Ingest.Results; len(got) != 1 || got[0].Error != nil {
 			t.Fatalf("%v: %+v", step.event, got)
 		}
-		if seen, err := positions.Of(t.Context(), n.Store, reader, positions.LiveBoard, ""); err != nil || uint64(seen) != step.want {
+		if seen, err := positions.Of(t.Context(), n.Store, reader, positions.LiveBoardView, ""); err != nil || uint64(seen) != step.want {
 			t.Errorf("%v: seen up to %d, want %d, %v", step.event, seen, step.want, err)
 		}
 	}

@@ -11,17 +11,30 @@ import (
 	"tidings/tests/world"
 )
 
-// walkBoard reads the rest of a board page by page, from the nodes in turn.
-func walkBoard(tb testing.TB, nodes []*world.Node, as string, first int, from world.BoardPlace) (lines []string) {
+// readRestOfBoard reads the rest of a board page by page, from the nodes in turn.
+func readRestOfBoard(tb testing.TB, nodes []*world.Node, as string, first int, from world.BoardPageStart) (lines []string) {
 	tb.Helper()
 	for i := 0; ; i++ {
 		page := nodes[i%len(nodes)].ReadBoardPage(as, first, from)
-		lines = append(lines, page.Lines()...)
+		lines = append(lines, page.TitleStatusLines()...)
 		if !page.PageInfo.HasNextPage {
 			return lines
 		}
-		from = page.Next(i%2 == 0)
+		from = page.NextPageStart(i%2 == 0)
 	}
+}
+
+func boardLines(page world.BoardPage) []string {
+	lines := make([]string, len(page.Edges))
+	for i, edge := range page.Edges {
+		lines[i] = edge.Node.Title + " " + edge.Status
+		for _, at := range []*time.Time{edge.PlannedAt, edge.StartedAt, edge.EndedAt} {
+			if at != nil {
+				lines[i] += " " + at.UTC().Format(time.RFC3339Nano)
+			}
+		}
+	}
+	return lines
 }
 
 // The documented scenario of boards holds. It has four hosts, five shows, and a reader who takes the first page while one show
@@ -29,16 +42,16 @@ func walkBoard(tb testing.TB, nodes []*world.Node, as string, first int, from wo
 func TestTheDocumentedScenarioOfABoard(t *testing.T) {
 	t.Run("one node, embedded", func(t *testing.T) {
 		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
-		tellStory(t, n, n)
+		playBoardScenario(t, n, n)
 	})
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, redistest.Redis(t), nil)
-		tellStory(t, p.A, p.B)
+		p := world.StartNodePair(t, redistest.Redis(t), nil)
+		playBoardScenario(t, p.A, p.B)
 	})
 }
 
-// tellStory plays the scenario. Both nodes act in turn, and each must show every board.
-func tellStory(t *testing.T, here, there *world.Node) {
+// playBoardScenario plays the scenario. Both nodes act in turn, and each must show every board.
+func playBoardScenario(t *testing.T, here, there *world.Node) {
 	nodes := []*world.Node{here, there}
 	pass := func(d time.Duration) {
 		for _, n := range slices.Compact(slices.Clone(nodes)) {
@@ -52,7 +65,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", host)
 	}
 	for i, title := range []string{"1", "2", "3", "4", "5"} {
-		shows[title] = nodes[i%2].Schedule(hosts[title], title, begin.Add(time.Duration(i+1)*time.Hour))
+		shows[title] = nodes[i%2].ScheduleShow(hosts[title], title, begin.Add(time.Duration(i+1)*time.Hour))
 	}
 	do := func(verb string, titles ...string) {
 		for i, title := range titles {
@@ -64,8 +77,8 @@ func tellStory(t *testing.T, here, there *world.Node) {
 	is := func(what string, want ...string) {
 		t.Helper()
 		for i, n := range nodes {
-			world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
-				if got := walkBoard(t, []*world.Node{n, nodes[1-i]}, "reader", 2, world.BoardPlace{}); !slices.Equal(got, want) {
+			world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
+				if got := readRestOfBoard(t, []*world.Node{n, nodes[1-i]}, "reader", 2, world.BoardPageStart{}); !slices.Equal(got, want) {
 					return fmt.Errorf("%s: node %d shows %v, want %v", what, i, got, want)
 				}
 				return nil
@@ -74,7 +87,7 @@ func tellStory(t *testing.T, here, there *world.Node) {
 	}
 	do("startShow", "3")
 	is("T1", "3 LIVE", "1 UPCOMING", "2 UPCOMING", "4 UPCOMING", "5 UPCOMING")
-	first := here.ReadBoardPage("reader", 2, world.BoardPlace{})
+	first := here.ReadBoardPage("reader", 2, world.BoardPageStart{})
 	if first.NewSession || !first.PageInfo.HasNextPage || first.End != nil {
 		t.Fatalf("the first page: %+v", first)
 	}
@@ -91,9 +104,9 @@ func tellStory(t *testing.T, here, there *world.Node) {
 	do("endShow", "1")
 	is("T4", "4 LIVE", "2 LIVE", "1 REPLAY", "5 REPLAY", "3 REPLAY")
 	for _, byCursor := range []bool{true, false} {
-		second := there.ReadBoardPage("reader", 10, first.Next(byCursor))
-		if want := []string{"2 UPCOMING", "4 UPCOMING", "5 UPCOMING"}; !slices.Equal(second.Lines(), want) || second.NewSession || second.SessionID != first.SessionID {
-			t.Errorf("the second page at T4: %v, %+v, want %v", second.Lines(), second, want)
+		second := there.ReadBoardPage("reader", 10, first.NextPageStart(byCursor))
+		if want := []string{"2 UPCOMING", "4 UPCOMING", "5 UPCOMING"}; !slices.Equal(second.TitleStatusLines(), want) || second.NewSession || second.SessionID != first.SessionID {
+			t.Errorf("the second page at T4: %v, %+v, want %v", second.TitleStatusLines(), second, want)
 		}
 		for _, edge := range second.Edges {
 			if edge.StartedAt != nil || edge.EndedAt != nil {
@@ -101,8 +114,8 @@ func tellStory(t *testing.T, here, there *world.Node) {
 			}
 		}
 	}
-	if again := there.ReadBoardPage("reader", 2, world.BoardPlace{Session: first.SessionID}); !slices.Equal(again.Lines(), first.Lines()) {
-		t.Errorf("the session from its top: %v, was %v", again.Lines(), first.Lines())
+	if again := there.ReadBoardPage("reader", 2, world.BoardPageStart{Session: first.SessionID}); !slices.Equal(again.TitleStatusLines(), first.TitleStatusLines()) {
+		t.Errorf("the session from its top: %v, was %v", again.TitleStatusLines(), first.TitleStatusLines())
 	}
 	pass(4 * time.Minute)
 	do("endShow", "4", "2")

@@ -11,11 +11,11 @@ import (
 	"tidings/tests/world"
 )
 
-// An open board is notified of the changes of shows that either node makes. Each event has what changed since the session that the board
-// shows.
+// An open board is notified of the changes of shows that either node makes. Each event has what changed since the session that the
+// board shows.
 func TestAnOpenBoardGetsEveryChange(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, redistest.Redis(t), nil)
+		p := world.StartNodePair(t, redistest.Redis(t), nil)
 		checkBoardEvents(t, p.A, p.B)
 	})
 	t.Run("one node, embedded", func(t *testing.T) {
@@ -30,18 +30,18 @@ func checkBoardEvents(t *testing.T, here, there *world.Node) {
 		here.Follow("reader", host)
 	}
 	plan := func(n *world.Node, host, title string, hours int) string {
-		return n.Schedule(host, title, n.Clock.Now().Add(time.Duration(hours)*time.Hour))
+		return n.ScheduleShow(host, title, n.Clock.Now().Add(time.Duration(hours)*time.Hour))
 	}
 	one, two, three := plan(here, "ann", "one", 1), plan(here, "ben", "two", 2), plan(here, "ben", "three", 3)
-	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
-		if got := there.ReadBoardPage("reader", 10, world.BoardPlace{}).Ids(); !slices.Equal(got, []string{one, two, three}) {
+	world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
+		if got := there.ReadBoardPage("reader", 10, world.BoardPageStart{}).Ids(); !slices.Equal(got, []string{one, two, three}) {
 			return fmt.Errorf("the board has %v", got)
 		}
 		return nil
 	})
-	page := there.ReadBoardPage("reader", 10, world.BoardPlace{})
-	open := there.WatchBoard(t, "reader", page.SessionID, "")
-	if first := open.Expect("live[] ended[] moved[] gone[] above:0"); first.SessionID != page.SessionID || first.NewSession {
+	page := there.ReadBoardPage("reader", 10, world.BoardPageStart{})
+	open := there.SubscribeToBoard(t, "reader", page.SessionID, "")
+	if first := open.WaitEventWithShortForm("live[] ended[] moved[] gone[] above:0"); first.SessionID != page.SessionID || first.NewSession {
 		t.Fatalf("the first event: %+v", first)
 	}
 	here.MutateShow("ben", "startShow", two)
@@ -57,7 +57,7 @@ func checkBoardEvents(t *testing.T, here, there *world.Node) {
 				Badges struct{ LiveBoard world.Count }
 			}
 		}
-		there.Must("reader", `mutation($s:String){markLiveBoardSeen(input:{sessionId:$s}){badges{liveBoard{value}}}}`, map[string]any{"s": session}, &data)
+		there.MustAsk("reader", `mutation($s:String){markLiveBoardSeen(input:{sessionId:$s}){badges{liveBoard{value}}}}`, map[string]any{"s": session}, &data)
 		return data.MarkLiveBoardSeen.Badges.LiveBoard.Value
 	}
 	if got := seen(&page.SessionID); got != 1 {
@@ -67,20 +67,20 @@ func checkBoardEvents(t *testing.T, here, there *world.Node) {
 		t.Errorf("after a look at the board as it is: %d, want 0", got)
 	}
 	open.WaitEvent("the look", func(e world.BoardEvent) bool { return e.LiveBoard.Value == 0 && e.Badges.Total.Value == 0 })
-	here.Must("ben", `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
+	here.MustAsk("ben", `mutation($s:ID!,$at:Time!){rescheduleShow(input:{showId:$s,plannedAt:$at}){show{id}}}`,
 		map[string]any{"s": three, "at": here.Clock.Now().Add(30 * time.Minute)}, nil)
-	open.Expect("live[two LIVE] ended[] moved[three UPCOMING] gone[] above:2")
+	open.WaitEventWithShortForm("live[two LIVE] ended[] moved[three UPCOMING] gone[] above:2")
 	there.MutateShow("ann", "cancelShow", one)
-	open.Expect("live[two LIVE] ended[] moved[three UPCOMING] gone[one CANCELLED] above:2")
+	open.WaitEventWithShortForm("live[two LIVE] ended[] moved[three UPCOMING] gone[one CANCELLED] above:2")
 	there.MutateShow("ben", "endShow", two)
-	open.Expect("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:1")
-	here.Schedule("ann", "four", here.Clock.Now().Add(10*time.Minute))
-	open.Expect("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:2")
+	open.WaitEventWithShortForm("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:1")
+	here.ScheduleShow("ann", "four", here.Clock.Now().Add(10*time.Minute))
+	open.WaitEventWithShortForm("live[] ended[two REPLAY] moved[three UPCOMING] gone[one CANCELLED] above:2")
 
-	known, before := there.Badges("reader").Version, there.BoardSessions("reader")
-	late := there.WatchBoard(t, "reader", "", known)
+	known, before := there.Badges("reader").Version, there.CountBoardSessions("reader")
+	late := there.SubscribeToBoard(t, "reader", "", known)
 	// No event says that the board is open, because the client has its state already.
-	world.Eventually(t, world.ConvergenceTimeout, "the late board has a session", func() bool { return there.BoardSessions("reader") > before })
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "the late board has a session", func() bool { return there.CountBoardSessions("reader") > before })
 	here.MutateShow("ben", "startShow", three)
 	event = late.WaitEvent("what went live, without a session", func(e world.BoardEvent) bool {
 		if e.Badges.Version == known && e.ShortForm() == "live[] ended[] moved[] gone[] above:0" {
@@ -91,7 +91,7 @@ func checkBoardEvents(t *testing.T, here, there *world.Node) {
 	if event.NewSession || event.SessionID == page.SessionID {
 		t.Errorf("without a session: %+v", event)
 	}
-	open.Expect("live[three LIVE] ended[two REPLAY] moved[] gone[one CANCELLED] above:2")
-	here.Must("reader", `mutation{unfollow(input:{userId:"user:ben"}){user{id}}}`, nil, nil)
-	open.Expect("live[] ended[] moved[] gone[one CANCELLED] above:1")
+	open.WaitEventWithShortForm("live[three LIVE] ended[two REPLAY] moved[] gone[one CANCELLED] above:2")
+	here.MustAsk("reader", `mutation{unfollow(input:{userId:"user:ben"}){user{id}}}`, nil, nil)
+	open.WaitEventWithShortForm("live[] ended[] moved[] gone[one CANCELLED] above:1")
 }

@@ -9,41 +9,41 @@ import (
 	"tidings/tests/world"
 )
 
-// categories are the notifications in the host application's own categories, and the preferences of all categories.
-type categories struct {
+// categoriesModel are the notifications in the host application's own categories, and the preferences of all categories.
+type categoriesModel struct {
 	unseenCounts map[string]map[string]int    // person -> category of the host -> notifications not seen
 	definedModes map[string]string            // category of the host -> COUNT, DOT, or OUT for a number outside the total
 	chosenModes  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: the category's definition applies
 }
 
-// worldCategories are the categories of the host application in all worlds.
-var worldCategories = []string{"promo", "orders"} // rapid draws the first names more often
+// hostCategoryNames are the categories of the host application in all worlds.
+var hostCategoryNames = []string{"promo", "orders"} // rapid draws the first names more often
 
-func (e *everything) startCategories() {
-	e.categories = categories{unseenCounts: map[string]map[string]int{}, definedModes: map[string]string{}, chosenModes: map[string]map[string]string{}}
-	e.defineAs("orders", "COUNT")
-	e.defineAs("promo", "OUT")
+func (e *allSourcesModel) initCategories() {
+	e.categories = categoriesModel{unseenCounts: map[string]map[string]int{}, definedModes: map[string]string{}, chosenModes: map[string]map[string]string{}}
+	e.defineCategory("orders", "COUNT")
+	e.defineCategory("promo", "OUT")
 	for _, person := range e.People {
 		e.categories.unseenCounts[person], e.categories.chosenModes[person] = map[string]int{}, map[string]string{}
 	}
-	e.Off = func(person, category string) bool { return e.modeOf(person, category) == "OFF" }
+	e.CategoryTurnedOff = func(person, category string) bool { return e.modeOf(person, category) == "OFF" }
 }
 
-func (e *everything) defineAs(name, mode string) {
+func (e *allSourcesModel) defineCategory(name, mode string) {
 	settings := map[string]string{"COUNT": "style:NUMBER", "DOT": "style:DOT", "OUT": "style:NUMBER,inTotal:false"}[mode]
-	e.N.Must("boss:admin", fmt.Sprintf(`mutation{defineCategory(input:{name:%q,expiryDays:null,%s}){category{name}}}`, name, settings), nil, nil)
-	e.N.Settle()
+	e.Node.MustAsk("boss:admin", fmt.Sprintf(`mutation{defineCategory(input:{name:%q,expiryDays:null,%s}){category{name}}}`, name, settings), nil, nil)
+	e.Node.SettleJobsAndCaches()
 	e.categories.definedModes[name] = mode
 }
 
-// define redefines a category of the host application, which changes it for everybody without a preference for it.
-func (e *everything) define(t *rapid.T) {
-	e.defineAs(rapid.SampledFrom(worldCategories).Draw(t, "category"), rapid.SampledFrom([]string{"COUNT", "DOT", "OUT"}).Draw(t, "definition"))
+// redefineCategory redefines a category of the host application, which changes it for everybody without a preference for it.
+func (e *allSourcesModel) redefineCategory(t *rapid.T) {
+	e.defineCategory(rapid.SampledFrom(hostCategoryNames).Draw(t, "category"), rapid.SampledFrom([]string{"COUNT", "DOT", "OUT"}).Draw(t, "definition"))
 }
 
 // notify notifies some people in a category of the host application.
-func (e *everything) notify(t *rapid.T) {
-	name := rapid.SampledFrom(worldCategories).Draw(t, "category")
+func (e *allSourcesModel) notify(t *rapid.T) {
+	name := rapid.SampledFrom(hostCategoryNames).Draw(t, "category")
 	var to []string
 	for _, person := range e.People {
 		if rapid.Bool().Draw(t, "to "+person) {
@@ -52,23 +52,23 @@ func (e *everything) notify(t *rapid.T) {
 		}
 	}
 	if len(to) > 0 {
-		e.N.Must("host:ingest", `mutation($i:NotifyInput!){notify(input:$i){recipients}}`,
+		e.Node.MustAsk("host:ingest", `mutation($i:NotifyInput!){notify(input:$i){recipients}}`,
 			map[string]any{"i": map[string]any{"category": name, "to": to, "title": "news"}}, nil)
 		e.JobsPending = true
 	}
 }
 
 // markCategorySeen marks a person's notifications in a category of the host application as seen.
-func (e *everything) markCategorySeen(t *rapid.T) {
-	person, name := e.DrawPerson(t, "person"), rapid.SampledFrom(worldCategories).Draw(t, "category")
-	e.N.Settle()
+func (e *allSourcesModel) markCategorySeen(t *rapid.T) {
+	person, name := e.DrawPerson(t, "person"), rapid.SampledFrom(hostCategoryNames).Draw(t, "category")
+	e.Node.SettleJobsAndCaches()
 	e.JobsPending = false
-	e.N.Must(person, fmt.Sprintf(`mutation{markNotificationsSeen(input:{hostCategories:[%q]}){badges{version}}}`, name), nil, nil)
+	e.Node.MustAsk(person, fmt.Sprintf(`mutation{markNotificationsSeen(input:{hostCategories:[%q]}){badges{version}}}`, name), nil, nil)
 	e.categories.unseenCounts[person][name] = 0
 }
 
 // modeOf returns how a category counts for a person: COUNT, DOT, OFF, or OUT.
-func (e *everything) modeOf(person, category string) string {
+func (e *allSourcesModel) modeOf(person, category string) string {
 	defined, host := e.categories.definedModes[category]
 	if !host {
 		defined = "COUNT"
@@ -81,9 +81,10 @@ func (e *everything) modeOf(person, category string) string {
 	}
 }
 
-// prefer changes how a category counts for one person. The answer and the next read have the change, and every other count stays.
-func (e *everything) prefer(t *rapid.T) {
-	person, category := e.DrawPerson(t, "person"), rapid.SampledFrom(append(slices.Clone(worldCategories), "LIKE", "FOLLOW", "COMMENT")).Draw(t, "category")
+// changeCategoryPreference changes how a category counts for one person. The answer and the next read have the change, and every other
+// count stays.
+func (e *allSourcesModel) changeCategoryPreference(t *rapid.T) {
+	person, category := e.DrawPerson(t, "person"), rapid.SampledFrom(append(slices.Clone(hostCategoryNames), "LIKE", "FOLLOW", "COMMENT")).Draw(t, "category")
 	mode := rapid.SampledFrom([]string{"COUNT", "DOT", "OFF", "null"}).Draw(t, "mode")
 	before := e.ReadBadges(t, person)
 	had := e.categories.chosenModes[person][category]
@@ -95,7 +96,7 @@ func (e *everything) prefer(t *rapid.T) {
 			Badges     world.Badges
 		}
 	}
-	e.N.Must(person, fmt.Sprintf(`mutation{setCategoryPreference(input:{category:%q,mode:%s}){changed preference{category mode} badges{%s}}}`,
+	e.Node.MustAsk(person, fmt.Sprintf(`mutation{setCategoryPreference(input:{category:%q,mode:%s}){changed preference{category mode} badges{%s}}}`,
 		category, mode, world.BadgeFields), nil, &data)
 	done, shown := data.SetCategoryPreference, e.modeOf(person, category)
 	if done.Changed != (had != e.categories.chosenModes[person][category]) {
@@ -105,7 +106,7 @@ func (e *everything) prefer(t *rapid.T) {
 		t.Fatalf("%s: to %s: the preference is %+v, want %s", person, mode, done.Preference, want)
 	}
 	for _, after := range []world.Badges{done.Badges, e.ReadBadges(t, person)} {
-		e.checkModes(t, person, after)
+		e.checkCategoryModes(t, person, after)
 		for i, count := range after.Notifications.Categories {
 			if was := before.Notifications.Categories[i].Count; count.Name != category && !e.JobsPending && was != count.Count {
 				t.Fatalf("%s: %s to %s changes %s from %+v to %+v", person, category, mode, count.Name, was, count.Count)
@@ -114,11 +115,11 @@ func (e *everything) prefer(t *rapid.T) {
 	}
 }
 
-// checkModes checks the rules that a person's counts of categories keep at any moment.
-func (e *everything) checkModes(t *rapid.T, person string, got world.Badges) {
+// checkCategoryModes checks the rules that a person's counts of categories keep at any moment.
+func (e *allSourcesModel) checkCategoryModes(t *rapid.T, person string, got world.Badges) {
 	for _, category := range got.Notifications.Categories {
 		mode := e.modeOf(person, category.Name)
-		if want := mode == "COUNT" && !e.isOut(person, "NOTIFICATIONS"); category.Count.InTotal != want {
+		if want := mode == "COUNT" && !e.isOutOfTotal(person, "NOTIFICATIONS"); category.Count.InTotal != want {
 			t.Fatalf("%s: %s as %s: %+v, in the total should be %v", person, category.Name, mode, category.Count, want)
 		}
 		if mode == "OFF" && category.Count.Value != 0 {
@@ -128,9 +129,9 @@ func (e *everything) checkModes(t *rapid.T, person string, got world.Badges) {
 }
 
 // compareCategories compares a person's counts of categories, and their list, with the model.
-func (e *everything) compareCategories(t *rapid.T, person string, got world.Badges) {
-	e.checkModes(t, person, got)
-	for _, name := range worldCategories {
+func (e *allSourcesModel) compareCategories(t *rapid.T, person string, got world.Badges) {
+	e.checkCategoryModes(t, person, got)
+	for _, name := range hostCategoryNames {
 		want := e.categories.unseenCounts[person][name]
 		at := slices.IndexFunc(got.Notifications.Categories, func(c struct {
 			Name  string
@@ -146,7 +147,7 @@ func (e *everything) compareCategories(t *rapid.T, person string, got world.Badg
 				All, Unseen struct{ Nodes []struct{ Seen bool } }
 			}
 		}
-		e.N.Must(person, fmt.Sprintf(`{viewer{all:notifications(hostCategories:[%[1]q]){nodes{seen}} unseen:notifications(hostCategories:[%[1]q],unseenOnly:true){nodes{seen}}}}`, name), nil, &page)
+		e.Node.MustAsk(person, fmt.Sprintf(`{viewer{all:notifications(hostCategories:[%[1]q]){nodes{seen}} unseen:notifications(hostCategories:[%[1]q],unseenOnly:true){nodes{seen}}}}`, name), nil, &page)
 		unseen := 0
 		for _, one := range page.Viewer.All.Nodes {
 			if !one.Seen {
@@ -156,7 +157,7 @@ func (e *everything) compareCategories(t *rapid.T, person string, got world.Badg
 		if unseen != want {
 			t.Fatalf("%s: the list has %d unseen of %s, want %d", person, unseen, name, want)
 		}
-		if e.Off(person, name) {
+		if e.CategoryTurnedOff(person, name) {
 			want = 0
 		}
 		if count := got.Notifications.Categories[at].Count; count.Value != want || len(page.Viewer.Unseen.Nodes) != want {

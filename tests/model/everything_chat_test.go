@@ -9,28 +9,28 @@ import (
 	"tidings/tests/world"
 )
 
-// talk is the model of a world's one conversation and of the host application's site messages.
-type talk struct {
+// conversationModel is the model of a world's one conversation and of the host application's site messages.
+type conversationModel struct {
 	id       string
 	messages []*chatMessage  // the messages of the conversation
-	read     map[string]int  // person -> messages up to their read position
-	muted    map[string]bool // person -> whether they muted the conversation
+	readUpTo map[string]int  // person -> messages up to their read position
+	mutedBy  map[string]bool // person -> whether they muted the conversation
 
 	siteMessages []*siteMessage // the site messages
 }
 
 type chatMessage struct {
-	id, author, mentioned string
-	recalled              bool
+	id, author, mentionedPerson string
+	recalled                    bool
 }
 
 type siteMessage struct {
-	id   string
-	to   map[string]bool
-	read map[string]bool // person -> whether they read it
+	id         string
+	recipients map[string]bool
+	readBy     map[string]bool // person -> whether they read it
 }
 
-func (e *everything) startTalk() {
+func (e *allSourcesModel) startConversation() {
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
@@ -38,12 +38,12 @@ func (e *everything) startTalk() {
 	for i, person := range e.People[1:] {
 		others[i] = fmt.Sprintf("%q", "user:"+person)
 	}
-	e.N.Must(e.People[0], `mutation{createConversation(input:{kind:GROUP,title:"talk",memberIds:[`+strings.Join(others, ",")+`]}){conversation{id}}}`, nil, &data)
-	e.talk = talk{id: data.CreateConversation.Conversation.ID, read: map[string]int{}, muted: map[string]bool{}}
+	e.Node.MustAsk(e.People[0], `mutation{createConversation(input:{kind:GROUP,title:"talk",memberIds:[`+strings.Join(others, ",")+`]}){conversation{id}}}`, nil, &data)
+	e.conversation = conversationModel{id: data.CreateConversation.Conversation.ID, readUpTo: map[string]int{}, mutedBy: map[string]bool{}}
 }
 
-// say sends a message. This marks the conversation read up to the message for its author.
-func (e *everything) say(t *rapid.T) {
+// sendMessage sends a message. This marks the conversation read up to the message for its author.
+func (e *allSourcesModel) sendMessage(t *rapid.T) {
 	author, mentioned := e.DrawPerson(t, "author"), e.DrawPerson(t, "mentioned")
 	mentions := ""
 	if rapid.Bool().Draw(t, "mentions") && mentioned != author {
@@ -54,46 +54,46 @@ func (e *everything) say(t *rapid.T) {
 	var data struct {
 		SendMessage struct{ Message struct{ ID string } }
 	}
-	e.N.Must(author, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"hm"%s}){message{id}}}`, e.talk.id, mentions), nil, &data)
-	e.talk.messages = append(e.talk.messages, &chatMessage{id: data.SendMessage.Message.ID, author: author, mentioned: mentioned})
-	e.talk.read[author] = len(e.talk.messages)
+	e.Node.MustAsk(author, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"hm"%s}){message{id}}}`, e.conversation.id, mentions), nil, &data)
+	e.conversation.messages = append(e.conversation.messages, &chatMessage{id: data.SendMessage.Message.ID, author: author, mentionedPerson: mentioned})
+	e.conversation.readUpTo[author] = len(e.conversation.messages)
 	e.JobsPending = true
 }
 
-func (e *everything) recall(t *rapid.T) {
-	if len(e.talk.messages) == 0 {
+func (e *allSourcesModel) recallMessage(t *rapid.T) {
+	if len(e.conversation.messages) == 0 {
 		return
 	}
-	if one := rapid.SampledFrom(e.talk.messages).Draw(t, "message"); !one.recalled {
-		e.N.Must(one.author, fmt.Sprintf(`mutation{recallMessage(input:{messageId:%q}){badges{version}}}`, one.id), nil, nil)
+	if one := rapid.SampledFrom(e.conversation.messages).Draw(t, "message"); !one.recalled {
+		e.Node.MustAsk(one.author, fmt.Sprintf(`mutation{recallMessage(input:{messageId:%q}){badges{version}}}`, one.id), nil, nil)
 		one.recalled, e.JobsPending = true, true
 	}
 }
 
-// readTalk marks the conversation read up to a message, which may have been read before.
-func (e *everything) readTalk(t *rapid.T) {
-	if len(e.talk.messages) == 0 {
+// markConversationRead marks the conversation read up to a message, which may have been read before.
+func (e *allSourcesModel) markConversationRead(t *rapid.T) {
+	if len(e.conversation.messages) == 0 {
 		return
 	}
-	person, place := e.DrawPerson(t, "person"), rapid.IntRange(1, len(e.talk.messages)).Draw(t, "place")
-	e.N.Must(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.talk.id, e.talk.messages[place-1].id), nil, nil)
-	e.talk.read[person] = max(e.talk.read[person], place)
+	person, place := e.DrawPerson(t, "person"), rapid.IntRange(1, len(e.conversation.messages)).Draw(t, "place")
+	e.Node.MustAsk(person, fmt.Sprintf(`mutation{markConversationRead(input:{conversationId:%q,upTo:%q}){badges{version}}}`, e.conversation.id, e.conversation.messages[place-1].id), nil, nil)
+	e.conversation.readUpTo[person] = max(e.conversation.readUpTo[person], place)
 }
 
-// mute mutes the conversation for a person, or ends the mute.
-func (e *everything) mute(t *rapid.T) {
+// muteConversation mutes the conversation for a person, or ends the mute.
+func (e *allSourcesModel) muteConversation(t *rapid.T) {
 	person, muted := e.DrawPerson(t, "person"), rapid.Bool().Draw(t, "muted")
-	e.N.Must(person, fmt.Sprintf(`mutation{%s(input:{conversationId:%q}){badges{version}}}`, map[bool]string{true: "muteConversation", false: "unmuteConversation"}[muted], e.talk.id), nil, nil)
-	e.talk.muted[person] = muted
+	e.Node.MustAsk(person, fmt.Sprintf(`mutation{%s(input:{conversationId:%q}){badges{version}}}`, map[bool]string{true: "muteConversation", false: "unmuteConversation"}[muted], e.conversation.id), nil, nil)
+	e.conversation.mutedBy[person] = muted
 }
 
-// unreadTalk returns the expected counts of the conversation: all unread messages, and the unread messages that mention the
+// unreadMessages returns the expected counts of the conversation: all unread messages, and the unread messages that mention the
 // person.
-func (e *everything) unreadTalk(person string) (unread, mentions int) {
-	for i, one := range e.talk.messages {
-		if i >= e.talk.read[person] && one.author != person && !one.recalled {
+func (e *allSourcesModel) unreadMessages(person string) (unread, mentions int) {
+	for i, one := range e.conversation.messages {
+		if i >= e.conversation.readUpTo[person] && one.author != person && !one.recalled {
 			unread++
-			if one.mentioned == person {
+			if one.mentionedPerson == person {
 				mentions++
 			}
 		}
@@ -102,11 +102,11 @@ func (e *everything) unreadTalk(person string) (unread, mentions int) {
 }
 
 // sendSiteMessage sends a site message to some people.
-func (e *everything) sendSiteMessage(t *rapid.T) {
-	one := &siteMessage{to: map[string]bool{}, read: map[string]bool{}}
+func (e *allSourcesModel) sendSiteMessage(t *rapid.T) {
+	one := &siteMessage{recipients: map[string]bool{}, readBy: map[string]bool{}}
 	var to []string
 	for _, person := range rapid.SliceOfNDistinct(rapid.SampledFrom(e.People), 1, len(e.People), rapid.ID[string]).Draw(t, "to") {
-		one.to[person] = true
+		one.recipients[person] = true
 		to = append(to, fmt.Sprintf("%q", "user:"+person))
 	}
 	var data struct {
@@ -114,39 +114,39 @@ func (e *everything) sendSiteMessage(t *rapid.T) {
 	}
 	e.sendAsHost(`mutation{sendSiteMessage(input:{title:"hello",to:[`+strings.Join(to, ",")+`]}){message{id:siteMessageId}}}`, &data)
 	one.id = data.SendSiteMessage.Message.ID
-	e.talk.siteMessages = append(e.talk.siteMessages, one)
-	e.N.Settle() // a message can be marked once it is delivered
+	e.conversation.siteMessages = append(e.conversation.siteMessages, one)
+	e.Node.SettleJobsAndCaches() // a message can be marked once it is delivered
 	e.JobsPending = false
 }
 
 // markSiteMessage marks a site message as read or as unread.
-func (e *everything) markSiteMessage(t *rapid.T) {
-	if len(e.talk.siteMessages) == 0 {
+func (e *allSourcesModel) markSiteMessage(t *rapid.T) {
+	if len(e.conversation.siteMessages) == 0 {
 		return
 	}
-	one, person, read := rapid.SampledFrom(e.talk.siteMessages).Draw(t, "message"), e.DrawPerson(t, "person"), rapid.Bool().Draw(t, "read")
-	if !one.to[person] {
+	one, person, read := rapid.SampledFrom(e.conversation.siteMessages).Draw(t, "message"), e.DrawPerson(t, "person"), rapid.Bool().Draw(t, "read")
+	if !one.recipients[person] {
 		return
 	}
 	verb := map[bool]string{true: "markSiteMessagesRead", false: "markSiteMessagesUnread"}[read]
-	e.N.Must(person, fmt.Sprintf(`mutation{%s(input:{ids:[%q]}){badges{version}}}`, verb, one.id), nil, nil)
-	one.read[person] = read
+	e.Node.MustAsk(person, fmt.Sprintf(`mutation{%s(input:{ids:[%q]}){badges{version}}}`, verb, one.id), nil, nil)
+	one.readBy[person] = read
 }
 
 // unreadSiteMessages returns the number of site messages that a person has not read.
-func (e *everything) unreadSiteMessages(person string) (count int) {
-	for _, one := range e.talk.siteMessages {
-		if one.to[person] && !one.read[person] {
+func (e *allSourcesModel) unreadSiteMessages(person string) (count int) {
+	for _, one := range e.conversation.siteMessages {
+		if one.recipients[person] && !one.readBy[person] {
 			count++
 		}
 	}
 	return count
 }
 
-// compareTalk compares a person's conversations and site messages with the model.
-func (e *everything) compareTalk(t *rapid.T, person string, got world.Badges) {
-	unread, mentions := e.unreadTalk(person)
-	if e.talk.muted[person] {
+// compareConversation compares a person's conversations and site messages with the model.
+func (e *allSourcesModel) compareConversation(t *rapid.T, person string, got world.Badges) {
+	unread, mentions := e.unreadMessages(person)
+	if e.conversation.mutedBy[person] {
 		unread = mentions
 	}
 	if got.Conversations.Total.Value != unread || got.Conversations.Mentions.Value != mentions {

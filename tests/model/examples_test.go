@@ -11,8 +11,8 @@ import (
 // Three authors have 10, 8 and 14 posts. When the reader last looked, the authors had 6, 7 and 12 posts. So 4 + 1 + 2 are
 // new.
 func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
-	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
-		options.Manual = true
+	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
+		options.ManualStepping = true
 		n := world.StartNode(t, options)
 		then, now := map[string]int{"a": 6, "b": 7, "c": 12}, map[string]int{"a": 10, "b": 8, "c": 14}
 		for author := range then {
@@ -24,7 +24,7 @@ func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
 				last = n.Publish(author, fmt.Sprint(author, i))
 			}
 		}
-		n.Settle()
+		n.SettleJobsAndCaches()
 		if got := n.Badges("reader").HomeFeed.Value; got != 6+7+12 {
 			t.Fatalf("before looking: %d, want 25", got)
 		}
@@ -36,16 +36,16 @@ func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
 				n.Publish(author, fmt.Sprint(author, i))
 			}
 		}
-		n.Settle()
+		n.SettleJobsAndCaches()
 		waitExactFeedCount(t, n, "reader", "after more posts", 7)
 	})
 }
 
-// waitExactFeedCount reads a user's count of new posts until it is exact. Each answer must have the number in want: on a busy machine Redis
-// may miss its deadline, and a count is right but STALE for a moment.
+// waitExactFeedCount reads a user's count of new posts until it is exact. Each answer must have the number in want: on a busy
+// machine Redis may miss its deadline, and a count is right but STALE for a moment.
 func waitExactFeedCount(t *testing.T, n *world.Node, as, when string, want int) {
 	t.Helper()
-	world.Eventually(t, world.ConvergenceTimeout, when+" the count is exact", func() bool {
+	world.Eventually(t, world.RedisLossRecoveryTimeout, when+" the count is exact", func() bool {
 		got := n.Badges(as).HomeFeed
 		if got.Value != want || got.Precision != "EXACT" && got.Precision != "STALE" {
 			t.Fatalf("%s: %+v, want %d", when, got, want)
@@ -57,11 +57,11 @@ func waitExactFeedCount(t *testing.T, n *world.Node, as, when string, want int) 
 // A client reads a page of 5 at T1 and the second page at T3; an 11th post is published at T2. No post is on both pages, and none
 // is missing, even if the post after which the second page starts was deleted at T2.
 func TestSecondPageRepeatsNothing(t *testing.T) {
-	world.EachPair(t, func(t *testing.T, options world.NodeOptions) {
+	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
 		for _, deleted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("last deleted %t", deleted), func(t *testing.T) {
 				options := options
-				options.Manual = true
+				options.ManualStepping = true
 				n := world.StartNode(t, options)
 				reader, author := fmt.Sprintf("reader-%t", deleted), fmt.Sprintf("author-%t", deleted)
 				n.Follow(reader, author)
@@ -69,7 +69,7 @@ func TestSecondPageRepeatsNothing(t *testing.T) {
 				for i := range 10 {
 					posts = append(posts, n.Publish(author, fmt.Sprint(i)))
 				}
-				n.Settle()
+				n.SettleJobsAndCaches()
 				slices.Reverse(posts)
 				first := n.ReadFeedPage(reader, 5, "", "")
 				if !slices.Equal(first.Ids(), posts[:5]) {
@@ -77,9 +77,9 @@ func TestSecondPageRepeatsNothing(t *testing.T) {
 				}
 				n.Publish(author, "the eleventh")
 				if deleted {
-					n.Must(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": posts[4]}, nil)
+					n.MustAsk(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": posts[4]}, nil)
 				}
-				n.Settle()
+				n.SettleJobsAndCaches()
 				second := n.ReadFeedPage(reader, 5, "", *first.LastID)
 				if !slices.Equal(second.Ids(), posts[5:]) {
 					t.Fatalf("T3: %v, want %v", second.Ids(), posts[5:])

@@ -17,9 +17,9 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 	for name, database := range map[string]func(testing.TB) string{"sqlite": sqltest.SQLite, "postgres": sqltest.Postgres} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: database(t), Redis: server.URL(), Manual: true})
+			n := world.StartNode(t, world.NodeOptions{Database: database(t), Redis: server.URL(), ManualStepping: true})
 			n.Follow("alice", "bob")
-			n.Settle()
+			n.SettleJobsAndCaches()
 			n.ReadFeedPage("alice", 10, "", "") // makes their inbox
 			server.Pause()
 			n.Publish("bob", "one")
@@ -32,10 +32,10 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 				return n.Redis.Ping(t.Context()) == nil && n.Badges("alice").HomeFeed.Precision == string(services.Exact)
 			})
 			n.MarkFeedSeen("alice", "")
-			n.Settle()
+			n.SettleJobsAndCaches()
 			waitExactFeedCount(t, n, "alice", "after a mark of everything that was shown", 0)
 			n.Publish("bob", "three")
-			n.Settle()
+			n.SettleJobsAndCaches()
 			if got := n.Badges("alice").HomeFeed; got.Value != 1 {
 				t.Errorf("after one more post: %+v", got)
 			}
@@ -48,14 +48,14 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {
-		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true, Change: func(cfg *node.Config) { cfg.Node = name }})
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.Node = name }})
 	}
 	a, b := start("a"), start("b")
 	a.Publish("bob", "an old one")
-	a.MakeHuge("bob")
+	a.MakeAuthorsHuge("bob")
 	a.Follow("alice", "bob")
 	for _, n := range []*world.Node{a, b} {
-		n.Settle()
+		n.SettleJobsAndCaches()
 		n.ReadFeedPage("alice", 10, "", "")
 	}
 	a.Publish("bob", "pulled")
@@ -64,7 +64,7 @@ func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
 	}
 	b.MarkFeedSeen("alice", "")
 	for name, n := range map[string]*world.Node{"a": a, "b": b} {
-		n.Settle()
+		n.SettleJobsAndCaches()
 		waitExactFeedCount(t, n, "alice", "on "+name+" after a mark of everything that was shown", 0)
 	}
 }

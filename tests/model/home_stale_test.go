@@ -12,12 +12,12 @@ import (
 	"tidings/tests/world"
 )
 
-// allBadgeFields selects the numbers that the marks of fillEverySource change, and their precision.
+// allBadgeFields selects the numbers that the marks of fillEverySourceForBob change, and their precision.
 const allBadgeFields = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
-// numbersShown returns badges as text without their precisions, and whether all numbers are exact.
-func numbersShown(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
+// badgesWithoutPrecision returns badges as text without their precisions, and whether all numbers are exact.
+func badgesWithoutPrecision(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
 	n.TB.Helper()
 	var total struct{ Total world.Count }
 	if err := json.Unmarshal(badges, &total); err != nil {
@@ -27,21 +27,21 @@ func numbersShown(n *world.Node, badges json.RawMessage) (numbers string, exact 
 	return text, total.Total.Precision == string(services.Exact)
 }
 
-func readAllNumbers(n *world.Node, as string) (numbers string, exact bool) {
+func readBadgesWithoutPrecision(n *world.Node, as string) (numbers string, exact bool) {
 	n.TB.Helper()
 	var data struct {
 		Viewer struct{ Badges json.RawMessage }
 	}
-	n.Must(as, `{viewer{badges{`+allBadgeFields+`}}}`, nil, &data)
-	return numbersShown(n, data.Viewer.Badges)
+	n.MustAsk(as, `{viewer{badges{`+allBadgeFields+`}}}`, nil, &data)
+	return badgesWithoutPrecision(n, data.Viewer.Badges)
 }
 
-// waitExactNumbers reads bob's numbers until they are exact. Each answer must have the numbers in want: on a busy machine Redis may miss its
-// deadline, and an answer is right but STALE for a moment.
-func waitExactNumbers(t *testing.T, n *world.Node, when, want string) {
+// waitExactBadgesOfBob reads bob's numbers until they are exact. Each answer must have the numbers in want: on a busy machine Redis
+// may miss its deadline, and an answer is right but STALE for a moment.
+func waitExactBadgesOfBob(t *testing.T, n *world.Node, when, want string) {
 	t.Helper()
-	world.Eventually(t, world.ConvergenceTimeout, when+" the numbers are exact", func() bool {
-		got, exact := readAllNumbers(n, "bob")
+	world.Eventually(t, world.RedisLossRecoveryTimeout, when+" the numbers are exact", func() bool {
+		got, exact := readBadgesWithoutPrecision(n, "bob")
 		if got != want {
 			t.Fatalf("%s: %s (exact: %t), want %s", when, got, exact, want)
 		}
@@ -49,28 +49,29 @@ func waitExactNumbers(t *testing.T, n *world.Node, when, want string) {
 	})
 }
 
-// fillEverySource gives bob unread items in each source but views, and returns the mutations that bob's client can send, by name.
-func fillEverySource(t *testing.T, n *world.Node) (marks map[string]string) {
+// fillEverySourceForBob gives bob unread items in each source but views, and returns the mutations that bob's client can send, by
+// name.
+func fillEverySourceForBob(t *testing.T, n *world.Node) (marks map[string]string) {
 	t.Helper()
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 		ScheduleShow       struct{ Show struct{ ID string } }
 	}
 	n.Follow("bob", "alice")
-	n.Settle()
+	n.SettleJobsAndCaches()
 	n.Badges("bob") // bob's positions begin with his first read
-	n.Must("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob"]}){conversation{id}}}`, nil, &data)
-	n.Must("alice", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
+	n.MustAsk("alice", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob"]}){conversation{id}}}`, nil, &data)
+	n.MustAsk("alice", `mutation($at:Time!){scheduleShow(input:{title:"t",plannedAt:$at}){show{id}}}`,
 		map[string]any{"at": n.Clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, &data)
 	conversation, show := data.CreateConversation.Conversation.ID, data.ScheduleShow.Show.ID
-	n.Settle()
+	n.SettleJobsAndCaches()
 	n.Publish("alice", "hello @bob")
-	n.Must("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"b",mentionIds:["user:bob"]}){message{id}}}`, map[string]any{"c": conversation}, nil)
-	n.Must("alice", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
-	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id}}}`, nil, nil)
-	n.Must("host:ingest", `mutation{publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, nil)
-	n.Must("host:ingest", `mutation{raiseDot(input:{name:"news"}){__typename}}`, nil, nil)
-	n.Settle()
+	n.MustAsk("alice", `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"b",mentionIds:["user:bob"]}){message{id}}}`, map[string]any{"c": conversation}, nil)
+	n.MustAsk("alice", `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
+	n.MustAsk("host:ingest", `mutation{sendSiteMessage(input:{title:"t",to:["user:bob"]}){message{id}}}`, nil, nil)
+	n.MustAsk("host:ingest", `mutation{publishAnnouncement(input:{title:"t"}){announcement{id}}}`, nil, nil)
+	n.MustAsk("host:ingest", `mutation{raiseDot(input:{name:"news"}){__typename}}`, nil, nil)
+	n.SettleJobsAndCaches()
 	return map[string]string{
 		"home feed":      `markHomeFeedSeen(input:{})`,
 		"notifications":  `markNotificationsSeen(input:{})`,
@@ -91,23 +92,23 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
-			mark := fillEverySource(t, n)[name]
-			before, _ := readAllNumbers(n, "bob")
-			waitExactNumbers(t, n, "before the mark", before)
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true})
+			mark := fillEverySourceForBob(t, n)[name]
+			before, _ := readBadgesWithoutPrecision(n, "bob")
+			waitExactBadgesOfBob(t, n, "before the mark", before)
 			server.Do("ACL", "SETUSER", "default", "-eval", "-evalsha")
 			var data map[string]struct{ Badges json.RawMessage }
-			n.Must("bob", `mutation{`+mark+`{badges{`+allBadgeFields+`}}}`, nil, &data)
+			n.MustAsk("bob", `mutation{`+mark+`{badges{`+allBadgeFields+`}}}`, nil, &data)
 			var answered string
 			var exact bool
 			for _, payload := range data {
-				answered, exact = numbersShown(n, payload.Badges)
+				answered, exact = badgesWithoutPrecision(n, payload.Badges)
 			}
 			if answered == before || exact {
 				t.Fatalf("the mark answers %s (exact: %t), before it %s", answered, exact, before)
 			}
 			for range 3 {
-				if got, exact := readAllNumbers(n, "bob"); got != answered || exact {
+				if got, exact := readBadgesWithoutPrecision(n, "bob"); got != answered || exact {
 					t.Errorf("while Redis has not got it: %s (exact: %t), acknowledged was %s", got, exact, answered)
 				}
 			}
@@ -118,10 +119,10 @@ func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 			}
 			server.Do("ACL", "SETUSER", "default", "+eval", "+evalsha")
 			for range 2 {
-				waitExactNumbers(t, n, "when Redis takes writes again", answered)
+				waitExactBadgesOfBob(t, n, "when Redis takes writes again", answered)
 			}
-			n.Settle()
-			waitExactNumbers(t, n, "after its jobs", answered)
+			n.SettleJobsAndCaches()
+			waitExactBadgesOfBob(t, n, "after its jobs", answered)
 		})
 	}
 }

@@ -25,7 +25,7 @@ func TestADayOfShows(t *testing.T) {
 	const shows, part = 1500, 900
 	server := redistest.NewServer(t)
 	database := sqltest.SQLite(t)
-	d := livetest.NewDay(time.Now(), livetest.Size{Shows: shows, Live: 60, Hosts: 150, Viewers: 80, Most: 140}, 5)
+	d := livetest.NewShowDay(time.Now(), livetest.ShowDaySize{Shows: shows, LiveShows: 60, Hosts: 150, Viewers: 80, MaxFollowedHosts: 140}, 5)
 	folder := t.TempDir()
 	importing := func(name string, write func(to *bytes.Buffer) error, take func(db *sql.DB, ids *services.IDClock, opts importer.Options) (importer.Report, error)) {
 		t.Helper()
@@ -42,8 +42,8 @@ func TestADayOfShows(t *testing.T) {
 		if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		report, err := take(db, services.NewIDClock(services.SystemClock{}, 1), importer.Options{File: file, Batch: 400})
-		if err != nil || report.Bad > 0 || report.New != report.Rows {
+		report, err := take(db, services.NewIDClock(services.SystemClock{}, 1), importer.Options{File: file, BatchSize: 400})
+		if err != nil || report.BadLines > 0 || report.NewItems != report.GoodRows {
 			t.Fatalf("%s: %s, %v", name, report, err)
 		}
 	}
@@ -59,18 +59,18 @@ func TestADayOfShows(t *testing.T) {
 			return importer.Follows(t.Context(), db, ids, opts)
 		})
 	serve := func() *world.Node {
-		n := world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), Manual: true})
-		n.RunJobsAndTail()
+		n := world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL(), ManualStepping: true})
+		n.RunJobsAndTailChangelog()
 		return n
 	}
 	check := func(n *world.Node, when string, imported int) {
 		t.Helper()
-		for viewer := range d.Follows {
-			want, cut := d.Board(viewer, imported)
-			got, end := n.ReadWholeBoard(livetest.Viewer(viewer), []int{100, 23, 7}[viewer%3])
+		for viewer := range d.FollowedHosts {
+			want, cut := d.ExpectedBoard(viewer, imported)
+			got, end := n.ReadWholeBoard(livetest.ViewerKey(viewer), []int{100, 23, 7}[viewer%3])
 			if wantEnd := map[bool]string{true: "RETENTION", false: "END"}[cut]; !slices.Equal(got, want) || end != wantEnd {
 				t.Fatalf("%s: viewer %d, who follows %d: %d shows to %s, want %d to %s:\n%s\n%s",
-					when, viewer, len(d.Follows[viewer]), len(got), end, len(want), wantEnd, strings.Join(got, ", "), strings.Join(want, ", "))
+					when, viewer, len(d.FollowedHosts[viewer]), len(got), end, len(want), wantEnd, strings.Join(got, ", "), strings.Join(want, ", "))
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestADayOfShows(t *testing.T) {
 	showsOf(part, shows)
 	n = serve()
 	check(n, "after both", shows)
-	n.RunJobsAndTail()
+	n.RunJobsAndTailChangelog()
 	check(n, "with every job done", shows)
 	server.Flush()
 	check(n, "after FLUSHALL", shows)

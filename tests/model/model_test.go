@@ -11,30 +11,30 @@ import (
 	"tidings/tests/world"
 )
 
-// checkWorlds compares a node with the model after random histories. flush empties Redis; nil if that is not possible.
-func checkWorlds(t *testing.T, n *world.Node, flush func()) {
-	histories.Reduce(t, 5) // on three pairs of engines
+// checkRandomHistories compares a node with the model after random histories. flush empties Redis; nil if that is not possible.
+func checkRandomHistories(t *testing.T, n *world.Node, flush func()) {
+	histories.ReduceRapidChecks(t, 5) // on three pairs of engines
 	rapid.Check(t, func(t *rapid.T) {
-		w := world.NewWorld(n, flush)
+		w := world.NewReferenceModel(n, flush)
 		t.Repeat(w.Actions())
-		w.CompareEveryone(t)
+		w.CompareFeedsAndBadges(t)
 	})
 }
 
 // Badges and feeds equal the model after every history, on each pair of engines.
 func TestBadgesAndFeedsEqualTheModel(t *testing.T) {
 	t.Run("sqlite-embedded", func(t *testing.T) {
-		checkWorlds(t, world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true}), nil)
+		checkRandomHistories(t, world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true}), nil)
 	})
 	t.Run("sqlite-redis", func(t *testing.T) {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
-		checkWorlds(t, n, func() { server.Flush() })
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true})
+		checkRandomHistories(t, n, func() { server.Flush() })
 	})
 	t.Run("postgres-cluster", func(t *testing.T) {
 		url, servers := redistest.ClusterServers(t)
-		n := world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: url, Manual: true})
-		checkWorlds(t, n, func() {
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: url, ManualStepping: true})
+		checkRandomHistories(t, n, func() {
 			for _, server := range servers {
 				server.Flush()
 			}

@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// panel is the first page of a user's notifications, with the number of the badge and the explanation of that number.
-type panel struct {
+// notificationsPanel is the first page of a user's notifications, with the number of the badge and the explanation of that number.
+type notificationsPanel struct {
 	Viewer struct {
 		Badges        struct{ Notifications struct{ Total world.Count } }
 		Notifications struct {
@@ -32,7 +32,7 @@ type panel struct {
 	}
 }
 
-func readPanel(t *testing.T, url, as string) (read panel) {
+func readNotificationsPanel(t *testing.T, url, as string) (read notificationsPanel) {
 	t.Helper()
 	query := `{viewer{badges{notifications{total{value precision}}}badgeExplained{source items{nodeId}}notifications(first:100){edges{node{id upTo at seen subject{id}}}}}}`
 	if err := world.Ask(url, as, query, nil, &read); err != nil {
@@ -41,8 +41,8 @@ func readPanel(t *testing.T, url, as string) (read panel) {
 	return read
 }
 
-// compare returns an error if the number, its explanation and the list differ.
-func (p *panel) compare() error {
+// checkCountsAgree returns an error if the number, its explanation and the list differ.
+func (p *notificationsPanel) checkCountsAgree() error {
 	unseen, explained := 0, 0
 	for i, edge := range p.Viewer.Notifications.Edges {
 		if !edge.Node.Seen {
@@ -69,7 +69,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	const authors, posts = 12, 40
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
-		return world.StartProcess(t, "", "--database", database, "--redis", redis, "--node", name)
+		return world.StartServingProcess(t, "", "--database", database, "--redis", redis, "--node", name)
 	}
 	a, b := start("a"), start("b")
 	author := func(i int) string { return fmt.Sprintf("author-%d", i) }
@@ -103,26 +103,27 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	a.Kill()
 	release()
 	ingest(b.URL, likes[len(likes)/2:])
-	shown := make([]panel, authors)
+	shown := make([]notificationsPanel, authors)
 	for i := range authors {
-		shown[i] = readPanel(t, b.URL, author(i))
+		shown[i] = readNotificationsPanel(t, b.URL, author(i))
 	}
 	wants := func(node *world.Process, unseen func(i int) int) {
 		t.Helper()
 		for i := range authors {
-			// On a busy machine it takes long until all causes are applied. How soon a dead node's jobs are done is checked in tests/faults.
+			// On a busy machine it takes long until all causes are applied. How soon a dead node's jobs are done is checked in
+			// tests/faults.
 			world.EventuallySucceeds(t, time.Minute, func() error {
-				read := readPanel(t, node.URL, author(i))
+				read := readNotificationsPanel(t, node.URL, author(i))
 				if listed, number := len(read.Viewer.Notifications.Edges), read.Viewer.Badges.Notifications.Total.Value; listed != posts || number != unseen(i) {
 					return fmt.Errorf("%s: %d are listed and %d unseen, want %d and %d", author(i), listed, number, posts, unseen(i))
 				}
-				return read.compare()
+				return read.checkCountsAgree()
 			})
 		}
 	}
 	wants(b, func(int) int { return posts })
 	a = start("a")
-	seen := func(i int, list panel) {
+	seen := func(i int, list notificationsPanel) {
 		t.Helper()
 		if edges := list.Viewer.Notifications.Edges; len(edges) > 0 {
 			if err := world.Ask(a.URL, author(i), `mutation($n:ID!){markNotificationsSeen(input:{upTo:$n}){badges{version}}}`, map[string]any{"n": edges[0].Node.UpTo}, nil); err != nil {
@@ -135,7 +136,7 @@ func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	}
 	wants(a, func(i int) int { return posts - len(shown[i].Viewer.Notifications.Edges) })
 	for i := range authors {
-		seen(i, readPanel(t, b.URL, author(i)))
+		seen(i, readNotificationsPanel(t, b.URL, author(i)))
 	}
 	wants(b, func(int) int { return 0 })
 }

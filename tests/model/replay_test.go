@@ -21,34 +21,34 @@ import (
 // replayNode is one of two nodes that get the same history: one gets each event live, the other all events later, with their times.
 type replayNode struct {
 	*world.Node
-	group string                // the ID of the conversation on this node
-	ids   map[eventIndex]string // this node's ID of the object that each event made
-	codes []string              // the error of each event, "" for none
+	conversationID string                // the ID of the conversation on this node
+	objectIDs      map[eventIndex]string // this node's ID of the object that each event made
+	errorCodes     []string              // the error of each event, "" for none
 }
 
-// advanceTo moves the clock forward to a time.
-func (r *replayNode) advanceTo(at time.Time) {
+// advanceClockTo moves the clock forward to a time.
+func (r *replayNode) advanceClockTo(at time.Time) {
 	if ahead := at.Sub(r.Clock.Now()); ahead > 0 {
 		r.Clock.Advance(ahead)
 	}
 }
 
-// runDueTwice runs the due jobs and, two seconds later, their repetitions.
-func (r *replayNode) runDueTwice() {
-	r.RunJobsAndTail()
+// runDueJobsTwice runs the due jobs and, two seconds later, their repetitions.
+func (r *replayNode) runDueJobsTwice() {
+	r.RunJobsAndTailChangelog()
 	r.Clock.Advance(2 * time.Second)
-	r.RunJobsAndTail()
+	r.RunJobsAndTailChangelog()
 }
 
-// resolve returns an input with the IDs of this node; ok is false if one of the objects does not exist here.
-func (r *replayNode) resolve(input map[string]any, group string) (_ map[string]any, ok bool) {
+// resolveIDs returns an input with the IDs of this node; ok is false if one of the objects does not exist here.
+func (r *replayNode) resolveIDs(input map[string]any, group string) (_ map[string]any, ok bool) {
 	input, ok = maps.Clone(input), true
 	for name, value := range input {
 		if of, is := value.(eventIndex); is {
-			input[name], ok = r.ids[of], ok && r.ids[of] != ""
+			input[name], ok = r.objectIDs[of], ok && r.objectIDs[of] != ""
 		}
 		if value == group {
-			input[name] = r.group
+			input[name] = r.conversationID
 		}
 	}
 	return input, ok
@@ -64,25 +64,25 @@ func (r *replayNode) ingest(t *rapid.T, first int, events []map[string]any) {
 			}
 		}
 	}
-	r.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{code message}}}}`, map[string]any{"e": events}, &data)
+	r.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{code message}}}}`, map[string]any{"e": events}, &data)
 	for i, result := range data.Ingest.Results {
 		code := ""
 		if result.ID != nil {
-			r.ids[eventIndex(first+i)] = *result.ID
+			r.objectIDs[eventIndex(first+i)] = *result.ID
 		}
-		if result.Error != nil && !undoes(events[i]) {
+		if result.Error != nil && !isUndoMarkAllRead(events[i]) {
 			code = result.Error.Code
 			t.Logf("event %d: %s", first+i, result.Error.Message)
 		}
-		r.codes = append(r.codes, code)
+		r.errorCodes = append(r.errorCodes, code)
 	}
 }
 
-// eventOf returns an event as ingest takes it, with its time if dated is true.
-func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
+// ingestEvent returns an event as ingest takes it, with its time if dated is true.
+func ingestEvent(e pastEvent, input map[string]any, dated bool) map[string]any {
 	event := map[string]any{"do": map[string]any{e.name: input}}
-	if e.as != "" {
-		event["as"] = userID(e.as)
+	if e.actor != "" {
+		event["as"] = userID(e.actor)
 	}
 	if e.device != "" {
 		event["device"] = e.device
@@ -95,63 +95,63 @@ func eventOf(e pastEvent, input map[string]any, dated bool) map[string]any {
 
 // runJobsUntil moves the clock to a time, and runs the jobs that become due on the way.
 func (r *replayNode) runJobsUntil(h *history, at time.Time) {
-	for _, due := range slices.SortedFunc(slices.Values(h.due), time.Time.Compare) {
+	for _, due := range slices.SortedFunc(slices.Values(h.jobDueTimes), time.Time.Compare) {
 		if due.After(r.Clock.Now()) && due.Before(at) {
-			r.advanceTo(due.Add(time.Second))
-			r.runDueTwice()
+			r.advanceClockTo(due.Add(time.Second))
+			r.runDueJobsTwice()
 		}
 	}
-	r.advanceTo(at)
-	r.RunJobsAndTail()
+	r.advanceClockTo(at)
+	r.RunJobsAndTailChangelog()
 }
 
-// sendLive sends each event when it happens, and lets its jobs end before the next.
-func (r *replayNode) sendLive(t *rapid.T, h *history) {
+// sendEventsLive sends each event when it happens, and lets its jobs end before the next.
+func (r *replayNode) sendEventsLive(t *rapid.T, h *history) {
 	for i, e := range h.events {
 		r.runJobsUntil(h, e.at)
-		input, known := r.resolve(e.input, h.group)
+		input, known := r.resolveIDs(e.input, h.conversationID)
 		if !known { // the event that would have made the object was refused
-			r.codes = append(r.codes, "-")
+			r.errorCodes = append(r.errorCodes, "-")
 			continue
 		}
-		r.ingest(t, i, []map[string]any{eventOf(e, input, false)})
-		r.runDueTwice()
+		r.ingest(t, i, []map[string]any{ingestEvent(e, input, false)})
+		r.runDueJobsTwice()
 	}
 }
 
-// sendLater sends all events in batches, after the last event happened. An event that refers to the object of an earlier event is
-// sent once that event's answer has the ID.
-func (r *replayNode) sendLater(t *rapid.T, h *history) {
-	r.runJobsUntil(h, h.clock)
+// sendEventsLater sends all events in batches, after the last event happened. An event that refers to the object of an earlier
+// event is sent once that event's answer has the ID.
+func (r *replayNode) sendEventsLater(t *rapid.T, h *history) {
+	r.runJobsUntil(h, h.presentTime)
 	for done := 0; done < len(h.events); {
 		size := rapid.IntRange(1, 40).Draw(t, "batch")
 		var batch []map[string]any
 		first := done
 		for ; done < len(h.events) && len(batch) < size; done++ {
-			input, known := r.resolve(h.events[done].input, h.group)
+			input, known := r.resolveIDs(h.events[done].input, h.conversationID)
 			if !known {
 				break
 			}
-			batch = append(batch, eventOf(h.events[done], input, true))
+			batch = append(batch, ingestEvent(h.events[done], input, true))
 		}
 		if len(batch) == 0 { // the event that would have made the object was refused
-			r.codes = append(r.codes, "-")
+			r.errorCodes = append(r.errorCodes, "-")
 			done++
 			continue
 		}
 		r.ingest(t, first, batch)
 		if rapid.Bool().Draw(t, "jobs") {
-			r.RunJobsAndTail()
+			r.RunJobsAndTailChangelog()
 		}
 	}
 }
 
-// startReplay creates the people of a history on a node by their first visits, and their room.
-func (r *replayNode) startReplay(people []string) {
-	r.ids, r.codes = map[eventIndex]string{}, nil
+// createPeopleAndRoom creates the people of a history on a node by their first visits, and their room.
+func (r *replayNode) createPeopleAndRoom(people []string) {
+	r.objectIDs, r.errorCodes = map[eventIndex]string{}, nil
 	for _, person := range people {
 		r.Badges(person)
-		r.MutateShow(person, "cancelShow", r.Schedule(person, "first", r.Clock.Now().Add(time.Hour))) // so that boards know the person as a host
+		r.MutateShow(person, "cancelShow", r.ScheduleShow(person, "first", r.Clock.Now().Add(time.Hour))) // so that boards know the person as a host
 	}
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -160,19 +160,19 @@ func (r *replayNode) startReplay(people []string) {
 	for i, person := range people {
 		members[i] = userID(person)
 	}
-	r.Must(people[0], `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"room",memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
-	r.group = data.CreateConversation.Conversation.ID
-	r.runDueTwice()
+	r.MustAsk(people[0], `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"room",memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
+	r.conversationID = data.CreateConversation.Conversation.ID
+	r.runDueJobsTwice()
 }
 
-// checkReplay gives random histories to both nodes, live and later, and compares what everybody sees.
-func checkReplay(t *testing.T, live, later *replayNode) {
-	histories.Reduce(t, 4)
+// checkReplayEqualsLive gives random histories to both nodes, live and later, and compares what everybody sees.
+func checkReplayEqualsLive(t *testing.T, live, later *replayNode) {
+	histories.ReduceRapidChecks(t, 4)
 	number := 0
 	var due []time.Time // of all histories, because jobs of one history may become due during the next
 	rapid.Check(t, func(t *rapid.T) {
 		number++
-		h := &history{t: t, made: map[string][]eventIndex{}, owner: map[eventIndex]string{}, due: slices.Clip(due)}
+		h := &history{t: t, objectEventsByAction: map[string][]eventIndex{}, actorOf: map[eventIndex]string{}, jobDueTimes: slices.Clip(due)}
 		for i := range 4 {
 			h.people = append(h.people, fmt.Sprintf("r%dp%d", number, i))
 		}
@@ -183,44 +183,44 @@ func checkReplay(t *testing.T, live, later *replayNode) {
 		begin = begin.Truncate(time.Hour).Add(time.Hour)
 		for _, node := range []*replayNode{live, later} {
 			node.runJobsUntil(h, begin)
-			node.startReplay(h.people)
+			node.createPeopleAndRoom(h.people)
 		}
-		h.group = "group"
-		h.clock = begin.Add(30 * time.Minute)
+		h.conversationID = "group"
+		h.presentTime = begin.Add(30 * time.Minute)
 		for range rapid.IntRange(5, 60).Draw(t, "events") {
-			h.next()
+			h.addRandomEvent()
 		}
-		due = h.due
-		live.sendLive(t, h)
-		h.clock = h.clock.Add(time.Hour)
-		later.sendLater(t, h)
-		end := h.clock.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours after")) * time.Hour)
+		due = h.jobDueTimes
+		live.sendEventsLive(t, h)
+		h.presentTime = h.presentTime.Add(time.Hour)
+		later.sendEventsLater(t, h)
+		end := h.presentTime.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours after")) * time.Hour)
 		for _, node := range []*replayNode{live, later} {
 			node.runJobsUntil(h, end)
-			node.runDueTwice()
+			node.runDueJobsTwice()
 		}
-		if diff := cmp.Diff(live.codes, later.codes); diff != "" {
-			t.Fatalf("other answers (- live, + replayed):\n%s\n%s", diff, h.text())
+		if diff := cmp.Diff(live.errorCodes, later.errorCodes); diff != "" {
+			t.Fatalf("other answers (- live, + replayed):\n%s\n%s", diff, h.eventsText())
 		}
 		for _, person := range h.people {
-			if diff := cmp.Diff(live.readView(t, person), later.readView(t, person)); diff != "" {
-				t.Fatalf("%s sees something else (- live, + replayed):\n%s\n%s", person, diff, h.text())
+			if diff := cmp.Diff(live.readEverythingShown(t, person), later.readEverythingShown(t, person)); diff != "" {
+				t.Fatalf("%s sees something else (- live, + replayed):\n%s\n%s", person, diff, h.eventsText())
 			}
 		}
 	})
 }
 
-// text prints the events, one in a line.
-func (h *history) text() string {
+// eventsText prints the events, one in a line.
+func (h *history) eventsText() string {
 	var lines []string
 	for i, e := range h.events {
-		lines = append(lines, fmt.Sprintf("%2d %s %s %s %v", i, e.at.UTC().Format("02T15:04"), e.as, e.name, e.input))
+		lines = append(lines, fmt.Sprintf("%2d %s %s %s %v", i, e.at.UTC().Format("02T15:04"), e.actor, e.name, e.input))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// setExpiry lets unread items expire while a history runs.
-func setExpiry(cfg *node.Config) {
+// setBadgeExpiry lets unread items expire while a history runs.
+func setBadgeExpiry(cfg *node.Config) {
 	cfg.BadgeExpiry = []string{"HOME_FEED=2", "SITE_MESSAGES=1", "ANNOUNCEMENTS=2", "CONVERSATIONS=1"}
 	cfg.NotificationExpiry = []string{"LIKE=1", "FOLLOW=2"}
 }
@@ -230,15 +230,15 @@ func setExpiry(cfg *node.Config) {
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		start := func() *replayNode {
-			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.NewServer(t).URL(), Manual: true, Change: setExpiry})}
+			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.NewServer(t).URL(), ManualStepping: true, ChangeConfig: setBadgeExpiry})}
 		}
-		checkReplay(t, start(), start())
+		checkReplayEqualsLive(t, start(), start())
 	})
 	t.Run("postgres-embedded", func(t *testing.T) {
 		start := func() *replayNode {
-			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", Manual: true, Change: setExpiry})}
+			return &replayNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.Postgres(t), Redis: "embedded", ManualStepping: true, ChangeConfig: setBadgeExpiry})}
 		}
-		checkReplay(t, start(), start())
+		checkReplayEqualsLive(t, start(), start())
 	})
 }
 
@@ -246,8 +246,8 @@ func TestAReplayLeadsToTheSameState(t *testing.T) {
 func TestLateEventsArePushed(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges("author")
-	watch := world.OpenWatch(t, n.URL, "reader")
-	watch.WaitCounts(t, world.ConvergenceTimeout, 0, 0)
+	watch := world.OpenBadgeSubscription(t, n.URL, "reader")
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 0, 0)
 	tell := func(ago time.Duration, as, name string, input map[string]any) string {
 		t.Helper()
 		var data struct {
@@ -258,8 +258,8 @@ func TestLateEventsArePushed(t *testing.T) {
 				}
 			}
 		}
-		event := eventOf(pastEvent{as: as, name: name, input: input, at: n.Clock.Now().Add(-ago)}, input, true)
-		n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": []any{event}}, &data)
+		event := ingestEvent(pastEvent{actor: as, name: name, input: input, at: n.Clock.Now().Add(-ago)}, input, true)
+		n.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": []any{event}}, &data)
 		if failed := data.Ingest.Results[0].Error; failed != nil {
 			t.Fatalf("%s: %s", name, failed.Message)
 		}
@@ -267,15 +267,15 @@ func TestLateEventsArePushed(t *testing.T) {
 	}
 	tell(30*time.Hour, "reader", "follow", map[string]any{"userId": userID("author")})
 	tell(29*time.Hour, "author", "publishPost", map[string]any{"body": "late"})
-	watch.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 1, 0)
 	own := tell(28*time.Hour, "reader", "publishPost", map[string]any{"body": "own"})
 	tell(27*time.Hour, "author", "likePost", map[string]any{"postId": own})
-	watch.WaitCounts(t, world.ConvergenceTimeout, 1, 1)
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 1, 1)
 	tell(27*time.Hour+time.Minute, "reader", "markNotificationsSeen", map[string]any{})
 	tell(26*time.Hour, "reader", "markHomeFeedSeen", map[string]any{})
-	watch.WaitCounts(t, world.ConvergenceTimeout, 0, 1)
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 0, 1)
 	tell(25*time.Hour, "reader", "markNotificationsSeen", map[string]any{})
-	watch.WaitCounts(t, world.ConvergenceTimeout, 0, 0)
+	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 0, 0)
 }
 
 // A cause that begins, ends and begins again keeps its first time and position, even if all events of it are reported before any is
@@ -301,7 +301,7 @@ func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 			n.Badges("author")
 			n.Clock.Advance(40 * time.Hour)
 			now := n.Clock.Now()
@@ -309,23 +309,23 @@ func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 				t.Helper()
 				said := make([]map[string]any, len(events))
 				for i, e := range events {
-					said[i] = eventOf(e, e.input, true)
+					said[i] = ingestEvent(e, e.input, true)
 				}
 				var data struct {
 					Ingest struct {
 						Results []struct{ Error *struct{ Message string } }
 					}
 				}
-				n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": said}, &data)
+				n.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{message}}}}`, map[string]any{"e": said}, &data)
 				for i, result := range data.Ingest.Results {
 					if result.Error != nil {
 						t.Fatalf("%s: %s", events[i].name, result.Error.Message)
 					}
 				}
-				n.RunJobsAndTail()
+				n.RunJobsAndTailChangelog()
 			}
 			at := func(e pastEvent, as string, ago time.Duration) pastEvent {
-				e.as, e.at = as, now.Add(-ago)
+				e.actor, e.at = as, now.Add(-ago)
 				return e
 			}
 			tell(at(pastEvent{name: "publishPost", input: map[string]any{"body": "a", "ref": "post"}}, "author", 36*time.Hour),
@@ -343,7 +343,7 @@ func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 					}
 				}
 			}
-			n.Must("author", `{viewer{notifications(first:2){nodes{at seen}}}}`, nil, &data)
+			n.MustAsk("author", `{viewer{notifications(first:2){nodes{at seen}}}}`, nil, &data)
 			nodes := data.Viewer.Notifications.Nodes
 			if len(nodes) != 1 || nodes[0].At.Sub(now.Add(-30*time.Hour)).Abs() > time.Millisecond || !nodes[0].Seen {
 				t.Errorf("%+v are listed, want one that was seen, of the first beginning", nodes)

@@ -12,8 +12,8 @@ import (
 	"tidings/tests/world"
 )
 
-// replayView reads everything that a person is shown.
-const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value precision}}
+// everythingShownQuery reads everything that a person is shown.
+const everythingShownQuery = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value precision}}
 	homeFeed(first:40){end edges{node{body kind author{key} publishedAt likeCount commentCount editedAt comments(first:3){nodes{body publishedAt}} likes(first:4){edges{likedAt node{key}}}}}}
 	notifications(first:40){edges{node{category subject{body} show{title} actors{key} actorCount at seen read older causes(first:3){...on Post{body} ...on User{key} ...on Show{title}}}}}
 	siteMessages(first:30){edges{node{title createdAt updatedAt readAt}}}
@@ -24,23 +24,24 @@ const replayView = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value pre
 	mutes(first:4){edges{node{key} since until}} blocks(first:4){nodes{key}} hides(first:4){nodes{key}}
 	user{followees(first:4){nodes{key}} followers(first:4){nodes{key}}}}}`
 
-// volatile matches the parts that may differ between two nodes: versions, and times below the minute.
-var volatile = []*regexp.Regexp{
+// volatileTextPatterns matches the parts that may differ between two nodes: versions, and times below the minute.
+var volatileTextPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`"(version|newest)":("[^"]*"|null)`),
 	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
 }
 
-// readView returns everything of replayView that a person is shown, once a recount has found that the badges equal the facts.
-func (r *replayNode) readView(t *rapid.T, person string) any {
+// readEverythingShown returns everything of everythingShownQuery that a person is shown, once a recount has found that the badges
+// equal the facts.
+func (r *replayNode) readEverythingShown(t *rapid.T, person string) any {
 	r.Badges(person) // it checks the sums
 	var differed struct{ R struct{ Differed []string } }
-	r.Must("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": userID(person)}, &differed)
+	r.MustAsk("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": userID(person)}, &differed)
 	if len(differed.R.Differed) > 0 {
 		t.Fatalf("%s: the facts have other numbers: %q", person, differed.R.Differed)
 	}
 	var text string
 	world.EventuallySucceeds(r.TB, 2*time.Minute, func() error {
-		got := r.Ask(person, replayView, nil)
+		got := r.Ask(person, everythingShownQuery, nil)
 		if len(got.Errors) > 0 {
 			t.Fatalf("%s: %+v", person, got.Errors)
 		}
@@ -48,12 +49,12 @@ func (r *replayNode) readView(t *rapid.T, person string) any {
 		// job that took too long is repeated.
 		if text = string(got.Data); strings.Contains(text, `"STALE"`) {
 			left := r.Jobs.UpdateStaleViews(r.TB.Context())
-			r.runDueTwice()
+			r.runDueJobsTwice()
 			return fmt.Errorf("%s sees what is STALE, and %d users' views are owed an update: %s", person, left, text)
 		}
 		return nil
 	})
-	for i, what := range volatile {
+	for i, what := range volatileTextPatterns {
 		text = what.ReplaceAllString(text, []string{`"$1":null`, `$1`}[i])
 	}
 	var seen any

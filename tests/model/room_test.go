@@ -19,28 +19,28 @@ import (
 	"tidings/tests/world"
 )
 
-// roomFile is the log of a busy room over many days. Its columns are day, line, time, kind, user, characters, mentioned users.
-const roomFile = "room-ubuntu-irc.tsv.gz"
+// roomLogFile is the log of a busy room over many days. Its columns are day, line, time, kind, user, characters, mentioned users.
+const roomLogFile = "room-ubuntu-irc.tsv.gz"
 
-// roomDays is the number of days of the log that are replayed, unless the environment variable sets another number.
+// replayedLogDays is the number of days of the log that are replayed, unless the environment variable sets another number.
 const (
-	roomDays         = 6
-	roomDaysVariable = "TIDINGS_TEST_ROOM_DAYS"
+	replayedLogDays         = 6
+	replayedLogDaysVariable = "TIDINGS_TEST_ROOM_DAYS"
 )
 
-// roomLine is one person's action.
-type roomLine struct {
-	day, kind, user, mentions string
-	characters                int
+// roomLogLine is one person's action.
+type roomLogLine struct {
+	day, kind, user, mentionedUser string
+	messageCharacters              int
 }
 
-// readRoom calls do with each line of the log's first days, and end after each day. If the file does not exist, it uses a
+// forEachRoomLogLine calls do with each line of the log's first days, and end after each day. If the file does not exist, it uses a
 // generated log of the same kind.
-func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
+func forEachRoomLogLine(t *testing.T, days int, do func(roomLogLine), end func(day string)) {
 	t.Helper()
-	file, err := os.Open(world.SharedData(roomFile))
+	file, err := os.Open(world.SharedDataPath(roomLogFile))
 	if os.IsNotExist(err) {
-		for _, line := range generateRoom(days) {
+		for _, line := range generateRoomLog(days) {
 			if line.kind == "" {
 				end(line.day)
 			} else {
@@ -75,7 +75,7 @@ func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 		if err != nil {
 			t.Fatalf("%q: %v", lines.Text(), err)
 		}
-		do(roomLine{day: day, kind: fields[3], user: fields[4], mentions: fields[6], characters: characters})
+		do(roomLogLine{day: day, kind: fields[3], user: fields[4], mentionedUser: fields[6], messageCharacters: characters})
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
@@ -83,73 +83,73 @@ func readRoom(t *testing.T, days int, do func(roomLine), end func(day string)) {
 	end(day)
 }
 
-// generateRoom generates a log: more people come each day, and each day ends with a line without a kind.
-func generateRoom(days int) (lines []roomLine) {
+// generateRoomLog generates a log: more people come each day, and each day ends with a line without a kind.
+func generateRoomLog(days int) (lines []roomLogLine) {
 	for day := range days {
 		name := fmt.Sprint("day", day)
 		for i := range 800 {
-			line := roomLine{day: name, kind: "msg", user: strconv.Itoa(1 + i*7919%(100*(day+1))), characters: i % 90}
+			line := roomLogLine{day: name, kind: "msg", user: strconv.Itoa(1 + i*7919%(100*(day+1))), messageCharacters: i % 90}
 			switch {
 			case i%13 == 5:
 				line.kind = "join"
 			case i%29 == 7:
 				line.kind = "part"
 			case i%4 == 1:
-				line.mentions = strconv.Itoa(1 + i%(100*(day+1)))
+				line.mentionedUser = strconv.Itoa(1 + i%(100*(day+1)))
 			}
 			lines = append(lines, line)
 		}
-		lines = append(lines, roomLine{day: name})
+		lines = append(lines, roomLogLine{day: name})
 	}
 	return lines
 }
 
 // roomPerson is the plain model of a person in the log.
 type roomPerson struct {
-	isMember  bool  // is a member now
-	readUpTo  int   // sequence of the message up to which they have read
-	own       []int // sequences of their messages
-	mentioned []int // sequences of messages that mention them
+	isMember            bool  // is a member now
+	readUpTo            int   // sequence of the message up to which they have read
+	ownMessageSequences []int // sequences of their messages
+	mentioningSequences []int // sequences of messages that mention them
 }
 
 // countUnread counts the person's unread messages from the lists, given the sequence of the newest message.
 func (p *roomPerson) countUnread(head int) (unread, mentions int) {
 	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.readUpTo+1) }
-	return head - p.readUpTo - after(p.own), after(p.mentioned)
+	return head - p.readUpTo - after(p.ownMessageSequences), after(p.mentioningSequences)
 }
 
-// room replays the log through ingest, in batches, and keeps the plain counts.
-type room struct {
-	n       *world.Node
-	t       *testing.T
-	id      string
-	number  services.ConversationID // the ID, parsed
-	people  map[string]*roomPerson
-	members []string          // in the order in which they are chosen to read
-	head    int               // the sequence of the newest message
-	batch   []map[string]any  // events that are not sent yet
-	sent    int               // events that were sent
-	ways    map[chat.Way]bool // the ways of counting that the conversation had
+// replayedRoom replays the log through ingest, in batches, and keeps the plain counts.
+type replayedRoom struct {
+	node           *world.Node
+	t              *testing.T
+	id             string
+	parsedID       services.ConversationID // the ID, parsed
+	people         map[string]*roomPerson
+	members        []string                  // in the order in which they are chosen to read
+	newestSequence int                       // the sequence of the newest message
+	unsentEvents   []map[string]any          // events that are not sent yet
+	sentEventCount int                       // events that were sent
+	countingWays   map[chat.CountingWay]bool // the ways of counting that the conversation had
 }
 
-func roomKey(user string) string { return "irc" + user }
+func roomUserKey(user string) string { return "irc" + user }
 
-func newRoom(t *testing.T, n *world.Node) *room {
-	r := &room{n: n, t: t, people: map[string]*roomPerson{}, ways: map[chat.Way]bool{}}
+func newReplayedRoom(t *testing.T, n *world.Node) *replayedRoom {
+	r := &replayedRoom{node: n, t: t, people: map[string]*roomPerson{}, countingWays: map[chat.CountingWay]bool{}}
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	n.Must("host", `mutation{createConversation(input:{kind:ROOM,title:"#ubuntu",memberIds:[]}){conversation{id}}}`, nil, &data)
+	n.MustAsk("host", `mutation{createConversation(input:{kind:ROOM,title:"#ubuntu",memberIds:[]}){conversation{id}}}`, nil, &data)
 	r.id = data.CreateConversation.Conversation.ID
 	var err error
-	if r.number, err = services.ParseConversationID("id", r.id); err != nil {
+	if r.parsedID, err = services.ParseConversationID("id", r.id); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// event adds an event to the batch, and sends a full batch.
-func (r *room) event(name, user string, more map[string]any) {
+// addEvent adds an event to the batch, and sends a full batch.
+func (r *replayedRoom) addEvent(name, user string, more map[string]any) {
 	input := map[string]any{}
 	if name != "markConversationUnread" {
 		input["conversationId"] = r.id
@@ -157,14 +157,14 @@ func (r *room) event(name, user string, more map[string]any) {
 	for key, value := range more {
 		input[key] = value
 	}
-	if r.batch = append(r.batch, map[string]any{"as": "user:" + roomKey(user), "do": map[string]any{name: input}}); len(r.batch) == 500 {
-		r.flush()
+	if r.unsentEvents = append(r.unsentEvents, map[string]any{"as": "user:" + roomUserKey(user), "do": map[string]any{name: input}}); len(r.unsentEvents) == 500 {
+		r.sendBatch()
 	}
 }
 
-// flush sends the batch.
-func (r *room) flush() {
-	if len(r.batch) == 0 {
+// sendBatch sends the batch.
+func (r *replayedRoom) sendBatch() {
+	if len(r.unsentEvents) == 0 {
 		return
 	}
 	var data struct {
@@ -174,18 +174,18 @@ func (r *room) flush() {
 			}
 		}
 	}
-	r.n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{code message}}}}`, map[string]any{"e": r.batch}, &data)
+	r.node.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{error{code message}}}}`, map[string]any{"e": r.unsentEvents}, &data)
 	for i, result := range data.Ingest.Results {
 		if result.Error != nil {
-			r.t.Fatalf("%v: %+v", r.batch[i], *result.Error)
+			r.t.Fatalf("%v: %+v", r.unsentEvents[i], *result.Error)
 		}
 	}
-	r.sent += len(r.batch)
-	r.batch = nil
+	r.sentEventCount += len(r.unsentEvents)
+	r.unsentEvents = nil
 }
 
 // replayLine replays one line. An unknown speaker joins first.
-func (r *room) replayLine(line roomLine) {
+func (r *replayedRoom) replayLine(line roomLogLine) {
 	person := r.people[line.user]
 	if person == nil {
 		person = &roomPerson{}
@@ -193,83 +193,83 @@ func (r *room) replayLine(line roomLine) {
 	}
 	if line.kind == "part" {
 		if person.isMember {
-			r.event("quitConversation", line.user, nil)
+			r.addEvent("quitConversation", line.user, nil)
 			person.isMember = false
 			r.members = slices.DeleteFunc(r.members, func(user string) bool { return user == line.user })
 		}
 		return
 	}
 	if !person.isMember {
-		r.event("joinConversation", line.user, nil)
-		person.isMember, person.readUpTo = true, r.head
+		r.addEvent("joinConversation", line.user, nil)
+		person.isMember, person.readUpTo = true, r.newestSequence
 		r.members = append(r.members, line.user)
 	}
 	if line.kind != "msg" {
 		return
 	}
-	more := map[string]any{"body": strings.Repeat("x", max(1, line.characters))}
-	if line.mentions != "" {
-		more["mentionIds"] = []string{"user:" + roomKey(line.mentions)}
+	more := map[string]any{"body": strings.Repeat("x", max(1, line.messageCharacters))}
+	if line.mentionedUser != "" {
+		more["mentionIds"] = []string{"user:" + roomUserKey(line.mentionedUser)}
 	}
-	r.event("sendMessage", line.user, more)
-	r.head++
-	person.own, person.readUpTo = append(person.own, r.head), r.head
-	if other := r.people[line.mentions]; other != nil && other.isMember && line.mentions != line.user {
-		other.mentioned = append(other.mentioned, r.head)
+	r.addEvent("sendMessage", line.user, more)
+	r.newestSequence++
+	person.ownMessageSequences, person.readUpTo = append(person.ownMessageSequences, r.newestSequence), r.newestSequence
+	if other := r.people[line.mentionedUser]; other != nil && other.isMember && line.mentionedUser != line.user {
+		other.mentioningSequences = append(other.mentioningSequences, r.newestSequence)
 	}
-	r.readAsMembers()
+	r.simulateMemberReads()
 }
 
-// readAsMembers makes members read by a fixed rule: now and then one member reads all messages, another member all but the newest 3,
-// and a third member marks the newest messages as unread.
-func (r *room) readAsMembers() {
-	reader := func(step int) string { return r.members[r.head*step%len(r.members)] }
+// simulateMemberReads makes members read by a fixed rule: now and then one member reads all messages, another member all but the
+// newest 3, and a third member marks the newest messages as unread.
+func (r *replayedRoom) simulateMemberReads() {
+	reader := func(step int) string { return r.members[r.newestSequence*step%len(r.members)] }
 	message := func(number int) string {
-		return services.NewMessageID(r.number, int64(number)).GlobalID()
+		return services.NewMessageID(r.parsedID, int64(number)).GlobalID()
 	}
-	if r.head%5 == 0 {
+	if r.newestSequence%5 == 0 {
 		user := reader(7919)
-		r.event("markConversationRead", user, nil)
-		r.people[user].readUpTo = max(r.people[user].readUpTo, r.head)
+		r.addEvent("markConversationRead", user, nil)
+		r.people[user].readUpTo = max(r.people[user].readUpTo, r.newestSequence)
 	}
-	if number := r.head - 3; r.head%11 == 0 && number > 0 {
+	if number := r.newestSequence - 3; r.newestSequence%11 == 0 && number > 0 {
 		user := reader(6271)
-		r.event("markConversationRead", user, map[string]any{"upTo": message(number)})
+		r.addEvent("markConversationRead", user, map[string]any{"upTo": message(number)})
 		r.people[user].readUpTo = max(r.people[user].readUpTo, number)
 	}
-	if number := r.head - 10; r.head%97 == 0 && number > 0 {
+	if number := r.newestSequence - 10; r.newestSequence%97 == 0 && number > 0 {
 		user := reader(4513)
-		r.event("markConversationUnread", user, map[string]any{"fromMessageId": message(number)})
+		r.addEvent("markConversationUnread", user, map[string]any{"fromMessageId": message(number)})
 		r.people[user].readUpTo = min(r.people[user].readUpTo, number-1) // unread messages stay unread
 	}
 }
 
-// check compares every badge with a direct count; users who have left have none.
-func (r *room) check(day string) {
-	r.flush()
-	r.n.Settle()
-	heads, err := chat.Heads(r.t.Context(), r.n.Store, []services.ConversationID{r.number})
+// checkAllBadges compares every badge with a direct count; users who have left have none.
+func (r *replayedRoom) checkAllBadges(day string) {
+	r.sendBatch()
+	r.node.SettleJobsAndCaches()
+	heads, err := chat.Heads(r.t.Context(), r.node.Store, []services.ConversationID{r.parsedID})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.ways[heads[0].Way] = true
+	r.countingWays[heads[0].Way] = true
 	keys := make([]string, 0, len(r.people))
 	for user := range r.people {
 		keys = append(keys, user)
 	}
 	slices.Sort(keys)
 	for part := range slices.Chunk(keys, 500) {
-		r.checkSome(day, part)
+		r.checkBadgesOf(day, part)
 	}
 }
 
-// checkSome is check for some of the users.
-func (r *room) checkSome(day string, users []string) {
+// checkBadgesOf is checkAllBadges for some of the users.
+func (r *replayedRoom) checkBadgesOf(day string, users []string) {
 	names := make([]string, len(users))
 	for i, user := range users {
-		names[i] = roomKey(user)
+		names[i] = roomUserKey(user)
 	}
-	numbers, err := people.IDs(r.t.Context(), r.n.Store, names)
+	numbers, err := people.IDs(r.t.Context(), r.node.Store, names)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -277,18 +277,18 @@ func (r *room) checkSome(day string, users []string) {
 	for i, name := range names {
 		list[i] = numbers[name]
 	}
-	read, errs := r.n.Badge.ReadMany(r.t.Context(), list)
+	read, errs := r.node.Badge.ReadMany(r.t.Context(), list)
 	for i, user := range users {
 		if errs[i] != nil {
 			r.t.Fatal(errs[i])
 		}
 		person, unread, mentions := r.people[user], 0, 0
 		if person.isMember {
-			unread, mentions = person.countUnread(r.head)
+			unread, mentions = person.countUnread(r.newestSequence)
 		}
 		if read[i].Conversations.Total.Precision == services.Stale { // the machine is busy, and Redis missed its deadline
 			world.Eventually(r.t, 30*time.Second, "Redis answers", func() bool {
-				again, err := r.n.Badge.Read(r.t.Context(), list[i])
+				again, err := r.node.Badge.Read(r.t.Context(), list[i])
 				if err != nil {
 					r.t.Fatal(err)
 				}
@@ -305,34 +305,34 @@ func (r *room) checkSome(day string, users []string) {
 // The log of a busy room is replayed through the API. At the end of each day everybody's number equals a plain count over
 // the log. The conversation is counted on write at the beginning and on read at the end.
 func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
-	days := roomDays
-	if text := os.Getenv(roomDaysVariable); text != "" {
+	days := replayedLogDays
+	if text := os.Getenv(replayedLogDaysVariable); text != "" {
 		var err error
 		if days, err = strconv.Atoi(text); err != nil || days < 1 {
-			t.Fatalf("%s: %q is no number of days", roomDaysVariable, text)
+			t.Fatalf("%s: %q is no number of days", replayedLogDaysVariable, text)
 		}
 	}
-	n := world.StartNode(t, world.NodeOptions{Redis: "auto", Manual: true, Change: func(cfg *node.Config) { cfg.MaxWriteMembers, cfg.MaxWriteLoad = 300, 100_000_000 }})
-	r := newRoom(t, n)
+	n := world.StartNode(t, world.NodeOptions{Redis: "auto", ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.MaxWriteMembers, cfg.MaxWriteLoad = 300, 100_000_000 }})
+	r := newReplayedRoom(t, n)
 	played := 0
-	readRoom(t, days, r.replayLine, func(day string) {
-		r.check(day)
+	forEachRoomLogLine(t, days, r.replayLine, func(day string) {
+		r.checkAllBadges(day)
 		played++
 	})
-	t.Logf("%d days, %d people, %d messages, %d events; counted by %v", played, len(r.people), r.head, r.sent, r.ways)
-	if played != days || !r.ways[chat.OnWrite] || !r.ways[chat.OnRead] {
-		t.Errorf("%d of %d days were played, counted by %v: want both ways", played, days, r.ways)
+	t.Logf("%d days, %d people, %d messages, %d events; counted by %v", played, len(r.people), r.newestSequence, r.sentEventCount, r.countingWays)
+	if played != days || !r.countingWays[chat.OnWrite] || !r.countingWays[chat.OnRead] {
+		t.Errorf("%d of %d days were played, counted by %v: want both ways", played, days, r.countingWays)
 	}
 }
 
 // The generated log, for machines without the real log, has everything that the test needs.
 func TestTheGeneratedRoomIsRealistic(t *testing.T) {
 	kinds, people := map[string]int{}, map[string]bool{}
-	for _, line := range generateRoom(roomDays) {
+	for _, line := range generateRoomLog(replayedLogDays) {
 		kinds[line.kind]++
 		people[line.user] = true
 	}
-	if kinds["msg"] < 1000 || kinds["join"] == 0 || kinds["part"] == 0 || kinds[""] != roomDays || len(people) < 200 {
+	if kinds["msg"] < 1000 || kinds["join"] == 0 || kinds["part"] == 0 || kinds[""] != replayedLogDays || len(people) < 200 {
 		t.Errorf("%v, %d people", kinds, len(people))
 	}
 }

@@ -12,16 +12,16 @@ import (
 // A new item of a view, its removal, and a mark on one device are pushed to each device of the users who touched the view,
 // through any node. The total excludes the count at first, and includes it once the user's policy says so.
 func TestViewsArePushedToEveryDevice(t *testing.T) {
-	p := world.StartPair(t, redistest.Redis(t), nil)
-	one, two, other := world.OpenWatch(t, p.A.URL, "alice"), world.OpenWatch(t, p.B.URL, "alice"), world.OpenWatch(t, p.B.URL, "bob")
+	p := world.StartNodePair(t, redistest.Redis(t), nil)
+	one, two, other := world.OpenBadgeSubscription(t, p.A.URL, "alice"), world.OpenBadgeSubscription(t, p.B.URL, "alice"), world.OpenBadgeSubscription(t, p.B.URL, "bob")
 	pushed := func(when string, views, total int) {
 		t.Helper()
-		for i, device := range []*world.Watch{one, two, other} {
+		for i, device := range []*world.BadgeSubscription{one, two, other} {
 			wantViews, wantTotal := views, total
 			if device == other {
 				wantViews, wantTotal = 0, 0
 			}
-			world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
+			world.EventuallySucceeds(t, world.DeviceUpdateTimeout, func() error {
 				got, err := device.ShownBadges()
 				if err == nil && (got.Version == "" || got.Views.Value != wantViews || got.Total.Value != wantTotal) {
 					err = fmt.Errorf("%s: device %d shows %+v in a total of %+v, want %d and %d", when, i, got.Views, got.Total, wantViews, wantTotal)
@@ -32,7 +32,7 @@ func TestViewsArePushedToEveryDevice(t *testing.T) {
 	}
 	host := func(n *world.Node, mutation string) {
 		t.Helper()
-		n.Must("host:ingest", mutation, nil, nil)
+		n.MustAsk("host:ingest", mutation, nil, nil)
 	}
 	add := func(n *world.Node, item string) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestViewsArePushedToEveryDevice(t *testing.T) {
 	}
 	touch := func(n *world.Node) {
 		t.Helper()
-		n.Must("alice", `mutation{touchView(input:{code:"news",key:"town"}){badges{version}}}`, nil, nil)
+		n.MustAsk("alice", `mutation{touchView(input:{code:"news",key:"town"}){badges{version}}}`, nil, nil)
 	}
 	pushed("at first", 0, 0)
 	touch(p.A)
@@ -50,7 +50,7 @@ func TestViewsArePushedToEveryDevice(t *testing.T) {
 	pushed("an item through the other node", 2, 0)
 	host(p.B, `mutation{removeViewItem(input:{code:"news",key:"town",item:"a"}){changed}}`)
 	pushed("an item goes", 1, 0)
-	p.B.Must("alice", `mutation{setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:true}]}){badges{version}}}`, nil, nil)
+	p.B.MustAsk("alice", `mutation{setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:true}]}){badges{version}}}`, nil, nil)
 	pushed("the policy lets views in", 1, 1)
 	add(p.A, "c")
 	pushed("an item with it", 2, 2)

@@ -10,39 +10,39 @@ import (
 	"tidings/tests/world"
 )
 
-// stream is a node and its change stream, in which a test follows the changes of ann.
-type stream struct {
+// changeStreamNode is a node and its change stream, in which a test follows the changes of ann.
+type changeStreamNode struct {
 	*world.Node
-	t     *testing.T
-	watch *world.Changes // what was read of the stream so far
+	t       *testing.T
+	changes *world.ChangesReader // what was read of the stream so far
 }
 
-// startStream starts a node whose change stream is on, with a few people.
-func startStream(t *testing.T) stream {
+// startChangeStreamNode starts a node whose change stream is on, with a few people.
+func startChangeStreamNode(t *testing.T) changeStreamNode {
 	t.Helper()
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: withChangeStream(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
 	n.CreateUsers("ann", "bob", "cat", "dan")
-	return stream{n, t, &world.Changes{}}
+	return changeStreamNode{n, t, &world.ChangesReader{}}
 }
 
-// doUntil runs an operation, and waits until ann's last change in the stream has this total.
-func (s stream) doUntil(as, operation string, total int) {
+// askAndWaitTotalOfAnn runs an operation, and waits until ann's last change in the stream has this total.
+func (s changeStreamNode) askAndWaitTotalOfAnn(as, operation string, total int) {
 	s.t.Helper()
-	s.Must(as, operation, nil, nil)
+	s.MustAsk(as, operation, nil, nil)
 	world.Eventually(s.t, 20*time.Second, fmt.Sprintf("a total of %d after %s", total, operation), func() bool {
-		if err := s.watch.Read(s.URL); err != nil {
+		if err := s.changes.ReadToEnd(s.URL); err != nil {
 			s.t.Fatal(err)
 		}
-		return s.watch.Last["ann"].Total == total
+		return s.changes.LastByKey["ann"].Total == total
 	})
 }
 
-// wantChange checks the change of ann that a reader at the position after finds. source names the source and the part of the change's
-// cause; it is "" for a silent change. wantChange returns the position after this change.
-func (s stream) wantChange(what, after, source string) (position string) {
+// wantNextChangeOfAnn checks the change of ann that a reader at the position after finds. source names the source and the part of
+// the change's cause; it is "" for a silent change. wantNextChangeOfAnn returns the position after this change.
+func (s changeStreamNode) wantNextChangeOfAnn(what, after, source string) (position string) {
 	s.t.Helper()
-	list, position, _ := changesPage(s.Node, 100, after)
+	list, position, _ := readChangesPage(s.Node, 100, after)
 	for _, change := range list {
 		if change.Key != "ann" {
 			continue
@@ -60,71 +60,71 @@ func (s stream) wantChange(what, after, source string) (position string) {
 	return position
 }
 
-// talk creates a conversation of bob and ann.
-func (s stream) talk() (id string) {
+// createConversation creates a conversation of bob and ann.
+func (s changeStreamNode) createConversation() (id string) {
 	s.t.Helper()
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	s.Must("bob", `mutation{createConversation(input:{kind:DIRECT,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	s.MustAsk("bob", `mutation{createConversation(input:{kind:DIRECT,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
 	return made.CreateConversation.Conversation.ID
 }
 
 // A reader who has not heard an alert still finds it after the user has seen other items that had raised the number in
 // silence.
 func TestAnAlertOutlivesSilentItems(t *testing.T) {
-	s := startStream(t)
-	_, start, _ := changesPage(s.Node, 100, "")
-	first, second, talk := s.Publish("ann", "a post"), s.Publish("ann", "another"), s.talk()
-	s.Must("ann", `mutation{setCategoryPreference(input:{category:"LIKE",push:false}){changed}}`, nil, nil)
-	s.doUntil("bob", `mutation{likePost(input:{postId:"`+first+`"}){post{id}}}`, 1)
-	s.doUntil("bob", `mutation{likePost(input:{postId:"`+second+`"}){post{id}}}`, 2)
-	s.wantChange("likes that do not alert", start, "")
-	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 3)
-	s.doUntil("ann", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, 1)
-	end := s.wantChange("a message, after the likes were seen", start, "CONVERSATIONS ")
-	s.doUntil("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 0)
-	s.wantChange("the message was read", start, "")
-	s.wantChange("the message was read, after it was heard", end, "")
+	s := startChangeStreamNode(t)
+	_, start, _ := readChangesPage(s.Node, 100, "")
+	first, second, talk := s.Publish("ann", "a post"), s.Publish("ann", "another"), s.createConversation()
+	s.MustAsk("ann", `mutation{setCategoryPreference(input:{category:"LIKE",push:false}){changed}}`, nil, nil)
+	s.askAndWaitTotalOfAnn("bob", `mutation{likePost(input:{postId:"`+first+`"}){post{id}}}`, 1)
+	s.askAndWaitTotalOfAnn("bob", `mutation{likePost(input:{postId:"`+second+`"}){post{id}}}`, 2)
+	s.wantNextChangeOfAnn("likes that do not alert", start, "")
+	s.askAndWaitTotalOfAnn("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 3)
+	s.askAndWaitTotalOfAnn("ann", `mutation{markNotificationsSeen(input:{}){badges{version}}}`, 1)
+	end := s.wantNextChangeOfAnn("a message, after the likes were seen", start, "CONVERSATIONS ")
+	s.askAndWaitTotalOfAnn("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 0)
+	s.wantNextChangeOfAnn("the message was read", start, "")
+	s.wantNextChangeOfAnn("the message was read, after it was heard", end, "")
 }
 
 // An item that was read, withdrawn or recalled before a reader heard of it alerts nobody, even if other items are unread.
 func TestItemsThatAreGoneDoNotAlert(t *testing.T) {
-	s := startStream(t)
-	_, start, _ := changesPage(s.Node, 100, "")
-	post, talk := s.Publish("ann", "a post"), s.talk()
-	s.doUntil("bob", `mutation{likePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
-	heard := s.wantChange("a like", start, "NOTIFICATIONS LIKE")
-	s.doUntil("cat", `mutation{follow(input:{userId:"user:ann"}){changed}}`, 2)
-	s.doUntil("ann", `mutation{markNotificationsSeen(input:{categories:[FOLLOW]}){badges{version}}}`, 1)
-	s.wantChange("a follow that was seen", heard, "")
-	s.wantChange("a follow that was seen, and a like that was not heard", start, "NOTIFICATIONS LIKE")
-	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 2)
-	s.doUntil("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 1)
-	s.wantChange("a message that was read", heard, "")
+	s := startChangeStreamNode(t)
+	_, start, _ := readChangesPage(s.Node, 100, "")
+	post, talk := s.Publish("ann", "a post"), s.createConversation()
+	s.askAndWaitTotalOfAnn("bob", `mutation{likePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
+	heard := s.wantNextChangeOfAnn("a like", start, "NOTIFICATIONS LIKE")
+	s.askAndWaitTotalOfAnn("cat", `mutation{follow(input:{userId:"user:ann"}){changed}}`, 2)
+	s.askAndWaitTotalOfAnn("ann", `mutation{markNotificationsSeen(input:{categories:[FOLLOW]}){badges{version}}}`, 1)
+	s.wantNextChangeOfAnn("a follow that was seen", heard, "")
+	s.wantNextChangeOfAnn("a follow that was seen, and a like that was not heard", start, "NOTIFICATIONS LIKE")
+	s.askAndWaitTotalOfAnn("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello"}){message{id}}}`, 2)
+	s.askAndWaitTotalOfAnn("ann", `mutation{markConversationRead(input:{conversationId:"`+talk+`"}){changed}}`, 1)
+	s.wantNextChangeOfAnn("a message that was read", heard, "")
 
 	other := s.Publish("ann", "another post") // within one category the newest item decides
-	s.doUntil("dan", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
-	s.wantChange("a second like", heard, "NOTIFICATIONS LIKE")
-	s.doUntil("dan", `mutation{unlikePost(input:{postId:"`+other+`"}){post{id}}}`, 1)
-	s.wantChange("a second like that was taken back", heard, "")
-	s.wantChange("the first one, unheard", start, "NOTIFICATIONS LIKE")
-	s.doUntil("cat", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
-	s.doUntil("bob", `mutation{unlikePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
-	s.wantChange("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
+	s.askAndWaitTotalOfAnn("dan", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
+	s.wantNextChangeOfAnn("a second like", heard, "NOTIFICATIONS LIKE")
+	s.askAndWaitTotalOfAnn("dan", `mutation{unlikePost(input:{postId:"`+other+`"}){post{id}}}`, 1)
+	s.wantNextChangeOfAnn("a second like that was taken back", heard, "")
+	s.wantNextChangeOfAnn("the first one, unheard", start, "NOTIFICATIONS LIKE")
+	s.askAndWaitTotalOfAnn("cat", `mutation{likePost(input:{postId:"`+other+`"}){post{id}}}`, 2)
+	s.askAndWaitTotalOfAnn("bob", `mutation{unlikePost(input:{postId:"`+post+`"}){post{id}}}`, 1)
+	s.wantNextChangeOfAnn("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
 }
 
 // A user who has never opened the application still gets alerts of their items: icons and alerts are for such users.
 func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
-	s := startStream(t)
-	_, heard, _ := changesPage(s.Node, 100, "")
+	s := startChangeStreamNode(t)
+	_, heard, _ := readChangesPage(s.Node, 100, "")
 	var told struct {
 		Ingest struct{ Results []struct{ ID string } }
 	}
-	s.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}`,
+	s.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id}}}`,
 		map[string]any{"e": []any{map[string]any{"as": "user:ann", "do": map[string]any{"publishPost": map[string]any{"body": "a post"}}}}}, &told)
-	talk, post := s.talk(), told.Ingest.Results[0].ID
-	s.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){changed}}`, nil, nil)
+	talk, post := s.createConversation(), told.Ingest.Results[0].ID
+	s.MustAsk("boss:admin", `mutation{defineCategory(input:{name:"orders"}){changed}}`, nil, nil)
 	for i, c := range []struct{ as, operation, source string }{
 		{"bob", `mutation{sendMessage(input:{conversationId:"` + talk + `",body:"hello"}){message{id}}}`, "CONVERSATIONS "},
 		{"bob", `mutation{likePost(input:{postId:"` + post + `"}){post{id}}}`, "NOTIFICATIONS LIKE"},
@@ -133,69 +133,69 @@ func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
 		{"host:ingest", `mutation{notify(input:{to:["user:ann"],category:"orders",title:"sent"}){created}}`, "NOTIFICATIONS orders"},
 		{"host:ingest", `mutation{sendSiteMessage(input:{to:["user:ann"],type:"general",title:"hello"}){created}}`, "SITE_MESSAGES general"},
 	} {
-		s.doUntil(c.as, c.operation, i+1)
-		heard = s.wantChange(c.operation, heard, c.source)
+		s.askAndWaitTotalOfAnn(c.as, c.operation, i+1)
+		heard = s.wantNextChangeOfAnn(c.operation, heard, c.source)
 	}
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	s.Must("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	s.MustAsk("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
 	group := made.CreateConversation.Conversation.ID
-	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+group+`",body:"hello all"}){message{id}}}`, 7)
-	heard = s.wantChange("a message in a group", heard, "CONVERSATIONS ")
-	s.doUntil("bob", `mutation{removeMembers(input:{conversationId:"`+group+`",userIds:["user:ann"]}){changed}}`, 6)
-	heard = s.wantChange("the removal from the group", heard, "")
-	s.doUntil("boss:admin", `mutation{removeCategory(input:{name:"orders"}){name}}`, 5)
-	s.wantChange("the removal of a category", heard, "")
-	visits, err := people.LastVisits(t.Context(), s.Store, s.IDsOf("ann"))
-	if at := visits[s.IDsOf("ann")[0]]; err != nil || !at.IsZero() {
+	s.askAndWaitTotalOfAnn("bob", `mutation{sendMessage(input:{conversationId:"`+group+`",body:"hello all"}){message{id}}}`, 7)
+	heard = s.wantNextChangeOfAnn("a message in a group", heard, "CONVERSATIONS ")
+	s.askAndWaitTotalOfAnn("bob", `mutation{removeMembers(input:{conversationId:"`+group+`",userIds:["user:ann"]}){changed}}`, 6)
+	heard = s.wantNextChangeOfAnn("the removal from the group", heard, "")
+	s.askAndWaitTotalOfAnn("boss:admin", `mutation{removeCategory(input:{name:"orders"}){name}}`, 5)
+	s.wantNextChangeOfAnn("the removal of a category", heard, "")
+	visits, err := people.LastVisits(t.Context(), s.Store, s.EnsureUserIDs("ann"))
+	if at := visits[s.EnsureUserIDs("ann")[0]]; err != nil || !at.IsZero() {
 		t.Errorf("ann was seen at %v, %v", at, err)
 	}
 }
 
 // Messages that were sent while a conversation was muted alert nobody when the mute ends. Later messages do.
 func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
-	s := startStream(t)
-	_, start, _ := changesPage(s.Node, 100, "")
-	talk := s.talk()
+	s := startChangeStreamNode(t)
+	_, start, _ := readChangesPage(s.Node, 100, "")
+	talk := s.createConversation()
 	say := func(in, mentions string, total int) {
 		t.Helper()
-		s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+in+`",body:"hello"`+mentions+`}){message{id}}}`, total)
+		s.askAndWaitTotalOfAnn("bob", `mutation{sendMessage(input:{conversationId:"`+in+`",body:"hello"`+mentions+`}){message{id}}}`, total)
 	}
 	say(talk, "", 1)
-	heard := s.wantChange("a message", start, "CONVERSATIONS ")
+	heard := s.wantNextChangeOfAnn("a message", start, "CONVERSATIONS ")
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	s.Must("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	s.MustAsk("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
 	other := made.CreateConversation.Conversation.ID
-	s.Must("ann", `mutation{muteConversation(input:{conversationId:"`+other+`"}){changed}}`, nil, nil)
+	s.MustAsk("ann", `mutation{muteConversation(input:{conversationId:"`+other+`"}){changed}}`, nil, nil)
 	say(other, "", 1)
 	say(other, `,mentionIds:["user:ann"]`, 2)
-	heard = s.wantChange("a mention while muted", heard, "CONVERSATIONS ")
+	heard = s.wantNextChangeOfAnn("a mention while muted", heard, "CONVERSATIONS ")
 	say(other, "", 2)
-	s.doUntil("ann", `mutation{unmuteConversation(input:{conversationId:"`+other+`"}){changed}}`, 4)
-	heard = s.wantChange("the end of the mute", heard, "")
+	s.askAndWaitTotalOfAnn("ann", `mutation{unmuteConversation(input:{conversationId:"`+other+`"}){changed}}`, 4)
+	heard = s.wantNextChangeOfAnn("the end of the mute", heard, "")
 	say(other, "", 5)
-	heard = s.wantChange("a message after it", heard, "CONVERSATIONS ")
+	heard = s.wantNextChangeOfAnn("a message after it", heard, "CONVERSATIONS ")
 	say(talk, "", 6)
-	s.wantChange("a message elsewhere", heard, "CONVERSATIONS ")
+	s.wantNextChangeOfAnn("a message elsewhere", heard, "CONVERSATIONS ")
 }
 
 // A user who marks a read message as unread gets no alert for it. This holds even if the last message of the conversation, which
 // the user sent, was never reported.
 func TestAMarkAsUnreadAlertsNobody(t *testing.T) {
-	s := startStream(t)
-	_, heard, _ := changesPage(s.Node, 100, "")
-	talk := s.talk()
+	s := startChangeStreamNode(t)
+	_, heard, _ := readChangesPage(s.Node, 100, "")
+	talk := s.createConversation()
 	var sent struct {
 		SendMessage struct{ Message struct{ ID string } }
 	}
-	s.Must("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello",mentionIds:["user:ann"]}){message{id}}}`, nil, &sent)
-	s.doUntil("ann", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hi"}){message{id}}}`, 0)
-	_, heard, _ = changesPage(s.Node, 100, heard)
-	s.doUntil("ann", `mutation{markConversationUnread(input:{fromMessageId:"`+sent.SendMessage.Message.ID+`"}){changed}}`, 1)
-	heard = s.wantChange("the mark as unread", heard, "")
-	s.doUntil("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"well"}){message{id}}}`, 2)
-	s.wantChange("a message after it", heard, "CONVERSATIONS ")
+	s.MustAsk("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hello",mentionIds:["user:ann"]}){message{id}}}`, nil, &sent)
+	s.askAndWaitTotalOfAnn("ann", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"hi"}){message{id}}}`, 0)
+	_, heard, _ = readChangesPage(s.Node, 100, heard)
+	s.askAndWaitTotalOfAnn("ann", `mutation{markConversationUnread(input:{fromMessageId:"`+sent.SendMessage.Message.ID+`"}){changed}}`, 1)
+	heard = s.wantNextChangeOfAnn("the mark as unread", heard, "")
+	s.askAndWaitTotalOfAnn("bob", `mutation{sendMessage(input:{conversationId:"`+talk+`",body:"well"}){message{id}}}`, 2)
+	s.wantNextChangeOfAnn("a message after it", heard, "CONVERSATIONS ")
 }

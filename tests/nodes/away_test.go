@@ -15,9 +15,9 @@ import (
 // An item that arrives after the user's last socket is closed alerts, without delay. An item that arrives while a socket is open
 // is shown by the socket; no event is sent for it while the socket is open.
 func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
-	events := make(chan alert, 100)
+	events := make(chan alertBody, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var one alert
+		var one alertBody
 		if err := json.NewDecoder(r.Body).Decode(&one); err != nil {
 			t.Errorf("%v", err)
 		}
@@ -26,25 +26,25 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 		}
 	}))
 	t.Cleanup(receiver.Close)
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
-		withStream(24 * time.Hour)(cfg)
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
+		withChangeStream(24 * time.Hour)(cfg)
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
-	waitStreamBegun(n)
+	waitChangeStreamBegun(n)
 	n.Badges("ann")
 	n.Badges("bob")
 	posts := []string{n.Publish("ann", "the first"), n.Publish("ann", "the second")}
-	n.Must("boss:admin", `mutation($u:URL!){addWebhook(input:{name:"away",url:$u,away:true}){secret}}`, map[string]any{"u": receiver.URL}, nil)
+	n.MustAsk("boss:admin", `mutation($u:URL!){addWebhook(input:{name:"away",url:$u,away:true}){secret}}`, map[string]any{"u": receiver.URL}, nil)
 	like := func(post string) {
-		n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+		n.MustAsk("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
 	}
-	leave := visit(t, n)
+	leave := openSocketAsAnn(t, n)
 	like(posts[0])
 	world.Eventually(t, 20*time.Second, "the like waits", func() bool {
 		var found struct {
 			Admin struct{ Webhooks []struct{ Waiting int } }
 		}
-		n.Must("boss:admin", `{admin{webhooks{waiting}}}`, nil, &found)
+		n.MustAsk("boss:admin", `{admin{webhooks{waiting}}}`, nil, &found)
 		return len(found.Admin.Webhooks) == 1 && found.Admin.Webhooks[0].Waiting == 1
 	})
 	closed := time.Now()
@@ -66,24 +66,25 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 // Browsers too alert for an item that arrives after the user's last socket is closed. In this test the socket has shown no
 // item.
 func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
-	n, push := startPushing(t, func(cfg *node.Config) { cfg.WebPushAway = true })
-	phone{push.Subscribe("phone"), n}.register("ann")
+	n, push := startPushNode(t, func(cfg *node.Config) { cfg.WebPushAway = true })
+	userBrowser{push.Subscribe("phone"), n}.register("ann")
 	n.Badges("bob")
 	post := n.Publish("ann", "a post")
-	visit(t, n)()
-	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	openSocketAsAnn(t, n)()
+	n.MustAsk("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
 	world.Eventually(t, 25*time.Second, "the phone rings", func() bool {
-		m, some := push.Last("phone")
+		m, some := push.LastMessage("phone")
 		return some && m.Total == 1 && !m.Silent
 	})
 }
 
-// visit opens a socket of ann, and waits until Redis has her as present. leave closes the socket, and waits until she is away.
-func visit(t *testing.T, n *world.Node) (leave func()) {
+// openSocketAsAnn opens a socket of ann, and waits until Redis has her as present. leave closes the socket, and waits until she is
+// away.
+func openSocketAsAnn(t *testing.T, n *world.Node) (leave func()) {
 	t.Helper()
-	ann := n.IDsOf("ann")
+	ann := n.EnsureUserIDs("ann")
 	watched := func() bool {
-		of, err := n.Redis.WatchedOf(t.Context(), ann)
+		of, err := n.Redis.UsersWithOpenSubscription(t.Context(), ann)
 		return err == nil && of[ann[0]]
 	}
 	conn := n.Dial(t)

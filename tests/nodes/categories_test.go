@@ -50,8 +50,8 @@ type categoriesView struct {
 	}
 }
 
-// counts prints the counts of the host application's categories: name=value, then the display if it differs, "out" and "older".
-func (v categoriesView) counts() string {
+// countsText prints the counts of the host application's categories: name=value, then the display if it differs, "out" and "older".
+func (v categoriesView) countsText() string {
 	var shown []string
 	sum := 0
 	for _, one := range v.Viewer.Badges.Notifications.Categories {
@@ -76,16 +76,16 @@ func (v categoriesView) counts() string {
 	return fmt.Sprintf("total %d of %d: %s", v.Viewer.Badges.Notifications.Total.Value, sum, strings.Join(shown, ", "))
 }
 
-// hostWalk sends requests to a node as the host application, as an operator and as users.
-type hostWalk struct{ *world.Node }
+// categoriesNode sends requests to a node as the host application, as an operator and as users.
+type categoriesNode struct{ *world.Node }
 
-// wantView reads a user's view and checks its counts, see categoriesView.counts.
-func (n hostWalk) wantView(user, want string) (v categoriesView) {
+// wantCategoryCounts reads a user's view and checks its counts, see categoriesView.countsText.
+func (n categoriesNode) wantCategoryCounts(user, want string) (v categoriesView) {
 	n.TB.Helper()
-	n.Must(user, `{viewer{badges{total{value} notifications{total{value} categories{category name older count{value display inTotal}}}}
+	n.MustAsk(user, `{viewer{badges{total{value} notifications{total{value} categories{category name older count{value display inTotal}}}}
 		badgeExplained{part items{nodeId clearedBy}} awayDigest(since:"2020-01-01T00:00:00Z"){parts{part count{value}}}
 		notifications(categories:[HOST]){nodes{id category hostCategory title url groupKey data actorCount seen read older}}}}`, nil, &v)
-	if got := v.counts(); got != want {
+	if got := v.countsText(); got != want {
 		n.TB.Errorf("%s sees %q, want %q", user, got, want)
 	}
 	if b := v.Viewer.Badges; b.Total.Value != b.Notifications.Total.Value {
@@ -94,14 +94,14 @@ func (n hostWalk) wantView(user, want string) (v categoriesView) {
 	return v
 }
 
-// notify sends a notification of the host application, and returns its ID once all jobs are done.
-func (n hostWalk) notify(input map[string]any) string {
+// notifyAsHost sends a notification of the host application, and returns its ID once all jobs are done.
+func (n categoriesNode) notifyAsHost(input map[string]any) string {
 	n.TB.Helper()
 	var data struct {
 		Notify struct{ HostNotificationID string }
 	}
-	n.Must("host:ingest", `mutation($i:NotifyInput!){notify(input:$i){hostNotificationId created recipients}}`, map[string]any{"i": input}, &data)
-	n.Settle()
+	n.MustAsk("host:ingest", `mutation($i:NotifyInput!){notify(input:$i){hostNotificationId created recipients}}`, map[string]any{"i": input}, &data)
+	n.SettleJobsAndCaches()
 	return data.Notify.HostNotificationID
 }
 
@@ -113,24 +113,24 @@ func TestCategoriesOfTheHost(t *testing.T) {
 		url  func(testing.TB) string
 	}{{"sqlite", func(tb testing.TB) string { return sqltest.SQLite(tb) }}, {"postgres", func(tb testing.TB) string { return sqltest.Postgres(tb) }}} {
 		t.Run(engine.name, func(t *testing.T) {
-			walkCategories(t, hostWalk{world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: redistest.Redis(t), Manual: true})})
+			checkHostCategories(t, categoriesNode{world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: redistest.Redis(t), ManualStepping: true})})
 		})
 	}
 }
 
-// walkCategories runs TestCategoriesOfTheHost on one node.
-func walkCategories(t *testing.T, n hostWalk) {
+// checkHostCategories runs TestCategoriesOfTheHost on one node.
+func checkHostCategories(t *testing.T, n categoriesNode) {
 	for _, one := range []string{`name:"orders"`, `name:"promo",style:DOT,grouped:false,expiryDays:null`, `name:"quiet",inTotal:false`} {
-		n.Must("boss:admin", `mutation{defineCategory(input:{`+one+`}){created category{name}}}`, nil, nil)
+		n.MustAsk("boss:admin", `mutation{defineCategory(input:{`+one+`}){created category{name}}}`, nil, nil)
 	}
 	var listed any
-	n.Must("boss:admin", `{admin{hostCategories{name expiryDays grouped style inTotal}}}`, nil, &listed)
+	n.MustAsk("boss:admin", `{admin{hostCategories{name expiryDays grouped style inTotal}}}`, nil, &listed)
 	if got, want := fmt.Sprint(listed), "map[admin:map[hostCategories:["+
 		"map[expiryDays:7 grouped:true inTotal:true name:orders style:NUMBER] map[expiryDays:<nil> grouped:false inTotal:false name:promo style:DOT] "+
 		"map[expiryDays:7 grouped:true inTotal:false name:quiet style:NUMBER]]]]"; got != want {
 		t.Errorf("the list is %s, want %s", got, want)
 	}
-	n.wantView("u9999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
+	n.wantCategoryCounts("u9999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
 	users := make([]string, 10_000)
 	for i := range users {
 		users[i] = fmt.Sprintf("user:u%04d", i)
@@ -147,14 +147,14 @@ func walkCategories(t *testing.T, n hostWalk) {
 				}
 			}
 		}
-		n.Must("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": []any{event}}, &data)
+		n.MustAsk("host:ingest", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": []any{event}}, &data)
 		if ids[i] = data.Ingest.Results[0].ID; data.Ingest.Results[0].Error != nil || ids[i] != ids[0] {
 			t.Fatalf("%+v", data)
 		}
-		n.Settle()
+		n.SettleJobsAndCaches()
 	}
 	for _, user := range []string{"u0000", "u4999", "u9999"} {
-		v := n.wantView(user, "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+		v := n.wantCategoryCounts(user, "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 		nodes := v.Viewer.Notifications.Nodes
 		if len(nodes) != 1 || nodes[0].Title != "sent" || nodes[0].HostCategory != "orders" || nodes[0].Category != "HOST" || nodes[0].URL != "https://example.com/o1" ||
 			nodes[0].Data["n"] != 1.0 || nodes[0].GroupKey != "o1" || nodes[0].ActorCount != 1 || nodes[0].Seen {
@@ -173,48 +173,49 @@ func walkCategories(t *testing.T, n hostWalk) {
 			t.Errorf("the digest has %+v", v.Viewer.AwayDigest.Parts)
 		}
 	}
-	n.wantView("u0003", "total 0 of 0: orders=0, promo=0  out, quiet=0 out") // the actor
-	walkMarks(t, n)
-	n.Must("host:ingest", `mutation($i:ID!){withdrawNotification(input:{hostNotificationId:$i}){changed}}`, map[string]any{"i": "hostNotification:ref:o%2F1"}, nil)
-	n.Settle()
-	n.wantView("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
-	walkRemoval(t, n)
+	n.wantCategoryCounts("u0003", "total 0 of 0: orders=0, promo=0  out, quiet=0 out") // the actor
+	checkMarkingCategoriesSeen(t, n)
+	n.MustAsk("host:ingest", `mutation($i:ID!){withdrawNotification(input:{hostNotificationId:$i}){changed}}`, map[string]any{"i": "hostNotification:ref:o%2F1"}, nil)
+	n.SettleJobsAndCaches()
+	n.wantCategoryCounts("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
+	checkCategoryRemoval(t, n)
 }
 
-// walkMarks marks notifications of single users as seen, and checks that the counts of other users and categories stay.
-func walkMarks(t *testing.T, n hostWalk) {
-	n.notify(map[string]any{"category": "orders", "to": []string{"user:u0000"}, "title": "arrived", "groupKey": "o1"})
-	v := n.wantView("u0000", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+// checkMarkingCategoriesSeen marks notifications of single users as seen, and checks that the counts of other users and categories
+// stay.
+func checkMarkingCategoriesSeen(t *testing.T, n categoriesNode) {
+	n.notifyAsHost(map[string]any{"category": "orders", "to": []string{"user:u0000"}, "title": "arrived", "groupKey": "o1"})
+	v := n.wantCategoryCounts("u0000", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 	if nodes := v.Viewer.Notifications.Nodes; len(nodes) != 1 || nodes[0].Title != "arrived" {
 		t.Errorf("grouped: %+v", nodes)
 	}
 	for range 2 {
-		n.notify(map[string]any{"category": "promo", "to": []string{"user:u0000"}, "title": "p", "groupKey": "same"})
-		n.notify(map[string]any{"category": "quiet", "to": []string{"user:u0000"}, "title": "q"})
+		n.notifyAsHost(map[string]any{"category": "promo", "to": []string{"user:u0000"}, "title": "p", "groupKey": "same"})
+		n.notifyAsHost(map[string]any{"category": "quiet", "to": []string{"user:u0000"}, "title": "q"})
 	}
-	n.wantView("u0000", "total 1 of 1: orders=1, promo=2 • out, quiet=2 out")
+	n.wantCategoryCounts("u0000", "total 1 of 1: orders=1, promo=2 • out, quiet=2 out")
 	for _, one := range [][2]string{{`name:"promo",style:NUMBER`, "total 3 of 3: orders=1, promo=2, quiet=2 out"}, {`name:"promo",style:DOT`, "total 1 of 1: orders=1, promo=2 • out, quiet=2 out"},
 		{`name:"quiet"`, "total 3 of 3: orders=1, promo=2 • out, quiet=2"}, {`name:"quiet",inTotal:false`, "total 1 of 1: orders=1, promo=2 • out, quiet=2 out"}} {
-		n.Must("boss:admin", `mutation{defineCategory(input:{`+one[0]+`,expiryDays:null}){changed category{style inTotal}}}`, nil, nil)
-		n.wantView("u0000", one[1])
+		n.MustAsk("boss:admin", `mutation{defineCategory(input:{`+one[0]+`,expiryDays:null}){changed category{style inTotal}}}`, nil, nil)
+		n.wantCategoryCounts("u0000", one[1])
 	}
-	n.Must("u0000", `mutation{markNotificationsSeen(input:{hostCategories:["orders","quiet"]}){badges{version}}}`, nil, nil)
-	n.wantView("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
-	n.Must("u4999", `mutation{markAllRead(input:{}){badges{version}}}`, nil, nil)
-	n.wantView("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
-	n.Must("u4999", `mutation{undoMarkAllRead(input:{}){badges{version}}}`, nil, nil)
-	n.wantView("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+	n.MustAsk("u0000", `mutation{markNotificationsSeen(input:{hostCategories:["orders","quiet"]}){badges{version}}}`, nil, nil)
+	n.wantCategoryCounts("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
+	n.MustAsk("u4999", `mutation{markAllRead(input:{}){badges{version}}}`, nil, nil)
+	n.wantCategoryCounts("u4999", "total 0 of 0: orders=0, promo=0  out, quiet=0 out")
+	n.MustAsk("u4999", `mutation{undoMarkAllRead(input:{}){badges{version}}}`, nil, nil)
+	n.wantCategoryCounts("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 	n.Clock.Advance(9 * 24 * time.Hour)
-	n.wantView("u4999", "total 0 of 0: orders=0 older=1, promo=0  out, quiet=0 out")
-	n.wantView("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
-	n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders",expiryDays:null}){changed}}`, nil, nil)
-	n.wantView("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
+	n.wantCategoryCounts("u4999", "total 0 of 0: orders=0 older=1, promo=0  out, quiet=0 out")
+	n.wantCategoryCounts("u0000", "total 0 of 0: orders=0, promo=2 • out, quiet=0 out")
+	n.MustAsk("boss:admin", `mutation{defineCategory(input:{name:"orders",expiryDays:null}){changed}}`, nil, nil)
+	n.wantCategoryCounts("u4999", "total 1 of 1: orders=1, promo=0  out, quiet=0 out")
 }
 
-// walkRemoval removes categories. Their names are free afterwards.
-func walkRemoval(t *testing.T, n hostWalk) {
-	n.Must("boss:admin", `mutation{a:removeCategory(input:{name:"promo"}){name} b:removeCategory(input:{name:"orders"}){name}}`, nil, nil)
-	if v := n.wantView("u0000", "total 0 of 0: quiet=0 out"); len(v.Viewer.Notifications.Nodes) != 2 {
+// checkCategoryRemoval removes categories. Their names are free afterwards.
+func checkCategoryRemoval(t *testing.T, n categoriesNode) {
+	n.MustAsk("boss:admin", `mutation{a:removeCategory(input:{name:"promo"}){name} b:removeCategory(input:{name:"orders"}){name}}`, nil, nil)
+	if v := n.wantCategoryCounts("u0000", "total 0 of 0: quiet=0 out"); len(v.Viewer.Notifications.Nodes) != 2 {
 		t.Errorf("listed after the removal: %+v", v.Viewer.Notifications.Nodes)
 	}
 	if got := n.Ask("host:ingest", `mutation{notify(input:{category:"promo",to:["user:u0000"],title:"x"}){created}}`, nil); got.ErrorCode() != "NOT_FOUND" {
@@ -223,14 +224,14 @@ func walkRemoval(t *testing.T, n hostWalk) {
 	if got := n.Ask("boss:admin", `mutation{defineCategory(input:{name:"promo"}){created}}`, nil); got.ErrorCode() != "CONFLICT" {
 		t.Errorf("defined while it is removed: %+v", got)
 	}
-	n.Settle()
+	n.SettleJobsAndCaches()
 	for _, table := range []string{"notification_causes", "notification_groups", "notification_state", "host_notifications"} {
-		if left, err := n.Store.Lines(t.Context(), "SELECT count(*) FROM "+table+" WHERE category IN ('orders', 'promo')"); err != nil || left[0] != "0" {
+		if left, err := n.Store.QueryLines(t.Context(), "SELECT count(*) FROM "+table+" WHERE category IN ('orders', 'promo')"); err != nil || left[0] != "0" {
 			t.Errorf("%s: %v are left, %v", table, left, err)
 		}
 	}
-	n.Must("boss:admin", `mutation{defineCategory(input:{name:"promo"}){created}}`, nil, nil)
-	n.wantView("u0000", "total 0 of 0: quiet=0 out, promo=0")
-	n.notify(map[string]any{"category": "promo", "to": []string{"user:u0000"}, "title": "again"})
-	n.wantView("u0000", "total 1 of 1: quiet=0 out, promo=1")
+	n.MustAsk("boss:admin", `mutation{defineCategory(input:{name:"promo"}){created}}`, nil, nil)
+	n.wantCategoryCounts("u0000", "total 0 of 0: quiet=0 out, promo=0")
+	n.notifyAsHost(map[string]any{"category": "promo", "to": []string{"user:u0000"}, "title": "again"})
+	n.wantCategoryCounts("u0000", "total 1 of 1: quiet=0 out, promo=1")
 }

@@ -19,9 +19,9 @@ import (
 // The deployment of deploy/compose serves requests, sockets and event streams through its proxy. It goes on when a node is
 // killed, and no request fails while a node drains.
 func TestTheComposedDeployment(t *testing.T) {
-	c := startComposition(t)
-	c.must("author", `mutation{setProfile(input:{name:"Author"}){user{name}}}`, nil)
-	c.must("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil)
+	c := startComposedDeployment(t)
+	c.mustAsk("author", `mutation{setProfile(input:{name:"Author"}){user{name}}}`, nil)
+	c.mustAsk("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil)
 	posts := 0
 	publish := func() error {
 		_, err := c.ask("author", `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": fmt.Sprint("post ", posts)})
@@ -30,16 +30,16 @@ func TestTheComposedDeployment(t *testing.T) {
 		}
 		return err
 	}
-	devices := make([]*world.Watch, 6)
+	devices := make([]*world.BadgeSubscription, 6)
 	open := func() {
 		for i := range devices {
-			devices[i] = c.watch("reader")
+			devices[i] = c.openDevice("reader")
 		}
 	}
 	show := func() {
 		t.Helper()
 		for _, device := range devices {
-			device.WaitCounts(t, world.ConvergenceTimeout, posts, 0)
+			device.WaitCounts(t, world.RedisLossRecoveryTimeout, posts, 0)
 		}
 	}
 	open()
@@ -52,11 +52,11 @@ func TestTheComposedDeployment(t *testing.T) {
 		}
 	}
 	show()
-	c.waitPosts(events, posts)
-	if first, second := c.sockets("node-1"), c.sockets("node-2"); first < 2 || second < 2 || first+second != len(devices)+1 {
+	c.waitPostsInEventStream(events, posts)
+	if first, second := c.openSocketCount("node-1"), c.openSocketCount("node-2"); first < 2 || second < 2 || first+second != len(devices)+1 {
 		t.Errorf("the nodes have %d and %d sockets", first, second)
 	}
-	c.checkClientAddresses()
+	c.checkSocketLimitPerClient()
 	c.checkLargeBatch()
 
 	t.Log("a node is killed")
@@ -71,10 +71,10 @@ func TestTheComposedDeployment(t *testing.T) {
 	c.startNode("node-1")
 	c.waitReady("node-1")
 	visitor := c.newClientAddress()
-	world.Eventually(t, world.ConvergenceTimeout, "the proxy uses the node again", func() bool {
+	world.Eventually(t, world.RedisLossRecoveryTimeout, "the proxy uses the node again", func() bool {
 		_, leave := c.openSocketFrom(visitor)
 		leave()
-		return c.metric("node-1", "sockets_opened_total") > 0
+		return c.sumMetrics("node-1", "sockets_opened_total") > 0
 	})
 	show()
 	c.checkDrain(devices, publish)
@@ -84,12 +84,12 @@ func TestTheComposedDeployment(t *testing.T) {
 	}
 }
 
-// waitShownAfterDrain waits until a device shows this number of posts. The drained node's last close frame may come after the node's end
-// was seen: that device opens a new socket.
-func (c *composition) waitShownAfterDrain(device *world.Watch, posts int) {
+// waitShownAfterDrain waits until a device shows this number of posts. The drained node's last close frame may come after the
+// node's end was seen: that device opens a new socket.
+func (c *composedDeployment) waitShownAfterDrain(device *world.BadgeSubscription, posts int) {
 	c.t.Helper()
 	var closed error
-	world.EventuallySucceeds(c.t, world.ConvergenceTimeout, func() error {
+	world.EventuallySucceeds(c.t, world.RedisLossRecoveryTimeout, func() error {
 		var got world.Badges
 		if got, closed = device.ShownBadges(); closed == nil && (got.HomeFeed.Value != posts || got.Notifications.Like.Value != 0) {
 			return fmt.Errorf("a device shows %d posts and %d likes, want %d and none", got.HomeFeed.Value, got.Notifications.Like.Value, posts)
@@ -97,21 +97,21 @@ func (c *composition) waitShownAfterDrain(device *world.Watch, posts int) {
 		return nil
 	})
 	if closed != nil {
-		c.reconnect(device).WaitCounts(c.t, world.ConvergenceTimeout, posts, 0)
+		c.reconnect(device).WaitCounts(c.t, world.RedisLossRecoveryTimeout, posts, 0)
 	}
 }
 
 // reconnect opens the socket of a device again, and fails unless its node has asked the device to do so.
-func (c *composition) reconnect(device *world.Watch) *world.Watch {
+func (c *composedDeployment) reconnect(device *world.BadgeSubscription) *world.BadgeSubscription {
 	c.t.Helper()
 	if code := device.WaitCloseCode(c.t, time.Second); code != websocket.CloseServiceRestart {
 		c.t.Errorf("a device was closed with %d", code)
 	}
-	return c.watch("reader")
+	return c.openDevice("reader")
 }
 
-// checkClientAddresses checks that the nodes count each client's sockets by the client's own address, and not by the proxy's.
-func (c *composition) checkClientAddresses() {
+// checkSocketLimitPerClient checks that the nodes count each client's sockets by the client's own address, and not by the proxy's.
+func (c *composedDeployment) checkSocketLimitPerClient() {
 	c.t.Helper()
 	one, refused := c.newClientAddress(), 0
 	for range 7 { // three are allowed on each node
@@ -130,7 +130,7 @@ func (c *composition) checkClientAddresses() {
 }
 
 // checkLargeBatch sends a batch of events of nearly 1 MB, which is the limit of the node and of the proxy.
-func (c *composition) checkLargeBatch() {
+func (c *composedDeployment) checkLargeBatch() {
 	c.t.Helper()
 	var events []map[string]any
 	for i := range 16 {
@@ -139,7 +139,7 @@ func (c *composition) checkLargeBatch() {
 	for len(fmt.Sprint(events)) < 900_000 {
 		events = append(events, events[:16]...)
 	}
-	answer := c.must("writer", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": events})
+	answer := c.mustAsk("writer", `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id error{message}}}}`, map[string]any{"e": events})
 	if created := strings.Count(answer, `"post:`); created != len(events) {
 		c.t.Errorf("of %d events %d created a post: %.300s", len(events), created, answer)
 	}
@@ -147,13 +147,13 @@ func (c *composition) checkLargeBatch() {
 
 // checkDrain ends a node while people publish, read and connect, and fails if a request fails. The node closes its devices' sockets
 // and asks them to connect again; the devices get the other node at once.
-func (c *composition) checkDrain(devices []*world.Watch, publish func() error) {
+func (c *composedDeployment) checkDrain(devices []*world.BadgeSubscription, publish func() error) {
 	t := c.t
 	t.Helper()
 	for i := range devices {
-		devices[i] = c.watch("reader")
+		devices[i] = c.openDevice("reader")
 	}
-	if c.sockets("node-2") == 0 {
+	if c.openSocketCount("node-2") == 0 {
 		t.Fatal("no device is on the node that drains")
 	}
 	drained := c.nodes["node-2"]
@@ -189,8 +189,8 @@ func (c *composition) checkDrain(devices []*world.Watch, publish func() error) {
 			return err
 		})
 	}
-	until(200*time.Millisecond, c.tryConnect)
-	until(500*time.Millisecond, c.tryStream)
+	until(200*time.Millisecond, c.tryOpenSocket)
+	until(500*time.Millisecond, c.tryOpenEventStream)
 	for i, device := range devices {
 		work.Go(func() {
 			world.Eventually(t, 20*time.Second, "the device is asked to connect again, or its node stays", func() bool {
@@ -218,8 +218,8 @@ func (c *composition) checkDrain(devices []*world.Watch, publish func() error) {
 	}
 }
 
-// tryConnect opens a socket and closes it. A refusal is an error, because it would cost a person time.
-func (c *composition) tryConnect() error {
+// tryOpenSocket opens a socket and closes it. A refusal is an error, because it would cost a person time.
+func (c *composedDeployment) tryOpenSocket() error {
 	status, leave := c.openSocketFrom(c.newClientAddress())
 	defer leave()
 	if status != http.StatusSwitchingProtocols {
@@ -228,13 +228,13 @@ func (c *composition) tryConnect() error {
 	return nil
 }
 
-// tryStream opens an event stream and closes it. A stream is a POST, which the proxy sends to one node only. So a draining node may
-// refuse it with 503 and a time to try again.
-func (c *composition) tryStream() error {
+// tryOpenEventStream opens an event stream and closes it. A stream is a POST, which the proxy sends to one node only. So a draining
+// node may refuse it with 503 and a time to try again.
+func (c *composedDeployment) tryOpenEventStream() error {
 	network := net.Dialer{LocalAddr: c.newClientAddress()}
 	client := http.Client{Transport: &http.Transport{DialContext: network.DialContext}}
 	defer client.CloseIdleConnections()
-	response, err := c.openStream(&client, "reader")
+	response, err := c.requestEventStream(&client, "reader")
 	if err != nil {
 		return err
 	}
@@ -248,13 +248,13 @@ func (c *composition) tryStream() error {
 	return fmt.Errorf("an event stream got %s, to be tried again after %q s", response.Status, response.Header.Get("Retry-After"))
 }
 
-// openSocketFrom opens a socket from an address. It returns the status, and a function that closes the socket; the test's end closes it
-// too.
-func (c *composition) openSocketFrom(from net.Addr) (status int, leave func()) {
+// openSocketFrom opens a socket from an address. It returns the status, and a function that closes the socket; the test's end
+// closes it too.
+func (c *composedDeployment) openSocketFrom(from net.Addr) (status int, leave func()) {
 	c.t.Helper()
 	network := net.Dialer{LocalAddr: from}
 	dialer := websocket.Dialer{NetDialContext: network.DialContext, Subprotocols: []string{"graphql-transport-ws"}}
-	conn, response, err := dialer.DialContext(c.t.Context(), "ws"+strings.TrimPrefix(c.URL, "http")+"/graphql", nil)
+	conn, response, err := dialer.DialContext(c.t.Context(), "ws"+strings.TrimPrefix(c.ProxyURL, "http")+"/graphql", nil)
 	if err == nil {
 		leave = func() { _ = conn.Close() }
 		c.t.Cleanup(leave)
@@ -268,9 +268,9 @@ func (c *composition) openSocketFrom(from net.Addr) (status int, leave func()) {
 }
 
 // openBadgeStream opens an event stream of a user's badges.
-func (c *composition) openBadgeStream(user string) *bufio.Scanner {
+func (c *composedDeployment) openBadgeStream(user string) *bufio.Scanner {
 	c.t.Helper()
-	response, err := c.openStream(http.DefaultClient, user)
+	response, err := c.requestEventStream(http.DefaultClient, user)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -281,8 +281,8 @@ func (c *composition) openBadgeStream(user string) *bufio.Scanner {
 	return bufio.NewScanner(response.Body)
 }
 
-func (c *composition) openStream(client *http.Client, user string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(`{"query":"subscription{badgesChanged{homeFeed{value}}}"}`))
+func (c *composedDeployment) requestEventStream(client *http.Client, user string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.ProxyURL+"/graphql", strings.NewReader(`{"query":"subscription{badgesChanged{homeFeed{value}}}"}`))
 	if err != nil {
 		return nil, err
 	}
@@ -290,9 +290,9 @@ func (c *composition) openStream(client *http.Client, user string) (*http.Respon
 	return client.Do(request)
 }
 
-// waitPosts reads events until an event shows this number of posts. The stream stays open, so the event arrives only if the proxy does
-// not buffer it.
-func (c *composition) waitPosts(events *bufio.Scanner, posts int) {
+// waitPostsInEventStream reads events until an event shows this number of posts. The stream stays open, so the event arrives only
+// if the proxy does not buffer it.
+func (c *composedDeployment) waitPostsInEventStream(events *bufio.Scanner, posts int) {
 	c.t.Helper()
 	for events.Scan() {
 		if strings.Contains(events.Text(), fmt.Sprintf(`"homeFeed":{"value":%d}`, posts)) {

@@ -26,19 +26,19 @@ import (
 	"tidings/tests/world"
 )
 
-// composition is the deployment of deploy/compose without containers: the commands, the environments and the proxy's
+// composedDeployment is the deployment of deploy/compose without containers: the commands, the environments and the proxy's
 // configuration of its files, with addresses of this machine in place of the names of services.
-type composition struct {
-	t        *testing.T
-	network  string                    // the first three parts of all addresses: 127.A.B
-	services map[string]composeService // of the compose file, by name
-	image    map[string]string         // the environment of the image
-	database string                    // the URL of the database
-	nodes    map[string]*world.Process
-	URL      string // the proxy's URL
+type composedDeployment struct {
+	t                *testing.T
+	addressPrefix    string                    // the first three parts of all addresses: 127.A.B
+	services         map[string]composeService // of the compose file, by name
+	imageEnvironment map[string]string         // the environment of the image
+	databaseURL      string                    // the URL of the database
+	nodes            map[string]*world.Process
+	ProxyURL         string // the proxy's URL
 
-	mu         sync.Mutex
-	lastClient int // the last part of the newest client's address
+	mu              sync.Mutex
+	lastClientOctet int // the last part of the newest client's address
 }
 
 // composeService is a service of the compose file.
@@ -47,34 +47,34 @@ type composeService struct {
 	Command     string
 }
 
-// lastOctets are the last parts of the addresses of services. The last parts of clients' addresses are higher.
-var lastOctets = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
+// serviceLastOctets are the last parts of the addresses of services. The last parts of clients' addresses are higher.
+var serviceLastOctets = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
 
-const clientsAbove = 100 // the last parts of clients' addresses are greater
+const maxServiceOctet = 100 // the last parts of clients' addresses are greater
 
-// startComposition starts all services.
-func startComposition(t *testing.T) *composition {
+// startComposedDeployment starts all services.
+func startComposedDeployment(t *testing.T) *composedDeployment {
 	t.Helper()
-	c := &composition{t: t, network: network(), nodes: map[string]*world.Process{}, lastClient: clientsAbove}
+	c := &composedDeployment{t: t, addressPrefix: testAddressPrefix(), nodes: map[string]*world.Process{}, lastClientOctet: maxServiceOctet}
 	var file struct{ Services map[string]composeService }
 	if err := yaml.Unmarshal([]byte(c.readFile("deploy/compose/compose.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
 	c.services = file.Services
-	c.image = map[string]string{}
+	c.imageEnvironment = map[string]string{}
 	for _, line := range regexp.MustCompile(`(?m)^ENV (.*)$`).FindAllStringSubmatch(c.readFile("deploy/Dockerfile"), -1) {
 		for _, setting := range strings.Fields(line[1]) {
 			name, value, _ := strings.Cut(setting, "=")
-			c.image[name] = value
+			c.imageEnvironment[name] = value
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(lastOctets)) {
+	for _, name := range slices.Sorted(maps.Keys(serviceLastOctets)) {
 		if strings.HasPrefix(name, "redis-") {
 			c.startRedis(name)
 		}
 	}
-	c.createCluster()
-	c.database = sqltest.NewServer(t).Database(t)
+	c.createRedisCluster()
+	c.databaseURL = sqltest.NewServer(t).NewDatabase(t)
 	for _, name := range []string{"node-1", "node-2"} { // both nodes create the tables, at the same time
 		c.startNode(name)
 	}
@@ -85,33 +85,33 @@ func startComposition(t *testing.T) *composition {
 	return c
 }
 
-// network is the network of a test binary. Each has its own, so that the ports that the files name are free.
-func network() string {
+// testAddressPrefix is the network of a test binary. Each has its own, so that the ports that the files name are free.
+func testAddressPrefix() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250)
 }
 
 // readFile reads a file of the repository.
-func (c *composition) readFile(path string) string {
+func (c *composedDeployment) readFile(path string) string {
 	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join(world.Root(), path))
+	text, err := os.ReadFile(filepath.Join(world.RepositoryRoot(), path))
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return string(text)
 }
 
-func (c *composition) address(name string) string {
-	return fmt.Sprint(c.network, ".", lastOctets[name])
+func (c *composedDeployment) serviceAddress(name string) string {
+	return fmt.Sprint(c.addressPrefix, ".", serviceLastOctets[name])
 }
 
-// withAddresses replaces the names of nodes and of Redis servers by addresses.
-func (c *composition) withAddresses(text string) string {
-	return regexp.MustCompile(`\b(node|redis)-\d\b`).ReplaceAllStringFunc(text, c.address)
+// replaceNamesByAddresses replaces the names of nodes and of Redis servers by addresses.
+func (c *composedDeployment) replaceNamesByAddresses(text string) string {
+	return regexp.MustCompile(`\b(node|redis)-\d\b`).ReplaceAllStringFunc(text, c.serviceAddress)
 }
 
 // startProgram starts a program that lives as long as the test, in a folder of its own.
-func (c *composition) startProgram(folder, program string, arguments ...string) {
+func (c *composedDeployment) startProgram(folder, program string, arguments ...string) {
 	c.t.Helper()
 	var output bytes.Buffer
 	command := exec.Command(program, arguments...)
@@ -133,37 +133,37 @@ func (c *composition) startProgram(folder, program string, arguments ...string) 
 
 // startRedis starts a Redis of the cluster with its command from the compose file. The server listens on one address and also connects
 // from that address, as in a container.
-func (c *composition) startRedis(name string) {
+func (c *composedDeployment) startRedis(name string) {
 	c.t.Helper()
-	here := c.address(name)
+	here := c.serviceAddress(name)
 	c.startProgram(c.t.TempDir(), "/bin/sh", "-c", fmt.Sprintf("exec %s --bind %s --bind-source-addr %[2]s", c.services[name].Command, here))
 }
 
-// createCluster creates the cluster with the command of the compose file. Run a second time, the command finds the cluster and does
-// nothing.
-func (c *composition) createCluster() {
+// createRedisCluster creates the cluster with the command of the compose file. Run a second time, the command finds the cluster and
+// does nothing.
+func (c *composedDeployment) createRedisCluster() {
 	c.t.Helper()
 	for _, name := range []string{"redis-1", "redis-2", "redis-3"} {
 		world.Eventually(c.t, 20*time.Second, name+" answers", func() bool {
-			return exec.Command("redis-cli", "-h", c.address(name), "ping").Run() == nil
+			return exec.Command("redis-cli", "-h", c.serviceAddress(name), "ping").Run() == nil
 		})
 	}
 	for _, want := range []string{"All 16384 slots covered", ""} {
-		said, err := exec.Command("/bin/sh", "-c", c.withAddresses(c.services["redis-cluster"].Command)).CombinedOutput()
+		said, err := exec.Command("/bin/sh", "-c", c.replaceNamesByAddresses(c.services["redis-cluster"].Command)).CombinedOutput()
 		if err != nil || !strings.Contains(string(said), want) || want == "" && len(said) > 0 {
 			c.t.Fatalf("the command of redis-cluster: %v: %s", err, said)
 		}
 		world.Eventually(c.t, 20*time.Second, "the cluster is whole", func() bool {
-			info, err := exec.Command("redis-cli", "-h", c.address("redis-1"), "cluster", "info").Output()
+			info, err := exec.Command("redis-cli", "-h", c.serviceAddress("redis-1"), "cluster", "info").Output()
 			return err == nil && strings.Contains(string(info), "cluster_state:ok")
 		})
 	}
 }
 
 // startNode starts a node as its container does, without arguments.
-func (c *composition) startNode(name string) {
+func (c *composedDeployment) startNode(name string) {
 	c.t.Helper()
-	environment := maps.Clone(c.image)
+	environment := maps.Clone(c.imageEnvironment)
 	maps.Copy(environment, c.services[name].Environment)
 	var exports strings.Builder
 	for setting, value := range environment {
@@ -178,24 +178,24 @@ func (c *composition) startNode(name string) {
 			if value != "postgres://tidings:a-password@postgres/tidings" {
 				c.t.Fatalf("the database of %s is %s", name, value)
 			}
-			value = c.database
+			value = c.databaseURL
 		case setting == "REDIS_URL":
-			value = c.withAddresses(value)
+			value = c.replaceNamesByAddresses(value)
 		case setting == "TIDINGS_TRUSTED_PROXIES": // nginx connects to local addresses from 127.0.0.1
 			value = "127.0.0.1/32"
 		case setting == "TIDINGS_DATA":
 			value = c.t.TempDir()
 		case strings.HasPrefix(value, ":"): // in the container it means all addresses
-			value = c.address(name) + value
+			value = c.serviceAddress(name) + value
 		}
 		fmt.Fprintf(&exports, " %s='%s'", setting, value)
 	}
 	// The compose file lacks only this setting: a limit that a test can reach.
-	c.nodes[name] = world.Launch(c.t, "export TIDINGS_SOCKETS_PER_ADDRESS=3"+exports.String())
+	c.nodes[name] = world.LaunchProcess(c.t, "export TIDINGS_SOCKETS_PER_ADDRESS=3"+exports.String())
 }
 
 // waitReady waits until a node is ready.
-func (c *composition) waitReady(name string) {
+func (c *composedDeployment) waitReady(name string) {
 	c.t.Helper()
 	world.Eventually(c.t, 30*time.Second, name+" is ready", func() bool {
 		select {
@@ -203,7 +203,7 @@ func (c *composition) waitReady(name string) {
 			c.t.Fatalf("%s ended: %s", name, c.nodes[name].Output.String())
 		default:
 		}
-		response, err := http.Get("http://" + c.address(name) + ":9090/readyz")
+		response, err := http.Get("http://" + c.serviceAddress(name) + ":9090/readyz")
 		if err != nil {
 			return false
 		}
@@ -211,10 +211,10 @@ func (c *composition) waitReady(name string) {
 	})
 }
 
-// metric returns the sum of the values of some metrics of a node.
-func (c *composition) metric(node string, names ...string) (sum int) {
+// sumMetrics returns the sum of the values of some metrics of a node.
+func (c *composedDeployment) sumMetrics(node string, names ...string) (sum int) {
 	c.t.Helper()
-	response, err := http.Get("http://" + c.address(node) + ":9090/metrics")
+	response, err := http.Get("http://" + c.serviceAddress(node) + ":9090/metrics")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -234,15 +234,15 @@ func (c *composition) metric(node string, names ...string) (sum int) {
 	return sum
 }
 
-// sockets returns the number of sockets and event streams that a node has open.
-func (c *composition) sockets(node string) int {
+// openSocketCount returns the number of sockets and event streams that a node has open.
+func (c *composedDeployment) openSocketCount(node string) int {
 	c.t.Helper()
-	return c.metric(node, "sockets_open", "event_streams_open")
+	return c.sumMetrics(node, "sockets_open", "event_streams_open")
 }
 
 // startProxy starts nginx with the repository's configuration. Only the listen address and the folders differ, so that nginx needs no
 // special rights.
-func (c *composition) startProxy(text string) {
+func (c *composedDeployment) startProxy(text string) {
 	c.t.Helper()
 	path, err := exec.LookPath("nginx")
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *composition) startProxy(text string) {
 	if _, err := os.Stat(path); err != nil {
 		c.t.Fatalf("nginx is missing, and the tests need it: apt-get install nginx")
 	}
-	text = strings.Replace(c.withAddresses(text), "listen 8080;", "listen "+c.address("proxy")+":8080;", 1)
+	text = strings.Replace(c.replaceNamesByAddresses(text), "listen 8080;", "listen "+c.serviceAddress("proxy")+":8080;", 1)
 	folder := c.t.TempDir()
 	folders := "http {\n  access_log off;\n"
 	for _, one := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -272,9 +272,9 @@ func (c *composition) startProxy(text string) {
 		c.t.Fatalf("nginx refuses its configuration: %s", said)
 	}
 	c.startProgram(folder, path, "-e", "stderr", "-c", file, "-g", directives)
-	c.URL = "http://" + c.address("proxy") + ":8080"
+	c.ProxyURL = "http://" + c.serviceAddress("proxy") + ":8080"
 	world.Eventually(c.t, 20*time.Second, "the proxy answers", func() bool {
-		response, err := http.Get(c.URL + "/healthz")
+		response, err := http.Get(c.ProxyURL + "/healthz")
 		if err != nil {
 			return false
 		}
@@ -283,7 +283,7 @@ func (c *composition) startProxy(text string) {
 }
 
 // makeToken makes a token with a subject and a scope.
-func (c *composition) makeToken(user, scope string) string {
+func (c *composedDeployment) makeToken(user, scope string) string {
 	c.t.Helper()
 	claims := jwt.MapClaims{"sub": user, "scope": scope, "exp": time.Now().Add(time.Hour).Unix()}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(world.TestSecret))
@@ -294,28 +294,28 @@ func (c *composition) makeToken(user, scope string) string {
 }
 
 // newClientAddress returns an address that no other client has.
-func (c *composition) newClientAddress() net.Addr {
+func (c *composedDeployment) newClientAddress() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lastClient++; c.lastClient > 254 {
+	if c.lastClientOctet++; c.lastClientOctet > 254 {
 		c.t.Error("there are no more addresses for clients")
 	}
-	return &net.TCPAddr{IP: net.ParseIP(fmt.Sprint(c.network, ".", c.lastClient))}
+	return &net.TCPAddr{IP: net.ParseIP(fmt.Sprint(c.addressPrefix, ".", c.lastClientOctet))}
 }
 
-// watch opens a device of a user, from an address of its own.
-func (c *composition) watch(user string) *world.Watch {
+// openDevice opens a device of a user, from an address of its own.
+func (c *composedDeployment) openDevice(user string) *world.BadgeSubscription {
 	c.t.Helper()
-	return world.OpenWatchFrom(c.t, c.URL, user, c.makeToken(user, "viewer"), c.newClientAddress())
+	return world.OpenBadgeSubscriptionFrom(c.t, c.ProxyURL, user, c.makeToken(user, "viewer"), c.newClientAddress())
 }
 
 // ask sends a request through the proxy, once.
-func (c *composition) ask(user, query string, variables map[string]any) (text string, err error) {
+func (c *composedDeployment) ask(user, query string, variables map[string]any) (text string, err error) {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		return "", err
 	}
-	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.URL+"/graphql", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.ProxyURL+"/graphql", bytes.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -332,8 +332,8 @@ func (c *composition) ask(user, query string, variables map[string]any) (text st
 	return string(answer), err
 }
 
-// must is ask, but fails the test on an error.
-func (c *composition) must(user, query string, variables map[string]any) string {
+// mustAsk is ask, but fails the test on an error.
+func (c *composedDeployment) mustAsk(user, query string, variables map[string]any) string {
 	c.t.Helper()
 	answer, err := c.ask(user, query, variables)
 	if err != nil {

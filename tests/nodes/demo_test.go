@@ -23,8 +23,8 @@ const demoWorldQuery = `{ viewer {
   liveBoard { nodes { title status host { key } } }
   notifications { nodes { category actorCount subject { body } } } } }`
 
-// readWorld reads the demo's world once no job is due. The jobs of planned shows are due later.
-func readWorld(t *testing.T, p *world.Process) (state map[string]any) {
+// readDemoWorld reads the demo's world once no job is due. The jobs of planned shows are due later.
+func readDemoWorld(t *testing.T, p *world.Process) (state map[string]any) {
 	t.Helper()
 	world.EventuallySucceeds(t, 2*time.Minute, func() error { // the jobs of a whole world take long on a busy machine
 		var data struct {
@@ -51,11 +51,11 @@ func readWorld(t *testing.T, p *world.Process) (state map[string]any) {
 // One seed gives the same world on every server. A world stays in the folder of --data and is not built again.
 func TestTheDemoIsOneWorld(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
-	first := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
-	second := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())
-	waitAgreement(t, "two servers have different worlds", second, first)
+	first := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
+	second := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())
+	waitSameWorld(t, "two servers have different worlds", second, first)
 	world.EventuallySucceeds(t, 30*time.Second, func() error { // a count may lag by a second
-		if text, _ := json.Marshal(readWorld(t, first)); strings.Contains(string(text), `{"value":0}`) || !strings.Contains(string(text), "LIVE") {
+		if text, _ := json.Marshal(readDemoWorld(t, first)); strings.Contains(string(text), `{"value":0}`) || !strings.Contains(string(text), "LIVE") {
 			return fmt.Errorf("the visitor finds nothing new somewhere: %s", text)
 		}
 		return nil
@@ -64,15 +64,15 @@ func TestTheDemoIsOneWorld(t *testing.T) {
 	if code := first.WaitExit(20 * time.Second); code != 0 {
 		t.Errorf("the demo ended with %d: %s", code, first.Output.String())
 	}
-	again := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
-	waitAgreement(t, "a restart changed the world", second, again)
+	again := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
+	waitSameWorld(t, "a restart changed the world", second, again)
 }
 
-// waitAgreement waits until two servers show the same world, because a count may lag by a second.
-func waitAgreement(t *testing.T, otherwise string, one, other *world.Process) {
+// waitSameWorld waits until two servers show the same world, because a count may lag by a second.
+func waitSameWorld(t *testing.T, otherwise string, one, other *world.Process) {
 	t.Helper()
 	world.EventuallySucceeds(t, 30*time.Second, func() error {
-		if diff := cmp.Diff(readWorld(t, one), readWorld(t, other)); diff != "" {
+		if diff := cmp.Diff(readDemoWorld(t, one), readDemoWorld(t, other)); diff != "" {
 			return fmt.Errorf("%s:\n%s", otherwise, diff)
 		}
 		return nil
@@ -102,14 +102,14 @@ func TestTheDemoContinuesAfterARestart(t *testing.T) {
 		}
 		return engaged, len(data.Viewer.HomeFeed.Nodes)
 	}
-	first := world.StartProcess(t, "", "--demo", "--demo-pace", "6000", "--data", folder)
+	first := world.StartServingProcess(t, "", "--demo", "--demo-pace", "6000", "--data", folder)
 	world.Eventually(t, 30*time.Second, "the feed is longer than a page", func() bool {
 		_, posts := engaged(first)
 		return posts == 100
 	})
 	first.Terminate()
 	first.WaitExit(20 * time.Second)
-	again := world.StartProcess(t, "", "--demo", "--demo-pace", "6000", "--data", folder)
+	again := world.StartServingProcess(t, "", "--demo", "--demo-pace", "6000", "--data", folder)
 	before, _ := engaged(again)
 	world.Eventually(t, 30*time.Second, "the visitor's posts are liked and answered again", func() bool {
 		now, _ := engaged(again)
@@ -124,7 +124,7 @@ func TestTheDemoIsReadyInAFewSeconds(t *testing.T) {
 	const most = 3 * time.Second
 	var took []time.Duration
 	for range 3 {
-		p := world.StartProcess(t, "", "--demo", "--data", t.TempDir())
+		p := world.StartServingProcess(t, "", "--demo", "--data", t.TempDir())
 		p.Kill()
 		state := p.Command.ProcessState
 		if took = append(took, state.UserTime()+state.SystemTime()); took[len(took)-1] < most {
@@ -137,7 +137,7 @@ func TestTheDemoIsReadyInAFewSeconds(t *testing.T) {
 func TestTheDemoRunsAndLeavesNothingBehind(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
-	p := world.StartProcess(t, "", "--demo", "--demo-pace", "6000")
+	p := world.StartServingProcess(t, "", "--demo", "--demo-pace", "6000")
 	homeFeed := func() int {
 		var data struct {
 			Viewer struct {
@@ -164,10 +164,10 @@ func TestTheDemoRunsAndLeavesNothingBehind(t *testing.T) {
 
 func TestTheDemoDoesNotTouchAnotherDatabase(t *testing.T) {
 	folder := t.TempDir()
-	own := world.StartProcess(t, "", "--data", folder)
+	own := world.StartServingProcess(t, "", "--data", folder)
 	own.Terminate()
 	own.WaitExit(20 * time.Second)
-	p := world.Launch(t, "", "--demo", "--data", folder, "--listen", "127.0.0.1:0")
+	p := world.LaunchProcess(t, "", "--demo", "--data", folder, "--listen", "127.0.0.1:0")
 	if code := p.WaitExit(20 * time.Second); code != 1 || !strings.Contains(p.Output.String(), "holds a database that is not of a demo") {
 		t.Errorf("the demo ended with %d: %s", code, p.Output.String())
 	}
@@ -197,11 +197,11 @@ func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 		return response.StatusCode
 	}
 	asked := map[string]string{"Tidings-Demo": "flush"}
-	demo := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--data", t.TempDir())
+	demo := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--data", t.TempDir())
 	// A count may lag by a second, also when it is read only once before the flush. So the demo is compared with another server, which
 	// has the same world and is not flushed.
-	other := world.StartProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())
-	waitAgreement(t, "two servers have different worlds", other, demo)
+	other := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--redis", "embedded", "--data", t.TempDir())
+	waitSameWorld(t, "two servers have different worlds", other, demo)
 	if status := flush(demo, nil); status != http.StatusForbidden {
 		t.Errorf("without its header a flush answers %d", status)
 	}
@@ -214,12 +214,12 @@ func TestOnlyTheDemoCanBeFlushed(t *testing.T) {
 	if status := flush(demo, asked); status != http.StatusOK {
 		t.Errorf("a flush answers %d", status)
 	}
-	waitAgreement(t, "the flush changed the world", other, demo)
+	waitSameWorld(t, "the flush changed the world", other, demo)
 	for mode, arguments := range map[string][]string{
 		"development": nil,
 		"production":  {"--jwt-secret", strings.Repeat("a secret ", 4)},
 	} {
-		p := world.StartProcess(t, "", append(arguments, "--data", t.TempDir())...)
+		p := world.StartServingProcess(t, "", append(arguments, "--data", t.TempDir())...)
 		if status := flush(p, asked); status != http.StatusNotFound {
 			t.Errorf("in %s mode a flush answers %d", mode, status)
 		}

@@ -15,24 +15,24 @@ import (
 	"tidings/tests/world"
 )
 
-// phone is a browser that a user registers over the API.
-type phone struct {
+// userBrowser is a browser that a user registers over the API.
+type userBrowser struct {
 	*devicestest.Browser
-	n *world.Node
+	node *world.Node
 }
 
 // registerMutation is the mutation that registers a browser.
 const registerMutation = `mutation($e:URL!,$p:String!,$a:String!,$n:String){registerDevice(input:{endpoint:$e,p256dh:$p,auth:$a,name:$n}){changed device{id name endpoint silent registeredAt deliveredAt failingSince} badges{version} viewer{devices{id}}}}`
 
-// variables are the variables of registerMutation for this browser.
-func (p phone) variables() map[string]any {
+// registerVariables are the variables of registerMutation for this browser.
+func (p userBrowser) registerVariables() map[string]any {
 	return map[string]any{"e": p.Endpoint, "p": p.P256dh, "a": p.Auth, "n": "phone"}
 }
 
 // register registers the browser for a user, and returns the device's ID and whether anything changed. It waits until items alert: the
 // first device switches the change stream on.
-func (p phone) register(as string) (id string, changed bool) {
-	p.n.TB.Helper()
+func (p userBrowser) register(as string) (id string, changed bool) {
+	p.node.TB.Helper()
 	var done struct {
 		RegisterDevice struct {
 			Changed bool
@@ -40,36 +40,36 @@ func (p phone) register(as string) (id string, changed bool) {
 			Viewer  struct{ Devices []struct{ ID string } }
 		}
 	}
-	p.n.Must(as, registerMutation, p.variables(), &done)
+	p.node.MustAsk(as, registerMutation, p.registerVariables(), &done)
 	got := done.RegisterDevice
 	if got.Device.Endpoint != p.Endpoint || got.Device.Name != "phone" || len(got.Viewer.Devices) == 0 || got.Viewer.Devices[0].ID != got.Device.ID {
-		p.n.TB.Errorf("%+v", got)
+		p.node.TB.Errorf("%+v", got)
 	}
-	waitStreamBegun(p.n)
+	waitChangeStreamBegun(p.node)
 	return got.Device.ID, got.Changed
 }
 
-// devicesOf returns the IDs of a user's devices.
-func devicesOf(n *world.Node, as string) (ids []string) {
+// deviceIDsOf returns the IDs of a user's devices.
+func deviceIDsOf(n *world.Node, as string) (ids []string) {
 	n.TB.Helper()
 	var data struct {
 		Viewer struct{ Devices []struct{ ID string } }
 	}
-	n.Must(as, `{viewer{devices{id}}}`, nil, &data)
+	n.MustAsk(as, `{viewer{devices{id}}}`, nil, &data)
 	for _, d := range data.Viewer.Devices {
 		ids = append(ids, d.ID)
 	}
 	return ids
 }
 
-// startPushing starts a node with VAPID keys, and a push service that knows them. The change stream is not switched on.
-func startPushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicestest.Service) {
+// startPushNode starts a node with VAPID keys, and a push service that knows them. The change stream is not switched on.
+func startPushNode(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicestest.PushService) {
 	t.Helper()
-	private, _, err := devices.NewKeys()
+	private, _, err := devices.NewVAPIDKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
 		cfg.VAPIDPrivateKey, cfg.VAPIDSubject, cfg.WebPushAllow = private, "mailto:ops@example.com", []string{"127.0.0.1"}
 		cfg.ChangesInterval = 10 * time.Millisecond
 		for _, one := range change {
@@ -77,46 +77,46 @@ func startPushing(t *testing.T, change ...func(*node.Config)) (*world.Node, *dev
 		}
 	}})
 	var data struct{ Viewer struct{ PushKey string } }
-	n.Must("ann", `{viewer{pushKey}}`, nil, &data)
-	return n, devicestest.NewService(t, data.Viewer.PushKey)
+	n.MustAsk("ann", `{viewer{pushKey}}`, nil, &data)
+	return n, devicestest.NewPushService(t, data.Viewer.PushKey)
 }
 
 // The number on the icon of a closed page rises with an alert and falls in silence. A browser that another user registers is that
 // user's alone. A browser that its push service no longer knows is removed.
 func TestDevicesOverTheAPI(t *testing.T) {
-	n, push := startPushing(t)
-	ann := phone{push.Subscribe("phone"), n}
+	n, push := startPushNode(t)
+	ann := userBrowser{push.Subscribe("phone"), n}
 	id, changed := ann.register("ann")
 	if again, twice := ann.register("ann"); !changed || twice || again != id {
 		t.Errorf("%s, %v, then %s, %v", id, changed, again, twice)
 	}
-	tryAsStrangers(t, n, push, ann, id)
+	tryDeviceAsOtherUsers(t, n, push, ann, id)
 	post := n.Publish("ann", "a post")
 	shows := func(what string, total int, silent bool) {
 		t.Helper()
 		world.Eventually(t, 30*time.Second, what, func() bool {
-			m, some := push.Last("phone")
+			m, some := push.LastMessage("phone")
 			return some && m.Total == total && m.Silent == silent
 		})
 	}
-	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	n.MustAsk("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
 	shows("the like is on the icon", 1, false)
-	n.Must("ann", `mutation{markNotificationsSeen(input:{}){badges{total{value}}}}`, nil, nil)
+	n.MustAsk("ann", `mutation{markNotificationsSeen(input:{}){badges{total{value}}}}`, nil, nil)
 	shows("the icon is cleared in silence", 0, true)
-	wantCounts(t, n, push)
+	wantDeviceCounts(t, n, push)
 	moved, _ := ann.register("bob")
-	if moved == id || len(devicesOf(n, "ann")) != 0 || len(devicesOf(n, "bob")) != 1 {
-		t.Errorf("the browser is %v of ann and %v of bob", devicesOf(n, "ann"), devicesOf(n, "bob"))
+	if moved == id || len(deviceIDsOf(n, "ann")) != 0 || len(deviceIDsOf(n, "bob")) != 1 {
+		t.Errorf("the browser is %v of ann and %v of bob", deviceIDsOf(n, "ann"), deviceIDsOf(n, "bob"))
 	}
-	n.Must("ann", `mutation($i:ID!){unregisterDevice(input:{id:$i}){changed}}`, map[string]any{"i": id}, nil)
-	push.SetStatus(http.StatusGone)
-	n.Must("ann", `mutation{publishPost(input:{body:"@bob"}){post{id}}}`, nil, nil)
-	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(devicesOf(n, "bob")) == 0 })
+	n.MustAsk("ann", `mutation($i:ID!){unregisterDevice(input:{id:$i}){changed}}`, map[string]any{"i": id}, nil)
+	push.SetAnswerStatus(http.StatusGone)
+	n.MustAsk("ann", `mutation{publishPost(input:{body:"@bob"}){post{id}}}`, nil, nil)
+	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(deviceIDsOf(n, "bob")) == 0 })
 }
 
-// tryAsStrangers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must equal
-// the answers for a device that does not exist.
-func tryAsStrangers(t *testing.T, n *world.Node, push *devicestest.Service, ann phone, id string) {
+// tryDeviceAsOtherUsers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must
+// equal the answers for a device that does not exist.
+func tryDeviceAsOtherUsers(t *testing.T, n *world.Node, push *devicestest.PushService, ann userBrowser, id string) {
 	t.Helper()
 	nobodys := "device:" + strings.Repeat("A", 22)
 	for _, c := range []struct{ as, query string }{
@@ -139,19 +139,19 @@ func tryAsStrangers(t *testing.T, n *world.Node, push *devicestest.Service, ann 
 	}
 	wantNoDeviceOverSocket(t, n, id)
 	var done struct{ UnregisterDevice struct{ Changed bool } }
-	if n.Must("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, &done); done.UnregisterDevice.Changed {
+	if n.MustAsk("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, &done); done.UnregisterDevice.Changed {
 		t.Error("bob removes ann's device by its endpoint")
 	}
-	thief := phone{push.AddStranger(ann.Browser), n}
+	thief := userBrowser{push.AddWrongKeyBrowser(ann.Browser), n}
 	if taken, changed := thief.register("bob"); !changed || taken == id {
 		t.Errorf("%s, %v", taken, changed)
 	}
-	n.Must("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, nil)
-	if own := devicesOf(n, "ann"); len(own) != 1 || own[0] != id || len(devicesOf(n, "bob")) != 0 {
-		t.Errorf("ann has %v, bob %v", own, devicesOf(n, "bob"))
+	n.MustAsk("bob", `mutation($e:URL!){unregisterDevice(input:{endpoint:$e}){changed}}`, map[string]any{"e": ann.Endpoint}, nil)
+	if own := deviceIDsOf(n, "ann"); len(own) != 1 || own[0] != id || len(deviceIDsOf(n, "bob")) != 0 {
+		t.Errorf("ann has %v, bob %v", own, deviceIDsOf(n, "bob"))
 	}
-	private := phone{devicestest.NewBrowser("https://10.0.0.1/metadata"), n}
-	if code := n.Ask("bob", registerMutation, private.variables()).ErrorCode(); code != "INVALID" {
+	private := userBrowser{devicestest.NewBrowser("https://10.0.0.1/metadata"), n}
+	if code := n.Ask("bob", registerMutation, private.registerVariables()).ErrorCode(); code != "INVALID" {
 		t.Errorf("a private address: %s", code)
 	}
 	for _, as := range []string{"ann", "host:ingest"} {
@@ -166,7 +166,7 @@ func wantNoDeviceOverSocket(t *testing.T, n *world.Node, id string) {
 	t.Helper()
 	conn := n.Dial(t)
 	world.Send(t, conn, `{"type":"connection_init","payload":{"authorization":"Bearer dev:bob"}}`)
-	world.Send(t, conn, `{"type":"subscribe","id":"1","payload":{"query":`+world.Quoted(`{node(id:"`+id+`"){id ...on Device{endpoint}}}`)+`}}`)
+	world.Send(t, conn, `{"type":"subscribe","id":"1","payload":{"query":`+world.QuoteJSON(`{node(id:"`+id+`"){id ...on Device{endpoint}}}`)+`}}`)
 	for {
 		_, text, err := conn.ReadMessage()
 		if err != nil {
@@ -184,8 +184,8 @@ func wantNoDeviceOverSocket(t *testing.T, n *world.Node, id string) {
 	}
 }
 
-// wantCounts checks the counts of devices that operators see, in the API and the metrics.
-func wantCounts(t *testing.T, n *world.Node, push *devicestest.Service) {
+// wantDeviceCounts checks the counts of devices that operators see, in the API and the metrics.
+func wantDeviceCounts(t *testing.T, n *world.Node, push *devicestest.PushService) {
 	t.Helper()
 	world.Eventually(t, 30*time.Second, "the messages are counted", func() bool {
 		var data struct {
@@ -196,9 +196,9 @@ func wantCounts(t *testing.T, n *world.Node, push *devicestest.Service) {
 				}
 			}
 		}
-		n.Must("boss:admin", `{admin{devices{registered waiting dead delivered failed removed oldestUnsentAt node lastError}}}`, nil, &data)
+		n.MustAsk("boss:admin", `{admin{devices{registered waiting dead delivered failed removed oldestUnsentAt node lastError}}}`, nil, &data)
 		d := data.Admin.Devices
-		return d.Registered == 1 && d.Waiting == 0 && d.Delivered == push.Arrived() && d.Failed == 0 && d.Node != ""
+		return d.Registered == 1 && d.Waiting == 0 && d.Delivered == push.ArrivalCount() && d.Failed == 0 && d.Node != ""
 	})
 	response, err := http.Get(n.URL + "/metrics")
 	if err != nil {
@@ -217,10 +217,10 @@ func wantCounts(t *testing.T, n *world.Node, push *devicestest.Service) {
 func TestWithoutAKeyDevicesAreOff(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	var data struct{ Viewer struct{ PushKey *string } }
-	if n.Must("ann", `{viewer{pushKey devices{id}}}`, nil, &data); data.Viewer.PushKey != nil {
+	if n.MustAsk("ann", `{viewer{pushKey devices{id}}}`, nil, &data); data.Viewer.PushKey != nil {
 		t.Error("there is a key")
 	}
-	got := n.Ask("ann", registerMutation, phone{devicestest.NewBrowser("https://push.example/1"), n}.variables())
+	got := n.Ask("ann", registerMutation, userBrowser{devicestest.NewBrowser("https://push.example/1"), n}.registerVariables())
 	if got.ErrorCode() != "CONFLICT" || got.Errors[0].Extensions.Reason != "OFF" {
 		t.Errorf("%+v", got.Errors)
 	}

@@ -14,15 +14,15 @@ import (
 // log, has anything of the author from which another node could load one.
 func TestErasureEndsFanouts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
+		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", ManualStepping: true})
 		n.Fanout.ChunkSize = 2
-		l := newActingPeople(n, 1, 5)
-		for _, person := range l.people[:5] {
-			n.Follow(person, leaver)
+		l := newRandomActors(n, 1, 5)
+		for _, person := range l.userKeys[:5] {
+			n.Follow(person, leaverKey)
 		}
-		n.Settle()
-		n.Publish(leaver, "a post")
-		n.Work(n.Workers[0]) // splits the fan-out
+		n.SettleJobsAndCaches()
+		n.Publish(leaverKey, "a post")
+		n.RunWorkerOnce(n.Workers[0]) // splits the fan-out
 		n.TailChangelog()
 		if posts := n.Caches.InFlight.List(); len(posts) != 1 {
 			t.Fatalf("in flight before: %v", posts)
@@ -35,11 +35,11 @@ func TestErasureEndsFanouts(t *testing.T) {
 		if err := n.Jobs.RunJobs(t.Context(), claimed); err != nil { // the first pass comes before the chunks
 			t.Fatal(err)
 		}
-		n.Settle()
+		n.SettleJobsAndCaches()
 		if posts := n.Caches.InFlight.List(); len(posts) != 0 {
 			t.Errorf("in flight: %v", posts)
 		}
-		for _, found := range findRemains(n, nil) {
+		for _, found := range findLeaverData(n, nil) {
 			t.Errorf("left: %s", found)
 		}
 	})

@@ -18,35 +18,35 @@ import (
 	"tidings/tests/world"
 )
 
-// dyingContext is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
-type dyingContext struct {
+// countdownContext is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
+type countdownContext struct {
 	context.Context
-	end        context.CancelFunc // ends the context
-	checksLeft atomic.Int64       // checks until the end
+	cancel            context.CancelFunc // ends the context
+	checksUntilCancel atomic.Int64       // checks until the end
 }
 
-// countCheck counts a check, and ends the context if none is left.
-func (m *dyingContext) countCheck() {
-	if m.checksLeft.Add(-1) < 0 {
-		m.end()
+// countCheckOrCancel counts a check, and ends the context if none is left.
+func (m *countdownContext) countCheckOrCancel() {
+	if m.checksUntilCancel.Add(-1) < 0 {
+		m.cancel()
 	}
 }
 
 // Done counts as a check, and returns the channel that closes at the context's end.
-func (m *dyingContext) Done() <-chan struct{} {
-	m.countCheck()
+func (m *countdownContext) Done() <-chan struct{} {
+	m.countCheckOrCancel()
 	return m.Context.Done()
 }
 
 // Err counts as a check, and returns an error once the context has ended.
-func (m *dyingContext) Err() error {
-	m.countCheck()
+func (m *countdownContext) Err() error {
+	m.countCheckOrCancel()
 	return m.Context.Err()
 }
 
-// runDying runs a due job of the erasure on a worker that dies after looks checks of its context, and returns whether a job was due.
-// Then the clock passes the end of the job's lease.
-func runDying(n *world.Node, looks int) bool {
+// claimAndInterruptErasureJob runs a due job of the erasure on a worker that dies after looks checks of its context, and returns
+// whether a job was due. Then the clock passes the end of the job's lease.
+func claimAndInterruptErasureJob(n *world.Node, looks int) bool {
 	n.TB.Helper()
 	claimed, err := jobs.Claim(n.TB.Context(), n.Store, []string{erasures.JobKind}, 1, 30*time.Second)
 	if err != nil {
@@ -55,11 +55,11 @@ func runDying(n *world.Node, looks int) bool {
 	if len(claimed) == 0 {
 		return false
 	}
-	ctx := &dyingContext{}
-	ctx.Context, ctx.end = context.WithCancel(n.TB.Context())
-	ctx.checksLeft.Store(int64(looks))
+	ctx := &countdownContext{}
+	ctx.Context, ctx.cancel = context.WithCancel(n.TB.Context())
+	ctx.checksUntilCancel.Store(int64(looks))
 	_ = n.Jobs.RunJobs(ctx, claimed) // ends early with an error
-	ctx.end()
+	ctx.cancel()
 	n.Clock.Advance(31 * time.Second)
 	return true
 }
@@ -68,25 +68,25 @@ func runDying(n *world.Node, looks int) bool {
 func TestErasureSurvivesKills(t *testing.T) {
 	ended := func(killed bool) string {
 		server := redistest.NewServer(t)
-		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true})
-		l := doEverything(n, 3)
-		n.Settle()
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true})
+		l := runEveryMutation(n, 3)
+		n.SettleJobsAndCaches()
 		erasure := eraseLeaver(n)
 		deaths, rng := 0, rand.New(rand.NewPCG(1, 2))
-		for killed && erasureNow(n, erasure.Name).State == "PENDING" {
-			if !runDying(n, 5+rng.IntN(80)) {
-				n.Settle() // runs other jobs, and jobs that are due later
+		for killed && readErasure(n, erasure.Name).State == "PENDING" {
+			if !claimAndInterruptErasureJob(n, 5+rng.IntN(80)) {
+				n.SettleJobsAndCaches() // runs other jobs, and jobs that are due later
 			}
 			if deaths++; deaths > 3000 {
 				t.Fatal("the erasure does not end")
 			}
 		}
-		n.Settle()
-		for _, found := range findRemains(n, server) {
+		n.SettleJobsAndCaches()
+		for _, found := range findLeaverData(n, server) {
 			t.Errorf("left: %s", found)
 		}
-		l.wantAgreement()
-		shown := erasureNow(n, erasure.Name)
+		l.wantCorrectCounts()
+		shown := readErasure(n, erasure.Name)
 		if killed && deaths < 20 {
 			t.Errorf("the worker died %d times only", deaths)
 		}
@@ -100,10 +100,10 @@ func TestErasureSurvivesKills(t *testing.T) {
 // Only operators can erase users. A user who does not exist cannot be erased. An open socket of the user is closed.
 func TestErasureClosesSockets(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
-	n.Badges(leaver)
-	erase := fmt.Sprintf(`mutation{eraseUser(input:{userId:"user:%s"}){%s}}`, leaver, erasureFields)
+	n.Badges(leaverKey)
+	erase := fmt.Sprintf(`mutation{eraseUser(input:{userId:"user:%s"}){%s}}`, leaverKey, erasureFields)
 	for _, c := range []struct{ as, query, code string }{
-		{leaver, erase, "FORBIDDEN"}, {"host:ingest", erase, "FORBIDDEN"}, {"", erase, "UNAUTHENTICATED"},
+		{leaverKey, erase, "FORBIDDEN"}, {"host:ingest", erase, "FORBIDDEN"}, {"", erase, "UNAUTHENTICATED"},
 		{"boss:admin", `mutation{eraseUser(input:{userId:"user:nobody"}){erasure{name}}}`, "NOT_FOUND"},
 		{"boss:admin", `mutation{eraseUser(input:{userId:"post:1"}){erasure{name}}}`, "INVALID"},
 		{"boss:admin", `{admin{erasure(name:"x"){name}}}`, ""},
@@ -113,7 +113,7 @@ func TestErasureClosesSockets(t *testing.T) {
 		}
 	}
 	conn := n.Dial(t)
-	world.Send(t, conn, fmt.Sprintf(`{"type":"connection_init","payload":{"authorization":"Bearer dev:%s"}}`, leaver))
+	world.Send(t, conn, fmt.Sprintf(`{"type":"connection_init","payload":{"authorization":"Bearer dev:%s"}}`, leaverKey))
 	world.Send(t, conn, `{"id":"1","type":"subscribe","payload":{"query":"subscription{badgesChanged{version}}"}}`)
 	read := func() (string, error) {
 		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))

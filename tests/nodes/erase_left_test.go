@@ -13,8 +13,8 @@ import (
 	"tidings/tests/world"
 )
 
-// tablesWithoutPeople are the tables without data of a person, with the reason.
-var tablesWithoutPeople = map[string]string{
+// tablesWithoutUserData are the tables without data of a person, with the reason.
+var tablesWithoutUserData = map[string]string{
 	"announcements": "everybody's", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dot_raises": "everybody's", "fanout_thresholds": "the program's", "goose_db_version": "the program's", "imports": "the program's",
 	"log_heads": "the program's", "activity_thresholds": "the program's", "stream_head": "the program's", "nodes": "the program's",
@@ -23,8 +23,8 @@ var tablesWithoutPeople = map[string]string{
 	"show_history": "made of shows", "conversation_leases": "open sockets",
 }
 
-// extraInserts insert rows that no act of this test makes.
-var extraInserts = []string{
+// extraLeaverInserts insert rows that no act of this test makes.
+var extraLeaverInserts = []string{
 	`INSERT INTO webhook_letters (webhook, user_number, base, heard, seq, attempts, first_at, due_at, dead_at, status, error) VALUES ('gone', 31234567, 0, 0, 1, 3, 1, 1, 1, 500, 'no')`,
 	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('h', 31234567, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`,
 	`INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at) VALUES (900001, 'follow', '31234567/2', '', 5, 'no', 1, 1), (900002, 'actor', '2/31234567', '', 5, 'no', 1, 1)`,
@@ -37,12 +37,12 @@ var extraInserts = []string{
 	`INSERT INTO view_readers (user_number, ver) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
 }
 
-// insertExtraRows runs extraInserts, which insert rows of the leaver.
-func insertExtraRows(n *world.Node) {
+// insertExtraLeaverRows runs extraLeaverInserts, which insert rows of the leaver.
+func insertExtraLeaverRows(n *world.Node) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		for _, text := range extraInserts {
-			if _, err := tx.Lines(n.TB.Context(), text); err != nil {
+		for _, text := range extraLeaverInserts {
+			if _, err := tx.QueryLines(n.TB.Context(), text); err != nil {
 				return fmt.Errorf("%s: %w", text, err)
 			}
 		}
@@ -53,42 +53,42 @@ func insertExtraRows(n *world.Node) {
 	}
 }
 
-// doEverything lets everybody do everything, so that every table has something of the leaver.
-func doEverything(n *world.Node, seed uint64) *actingPeople {
-	l := newActingPeople(n, seed, 3)
+// runEveryMutation lets everybody do everything, so that every table has something of the leaver.
+func runEveryMutation(n *world.Node, seed uint64) *randomActors {
+	l := newRandomActors(n, seed, 3)
 	for range 3 {
-		for i := range len(lifeActs) + len(hostActs) {
-			if i != blockAct {
-				l.act(i, leaver)
-				l.act(i, l.people[l.rng.IntN(3)])
+		for i := range len(userMutations) + len(hostMutations) {
+			if i != blockMutationIndex {
+				l.runMutation(i, leaverKey)
+				l.runMutation(i, l.userKeys[l.rng.IntN(3)])
 			}
 		}
 	}
-	n.Settle()
+	n.SettleJobsAndCaches()
 	for range 12 {
 		for _, i := range []int{0, 3, 8, 9, 10, 11, 14, 15, 17, 18, 20, 21, 22, 23, 24} {
-			l.act(i, leaver)
-			l.act(i, l.people[l.rng.IntN(3)])
+			l.runMutation(i, leaverKey)
+			l.runMutation(i, l.userKeys[l.rng.IntN(3)])
 		}
 	}
-	l.act(4, leaver)
-	l.ask(leaver, "mutation{"+lifeActs[blockAct](l, leaver, "cyd")+"}")
+	l.runMutation(4, leaverKey)
+	l.askAndRecordIDs(leaverKey, "mutation{"+userMutations[blockMutationIndex](l, leaverKey, "cyd")+"}")
 	var talk struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	n.Must("ann", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob","user:`+leaver+`"]}){conversation{id}}}`, nil, &talk)
-	n.Must("ann", fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"you",mentionIds:["user:%s"]}){message{id}}}`, talk.CreateConversation.Conversation.ID, leaver), nil, nil)
-	n.Must("host:ingest", `mutation{sendSiteMessage(input:{title:"hello",content:"us",to:["user:`+leaver+`","user:ann"]}){__typename}}`, nil, nil)
-	n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders"}){created}}`, nil, nil)
-	n.Must(leaver, `mutation{setCategoryPreference(input:{category:"orders",mode:DOT}){__typename}}`, nil, nil)
-	for who, whom := range map[string]string{leaver: "ann", "ann": leaver} {
-		n.Must(who, `mutation($u:ID!){follow(input:{userId:$u}){changed} setFollowMode(input:{userId:$u,mode:LIVE_ONLY}){changed}}`, map[string]any{"u": "user:" + whom}, nil)
+	n.MustAsk("ann", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:bob","user:`+leaverKey+`"]}){conversation{id}}}`, nil, &talk)
+	n.MustAsk("ann", fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"you",mentionIds:["user:%s"]}){message{id}}}`, talk.CreateConversation.Conversation.ID, leaverKey), nil, nil)
+	n.MustAsk("host:ingest", `mutation{sendSiteMessage(input:{title:"hello",content:"us",to:["user:`+leaverKey+`","user:ann"]}){__typename}}`, nil, nil)
+	n.MustAsk("boss:admin", `mutation{defineCategory(input:{name:"orders"}){created}}`, nil, nil)
+	n.MustAsk(leaverKey, `mutation{setCategoryPreference(input:{category:"orders",mode:DOT}){__typename}}`, nil, nil)
+	for who, whom := range map[string]string{leaverKey: "ann", "ann": leaverKey} {
+		n.MustAsk(who, `mutation($u:ID!){follow(input:{userId:$u}){changed} setFollowMode(input:{userId:$u,mode:LIVE_ONLY}){changed}}`, map[string]any{"u": "user:" + whom}, nil)
 	}
-	n.Must("host:ingest", `mutation{a:notify(input:{category:"orders",title:"hello",to:["user:`+leaver+`","user:ann"]}){created}
-		b:notify(input:{category:"orders",title:"by `+secret+`",actorId:"user:`+leaver+`",ref:"by-the-leaver",to:["user:ann","user:bob"]}){created}
-		c:notify(input:{category:"orders",title:"for `+secret+`",body:"`+secret+`",url:"https://example.com/`+secret+`",to:["user:`+leaver+`"]}){created}}`, nil, nil)
-	n.Must(leaver+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
-	n.Must("boss:admin", `mutation{setSegments(input:{userId:"user:`+leaver+`",segments:["beta"]}){__typename}}`, nil, nil)
+	n.MustAsk("host:ingest", `mutation{a:notify(input:{category:"orders",title:"hello",to:["user:`+leaverKey+`","user:ann"]}){created}
+		b:notify(input:{category:"orders",title:"by `+leaverTextMarker+`",actorId:"user:`+leaverKey+`",ref:"by-the-leaver",to:["user:ann","user:bob"]}){created}
+		c:notify(input:{category:"orders",title:"for `+leaverTextMarker+`",body:"`+leaverTextMarker+`",url:"https://example.com/`+leaverTextMarker+`",to:["user:`+leaverKey+`"]}){created}}`, nil, nil)
+	n.MustAsk(leaverKey+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
+	n.MustAsk("boss:admin", `mutation{setSegments(input:{userId:"user:`+leaverKey+`",segments:["beta"]}){__typename}}`, nil, nil)
 	n.RunJobs()
 	return l
 }
@@ -102,87 +102,88 @@ func TestErasureLeavesNothing(t *testing.T) {
 	}{{"sqlite", func(tb testing.TB) string { return sqltest.SQLite(tb) }}, {"postgres", func(tb testing.TB) string { return sqltest.Postgres(tb) }}} {
 		t.Run(engine.name, func(t *testing.T) {
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
-			l := doEverything(n, 1)
-			insertExtraRows(n)
-			before := findRemains(n, server)
-			for _, table := range tablesOf(n) {
+			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: server.URL(), ManualStepping: true, ChangeConfig: withChangeStream(24 * time.Hour)})
+			l := runEveryMutation(n, 1)
+			insertExtraLeaverRows(n)
+			before := findLeaverData(n, server)
+			for _, table := range listTables(n) {
 				has := slices.ContainsFunc(before, func(found string) bool { return strings.HasPrefix(found, table+": ") })
-				if tablesWithoutPeople[table] == "" && !has && table != "erasures" && table != "stream_due" && table != "stream_changes" {
-					t.Errorf("the leaver has nothing in %s: add an act, or a reason to tablesWithoutPeople", table)
+				if tablesWithoutUserData[table] == "" && !has && table != "erasures" && table != "stream_due" && table != "stream_changes" {
+					t.Errorf("the leaver has nothing in %s: add an act, or a reason to tablesWithoutUserData", table)
 				}
 			}
 			erasure := eraseLeaver(n)
-			wantAbsentAtOnce(n, erasure, l)
-			n.Settle()
-			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" || len(shown.Removed) < 12 {
+			wantLeaverHiddenAtOnce(n, erasure, l)
+			n.SettleJobsAndCaches()
+			if shown := readErasure(n, erasure.Name); shown.State != "DONE" || len(shown.Removed) < 12 {
 				t.Errorf("%+v", shown)
 			}
-			for _, found := range findRemains(n, server) {
+			for _, found := range findLeaverData(n, server) {
 				t.Errorf("left: %s", found)
 			}
-			l.wantAgreement()
-			n.Badges(leaver) // the key is free
-			if number := n.IDsOf(leaver)[0]; number <= leaverID {
+			l.wantCorrectCounts()
+			n.Badges(leaverKey) // the key is free
+			if number := n.EnsureUserIDs(leaverKey)[0]; number <= leaverID {
 				t.Errorf("who comes back has the number %d", number)
 			}
 		})
 	}
 }
 
-// tablesOf lists the tables.
-func tablesOf(n *world.Node) []string {
+// listTables lists the tables.
+func listTables(n *world.Node) []string {
 	listed := `SELECT name FROM sqlite_master WHERE type = 'table'`
 	if n.Store.Dialect == sql.Postgres {
 		listed = `SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`
 	}
-	tables, err := n.Store.Lines(n.TB.Context(), listed)
+	tables, err := n.Store.QueryLines(n.TB.Context(), listed)
 	if err != nil || len(tables) < 30 {
 		n.TB.Fatalf("%d tables: %v", len(tables), err)
 	}
 	return tables
 }
 
-// erasureNow reads the state of an erasure.
-func erasureNow(n *world.Node, name string) erasureAnswer {
+// readErasure reads the state of an erasure.
+func readErasure(n *world.Node, name string) erasureAnswer {
 	var data struct {
 		Admin struct{ Erasure erasureAnswer }
 	}
-	n.Must("boss:admin", fmt.Sprintf(`{admin{%s}}`, strings.Replace(erasureFields, "erasure", fmt.Sprintf("erasure(name:%q)", name), 1)), nil, &data)
+	n.MustAsk("boss:admin", fmt.Sprintf(`{admin{%s}}`, strings.Replace(erasureFields, "erasure", fmt.Sprintf("erasure(name:%q)", name), 1)), nil, &data)
 	return data.Admin.Erasure
 }
 
-// wantAbsentAtOnce fails unless nobody can read anything of the leaver and the leaver's key is refused, before any job has run.
-func wantAbsentAtOnce(n *world.Node, erasure erasureAnswer, l *actingPeople) {
+// wantLeaverHiddenAtOnce fails unless nobody can read anything of the leaver and the leaver's key is refused, before any job has run.
+func wantLeaverHiddenAtOnce(n *world.Node, erasure erasureAnswer, l *randomActors) {
 	n.TB.Helper()
 	if again := eraseLeaver(n); again.Name != erasure.Name || erasure.State != "PENDING" || again.State != "PENDING" {
 		n.TB.Errorf("the erasure is %+v, then %+v", erasure, again)
 	}
-	if code := n.Ask(leaver, `{viewer{badges{version}}}`, nil).ErrorCode(); code != "CONFLICT" {
+	if code := n.Ask(leaverKey, `{viewer{badges{version}}}`, nil).ErrorCode(); code != "CONFLICT" {
 		n.TB.Errorf("the leaver is answered %q", code)
 	}
-	if code := n.Ask("ann", fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){__typename}}`, leaver), nil).ErrorCode(); code != "NOT_FOUND" && code != "CONFLICT" {
+	if code := n.Ask("ann", fmt.Sprintf(`mutation{follow(input:{userId:"user:%s"}){__typename}}`, leaverKey), nil).ErrorCode(); code != "NOT_FOUND" && code != "CONFLICT" {
 		n.TB.Errorf("a follow of the leaver is answered %q", code)
 	}
-	for _, post := range append(slices.Clone(l.posts), l.shows...) {
+	for _, post := range append(slices.Clone(l.postIDs), l.showIDs...) {
 		answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){__typename ... on Post{body author{key}} ... on Show{title host{key}}}}`, post), nil)
-		if text := string(answer.Data); strings.Contains(text, secret) || strings.Contains(text, leaver) || strings.Contains(text, `"key":""`) {
+		if text := string(answer.Data); strings.Contains(text, leaverTextMarker) || strings.Contains(text, leaverKey) || strings.Contains(text, `"key":""`) {
 			n.TB.Errorf("%s is read: %s", post, text)
 		}
 	}
-	for _, person := range l.people[:len(l.people)-1] {
-		for name, list := range listQueries {
+	for _, person := range l.userKeys[:len(l.userKeys)-1] {
+		for name, list := range viewerListSelections {
 			answer := n.Ask(person, "{viewer{"+list+"}}", nil)
 			text := string(answer.Data)
-			if len(answer.Errors) > 0 || strings.Contains(text, secret) || strings.Contains(text, leaver) || strings.Contains(text, `"key":""`) {
+			if len(answer.Errors) > 0 || strings.Contains(text, leaverTextMarker) || strings.Contains(text, leaverKey) || strings.Contains(text, `"key":""`) {
 				n.TB.Errorf("%s as %s sees it: %s, %v", name, person, text, answer.Errors)
 			}
 		}
 	}
 }
 
-// listQueries select the lists that people look at, except conversations: the messages of an erased user are recalled later, one by one.
-var listQueries = map[string]string{
+// viewerListSelections select the lists that people look at, except conversations: the messages of an erased user are recalled
+// later, one by one.
+var viewerListSelections = map[string]string{
 	"the feed":            `homeFeed(first:40){nodes{body author{key} comments(first:20){nodes{body author{key}}}}}`,
 	"the compiled feed":   `homeFeed(first:20){edges{cursor node{id body author{id key name}}} pageInfo{hasNextPage endCursor}}`,
 	"the board":           `liveBoard(first:50){nodes{title host{key}}}`,
@@ -200,25 +201,25 @@ func TestErasureInRandomHistories(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.NewServer(t)
-			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), Manual: true, Change: withStream(24 * time.Hour)})
-			l := newActingPeople(n, seed, 4)
-			for l.actAtRandom(20 + l.rng.IntN(60)); l.rng.IntN(2) == 0; l.actAtRandom(20) {
-				n.Settle()
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true, ChangeConfig: withChangeStream(24 * time.Hour)})
+			l := newRandomActors(n, seed, 4)
+			for l.runRandomMutations(20 + l.rng.IntN(60)); l.rng.IntN(2) == 0; l.runRandomMutations(20) {
+				n.SettleJobsAndCaches()
 			}
 			erasure := eraseLeaver(n)
-			l.people = l.people[:len(l.people)-1]
+			l.userKeys = l.userKeys[:len(l.userKeys)-1]
 			for range l.rng.IntN(6) {
-				n.Work(n.Workers[l.rng.IntN(len(n.Workers))])
-				l.actAtRandom(3)
+				n.RunWorkerOnce(n.Workers[l.rng.IntN(len(n.Workers))])
+				l.runRandomMutations(3)
 			}
-			n.Settle()
-			if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
+			n.SettleJobsAndCaches()
+			if shown := readErasure(n, erasure.Name); shown.State != "DONE" {
 				t.Errorf("%+v", shown)
 			}
-			for _, found := range findRemains(n, server) {
+			for _, found := range findLeaverData(n, server) {
 				t.Errorf("left: %s", found)
 			}
-			l.wantAgreement()
+			l.wantCorrectCounts()
 		})
 	}
 }
@@ -226,23 +227,23 @@ func TestErasureInRandomHistories(t *testing.T) {
 // A user can clear their notifications up to the newest position in their badges, even if an erased user caused the notification
 // at that position.
 func TestAPositionOfAnErasedActorClears(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	like := `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`
-	n.CreateUsers("ann", "bob", leaver)
+	n.CreateUsers("ann", "bob", leaverKey)
 	n.Badges("ann")
 	post := n.Publish("ann", "a post")
-	n.Must("bob", like, map[string]any{"p": post}, nil)
-	n.Settle()
-	n.Must(leaver, like, map[string]any{"p": n.Publish("ann", "another")}, nil)
-	n.Settle()
+	n.MustAsk("bob", like, map[string]any{"p": post}, nil)
+	n.SettleJobsAndCaches()
+	n.MustAsk(leaverKey, like, map[string]any{"p": n.Publish("ann", "another")}, nil)
+	n.SettleJobsAndCaches()
 	eraseLeaver(n)
-	n.Settle()
+	n.SettleJobsAndCaches()
 	badges := n.Badges("ann")
 	if badges.Notifications.Newest == nil || badges.Notifications.Total.Value != 1 {
 		t.Fatalf("%+v", badges.Notifications)
 	}
 	var seen struct{ MarkNotificationsSeen struct{ Badges world.Badges } }
-	n.Must("ann", `mutation($p:ID!){markNotificationsSeen(input:{upTo:$p}){badges{`+world.BadgeFields+`}}}`, map[string]any{"p": *badges.Notifications.Newest}, &seen)
+	n.MustAsk("ann", `mutation($p:ID!){markNotificationsSeen(input:{upTo:$p}){badges{`+world.BadgeFields+`}}}`, map[string]any{"p": *badges.Notifications.Newest}, &seen)
 	if left := seen.MarkNotificationsSeen.Badges.Notifications.Total.Value; left != 0 {
 		t.Errorf("%d are left", left)
 	}

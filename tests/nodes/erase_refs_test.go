@@ -10,23 +10,23 @@ import (
 	"tidings/tests/world"
 )
 
-// talkAnswer is a conversation and whether it was created.
-type talkAnswer struct {
+// createdConversation is a conversation and whether it was created.
+type createdConversation struct {
 	Created      bool
 	Conversation struct{ ID, Ref string }
 }
 
-// talk creates a conversation of ann with a ref.
-func talk(n *world.Node, kind, ref, members, more string) talkAnswer {
+// createConversation creates a conversation of ann with a ref.
+func createConversation(n *world.Node, kind, ref, members, more string) createdConversation {
 	n.TB.Helper()
-	var data struct{ CreateConversation talkAnswer }
-	n.Must("ann:ingest,viewer", fmt.Sprintf(`mutation{createConversation(input:{kind:%s,memberIds:[%s],ref:%q%s}){created conversation{id ref}}}`,
+	var data struct{ CreateConversation createdConversation }
+	n.MustAsk("ann:ingest,viewer", fmt.Sprintf(`mutation{createConversation(input:{kind:%s,memberIds:[%s],ref:%q%s}){created conversation{id ref}}}`,
 		kind, members, ref, more), nil, &data)
 	return data.CreateConversation
 }
 
-// readTalk reads a conversation as ann, with its label and its messages. id is its ID, or an ID that is made of its ref.
-func readTalk(n *world.Node, id string) string {
+// readConversationJSON reads a conversation as ann, with its label and its messages. id is its ID, or an ID that is made of its ref.
+func readConversationJSON(n *world.Node, id string) string {
 	n.TB.Helper()
 	answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){id ... on Conversation{ref url data messages(first:9){nodes{body author{key}}}}}}`, id), nil)
 	if len(answer.Errors) > 0 {
@@ -44,45 +44,45 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 		url  func(testing.TB) string
 	}{{"sqlite", func(tb testing.TB) string { return sqltest.SQLite(tb) }}, {"postgres", func(tb testing.TB) string { return sqltest.Postgres(tb) }}} {
 		t.Run(engine.name, func(t *testing.T) {
-			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: redistest.Redis(t), Manual: true})
-			n.CreateUsers("ann", "bob", "cyd", leaver)
-			const pair, group = `"user:` + leaver + `"`, `"user:bob","user:` + leaver + `"`
-			direct := talk(n, "DIRECT", "talk/1", pair, `,url:"https://example.com/1",data:{a:1}`)
-			bare := talk(n, "DIRECT", "talk/1", pair, "")
-			room := talk(n, "GROUP", "group/1", group, "")
+			n := world.StartNode(t, world.NodeOptions{Database: engine.url(t), Redis: redistest.Redis(t), ManualStepping: true})
+			n.CreateUsers("ann", "bob", "cyd", leaverKey)
+			const pair, group = `"user:` + leaverKey + `"`, `"user:bob","user:` + leaverKey + `"`
+			direct := createConversation(n, "DIRECT", "talk/1", pair, `,url:"https://example.com/1",data:{a:1}`)
+			bare := createConversation(n, "DIRECT", "talk/1", pair, "")
+			room := createConversation(n, "GROUP", "group/1", group, "")
 			if !direct.Created || bare.Created || !room.Created || bare.Conversation.ID != direct.Conversation.ID {
 				t.Fatalf("%+v, again %+v, the group %+v", direct, bare, room)
 			}
-			for _, as := range []string{"ann", leaver} {
-				n.Must(as, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"by %s"}){message{id}}}`, direct.Conversation.ID, as), nil, nil)
+			for _, as := range []string{"ann", leaverKey} {
+				n.MustAsk(as, fmt.Sprintf(`mutation{sendMessage(input:{conversationId:%q,body:"by %s"}){message{id}}}`, direct.Conversation.ID, as), nil, nil)
 			}
-			other := talk(n, "DIRECT", "talk/2", `"user:cyd"`, "")
-			n.Settle()
-			if eraseLeaver(n); readTalk(n, direct.Conversation.ID) == "" {
+			other := createConversation(n, "DIRECT", "talk/2", `"user:cyd"`, "")
+			n.SettleJobsAndCaches()
+			if eraseLeaver(n); readConversationJSON(n, direct.Conversation.ID) == "" {
 				t.Fatal("nothing is shown")
 			}
-			n.Settle()
-			before := readTalk(n, direct.Conversation.ID)
+			n.SettleJobsAndCaches()
+			before := readConversationJSON(n, direct.Conversation.ID)
 			for _, want := range []string{`"ref":null`, `"url":"https://example.com/1"`, `"data":{"a":1}`, `"body":"by ann"`} {
 				if !strings.Contains(before, want) {
 					t.Errorf("ann sees %s, want %s", before, want)
 				}
 			}
-			next := talk(n, "DIRECT", "talk/1", `"user:bob"`, "")
+			next := createConversation(n, "DIRECT", "talk/1", `"user:bob"`, "")
 			if !next.Created || next.Conversation.ID == direct.Conversation.ID || next.Conversation.Ref != "talk/1" {
 				t.Errorf("with the ref of the conversation of a user who has left: %+v", next)
 			}
-			if again := talk(n, "DIRECT", "talk/1", `"user:bob"`, ""); again.Created || again.Conversation != next.Conversation {
+			if again := createConversation(n, "DIRECT", "talk/1", `"user:bob"`, ""); again.Created || again.Conversation != next.Conversation {
 				t.Errorf("repeated: %+v, want %+v", again, next)
 			}
-			if found := readTalk(n, "conversation:ref:talk%2F1"); !strings.Contains(found, next.Conversation.ID) {
+			if found := readConversationJSON(n, "conversation:ref:talk%2F1"); !strings.Contains(found, next.Conversation.ID) {
 				t.Errorf("the ref names %s, want %s", found, next.Conversation.ID)
 			}
-			if after := readTalk(n, direct.Conversation.ID); after != before {
+			if after := readConversationJSON(n, direct.Conversation.ID); after != before {
 				t.Errorf("ann sees %s, and before %s", after, before)
 			}
-			for ref, want := range map[string]talkAnswer{"group/1": room, "talk/2": other} {
-				if found := readTalk(n, "conversation:ref:"+strings.ReplaceAll(ref, "/", "%2F")); !strings.Contains(found, want.Conversation.ID) {
+			for ref, want := range map[string]createdConversation{"group/1": room, "talk/2": other} {
+				if found := readConversationJSON(n, "conversation:ref:"+strings.ReplaceAll(ref, "/", "%2F")); !strings.Contains(found, want.Conversation.ID) {
 					t.Errorf("%s names %s, want %s", ref, found, want.Conversation.ID)
 				}
 			}
@@ -92,12 +92,12 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 
 // If an erasure frees the ref of a label that has nothing else, the row is deleted too.
 func TestErasureLeavesNoEmptyLabel(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
-	n.CreateUsers("ann", leaver)
-	talk(n, "DIRECT", "talk/1", `"user:`+leaver+`"`, "")
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
+	n.CreateUsers("ann", leaverKey)
+	createConversation(n, "DIRECT", "talk/1", `"user:`+leaverKey+`"`, "")
 	eraseLeaver(n)
-	n.Settle()
-	if rows, err := n.Store.Lines(t.Context(), `SELECT * FROM refs`); err != nil || len(rows) > 0 {
+	n.SettleJobsAndCaches()
+	if rows, err := n.Store.QueryLines(t.Context(), `SELECT * FROM refs`); err != nil || len(rows) > 0 {
 		t.Errorf("left are %q, %v", rows, err)
 	}
 }

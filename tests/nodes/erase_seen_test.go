@@ -11,16 +11,16 @@ import (
 // The post of an erased author marks nothing as seen, also for a reader from whom the author hid. A page still begins below it.
 func TestErasureLeavesNoMarkInFeeds(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
-		newActingPeople(n, 1, 2)
-		n.Must(leaver, `mutation{hideFrom(input:{userId:"user:bob"}){__typename}}`, nil, nil)
-		post := n.Publish(leaver, "a post")
+		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", ManualStepping: true})
+		newRandomActors(n, 1, 2)
+		n.MustAsk(leaverKey, `mutation{hideFrom(input:{userId:"user:bob"}){__typename}}`, nil, nil)
+		post := n.Publish(leaverKey, "a post")
 		mark := fmt.Sprintf(`mutation{markHomeFeedSeen(input:{upTo:%q}){__typename}}`, post)
 		if code := n.Ask("bob", mark, nil).ErrorCode(); code != "NOT_FOUND" {
 			t.Errorf("bob is answered %q before", code)
 		}
 		eraseLeaver(n)
-		n.Settle()
+		n.SettleJobsAndCaches()
 		for _, reader := range []string{"ann", "bob"} {
 			if code := n.Ask(reader, mark, nil).ErrorCode(); code != "NOT_FOUND" {
 				t.Errorf("%s is answered %q", reader, code)

@@ -15,224 +15,224 @@ import (
 )
 
 const (
-	leaver   = "leaver-qzx7" // the key of the user who is erased
-	secret   = "zqxv-secret" // in each of the leaver's texts
-	leaverID = 31234567      // the leaver's ID
+	leaverKey        = "leaver-qzx7" // the key of the user who is erased
+	leaverTextMarker = "zqxv-secret" // in each of the leaver's texts
+	leaverID         = 31234567      // the leaver's ID
 )
 
-// actingPeople are people who do, at random, most of what the API allows.
-type actingPeople struct {
-	n                             *world.Node
-	rng                           *rand.Rand
-	people                        []string
-	posts, shows, talks, messages []string // the IDs of what the acts made
-	textsMade                     int      // also the number in the newest text
+// randomActors are people who do, at random, most of what the API allows.
+type randomActors struct {
+	node                                          *world.Node
+	rng                                           *rand.Rand
+	userKeys                                      []string
+	postIDs, showIDs, conversationIDs, messageIDs []string // the IDs of what the acts made
+	textCount                                     int      // also the number in the newest text
 }
 
-// newActingPeople makes people. One of them, the leaver, has an ID that is easy to find in every table.
-func newActingPeople(n *world.Node, seed uint64, count int) *actingPeople {
-	l := &actingPeople{n: n, rng: rand.New(rand.NewPCG(seed, 7)), people: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
-	n.CreateUsers(l.people...)
+// newRandomActors makes people. One of them, the leaver, has an ID that is easy to find in every table.
+func newRandomActors(n *world.Node, seed uint64, count int) *randomActors {
+	l := &randomActors{node: n, rng: rand.New(rand.NewPCG(seed, 7)), userKeys: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
+	n.CreateUsers(l.userKeys...)
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
-		_, err := tx.Lines(n.TB.Context(), fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, leaverID-1))
+		_, err := tx.QueryLines(n.TB.Context(), fmt.Sprintf(`UPDATE counters SET value = %d WHERE name = 'users'`, leaverID-1))
 		return err
 	})
 	if err != nil {
 		n.TB.Fatal(err)
 	}
-	n.CreateUsers(leaver)
-	l.people = append(l.people, leaver)
-	for _, person := range l.people {
+	n.CreateUsers(leaverKey)
+	l.userKeys = append(l.userKeys, leaverKey)
+	for _, person := range l.userKeys {
 		n.Badges(person)
 	}
 	return l
 }
 
-// draw draws one of some texts; "" if there is none.
-func (l *actingPeople) draw(of []string) string {
+// pickRandom draws one of some texts; "" if there is none.
+func (l *randomActors) pickRandom(of []string) string {
 	if len(of) == 0 {
 		return ""
 	}
 	return of[l.rng.IntN(len(of))]
 }
 
-// text makes a text of a person. The leaver's texts contain secret.
-func (l *actingPeople) text(person string) string {
-	l.textsMade++
-	if person == leaver {
-		return fmt.Sprintf("%s %d", secret, l.textsMade)
+// newText makes a text of a person. The leaver's texts contain leaverTextMarker.
+func (l *randomActors) newText(person string) string {
+	l.textCount++
+	if person == leaverKey {
+		return fmt.Sprintf("%s %d", leaverTextMarker, l.textCount)
 	}
-	return fmt.Sprintf("text %d", l.textsMade)
+	return fmt.Sprintf("text %d", l.textCount)
 }
 
-var madeID = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // the ID of an object that an act made
+var createdIDPattern = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // the ID of an object that an act made
 
-// malformed matches the errors of an operation that does not fit the schema.
-var malformed = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)
+// schemaErrorPattern matches the errors of an operation that does not fit the schema.
+var schemaErrorPattern = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)
 
-// ask does one act, which may be refused, and notes the IDs of the objects that it made.
-func (l *actingPeople) ask(as, query string) {
+// askAndRecordIDs does one act, which may be refused, and notes the IDs of the objects that it made.
+func (l *randomActors) askAndRecordIDs(as, query string) {
 	token := as
 	if strings.Contains(query, "ref:") || strings.Contains(query, "data:") {
 		token += ":ingest,viewer"
 	}
-	answer := l.n.Ask(token, query, nil)
+	answer := l.node.Ask(token, query, nil)
 	code := answer.ErrorCode()
 	if !slices.Contains([]string{"", "CONFLICT", "NOT_FOUND", "FORBIDDEN", "INVALID"}, code) {
-		l.n.TB.Fatalf("%s as %s: %s", query, as, answer.Errors[0].Message)
+		l.node.TB.Fatalf("%s as %s: %s", query, as, answer.Errors[0].Message)
 	}
-	if code != "" && malformed.MatchString(answer.Errors[0].Message) {
-		l.n.TB.Fatalf("%s: %s", query, answer.Errors[0].Message)
+	if code != "" && schemaErrorPattern.MatchString(answer.Errors[0].Message) {
+		l.node.TB.Fatalf("%s: %s", query, answer.Errors[0].Message)
 	}
-	for _, found := range madeID.FindAllStringSubmatch(string(answer.Data), -1) {
-		list := map[string]*[]string{"post": &l.posts, "show": &l.shows, "message": &l.messages, "conversation": &l.talks}[found[2]]
+	for _, found := range createdIDPattern.FindAllStringSubmatch(string(answer.Data), -1) {
+		list := map[string]*[]string{"post": &l.postIDs, "show": &l.showIDs, "message": &l.messageIDs, "conversation": &l.conversationIDs}[found[2]]
 		if !slices.Contains(*list, found[1]) {
 			*list = append(*list, found[1])
 		}
 	}
 }
 
-// lifeActs are the acts that a person a does at random. They may concern another person b.
-var lifeActs = []func(l *actingPeople, a, b string) string{
-	func(l *actingPeople, a, b string) string {
+// userMutations are the acts that a person a does at random. They may concern another person b.
+var userMutations = []func(l *randomActors, a, b string) string{
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`unfollow(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`mute(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`mute(input:{userId:"user:%s",until:%q}){__typename}`, b, l.n.Clock.Now().Add(9*time.Hour).Format(time.RFC3339))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`mute(input:{userId:"user:%s",until:%q}){__typename}`, b, l.node.Clock.Now().Add(9*time.Hour).Format(time.RFC3339))
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`hideFrom(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`block(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`unblock(input:{userId:"user:%s"}){__typename}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
-		text := l.text(a)
-		return fmt.Sprintf(`publishPost(input:{body:%q,ref:%q,url:"https://example.com/%s",data:{v:%q},idempotencyKey:"k%d"}){post{id}}`, text, text, strings.ReplaceAll(text, " ", "/"), text, l.textsMade)
+	func(l *randomActors, a, b string) string {
+		text := l.newText(a)
+		return fmt.Sprintf(`publishPost(input:{body:%q,ref:%q,url:"https://example.com/%s",data:{v:%q},idempotencyKey:"k%d"}){post{id}}`, text, text, strings.ReplaceAll(text, " ", "/"), text, l.textCount)
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`publishPost(input:{body:%q}){post{id}}`, l.text(a))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q}){post{id}}`, l.newText(a))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q,mentions:["user:%s"]}){post{id}}`, l.text(a), l.draw(l.posts), b)
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q,mentions:["user:%s"]}){post{id}}`, l.newText(a), l.pickRandom(l.postIDs), b)
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q}){post{id}}`, l.text(a), l.draw(l.posts))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`publishPost(input:{body:%q,parentId:%q}){post{id}}`, l.newText(a), l.pickRandom(l.postIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`editPost(input:{postId:%q,body:%q}){post{id}}`, l.draw(l.posts), l.text(a))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`editPost(input:{postId:%q,body:%q}){post{id}}`, l.pickRandom(l.postIDs), l.newText(a))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`deletePost(input:{postId:%q}){__typename}`, l.draw(l.posts))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`deletePost(input:{postId:%q}){__typename}`, l.pickRandom(l.postIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`likePost(input:{postId:%q,idempotencyKey:"l%d"}){post{id}}`, l.draw(l.posts), l.rng.IntN(1e9))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`likePost(input:{postId:%q,idempotencyKey:"l%d"}){post{id}}`, l.pickRandom(l.postIDs), l.rng.IntN(1e9))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`likePost(input:{postId:%q}){post{id}}`, l.draw(l.posts))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`likePost(input:{postId:%q}){post{id}}`, l.pickRandom(l.postIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`unlikePost(input:{postId:%q}){post{id}}`, l.draw(l.posts))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`unlikePost(input:{postId:%q}){post{id}}`, l.pickRandom(l.postIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`scheduleShow(input:{title:%q,plannedAt:%q,ref:%q}){show{id}}`, l.text(a), l.n.Clock.Now().Add(time.Hour).Format(time.RFC3339), l.text(a))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`scheduleShow(input:{title:%q,plannedAt:%q,ref:%q}){show{id}}`, l.newText(a), l.node.Clock.Now().Add(time.Hour).Format(time.RFC3339), l.newText(a))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`startShow(input:{showId:%q}){show{id}}`, l.draw(l.shows))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`startShow(input:{showId:%q}){show{id}}`, l.pickRandom(l.showIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`endShow(input:{showId:%q,replayUrl:"https://example.com/%s"}){show{id}}`, l.draw(l.shows), a)
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`endShow(input:{showId:%q,replayUrl:"https://example.com/%s"}){show{id}}`, l.pickRandom(l.showIDs), a)
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`remindMe(input:{showId:%q}){show{id}}`, l.draw(l.shows))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`remindMe(input:{showId:%q}){show{id}}`, l.pickRandom(l.showIDs))
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`createConversation(input:{kind:DIRECT,memberIds:["user:%s"]}){conversation{id}}`, b)
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`createConversation(input:{kind:GROUP,title:%q,memberIds:["user:%s","user:ann"],ref:%q}){conversation{id}}`, l.text(a), b, l.text(a))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`createConversation(input:{kind:GROUP,title:%q,memberIds:["user:%s","user:ann"],ref:%q}){conversation{id}}`, l.newText(a), b, l.newText(a))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q,mentionIds:["user:%s"],data:{v:%q}}){message{id}}`, l.draw(l.talks), l.text(a), b, l.text(a))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q,mentionIds:["user:%s"],data:{v:%q}}){message{id}}`, l.pickRandom(l.conversationIDs), l.newText(a), b, l.newText(a))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q}){message{id}}`, l.draw(l.talks), l.text(a))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`sendMessage(input:{conversationId:%q,body:%q}){message{id}}`, l.pickRandom(l.conversationIDs), l.newText(a))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`recallMessage(input:{messageId:%q}){__typename}`, l.draw(l.messages))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`recallMessage(input:{messageId:%q}){__typename}`, l.pickRandom(l.messageIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`quitConversation(input:{conversationId:%q}){__typename}`, l.draw(l.talks))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`quitConversation(input:{conversationId:%q}){__typename}`, l.pickRandom(l.conversationIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`muteConversation(input:{conversationId:%q}){__typename}`, l.draw(l.talks))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`muteConversation(input:{conversationId:%q}){__typename}`, l.pickRandom(l.conversationIDs))
 	},
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`enterConversation(input:{conversationId:%q}){__typename}`, l.draw(l.talks))
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`enterConversation(input:{conversationId:%q}){__typename}`, l.pickRandom(l.conversationIDs))
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return `markNotificationsRead(input:{categories:[LIKE,COMMENT,MENTION]}){__typename}`
 	},
-	func(l *actingPeople, a, b string) string { return `markAllRead(input:{}){__typename}` },
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`setProfile(input:{name:%q,avatarUrl:"https://example.com/%s.png"}){__typename}`, l.text(a), a)
+	func(l *randomActors, a, b string) string { return `markAllRead(input:{}){__typename}` },
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`setProfile(input:{name:%q,avatarUrl:"https://example.com/%s.png"}){__typename}`, l.newText(a), a)
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`touchView(input:{code:"v-%s",key:"1"}){__typename}`, a)
 	},
-	func(l *actingPeople, a, b string) string { return `clearDot(input:{name:"shop"}){__typename}` },
-	func(l *actingPeople, a, b string) string {
-		return fmt.Sprintf(`setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:%v}]}){__typename}`, l.textsMade%2 == 0)
+	func(l *randomActors, a, b string) string { return `clearDot(input:{name:"shop"}){__typename}` },
+	func(l *randomActors, a, b string) string {
+		return fmt.Sprintf(`setDisplayPolicy(input:{sources:[{source:VIEWS,inTotal:%v}]}){__typename}`, l.textCount%2 == 0)
 	},
-	func(l *actingPeople, a, b string) string {
+	func(l *randomActors, a, b string) string {
 		return `setGroupPolicy(input:{policy:WHO_I_FOLLOW}){__typename}`
 	},
 }
 
-// blockAct is the index in lifeActs of the act that blocks a person.
-const blockAct = 6
+// blockMutationIndex is the index in userMutations of the act that blocks a person.
+const blockMutationIndex = 6
 
-// hostActs are the acts of the host application that concern a person.
-var hostActs = []string{
+// hostMutations are the acts of the host application that concern a person.
+var hostMutations = []string{
 	`sendSiteMessage(input:{title:"hello",content:"from us",to:["user:%[1]s","user:ann"]}){__typename}`,
 	`setSegments(input:{userId:"user:%[1]s",segments:["beta"]}){__typename}`,
 	`raiseDot(input:{name:"shop"}){name}`,
 }
 
-// act does one act of a person. i is an index in the list of lifeActs followed by hostActs.
-func (l *actingPeople) act(i int, a string) {
-	b := l.draw(slices.DeleteFunc(slices.Clone(l.people), func(person string) bool { return person == a }))
-	if i < len(lifeActs) {
-		l.ask(a, "mutation{"+lifeActs[i](l, a, b)+"}")
+// runMutation does one act of a person. i is an index in the list of userMutations followed by hostMutations.
+func (l *randomActors) runMutation(i int, a string) {
+	b := l.pickRandom(slices.DeleteFunc(slices.Clone(l.userKeys), func(person string) bool { return person == a }))
+	if i < len(userMutations) {
+		l.askAndRecordIDs(a, "mutation{"+userMutations[i](l, a, b)+"}")
 		return
 	}
-	l.ask("host:ingest", "mutation{"+strings.ReplaceAll(hostActs[i-len(lifeActs)], "%[1]s", a)+"}")
+	l.askAndRecordIDs("host:ingest", "mutation{"+strings.ReplaceAll(hostMutations[i-len(userMutations)], "%[1]s", a)+"}")
 }
 
-// actAtRandom does random acts of everybody, about half of them by the last person, who is the leaver until the erasure.
-func (l *actingPeople) actAtRandom(count int) {
+// runRandomMutations does random acts of everybody, about half of them by the last person, who is the leaver until the erasure.
+func (l *randomActors) runRandomMutations(count int) {
 	for range count {
-		person := l.draw(l.people)
+		person := l.pickRandom(l.userKeys)
 		if l.rng.IntN(3) == 0 {
-			person = l.people[len(l.people)-1]
+			person = l.userKeys[len(l.userKeys)-1]
 		}
-		i := l.rng.IntN(len(lifeActs) + len(hostActs))
-		if i == blockAct && l.rng.IntN(4) > 0 {
+		i := l.rng.IntN(len(userMutations) + len(hostMutations))
+		if i == blockMutationIndex && l.rng.IntN(4) > 0 {
 			continue // a block ends follows and conversations, so it must be rare
 		}
-		l.act(i, person)
+		l.runMutation(i, person)
 	}
 }
 
@@ -251,14 +251,14 @@ func eraseLeaver(n *world.Node) erasureAnswer {
 	var data struct {
 		EraseUser struct{ Erasure erasureAnswer }
 	}
-	n.Must("boss:admin", fmt.Sprintf(`mutation{eraseUser(input:{userId:"user:%s"}){%s}}`, leaver, erasureFields), nil, &data)
+	n.MustAsk("boss:admin", fmt.Sprintf(`mutation{eraseUser(input:{userId:"user:%s"}){%s}}`, leaverKey, erasureFields), nil, &data)
 	return data.EraseUser.Erasure
 }
 
-// findRemains returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
-func findRemains(n *world.Node, server *redistest.Server) (found []string) {
+// findLeaverData returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
+func findLeaverData(n *world.Node, server *redistest.Server) (found []string) {
 	n.TB.Helper()
-	names := []string{leaver, secret, fmt.Sprint(leaverID)}
+	names := []string{leaverKey, leaverTextMarker, fmt.Sprint(leaverID)}
 	look := func(where, text string) {
 		for _, name := range names {
 			if strings.Contains(text, name) {
@@ -267,8 +267,8 @@ func findRemains(n *world.Node, server *redistest.Server) (found []string) {
 			}
 		}
 	}
-	for _, table := range tablesOf(n) {
-		rows, err := n.Store.Lines(n.TB.Context(), "SELECT * FROM "+table)
+	for _, table := range listTables(n) {
+		rows, err := n.Store.QueryLines(n.TB.Context(), "SELECT * FROM "+table)
 		if err != nil {
 			n.TB.Fatal(err)
 		}
@@ -276,20 +276,20 @@ func findRemains(n *world.Node, server *redistest.Server) (found []string) {
 			if table == "counters" {
 				continue // the table holds the last IDs that were given
 			}
-			look(table, bytesAsText(row))
+			look(table, decodePrintedBytes(row))
 		}
 	}
 	if server != nil {
-		lookInRedis(n, server, look)
+		forEachRedisKey(n, server, look)
 	}
 	return found
 }
 
-var byteList = regexp.MustCompile(`\[(\d{1,3}( \d{1,3})*)\]`) // a column of bytes, as Go prints it
+var printedBytesPattern = regexp.MustCompile(`\[(\d{1,3}( \d{1,3})*)\]`) // a column of bytes, as Go prints it
 
-// bytesAsText replaces columns of bytes, which are printed as numbers, by text.
-func bytesAsText(row string) string {
-	return byteList.ReplaceAllStringFunc(row, func(list string) string {
+// decodePrintedBytes replaces columns of bytes, which are printed as numbers, by text.
+func decodePrintedBytes(row string) string {
+	return printedBytesPattern.ReplaceAllStringFunc(row, func(list string) string {
 		var bytes []byte
 		for number := range strings.FieldsSeq(strings.Trim(list, "[]")) {
 			var one int
@@ -300,8 +300,8 @@ func bytesAsText(row string) string {
 	})
 }
 
-// lookInRedis calls look with every key and its value.
-func lookInRedis(n *world.Node, server *redistest.Server, look func(where, text string)) {
+// forEachRedisKey calls look with every key and its value.
+func forEachRedisKey(n *world.Node, server *redistest.Server, look func(where, text string)) {
 	keys, _ := server.Do("KEYS", "*").([]any)
 	if len(keys) == 0 {
 		n.TB.Fatal("Redis is empty")
@@ -314,19 +314,20 @@ func lookInRedis(n *world.Node, server *redistest.Server, look func(where, text 
 	}
 }
 
-// total returns the total that a person sees. On a busy machine Redis may miss its deadline: then the total comes from SQL, and is STALE
-// for a moment, but its value must be right all the same. So the value must stay the same until the total is not STALE.
-func (l *actingPeople) total(person string) (total world.Count) {
-	l.n.TB.Helper()
+// waitFreshTotal returns the total that a person sees. On a busy machine Redis may miss its deadline: then the total comes from
+// SQL, and is STALE for a moment, but its value must be right all the same. So the value must stay the same until the total is not
+// STALE.
+func (l *randomActors) waitFreshTotal(person string) (total world.Count) {
+	l.node.TB.Helper()
 	first := true
-	world.Eventually(l.n.TB, world.ConvergenceTimeout, person+"'s total is not STALE", func() bool {
+	world.Eventually(l.node.TB, world.RedisLossRecoveryTimeout, person+"'s total is not STALE", func() bool {
 		var data struct {
 			Viewer struct{ Badges struct{ Total world.Count } }
 		}
-		l.n.Must(person, `{viewer{badges{total{value precision}}}}`, nil, &data)
+		l.node.MustAsk(person, `{viewer{badges{total{value precision}}}}`, nil, &data)
 		now := data.Viewer.Badges.Total
 		if !first && now.Value != total.Value {
-			l.n.TB.Errorf("%s had %+v, and then %+v", person, total, now)
+			l.node.TB.Errorf("%s had %+v, and then %+v", person, total, now)
 		}
 		total, first = now, false
 		return total.Precision != "STALE"
@@ -334,16 +335,16 @@ func (l *actingPeople) total(person string) (total world.Count) {
 	return total
 }
 
-// wantAgreement fails unless three things hold: everybody's badges equal a fresh count, as in an audit; the like counts of posts equal the
-// likes; and no feed lists a post without an ID.
-func (l *actingPeople) wantAgreement() {
-	l.n.TB.Helper()
-	wrong, err := l.n.Store.Lines(l.n.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
+// wantCorrectCounts fails unless three things hold: everybody's badges equal a fresh count, as in an audit; the like counts of
+// posts equal the likes; and no feed lists a post without an ID.
+func (l *randomActors) wantCorrectCounts() {
+	l.node.TB.Helper()
+	wrong, err := l.node.Store.QueryLines(l.node.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)
 	if err != nil || len(wrong) > 0 {
-		l.n.TB.Errorf("likes of posts: %q, %v", wrong, err)
+		l.node.TB.Errorf("likes of posts: %q, %v", wrong, err)
 	}
-	for _, person := range l.people {
-		if person == leaver {
+	for _, person := range l.userKeys {
+		if person == leaverKey {
 			continue
 		}
 		var data struct {
@@ -352,16 +353,16 @@ func (l *actingPeople) wantAgreement() {
 				Badges   json.RawMessage
 			}
 		}
-		before := l.total(person)
-		l.n.Must("boss:admin", fmt.Sprintf(`mutation{r:recountBadges(input:{userId:"user:%s"}){differed badges{%s}}}`, person, world.BadgeFields), nil, &data)
+		before := l.waitFreshTotal(person)
+		l.node.MustAsk("boss:admin", fmt.Sprintf(`mutation{r:recountBadges(input:{userId:"user:%s"}){differed badges{%s}}}`, person, world.BadgeFields), nil, &data)
 		if len(data.R.Differed) > 0 {
-			l.n.TB.Errorf("%s differs: %q", person, data.R.Differed)
+			l.node.TB.Errorf("%s differs: %q", person, data.R.Differed)
 		}
-		if after := l.total(person); after != before {
-			l.n.TB.Errorf("%s had %+v, and %+v after a recount", person, before, after)
+		if after := l.waitFreshTotal(person); after != before {
+			l.node.TB.Errorf("%s had %+v, and %+v after a recount", person, before, after)
 		}
-		if feed := l.n.ReadWholeFeed(person, 20); slices.Contains(feed, "") {
-			l.n.TB.Errorf("the feed of %s is %q", person, feed)
+		if feed := l.node.ReadWholeFeed(person, 20); slices.Contains(feed, "") {
+			l.node.TB.Errorf("the feed of %s is %q", person, feed)
 		}
 	}
 }

@@ -12,12 +12,12 @@ import (
 // On SQLite the key is refused until the file is scrubbed, which is after the last pass. Requests may name the user until then, and
 // what they write of the name is removed too.
 func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
-	n.CreateUsers("ann", leaver)
-	n.Badges(leaver)
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
+	n.CreateUsers("ann", leaverKey)
+	n.Badges(leaverKey)
 	erasure := eraseLeaver(n)
 	at := func() string {
-		steps, err := n.Store.Lines(t.Context(), `SELECT step FROM erasures`)
+		steps, err := n.Store.QueryLines(t.Context(), `SELECT step FROM erasures`)
 		if err != nil || len(steps) != 1 {
 			t.Fatal(steps, err)
 		}
@@ -33,28 +33,28 @@ func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 	if again := eraseLeaver(n); again.Name != erasure.Name {
 		t.Fatalf("asked again it is %+v", again)
 	}
-	n.Must(leaver+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
-	follow := fmt.Sprintf(`mutation{ingest(events:[{as:"user:ann",key:"window",do:{follow:{userId:"user:%s"}}}]){results{error{code}}}}`, leaver)
+	n.MustAsk(leaverKey+":admin", `mutation{raiseDot(input:{name:"operators"}){name}}`, nil, nil)
+	follow := fmt.Sprintf(`mutation{ingest(events:[{as:"user:ann",key:"window",do:{follow:{userId:"user:%s"}}}]){results{error{code}}}}`, leaverKey)
 	var refused struct {
 		Ingest struct {
 			Results []struct{ Error struct{ Code string } }
 		}
 	}
-	n.Must("host:ingest", follow, nil, &refused)
+	n.MustAsk("host:ingest", follow, nil, &refused)
 	if code := refused.Ingest.Results[0].Error.Code; code != "CONFLICT" {
 		t.Fatalf("the follow is answered %q", code)
 	}
-	if found := findRemains(n, nil); len(found) < 4 { // the erasure, two acts and the refusal
+	if found := findLeaverData(n, nil); len(found) < 4 { // the erasure, two acts and the refusal
 		t.Fatalf("before the end: %q", found)
 	}
-	n.Settle()
-	if shown := erasureNow(n, erasure.Name); shown.State != "DONE" {
+	n.SettleJobsAndCaches()
+	if shown := readErasure(n, erasure.Name); shown.State != "DONE" {
 		t.Errorf("%+v", shown)
 	}
-	for _, found := range findRemains(n, nil) {
+	for _, found := range findLeaverData(n, nil) {
 		t.Errorf("left: %s", found)
 	}
-	n.Must("host:ingest", follow, nil, &refused)
+	n.MustAsk("host:ingest", follow, nil, &refused)
 	if code := refused.Ingest.Results[0].Error.Code; code != "CONFLICT" {
 		t.Errorf("the repetition is answered %q", code)
 	}

@@ -11,18 +11,18 @@ import (
 // texts go with the withdrawal.
 func TestErasureLeavesNoWithdrawnNotification(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
-		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", Manual: true})
-		l := newActingPeople(n, 1, 2)
-		n.Must("boss:admin", `mutation{defineCategory(input:{name:"orders",grouped:true}){created}}`, nil, nil)
-		n.Must("host:ingest", `mutation{
-			notify(input:{category:"orders",title:"`+secret+` title",body:"`+secret+` body",groupKey:"`+secret+`",
-				url:"https://example.com/`+secret+`",data:{of:"`+secret+`"},ref:"o1",to:["user:`+leaver+`"]}){created}
+		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", ManualStepping: true})
+		l := newRandomActors(n, 1, 2)
+		n.MustAsk("boss:admin", `mutation{defineCategory(input:{name:"orders",grouped:true}){created}}`, nil, nil)
+		n.MustAsk("host:ingest", `mutation{
+			notify(input:{category:"orders",title:"`+leaverTextMarker+` title",body:"`+leaverTextMarker+` body",groupKey:"`+leaverTextMarker+`",
+				url:"https://example.com/`+leaverTextMarker+`",data:{of:"`+leaverTextMarker+`"},ref:"o1",to:["user:`+leaverKey+`"]}){created}
 			withdrawNotification(input:{hostNotificationId:"hostNotification:ref:o1"}){changed}}`, nil, nil)
 		eraseLeaver(n)
-		n.Settle()
-		for _, found := range findRemains(n, nil) {
+		n.SettleJobsAndCaches()
+		for _, found := range findLeaverData(n, nil) {
 			t.Errorf("left: %s", found)
 		}
-		l.wantAgreement()
+		l.wantCorrectCounts()
 	})
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	setThresholds = `mutation($b:Int!,$h:Int!){r:setFanoutThresholds(input:{bigFollowers:$b,hugeFollowers:$h}){fanout{` + world.FanoutFields + `}}}`
-	pinMode       = `mutation($u:ID!,$m:AuthorMode){r:pinAuthorMode(input:{userId:$u,mode:$m}){author{` + world.AudienceFields + `}}}`
+	setThresholdsMutation = `mutation($b:Int!,$h:Int!){r:setFanoutThresholds(input:{bigFollowers:$b,hugeFollowers:$h}){fanout{` + world.FanoutFields + `}}}`
+	pinModeMutation       = `mutation($u:ID!,$m:AuthorMode){r:pinAuthorMode(input:{userId:$u,mode:$m}){author{` + world.AuthorAudienceFields + `}}}`
 )
 
 // An operator reads how an author's posts are fanned out, changes the thresholds and pins one author's mode at run time.
@@ -20,7 +20,7 @@ func TestOperatorsSetTheFanOutModeOfAuthors(t *testing.T) {
 	for _, reader := range []string{"one", "two", "three"} {
 		n.Follow(reader, "author")
 	}
-	if got := n.Audience("author"); got.User.ID != "user:author" || got.Followers != 3 || got.Mode != "SMALL" || got.Pinned != nil {
+	if got := n.AuthorAudience("author"); got.User.ID != "user:author" || got.Followers != 3 || got.Mode != "SMALL" || got.Pinned != nil {
 		t.Errorf("the author is %+v", got)
 	}
 	if got := n.FanoutState(); got.BigFollowers != 5000 || got.HugeFollowers != 1_000_000 {
@@ -28,24 +28,24 @@ func TestOperatorsSetTheFanOutModeOfAuthors(t *testing.T) {
 	}
 	becomes := func(what, mode string) {
 		t.Helper()
-		world.Eventually(t, time.Minute, what, func() bool { return n.Audience("author").Mode == mode })
+		world.Eventually(t, time.Minute, what, func() bool { return n.AuthorAudience("author").Mode == mode })
 	}
-	n.Must("root:admin", setThresholds, map[string]any{"b": 2, "h": 10}, nil)
+	n.MustAsk("root:admin", setThresholdsMutation, map[string]any{"b": 2, "h": 10}, nil)
 	if got := n.FanoutState(); got.BigFollowers != 2 || got.HugeFollowers != 10 {
 		t.Errorf("the state after it was set is %+v", got)
 	}
 	becomes("the thresholds make the author big", "BIG")
 	for _, mode := range []string{"HUGE", "SMALL"} {
 		var data struct {
-			R struct{ Author world.Audience }
+			R struct{ Author world.AuthorAudience }
 		}
-		n.Must("root:admin", pinMode, map[string]any{"u": "user:author", "m": mode}, &data)
+		n.MustAsk("root:admin", pinModeMutation, map[string]any{"u": "user:author", "m": mode}, &data)
 		if got := data.R.Author; got.Pinned == nil || *got.Pinned != mode {
 			t.Errorf("pinned as %s the author is %+v", mode, got)
 		}
 		becomes("the pin holds", mode)
 	}
-	n.Must("root:admin", pinMode, map[string]any{"u": "user:author", "m": nil}, nil)
+	n.MustAsk("root:admin", pinModeMutation, map[string]any{"u": "user:author", "m": nil}, nil)
 	becomes("the mode goes by the audience again", "BIG")
 	n.Publish("author", "a post")
 	world.Eventually(t, time.Minute, "the posts are delivered and counted", func() bool { return n.Metric("tidings_fanout_delivered_total") >= 3 })
@@ -63,16 +63,16 @@ func TestInvalidRequestsOfOperators(t *testing.T) {
 		variables map[string]any
 		code      string
 	}{
-		{"root:admin", setThresholds, map[string]any{"b": 0, "h": 10}, "INVALID"},
-		{"root:admin", setThresholds, map[string]any{"b": 11, "h": 10}, "INVALID"},
-		{"root:admin", setThresholds, map[string]any{"b": -1, "h": -1}, "INVALID"},
-		{"author", setThresholds, map[string]any{"b": 1, "h": 10}, "FORBIDDEN"},
-		{"root:ingest", setThresholds, map[string]any{"b": 1, "h": 10}, "FORBIDDEN"},
-		{"", setThresholds, map[string]any{"b": 1, "h": 10}, "UNAUTHENTICATED"},
-		{"root:admin", pinMode, map[string]any{"u": "user:nobody", "m": "HUGE"}, "NOT_FOUND"},
-		{"root:admin", pinMode, map[string]any{"u": "author", "m": "HUGE"}, "INVALID"},
-		{"author", pinMode, map[string]any{"u": "user:author", "m": "HUGE"}, "FORBIDDEN"},
-		{"", pinMode, map[string]any{"u": "user:author", "m": "HUGE"}, "UNAUTHENTICATED"},
+		{"root:admin", setThresholdsMutation, map[string]any{"b": 0, "h": 10}, "INVALID"},
+		{"root:admin", setThresholdsMutation, map[string]any{"b": 11, "h": 10}, "INVALID"},
+		{"root:admin", setThresholdsMutation, map[string]any{"b": -1, "h": -1}, "INVALID"},
+		{"author", setThresholdsMutation, map[string]any{"b": 1, "h": 10}, "FORBIDDEN"},
+		{"root:ingest", setThresholdsMutation, map[string]any{"b": 1, "h": 10}, "FORBIDDEN"},
+		{"", setThresholdsMutation, map[string]any{"b": 1, "h": 10}, "UNAUTHENTICATED"},
+		{"root:admin", pinModeMutation, map[string]any{"u": "user:nobody", "m": "HUGE"}, "NOT_FOUND"},
+		{"root:admin", pinModeMutation, map[string]any{"u": "author", "m": "HUGE"}, "INVALID"},
+		{"author", pinModeMutation, map[string]any{"u": "user:author", "m": "HUGE"}, "FORBIDDEN"},
+		{"", pinModeMutation, map[string]any{"u": "user:author", "m": "HUGE"}, "UNAUTHENTICATED"},
 		{"root:admin", `{admin{author(userId:"user:nobody"){mode}}}`, nil, "NOT_FOUND"},
 		{"author", `{admin{author(userId:"user:author"){mode}}}`, nil, "FORBIDDEN"},
 		{"author", `{admin{fanout{waiting}}}`, nil, "FORBIDDEN"},
@@ -84,7 +84,7 @@ func TestInvalidRequestsOfOperators(t *testing.T) {
 	if got := n.FanoutState(); got.BigFollowers != 5000 || got.HugeFollowers != 1_000_000 {
 		t.Errorf("a refused change left %+v", got)
 	}
-	if got := n.Audience("author"); got.Mode != "SMALL" || got.Pinned != nil {
+	if got := n.AuthorAudience("author"); got.Mode != "SMALL" || got.Pinned != nil {
 		t.Errorf("a refused pin left %+v", got)
 	}
 }
@@ -93,17 +93,17 @@ func TestInvalidRequestsOfOperators(t *testing.T) {
 func TestActivityThresholdsAreSetAtRuntime(t *testing.T) {
 	const set = `mutation($i:Int!,$d:Int!){setActivityThresholds(input:{idleAfterHours:$i,dormantAfterHours:$d}){activity{idleAfterHours dormantAfterHours}}}`
 	type hours struct{ IdleAfterHours, DormantAfterHours int }
-	p := world.StartPair(t, redistest.Redis(t), nil)
+	p := world.StartNodePair(t, redistest.Redis(t), nil)
 	held := func(n *world.Node) hours {
 		var data struct{ Admin struct{ Activity hours } }
-		n.Must("root:admin", `{admin{activity{idleAfterHours dormantAfterHours}}}`, nil, &data)
+		n.MustAsk("root:admin", `{admin{activity{idleAfterHours dormantAfterHours}}}`, nil, &data)
 		return data.Admin.Activity
 	}
 	if got := held(p.B); got != (hours{7 * 24, 30 * 24}) {
 		t.Errorf("as configured: %+v", got)
 	}
-	p.A.Must("root:admin", set, map[string]any{"i": 48, "d": 72}, nil)
-	world.Eventually(t, world.ArrivalTimeout, "the other node goes by the thresholds", func() bool { return held(p.B) == hours{48, 72} && held(p.A) == hours{48, 72} })
+	p.A.MustAsk("root:admin", set, map[string]any{"i": 48, "d": 72}, nil)
+	world.Eventually(t, world.DeviceUpdateTimeout, "the other node goes by the thresholds", func() bool { return held(p.B) == hours{48, 72} && held(p.A) == hours{48, 72} })
 	for _, refused := range []struct {
 		as         string
 		idle, dorm int

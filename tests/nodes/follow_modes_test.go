@@ -12,23 +12,23 @@ import (
 	"tidings/tests/world"
 )
 
-// followModes is a reader on two nodes who follows one author. The mode is set on the first node; the socket is on the
+// followModeFixture is a reader on two nodes who follows one author. The mode is set on the first node; the socket is on the
 // second.
-type followModes struct {
-	t     *testing.T
-	nodes [2]*world.Node
-	watch *world.Watch // the reader's socket
+type followModeFixture struct {
+	t                  *testing.T
+	nodes              [2]*world.Node
+	readerSubscription *world.BadgeSubscription // the reader's socket
 }
 
-func (f *followModes) set(mode string) (changed bool) {
+func (f *followModeFixture) setMode(mode string) (changed bool) {
 	f.t.Helper()
 	var data struct{ SetFollowMode struct{ Changed bool } }
-	f.nodes[0].Must("reader", `mutation{setFollowMode(input:{userId:"user:author",mode:`+mode+`}){changed}}`, nil, &data)
+	f.nodes[0].MustAsk("reader", `mutation{setFollowMode(input:{userId:"user:author",mode:`+mode+`}){changed}}`, nil, &data)
 	return data.SetFollowMode.Changed
 }
 
 // waitCounts waits until both nodes count this many posts and shows, and checks that the nodes explain and push the same numbers.
-func (f *followModes) waitCounts(what string, posts, shows int) {
+func (f *followModeFixture) waitCounts(what string, posts, shows int) {
 	f.t.Helper()
 	for i, n := range f.nodes {
 		world.Eventually(f.t, 30*time.Second, fmt.Sprintf("%s on node %d", what, i), func() bool {
@@ -43,7 +43,7 @@ func (f *followModes) waitCounts(what string, posts, shows int) {
 				}
 			}
 		}
-		n.Must("reader", `{viewer{badgeExplained{source items{nodeId}}}}`, nil, &data)
+		n.MustAsk("reader", `{viewer{badgeExplained{source items{nodeId}}}}`, nil, &data)
 		explained := map[string]int{}
 		for _, one := range data.Viewer.BadgeExplained {
 			explained[one.Source] += len(one.Items)
@@ -53,7 +53,7 @@ func (f *followModes) waitCounts(what string, posts, shows int) {
 		}
 	}
 	world.Eventually(f.t, 30*time.Second, what+" on the socket", func() bool {
-		last, err := f.watch.ShownBadges()
+		last, err := f.readerSubscription.ShownBadges()
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -62,14 +62,14 @@ func (f *followModes) waitCounts(what string, posts, shows int) {
 }
 
 // countListed returns the number of posts and shows in the lists, whether they count or not.
-func (f *followModes) countListed() (posts, shows int) {
+func (f *followModeFixture) countListed() (posts, shows int) {
 	f.t.Helper()
 	var data struct {
 		Viewer struct {
 			HomeFeed, LiveBoard struct{ Nodes []struct{ ID string } }
 		}
 	}
-	f.nodes[1].Must("reader", `{viewer{homeFeed(first:50){nodes{id}} liveBoard(first:50){nodes{id}}}}`, nil, &data)
+	f.nodes[1].MustAsk("reader", `{viewer{homeFeed(first:50){nodes{id}} liveBoard(first:50){nodes{id}}}}`, nil, &data)
 	return len(data.Viewer.HomeFeed.Nodes), len(data.Viewer.LiveBoard.Nodes)
 }
 
@@ -79,44 +79,44 @@ func TestFollowModesDecideWhatCounts(t *testing.T) {
 	for _, author := range []string{"SMALL", "HUGE"} {
 		t.Run(author, func(t *testing.T) {
 			server, database := redistest.NewServer(t), sqltest.Postgres(t)
-			f := &followModes{t: t}
+			f := &followModeFixture{t: t}
 			for i := range f.nodes {
 				f.nodes[i] = world.StartNode(t, world.NodeOptions{Database: database, Redis: server.URL()})
 			}
 			first := f.nodes[0]
 			first.CreateUsers("reader", "author")
-			first.Must("boss:admin", `mutation{pinAuthorMode(input:{userId:"user:author",mode:`+author+`}){author{mode}}}`, nil, nil)
-			first.Must("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil, nil)
-			f.watch = world.OpenWatch(t, f.nodes[1].URL, "reader")
+			first.MustAsk("boss:admin", `mutation{pinAuthorMode(input:{userId:"user:author",mode:`+author+`}){author{mode}}}`, nil, nil)
+			first.MustAsk("reader", `mutation{follow(input:{userId:"user:author"}){changed}}`, nil, nil)
+			f.readerSubscription = world.OpenBadgeSubscription(t, f.nodes[1].URL, "reader")
 			live := func() {
 				var data struct {
 					ScheduleShow struct{ Show struct{ ID string } }
 				}
 				at := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-				first.Must("author", fmt.Sprintf(`mutation{scheduleShow(input:{title:"a show",plannedAt:%q}){show{id}}}`, at), nil, &data)
-				first.Must("author", fmt.Sprintf(`mutation{startShow(input:{showId:%q}){changed}}`, data.ScheduleShow.Show.ID), nil, nil)
+				first.MustAsk("author", fmt.Sprintf(`mutation{scheduleShow(input:{title:"a show",plannedAt:%q}){show{id}}}`, at), nil, &data)
+				first.MustAsk("author", fmt.Sprintf(`mutation{startShow(input:{showId:%q}){changed}}`, data.ScheduleShow.Show.ID), nil, nil)
 			}
 			first.Publish("author", "one")
 			live()
 			f.waitCounts("at first", 1, 1)
-			if !f.set("LIVE_ONLY") || f.set("LIVE_ONLY") {
+			if !f.setMode("LIVE_ONLY") || f.setMode("LIVE_ONLY") {
 				t.Error("the mode changes once")
 			}
 			f.waitCounts("only shows", 0, 1)
 			first.Publish("author", "two")
 			live()
 			f.waitCounts("a post and a show later", 0, 2)
-			f.set("NONE")
+			f.setMode("NONE")
 			f.waitCounts("nothing", 0, 0)
 			server.Flush()
 			f.waitCounts("nothing after a loss", 0, 0)
 			first.Publish("author", "three")
 			world.Eventually(t, 30*time.Second, "all is listed", func() bool { posts, shows := f.countListed(); return posts == 3 && shows == 2 })
 			f.waitCounts("nothing of a third post", 0, 0)
-			f.set("ALL")
+			f.setMode("ALL")
 			f.waitCounts("everything unseen again", 3, 2)
-			f.set("NONE")
-			first.Must("reader", `mutation{unfollow(input:{userId:"user:author"}){changed} follow(input:{userId:"user:author"}){changed user{viewerFollowMode}}}`, nil, nil)
+			f.setMode("NONE")
+			first.MustAsk("reader", `mutation{unfollow(input:{userId:"user:author"}){changed} follow(input:{userId:"user:author"}){changed user{viewerFollowMode}}}`, nil, nil)
 			first.Publish("author", "four")
 			f.waitCounts("a new follow, which forgot the mode", 1, 0)
 		})
@@ -132,7 +132,7 @@ func TestFollowModesOfStrangers(t *testing.T) {
 			t.Errorf("a mode for %s: code %q, want %q", who, got.ErrorCode(), code)
 		}
 	}
-	n.Must("reader", `mutation{follow(input:{userId:"user:author"}){changed} setFollowMode(input:{userId:"user:author",mode:NONE}){changed}}`, nil, nil)
+	n.MustAsk("reader", `mutation{follow(input:{userId:"user:author"}){changed} setFollowMode(input:{userId:"user:author",mode:NONE}){changed}}`, nil, nil)
 	const query = `{viewer{preferences{follows{nodes{key}}}} node(id:"user:author"){...on User{viewerFollowMode}}}`
 	for who, want := range map[string]string{
 		"reader":   `{"viewer":{"preferences":{"follows":{"nodes":[{"key":"author"}]}}},"node":{"viewerFollowMode":"NONE"}}`,
@@ -153,8 +153,8 @@ func TestFollowModesOfStrangers(t *testing.T) {
 func TestFollowModesTellNothingOfBlocks(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.CreateUsers("reader", "blocker", "stranger")
-	n.Must("reader", `mutation{follow(input:{userId:"user:blocker"}){changed} setFollowMode(input:{userId:"user:blocker",mode:LIVE_ONLY}){changed}}`, nil, nil)
-	n.Must("blocker", `mutation{block(input:{userId:"user:reader"}){changed}}`, nil, nil)
+	n.MustAsk("reader", `mutation{follow(input:{userId:"user:blocker"}){changed} setFollowMode(input:{userId:"user:blocker",mode:LIVE_ONLY}){changed}}`, nil, nil)
+	n.MustAsk("blocker", `mutation{block(input:{userId:"user:reader"}){changed}}`, nil, nil)
 	answers := map[string]func(whom, mode string) world.Answer{
 		"the mutation": func(whom, mode string) world.Answer {
 			return n.Ask("reader", `mutation($u:ID!,$m:FollowMode!){setFollowMode(input:{userId:$u,mode:$m}){changed user{id key viewerFollowMode}

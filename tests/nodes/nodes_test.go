@@ -14,35 +14,35 @@ import (
 	"tidings/tests/world"
 )
 
-// checkChangesReachBothNodes checks that the reader's devices on both nodes show posts, a deletion, a mark and an unfollow made through here. It
-// also checks that the author's device shows a like.
+// checkChangesReachBothNodes checks that the reader's devices on both nodes show posts, a deletion, a mark and an unfollow made
+// through here. It also checks that the author's device shows a like.
 func checkChangesReachBothNodes(t *testing.T, here, there *world.Node) {
 	t.Helper()
 	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"
-	device, his := world.OpenWatch(t, there.URL, reader), world.OpenWatch(t, here.URL, author)
-	second := world.OpenWatch(t, here.URL, reader)
+	device, his := world.OpenBadgeSubscription(t, there.URL, reader), world.OpenBadgeSubscription(t, here.URL, author)
+	second := world.OpenBadgeSubscription(t, here.URL, reader)
 	shows := func(what string, feed int) {
 		t.Helper()
 		t.Log(what)
-		device.WaitCounts(t, world.ArrivalTimeout, feed, 0)
-		second.WaitCounts(t, world.ArrivalTimeout, feed, 0)
+		device.WaitCounts(t, world.DeviceUpdateTimeout, feed, 0)
+		second.WaitCounts(t, world.DeviceUpdateTimeout, feed, 0)
 	}
 	shows("nothing yet", 0)
 	here.Follow(reader, author)
 	first := here.Publish(author, "one")
 	here.Publish(author, "two")
 	shows("two posts", 2)
-	here.Must(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": first}, nil)
+	here.MustAsk(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": first}, nil)
 	shows("a deletion", 1)
 	last := here.Publish(author, "three")
 	shows("another", 2)
-	here.Must(reader, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": last}, nil)
-	his.WaitCounts(t, world.ArrivalTimeout, 0, 1)
+	here.MustAsk(reader, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": last}, nil)
+	his.WaitCounts(t, world.DeviceUpdateTimeout, 0, 1)
 	here.MarkFeedSeen(reader, last)
 	shows("a mark on another device", 0)
 	here.Publish(author, "four")
 	shows("a post after the mark", 1)
-	here.Must(reader, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
+	here.MustAsk(reader, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
 	shows("an unfollow", 0)
 }
 
@@ -53,13 +53,13 @@ func TestNodesProjectForEachOther(t *testing.T) {
 		"cluster": func(t *testing.T) string { return redistest.Cluster(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := world.StartPair(t, redis(t), nil)
+			p := world.StartNodePair(t, redis(t), nil)
 			checkChangesReachBothNodes(t, p.A, p.B)
 			checkChangesReachBothNodes(t, p.B, p.A)
 		})
 	}
 	t.Run("one node, embedded", func(t *testing.T) {
-		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) { cfg.Node = "a" }})
+		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) { cfg.Node = "a" }})
 		checkChangesReachBothNodes(t, n, n)
 	})
 }
@@ -67,45 +67,45 @@ func TestNodesProjectForEachOther(t *testing.T) {
 // No hint arrives, because no node may publish. The reconciliation alone must find every change.
 func TestLostHintsHeal(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartPair(t, server.URL(), nil)
+	p := world.StartNodePair(t, server.URL(), nil)
 	p.A.Follow("reader", "author")
-	device := world.OpenWatch(t, p.B.URL, "reader")
-	device.WaitCounts(t, world.ArrivalTimeout, 0, 0)
+	device := world.OpenBadgeSubscription(t, p.B.URL, "reader")
+	device.WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)
 	server.Do("ACL", "SETUSER", "default", "-publish")
 	for i := range 3 {
 		p.A.Publish("author", fmt.Sprint(i))
-		device.WaitCounts(t, world.ArrivalTimeout, i+1, 0)
+		device.WaitCounts(t, world.DeviceUpdateTimeout, i+1, 0)
 	}
-	if repairs := p.A.Hub.Stats().Repairs + p.B.Hub.Stats().Repairs; repairs == 0 {
+	if repairs := p.A.Hub.Stats().UsersRepaired + p.B.Hub.Stats().UsersRepaired; repairs == 0 {
 		t.Error("the sweep has repaired nothing: the hints arrived after all")
 	}
 	server.Do("ACL", "SETUSER", "default", "+publish")
 	p.A.Publish("author", "told again")
-	device.WaitCounts(t, world.ArrivalTimeout, 4, 0)
+	device.WaitCounts(t, world.DeviceUpdateTimeout, 4, 0)
 }
 
 // With the reconciliation off, hints alone notify the devices. After the connection for hints is cut, the reconnection alone must
 // show the missed changes.
 func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
+	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.SweepInterval = time.Hour })
 	p.A.Follow("reader", "author")
-	device := world.OpenWatch(t, p.B.URL, "reader")
-	device.WaitCounts(t, world.ArrivalTimeout, 0, 0)
+	device := world.OpenBadgeSubscription(t, p.B.URL, "reader")
+	device.WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)
 	// Nothing renews the lease without the reconciliation. Hints that reach the device show that its user is registered.
 	for i := range 10 {
 		if i%3 == 2 {
 			server.Do("CLIENT", "KILL", "TYPE", "pubsub")
 		}
 		p.A.Publish("author", fmt.Sprint(i))
-		device.WaitCounts(t, world.ArrivalTimeout, i+1, 0)
+		device.WaitCounts(t, world.DeviceUpdateTimeout, i+1, 0)
 	}
 }
 
 // Both nodes share the jobs, and each job has its effect once: many users publish and like through either node at the same
 // time.
 func TestNodesShareJobs(t *testing.T) {
-	p := world.StartPair(t, redistest.Redis(t), nil)
+	p := world.StartNodePair(t, redistest.Redis(t), nil)
 	nodes := []*world.Node{p.A, p.B}
 	const authors, readers, posts = 4, 6, 10
 	name := func(kind string, i int) string { return fmt.Sprintf("%s-%d", kind, i) }
@@ -122,7 +122,7 @@ func TestNodesShareJobs(t *testing.T) {
 				n := nodes[(author+i)%2]
 				id := n.Publish(name("author", author), fmt.Sprint(i))
 				ids[author] = append(ids[author], id)
-				nodes[i%2].Must(name("reader", i%readers), `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": id}, nil)
+				nodes[i%2].MustAsk(name("reader", i%readers), `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": id}, nil)
 			}
 		})
 	}
@@ -130,7 +130,7 @@ func TestNodesShareJobs(t *testing.T) {
 	want := slices.Concat(ids...)
 	slices.Sort(want)
 	slices.Reverse(want)
-	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+	world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
 		for _, n := range nodes {
 			for reader := range readers {
 				if got := n.Badges(name("reader", reader)); got.HomeFeed.Value != authors*posts {
@@ -148,7 +148,7 @@ func TestNodesShareJobs(t *testing.T) {
 		}
 		return nil
 	})
-	world.EventuallySucceeds(t, world.ConvergenceTimeout, func() error {
+	world.EventuallySucceeds(t, world.RedisLossRecoveryTimeout, func() error {
 		waiting, dead, _, err := jobs.JobCounts(t.Context(), p.A.Store)
 		if err == nil && waiting+dead > 0 {
 			err = fmt.Errorf("%d jobs wait, %d are dead", waiting, dead)
@@ -161,7 +161,7 @@ func TestNodesShareJobs(t *testing.T) {
 // also while Redis is down.
 func TestNodeCachesForgetOldState(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartPair(t, server.URL(), nil)
+	p := world.StartNodePair(t, server.URL(), nil)
 	for _, away := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Redis away %t", away), func(t *testing.T) {
 			author := fmt.Sprintf("author-%t", away)
@@ -171,7 +171,7 @@ func TestNodeCachesForgetOldState(t *testing.T) {
 				var data struct {
 					Node *struct{ Author struct{ Name *string } }
 				}
-				n.Must("reader", `query($p:ID!){node(id:$p){... on Post{author{name}}}}`, map[string]any{"p": id}, &data)
+				n.MustAsk("reader", `query($p:ID!){node(id:$p){... on Post{author{name}}}}`, map[string]any{"p": id}, &data)
 				if data.Node == nil {
 					return false, ""
 				}
@@ -190,19 +190,19 @@ func TestNodeCachesForgetOldState(t *testing.T) {
 			if away {
 				server.Kill()
 			}
-			p.A.Must(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": first}, nil)
-			p.A.Must(author, `mutation{setProfile(input:{name:"New"}){user{name}}}`, nil, nil)
+			p.A.MustAsk(author, `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": first}, nil)
+			p.A.MustAsk(author, `mutation{setProfile(input:{name:"New"}){user{name}}}`, nil, nil)
 			if found, _ := seen(p.A, first); found {
 				t.Error("the node that deleted the post shows it")
 			}
 			if _, name := seen(p.A, second); name != "New" {
 				t.Errorf("the node that set the profile shows %q", name)
 			}
-			world.Eventually(t, world.ArrivalTimeout, "the other node has forgotten the post", func() bool {
+			world.Eventually(t, world.DeviceUpdateTimeout, "the other node has forgotten the post", func() bool {
 				found, _ := seen(p.B, first)
 				return !found
 			})
-			world.Eventually(t, world.ArrivalTimeout, "the other node shows the new name", func() bool {
+			world.Eventually(t, world.DeviceUpdateTimeout, "the other node shows the new name", func() bool {
 				_, name := seen(p.B, second)
 				return name == "New"
 			})
@@ -212,17 +212,17 @@ func TestNodeCachesForgetOldState(t *testing.T) {
 
 // A node that stops during work leaves the work to the other node, which continues alone.
 func TestOtherNodeTakesOver(t *testing.T) {
-	p := world.StartPair(t, redistest.Redis(t), nil)
-	device := world.OpenWatch(t, p.B.URL, "reader")
+	p := world.StartNodePair(t, redistest.Redis(t), nil)
+	device := world.OpenBadgeSubscription(t, p.B.URL, "reader")
 	p.A.Follow("reader", "author")
-	device.WaitCounts(t, world.ArrivalTimeout, 0, 0)
+	device.WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)
 	for i := range 20 {
 		p.A.Publish("author", fmt.Sprint(i))
 	}
 	p.A.Stop()
-	device.WaitCounts(t, world.ConvergenceTimeout, 20, 0)
+	device.WaitCounts(t, world.RedisLossRecoveryTimeout, 20, 0)
 	p.B.Publish("author", "by the other alone")
-	device.WaitCounts(t, world.ArrivalTimeout, 21, 0)
+	device.WaitCounts(t, world.DeviceUpdateTimeout, 21, 0)
 }
 
 // Even if the changelog is read only after hints, entries of one node reach the other's cache: shows that a job brings onto
@@ -233,36 +233,36 @@ func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 		"cluster": func(t *testing.T) string { return redistest.Cluster(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := world.StartPair(t, redis(t), func(cfg *node.Config) { cfg.LogInterval = time.Hour })
+			p := world.StartNodePair(t, redis(t), func(cfg *node.Config) { cfg.LogInterval = time.Hour })
 			for _, order := range [][2]*world.Node{{p.A, p.B}, {p.B, p.A}} {
 				here, there := order[0], order[1]
 				reader, host := here.Config.Node+"-reader", here.Config.Node+"-host"
 				here.Follow(reader, host)
-				device := there.WatchBoard(t, reader, "", "")
-				device.Expect("live[] ended[] moved[] gone[] above:0")
-				show := here.Schedule(host, "one", here.Clock.Now().Add(time.Hour))
-				device.Expect("live[] ended[] moved[] gone[] above:1")
+				device := there.SubscribeToBoard(t, reader, "", "")
+				device.WaitEventWithShortForm("live[] ended[] moved[] gone[] above:0")
+				show := here.ScheduleShow(host, "one", here.Clock.Now().Add(time.Hour))
+				device.WaitEventWithShortForm("live[] ended[] moved[] gone[] above:1")
 				here.MutateShow(host, "startShow", show)
 				device.WaitEvent("the start and its number", func(e world.BoardEvent) bool { return len(e.WentLive) == 1 && e.LiveBoard.Value == 1 })
 				post := here.Publish(host, "body")
 				body := func(n *world.Node) string {
 					var data struct{ Node struct{ Body string } }
-					n.Must(reader, `query($p:ID!){node(id:$p){... on Post{body}}}`, map[string]any{"p": post}, &data)
+					n.MustAsk(reader, `query($p:ID!){node(id:$p){... on Post{body}}}`, map[string]any{"p": post}, &data)
 					return data.Node.Body
 				}
 				if got := body(there); got != "body" {
 					t.Fatalf("the post is %q", got)
 				}
-				here.Must(host, `mutation($p:ID!){editPost(input:{postId:$p,body:"edited"}){post{id}}}`, map[string]any{"p": post}, nil)
-				world.Eventually(t, world.ConvergenceTimeout, "the other node shows the edited post", func() bool { return body(there) == "edited" })
+				here.MustAsk(host, `mutation($p:ID!){editPost(input:{postId:$p,body:"edited"}){post{id}}}`, map[string]any{"p": post}, nil)
+				world.Eventually(t, world.RedisLossRecoveryTimeout, "the other node shows the edited post", func() bool { return body(there) == "edited" })
 				unread := func() int {
 					var data struct{ Viewer struct{ Badges world.Badges } }
-					there.Must(reader, `{viewer{badges{announcements{value}}}}`, nil, &data)
+					there.MustAsk(reader, `{viewer{badges{announcements{value}}}}`, nil, &data)
 					return data.Viewer.Badges.Announcements.Value
 				}
 				before := unread()
 				here.Announce(map[string]any{"title": "news"})
-				world.Eventually(t, world.ConvergenceTimeout, "the other node counts the announcement", func() bool { return unread() == before+1 })
+				world.Eventually(t, world.RedisLossRecoveryTimeout, "the other node counts the announcement", func() bool { return unread() == before+1 })
 			}
 		})
 	}

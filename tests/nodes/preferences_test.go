@@ -8,16 +8,16 @@ import (
 	"tidings/tests/world"
 )
 
-// What a category adds to the total always reaches the icon of a closed page. A category alerts only if the user wants that. Items that
-// came while the category did not alert do not alert later.
+// What a category adds to the total always reaches the icon of a closed page. A category alerts only if the user wants that. Items
+// that came while the category did not alert do not alert later.
 func TestPreferencesDecideWhatSounds(t *testing.T) {
-	n, push := startPushing(t)
-	phone{push.Subscribe("phone"), n}.register("ann")
-	phone{push.Subscribe("other"), n}.register("eve")
+	n, push := startPushNode(t)
+	userBrowser{push.Subscribe("phone"), n}.register("ann")
+	userBrowser{push.Subscribe("other"), n}.register("eve")
 	shows := func(what, browser string, total int, part string) {
 		t.Helper()
 		world.Eventually(t, 30*time.Second, what, func() bool {
-			m, some := push.Last(browser)
+			m, some := push.LastMessage(browser)
 			if !some || m.Total != total || m.Silent != (part == "") {
 				return false
 			}
@@ -26,11 +26,11 @@ func TestPreferencesDecideWhatSounds(t *testing.T) {
 	}
 	prefer := func(settings string) {
 		t.Helper()
-		n.Must("ann", `mutation{setCategoryPreference(input:{category:"LIKE",`+settings+`}){changed}}`, nil, nil)
+		n.MustAsk("ann", `mutation{setCategoryPreference(input:{category:"LIKE",`+settings+`}){changed}}`, nil, nil)
 	}
 	like := func(author string) {
 		t.Helper()
-		n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish(author, "a post")}, nil)
+		n.MustAsk("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": n.Publish(author, "a post")}, nil)
 	}
 	like("ann")
 	shows("a like", "phone", 1, "LIKE")
@@ -39,7 +39,7 @@ func TestPreferencesDecideWhatSounds(t *testing.T) {
 	shows("a like without an alert", "phone", 2, "")
 	like("eve")
 	shows("a like of somebody else", "other", 1, "LIKE")
-	n.Must("bob", `mutation{publishPost(input:{body:"@ann"}){post{id}}}`, nil, nil)
+	n.MustAsk("bob", `mutation{publishPost(input:{body:"@ann"}){post{id}}}`, nil, nil)
 	shows("a mention", "phone", 3, "MENTION")
 	prefer("mode:DOT,push:null")
 	shows("the likes are a dot", "phone", 1, "")
@@ -52,10 +52,10 @@ func TestPreferencesDecideWhatSounds(t *testing.T) {
 	prefer("mode:OFF")
 	shows("the likes are off", "phone", 1, "")
 	like("ann")
-	n.Must("bob", `mutation{publishPost(input:{body:"@ann again"}){post{id}}}`, nil, nil)
+	n.MustAsk("bob", `mutation{publishPost(input:{body:"@ann again"}){post{id}}}`, nil, nil)
 	shows("a mention after a like that is off", "phone", 2, "MENTION")
 	wanted := map[string]bool{"1 LIKE": true, "3 MENTION": true, "5 LIKE": true, "2 MENTION": true}
-	for _, arrival := range push.Take() {
+	for _, arrival := range push.TakeArrivals() {
 		if m := arrival.Message; m.UserID == "user:ann" && !m.Silent && !wanted[fmt.Sprint(m.Total, " ", *m.Cause.Part)] {
 			t.Errorf("an alert: %+v", m)
 		}

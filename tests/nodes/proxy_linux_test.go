@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// silentNode accepts every request and socket, and reports it on arrived. It sends no answer until speak is closed, except to health
-// checks.
-func silentNode(t *testing.T, arrived chan<- string, speak <-chan struct{}) http.HandlerFunc {
+// newSilentNodeHandler returns a handler that accepts every request and socket, and reports it on arrived. It sends no answer until
+// speak is closed, except to health checks.
+func newSilentNodeHandler(t *testing.T, arrived chan<- string, speak <-chan struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch {
@@ -49,11 +49,11 @@ func silentNode(t *testing.T, arrived chan<- string, speak <-chan struct{}) http
 // Sockets and event streams, which may be silent for long, stay open. A query is given up just as soon if its client would also accept
 // an event stream, as urql does.
 func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
-	c := &composition{t: t, network: network()}
+	c := &composedDeployment{t: t, addressPrefix: testAddressPrefix()}
 	arrived, speak := make(chan string, 10), make(chan struct{})
-	node := &http.Server{Handler: silentNode(t, arrived, speak)}
+	node := &http.Server{Handler: newSilentNodeHandler(t, arrived, speak)}
 	for _, name := range []string{"node-1", "node-2"} {
-		listener, err := net.Listen("tcp", c.address(name)+":8080")
+		listener, err := net.Listen("tcp", c.serviceAddress(name)+":8080")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 	c.startProxy(strings.Replace(text, answers, "proxy_read_timeout 1s;", 1))
 
 	ask := func(accept, body string) *http.Response {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+"/graphql", strings.NewReader(body))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.ProxyURL+"/graphql", strings.NewReader(body))
 		if err != nil {
 			t.Error(err)
 			return &http.Response{Body: http.NoBody}
@@ -82,7 +82,7 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 		t.Cleanup(func() { _ = response.Body.Close() })
 		return response
 	}
-	socket, err := net.Dial("tcp", c.address("proxy")+":8080")
+	socket, err := net.Dial("tcp", c.serviceAddress("proxy")+":8080")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 		t.Fatalf("the upgrade: %v, %v", answer, err)
 	}
 	// The host that reaches a node has the port, because a node compares the host with the origin of a page.
-	host := strings.TrimPrefix(c.URL, "http://")
+	host := strings.TrimPrefix(c.ProxyURL, "http://")
 	stream := ask("text/event-stream, multipart/mixed", "watch")
 	query := make(chan *http.Response, 1)
 	go func() {

@@ -15,23 +15,23 @@ import (
 // A pulled post is on every node: in open subscriptions, in the badges and on the page, even after Redis has lost everything.
 func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartPair(t, server.URL(), nil)
-	p.A.MakeHuge("star")
+	p := world.StartNodePair(t, server.URL(), nil)
+	p.A.MakeAuthorsHuge("star")
 	p.A.Follow("reader", "star")
 	p.B.Follow("reader", "friend")
-	feed, badges := p.B.WatchFeed(t, "reader"), world.OpenWatch(t, p.B.URL, "reader")
-	feed.Expect(0, "")
+	feed, badges := p.B.SubscribeToFeed(t, "reader"), world.OpenBadgeSubscription(t, p.B.URL, "reader")
+	feed.WaitNewPostsEvent(0, "")
 	first := p.A.Publish("star", "one")
-	feed.Expect(1, first, "star")
-	badges.WaitCounts(t, world.ArrivalTimeout, 1, 0)
+	feed.WaitNewPostsEvent(1, first, "star")
+	badges.WaitCounts(t, world.DeviceUpdateTimeout, 1, 0)
 	if got := p.B.ReadFeedPage("reader", 10, "", "").Ids(); !slices.Equal(got, []string{first}) {
 		t.Errorf("the page on the other node has %v", got)
 	}
 	second := p.A.Publish("friend", "two")
-	feed.Expect(2, second, "friend", "star")
+	feed.WaitNewPostsEvent(2, second, "friend", "star")
 	server.Do("FLUSHALL")
 	third := p.B.Publish("star", "three")
-	feed.Expect(3, third, "star", "friend")
+	feed.WaitNewPostsEvent(3, third, "star", "friend")
 	world.Eventually(t, 30*time.Second, "both nodes show the feed", func() bool {
 		for _, n := range []*world.Node{p.A, p.B} {
 			if !slices.Equal(n.ReadFeedPage("reader", 10, "", "").Ids(), []string{third, second, first}) || n.Badges("reader").HomeFeed.Value != 3 {
@@ -40,23 +40,23 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 		}
 		return true
 	})
-	p.A.Must("star", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": third}, nil)
-	feed.Expect(2, second, "friend", "star")
+	p.A.MustAsk("star", `mutation($p:ID!){deletePost(input:{postId:$p}){postId}}`, map[string]any{"p": third}, nil)
+	feed.WaitNewPostsEvent(2, second, "friend", "star")
 	p.B.MarkFeedSeen("reader", "")
-	feed.Expect(0, "")
+	feed.WaitNewPostsEvent(0, "")
 }
 
 // newerThan reads pages upwards. Invalid arguments are refused.
 func TestNewerThanThroughTheAPI(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	n.Follow("reader", "author")
-	n.Settle()
+	n.SettleJobsAndCaches()
 	var ids []string
 	for i := range 5 {
 		n.Clock.Advance(time.Minute)
 		ids = append(ids, n.Publish("author", fmt.Sprint(i)))
 	}
-	n.Settle()
+	n.SettleJobsAndCaches()
 	query := `query($n:ID,$f:Int,$l:ID,$a:String){viewer{homeFeed(newerThan:$n,first:$f,lastId:$l,after:$a){
 		edges{cursor node{id}} pageInfo{hasNextPage endCursor} lastId end building}}}`
 	var got []string
@@ -69,7 +69,7 @@ func TestNewerThanThroughTheAPI(t *testing.T) {
 				}
 			}
 		}
-		n.Must("reader", query, map[string]any{"n": than, "f": 3}, &data)
+		n.MustAsk("reader", query, map[string]any{"n": than, "f": 3}, &data)
 		page := data.Viewer.HomeFeed
 		got = append(got, page.Ids()...)
 		if page.End != nil || page.Building || page.LastID == nil {

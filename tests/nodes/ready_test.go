@@ -17,7 +17,7 @@ import (
 
 // A node is ready once it has read the shows of boards. Before that it does not know which shows are live.
 func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	n.Ready.Set(true)
 	answer := func() (int, string) {
 		t.Helper()
@@ -63,8 +63,8 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 		ScheduleShow struct{ Show struct{ ID string } }
 	}
 	for _, host := range []string{"host", "idle"} {
-		former.Must(host, schedule, map[string]any{"p": time.Now().Add(time.Hour)}, &data)
-		former.Must(host, `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
+		former.MustAsk(host, schedule, map[string]any{"p": time.Now().Add(time.Hour)}, &data)
+		former.MustAsk(host, `mutation($s:ID!){startShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
 	}
 	live := func(person string, want int) {
 		t.Helper()
@@ -74,23 +74,23 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 					Badges struct{ LiveBoard world.Count }
 				}
 			}
-			former.Must(person, `{viewer{badges{liveBoard{value precision}}}}`, nil, &data)
+			former.MustAsk(person, `{viewer{badges{liveBoard{value precision}}}}`, nil, &data)
 			return data.Viewer.Badges.LiveBoard.Value == want && data.Viewer.Badges.LiveBoard.Precision == "EXACT"
 		})
 	}
 	live("fan", 1)
 	live("waiting", 1)
-	former.Must("idle", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
+	former.MustAsk("idle", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, map[string]any{"s": data.ScheduleShow.Show.ID}, nil)
 	live("waiting", 0)
 	former.Stop()
 
-	// A day later, the last midnight is after the starts and ends of the shows. The last midnight is part of the version too. The missing
-	// counts must raise the version nevertheless.
-	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, Manual: true})
+	// A day later, the last midnight is after the starts and ends of the shows. The last midnight is part of the version too. The
+	// missing counts must raise the version nevertheless.
+	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ManualStepping: true})
 	n.Clock.Advance(24 * time.Hour)
 	running := node.StartLoops(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)
 	t.Cleanup(func() { <-running })
-	numbers, wants := n.IDsOf("fan", "waiting"), []int{1, 0}
+	numbers, wants := n.EnsureUserIDs("fan", "waiting"), []int{1, 0}
 	states := make([]<-chan *services.Badges, len(numbers))
 	next := func(i int) (state *services.Badges) {
 		t.Helper()
@@ -117,7 +117,8 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range wants {
-		// On a busy machine a state from before the shows may wait in the channel, or Redis may miss its deadline. A later state is exact.
+		// On a busy machine a state from before the shows may wait in the channel, or Redis may miss its deadline. A later state is
+		// exact.
 		for exact := false; !exact; {
 			state := next(i)
 			if state.LiveBoard.Precision != services.Unknown && state.LiveBoard.Value != want {
@@ -126,7 +127,7 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 			exact = state.LiveBoard.Precision == services.Exact
 		}
 	}
-	world.OpenWatch(t, n.URL, "somebody").WaitCounts(t, world.ArrivalTimeout, 0, 0)
+	world.OpenBadgeSubscription(t, n.URL, "somebody").WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)
 }
 
 // wantSocketsRefused checks that the node refuses a socket for now.

@@ -15,22 +15,22 @@ import (
 // and however long ago their badges were read.
 func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	server := redistest.NewServer(t)
-	p := world.StartPair(t, server.URL(), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
+	p := world.StartNodePair(t, server.URL(), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	p.A.Must("alice", `mutation{createConversation(input:{kind:ROOM,title:"den",memberIds:["user:bob","user:carol"]}){conversation{id}}}`, nil, &data)
+	p.A.MustAsk("alice", `mutation{createConversation(input:{kind:ROOM,title:"den",memberIds:["user:bob","user:carol"]}){conversation{id}}}`, nil, &data)
 	room := data.CreateConversation.Conversation.ID
 	say := func(n *world.Node, who string) {
 		t.Helper()
-		n.Must(who, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
+		n.MustAsk(who, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
 	}
-	here, there := world.OpenWatch(t, p.A.URL, "bob"), world.OpenWatch(t, p.B.URL, "carol")
+	here, there := world.OpenBadgeSubscription(t, p.A.URL, "bob"), world.OpenBadgeSubscription(t, p.B.URL, "carol")
 	say(p.A, "alice")
 	here.WaitUnreadMessages(t, 1)
 	there.WaitUnreadMessages(t, 1)
-	world.Eventually(t, world.ArrivalTimeout, "it is counted when somebody reads", func() bool {
-		return wayOf(t, p.A, room) == chat.OnRead
+	world.Eventually(t, world.DeviceUpdateTimeout, "it is counted when somebody reads", func() bool {
+		return countingWayOf(t, p.A, room) == chat.OnRead
 	})
 	say(p.A, "alice")
 	here.WaitUnreadMessages(t, 2)
@@ -44,13 +44,13 @@ func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	say(p.B, "alice")
 	here.WaitUnreadMessages(t, 3)
 	there.WaitUnreadMessages(t, 3)
-	p.B.Must("carol", `mutation($c:ID!){markConversationRead(input:{conversationId:$c}){badges{version}}}`, map[string]any{"c": room}, nil)
+	p.B.MustAsk("carol", `mutation($c:ID!){markConversationRead(input:{conversationId:$c}){badges{version}}}`, map[string]any{"c": room}, nil)
 	there.WaitUnreadMessages(t, 0)
 	here.WaitUnreadMessages(t, 3)
 }
 
-// wayOf returns the present way of counting of a conversation.
-func wayOf(t *testing.T, n *world.Node, room string) chat.Way {
+// countingWayOf returns the present way of counting of a conversation.
+func countingWayOf(t *testing.T, n *world.Node, room string) chat.CountingWay {
 	t.Helper()
 	id, err := services.ParseConversationID("room", room)
 	if err != nil {

@@ -17,24 +17,24 @@ func TestPostsThatCountAgainAlertNobody(t *testing.T) {
 		"hide": {"bob", `hideFrom(input:{userId:"user:ann"})`, `unhideFrom(input:{userId:"user:ann"})`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)})
+			n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: withChangeStream(24 * time.Hour)})
 			world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
 			n.Follow("ann", "bob")
 			n.Badges("ann")
-			watch := &world.Changes{}
+			watch := &world.ChangesReader{}
 			shows := func(what string, total int, silent bool) {
 				t.Helper()
 				world.Eventually(t, 30*time.Second, what, func() bool {
-					if err := watch.Read(n.URL); err != nil {
+					if err := watch.ReadToEnd(n.URL); err != nil {
 						t.Fatal(err)
 					}
-					return watch.Last["ann"].Total == total
+					return watch.LastByKey["ann"].Total == total
 				})
-				if got := watch.Last["ann"]; got.Silent != silent {
+				if got := watch.LastByKey["ann"]; got.Silent != silent {
 					t.Errorf("%s: %+v, want silent %v", what, got, silent)
 				}
 			}
-			turn := func(act string) { t.Helper(); n.Must(one.who, "mutation{"+act+"{changed}}", nil, nil) }
+			turn := func(act string) { t.Helper(); n.MustAsk(one.who, "mutation{"+act+"{changed}}", nil, nil) }
 			n.Publish("bob", "one")
 			shows("a post", 1, false)
 			turn(one.off)

@@ -16,74 +16,74 @@ import (
 	"tidings/tests/world"
 )
 
-// crowd is a group of people who act at random through some nodes.
-type crowd struct {
-	t      *testing.T
-	nodes  []*world.Node
-	keys   []string
-	random *rand.Rand
-	posts  []string // IDs
-	talk   string   // the ID of a conversation of all
+// multiNodeActors is a group of people who act at random through some nodes.
+type multiNodeActors struct {
+	t              *testing.T
+	nodes          []*world.Node
+	userKeys       []string
+	random         *rand.Rand
+	postIDs        []string // IDs
+	conversationID string   // the ID of a conversation of all
 }
 
-func newCrowd(t *testing.T, seed uint64, nodes ...*world.Node) *crowd {
-	c := &crowd{t: t, nodes: nodes, keys: []string{"ann", "bob", "cat", "dan", "eve"}, random: rand.New(rand.NewPCG(seed, 7))}
-	for _, key := range c.keys {
-		c.node().Badges(key)
+func newMultiNodeActors(t *testing.T, seed uint64, nodes ...*world.Node) *multiNodeActors {
+	c := &multiNodeActors{t: t, nodes: nodes, userKeys: []string{"ann", "bob", "cat", "dan", "eve"}, random: rand.New(rand.NewPCG(seed, 7))}
+	for _, key := range c.userKeys {
+		c.randomNode().Badges(key)
 	}
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
 	members := []string{}
-	for _, key := range c.keys[1:] {
+	for _, key := range c.userKeys[1:] {
 		members = append(members, "user:"+key)
 	}
-	c.node().Must(c.keys[0], `mutation($m:[ID!]!){createConversation(input:{kind:GROUP,memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
-	c.talk = data.CreateConversation.Conversation.ID
+	c.randomNode().MustAsk(c.userKeys[0], `mutation($m:[ID!]!){createConversation(input:{kind:GROUP,memberIds:$m}){conversation{id}}}`, map[string]any{"m": members}, &data)
+	c.conversationID = data.CreateConversation.Conversation.ID
 	return c
 }
 
-// node draws a node.
-func (c *crowd) node() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))] }
+// randomNode draws a node.
+func (c *multiNodeActors) randomNode() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))] }
 
-// act does one random act that concerns single users.
-func (c *crowd) act() {
-	me, other, n := c.keys[c.random.IntN(len(c.keys))], c.keys[c.random.IntN(len(c.keys))], c.node()
+// runRandomMutation does one random act that concerns single users.
+func (c *multiNodeActors) runRandomMutation() {
+	me, other, n := c.userKeys[c.random.IntN(len(c.userKeys))], c.userKeys[c.random.IntN(len(c.userKeys))], c.randomNode()
 	switch what := c.random.IntN(10); {
 	case what == 0 && me != other:
 		n.Follow(me, other)
 	case what == 1 && me != other:
-		n.Must(me, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + other}, nil)
+		n.MustAsk(me, `mutation($u:ID!){unfollow(input:{userId:$u}){user{id}}}`, map[string]any{"u": "user:" + other}, nil)
 	case what == 2:
-		c.posts = append(c.posts, n.Publish(me, "a post"))
-	case what == 3 && len(c.posts) > 0:
-		n.Must(me, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.posts[c.random.IntN(len(c.posts))]}, nil)
-	case what == 4 && len(c.posts) > 0:
-		n.Must(me, `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.posts[c.random.IntN(len(c.posts))]}, nil)
+		c.postIDs = append(c.postIDs, n.Publish(me, "a post"))
+	case what == 3 && len(c.postIDs) > 0:
+		n.MustAsk(me, `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.postIDs[c.random.IntN(len(c.postIDs))]}, nil)
+	case what == 4 && len(c.postIDs) > 0:
+		n.MustAsk(me, `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": c.postIDs[c.random.IntN(len(c.postIDs))]}, nil)
 	case what == 5:
 		n.MarkFeedSeen(me, "")
 	case what == 6:
-		n.Must(me, `mutation{markNotificationsSeen(input:{}){badges{total{value}}}}`, nil, nil)
+		n.MustAsk(me, `mutation{markNotificationsSeen(input:{}){badges{total{value}}}}`, nil, nil)
 	case what == 7:
-		n.Must(me, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`, map[string]any{"c": c.talk}, nil)
+		n.MustAsk(me, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hello"}){message{id}}}`, map[string]any{"c": c.conversationID}, nil)
 	case what == 8:
-		n.Must("host:ingest", `mutation($u:ID!){sendSiteMessage(input:{to:[$u],title:"hello"}){message{id}}}`, map[string]any{"u": "user:" + me}, nil)
+		n.MustAsk("host:ingest", `mutation($u:ID!){sendSiteMessage(input:{to:[$u],title:"hello"}){message{id}}}`, map[string]any{"u": "user:" + me}, nil)
 	case what == 9:
-		n.Must(me, `mutation($m:CategoryMode,$p:Boolean){setCategoryPreference(input:{category:"LIKE",mode:$m,push:$p}){changed}}`,
+		n.MustAsk(me, `mutation($m:CategoryMode,$p:Boolean){setCategoryPreference(input:{category:"LIKE",mode:$m,push:$p}){changed}}`,
 			map[string]any{"m": []any{"COUNT", "DOT", "OFF", nil}[c.random.IntN(4)], "p": c.random.IntN(2) == 0}, nil)
 	}
 }
 
-// waitChangesEqualBadges waits until, for everybody, the reader's last change equals the badges. Users whose badges are empty may have no
-// change.
-func (c *crowd) waitChangesEqualBadges(r *world.Changes) {
+// waitChangesEqualBadges waits until, for everybody, the reader's last change equals the badges. Users whose badges are empty may
+// have no change.
+func (c *multiNodeActors) waitChangesEqualBadges(r *world.ChangesReader) {
 	c.t.Helper()
 	world.EventuallySucceeds(c.t, 30*time.Second, func() error {
-		if err := r.Read(c.node().URL); err != nil {
+		if err := r.ReadToEnd(c.randomNode().URL); err != nil {
 			c.t.Fatal(err)
 		}
-		for _, key := range c.keys {
-			if err := r.Last[key].CheckAgainst(c.node().Badges(key)); err != nil {
+		for _, key := range c.userKeys {
+			if err := r.LastByKey[key].CheckAgainst(c.randomNode().Badges(key)); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 		}
@@ -91,18 +91,18 @@ func (c *crowd) waitChangesEqualBadges(r *world.Changes) {
 	})
 }
 
-// withStream switches the change stream on. With a lap of a day, marks alone must find every change of single users.
-func withStream(lap time.Duration) func(cfg *node.Config) {
+// withChangeStream switches the change stream on. With a lap of a day, marks alone must find every change of single users.
+func withChangeStream(lap time.Duration) func(cfg *node.Config) {
 	return func(cfg *node.Config) {
 		cfg.Changes, cfg.ChangesInterval, cfg.ChangesLap = true, 10*time.Millisecond, lap
 	}
 }
 
-// waitStreamBegun waits until the change stream was written for the first time. Items from before that moment never alert.
-func waitStreamBegun(n *world.Node) {
+// waitChangeStreamBegun waits until the change stream was written for the first time. Items from before that moment never alert.
+func waitChangeStreamBegun(n *world.Node) {
 	n.TB.Helper()
 	world.Eventually(n.TB, 30*time.Second, "the change stream has begun", func() bool {
-		begun, err := n.Store.Lines(n.TB.Context(), `SELECT 1 FROM stream_head WHERE began_at > 0`)
+		begun, err := n.Store.QueryLines(n.TB.Context(), `SELECT 1 FROM stream_head WHERE began_at > 0`)
 		if err != nil {
 			n.TB.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func waitStreamBegun(n *world.Node) {
 // nodes that share the jobs. At least one change is not silent.
 func TestChangesFollowBadges(t *testing.T) {
 	run := func(t *testing.T, nodes ...*world.Node) {
-		reader := &world.Changes{}
+		reader := &world.ChangesReader{}
 		world.Eventually(t, 30*time.Second, "the first laps are over", func() bool {
 			laps := uint64(0)
 			for _, n := range nodes {
@@ -122,12 +122,12 @@ func TestChangesFollowBadges(t *testing.T) {
 			}
 			return laps > 0
 		})
-		c := newCrowd(t, 1, nodes...)
-		for round := range histories.Number(t, 4, 20) {
+		c := newMultiNodeActors(t, 1, nodes...)
+		for round := range histories.ShortOrFull(t, 4, 20) {
 			for range 60 {
-				c.act()
+				c.runRandomMutation()
 				if c.random.IntN(10) == 0 {
-					if err := reader.Read(c.node().URL); err != nil {
+					if err := reader.ReadToEnd(c.randomNode().URL); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -137,24 +137,24 @@ func TestChangesFollowBadges(t *testing.T) {
 				t.Fatalf("in round %d", round)
 			}
 		}
-		if len(reader.LastAlerting) == 0 {
+		if len(reader.LastAlertingByKey) == 0 {
 			t.Error("no change was one to alert of")
 		}
-		fresh := &world.Changes{}
+		fresh := &world.ChangesReader{}
 		c.waitChangesEqualBadges(fresh) // a reader from the start of the stream
 	}
 	t.Run("one node", func(t *testing.T) {
-		options := world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)}
+		options := world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: withChangeStream(24 * time.Hour)}
 		run(t, world.StartNode(t, options))
 	})
 	t.Run("two nodes", func(t *testing.T) {
-		p := world.StartPair(t, redistest.Redis(t), withStream(24*time.Hour))
+		p := world.StartNodePair(t, redistest.Redis(t), withChangeStream(24*time.Hour))
 		run(t, p.A, p.B)
 	})
 }
 
-// changesPage reads a page of the stream.
-func changesPage(n *world.Node, first int, after string) (list []world.Change, cursor string, more bool) {
+// readChangesPage reads a page of the stream.
+func readChangesPage(n *world.Node, first int, after string) (list []world.Change, cursor string, more bool) {
 	var data struct {
 		Admin struct {
 			Changes struct {
@@ -168,7 +168,7 @@ func changesPage(n *world.Node, first int, after string) (list []world.Change, c
 	if after != "" {
 		from = after
 	}
-	n.Must("boss:admin", `query($n:Int!,$a:String){admin{changes(first:$n,after:$a){list{key version total silent cause{source part itemId}} cursor hasMore}}}`,
+	n.MustAsk("boss:admin", `query($n:Int!,$a:String){admin{changes(first:$n,after:$a){list{key version total silent cause{source part itemId}} cursor hasMore}}}`,
 		map[string]any{"n": first, "a": from}, &data)
 	page := data.Admin.Changes
 	return page.List, page.Cursor, page.HasMore
@@ -177,54 +177,54 @@ func changesPage(n *world.Node, first int, after string) (list []world.Change, c
 // An alert moves behind other users' changes if its user has a silent change later. A reader who is in the middle of a backlog
 // still gets the alert. Cursors with one position, such as the cursors of a reader without a backlog, continue to work.
 func TestAlertThatMovedInAPage(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: withStream(24 * time.Hour)})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: withChangeStream(24 * time.Hour)})
 	world.Eventually(t, 30*time.Second, "the first lap is over", func() bool { return n.Metric("tidings_changes_laps_total") > 0 })
 	first, second, bobs := n.Publish("ann", "a post"), n.Publish("ann", "a second"), n.Publish("bob", "a post")
-	watch := &world.Changes{}
+	watch := &world.ChangesReader{}
 	like := func(post string, liked bool, key string, total int) {
 		t.Helper()
 		verb := `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`
 		if !liked {
 			verb = `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`
 		}
-		n.Must("cat", verb, map[string]any{"p": post}, nil)
+		n.MustAsk("cat", verb, map[string]any{"p": post}, nil)
 		world.Eventually(t, 20*time.Second, fmt.Sprintf("the total of %s is %d", key, total), func() bool {
-			if err := watch.Read(n.URL); err != nil {
+			if err := watch.ReadToEnd(n.URL); err != nil {
 				t.Fatal(err)
 			}
-			return watch.Last[key].Total == total
+			return watch.LastByKey[key].Total == total
 		})
 	}
-	_, start, _ := changesPage(n, 100, "")
+	_, start, _ := readChangesPage(n, 100, "")
 	like(first, true, "ann", 1)
 	like(second, true, "ann", 2)
 	like(bobs, true, "bob", 1)
 	like(second, false, "ann", 1)
-	list, middle, more := changesPage(n, 1, start)
+	list, middle, more := readChangesPage(n, 1, start)
 	if len(list) != 1 || list[0].Key != "bob" || list[0].Silent || !more {
 		t.Fatalf("%+v, more %v", list, more)
 	}
-	list, end, more := changesPage(n, 1, middle)
+	list, end, more := readChangesPage(n, 1, middle)
 	if len(list) != 1 || list[0].Key != "ann" || list[0].Silent || list[0].Cause == nil || more {
 		t.Errorf("the alert was lost: %+v, more %v", list, more)
 	}
 	if len(end) != len(start) || len(middle) != 2*len(start) {
 		t.Errorf("cursors %q, %q, %q", start, middle, end)
 	}
-	if list, last, more := changesPage(n, 1, end); len(list) != 0 || last != end || more {
+	if list, last, more := readChangesPage(n, 1, end); len(list) != 0 || last != end || more {
 		t.Errorf("at the end: %+v, %q", list, last)
 	}
-	if list, _, _ := changesPage(n, 1, middle[:len(start)]); len(list) != 1 || !list[0].Silent {
+	if list, _, _ := readChangesPage(n, 1, middle[:len(start)]); len(list) != 1 || !list[0].Silent {
 		t.Errorf("a cursor of a reader who had everything: %+v", list)
 	}
 }
 
 // Changes that are not written for each user arrive by laps: an announcement, a dot, a post of a huge author.
 func TestChangesOfEverybody(t *testing.T) {
-	p := world.StartPair(t, redistest.Redis(t), withStream(time.Second))
-	c := newCrowd(t, 2, p.A, p.B)
-	reader := &world.Changes{}
-	p.A.MakeHuge("star")
+	p := world.StartNodePair(t, redistest.Redis(t), withChangeStream(time.Second))
+	c := newMultiNodeActors(t, 2, p.A, p.B)
+	reader := &world.ChangesReader{}
+	p.A.MakeAuthorsHuge("star")
 	p.A.Follow("ann", "star")
 	p.A.Announce(map[string]any{"title": "news", "content": "for all"})
 	p.B.RaiseDot(map[string]any{"name": "shop"})
@@ -233,15 +233,15 @@ func TestChangesOfEverybody(t *testing.T) {
 	for _, n := range []*world.Node{p.A, p.B} {
 		world.Eventually(t, 20*time.Second, "the node shows the announcement, the dot and the post", func() bool {
 			got := n.Badges("ann")
-			return got.Announcements.Value == 1 && isLit(got, "shop") && got.HomeFeed.Value == 1
+			return got.Announcements.Value == 1 && isDotLit(got, "shop") && got.HomeFeed.Value == 1
 		})
 	}
 	c.waitChangesEqualBadges(reader)
-	if got := reader.Last["ann"]; got.Total == 0 || len(got.Dots) != 1 {
+	if got := reader.LastByKey["ann"]; got.Total == 0 || len(got.Dots) != 1 {
 		t.Errorf("the last change: %+v", got)
 	}
 	// A later lap may find the dot. That change is silent and has no cause, so the last change that sounded is checked.
-	if got := reader.LastAlerting["ann"]; got.Cause == nil {
+	if got := reader.LastAlertingByKey["ann"]; got.Cause == nil {
 		t.Errorf("the last change that sounded: %+v", got)
 	}
 }
@@ -249,7 +249,7 @@ func TestChangesOfEverybody(t *testing.T) {
 // A job is done only after its users are marked. If the process dies between the change in Redis and the mark, the repeated job
 // finds nothing to change, but still marks the users.
 func TestAJobRecordsItsUsersBeforeItIsDone(t *testing.T) {
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Manual: true})
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	marked, fails := map[services.UserID]int{}, 3
 	n.Projector.OnMark(func(_ context.Context, users []services.UserID) error {
 		if fails--; fails >= 0 {
@@ -264,17 +264,17 @@ func TestAJobRecordsItsUsersBeforeItIsDone(t *testing.T) {
 	n.Badges("ann")
 	n.Badges("bob")
 	post := n.Publish("ann", "a post")
-	n.Settle()
+	n.SettleJobsAndCaches()
 	clear(marked)
 	fails = 3
-	n.Must("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	n.MustAsk("bob", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
 	for range 20 {
 		for _, worker := range n.Workers {
 			_, _ = worker.RunOnce(t.Context())
 		}
 		n.Clock.Advance(5 * time.Second)
 	}
-	ann := n.IDsOf("ann")[0]
+	ann := n.EnsureUserIDs("ann")[0]
 	if marked[ann] == 0 || n.Badges("ann").Notifications.Like.Value != 1 {
 		t.Errorf("marked %v, badges %+v", marked, n.Badges("ann").Notifications)
 	}

@@ -11,17 +11,17 @@ import (
 	"tidings/tests/world"
 )
 
-// One trace leads from a mutation on one node, through its job, to the push of the other node. The parent of each span is a span of the
-// same trace, and the first parent is the client's span.
+// One trace leads from a mutation on one node, through its job, to the push of the other node. The parent of each span is a span of
+// the same trace, and the first parent is the client's span.
 func TestATraceCrossesNodes(t *testing.T) {
-	c := world.StartCollector(t)
+	c := world.StartSpanCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {
 		// With this interval only hints cause pushes. A shorter one would let reconciliation sometimes find a change before its hint,
 		// and reconciliation does not know the trace.
-		return world.StartProcess(t, "", "--node", name, "--database", database, "--redis", redis, "--data", t.TempDir(), "--sweep-interval", "1m")
+		return world.StartServingProcess(t, "", "--node", name, "--database", database, "--redis", redis, "--data", t.TempDir(), "--sweep-interval", "1m")
 	}
 	a, b := start("a"), start("b")
 	for _, way := range []struct {
@@ -39,21 +39,21 @@ func TestATraceCrossesNodes(t *testing.T) {
 				t.Fatal(err)
 			}
 			world.AskInTrace(t, way.here.URL, reader, way.follow, `mutation { follow(input: {userId: "user:`+author+`"}) { changed } }`)
-			watch := world.OpenWatch(t, way.there.URL, reader)
-			watch.WaitCounts(t, world.ConvergenceTimeout, 0, 0)
-			way.here.WaitForJobs(world.ConvergenceTimeout) // otherwise one push could report the follow and the post, in a trace of its own
+			watch := world.OpenBadgeSubscription(t, way.there.URL, reader)
+			watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 0, 0)
+			way.here.WaitForJobs(world.RedisLossRecoveryTimeout) // otherwise one push could report the follow and the post, in a trace of its own
 			world.AskInTrace(t, way.here.URL, author, way.notify, `mutation Say { publishPost(input: {body: "body"}) { post { id } } }`)
-			watch.WaitCounts(t, world.ConvergenceTimeout, 1, 0)
+			watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 1, 0)
 			// A span ends before its parent, and a node may send the parent later. So the parents are waited for.
 			world.EventuallySucceeds(t, 20*time.Second, func() error {
 				spans := c.WaitSpans(t, way.notify, here+": POST /graphql", here+": mutation Say", here+": sql transaction", "job ", there+": push")
-				known := map[string]bool{world.ClientSpan: true}
+				known := map[string]bool{world.ClientSpanID: true}
 				for _, span := range spans {
 					known[hex.EncodeToString(span.SpanId)] = true
 				}
 				for _, span := range spans {
 					if !known[hex.EncodeToString(span.ParentSpanId)] {
-						return fmt.Errorf("%s of node %s has a parent %x that nobody sent", span.Name, span.Node, span.ParentSpanId)
+						return fmt.Errorf("%s of node %s has a parent %x that nobody sent", span.Name, span.NodeName, span.ParentSpanId)
 					}
 				}
 				return nil

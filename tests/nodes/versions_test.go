@@ -11,9 +11,10 @@ import (
 	"tidings/tests/world"
 )
 
-// newQuietRoom makes a room of an owner and members, and sends a first message. The room has more members than MaxWriteMembers, so each member's
-// messages are counted when the member reads. say sends a further message of the owner through the node n.
-func newQuietRoom(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
+// newRoomCountedOnRead makes a room of an owner and members, and sends a first message. The room has more members than
+// MaxWriteMembers, so each member's messages are counted when the member reads. say sends a further message of the owner through
+// the node n.
+func newRoomCountedOnRead(t *testing.T, n *world.Node, owner string, members ...string) (room string, say func(n *world.Node)) {
 	t.Helper()
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -23,19 +24,19 @@ func newQuietRoom(t *testing.T, n *world.Node, owner string, members ...string) 
 		keys[i] = "user:" + member
 	}
 	n.CreateUsers(members...)
-	n.Must(owner, `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"den",memberIds:$m}){conversation{id}}}`, map[string]any{"m": keys}, &data)
+	n.MustAsk(owner, `mutation($m:[ID!]!){createConversation(input:{kind:ROOM,title:"den",memberIds:$m}){conversation{id}}}`, map[string]any{"m": keys}, &data)
 	room = data.CreateConversation.Conversation.ID
 	say = func(n *world.Node) {
 		t.Helper()
-		n.Must(owner, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
+		n.MustAsk(owner, `mutation($c:ID!){sendMessage(input:{conversationId:$c,body:"hm"}){badges{version}}}`, map[string]any{"c": room}, nil)
 	}
 	say(n)
-	world.Eventually(t, world.ArrivalTimeout, "the room is counted when it is read", func() bool { return wayOf(t, n, room) == chat.OnRead })
+	world.Eventually(t, world.DeviceUpdateTimeout, "the room is counted when it is read", func() bool { return countingWayOf(t, n, room) == chat.OnRead })
 	return room, say
 }
 
-// isLit reports whether a device shows a dot as lit.
-func isLit(b world.Badges, dot string) bool {
+// isDotLit reports whether a device shows a dot as lit.
+func isDotLit(b world.Badges, dot string) bool {
 	for _, one := range b.Dots {
 		if one.Name == dot {
 			return one.Lit
@@ -47,18 +48,18 @@ func isLit(b world.Badges, dot string) bool {
 // A message is sent through one node while a dot that another node raised before it is still unknown there. The device on the first
 // node gets both changes, although its node learns of them in the wrong order.
 func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
-	p := world.StartPair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
-	_, say := newQuietRoom(t, p.A, "alice", "bob", "carol")
+	p := world.StartNodePair(t, redistest.Redis(t), func(cfg *node.Config) { cfg.MaxWriteMembers = 1 })
+	_, say := newRoomCountedOnRead(t, p.A, "alice", "bob", "carol")
 	p.A.RaiseDot(map[string]any{"name": "shop"})
-	device := world.OpenWatch(t, p.B.URL, "bob")
+	device := world.OpenBadgeSubscription(t, p.B.URL, "bob")
 	shows := func(unread int, lit bool) {
 		t.Helper()
-		world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
+		world.EventuallySucceeds(t, world.DeviceUpdateTimeout, func() error {
 			got, err := device.ShownBadges()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Conversations.Total.Value != unread || isLit(got, "shop") != lit {
+			if got.Conversations.Total.Value != unread || isDotLit(got, "shop") != lit {
 				return fmt.Errorf("the device shows %d unread and the dots %v at %q, want %d and %t",
 					got.Conversations.Total.Value, got.Dots, got.Version, unread, lit)
 			}
@@ -70,25 +71,25 @@ func TestADeviceGetsChangesThatItsNodeLearnsLate(t *testing.T) {
 		p.A.RaiseDot(map[string]any{"name": "shop"})
 		say(p.B)
 		shows(round+2, true)
-		p.B.Must("bob", `mutation{clearDot(input:{name:"shop"}){badges{version}}}`, nil, nil)
+		p.B.MustAsk("bob", `mutation{clearDot(input:{name:"shop"}){badges{version}}}`, nil, nil)
 		shows(round+2, false)
 	}
 }
 
-// A server restarts on a Redis that still has its data. It never answers with a version below the last one that a device has, whichever
-// kind of change came last.
+// A server restarts on a Redis that still has its data. It never answers with a version below the last one that a device has,
+// whichever kind of change came last.
 func TestVersionsRiseOverARestart(t *testing.T) {
 	redis := redistest.NewServer(t)
 	database := sqltest.SQLite(t)
 	start := func() *world.Node {
-		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis.URL(), Change: func(cfg *node.Config) {
+		return world.StartNode(t, world.NodeOptions{Database: database, Redis: redis.URL(), ChangeConfig: func(cfg *node.Config) {
 			cfg.MaxWriteMembers, cfg.BigFollowers, cfg.HugeFollowers = 1, 1, 1
 		}})
 	}
 	n := start()
-	_, say := newQuietRoom(t, n, "alice", "bob", "carol")
+	_, say := newRoomCountedOnRead(t, n, "alice", "bob", "carol")
 	// In this test bob's total does not include the live board.
-	n.Must("bob", `mutation{setDisplayPolicy(input:{sources:[{source:LIVE_BOARD,inTotal:false}]}){badges{version}}}`, nil, nil)
+	n.MustAsk("bob", `mutation{setDisplayPolicy(input:{sources:[{source:LIVE_BOARD,inTotal:false}]}){badges{version}}}`, nil, nil)
 	n.Follow("bob", "huge")
 	n.Follow("bob", "host")
 	show := n.GoLive("host")
@@ -96,15 +97,15 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 		func() { say(n) },
 		func() { n.RaiseDot(map[string]any{"name": "shop"}) },
 		func() {
-			n.Must("host:ingest", `mutation{publishAnnouncement(input:{title:"t",content:"c"}){announcement{id}}}`, nil, nil)
+			n.MustAsk("host:ingest", `mutation{publishAnnouncement(input:{title:"t",content:"c"}){announcement{id}}}`, nil, nil)
 		},
 		func() { n.Publish("huge", "a post") },
 		func() { n.MutateShow("host", "endShow", show); show = n.GoLive("host") },
 	}
 	last := ""
 	for round := range 6 {
-		device := world.OpenWatch(t, n.URL, "bob")
-		world.EventuallySucceeds(t, world.ArrivalTimeout, func() error {
+		device := world.OpenBadgeSubscription(t, n.URL, "bob")
+		world.EventuallySucceeds(t, world.DeviceUpdateTimeout, func() error {
 			got, err := device.ShownBadges()
 			if err == nil && got.Version == "" {
 				err = fmt.Errorf("nothing is shown")
@@ -120,7 +121,7 @@ func TestVersionsRiseOverARestart(t *testing.T) {
 			got, _ := device.ShownBadges()
 			before = got.Version
 			act()
-			world.Eventually(t, world.ArrivalTimeout, "the device is shown the change", func() bool {
+			world.Eventually(t, world.DeviceUpdateTimeout, "the device is shown the change", func() bool {
 				got, _ = device.ShownBadges()
 				return got.Version > before
 			})

@@ -16,13 +16,13 @@ import (
 // alertReceiver is a node with a webhook for alerts of certain parts. It is also the receiver of that webhook.
 type alertReceiver struct {
 	*world.Node
-	t      *testing.T
-	alerts chan alert  // what the receiver got, without silent events
-	fails  atomic.Bool // the receiver answers 500, and notes no alert
+	t               *testing.T
+	alerts          chan alertBody // what the receiver got, without silent events
+	refusesRequests atomic.Bool    // the receiver answers 500, and notes no alert
 }
 
-// alert is the body of a request of the webhook.
-type alert struct {
+// alertBody is the body of a request of the webhook.
+type alertBody struct {
 	Data struct {
 		Key    string
 		Silent bool
@@ -33,22 +33,22 @@ type alert struct {
 // newAlertReceiver starts a node with a webhook for these sources; "SOURCE:PART" is one part of a source.
 func newAlertReceiver(t *testing.T, sources ...string) *alertReceiver {
 	t.Helper()
-	l := &alertReceiver{t: t, alerts: make(chan alert, 100)}
+	l := &alertReceiver{t: t, alerts: make(chan alertBody, 100)}
 	receiver := httptest.NewServer(l)
 	t.Cleanup(receiver.Close)
-	l.Node = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
-		withStream(24 * time.Hour)(cfg)
+	l.Node = world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
+		withChangeStream(24 * time.Hour)(cfg)
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
-	l.Must("boss:admin", `mutation($u:URL!,$s:[String!]!){addWebhook(input:{name:"parts",url:$u,sources:$s}){secret}}`, map[string]any{"u": receiver.URL, "s": sources}, nil)
-	waitStreamBegun(l.Node)
+	l.MustAsk("boss:admin", `mutation($u:URL!,$s:[String!]!){addWebhook(input:{name:"parts",url:$u,sources:$s}){secret}}`, map[string]any{"u": receiver.URL, "s": sources}, nil)
+	waitChangeStreamBegun(l.Node)
 	return l
 }
 
 // ServeHTTP receives a request of the webhook.
 func (l *alertReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var one alert
-	if err := json.NewDecoder(r.Body).Decode(&one); err != nil || l.fails.Load() {
+	var one alertBody
+	if err := json.NewDecoder(r.Body).Decode(&one); err != nil || l.refusesRequests.Load() {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
@@ -76,18 +76,18 @@ func (l *alertReceiver) newGroup(muted bool) (id string) {
 	var made struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
 	}
-	l.Must("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
+	l.MustAsk("bob", `mutation{createConversation(input:{kind:GROUP,memberIds:["user:ann"]}){conversation{id}}}`, nil, &made)
 	id = made.CreateConversation.Conversation.ID
 	if muted {
-		l.Must("ann", `mutation($c:ID!){muteConversation(input:{conversationId:$c}){changed}}`, map[string]any{"c": id}, nil)
+		l.MustAsk("ann", `mutation($c:ID!){muteConversation(input:{conversationId:$c}){changed}}`, map[string]any{"c": id}, nil)
 	}
 	return id
 }
 
-// say sends a message of bob.
-func (l *alertReceiver) say(in string, mentions ...string) {
+// sendMessage sends a message of bob.
+func (l *alertReceiver) sendMessage(in string, mentions ...string) {
 	l.t.Helper()
-	l.Must("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)
+	l.MustAsk("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)
 }
 
 // A webhook for mentions gets the mentions among other messages, even in a muted conversation.
@@ -95,15 +95,15 @@ func TestAWebhookOfMentionsHearsThem(t *testing.T) {
 	l := newAlertReceiver(t, "CONVERSATIONS:MENTIONS")
 	l.Badges("ann")
 	group, muted := l.newGroup(false), l.newGroup(true)
-	l.say(group)
-	l.say(group, "user:ann")
+	l.sendMessage(group)
+	l.sendMessage(group, "user:ann")
 	l.waitAlert("a mention", "CONVERSATIONS", "MENTIONS", group)
-	l.say(group)
-	l.say(muted)
-	l.say(muted, "user:ann")
+	l.sendMessage(group)
+	l.sendMessage(muted)
+	l.sendMessage(muted, "user:ann")
 	l.waitAlert("a mention in a muted conversation", "CONVERSATIONS", "MENTIONS", muted)
-	l.say(group)
-	l.say(group, "user:ann")
+	l.sendMessage(group)
+	l.sendMessage(group, "user:ann")
 	l.waitAlert("a mention after messages", "CONVERSATIONS", "MENTIONS", group)
 }
 
@@ -112,24 +112,24 @@ func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
 	l := newAlertReceiver(t, "NOTIFICATIONS:COMMENT")
 	l.Badges("ann")
 	post := map[string]any{"p": l.Publish("ann", "a post")}
-	l.fails.Store(true)
-	l.Must("bob", `mutation($p:ID!){publishPost(input:{parentId:$p,body:"nice"}){post{id}}}`, post, nil)
+	l.refusesRequests.Store(true)
+	l.MustAsk("bob", `mutation($p:ID!){publishPost(input:{parentId:$p,body:"nice"}){post{id}}}`, post, nil)
 	world.Eventually(t, 20*time.Second, "the comment waits", func() bool {
 		var found struct {
 			Admin struct{ Webhooks []struct{ Waiting int } }
 		}
-		l.Must("boss:admin", `{admin{webhooks{waiting}}}`, nil, &found)
+		l.MustAsk("boss:admin", `{admin{webhooks{waiting}}}`, nil, &found)
 		return found.Admin.Webhooks[0].Waiting == 1
 	})
-	l.Must("cat", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, post, nil)
-	changes := &world.Changes{}
+	l.MustAsk("cat", `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`, post, nil)
+	changes := &world.ChangesReader{}
 	world.Eventually(t, 20*time.Second, "the like is in the stream", func() bool {
-		if err := changes.Read(l.URL); err != nil {
+		if err := changes.ReadToEnd(l.URL); err != nil {
 			t.Fatal(err)
 		}
-		return changes.Last["ann"].Total == 2
+		return changes.LastByKey["ann"].Total == 2
 	})
-	l.fails.Store(false)
-	l.Must("boss:admin", `mutation{replayWebhook(input:{name:"parts"}){replayed}}`, nil, nil)
+	l.refusesRequests.Store(false)
+	l.MustAsk("boss:admin", `mutation{replayWebhook(input:{name:"parts"}){replayed}}`, nil, nil)
 	l.waitAlert("a comment below a like", "NOTIFICATIONS", "COMMENT", "")
 }

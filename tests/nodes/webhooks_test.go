@@ -25,8 +25,8 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 		events.Add(1)
 	}))
 	defer receiver.Close()
-	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", Change: func(cfg *node.Config) {
-		withStream(24 * time.Hour)(cfg)
+	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: func(cfg *node.Config) {
+		withChangeStream(24 * time.Hour)(cfg)
 		cfg.WebhooksAllow = []string{"127.0.0.1"}
 	}})
 	const add = `mutation($u:URL!){addWebhook(input:{name:"app",url:$u,sources:["NOTIFICATIONS:LIKE"]}){secret webhook{name url sources state secrets}}}`
@@ -39,18 +39,18 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 			}
 		}
 	}
-	n.Must("boss:admin", add, map[string]any{"u": receiver.URL}, &added)
+	n.MustAsk("boss:admin", add, map[string]any{"u": receiver.URL}, &added)
 	if !strings.HasPrefix(added.AddWebhook.Secret, "whsec_") || added.AddWebhook.Webhook.Name != "app" || added.AddWebhook.Webhook.Secrets != 1 {
 		t.Errorf("%+v", added)
 	}
-	checkErrorCodes(t, n, add, receiver.URL)
+	checkWebhookErrorCodes(t, n, add, receiver.URL)
 	var tested struct {
 		TestWebhook struct {
 			Accepted bool
 			Status   int
 		}
 	}
-	n.Must("boss:admin", `mutation{testWebhook(input:{name:"app"}){accepted status error tookMs}}`, nil, &tested)
+	n.MustAsk("boss:admin", `mutation{testWebhook(input:{name:"app"}){accepted status error tookMs}}`, nil, &tested)
 	if !tested.TestWebhook.Accepted || tested.TestWebhook.Status != 200 || events.Load() != 1 {
 		t.Errorf("%+v, %d events", tested, events.Load())
 	}
@@ -58,10 +58,10 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	n.Badges("bob")
 	post := n.Publish("ann", "a post")
 	like := `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`
-	n.Must("bob", like, map[string]any{"p": post}, nil)
+	n.MustAsk("bob", like, map[string]any{"p": post}, nil)
 	world.Eventually(t, 20*time.Second, "the like is sent", func() bool { return events.Load() == 2 })
 	fails.Store(1)
-	n.Must("bob", `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
+	n.MustAsk("bob", `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
 	type hooks struct {
 		Admin struct {
 			Webhooks []struct {
@@ -75,19 +75,19 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	var found hooks
 	world.Eventually(t, 20*time.Second, "the failure is shown", func() bool {
 		found = hooks{}
-		n.Must("boss:admin", `{admin{webhooks{name state waiting dead secrets lastError lastSuccessAt lastFailureAt retryAt oldestUnsentAt createdAt away totals} webhookDeadLetters(name:"app"){key userId version attempts status error firstAt deadAt}}}`, nil, &found)
+		n.MustAsk("boss:admin", `{admin{webhooks{name state waiting dead secrets lastError lastSuccessAt lastFailureAt retryAt oldestUnsentAt createdAt away totals} webhookDeadLetters(name:"app"){key userId version attempts status error firstAt deadAt}}}`, nil, &found)
 		return len(found.Admin.Webhooks) == 1 && found.Admin.Webhooks[0].Waiting == 1
 	})
 	if got := found.Admin.Webhooks[0]; got.State != "OK" || got.Secrets != 2 || got.LastError != "the receiver answered 500" || got.LastSuccessAt.IsZero() {
 		t.Errorf("%+v", got)
 	}
 	fails.Store(0)
-	n.Must("boss:admin", `mutation{replayWebhook(input:{name:"app"}){replayed webhook{state}}}`, nil, nil)
+	n.MustAsk("boss:admin", `mutation{replayWebhook(input:{name:"app"}){replayed webhook{state}}}`, nil, nil)
 	world.Eventually(t, 20*time.Second, "the fall is sent", func() bool { return events.Load() == 3 })
 }
 
-// checkErrorCodes sends valid and invalid requests as operators and as other callers, and checks the error codes.
-func checkErrorCodes(t *testing.T, n *world.Node, add, url string) {
+// checkWebhookErrorCodes sends valid and invalid requests as operators and as other callers, and checks the error codes.
+func checkWebhookErrorCodes(t *testing.T, n *world.Node, add, url string) {
 	t.Helper()
 	for _, c := range []struct{ as, query, code string }{
 		{"boss:admin", add, "CONFLICT"},

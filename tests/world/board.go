@@ -13,15 +13,15 @@ import (
 	"tidings/services/redis"
 )
 
-// BoardFor reads a page of one show through the service, and fails if the page does not have one show.
-func (n *Node) BoardFor(reader services.UserID, ask live.BoardRequest) live.Board {
+// ReadOneShowBoardPage reads a page of one show through the service, and fails if the page does not have one show.
+func (n *Node) ReadOneShowBoardPage(reader services.UserID, ask live.BoardRequest) live.Board {
 	n.TB.Helper()
 	ask.First = 1
 	board, err := n.Live.Board(n.TB.Context(), reader, ask)
 	if err != nil {
 		n.TB.Fatal(err)
 	}
-	if len(board.Items) != 1 || board.Building {
+	if len(board.Items) != 1 || board.ReplaysBeingBuilt {
 		n.TB.Fatalf("a page of one show is %+v", board)
 	}
 	return board
@@ -59,8 +59,8 @@ func (p BoardPage) Ids() []string {
 	return ids
 }
 
-// Lines returns the titles of the shows on a page, each with the status that the session froze.
-func (p BoardPage) Lines() []string {
+// TitleStatusLines returns the titles of the shows on a page, each with the status that the session froze.
+func (p BoardPage) TitleStatusLines() []string {
 	lines := make([]string, len(p.Edges))
 	for i, edge := range p.Edges {
 		lines[i] = edge.Node.Title + " " + edge.Status
@@ -75,12 +75,12 @@ const ShowFields = `id title status host{key} plannedAt startedAt endedAt`
 const BoardQuery = `query($first:Int,$after:String,$session:String,$last:ID){viewer{liveBoard(first:$first,after:$after,sessionId:$session,lastId:$last){
 	edges{cursor status plannedAt startedAt endedAt node{` + ShowFields + `}} pageInfo{hasNextPage endCursor} sessionId lastId newSession end building}}}`
 
-// BoardPlace is where a page of a board starts: after a cursor, or in a session after the show with the ID Last. A field that is "" is
-// left out of the query.
-type BoardPlace struct{ After, Session, Last string }
+// BoardPageStart is where a page of a board starts: after a cursor, or in a session after the show with the ID Last. A field that
+// is "" is left out of the query.
+type BoardPageStart struct{ After, Session, Last string }
 
 // Variables returns the variables of BoardQuery for a page that starts here.
-func (p BoardPlace) Variables(first int) map[string]any {
+func (p BoardPageStart) Variables(first int) map[string]any {
 	variables := map[string]any{"first": first}
 	for name, value := range map[string]string{"after": p.After, "session": p.Session, "last": p.Last} {
 		if value != "" {
@@ -91,49 +91,49 @@ func (p BoardPlace) Variables(first int) map[string]any {
 }
 
 // ReadBoardPage reads a page of a board.
-func (n *Node) ReadBoardPage(as string, first int, from BoardPlace) BoardPage {
+func (n *Node) ReadBoardPage(as string, first int, from BoardPageStart) BoardPage {
 	n.TB.Helper()
 	var data struct{ Viewer struct{ LiveBoard BoardPage } }
-	n.Must(as, BoardQuery, from.Variables(first), &data)
+	n.MustAsk(as, BoardQuery, from.Variables(first), &data)
 	return data.Viewer.LiveBoard
 }
 
-// Next returns the place where the next page starts, given by this page's cursor or by its session.
-func (p BoardPage) Next(byCursor bool) BoardPlace {
+// NextPageStart returns the place where the next page starts, given by this page's cursor or by its session.
+func (p BoardPage) NextPageStart(byCursor bool) BoardPageStart {
 	if byCursor {
-		return BoardPlace{After: *p.PageInfo.EndCursor}
+		return BoardPageStart{After: *p.PageInfo.EndCursor}
 	}
-	return BoardPlace{Session: p.SessionID, Last: *p.LastID}
+	return BoardPageStart{Session: p.SessionID, Last: *p.LastID}
 }
 
-// Schedule plans a show and returns its id.
-func (n *Node) Schedule(host, title string, at time.Time) string {
+// ScheduleShow plans a show and returns its id.
+func (n *Node) ScheduleShow(host, title string, at time.Time) string {
 	n.TB.Helper()
 	var data struct {
 		ScheduleShow struct{ Show struct{ ID string } }
 	}
-	n.Must(host, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": title, "at": at}, &data)
+	n.MustAsk(host, `mutation($t:String!,$at:Time!){scheduleShow(input:{title:$t,plannedAt:$at}){show{id}}}`, map[string]any{"t": title, "at": at}, &data)
 	return data.ScheduleShow.Show.ID
 }
 
 // MutateShow sends a mutation on a show: startShow, endShow or cancelShow.
 func (n *Node) MutateShow(host, verb, show string) {
 	n.TB.Helper()
-	n.Must(host, `mutation($s:ID!){r:`+verb+`(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
+	n.MustAsk(host, `mutation($s:ID!){r:`+verb+`(input:{showId:$s}){show{id}}}`, map[string]any{"s": show}, nil)
 }
 
-// BoardSessions counts a reader's board sessions in Redis.
-func (n *Node) BoardSessions(reader string) int64 {
+// CountBoardSessions counts a reader's board sessions in Redis.
+func (n *Node) CountBoardSessions(reader string) int64 {
 	n.TB.Helper()
-	sessions, err := n.Redis.Commands().HLen(n.TB.Context(), redis.UserKey(n.IDsOf(reader)[0], ":s")).Result()
+	sessions, err := n.Redis.Commands().HLen(n.TB.Context(), redis.UserKey(n.EnsureUserIDs(reader)[0], ":s")).Result()
 	if err != nil {
 		n.TB.Fatal(err)
 	}
 	return sessions
 }
 
-// boardWatch is an open subscription to liveBoardChanged.
-type boardWatch struct {
+// boardSubscription is an open subscription to liveBoardChanged.
+type boardSubscription struct {
 	t    *testing.T
 	conn *websocket.Conn
 }
@@ -163,25 +163,25 @@ func (e BoardEvent) ShortForm() string {
 	return fmt.Sprintf("live%v ended%v moved%v gone%v above:%d", titles(e.WentLive), titles(e.Ended), titles(e.Rescheduled), titles(e.Cancelled), e.NewAbove)
 }
 
-// WatchBoard subscribes to a person's live board. session is the session of the pages that the client shows. since is the version of
-// the badges that the client has. "" leaves either out.
-func (n *Node) WatchBoard(t *testing.T, as, session, since string) boardWatch {
+// SubscribeToBoard subscribes to a person's live board. session is the session of the pages that the client shows. since is the
+// version of the badges that the client has. "" leaves either out.
+func (n *Node) SubscribeToBoard(t *testing.T, as, session, since string) boardSubscription {
 	t.Helper()
 	conn := n.Dial(t)
 	Send(t, conn, `{"type":"connection_init","payload":{"authorization":"dev:`+as+`"}}`)
-	variables, err := json.Marshal(map[string]*string{"session": orNil(session), "since": orNil(since)})
+	variables, err := json.Marshal(map[string]*string{"session": nilIfEmpty(session), "since": nilIfEmpty(since)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	Send(t, conn, `{"id":"1","type":"subscribe","payload":{"variables":`+string(variables)+`,"query":`+
-		Quoted(`subscription($session:String,$since:Version){liveBoardChanged(sessionId:$session,since:$since){sessionId newSession more
+		QuoteJSON(`subscription($session:String,$since:Version){liveBoardChanged(sessionId:$session,since:$since){sessionId newSession more
 			wentLive{`+ShowFields+`} ended{`+ShowFields+`} scheduled{`+ShowFields+`} rescheduled{`+ShowFields+`} cancelled{`+ShowFields+`}
 			newAbove liveBoard{value precision} badges{version liveBoard{value precision} total{value}}}}`)+`}}`)
-	return boardWatch{t, conn}
+	return boardSubscription{t, conn}
 }
 
-// orNil returns nil for "", so that the variable is null.
-func orNil(text string) *string {
+// nilIfEmpty returns nil for "", so that the variable is null.
+func nilIfEmpty(text string) *string {
 	if text == "" {
 		return nil
 	}
@@ -189,9 +189,9 @@ func orNil(text string) *string {
 }
 
 // WaitEvent waits for an event for which fits returns true.
-func (w boardWatch) WaitEvent(what string, fits func(BoardEvent) bool) BoardEvent {
+func (w boardSubscription) WaitEvent(what string, fits func(BoardEvent) bool) BoardEvent {
 	w.t.Helper()
-	if err := w.conn.SetReadDeadline(time.Now().Add(ConvergenceTimeout)); err != nil {
+	if err := w.conn.SetReadDeadline(time.Now().Add(RedisLossRecoveryTimeout)); err != nil {
 		w.t.Fatal(err)
 	}
 	for last := ""; ; {
@@ -222,8 +222,8 @@ func (w boardWatch) WaitEvent(what string, fits func(BoardEvent) bool) BoardEven
 	}
 }
 
-// Expect waits for an event whose short form is want.
-func (w boardWatch) Expect(want string) BoardEvent {
+// WaitEventWithShortForm waits for an event whose short form is want.
+func (w boardSubscription) WaitEventWithShortForm(want string) BoardEvent {
 	w.t.Helper()
 	return w.WaitEvent(want, func(e BoardEvent) bool { return e.ShortForm() == want })
 }
@@ -231,26 +231,26 @@ func (w boardWatch) Expect(want string) BoardEvent {
 // ReadWholeBoard reads a user's board, page by page, and returns its lines and the end that the last page reports.
 func (n *Node) ReadWholeBoard(as string, first int) (lines []string, end string) {
 	n.TB.Helper()
-	for from := (BoardPlace{}); ; {
+	for from := (BoardPageStart{}); ; {
 		page := n.ReadBoardPage(as, first, from)
-		lines = append(lines, page.Lines()...)
+		lines = append(lines, page.TitleStatusLines()...)
 		if page.NewSession {
 			n.TB.Errorf("%s: the session ended between two pages", as)
 		}
 		if !page.PageInfo.HasNextPage {
 			return lines, *page.End
 		}
-		from = page.Next(first%2 == 0)
+		from = page.NextPageStart(first%2 == 0)
 	}
 }
 
-// RunJobsAndTail runs every job that is due now, and brings the node cache up to date with the changelog.
-func (n *Node) RunJobsAndTail() {
+// RunJobsAndTailChangelog runs every job that is due now, and brings the node cache up to date with the changelog.
+func (n *Node) RunJobsAndTailChangelog() {
 	n.TB.Helper()
 	for busy := true; busy; {
 		busy = false
 		for _, worker := range n.Workers {
-			busy = n.Work(worker) > 0 || busy
+			busy = n.RunWorkerOnce(worker) > 0 || busy
 		}
 	}
 	if _, err := n.Caches.Changelog.RunOnce(n.TB.Context()); err != nil {

@@ -15,17 +15,17 @@ type Change struct {
 	Dots []string // the names of the dots that are lit
 }
 
-// Changes follows the change stream through any node. Last has each user's last change.
-type Changes struct {
-	Last         map[string]Change // by the key of the user
-	LastAlerting map[string]Change // each user's last change that was not silent
-	after        string            // the cursor up to which the stream was read; "" is its beginning
+// ChangesReader follows the change stream through any node. LastByKey has each user's last change.
+type ChangesReader struct {
+	LastByKey         map[string]Change // by the key of the user
+	LastAlertingByKey map[string]Change // each user's last change that was not silent
+	readCursor        string            // the cursor up to which the stream was read; "" is its beginning
 }
 
-// Read reads the stream to its end, from the node at url. A version of a user that does not rise is an error.
-func (r *Changes) Read(url string) error {
-	if r.Last == nil {
-		r.Last, r.LastAlerting = map[string]Change{}, map[string]Change{}
+// ReadToEnd reads the stream to its end, from the node at url. A version of a user that does not rise is an error.
+func (r *ChangesReader) ReadToEnd(url string) error {
+	if r.LastByKey == nil {
+		r.LastByKey, r.LastAlertingByKey = map[string]Change{}, map[string]Change{}
 	}
 	for {
 		var data struct {
@@ -38,8 +38,8 @@ func (r *Changes) Read(url string) error {
 			}
 		}
 		var after any
-		if r.after != "" {
-			after = r.after
+		if r.readCursor != "" {
+			after = r.readCursor
 		}
 		err := Ask(url, "boss:admin", `query($a:String){admin{changes(first:100,after:$a){list{key version total silent dots cause{source itemId} sources{source part count}}
 			cursor hasMore}}}`, map[string]any{"a": after}, &data)
@@ -48,15 +48,15 @@ func (r *Changes) Read(url string) error {
 		}
 		page := data.Admin.Changes
 		for _, got := range page.List {
-			if had := r.Last[got.Key]; got.Version <= had.Version {
+			if had := r.LastByKey[got.Key]; got.Version <= had.Version {
 				return fmt.Errorf("%s: version %s after %s", got.Key, got.Version, had.Version)
 			}
 			if !got.Silent {
-				r.LastAlerting[got.Key] = got
+				r.LastAlertingByKey[got.Key] = got
 			}
-			r.Last[got.Key] = got
+			r.LastByKey[got.Key] = got
 		}
-		r.after = page.Cursor
+		r.readCursor = page.Cursor
 		if !page.HasMore {
 			return nil
 		}

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector receives the spans of processes, as an OpenTelemetry collector does.
-type Collector struct {
+// SpanCollector receives the spans of processes, as an OpenTelemetry collector does.
+type SpanCollector struct {
 	*httptest.Server
 	mu    sync.Mutex
 	spans []Span
@@ -25,12 +25,12 @@ type Collector struct {
 // Span is a span and the name of the node that sent it.
 type Span struct {
 	*otlp.Span
-	Node string // the name of the node that sent the span
+	NodeName string // the name of the node that sent the span
 }
 
-// StartCollector starts a collector. The test's end closes it.
-func StartCollector(t *testing.T) *Collector {
-	c := &Collector{}
+// StartSpanCollector starts a collector. The test's end closes it.
+func StartSpanCollector(t *testing.T) *SpanCollector {
+	c := &SpanCollector{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var data otlp.TracesData
@@ -62,7 +62,7 @@ func StartCollector(t *testing.T) *Collector {
 
 // WaitSpans waits until a trace has, for each of names, a span whose name begins with it, and returns the trace's spans. The form
 // "NODE: SPAN" means a span of the node NODE.
-func (c *Collector) WaitSpans(t *testing.T, trace string, names ...string) (spans []Span) {
+func (c *SpanCollector) WaitSpans(t *testing.T, trace string, names ...string) (spans []Span) {
 	t.Helper()
 	EventuallySucceeds(t, 20*time.Second, func() error {
 		c.mu.Lock()
@@ -72,7 +72,7 @@ func (c *Collector) WaitSpans(t *testing.T, trace string, names ...string) (span
 		for _, span := range c.spans {
 			if hex.EncodeToString(span.TraceId) == trace {
 				spans = append(spans, span)
-				text += span.Name + "\n" + span.Node + ": " + span.Name + "\n"
+				text += span.Name + "\n" + span.NodeName + ": " + span.Name + "\n"
 			}
 		}
 		for _, name := range names {
@@ -85,14 +85,14 @@ func (c *Collector) WaitSpans(t *testing.T, trace string, names ...string) (span
 	return spans
 }
 
-// AskInTrace sends an operation as a user of development mode. The request's parent is the span ClientSpan of the trace.
+// AskInTrace sends an operation as a user of development mode. The request's parent is the span ClientSpanID of the trace.
 func AskInTrace(t *testing.T, url, as, trace, query string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+Quoted(query)+`}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/graphql", strings.NewReader(`{"query":`+QuoteJSON(query)+`}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer dev:" + as}, "Traceparent": {"00-" + trace + "-" + ClientSpan + "-01"}}
+	request.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer dev:" + as}, "Traceparent": {"00-" + trace + "-" + ClientSpanID + "-01"}}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -103,5 +103,5 @@ func AskInTrace(t *testing.T, url, as, trace, query string) {
 	}
 }
 
-// ClientSpan is the ID of the client's span in AskInTrace.
-const ClientSpan = "00f067aa0ba902b7"
+// ClientSpanID is the ID of the client's span in AskInTrace.
+const ClientSpanID = "00f067aa0ba902b7"

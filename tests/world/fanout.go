@@ -1,7 +1,7 @@
 package world
 
-// AudienceFields are the fields of an Audience.
-const AudienceFields = `user{id} followers mode pinned`
+// AuthorAudienceFields are the fields of an AuthorAudience.
+const AuthorAudienceFields = `user{id} followers mode pinned`
 
 // FanoutFields are the fields of admin.fanout.
 const FanoutFields = `bigFollowers hugeFollowers waiting lagMs`
@@ -13,22 +13,24 @@ type fanoutState struct{ BigFollowers, HugeFollowers, Waiting, LagMs int }
 func (n *Node) FanoutState() fanoutState {
 	n.TB.Helper()
 	var data struct{ Admin struct{ Fanout fanoutState } }
-	n.Must("root:admin", `{admin{fanout{`+FanoutFields+`}}}`, nil, &data)
+	n.MustAsk("root:admin", `{admin{fanout{`+FanoutFields+`}}}`, nil, &data)
 	return data.Admin.Fanout
 }
 
-// Audience is admin.author as a client sees it.
-type Audience struct {
+// AuthorAudience is admin.author as a client sees it.
+type AuthorAudience struct {
 	User      struct{ ID string }
 	Followers int
 	Mode      string  // SMALL, BIG or HUGE
 	Pinned    *string // the mode that an operator pinned; nil: none
 }
 
-// Audience reads admin.author of the user with the key as an operator.
-func (n *Node) Audience(key string) Audience {
+// AuthorAudience reads admin.author of the user with the key as an operator.
+func (n *Node) AuthorAudience(key string) AuthorAudience {
 	n.TB.Helper()
-	var data struct{ Admin struct{ Author Audience } }
-	n.Must("root:admin", `query($u:ID!){admin{author(userId:$u){`+AudienceFields+`}}}`, map[string]any{"u": "user:" + key}, &data)
+	var data struct {
+		Admin struct{ Author AuthorAudience }
+	}
+	n.MustAsk("root:admin", `query($u:ID!){admin{author(userId:$u){`+AuthorAudienceFields+`}}}`, map[string]any{"u": "user:" + key}, &data)
 	return data.Admin.Author
 }

@@ -8,15 +8,15 @@ import (
 )
 
 // FollowMode returns the mode of a reader's follow of an author: ALL, LIVE_ONLY or NONE.
-func (w *World) FollowMode(reader, author string) string {
-	if mode := w.modes[reader][author]; mode != "" {
+func (w *ReferenceModel) FollowMode(reader, author string) string {
+	if mode := w.followModes[reader][author]; mode != "" {
 		return mode
 	}
 	return "ALL"
 }
 
 // SetFollowMode changes the mode of a drawn follow, and fails if the answer, or the number of new posts, differs from the model's.
-func (w *World) SetFollowMode(t *rapid.T) {
+func (w *ReferenceModel) SetFollowMode(t *rapid.T) {
 	reader, author := w.DrawPerson(t, "reader"), w.DrawPerson(t, "author")
 	mode := rapid.SampledFrom([]string{"LIVE_ONLY", "ALL", "NONE"}).Draw(t, "mode")
 	var data struct {
@@ -25,9 +25,9 @@ func (w *World) SetFollowMode(t *rapid.T) {
 			Badges Badges
 		}
 	}
-	got := w.N.Ask(reader, `mutation($u:ID!,$m:FollowMode!){setFollowMode(input:{userId:$u,mode:$m}){changed user{viewerFollowMode} badges{`+BadgeFields+`}}}`,
+	got := w.Node.Ask(reader, `mutation($u:ID!,$m:FollowMode!){setFollowMode(input:{userId:$u,mode:$m}){changed user{viewerFollowMode} badges{`+BadgeFields+`}}}`,
 		map[string]any{"u": "user:" + author, "m": mode})
-	_, follows := w.Follows[reader][author]
+	_, follows := w.PostCountAtFollow[reader][author]
 	if want := map[bool]string{false: "CONFLICT"}[follows]; got.ErrorCode() != want {
 		t.Fatalf("a mode of %s for %s: code %q, want %q", author, reader, got.ErrorCode(), want)
 	}
@@ -43,21 +43,21 @@ func (w *World) SetFollowMode(t *rapid.T) {
 	if shown := data.SetFollowMode.User.ViewerFollowMode; shown != mode {
 		t.Fatalf("the mode is shown as %s after %s", shown, mode)
 	}
-	w.modes[reader][author] = mode
+	w.followModes[reader][author] = mode
 	if w.JobsPending {
 		return
 	}
 	for when, badges := range map[string]Badges{"in the answer": data.SetFollowMode.Badges, "in the next read": w.ReadBadges(t, reader)} {
-		if badges.HomeFeed.Value != w.unread(reader) {
-			t.Fatalf("%s for %s in mode %s, %s: %+v are new, want %d", author, reader, mode, when, badges.HomeFeed, w.unread(reader))
+		if badges.HomeFeed.Value != w.expectedNewPosts(reader) {
+			t.Fatalf("%s for %s in mode %s, %s: %+v are new, want %d", author, reader, mode, when, badges.HomeFeed, w.expectedNewPosts(reader))
 		}
 	}
 }
 
-// compareModes compares the list of a person's follows whose mode is not ALL with the model.
-func (w *World) compareModes(t *rapid.T, person string) {
+// compareFollowModes compares the list of a person's follows whose mode is not ALL with the model.
+func (w *ReferenceModel) compareFollowModes(t *rapid.T, person string) {
 	want := map[string]string{}
-	for author := range w.Follows[person] {
+	for author := range w.PostCountAtFollow[person] {
 		if mode := w.FollowMode(person, author); mode != "ALL" {
 			want[author] = mode
 		}
@@ -71,7 +71,7 @@ func (w *World) compareModes(t *rapid.T, person string) {
 			}
 		}
 	}
-	w.N.Must(person, `{viewer{preferences{follows(first:100){nodes{key viewerFollowMode}}}}}`, nil, &data)
+	w.Node.MustAsk(person, `{viewer{preferences{follows(first:100){nodes{key viewerFollowMode}}}}}`, nil, &data)
 	listed := map[string]string{}
 	for _, one := range data.Viewer.Preferences.Follows.Nodes {
 		listed[one.Key] = one.ViewerFollowMode

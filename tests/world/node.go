@@ -26,17 +26,17 @@ type Node struct {
 	*node.Server
 	TB      testing.TB
 	URL     string
-	Clock   *stepClock
-	Workers []*jobs.Worker // of the test itself: Work and Settle run jobs with them
+	Clock   *offsetClock
+	Workers []*jobs.Worker // of the test itself: RunWorkerOnce and SettleJobsAndCaches run jobs with them
 	Stop    func()         // ends the node as SIGTERM does; only the first call has an effect. The test's end calls it too
 }
 
 // NodeOptions are the engines and settings of a node. A manual node starts no workers and no loops: the test steps them.
 type NodeOptions struct {
 	Database, Redis string
-	Manual          bool                 // nothing runs by itself: the test steps the node
-	Change          func(*node.Config)   // changes the settings of the node
-	Fanout          func(*fanout.Config) // changes the settings of its fan-out
+	ManualStepping  bool                 // nothing runs by itself: the test steps the node
+	ChangeConfig    func(*node.Config)   // changes the settings of the node
+	ChangeFanout    func(*fanout.Config) // changes the settings of its fan-out
 	ClockAhead      time.Duration        // how far its clock is ahead of the machine's
 }
 
@@ -49,15 +49,15 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 	}
 	cfg := command.Config
 	cfg.Data, cfg.Database, cfg.Redis, cfg.Drain, cfg.RateLimits = tb.TempDir(), options.Database, options.Redis, 0, []string{"off"}
-	if options.Change != nil {
-		options.Change(&cfg)
+	if options.ChangeConfig != nil {
+		options.ChangeConfig(&cfg)
 	}
-	n := &Node{TB: tb, Clock: &stepClock{}}
+	n := &Node{TB: tb, Clock: &offsetClock{}}
 	n.Clock.Advance(options.ClockAhead)
 	log := slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	var changes []func(*fanout.Config)
-	if options.Fanout != nil {
-		changes = append(changes, options.Fanout)
+	if options.ChangeFanout != nil {
+		changes = append(changes, options.ChangeFanout)
 	}
 	if n.Server, err = node.NewServer(tb.Context(), cfg, n.Clock, log, changes...); err != nil {
 		tb.Fatal(err)
@@ -70,7 +70,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 	n.Workers = n.Fanout.Workers(1)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- n.serveFor(ctx, options.Manual, listener) }()
+	go func() { done <- n.serveUntilDone(ctx, options.ManualStepping, listener) }()
 	stopped := false
 	n.Stop = func() {
 		if stopped {
@@ -83,14 +83,14 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 		}
 	}
 	tb.Cleanup(n.Stop)
-	if !options.Manual {
+	if !options.ManualStepping {
 		Eventually(tb, 30*time.Second, "the node has read the shows of boards", n.Live.Memory.Loaded)
 	}
 	return n
 }
 
-// serveFor runs the node as the program does. A manual node only answers requests.
-func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener) error {
+// serveUntilDone runs the node as the program does. A manual node only answers requests.
+func (n *Node) serveUntilDone(ctx context.Context, manual bool, listener net.Listener) error {
 	if !manual {
 		return n.Run(ctx, node.Listeners{Public: listener})
 	}
@@ -108,14 +108,15 @@ func (n *Node) serveFor(ctx context.Context, manual bool, listener net.Listener)
 	return err
 }
 
-// Settle runs every job that is due now or within a quarter of an hour, and brings the node cache up to date with the changelog.
-func (n *Node) Settle() {
+// SettleJobsAndCaches runs every job that is due now or within a quarter of an hour, and brings the node cache up to date with the
+// changelog.
+func (n *Node) SettleJobsAndCaches() {
 	n.TB.Helper()
 	ctx := n.TB.Context()
 	for range 1000 {
 		claimed := 0
 		for _, worker := range n.Workers {
-			claimed += n.Work(worker)
+			claimed += n.RunWorkerOnce(worker)
 		}
 		if claimed > 0 {
 			continue
@@ -125,7 +126,7 @@ func (n *Node) Settle() {
 			n.TB.Fatalf("jobs: %d dead, %v", dead, err)
 		}
 		soon := n.Clock.Now().Add(15 * time.Minute)
-		waits, err := jobs.AnyWaits(ctx, n.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyJobWaits(ctx, n.Store, math.MaxInt64, soon, soon)
 		if err == nil && !waits {
 			n.TailChangelog()
 			return
@@ -135,9 +136,9 @@ func (n *Node) Settle() {
 	n.TB.Fatal("the jobs do not end")
 }
 
-// Work lets a worker run the due jobs and returns how many it claimed. On a busy machine Redis may miss its deadline: the
+// RunWorkerOnce lets a worker run the due jobs and returns how many it claimed. On a busy machine Redis may miss its deadline: the
 // jobs are then released, to be done again.
-func (n *Node) Work(worker *jobs.Worker) (claimed int) {
+func (n *Node) RunWorkerOnce(worker *jobs.Worker) (claimed int) {
 	n.TB.Helper()
 	claimed, err := worker.RunOnce(n.TB.Context())
 	if services.IsUnavailable(err) {
@@ -179,11 +180,11 @@ func (n *Node) Ask(as, query string, variables map[string]any) Answer {
 	if as != "" {
 		token = "Bearer dev:" + as
 	}
-	return n.Post(token, body)
+	return n.PostGraphQL(token, body)
 }
 
-// Post sends the body of a GraphQL request and reads the answer. An empty authorization sends no header.
-func (n *Node) Post(authorization string, body []byte) (result Answer) {
+// PostGraphQL sends the body of a GraphQL request and reads the answer. An empty authorization sends no header.
+func (n *Node) PostGraphQL(authorization string, body []byte) (result Answer) {
 	n.TB.Helper()
 	request, err := http.NewRequestWithContext(n.TB.Context(), http.MethodPost, n.URL+"/graphql", bytes.NewReader(body))
 	if err != nil {
@@ -209,8 +210,8 @@ func (n *Node) Post(authorization string, body []byte) (result Answer) {
 	return result
 }
 
-// Must is Ask, but fails on an error, and reads the data into a value.
-func (n *Node) Must(as, query string, variables map[string]any, into any) {
+// MustAsk is Ask, but fails on an error, and reads the data into a value.
+func (n *Node) MustAsk(as, query string, variables map[string]any, into any) {
 	n.TB.Helper()
 	got := n.Ask(as, query, variables)
 	if len(got.Errors) > 0 {
@@ -270,9 +271,9 @@ type Count struct {
 	InTotal   bool // it counts in the total
 }
 
-// check returns an error if a part of a total is negative, or if a total is not the sum of the parts that are in it. It does not compare
-// the total of a source that is out of the whole total.
-func (b Badges) check() error {
+// checkTotals returns an error if a part of a total is negative, or if a total is not the sum of the parts that are in it. It does
+// not compare the total of a source that is out of the whole total.
+func (b Badges) checkTotals() error {
 	var notifications, messages []Count
 	for _, category := range b.Notifications.Categories {
 		notifications = append(notifications, category.Count)
@@ -309,8 +310,8 @@ func (b Badges) check() error {
 func (n *Node) Badges(as string) Badges {
 	n.TB.Helper()
 	var data struct{ Viewer struct{ Badges Badges } }
-	n.Must(as, `{viewer{badges{`+BadgeFields+`}}}`, nil, &data)
-	if err := data.Viewer.Badges.check(); err != nil {
+	n.MustAsk(as, `{viewer{badges{`+BadgeFields+`}}}`, nil, &data)
+	if err := data.Viewer.Badges.checkTotals(); err != nil {
 		n.TB.Fatal(err)
 	}
 	return data.Viewer.Badges
@@ -322,7 +323,7 @@ func (n *Node) Publish(as, body string) string {
 	var data struct {
 		PublishPost struct{ Post struct{ ID string } }
 	}
-	n.Must(as, `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": body}, &data)
+	n.MustAsk(as, `mutation($b:String!){publishPost(input:{body:$b}){post{id}}}`, map[string]any{"b": body}, &data)
 	return data.PublishPost.Post.ID
 }
 
@@ -334,7 +335,7 @@ func (n *Node) MarkFeedSeen(as, upTo string) Badges {
 		place = upTo
 	}
 	var data struct{ MarkHomeFeedSeen struct{ Badges Badges } }
-	n.Must(as, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{`+BadgeFields+`}}}`, map[string]any{"p": place}, &data)
+	n.MustAsk(as, `mutation($p:ID){markHomeFeedSeen(input:{upTo:$p}){badges{`+BadgeFields+`}}}`, map[string]any{"p": place}, &data)
 	return data.MarkHomeFeedSeen.Badges
 }
 
@@ -371,7 +372,7 @@ func (n *Node) ReadFeedPage(as string, first int, after, lastID string) FeedPage
 		variables["last"] = lastID
 	}
 	var data struct{ Viewer struct{ HomeFeed FeedPage } }
-	n.Must(as, `query($first:Int,$after:String,$last:ID){viewer{homeFeed(first:$first,after:$after,lastId:$last){
+	n.MustAsk(as, `query($first:Int,$after:String,$last:ID){viewer{homeFeed(first:$first,after:$after,lastId:$last){
 		edges{cursor node{id body}} pageInfo{hasNextPage endCursor} lastId end}}}`, variables, &data)
 	return data.Viewer.HomeFeed
 }

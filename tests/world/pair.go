@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// EachPair runs a test on every pair of a database and a Redis that the project supports.
-func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
+// ForEachStoragePair runs a test on every pair of a database and a Redis that the project supports.
+func ForEachStoragePair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
 	t.Helper()
 	t.Run("sqlite-embedded", func(t *testing.T) {
 		test(t, NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
@@ -23,28 +23,28 @@ func EachPair(t *testing.T, test func(t *testing.T, options NodeOptions)) {
 	})
 }
 
-// ArrivalTimeout is how long a change may take to reach a device on a machine that is busy with other tests. The promise is a second.
-// It must stay far below 30 s: after that time the hub has rendered every user again as a sample (push.Config), and a device would be
-// shown even changes of which nothing notified it.
-const ArrivalTimeout = 10 * time.Second
+// DeviceUpdateTimeout is how long a change may take to reach a device on a machine that is busy with other tests. The promise is a
+// second. It must stay far below 30 s: after that time the hub has rendered every user again as a sample (push.Config), and a
+// device would be shown even changes of which nothing notified it.
+const DeviceUpdateTimeout = 10 * time.Second
 
-// pair is two nodes on one PostgreSQL and one Redis.
-type pair struct {
+// nodePair is two nodes on one PostgreSQL and one Redis.
+type nodePair struct {
 	t    *testing.T
 	A, B *Node
 }
 
-// StartPair starts two nodes on one new PostgreSQL database and one Redis.
-func StartPair(t *testing.T, redis string, change func(*node.Config)) pair {
+// StartNodePair starts two nodes on one new PostgreSQL database and one Redis.
+func StartNodePair(t *testing.T, redis string, change func(*node.Config)) nodePair {
 	t.Helper()
 	database := sqltest.Postgres(t)
 	start := func(name string) *Node {
-		return StartNode(t, NodeOptions{Database: database, Redis: redis, Change: func(cfg *node.Config) {
+		return StartNode(t, NodeOptions{Database: database, Redis: redis, ChangeConfig: func(cfg *node.Config) {
 			cfg.Node = name
 			if change != nil {
 				change(cfg)
 			}
 		}})
 	}
-	return pair{t: t, A: start("a"), B: start("b")}
+	return nodePair{t: t, A: start("a"), B: start("b")}
 }

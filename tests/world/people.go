@@ -21,5 +21,5 @@ func (n *Node) CreateUsers(keys ...string) {
 func (n *Node) Follow(as, whom string) {
 	n.TB.Helper()
 	n.CreateUsers(whom)
-	n.Must(as, `mutation($u:ID!){follow(input:{userId:$u}){badges{total{value}}}}`, map[string]any{"u": "user:" + whom}, nil)
+	n.MustAsk(as, `mutation($u:ID!){follow(input:{userId:$u}){badges{total{value}}}}`, map[string]any{"u": "user:" + whom}, nil)
 }

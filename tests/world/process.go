@@ -15,11 +15,11 @@ import (
 // WaitForJobs waits until all jobs are done and none is dead.
 func (p *Process) WaitForJobs(within time.Duration) {
 	p.tb.Helper()
-	p.WaitForJobsBut(within, 0)
+	p.WaitForJobsExceptPlanned(within, 0)
 }
 
-// WaitForJobsBut is WaitForJobs, but lets up to planned jobs wait, because they are planned for later.
-func (p *Process) WaitForJobsBut(within time.Duration, planned int) {
+// WaitForJobsExceptPlanned is WaitForJobs, but lets up to planned jobs wait, because they are planned for later.
+func (p *Process) WaitForJobsExceptPlanned(within time.Duration, planned int) {
 	p.tb.Helper()
 	EventuallySucceeds(p.tb, within, func() error {
 		var data struct {
@@ -35,8 +35,8 @@ func (p *Process) WaitForJobsBut(within time.Duration, planned int) {
 	})
 }
 
-// temporary is the folder in which the program is built. It is read at the start, because tests may change TMPDIR later.
-var temporary = os.TempDir()
+// tempFolder is the folder in which the program is built. It is read at the start, because tests may change TMPDIR later.
+var tempFolder = os.TempDir()
 
 // buildFolder holds the program once a test has asked for it.
 var buildFolder string
@@ -50,23 +50,23 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Program is the path of the real binary, which the first call builds.
-var Program = sync.OnceValues(func() (path string, err error) {
-	if buildFolder, err = os.MkdirTemp(temporary, "tidings-*"); err != nil {
+// ProgramPath is the path of the real binary, which the first call builds.
+var ProgramPath = sync.OnceValues(func() (path string, err error) {
+	if buildFolder, err = os.MkdirTemp(tempFolder, "tidings-*"); err != nil {
 		return "", err
 	}
 	path = filepath.Join(buildFolder, "tidings")
 	// Go's test cache must know that the tests depend on the whole program. The tests import all of it except server.go, so this file
 	// is named here: the cache notes each file that a test looks at.
-	if _, err := os.Stat(filepath.Join(Root(), "server.go")); err != nil {
+	if _, err := os.Stat(filepath.Join(RepositoryRoot(), "server.go")); err != nil {
 		return "", err
 	}
-	return path, Build(Root(), path)
+	return path, BuildProgram(RepositoryRoot(), path)
 })
 
-// Build builds the program of a folder into a file. It uses go run, because no other command keeps the linked program in Go's
+// BuildProgram builds the program of a folder into a file. It uses go run, because no other command keeps the linked program in Go's
 // cache: one package of tests links the program, and the others copy it.
-func Build(folder, file string) error {
+func BuildProgram(folder, file string) error {
 	run := exec.Command("go", "run", "-race=false", "-exec", "cp", ".", file)
 	run.Dir = folder
 	if out, err := run.CombinedOutput(); err != nil {
@@ -77,45 +77,45 @@ func Build(folder, file string) error {
 
 // Process is the program, running as a separate process.
 type Process struct {
-	tb      testing.TB
-	Command *exec.Cmd
-	URL     string
-	Output  transcript    // its standard output and its standard error
-	Ended   chan struct{} // closed when the process has ended
-	code    int           // the exit code, -1 after a signal; valid once Ended is closed
+	tb       testing.TB
+	Command  *exec.Cmd
+	URL      string
+	Output   processOutput // its standard output and its standard error
+	Ended    chan struct{} // closed when the process has ended
+	exitCode int           // the exit code, -1 after a signal; valid once Ended is closed
 }
 
-// transcript is the output of a process so far.
-type transcript struct {
+// processOutput is the output of a process so far.
+type processOutput struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (t *transcript) Write(piece []byte) (int, error) {
+func (t *processOutput) Write(piece []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.Write(piece)
 }
 
-func (t *transcript) String() string {
+func (t *processOutput) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()
 }
 
-// Launch starts the program with arguments, without the settings of the environment. If shell is not "", a shell runs it before
+// LaunchProcess starts the program with arguments, without the settings of the environment. If shell is not "", a shell runs it before
 // the program. The process is killed at the test's end, and also if the test binary is killed.
-func Launch(tb testing.TB, shell string, arguments ...string) *Process {
+func LaunchProcess(tb testing.TB, shell string, arguments ...string) *Process {
 	tb.Helper()
-	path, err := Program()
+	path, err := ProgramPath()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return LaunchProgram(tb, path, shell, arguments...)
+	return LaunchOtherProgram(tb, path, shell, arguments...)
 }
 
-// LaunchProgram is Launch for another program.
-func LaunchProgram(tb testing.TB, path, shell string, arguments ...string) *Process {
+// LaunchOtherProgram is LaunchProcess for another program.
+func LaunchOtherProgram(tb testing.TB, path, shell string, arguments ...string) *Process {
 	tb.Helper()
 	p := &Process{tb: tb, Ended: make(chan struct{})}
 	if p.Command = exec.Command(path, arguments...); shell != "" {
@@ -130,7 +130,7 @@ func LaunchProgram(tb testing.TB, path, shell string, arguments ...string) *Proc
 	go func() {
 		_ = p.Command.Wait() // the state has the exit code
 		cancelKill()
-		p.code = p.Command.ProcessState.ExitCode()
+		p.exitCode = p.Command.ProcessState.ExitCode()
 		close(p.Ended)
 	}()
 	tb.Cleanup(p.Kill)
@@ -147,8 +147,8 @@ func EnvironmentWithoutSettings() (plain []string) {
 	return plain
 }
 
-// KillWhenTestsEnd starts a shell that kills a process when this test binary ends. A negative pid means a process group. cancelKill stops the
-// shell without killing the process.
+// KillWhenTestsEnd starts a shell that kills a process when this test binary ends. A negative pid means a process group. cancelKill
+// stops the shell without killing the process.
 func KillWhenTestsEnd(tb testing.TB, pid int) (cancelKill func()) {
 	tb.Helper()
 	watcher := exec.Command("/bin/sh", "-c", `read -r word; kill -KILL -- "$0"`, fmt.Sprint(pid))
@@ -166,14 +166,14 @@ func KillWhenTestsEnd(tb testing.TB, pid int) (cancelKill func()) {
 	}
 }
 
-// StartProcess launches the program and waits until it serves.
-func StartProcess(tb testing.TB, shell string, arguments ...string) *Process {
+// StartServingProcess launches the program and waits until it serves.
+func StartServingProcess(tb testing.TB, shell string, arguments ...string) *Process {
 	tb.Helper()
-	p := Launch(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error", "--rate-limits", "off"}, arguments...)...)
+	p := LaunchProcess(tb, shell, append([]string{"--listen", "127.0.0.1:0", "--log-level", "error", "--rate-limits", "off"}, arguments...)...)
 	Eventually(tb, 30*time.Second, "the process serves or ends", func() bool {
 		select {
 		case <-p.Ended:
-			tb.Fatalf("the process ended with %d: %s", p.code, p.Output.String())
+			tb.Fatalf("the process ended with %d: %s", p.exitCode, p.Output.String())
 		default:
 		}
 		_, rest, found := strings.Cut(p.Output.String(), "Tidings serves ")
@@ -208,5 +208,5 @@ func (p *Process) WaitExit(within time.Duration) int {
 			return false
 		}
 	})
-	return p.code
+	return p.exitCode
 }

@@ -17,7 +17,7 @@ const RequestTimeout = 20 * time.Second // the longest time for one request, inc
 func Ask(url, as, query string, variables map[string]any, into any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), RequestTimeout)
 	defer cancel()
-	got, err := Request(ctx, url, as, query, variables)
+	got, err := SendRequest(ctx, url, as, query, variables)
 	if err != nil {
 		return err
 	}
@@ -30,8 +30,8 @@ func Ask(url, as, query string, variables map[string]any, into any) error {
 	return json.Unmarshal(got.Data, into)
 }
 
-// Request sends a request once. An error means that no answer came: the mutation may have happened or not.
-func Request(ctx context.Context, url, as, query string, variables map[string]any) (result Answer, err error) {
+// SendRequest sends a request once. An error means that no answer came: the mutation may have happened or not.
+func SendRequest(ctx context.Context, url, as, query string, variables map[string]any) (result Answer, err error) {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		return result, err
@@ -60,14 +60,14 @@ func Request(ctx context.Context, url, as, query string, variables map[string]an
 // Changed reports whether a payload of the answer has `changed: true`.
 func (a Answer) Changed() bool { return bytes.Contains(a.Data, []byte(`"changed":true`)) }
 
-// Quoted returns a text as a JSON string.
-func Quoted(text string) string {
+// QuoteJSON returns a text as a JSON string.
+func QuoteJSON(text string) string {
 	quoted, _ := json.Marshal(text) // a string is always JSON
 	return string(quoted)
 }
 
-// Decode reads JSON into a value.
-func Decode(tb testing.TB, text []byte, into any) {
+// DecodeJSON reads JSON into a value.
+func DecodeJSON(tb testing.TB, text []byte, into any) {
 	tb.Helper()
 	if err := json.Unmarshal(text, into); err != nil {
 		tb.Fatalf("%s: %v", text, err)

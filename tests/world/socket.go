@@ -9,11 +9,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// CloseCodeAtInit opens a socket with a token and returns its close code.
-func (n *Node) CloseCodeAtInit(t *testing.T, token string) int {
+// CloseCodeForToken opens a socket with a token and returns its close code.
+func (n *Node) CloseCodeForToken(t *testing.T, token string) int {
 	t.Helper()
 	conn := n.Dial(t)
-	Send(t, conn, `{"type":"connection_init","payload":{"authorization":`+Quoted(token)+`}}`)
+	Send(t, conn, `{"type":"connection_init","payload":{"authorization":`+QuoteJSON(token)+`}}`)
 	_, text, err := conn.ReadMessage()
 	frame, ok := err.(*websocket.CloseError)
 	if !ok {

@@ -56,7 +56,7 @@ func (n *Node) WaitNewPosts(as string, want int) {
 		var data struct {
 			Viewer struct{ Badges struct{ HomeFeed Count } }
 		}
-		n.Must(as, `{viewer{badges{homeFeed{value precision}}}}`, nil, &data)
+		n.MustAsk(as, `{viewer{badges{homeFeed{value precision}}}}`, nil, &data)
 		got = data.Viewer.Badges.HomeFeed
 		return got.Value == want && got.Precision == string(services.Exact)
 	})
@@ -98,21 +98,21 @@ func (n *Node) Announce(input map[string]any) string {
 	var data struct {
 		PublishAnnouncement struct{ Announcement struct{ ID string } }
 	}
-	n.Must("host:ingest", `mutation($i:PublishAnnouncementInput!){publishAnnouncement(input:$i){announcement{id}}}`, map[string]any{"i": input}, &data)
+	n.MustAsk("host:ingest", `mutation($i:PublishAnnouncementInput!){publishAnnouncement(input:$i){announcement{id}}}`, map[string]any{"i": input}, &data)
 	return data.PublishAnnouncement.Announcement.ID
 }
 
 // RaiseDot raises a dot as the host application.
 func (n *Node) RaiseDot(input map[string]any) {
 	n.TB.Helper()
-	n.Must("host:ingest", `mutation($i:RaiseDotInput!){raiseDot(input:$i){name}}`, map[string]any{"i": input}, nil)
+	n.MustAsk("host:ingest", `mutation($i:RaiseDotInput!){raiseDot(input:$i){name}}`, map[string]any{"i": input}, nil)
 }
 
-// MakeHuge pins the authors' mode to huge, so that their posts are pulled from now on. It names them in nobody's document, so it must
+// MakeAuthorsHuge pins the authors' mode to huge, so that their posts are pulled from now on. It names them in nobody's document, so it must
 // come before their followers: the document of a follower from before would lack their posts until an audit.
-func (n *Node) MakeHuge(keys ...string) {
+func (n *Node) MakeAuthorsHuge(keys ...string) {
 	n.TB.Helper()
-	numbers := n.IDsOf(keys...)
+	numbers := n.EnsureUserIDs(keys...)
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
 		for _, number := range numbers {
 			huge := services.AuthorHuge
@@ -127,24 +127,24 @@ func (n *Node) MakeHuge(keys ...string) {
 	}
 }
 
-// feedWatch is an open subscription to homeFeedChanged.
-type feedWatch struct {
+// feedSubscription is an open subscription to homeFeedChanged.
+type feedSubscription struct {
 	t    *testing.T
 	conn *websocket.Conn
 }
 
-// WatchFeed subscribes to a person's home feed.
-func (n *Node) WatchFeed(t *testing.T, as string) feedWatch {
+// SubscribeToFeed subscribes to a person's home feed.
+func (n *Node) SubscribeToFeed(t *testing.T, as string) feedSubscription {
 	t.Helper()
 	conn := n.Dial(t)
 	Send(t, conn, `{"type":"connection_init","payload":{"authorization":"dev:`+as+`"}}`)
 	Send(t, conn, `{"id":"1","type":"subscribe","payload":{"query":`+
-		Quoted(`subscription{homeFeedChanged{newPosts{value} newestId authors{key} badges{version homeFeed{value}}}}`)+`}}`)
-	return feedWatch{t, conn}
+		QuoteJSON(`subscription{homeFeedChanged{newPosts{value} newestId authors{key} badges{version homeFeed{value}}}}`)+`}}`)
+	return feedSubscription{t, conn}
 }
 
-// Expect waits for an event with count new posts, the newest post and these authors.
-func (w feedWatch) Expect(count int, newest string, authors ...string) {
+// WaitNewPostsEvent waits for an event with count new posts, the newest post and these authors.
+func (w feedSubscription) WaitNewPostsEvent(count int, newest string, authors ...string) {
 	w.t.Helper()
 	if err := w.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		w.t.Fatal(err)
@@ -194,9 +194,9 @@ func (n *Node) TailChangelog() {
 	}
 }
 
-// CheckBoardRoundTrips pages through a reader's board, which has want shows, and fails unless each page takes the allowed number of
-// round trips to Redis.
-func (n *Node) CheckBoardRoundTrips(t *testing.T, reader services.UserID, want int) {
+// CheckBoardRedisRoundTrips pages through a reader's board, which has want shows, and fails unless each page takes the allowed
+// number of round trips to Redis.
+func (n *Node) CheckBoardRedisRoundTrips(t *testing.T, reader services.UserID, want int) {
 	for _, first := range []int{1, 20, 100} {
 		var page live.Board
 		// On a busy machine Redis may miss its deadline: then a read repeats its round trips or does without Redis. So each page has
@@ -204,11 +204,11 @@ func (n *Node) CheckBoardRoundTrips(t *testing.T, reader services.UserID, want i
 		turn := func(ask live.BoardRequest, most int) (trips int) {
 			ask.First = first
 			for range 3 {
-				trips = countRoundTrips(t, func(ctx context.Context) (err error) {
+				trips = countRedisRoundTrips(t, func(ctx context.Context) (err error) {
 					page, err = n.Live.Board(ctx, reader, ask)
 					return err
 				})
-				if trips > 0 && trips <= most && !page.Building {
+				if trips > 0 && trips <= most && !page.ReplaysBeingBuilt {
 					break
 				}
 			}
@@ -218,13 +218,13 @@ func (n *Node) CheckBoardRoundTrips(t *testing.T, reader services.UserID, want i
 		if first >= want*2/3 && want > 0 { // every third show is a replay, and a page that reaches the replays makes a second round trip
 			wanted = 2
 		}
-		if trips := turn(live.BoardRequest{}, wanted); trips != wanted || len(page.Items) != min(first, want) || page.Building {
-			t.Errorf("a first page of %d: %d round trips, want %d; %d shows, building %t", first, trips, wanted, len(page.Items), page.Building)
+		if trips := turn(live.BoardRequest{}, wanted); trips != wanted || len(page.Items) != min(first, want) || page.ReplaysBeingBuilt {
+			t.Errorf("a first page of %d: %d round trips, want %d; %d shows, building %t", first, trips, wanted, len(page.Items), page.ReplaysBeingBuilt)
 		}
 		for listed := len(page.Items); page.HasNext; listed += len(page.Items) {
 			cursor := live.CursorText(page.Session, page.Items[len(page.Items)-1].Place)
-			if trips := turn(live.BoardRequest{After: &cursor}, 2); trips > 2 || page.Replaced {
-				t.Errorf("a page of %d after %d: %d round trips, want 2 at most; a new session %t", first, listed, trips, page.Replaced)
+			if trips := turn(live.BoardRequest{After: &cursor}, 2); trips > 2 || page.SessionReplaced {
+				t.Errorf("a page of %d after %d: %d round trips, want 2 at most; a new session %t", first, listed, trips, page.SessionReplaced)
 			}
 			if len(page.Items) != min(first, want-listed) {
 				t.Fatalf("a page of %d after %d has %d of %d", first, listed, len(page.Items), want)
@@ -239,13 +239,13 @@ func (n *Node) RunJobs() {
 	for claimed := 1; claimed > 0; {
 		claimed = 0
 		for _, worker := range n.Workers {
-			claimed += n.Work(worker)
+			claimed += n.RunWorkerOnce(worker)
 		}
 	}
 }
 
-// countRoundTrips returns the number of round trips to Redis that a call takes.
-func countRoundTrips(t *testing.T, do func(ctx context.Context) error) int {
+// countRedisRoundTrips returns the number of round trips to Redis that a call takes.
+func countRedisRoundTrips(t *testing.T, do func(ctx context.Context) error) int {
 	t.Helper()
 	ctx, trips := redis.WithRoundTrips(t.Context())
 	if err := do(ctx); err != nil {
@@ -254,8 +254,8 @@ func countRoundTrips(t *testing.T, do func(ctx context.Context) error) int {
 	return trips.Count()
 }
 
-// IDsOf returns the IDs of users, and creates those who do not exist.
-func (n *Node) IDsOf(keys ...string) []services.UserID {
+// EnsureUserIDs returns the IDs of users, and creates those who do not exist.
+func (n *Node) EnsureUserIDs(keys ...string) []services.UserID {
 	n.TB.Helper()
 	numbers := make([]services.UserID, len(keys))
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
@@ -271,18 +271,18 @@ func (n *Node) IDsOf(keys ...string) []services.UserID {
 	return numbers
 }
 
-// newColdFeed makes a feed service with an empty node cache.
-func (n *Node) newColdFeed() *feed.Service {
+// newFeedWithEmptyCache makes a feed service with an empty node cache.
+func (n *Node) newFeedWithEmptyCache() *feed.Service {
 	memory := nodecache.New(nodecache.Config{Facts: nodecache.SQL{DB: n.Store}, Redis: n.Redis, Log: n.Log})
 	unused := jobs.New(jobs.Config{DB: n.Store, Clock: n.Clock, Log: n.Log}) // the node's engine has a feed already
 	return feed.New(feed.Config{Jobs: unused, Store: n.Store, Redis: n.Redis, Posts: memory.Posts, Reader: memory.Reader, Pulled: memory.Pulled, InFlight: memory.InFlight, Fanout: n.Fanout, Clock: n.Clock})
 }
 
-// CheckRoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the number of authors
-// that the reader follows; a reader who follows any must have 120 new posts.
-func (n *Node) CheckRoundTrips(t *testing.T, reader services.UserID, followed int) {
+// CheckFeedRedisRoundTrips fails unless reads of badges and feeds take the allowed number of round trips to Redis. followed is the
+// number of authors that the reader follows; a reader who follows any must have 120 new posts.
+func (n *Node) CheckFeedRedisRoundTrips(t *testing.T, reader services.UserID, followed int) {
 	want := map[bool]int{true: 120}[followed > 0]
-	trips := countRoundTrips(t, func(ctx context.Context) error {
+	trips := countRedisRoundTrips(t, func(ctx context.Context) error {
 		got, err := n.Badge.Read(ctx, reader)
 		if err == nil && (got.HomeFeed.Value != want || got.HomeFeed.Precision != services.Exact) {
 			err = fmt.Errorf("%+v, want %d", got.HomeFeed, want)
@@ -294,7 +294,7 @@ func (n *Node) CheckRoundTrips(t *testing.T, reader services.UserID, followed in
 	}
 	for _, first := range []int{1, 20, 100} {
 		page := func(service *feed.Service) int {
-			return countRoundTrips(t, func(ctx context.Context) error {
+			return countRedisRoundTrips(t, func(ctx context.Context) error {
 				got, err := service.Page(ctx, reader, services.MaxPostID, first)
 				if err == nil && len(got.Items) != min(first, want) {
 					err = fmt.Errorf("%d posts, want %d", len(got.Items), min(first, want))
@@ -302,8 +302,8 @@ func (n *Node) CheckRoundTrips(t *testing.T, reader services.UserID, followed in
 				return err
 			})
 		}
-		page(n.newColdFeed()) // puts the copies of profiles into Redis, where all nodes find them
-		cold := n.newColdFeed()
+		page(n.newFeedWithEmptyCache()) // puts the copies of profiles into Redis, where all nodes find them
+		cold := n.newFeedWithEmptyCache()
 		if trips := page(cold); trips > 2 {
 			t.Errorf("a page of %d: %d round trips, want 2 at most", first, trips)
 		}
@@ -313,15 +313,15 @@ func (n *Node) CheckRoundTrips(t *testing.T, reader services.UserID, followed in
 	}
 }
 
-// CheckPushRoundTrips fails unless a push to 100 people takes the allowed number of round trips to Redis.
-func (n *Node) CheckPushRoundTrips(t *testing.T) {
+// CheckPushRedisRoundTrips fails unless a push to 100 people takes the allowed number of round trips to Redis.
+func (n *Node) CheckPushRedisRoundTrips(t *testing.T) {
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = fmt.Sprint("online", i)
 		n.Follow(keys[i], "author0")
 		n.Badges(keys[i])
 	}
-	users := n.IDsOf(keys...)
+	users := n.EnsureUserIDs(keys...)
 	// inOneTrip returns an error unless one round trip reads everybody's exact number of posts, which is want.
 	inOneTrip := func(want int) error {
 		ctx, trips := redis.WithRoundTrips(t.Context())
@@ -342,12 +342,12 @@ func (n *Node) CheckPushRoundTrips(t *testing.T) {
 	// On a busy machine a read above may be answered from SQL, which leaves no document in Redis.
 	EventuallySucceeds(t, 30*time.Second, func() error { return inOneTrip(0) })
 	n.Publish("author0", "to all of them")
-	n.Settle()
+	n.SettleJobsAndCaches()
 	if err := inOneTrip(1); err != nil {
 		t.Error(err)
 	}
-	if trips := countRoundTrips(t, func(ctx context.Context) error {
-		_, err := n.Redis.Versions(ctx, users)
+	if trips := countRedisRoundTrips(t, func(ctx context.Context) error {
+		_, err := n.Redis.DocumentVersions(ctx, users)
 		return err
 	}); trips != 1 {
 		t.Errorf("reconciliation: %d round trips, want 1", trips)
@@ -367,7 +367,7 @@ func (n *Node) UserExists(key string) bool {
 // GoLive lets a host begin a show.
 func (n *Node) GoLive(host string) (show string) {
 	n.TB.Helper()
-	show = n.Schedule(host, "a show", n.Clock.Now().Add(time.Hour))
+	show = n.ScheduleShow(host, "a show", n.Clock.Now().Add(time.Hour))
 	n.MutateShow(host, "startShow", show)
 	return show
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// precisions numbers the precisions from the best to the worst. A total has the precision of its worst part.
-var precisions = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
+// precisionRanks numbers the precisions from the best to the worst. A total has the precision of its worst part.
+var precisionRanks = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// CheckInvariants does what check does, and also checks that the home feed and the likes are in the total, and the total's precision and
-// display. All these rules must hold at any moment.
+// CheckInvariants does what checkTotals does, and also checks that the home feed and the likes are in the total, and the total's
+// precision and display. All these rules must hold at any moment.
 func (b Badges) CheckInvariants() error {
-	if err := b.check(); err != nil {
+	if err := b.checkTotals(); err != nil {
 		return err
 	}
 	feed, like, total := b.HomeFeed, b.Notifications.Like, b.Total
@@ -32,10 +32,10 @@ func (b Badges) CheckInvariants() error {
 	worst := 0
 	for _, part := range []Count{feed, b.Notifications.Total, b.SiteMessages.Total, b.Announcements, b.Conversations.Total, b.Views, b.LiveBoard} {
 		if part.InTotal {
-			worst = max(worst, precisions[part.Precision])
+			worst = max(worst, precisionRanks[part.Precision])
 		}
 	}
-	if rank, known := precisions[total.Precision]; !known || rank != worst {
+	if rank, known := precisionRanks[total.Precision]; !known || rank != worst {
 		return fmt.Errorf("the total is %q, its worst part is %d: %+v", total.Precision, worst, b)
 	}
 	want := fmt.Sprint(total.Value)
@@ -48,28 +48,28 @@ func (b Badges) CheckInvariants() error {
 	return nil
 }
 
-// Watch is a device with an open subscription to badgesChanged. It checks each event, and keeps the newest.
-type Watch struct {
+// BadgeSubscription is a device with an open subscription to badgesChanged. It checks each event, and keeps the newest.
+type BadgeSubscription struct {
 	Person string // their key
 	conn   *websocket.Conn
 	ended  chan struct{} // closed when the connection has ended
 
-	mu        sync.Mutex
-	newest    Badges // the last badges that were pushed
-	events    int    // the number of events so far
-	wrong     error  // the first event that broke a rule; nil: none
-	closeCode int    // the code of the close frame, 0 while it is open
+	mu           sync.Mutex
+	newestBadges Badges // the last badges that were pushed
+	eventCount   int    // the number of events so far
+	firstError   error  // the first event that broke a rule; nil: none
+	closeCode    int    // the code of the close frame, 0 while it is open
 }
 
-// OpenWatch opens a socket as a person of development mode, and subscribes. Like any client it retries while the node is not
-// ready. The test's end closes the socket.
-func OpenWatch(tb testing.TB, url, person string) *Watch {
+// OpenBadgeSubscription opens a socket as a person of development mode, and subscribes. Like any client it retries while the node
+// is not ready. The test's end closes the socket.
+func OpenBadgeSubscription(tb testing.TB, url, person string) *BadgeSubscription {
 	tb.Helper()
-	return OpenWatchFrom(tb, url, person, "dev:"+person, nil)
+	return OpenBadgeSubscriptionFrom(tb, url, person, "dev:"+person, nil)
 }
 
-// OpenWatchFrom is OpenWatch with a token of the person, from the local address from; nil means any.
-func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Watch {
+// OpenBadgeSubscriptionFrom is OpenBadgeSubscription with a token of the person, from the local address from; nil means any.
+func OpenBadgeSubscriptionFrom(tb testing.TB, url, person, token string, from net.Addr) *BadgeSubscription {
 	tb.Helper()
 	network := net.Dialer{LocalAddr: from}
 	dialer := websocket.Dialer{NetDialContext: network.DialContext, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
@@ -89,7 +89,7 @@ func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Wat
 		conn = opened
 		return true
 	})
-	w := &Watch{Person: person, conn: conn, ended: make(chan struct{})}
+	w := &BadgeSubscription{Person: person, conn: conn, ended: make(chan struct{})}
 	write := func(message string) {
 		if err := conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
 			tb.Fatalf("write to a socket: %v", err)
@@ -99,8 +99,8 @@ func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Wat
 	if _, text, err := conn.ReadMessage(); err != nil || string(text) != `{"type":"connection_ack"}` {
 		tb.Fatalf("the acknowledgement is %s, %v", text, err)
 	}
-	write(`{"id":"1","type":"subscribe","payload":{"query":` + Quoted(`subscription{badgesChanged{`+BadgeFields+`}}`) + `}}`)
-	go w.read()
+	write(`{"id":"1","type":"subscribe","payload":{"query":` + QuoteJSON(`subscription{badgesChanged{`+BadgeFields+`}}`) + `}}`)
+	go w.readMessages()
 	tb.Cleanup(func() {
 		_ = conn.Close()
 		<-w.ended
@@ -108,8 +108,8 @@ func OpenWatchFrom(tb testing.TB, url, person, token string, from net.Addr) *Wat
 	return w
 }
 
-// read receives messages until the connection ends.
-func (w *Watch) read() {
+// readMessages receives messages until the connection ends.
+func (w *BadgeSubscription) readMessages() {
 	defer close(w.ended)
 	for {
 		_, text, err := w.conn.ReadMessage()
@@ -122,15 +122,15 @@ func (w *Watch) read() {
 			w.mu.Unlock()
 			return
 		}
-		if err := w.receive(text); err != nil && w.wrong == nil {
-			w.wrong = fmt.Errorf("the socket of %s: %w", w.Person, err)
+		if err := w.handleMessage(text); err != nil && w.firstError == nil {
+			w.firstError = fmt.Errorf("the socket of %s: %w", w.Person, err)
 		}
 		w.mu.Unlock()
 	}
 }
 
-// receive handles one message. The caller holds the lock.
-func (w *Watch) receive(text []byte) error {
+// handleMessage handles one message. The caller holds the lock.
+func (w *BadgeSubscription) handleMessage(text []byte) error {
 	var message struct {
 		Type    string
 		Payload json.RawMessage
@@ -149,26 +149,26 @@ func (w *Watch) receive(text []byte) error {
 		return fmt.Errorf("got %s (%w)", text, err)
 	}
 	got := event.Data.BadgesChanged
-	if got.Version <= w.newest.Version {
-		return fmt.Errorf("version %s came after %s", got.Version, w.newest.Version)
+	if got.Version <= w.newestBadges.Version {
+		return fmt.Errorf("version %s came after %s", got.Version, w.newestBadges.Version)
 	}
-	w.newest = got
-	w.events++
+	w.newestBadges = got
+	w.eventCount++
 	return got.CheckInvariants()
 }
 
 // ShownBadges returns the newest badges on the device. The error reports a wrong event, or that the device was disconnected.
-func (w *Watch) ShownBadges() (Badges, error) {
+func (w *BadgeSubscription) ShownBadges() (Badges, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wrong == nil && w.closeCode != 0 {
-		return w.newest, fmt.Errorf("the socket of %s was closed with %d", w.Person, w.closeCode)
+	if w.firstError == nil && w.closeCode != 0 {
+		return w.newestBadges, fmt.Errorf("the socket of %s was closed with %d", w.Person, w.closeCode)
 	}
-	return w.newest, w.wrong
+	return w.newestBadges, w.firstError
 }
 
 // WaitCounts waits until the device shows these numbers of new posts and of likes.
-func (w *Watch) WaitCounts(tb testing.TB, within time.Duration, feed, likes int) {
+func (w *BadgeSubscription) WaitCounts(tb testing.TB, within time.Duration, feed, likes int) {
 	tb.Helper()
 	EventuallySucceeds(tb, within, func() error {
 		got, err := w.ShownBadges()
@@ -184,7 +184,7 @@ func (w *Watch) WaitCounts(tb testing.TB, within time.Duration, feed, likes int)
 }
 
 // WaitCloseCode waits for the end of the connection and returns the code of the close frame, or 1006 if there was no close frame.
-func (w *Watch) WaitCloseCode(tb testing.TB, within time.Duration) int {
+func (w *BadgeSubscription) WaitCloseCode(tb testing.TB, within time.Duration) int {
 	tb.Helper()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -195,8 +195,8 @@ func (w *Watch) WaitCloseCode(tb testing.TB, within time.Duration) int {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.wrong != nil {
-		tb.Error(w.wrong)
+	if w.firstError != nil {
+		tb.Error(w.firstError)
 	}
 	return w.closeCode
 }
@@ -222,9 +222,9 @@ func EventuallySucceeds(tb testing.TB, within time.Duration, state func() error)
 }
 
 // WaitAnnouncements waits until the device shows a count of announcements, and one dot lit or not.
-func (w *Watch) WaitAnnouncements(tb testing.TB, announcements int, dot string, lit bool) {
+func (w *BadgeSubscription) WaitAnnouncements(tb testing.TB, announcements int, dot string, lit bool) {
 	tb.Helper()
-	EventuallySucceeds(tb, ArrivalTimeout, func() error {
+	EventuallySucceeds(tb, DeviceUpdateTimeout, func() error {
 		got, err := w.ShownBadges()
 		if err != nil {
 			tb.Fatal(err)
@@ -242,9 +242,9 @@ func (w *Watch) WaitAnnouncements(tb testing.TB, announcements int, dot string, 
 }
 
 // WaitUnreadMessages waits until the device shows this number of unread messages.
-func (w *Watch) WaitUnreadMessages(tb testing.TB, unread int) {
+func (w *BadgeSubscription) WaitUnreadMessages(tb testing.TB, unread int) {
 	tb.Helper()
-	EventuallySucceeds(tb, ArrivalTimeout, func() error {
+	EventuallySucceeds(tb, DeviceUpdateTimeout, func() error {
 		got, err := w.ShownBadges()
 		if err != nil {
 			tb.Fatal(err)

@@ -4,6 +4,7 @@ package world
 
 import "time"
 
-// ConvergenceTimeout is the longest time in which badges and feeds must be right again after Redis has lost its data. It is a promise (see
-// docs/how-it-works.md). Like ArrivalTimeout it must stay far below 30 s, after which samples, and the leases of jobs, heal what is lost.
-const ConvergenceTimeout = 10 * time.Second
+// RedisLossRecoveryTimeout is the longest time in which badges and feeds must be right again after Redis has lost its data. It is a
+// promise (see docs/how-it-works.md). Like DeviceUpdateTimeout it must stay far below 30 s, after which samples, and the leases of
+// jobs, heal what is lost.
+const RedisLossRecoveryTimeout = 10 * time.Second

@@ -16,14 +16,14 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axe is axe-core 4.14.1 (Mozilla Public License 2.0), which finds accessibility faults.
+// axeScriptGzip is axe-core 4.14.1 (Mozilla Public License 2.0), which finds accessibility faults.
 //
 //go:embed testdata/axe.min.js.gz
-var axe []byte
+var axeScriptGzip []byte
 
 // axeSource is axe's script, inflated once for all tests of a process.
 var axeSource = sync.OnceValue(func() string {
-	r, err := gzip.NewReader(bytes.NewReader(axe))
+	r, err := gzip.NewReader(bytes.NewReader(axeScriptGzip))
 	if err != nil {
 		panic(err)
 	}
@@ -67,19 +67,20 @@ func AccessibilityFaults(ctx context.Context, tb testing.TB) []string {
 	return Evaluate[[]string](ctx, tb, `window.axeFound`)
 }
 
-// SeriousFaults lists the serious and critical faults of AccessibilityFaults: the faults that keep somebody from using the page.
-func SeriousFaults(ctx context.Context, tb testing.TB) []string {
+// SeriousAccessibilityFaults lists the serious and critical faults of AccessibilityFaults: the faults that keep somebody from using
+// the page.
+func SeriousAccessibilityFaults(ctx context.Context, tb testing.TB) []string {
 	tb.Helper()
 	return slices.DeleteFunc(AccessibilityFaults(ctx, tb), func(one string) bool {
 		return strings.Contains(one, " (moderate): ") || strings.Contains(one, " (minor): ")
 	})
 }
 
-// SetSize sets the size of a tab's page, in CSS pixels. Below a width of 600 the tab is a phone, which has other rules for the
+// SetPageSize sets the size of a tab's page, in CSS pixels. Below a width of 600 the tab is a phone, which has other rules for the
 // viewport. The size stays until the next call or until the tab is closed.
-func SetSize(ctx context.Context, tb testing.TB, width, height int64) {
+func SetPageSize(ctx context.Context, tb testing.TB, width, height int64) {
 	tb.Helper()
-	do(ctx, tb, "change the size", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	runSteps(ctx, tb, "change the size", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 			Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600,
 		})
@@ -90,7 +91,7 @@ func SetSize(ctx context.Context, tb testing.TB, width, height int64) {
 // PermitScripts permits or forbids JavaScript to the pages that the tab loads from now on. The page that is open keeps its scripts.
 func PermitScripts(ctx context.Context, tb testing.TB, permitted bool) {
 	tb.Helper()
-	do(ctx, tb, "switch JavaScript", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	runSteps(ctx, tb, "switch JavaScript", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !permitted})
 		return err
 	}))
@@ -99,6 +100,6 @@ func PermitScripts(ctx context.Context, tb testing.TB, permitted bool) {
 // Click waits for an element that matches the selector, and clicks the first such element.
 func Click(ctx context.Context, tb testing.TB, selector string) {
 	tb.Helper()
-	WaitFor(ctx, tb, selector+" is there", `document.querySelector(`+quote(selector)+`)`)
-	Evaluate[bool](ctx, tb, `(document.querySelector(`+quote(selector)+`).click(), true)`)
+	WaitFor(ctx, tb, selector+" is there", `document.querySelector(`+quoteJS(selector)+`)`)
+	Evaluate[bool](ctx, tb, `(document.querySelector(`+quoteJS(selector)+`).click(), true)`)
 }

@@ -1,12 +1,12 @@
 // Package browsertest drives the pages of a server in a real browser, above all GraphiQL, for tests.
 //
 // It guarantees each test a separate profile, which is removed when the test ends, in one browser for all tests of a package; a
-// record of the requests and the complaints of each browser tab; and steps that wait for a condition, up to a deadline, and never
+// record of the requests and the page errors of each browser tab; and steps that wait for a condition, up to a deadline, and never
 // for a fixed time.
 //
 // A package that uses it calls Main in its TestMain.
 //
-// A step that fails ends the test, and reports the condition that it waited for and the complaints of the page. A missing browser
+// A step that fails ends the test, and reports the condition that it waited for and the errors of the page. A missing browser
 // is a failure too, and the message says what to install: no test is skipped.
 package browsertest
 
@@ -27,26 +27,27 @@ import (
 // stepTimeout bounds each step. It is long because a machine may be busy. A step returns as soon as it succeeds.
 const stepTimeout = 60 * time.Second
 
-// stateTimeout bounds the reading of pageState after a step has failed.
-const stateTimeout = 10 * time.Second
+// pageStateTimeout bounds the reading of pageStateScript after a step has failed.
+const pageStateTimeout = 10 * time.Second
 
-// pageState is an expression for a page's address, the element with the focus, and the first 4,000 characters of its text.
-const pageState = `(() => {
+// pageStateScript is an expression for a page's address, the element with the focus, and the first 4,000 characters of its text.
+const pageStateScript = `(() => {
 	const focused = document.activeElement;
 	const tag = focused ? focused.cloneNode(false).outerHTML.slice(0, 200) : 'nothing';
 	return 'address: ' + location.href + '\nfocus: ' + tag + (document.hasFocus() ? '' : ' (the window has no focus)') +
 		'\nthe page shows:\n' + (document.body?.innerText ?? '').slice(0, 4000);
 })()`
 
-// CHROMIUM names the environment variable that holds the path of the browser. It is needed where startBrowser does not find one.
-const CHROMIUM = "CHROMIUM"
+// ChromiumEnvVariable names the environment variable that holds the path of the browser. It is needed where startBrowser does not find
+// one.
+const ChromiumEnvVariable = "CHROMIUM"
 
-// shells are the names of the browser that is always headless. It needs about a third less processor time than a full browser: its
-// profiles have none of the services of a user's profile, and its tabs have no window frame to draw.
-var shells = []string{"/usr/bin/chromium-headless-shell", "chromium-headless-shell", "chrome-headless-shell"}
+// headlessShells are the names of the browser that is always headless. It needs about a third less processor time than a full
+// browser: its profiles have none of the services of a user's profile, and its tabs have no window frame to draw.
+var headlessShells = []string{"/usr/bin/chromium-headless-shell", "chromium-headless-shell", "chrome-headless-shell"}
 
-// browsers are the names of a full browser: the path on Debian, then names of programs, then the path on macOS.
-var browsers = []string{
+// fullBrowsers are the names of a full browser: the path on Debian, then names of programs, then the path on macOS.
+var fullBrowsers = []string{
 	"/usr/bin/chromium",
 	"chromium",
 	"chromium-browser",
@@ -55,8 +56,8 @@ var browsers = []string{
 	"/Applications/Chromium.app/Contents/MacOS/Chromium",
 }
 
-// shared is the browser of all tests: starting a browser costs as much as many tests do.
-var shared struct {
+// sharedBrowser is the browser of all tests: starting a browser costs as much as many tests do.
+var sharedBrowser struct {
 	sync.Mutex
 	tab  context.Context // its first tab, which stays empty; nil while no test has asked for the browser
 	stop func() error
@@ -65,36 +66,37 @@ var shared struct {
 // Main calls run, which runs the tests of a package. Main then stops the browser, and returns the exit code.
 func Main(run func() int) (code int) {
 	code = run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.tab == nil {
+	sharedBrowser.Lock()
+	defer sharedBrowser.Unlock()
+	if sharedBrowser.tab == nil {
 		return code
 	}
-	if err := shared.stop(); err != nil {
+	if err := sharedBrowser.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "close the browser:", err)
 	}
 	return code
 }
 
-// New returns the first tab of a fresh profile in the headless browser of all tests, which the first call starts. The profile is
-// removed when the test ends.
-func New(tb testing.TB) context.Context {
+// NewProfileTab returns the first tab of a fresh profile in the headless browser of all tests, which the first call starts. The
+// profile is removed when the test ends.
+func NewProfileTab(tb testing.TB) context.Context {
 	tb.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.tab == nil {
+	sharedBrowser.Lock()
+	defer sharedBrowser.Unlock()
+	if sharedBrowser.tab == nil {
 		var err error
-		if shared.tab, shared.stop, err = startBrowser(slices.Concat(shells, browsers)); err != nil {
+		if sharedBrowser.tab, sharedBrowser.stop, err = startBrowser(slices.Concat(headlessShells, fullBrowsers)); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	return openTab(shared.tab, tb, chromedp.WithNewBrowserContext())
+	return openTab(sharedBrowser.tab, tb, chromedp.WithNewBrowserContext())
 }
 
-// NewBrowser is New in a full browser of its own, for push messages: neither the headless shell nor a second profile receives them.
-func NewBrowser(tb testing.TB) context.Context {
+// NewFullBrowserTab is NewProfileTab in a full browser of its own, for push messages: neither the headless shell nor a second profile
+// receives them.
+func NewFullBrowserTab(tb testing.TB) context.Context {
 	tb.Helper()
-	tab, stop, err := startBrowser(browsers)
+	tab, stop, err := startBrowser(fullBrowsers)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -106,14 +108,14 @@ func NewBrowser(tb testing.TB) context.Context {
 	return openTab(tab, tb)
 }
 
-// startBrowser starts the browser that CHROMIUM names, or, if it names none, the first of these that is installed. It returns the first tab, and
-// a function that stops the browser.
+// startBrowser starts the browser that ChromiumEnvVariable names, or, if it names none, the first of these that is installed. It
+// returns the first tab, and a function that stops the browser.
 func startBrowser(candidates []string) (tab context.Context, stop func() error, err error) {
-	path, err := find(os.Getenv(CHROMIUM), candidates, exec.LookPath)
+	path, err := findBrowser(os.Getenv(ChromiumEnvVariable), candidates, exec.LookPath)
 	if err != nil {
 		return nil, nil, err
 	}
-	allocator, release := chromedp.NewExecAllocator(context.Background(), options(path)...)
+	allocator, release := chromedp.NewExecAllocator(context.Background(), browserOptions(path)...)
 	tab, cancel := chromedp.NewContext(allocator)
 	// The first call starts the browser, which lives as long as the call's context. So the context has no deadline.
 	if err := chromedp.Do(tab); err != nil {
@@ -144,12 +146,12 @@ func openTab(parent context.Context, tb testing.TB, options ...chromedp.ContextO
 			tb.Logf("close a tab: %v", err)
 		}
 	})
-	seen := newRecord()
+	seen := newTabRecord()
 	// The first call opens the tab, which lives as long as the context of that call: the context must have no deadline.
-	if err := chromedp.Listen(ctx, seen.add); err != nil {
+	if err := chromedp.Listen(ctx, seen.addEvent); err != nil {
 		tb.Fatalf("open a tab: %v", err)
 	}
-	return context.WithValue(ctx, recordKey{}, seen)
+	return context.WithValue(ctx, tabRecordContextKey{}, seen)
 }
 
 // closeTab closes a tab, within stepTimeout, and the profile or the browser that was opened with it.
@@ -163,10 +165,10 @@ func closeTab(tab context.Context, cancel context.CancelFunc) error {
 	return nil
 }
 
-// options returns the options of a browser for tests: it makes no requests of its own, which ForeignAddresses would find, and its
-// window is large enough for desktop pages. It draws in one process and optimizes no script: a test opens a page for a few seconds, in
-// which both cost more than they gain. Tests of pages take a quarter to a half less processor time with these two.
-func options(path string) []chromedp.ExecAllocatorOption {
+// browserOptions returns the options of a browser for tests: it makes no requests of its own, which ForeignAddresses would find,
+// and its window is large enough for desktop pages. It draws in one process and optimizes no script: a test opens a page for a few
+// seconds, in which both cost more than they gain. Tests of pages take a quarter to a half less processor time with these two.
+func browserOptions(path string) []chromedp.ExecAllocatorOption {
 	return append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.Headless,
@@ -185,12 +187,12 @@ func options(path string) []chromedp.ExecAllocatorOption {
 	)
 }
 
-// find returns the path of the configured browser, or of the first candidate if none is configured.
-func find(configured string, candidates []string, look func(string) (string, error)) (string, error) {
+// findBrowser returns the path of the configured browser, or of the first candidate if none is configured.
+func findBrowser(configured string, candidates []string, look func(string) (string, error)) (string, error) {
 	if configured != "" {
 		path, err := look(configured)
 		if err != nil {
-			return "", fmt.Errorf("the browser that %s=%q names cannot be run: %w", CHROMIUM, configured, err)
+			return "", fmt.Errorf("the browser that %s=%q names cannot be run: %w", ChromiumEnvVariable, configured, err)
 		}
 		return path, nil
 	}
@@ -199,38 +201,38 @@ func find(configured string, candidates []string, look func(string) (string, err
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("no browser to test with: apt-get install chromium, or set %s to the path of one", CHROMIUM)
+	return "", fmt.Errorf("no browser to test with: apt-get install chromium, or set %s to the path of one", ChromiumEnvVariable)
 }
 
-// do runs steps in a tab, within stepTimeout.
-func do(ctx context.Context, tb testing.TB, what string, steps ...chromedp.Action[chromedp.Void]) {
+// runSteps runs steps in a tab, within stepTimeout.
+func runSteps(ctx context.Context, tb testing.TB, what string, steps ...chromedp.Action[chromedp.Void]) {
 	tb.Helper()
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := chromedp.Do(bounded, steps...); err != nil {
-		tb.Fatalf("%s: %v\n%s", what, err, describe(ctx))
+		tb.Fatalf("%s: %v\n%s", what, err, describePage(ctx))
 	}
 }
 
-// run runs a step that has a result in a tab, within stepTimeout.
-func run[T any](ctx context.Context, tb testing.TB, what string, step chromedp.Action[T]) T {
+// runStep runs a step that has a result in a tab, within stepTimeout.
+func runStep[T any](ctx context.Context, tb testing.TB, what string, step chromedp.Action[T]) T {
 	tb.Helper()
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	result, err := chromedp.Run(bounded, step)
 	if err != nil {
-		tb.Fatalf("%s: %v\n%s", what, err, describe(ctx))
+		tb.Fatalf("%s: %v\n%s", what, err, describePage(ctx))
 	}
 	return result
 }
 
-// describe returns the state of a tab, for the failure of a step: the complaints of its page, and its pageState.
-func describe(ctx context.Context) string {
-	bounded, cancel := context.WithTimeout(ctx, stateTimeout)
+// describePage returns the state of a tab, for the failure of a step: the errors of its page, and its pageStateScript.
+func describePage(ctx context.Context) string {
+	bounded, cancel := context.WithTimeout(ctx, pageStateTimeout)
 	defer cancel()
-	shows, err := chromedp.Run(bounded, chromedp.Evaluate[string](pageState))
+	shows, err := chromedp.Run(bounded, chromedp.Evaluate[string](pageStateScript))
 	if err != nil {
 		shows = "the page does not say what it shows: " + err.Error()
 	}
-	return fmt.Sprintf("the page complained: %q\n%s", Complaints(ctx), shows)
+	return fmt.Sprintf("the page complained: %q\n%s", PageErrors(ctx), shows)
 }

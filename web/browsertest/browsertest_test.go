@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 		"none says what else to name": {"", having("firefox"), "set CHROMIUM"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := find(test.configured, slices.Concat(shells, browsers), test.look)
+			got, err := findBrowser(test.configured, slices.Concat(headlessShells, fullBrowsers), test.look)
 			if err != nil {
 				got = err.Error()
 			}
@@ -88,7 +88,7 @@ func TestQuote(t *testing.T) {
 		"\u2028 \u2029":  `"\u2028 \u2029"`,
 		"[data-person]'": `"[data-person]'"`,
 	} {
-		if got := quote(text); got != want {
+		if got := quoteJS(text); got != want {
 			t.Errorf("%q is quoted as %s, want %s", text, got, want)
 		}
 	}
@@ -103,8 +103,8 @@ func TestRecordOfAnotherContext(t *testing.T) {
 	Requests(context.Background())
 }
 
-// startPages starts a server of small pages whose actions a record must note.
-func startPages(t *testing.T) (origin string) {
+// startPageServer starts a server of small pages whose actions a record must note.
+func startPageServer(t *testing.T) (origin string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	page := func(path, html string) {
@@ -148,8 +148,8 @@ func startPages(t *testing.T) (origin string) {
 }
 
 func TestRecord(t *testing.T) {
-	origin := startPages(t)
-	browser := New(t)
+	origin := startPageServer(t)
+	browser := NewProfileTab(t)
 	visit := func(t *testing.T, path string) context.Context {
 		t.Helper()
 		tab := NewTab(browser, t)
@@ -159,7 +159,7 @@ func TestRecord(t *testing.T) {
 	}
 	complains := func(t *testing.T, tab context.Context, texts ...string) {
 		t.Helper()
-		all := strings.Join(Complaints(tab), "\n")
+		all := strings.Join(PageErrors(tab), "\n")
 		for _, text := range texts {
 			if !strings.Contains(all, text) {
 				t.Errorf("no complaint holds %q: %s", text, all)
@@ -185,14 +185,14 @@ func TestRecord(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the requests differ (-want +got):\n%s", diff)
 		}
-		if complaints, foreign := Complaints(tab), ForeignAddresses(tab, origin); len(complaints)+len(foreign) > 0 {
+		if complaints, foreign := PageErrors(tab), ForeignAddresses(tab, origin); len(complaints)+len(foreign) > 0 {
 			t.Errorf("a page in order complains %q and asks %q", complaints, foreign)
 		}
 	})
 	t.Run("exceptions and errors on the console", func(t *testing.T) {
 		tab := visit(t, "/noisy")
 		complains(t, tab, "exception: Error: thrown", `console:  "seen" "twice"`)
-		if all := strings.Join(Complaints(tab), "\n"); strings.Contains(all, "not seen") {
+		if all := strings.Join(PageErrors(tab), "\n"); strings.Contains(all, "not seen") {
 			t.Errorf("a message that is no error is a complaint: %s", all)
 		}
 	})
@@ -221,8 +221,8 @@ func TestRecord(t *testing.T) {
 }
 
 func TestTabs(t *testing.T) {
-	origin := startPages(t)
-	one := New(t)
+	origin := startPageServer(t)
+	one := NewProfileTab(t)
 	other := NewTab(one, t)
 	for _, tab := range []context.Context{one, other, other} {
 		Navigate(tab, t, origin+"/quiet")
@@ -246,25 +246,25 @@ func TestTabs(t *testing.T) {
 	}
 }
 
-// failing is a testing.TB that keeps the message of its failure and panics with errFailed, to end the step.
-type failing struct {
+// failingTB is a testing.TB that keeps the message of its failure and panics with errTestFailed, to end the step.
+type failingTB struct {
 	testing.TB
-	said string // the message
+	failureText string // the message
 }
 
-var errFailed = errors.New("the test failed")
+var errTestFailed = errors.New("the test failed")
 
-func (f *failing) Helper() {}
+func (f *failingTB) Helper() {}
 
-func (f *failing) Fatalf(format string, args ...any) {
-	f.said = fmt.Sprintf(format, args...)
-	panic(errFailed)
+func (f *failingTB) Fatalf(format string, args ...any) {
+	f.failureText = fmt.Sprintf(format, args...)
+	panic(errTestFailed)
 }
 
 // A page's storage and cookies are in the profile of their own test alone.
 func TestProfiles(t *testing.T) {
-	origin := startPages(t)
-	tabs := []context.Context{New(t), New(t)}
+	origin := startPageServer(t)
+	tabs := []context.Context{NewProfileTab(t), NewProfileTab(t)}
 	for _, tab := range tabs {
 		Navigate(tab, t, origin+"/quiet")
 		if found := Evaluate[string](tab, t, `(localStorage.getItem('visited') ?? '') + document.cookie`); found != "" {
@@ -275,8 +275,8 @@ func TestProfiles(t *testing.T) {
 }
 
 func TestAWaitSurvivesItsPage(t *testing.T) {
-	origin := startPages(t)
-	tab := New(t)
+	origin := startPageServer(t)
+	tab := NewProfileTab(t)
 	Navigate(tab, t, origin+"/onward")
 	WaitFor(tab, t, "the last page is there", `document.title === 'done'`)
 	if visits := Evaluate[string](tab, t, `sessionStorage.visits`); visits != "41" {
@@ -288,8 +288,8 @@ func TestAWaitSurvivesItsPage(t *testing.T) {
 }
 
 func TestStepsFailTheTest(t *testing.T) {
-	origin := startPages(t)
-	tab := New(t)
+	origin := startPageServer(t)
+	tab := NewProfileTab(t)
 	Navigate(tab, t, origin+"/noisy")
 	WaitFor(tab, t, "the page is done", `document.title === 'done'`)
 	for name, test := range map[string]struct {
@@ -315,12 +315,12 @@ func TestStepsFailTheTest(t *testing.T) {
 // failureMessage returns the message with which a step fails.
 func failureMessage(t *testing.T, step func(tb testing.TB)) (said string) {
 	t.Helper()
-	tb := &failing{TB: t}
+	tb := &failingTB{TB: t}
 	defer func() {
-		if reason := recover(); reason != nil && reason != any(errFailed) {
+		if reason := recover(); reason != nil && reason != any(errTestFailed) {
 			panic(reason)
 		}
-		said = tb.said
+		said = tb.failureText
 	}()
 	step(tb)
 	return ""
@@ -328,13 +328,13 @@ func failureMessage(t *testing.T, step func(tb testing.TB)) (said string) {
 
 // A step that fails, with a result or without, reports the tab's address, its focus and the text of the page.
 func TestFailuresDescribeThePage(t *testing.T) {
-	origin := startPages(t)
-	tab := New(t)
+	origin := startPageServer(t)
+	tab := NewProfileTab(t)
 	Navigate(tab, t, origin+"/noisy")
 	WaitFor(tab, t, "the page is done", `document.title === 'done'`)
 	for name, step := range map[string]func(tb testing.TB){
 		"without a result": func(tb testing.TB) {
-			do(tab, tb, "fail", chromedp.Func(func(context.Context, *chromedp.Target) error { return errFailed }))
+			runSteps(tab, tb, "fail", chromedp.Func(func(context.Context, *chromedp.Target) error { return errTestFailed }))
 		},
 		"with a result": func(tb testing.TB) { Evaluate[int](tab, tb, "nobody") },
 	} {

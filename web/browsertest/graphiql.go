@@ -15,7 +15,7 @@ import (
 // InjectScript runs a script in every page that the tab loads from now on, before the page's own scripts.
 func InjectScript(ctx context.Context, tb testing.TB, script string) {
 	tb.Helper()
-	do(ctx, tb, "add a script", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	runSteps(ctx, tb, "add a script", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 		return err
 	}))
@@ -25,7 +25,7 @@ func InjectScript(ctx context.Context, tb testing.TB, script string) {
 // package kb. The modifiers are held meanwhile.
 func PressKey(ctx context.Context, tb testing.TB, key string, modifiers ...chromedp.Modifier) {
 	tb.Helper()
-	do(ctx, tb, "press "+quote(key), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	runSteps(ctx, tb, "press "+quoteJS(key), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		for _, r := range key {
 			// The key goes down and then up. Each event is answered before the next is sent.
 			for _, event := range keyEvents(r, modifiers) {
@@ -57,82 +57,82 @@ func keyEvents(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKe
 // presses Enter. An operation that is open comes to the front.
 func OpenOperation(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
-	search(ctx, tb, name)
+	searchOperation(ctx, tb, name)
 	PressKey(ctx, tb, "\r")
-	waitInFront(ctx, tb, name)
+	waitTabInFront(ctx, tb, name)
 }
 
-// OpenOperationAfter opens a ready-made operation at a moment that the script chooses. script is a JavaScript function. Its
+// OpenOperationFromScript opens a ready-made operation at a moment that the script chooses. script is a JavaScript function. Its
 // argument is a function that opens the operation; script calls it once.
-func OpenOperationAfter(ctx context.Context, tb testing.TB, name, script string) {
+func OpenOperationFromScript(ctx context.Context, tb testing.TB, name, script string) {
 	tb.Helper()
-	search(ctx, tb, name)
+	searchOperation(ctx, tb, name)
 	Evaluate[bool](ctx, tb, `((`+script+`)(() => document.querySelector('#menu .chosen').click()), true)`)
-	waitInFront(ctx, tb, name)
+	waitTabInFront(ctx, tb, name)
 }
 
-// search opens the menu of operations, and finds one by its name.
-func search(ctx context.Context, tb testing.TB, name string) {
+// searchOperation opens the menu of operations, and finds one by its name.
+func searchOperation(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
 	// The keyboard opens the menu, because people use its shortcut.
 	PressKey(ctx, tb, "o", chromedp.ModifierAlt)
 	WaitFor(ctx, tb, "the menu is open", `document.activeElement?.matches('#menu[open] input')`)
-	do(ctx, tb, "search "+name, chromedp.SendKeys(chromedp.CSS(`#menu input`), name))
-	WaitFor(ctx, tb, "the menu offers "+name, `document.querySelector('#menu .chosen .name')?.textContent === `+quote(name))
+	runSteps(ctx, tb, "search "+name, chromedp.SendKeys(chromedp.CSS(`#menu input`), name))
+	WaitFor(ctx, tb, "the menu offers "+name, `document.querySelector('#menu .chosen .name')?.textContent === `+quoteJS(name))
 }
 
-// waitInFront waits for the tab and for its query: the editor gets the text after the tab is in front.
-func waitInFront(ctx context.Context, tb testing.TB, name string) {
+// waitTabInFront waits for the tab and for its query: the editor gets the text after the tab is in front.
+func waitTabInFront(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
-	WaitFor(ctx, tb, name+" is in front", `document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quote(name))
-	waitParsed(ctx, tb)
+	WaitFor(ctx, tb, name+" is in front", `document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quoteJS(name))
+	waitQueryParsed(ctx, tb)
 }
 
-// WatchState returns the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of that name. A
-// watch is a subscription that was run: its events arrive in a pane of their own, also while other tabs are used.
-func WatchState(ctx context.Context, tb testing.TB, name string) string {
+// SubscriptionState returns the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of
+// that name. A watch is a subscription that was run: its events arrive in a pane of their own, also while other tabs are used.
+func SubscriptionState(ctx context.Context, tb testing.TB, name string) string {
 	tb.Helper()
-	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quote(name)))
+	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quoteJS(name)))
 }
 
-// WaitWatch waits until a watch has a state.
-func WaitWatch(ctx context.Context, tb testing.TB, name, state string) {
+// WaitSubscriptionState waits until a watch has a state.
+func WaitSubscriptionState(ctx context.Context, tb testing.TB, name, state string) {
 	tb.Helper()
-	WaitFor(ctx, tb, name+" is "+state, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state === %s`, quote(name), quote(state)))
+	WaitFor(ctx, tb, name+" is "+state, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state === %s`, quoteJS(name), quoteJS(state)))
 }
 
-// WaitEvent waits until a line of a watch contains a text. A line is an event, shortened or complete, or a message of the page
-// about the connection.
-func WaitEvent(ctx context.Context, tb testing.TB, name, text string) {
+// WaitSubscriptionEvent waits until a line of a watch contains a text. A line is an event, shortened or complete, or a message of
+// the page about the connection.
+func WaitSubscriptionEvent(ctx context.Context, tb testing.TB, name, text string) {
 	tb.Helper()
-	WaitFor(ctx, tb, name+" shows "+text, fmt.Sprintf(`[...document.querySelectorAll('[data-watch=%s] li')].some((line) => line.textContent.includes(%s))`, quote(name), quote(text)))
+	WaitFor(ctx, tb, name+" shows "+text, fmt.Sprintf(`[...document.querySelectorAll('[data-watch=%s] li')].some((line) => line.textContent.includes(%s))`, quoteJS(name), quoteJS(text)))
 }
 
-// CountEvents counts the events that a watch shows. Lines about the connection are not counted.
-func CountEvents(ctx context.Context, tb testing.TB, name string) int {
+// CountSubscriptionEvents counts the events that a watch shows. Lines about the connection are not counted.
+func CountSubscriptionEvents(ctx context.Context, tb testing.TB, name string) int {
 	tb.Helper()
-	return Evaluate[int](ctx, tb, fmt.Sprintf(`document.querySelectorAll('[data-watch=%s] li details').length`, quote(name)))
+	return Evaluate[int](ctx, tb, fmt.Sprintf(`document.querySelectorAll('[data-watch=%s] li details').length`, quoteJS(name)))
 }
 
-// PressWatchButton presses a button of a watch: Stop, Start, Clear or Close.
-func PressWatchButton(ctx context.Context, tb testing.TB, name, button string) {
+// PressSubscriptionButton presses a button of a watch: Stop, Start, Clear or Close.
+func PressSubscriptionButton(ctx context.Context, tb testing.TB, name, button string) {
 	tb.Helper()
-	Click(ctx, tb, fmt.Sprintf(`[data-watch=%s] button[aria-label^=%s]`, quote(name), quote(button)))
+	Click(ctx, tb, fmt.Sprintf(`[data-watch=%s] button[aria-label^=%s]`, quoteJS(name), quoteJS(button)))
 }
 
-// Notice returns the text of the notice with an id; "" if the page does not show it.
-func Notice(ctx context.Context, tb testing.TB, id string) string {
+// NoticeText returns the text of the notice with an id; "" if the page does not show it.
+func NoticeText(ctx context.Context, tb testing.TB, id string) string {
 	tb.Helper()
-	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-notice=%s] p')?.innerText ?? ''`, quote(id)))
+	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-notice=%s] p')?.innerText ?? ''`, quoteJS(id)))
 }
 
 // WaitNotice waits until a notice contains a text, or, if text is "", until the notice is gone.
 func WaitNotice(ctx context.Context, tb testing.TB, id, text string) {
 	tb.Helper()
-	notice := fmt.Sprintf(`document.querySelector('[data-notice=%s] p')`, quote(id))
+	notice := fmt.Sprintf(`document.querySelector('[data-notice=%s] p')`, quoteJS(id))
 	if text == "" {
 		WaitFor(ctx, tb, "the notice "+id+" is gone", `!`+notice)
 		return
 	}
-	WaitFor(ctx, tb, "the page says "+text, notice+`?.innerText.includes(`+quote(text)+`)`)
+	WaitFor(ctx, tb, "the page says "+text, notice+`?.innerText.includes(`+quoteJS(text)+`)`)
 }

@@ -33,34 +33,34 @@ const (
 // executeButton is the CSS selector of GraphiQL's execute button.
 const executeButton = `.graphiql-execute-button`
 
-// Open opens GraphiQL of the server at an origin ("http://127.0.0.1:8080") as a person of development mode: a key,
+// OpenGraphiQL opens GraphiQL of the server at an origin ("http://127.0.0.1:8080") as a person of development mode: a key,
 // "alice", or a key with scopes, "alice:admin". With "" the tab keeps the person that it has; in production mode it has none.
-// Open waits until GraphiQL can be used.
-func Open(ctx context.Context, tb testing.TB, origin, person string) {
+// OpenGraphiQL waits until GraphiQL can be used.
+func OpenGraphiQL(ctx context.Context, tb testing.TB, origin, person string) {
 	tb.Helper()
 	address := origin + "/graphiql"
 	if person != "" {
 		address += "?as=" + url.QueryEscape(person)
 	}
 	Navigate(ctx, tb, address)
-	waitReady(ctx, tb)
+	waitGraphiQLReady(ctx, tb)
 }
 
 // Reload loads the page again, as the reader's button does, and waits until GraphiQL can be used.
 func Reload(ctx context.Context, tb testing.TB) {
 	tb.Helper()
-	do(ctx, tb, "reload", chromedp.Reload())
-	waitReady(ctx, tb)
+	runSteps(ctx, tb, "reload", chromedp.Reload())
+	waitGraphiQLReady(ctx, tb)
 }
 
-// waitReady waits for the four editors, the button and the first parse: before that, GraphiQL would run the operation that it
+// waitGraphiQLReady waits for the four editors, the button and the first parse: before that, GraphiQL would run the operation that it
 // parsed last.
-func waitReady(ctx context.Context, tb testing.TB) {
+func waitGraphiQLReady(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	editors := []string{queryEditor, variableEditor, headerEditor, responseEditor}
 	WaitFor(ctx, tb, "GraphiQL is ready", strings.Join(editors, " && "))
-	waitForButton(ctx, tb, "Execute")
-	waitParsed(ctx, tb)
+	waitForExecuteButton(ctx, tb, "Execute")
+	waitQueryParsed(ctx, tb)
 }
 
 // WaitSchema waits until GraphiQL has the schema by introspection. A server without introspection never gives it.
@@ -72,17 +72,17 @@ func WaitSchema(ctx context.Context, tb testing.TB) {
 // Navigate opens any page, and waits only until it is loaded.
 func Navigate(ctx context.Context, tb testing.TB, address string) {
 	tb.Helper()
-	do(ctx, tb, "open "+address, chromedp.Navigate(address))
+	runSteps(ctx, tb, "open "+address, chromedp.Navigate(address))
 }
 
-// SetDark makes the tab see a dark or a light theme of the system.
-func SetDark(ctx context.Context, tb testing.TB, dark bool) {
+// SetDarkTheme makes the tab see a dark or a light theme of the system.
+func SetDarkTheme(ctx context.Context, tb testing.TB, dark bool) {
 	tb.Helper()
 	theme := "light"
 	if dark {
 		theme = "dark"
 	}
-	do(ctx, tb, "make the theme "+theme, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	runSteps(ctx, tb, "make the theme "+theme, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 		})
@@ -90,17 +90,17 @@ func SetDark(ctx context.Context, tb testing.TB, dark bool) {
 	}))
 }
 
-// ChoosePerson chooses a person in the bar of development mode: it clicks the person's button, or types the person into the field if they
-// have no button.
+// ChoosePerson chooses a person in the bar of development mode: it clicks the person's button, or types the person into the field
+// if they have no button.
 func ChoosePerson(ctx context.Context, tb testing.TB, person string) {
 	tb.Helper()
-	button := `#people [data-person=` + quote(person) + `]`
-	if Evaluate[bool](ctx, tb, `document.querySelector(`+quote(button)+`) !== null`) {
+	button := `#people [data-person=` + quoteJS(person) + `]`
+	if Evaluate[bool](ctx, tb, `document.querySelector(`+quoteJS(button)+`) !== null`) {
 		Click(ctx, tb, button)
-		WaitFor(ctx, tb, "the person is "+person, `document.querySelector(`+quote(button)+`).ariaPressed === 'true'`)
+		WaitFor(ctx, tb, "the person is "+person, `document.querySelector(`+quoteJS(button)+`).ariaPressed === 'true'`)
 		return
 	}
-	do(ctx, tb, "be "+person,
+	runSteps(ctx, tb, "be "+person,
 		chromedp.SendKeys(chromedp.CSS(`#other input`), person),
 		chromedp.Click(chromedp.CSS(`#other button`)))
 }
@@ -125,24 +125,24 @@ func SelectTab(ctx context.Context, tb testing.TB, title string) {
 		const tab = [...document.querySelectorAll('.graphiql-tab-button')].find((tab) => tab.textContent === %s);
 		tab?.click();
 		return tab !== undefined;
-	})()`, quote(title)))
+	})()`, quoteJS(title)))
 	if !clicked {
 		tb.Fatalf("GraphiQL has no tab %q, only %q", title, TabTitles(ctx, tb))
 	}
 	WaitFor(ctx, tb, "the tab "+title+" is in front",
-		`document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quote(title))
-	waitParsed(ctx, tb)
+		`document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quoteJS(title))
+	waitQueryParsed(ctx, tb)
 }
 
-// waitParsed waits until GraphiQL has parsed the text of the query editor. GraphiQL parses 100 ms after each change, and until
+// waitQueryParsed waits until GraphiQL has parsed the text of the query editor. GraphiQL parses 100 ms after each change, and until
 // then would run the operation that it parsed last.
-func waitParsed(ctx context.Context, tb testing.TB) {
+func waitQueryParsed(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	WaitFor(ctx, tb, "the query is parsed", `((editor) => editor.documentAST?.loc?.source.body === editor.getValue())(`+queryEditor+`)`)
 }
 
-// Query returns the text of the query editor.
-func Query(ctx context.Context, tb testing.TB) string {
+// QueryText returns the text of the query editor.
+func QueryText(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, queryEditor+".getValue()")
 }
@@ -150,12 +150,12 @@ func Query(ctx context.Context, tb testing.TB) string {
 // SetQuery replaces the text of the query editor; the query must parse.
 func SetQuery(ctx context.Context, tb testing.TB, query string) {
 	tb.Helper()
-	setValue(ctx, tb, queryEditor, query)
-	waitParsed(ctx, tb)
+	setEditorText(ctx, tb, queryEditor, query)
+	waitQueryParsed(ctx, tb)
 }
 
-// Variables returns the text of the variables editor.
-func Variables(ctx context.Context, tb testing.TB) string {
+// VariablesText returns the text of the variables editor.
+func VariablesText(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, variableEditor+".getValue()")
 }
@@ -163,45 +163,45 @@ func Variables(ctx context.Context, tb testing.TB) string {
 // SetVariables replaces the text of the variables editor; variables are JSON.
 func SetVariables(ctx context.Context, tb testing.TB, variables string) {
 	tb.Helper()
-	setValue(ctx, tb, variableEditor, variables)
+	setEditorText(ctx, tb, variableEditor, variables)
 }
 
 // SetHeaders replaces the text of the headers editor; headers are JSON, an object of strings.
 func SetHeaders(ctx context.Context, tb testing.TB, headers string) {
 	tb.Helper()
-	setValue(ctx, tb, headerEditor, headers)
+	setEditorText(ctx, tb, headerEditor, headers)
 }
 
-// setValue sets the text with the editor's own function, as one change. Typing would open the editor's completion.
-func setValue(ctx context.Context, tb testing.TB, editor, value string) {
+// setEditorText sets the text with the editor's own function, as one change. Typing would open the editor's completion.
+func setEditorText(ctx context.Context, tb testing.TB, editor, value string) {
 	tb.Helper()
-	Evaluate[bool](ctx, tb, fmt.Sprintf(`(%s.setValue(%s), true)`, editor, quote(value)))
+	Evaluate[bool](ctx, tb, fmt.Sprintf(`(%s.setValue(%s), true)`, editor, quoteJS(value)))
 }
 
 // RunOperation presses the execute button, once the previous operation has been answered.
 func RunOperation(ctx context.Context, tb testing.TB) {
 	tb.Helper()
-	waitForButton(ctx, tb, "Execute")
-	do(ctx, tb, "run the operation", chromedp.Click(chromedp.CSS(executeButton)))
+	waitForExecuteButton(ctx, tb, "Execute")
+	runSteps(ctx, tb, "run the operation", chromedp.Click(chromedp.CSS(executeButton)))
 }
 
 // RunOperationWithKeys presses Ctrl-Enter in the query editor.
 func RunOperationWithKeys(ctx context.Context, tb testing.TB) {
 	tb.Helper()
-	waitForButton(ctx, tb, "Execute")
+	waitForExecuteButton(ctx, tb, "Execute")
 	Evaluate[bool](ctx, tb, `(`+queryEditor+`.focus(), true)`)
-	do(ctx, tb, "press Ctrl-Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	runSteps(ctx, tb, "press Ctrl-Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 }
 
-// waitForButton waits until the label of the execute button begins with verb: Execute, or Stop while an operation runs.
-func waitForButton(ctx context.Context, tb testing.TB, verb string) {
+// waitForExecuteButton waits until the label of the execute button begins with verb: Execute, or Stop while an operation runs.
+func waitForExecuteButton(ctx context.Context, tb testing.TB, verb string) {
 	tb.Helper()
 	WaitFor(ctx, tb, "the execute button says "+verb,
-		fmt.Sprintf(`document.querySelector('%s')?.getAttribute('aria-label')?.startsWith(%s)`, executeButton, quote(verb)))
+		fmt.Sprintf(`document.querySelector('%s')?.getAttribute('aria-label')?.startsWith(%s)`, executeButton, quoteJS(verb)))
 }
 
-// Response returns the text of the response pane: JSON, or "" until there is an answer.
-func Response(ctx context.Context, tb testing.TB) string {
+// ResponseText returns the text of the response pane: JSON, or "" until there is an answer.
+func ResponseText(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, responseEditor+".getValue()")
 }
@@ -212,10 +212,10 @@ func WaitResponse(ctx context.Context, tb testing.TB, text string) string {
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	found, err := chromedp.Run(bounded, chromedp.Poll[string](
-		fmt.Sprintf(`((text) => text.includes(%s) && text)(%s.getValue())`, quote(text), responseEditor),
+		fmt.Sprintf(`((text) => text.includes(%s) && text)(%s.getValue())`, quoteJS(text), responseEditor),
 		chromedp.WithPollingInterval(pollInterval), chromedp.WithPollingTimeout(0)))
 	if err != nil {
-		tb.Fatalf("the response pane never contained %q: %v\n%s", text, err, describe(ctx))
+		tb.Fatalf("the response pane never contained %q: %v\n%s", text, err, describePage(ctx))
 	}
 	return found
 }
@@ -233,15 +233,15 @@ func WaitFor(ctx context.Context, tb testing.TB, what, expression string) {
 		if err == nil {
 			return
 		}
-		if bounded.Err() != nil || !leftPage(err) {
-			tb.Fatalf("wait until %s: %v\n%s", what, err, describe(ctx))
+		if bounded.Err() != nil || !pageWasReplaced(err) {
+			tb.Fatalf("wait until %s: %v\n%s", what, err, describePage(ctx))
 		}
 	}
 }
 
-// leftPage reports whether a step failed because another page replaced its page. It compares Chromium's messages, because these
+// pageWasReplaced reports whether a step failed because another page replaced its page. It compares Chromium's messages, because these
 // errors have no codes of their own.
-func leftPage(err error) bool {
+func pageWasReplaced(err error) bool {
 	var refused *cdproto.Error
 	return errors.As(err, &refused) && slices.ContainsFunc([]string{"Cannot find context", "context was destroyed", "target navigated"}, func(reason string) bool {
 		return strings.Contains(refused.Message, reason)
@@ -251,20 +251,20 @@ func leftPage(err error) bool {
 // Evaluate returns the value of a JavaScript expression in the page.
 func Evaluate[T any](ctx context.Context, tb testing.TB, expression string) T {
 	tb.Helper()
-	return run(ctx, tb, "evaluate "+expression, chromedp.Evaluate[T](expression))
+	return runStep(ctx, tb, "evaluate "+expression, chromedp.Evaluate[T](expression))
 }
 
 // Screenshot writes what the tab shows to a PNG file. An earlier file of the name is replaced.
 func Screenshot(ctx context.Context, tb testing.TB, path string) {
 	tb.Helper()
-	picture := run(ctx, tb, "take a screenshot", chromedp.CaptureScreenshot())
+	picture := runStep(ctx, tb, "take a screenshot", chromedp.CaptureScreenshot())
 	if err := os.WriteFile(path, picture, 0o600); err != nil {
 		tb.Fatalf("write the screenshot: %v", err)
 	}
 }
 
-// quote makes a JavaScript string literal of a text. A JSON string of encoding/json is such a literal.
-func quote(text string) string {
+// quoteJS makes a JavaScript string literal of a text. A JSON string of encoding/json is such a literal.
+func quoteJS(text string) string {
 	quoted, err := json.Marshal(text)
 	if err != nil {
 		panic(err) // a string can always be marshalled
@@ -272,9 +272,9 @@ func quote(text string) string {
 	return string(quoted)
 }
 
-// EvaluateAndLeave evaluates an expression that leads to another page, as a link or a form does, and waits until that page is loaded. It
-// sets a variable in the old page, which the new page does not have.
-func EvaluateAndLeave(ctx context.Context, tb testing.TB, expression string) {
+// EvaluateAndWaitNewPage evaluates an expression that leads to another page, as a link or a form does, and waits until that page is
+// loaded. It sets a variable in the old page, which the new page does not have.
+func EvaluateAndWaitNewPage(ctx context.Context, tb testing.TB, expression string) {
 	tb.Helper()
 	Evaluate[bool](ctx, tb, `(window.left = false, `+expression+`, true)`)
 	bounded, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -290,7 +290,7 @@ func EvaluateAndLeave(ctx context.Context, tb testing.TB, expression string) {
 		select {
 		case <-ticker.C:
 		case <-bounded.Done():
-			tb.Fatalf("no page came after %s: %v\n%s", expression, err, describe(ctx))
+			tb.Fatalf("no page came after %s: %v\n%s", expression, err, describePage(ctx))
 		}
 	}
 }

@@ -29,29 +29,29 @@ type Socket struct {
 	Closed   bool     // the connection has ended
 }
 
-// record lists the requests, sockets and complaints of one tab. The browser adds to it while a test reads.
-type record struct {
+// tabRecord lists the requests, sockets and page errors of one tab. The browser adds to it while a test reads.
+type tabRecord struct {
 	mu sync.Mutex
-	// order has the IDs of the requests and sockets in the order in which they began; each is in one of the two maps.
-	order      []network.RequestID
+	// idOrder has the IDs of the requests and sockets in the order in which they began; each is in one of the two maps.
+	idOrder    []network.RequestID
 	requests   map[network.RequestID]*Request
 	sockets    map[network.RequestID]*Socket
-	complaints []string // see Complaints
+	pageErrors []string // see PageErrors
 }
 
-// recordKey is the key of a tab's record in its context.
-type recordKey struct{}
+// tabRecordContextKey is the key of a tab's record in its context.
+type tabRecordContextKey struct{}
 
-// newRecord makes the empty record of a new tab.
-func newRecord() *record {
-	return &record{requests: map[network.RequestID]*Request{}, sockets: map[network.RequestID]*Socket{}}
+// newTabRecord makes the empty record of a new tab.
+func newTabRecord() *tabRecord {
+	return &tabRecord{requests: map[network.RequestID]*Request{}, sockets: map[network.RequestID]*Socket{}}
 }
 
-// recordOf returns the record of a tab. A context without a record is an error of the test.
-func recordOf(ctx context.Context) *record {
-	seen, ok := ctx.Value(recordKey{}).(*record)
+// tabRecordOf returns the record of a tab. A context without a record is an error of the test.
+func tabRecordOf(ctx context.Context) *tabRecord {
+	seen, ok := ctx.Value(tabRecordContextKey{}).(*tabRecord)
 	if !ok {
-		panic("browsertest: the context is not one of New or NewTab")
+		panic("browsertest: the context is not one of NewProfileTab or NewTab")
 	}
 	return seen
 }
@@ -59,11 +59,11 @@ func recordOf(ctx context.Context) *record {
 // Requests lists the HTTP requests of the tab, oldest first. A request without an answer yet is in the list too, with
 // the status 0.
 func Requests(ctx context.Context) []Request {
-	seen := recordOf(ctx)
+	seen := tabRecordOf(ctx)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	var requests []Request
-	for _, id := range seen.order {
+	for _, id := range seen.idOrder {
 		if request := seen.requests[id]; request != nil {
 			requests = append(requests, *request)
 		}
@@ -74,11 +74,11 @@ func Requests(ctx context.Context) []Request {
 // Sockets lists the WebSockets that the tab opened, oldest first. They are copies, lists included, because the browser goes on
 // appending to the originals.
 func Sockets(ctx context.Context) []Socket {
-	seen := recordOf(ctx)
+	seen := tabRecordOf(ctx)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	var sockets []Socket
-	for _, id := range seen.order {
+	for _, id := range seen.idOrder {
 		if socket := seen.sockets[id]; socket != nil {
 			// The browser goes on writing to the original.
 			copied := *socket
@@ -89,13 +89,13 @@ func Sockets(ctx context.Context) []Socket {
 	return sockets
 }
 
-// Complaints lists the tab's exceptions, the errors on its console, the violations of its security policy and the requests that
-// failed, oldest first. A correct page has none. A test that expects a complaint looks for its text.
-func Complaints(ctx context.Context) []string {
-	seen := recordOf(ctx)
+// PageErrors lists the tab's exceptions, the errors on its console, the violations of its security policy and the requests that
+// failed, oldest first. A correct page has none. A test that expects an error looks for its text.
+func PageErrors(ctx context.Context) []string {
+	seen := tabRecordOf(ctx)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	return slices.Clone(seen.complaints)
+	return slices.Clone(seen.pageErrors)
 }
 
 // ForeignAddresses lists the addresses outside one origin ("http://127.0.0.1:8080") that the tab requested, sockets included.
@@ -141,9 +141,9 @@ func isWithinOrigin(address, origin string) bool {
 	}
 }
 
-// add takes an event of the tab. The goroutine that reads the browser's messages calls it, so it must be short. It drops the
+// addEvent takes an event of the tab. The goroutine that reads the browser's messages calls it, so it must be short. It drops the
 // types of events that no test asks for.
-func (r *record) add(event any) {
+func (r *tabRecord) addEvent(event any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e := event.(type) {
@@ -156,9 +156,9 @@ func (r *record) add(event any) {
 			request.Status = int(e.Response.Status)
 		}
 	case *network.EventLoadingFailed:
-		r.fail(e)
+		r.addFailedRequest(e)
 	case *network.EventWebSocketCreated:
-		r.order = append(r.order, e.RequestID)
+		r.idOrder = append(r.idOrder, e.RequestID)
 		r.sockets[e.RequestID] = &Socket{URL: e.URL}
 	// Frames are messages: neither side splits them here.
 	case *network.EventWebSocketFrameSent:
@@ -175,38 +175,38 @@ func (r *record) add(event any) {
 		}
 	// A correct page causes none of these.
 	case *runtime.EventExceptionThrown:
-		r.complain("exception", exceptionText(e.ExceptionDetails))
+		r.addPageError("exception", exceptionText(e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
-		r.addConsole(e)
+		r.addConsoleError(e)
 	// Messages of the browser itself, such as violations of the security policy.
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError {
-			r.complain("error", e.Entry.Text+" "+e.Entry.URL)
+			r.addPageError("error", e.Entry.Text+" "+e.Entry.URL)
 		}
 	}
 }
 
 // addRequest notes a request. The browser gives a redirect the same ID as the request that it follows. So the earlier request
 // moves to a made-up ID, and the redirect takes its place.
-func (r *record) addRequest(e *network.EventRequestWillBeSent) {
+func (r *tabRecord) addRequest(e *network.EventRequestWillBeSent) {
 	// Both addresses count for ForeignAddresses: a redirect may lead outside.
 	if e.RedirectResponse != nil && r.requests[e.RequestID] != nil {
 		r.requests[e.RequestID].Status = int(e.RedirectResponse.Status)
-		kept := network.RequestID(fmt.Sprintf("%s redirected %d", e.RequestID, len(r.order)))
+		kept := network.RequestID(fmt.Sprintf("%s redirected %d", e.RequestID, len(r.idOrder)))
 		r.requests[kept] = r.requests[e.RequestID]
-		r.order[slices.Index(r.order, e.RequestID)] = kept
+		r.idOrder[slices.Index(r.idOrder, e.RequestID)] = kept
 	}
 	// The protocol gives values of any type.
 	headers := make(map[string]string, len(e.Request.Headers))
 	for name, value := range e.Request.Headers {
 		headers[name] = fmt.Sprint(value)
 	}
-	r.order = append(r.order, e.RequestID)
+	r.idOrder = append(r.idOrder, e.RequestID)
 	r.requests[e.RequestID] = &Request{URL: e.Request.URL, Method: e.Request.Method, Headers: headers}
 }
 
-// fail notes a request that got no answer. Closing a page cancels its open requests.
-func (r *record) fail(e *network.EventLoadingFailed) {
+// addFailedRequest notes a request that got no answer. Closing a page cancels its open requests.
+func (r *tabRecord) addFailedRequest(e *network.EventLoadingFailed) {
 	request := r.requests[e.RequestID]
 	if request == nil {
 		return
@@ -214,12 +214,12 @@ func (r *record) fail(e *network.EventLoadingFailed) {
 	request.Error = e.ErrorText
 	// A request that the page itself cancelled is not a fault.
 	if !e.Canceled {
-		r.complain("failed", request.URL+" "+e.ErrorText)
+		r.addPageError("failed", request.URL+" "+e.ErrorText)
 	}
 }
 
-// addConsole notes errors and failed assertions that the page wrote to its console. Warnings are ignored.
-func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
+// addConsoleError notes errors and failed assertions that the page wrote to its console. Warnings are ignored.
+func (r *tabRecord) addConsoleError(e *runtime.EventConsoleAPICalled) {
 	if e.Type != runtime.ConsoleAPICalledTypeError && e.Type != runtime.ConsoleAPICalledTypeAssert {
 		return
 	}
@@ -228,12 +228,12 @@ func (r *record) addConsole(e *runtime.EventConsoleAPICalled) {
 	for _, arg := range e.Args {
 		text += " " + string(arg.Value) + arg.Description
 	}
-	r.complain("console", text)
+	r.addPageError("console", text)
 }
 
-// complain adds a complaint. The lock is held.
-func (r *record) complain(kind, text string) {
-	r.complaints = append(r.complaints, kind+": "+text)
+// addPageError adds an error of the page. The lock is held.
+func (r *tabRecord) addPageError(kind, text string) {
+	r.pageErrors = append(r.pageErrors, kind+": "+text)
 }
 
 // exceptionText returns an exception with its stack, or its message if there is no stack.

@@ -14,7 +14,7 @@ import (
 // the answer to the browser's prompt, which a test cannot click.
 func GrantPermission(ctx context.Context, tb testing.TB, origin, permission string) {
 	tb.Helper()
-	do(ctx, tb, "permit "+permission, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	runSteps(ctx, tb, "permit "+permission, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, browser.SetPermission, browser.SetPermissionParams{
 			Permission: &browser.PermissionDescriptor{Name: permission}, Setting: browser.PermissionSettingGranted, Origin: origin,
 		})
@@ -27,7 +27,7 @@ func GrantPermission(ctx context.Context, tb testing.TB, origin, permission stri
 // network.
 func DeliverPush(ctx context.Context, tb testing.TB, origin, message string) {
 	tb.Helper()
-	do(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	runSteps(ctx, tb, "deliver "+message, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		// Until the protocol's domain ServiceWorker is enabled, the browser knows no worker to deliver to.
 		if _, err := cdp.Call(ctx, target, serviceworker.Enable, cdp.Empty{}); err != nil {
 			return err

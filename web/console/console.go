@@ -32,10 +32,10 @@ type Config struct {
 	Identify func(ctx context.Context, token string) (services.Viewer, time.Time, error)
 	// Execute executes a document for the viewer of the context, and writes its data into the value that into points to.
 	Execute func(ctx context.Context, document string, variables map[string]any, into any) []error
-	// Act records an act of the viewer of the context.
-	Act func(ctx context.Context, action, target string, work func(ctx context.Context) error) error
-	// State returns the part of this node's state that GraphQL does not return.
-	State func(ctx context.Context) State
+	// RecordAct records an act of the viewer of the context.
+	RecordAct func(ctx context.Context, action, target string, work func(ctx context.Context) error) error
+	// NodeState returns the part of this node's state that GraphQL does not return.
+	NodeState func(ctx context.Context) NodeState
 	// Now returns the current time, from which ages are computed.
 	Now func() time.Time
 	// Development lets operators sign in without a token, as only a server in development mode may.
@@ -48,14 +48,14 @@ type Config struct {
 var files embed.FS
 
 const (
-	root      = "/admin" // the path of the first page
-	stylePath = root + "/style.css"
-	// maxForm is the most bytes of a form, which contains a token or a few names.
-	maxForm = 16 << 10 // bytes
+	rootPath  = "/admin" // the path of the first page
+	stylePath = rootPath + "/style.css"
+	// maxFormBytes is the most bytes of a form, which contains a token or a few names.
+	maxFormBytes = 16 << 10 // bytes
 )
 
-// policy allows the pages their style sheet, pictures in data: addresses, and forms to this server, and nothing else.
-var policy = strings.Join([]string{
+// contentSecurityPolicy allows the pages their style sheet, pictures in data: addresses, and forms to this server, and nothing else.
+var contentSecurityPolicy = strings.Join([]string{
 	"default-src 'none'", "style-src 'self'", "img-src data:", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 }, "; ")
 
@@ -79,23 +79,23 @@ func New(cfg Config) http.Handler {
 	c := &Console{cfg: cfg, style: style, mux: http.NewServeMux()}
 	c.pages = parseTemplates(c)
 	c.mux.HandleFunc("GET "+stylePath, c.serveStyle)
-	c.mux.HandleFunc("POST "+root+"/sign-in", c.signIn)
-	c.mux.HandleFunc("POST "+root+"/sign-out", c.signOut)
+	c.mux.HandleFunc("POST "+rootPath+"/sign-in", c.signIn)
+	c.mux.HandleFunc("POST "+rootPath+"/sign-out", c.signOut)
 	// Each page is a function of a visit, so that none can omit the check of the operator.
-	for pattern, serve := range map[string]func(*visit){
-		"GET " + root:                       c.overview,
-		"GET " + root + "/{$}":              c.overview,
-		"GET " + root + "/webhooks":         c.webhooks,
-		"GET " + root + "/users":            c.users,
-		"GET " + root + "/acts":             c.acts,
-		"POST " + root + "/users/recount":   c.recount,
-		"POST " + root + "/webhooks/test":   c.testWebhook,
-		"POST " + root + "/webhooks/replay": c.replayWebhook,
+	for pattern, serve := range map[string]func(*pageRequest){
+		"GET " + rootPath:                       c.overview,
+		"GET " + rootPath + "/{$}":              c.overview,
+		"GET " + rootPath + "/webhooks":         c.webhooks,
+		"GET " + rootPath + "/users":            c.users,
+		"GET " + rootPath + "/acts":             c.acts,
+		"POST " + rootPath + "/users/recount":   c.recountBadges,
+		"POST " + rootPath + "/webhooks/test":   c.testWebhook,
+		"POST " + rootPath + "/webhooks/replay": c.replayWebhook,
 	} {
 		c.mux.HandleFunc(pattern, c.requireOperator(serve))
 	}
 	// Paths without a page need an operator too, so that nobody else can find out which paths exist.
-	c.mux.HandleFunc(root+"/", c.requireOperator(c.serveNotFound))
+	c.mux.HandleFunc(rootPath+"/", c.requireOperator(c.serveNotFound))
 	// Browsers do not send the cookie from another site. This check refuses the form even if a browser did.
 	sites := http.NewCrossOriginProtection()
 	sites.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,17 +109,17 @@ func parseTemplates(c *Console) *template.Template {
 	return template.Must(template.New("").Funcs(c.templateFuncs()).ParseFS(files, "pages/*.html"))
 }
 
-// withSecurityHeaders sets the headers of every answer, and bounds the body of the request. The Referrer-Policy is same-origin because with
-// no-referrer a browser would send a form with "Origin: null".
+// withSecurityHeaders sets the headers of every answer, and bounds the body of the request. The Referrer-Policy is same-origin
+// because with no-referrer a browser would send a form with "Origin: null".
 func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
-		header.Set("Content-Security-Policy", policy)
+		header.Set("Content-Security-Policy", contentSecurityPolicy)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
 		if r.Body != nil {
-			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+			r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -138,9 +138,9 @@ type page struct {
 	Body     any      // the data of this page's template
 }
 
-// visit is one request of an operator, from the check of the token to the page that is written. Only its goroutine uses it. It is no
-// visit of a user, by which the glossary calls users active, idle or dormant.
-type visit struct {
+// pageRequest is one request of an operator, from the check of the token to the page that is written. Only its goroutine uses it.
+// It is no visit of a user, by which the glossary calls users active, idle or dormant.
+type pageRequest struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	ctx    context.Context // with the operator as its viewer
@@ -149,7 +149,7 @@ type visit struct {
 }
 
 // show writes the page of a visit.
-func (c *Console) show(v *visit, status int, name string) {
+func (c *Console) show(v *pageRequest, status int, name string) {
 	v.page.Actor, v.page.SignedIn = v.viewer.Subject, true
 	c.write(v.w, status, name, v.page)
 }
@@ -177,13 +177,13 @@ func (c *Console) serveStyle(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveNotFound answers requests that match no other pattern.
-func (c *Console) serveNotFound(v *visit) {
+func (c *Console) serveNotFound(v *pageRequest) {
 	v.page.Title, v.page.Error = "No such page", "There is no such page."
 	c.show(v, http.StatusNotFound, "refused")
 }
 
-// read executes a document, and adds its errors to the faults of the page. It reports whether there were no errors.
-func (c *Console) read(v *visit, ctx context.Context, document string, variables map[string]any, into any) bool {
+// executeQuery executes a document, and adds its errors to the faults of the page. It reports whether there were no errors.
+func (c *Console) executeQuery(v *pageRequest, ctx context.Context, document string, variables map[string]any, into any) bool {
 	errs := c.cfg.Execute(ctx, document, variables, into)
 	for _, err := range errs {
 		v.page.Faults = append(v.page.Faults, errorText(err))

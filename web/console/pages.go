@@ -39,18 +39,18 @@ type overviewAnswer struct {
 	}
 }
 
-// overview shows the state of the installation: GraphQL's data for operators, and the State that this node knows in addition. The
+// overview shows the state of the installation: GraphQL's data for operators, and the NodeState that this node knows in addition. The
 // page works while an engine is down, because operators need it most then.
-func (c *Console) overview(v *visit) {
+func (c *Console) overview(v *pageRequest) {
 	var body struct {
 		overviewAnswer
-		State State
+		State NodeState
 	}
 	// Both parts are shown as far as they could be read.
-	c.read(v, v.ctx, overviewDocument, nil, &body.overviewAnswer)
-	body.State = c.cfg.State(v.ctx)
+	c.executeQuery(v, v.ctx, overviewDocument, nil, &body.overviewAnswer)
+	body.State = c.cfg.NodeState(v.ctx)
 	v.page.Faults = append(v.page.Faults, body.State.Faults...)
-	v.page.Title, v.page.Here, v.page.Body = "Overview", root, body
+	v.page.Title, v.page.Here, v.page.Body = "Overview", rootPath, body
 	c.show(v, http.StatusOK, "overview")
 }
 
@@ -90,16 +90,16 @@ type deadLetter struct {
 }
 
 // webhooks shows the page without the outcome of an act.
-func (c *Console) webhooks(v *visit) { c.showWebhooks(v, http.StatusOK) }
+func (c *Console) webhooks(v *pageRequest) { c.showWebhooks(v, http.StatusOK) }
 
 // showWebhooks shows all webhooks, each with its newest dead letters. After an act, status is the status of the act. The answer
 // to a form is this page and not a redirect, because the page shows the outcome. Reloading it repeats the act only after the
 // browser has asked and the operator has agreed.
-func (c *Console) showWebhooks(v *visit, status int) {
+func (c *Console) showWebhooks(v *pageRequest, status int) {
 	var answer struct {
 		Admin *struct{ Webhooks []webhook }
 	}
-	c.read(v, v.ctx, webhooksDocument, nil, &answer)
+	c.executeQuery(v, v.ctx, webhooksDocument, nil, &answer)
 	var list []webhook
 	if answer.Admin != nil {
 		list = answer.Admin.Webhooks
@@ -107,7 +107,7 @@ func (c *Console) showWebhooks(v *visit, status int) {
 	// A page shows the dead letters of the newest 50 users. The API has the dead letters of the other users.
 	for i := range list {
 		// The address is shortened before the template sees it, because it can contain a secret of the receiver.
-		list[i].URL = shownURL(list[i].URL)
+		list[i].URL = redactedURL(list[i].URL)
 		if list[i].Dead == 0 {
 			continue
 		}
@@ -115,19 +115,19 @@ func (c *Console) showWebhooks(v *visit, status int) {
 		var letters struct {
 			Admin *struct{ WebhookDeadLetters []deadLetter }
 		}
-		c.read(v, v.ctx, deadLettersDocument, map[string]any{"name": list[i].Name}, &letters)
+		c.executeQuery(v, v.ctx, deadLettersDocument, map[string]any{"name": list[i].Name}, &letters)
 		if letters.Admin != nil {
 			list[i].DeadLetters = letters.Admin.WebhookDeadLetters
 		}
 	}
 	// A list that could not be read is shown empty, with a fault above it.
-	v.page.Title, v.page.Here, v.page.Body = "Webhooks", root+"/webhooks", list
+	v.page.Title, v.page.Here, v.page.Body = "Webhooks", rootPath+"/webhooks", list
 	c.show(v, status, "webhooks")
 }
 
 // testWebhook sends one event now, and shows the receiver's answer. The page has the status of the mutation: if the receiver
 // refuses the test, the page shows that and has status 200.
-func (c *Console) testWebhook(v *visit) {
+func (c *Console) testWebhook(v *pageRequest) {
 	name := v.r.PostFormValue("name")
 	var answer struct {
 		TestWebhook *struct {
@@ -137,8 +137,8 @@ func (c *Console) testWebhook(v *visit) {
 			TookMs   int
 		}
 	}
-	status := c.do(v, `mutation ($name: String!) { testWebhook(input: {name: $name}) { accepted status error tookMs } }`, map[string]any{"name": name}, &answer)
-	// tested is nil if the mutation was refused: then do has set the error of the page.
+	status := c.executeMutation(v, `mutation ($name: String!) { testWebhook(input: {name: $name}) { accepted status error tookMs } }`, map[string]any{"name": name}, &answer)
+	// tested is nil if the mutation was refused: then executeMutation has set the error of the page.
 	if tested := answer.TestWebhook; tested != nil && tested.Accepted {
 		v.page.Notice = fmt.Sprintf("The receiver of %s accepted the test after %d ms.", name, tested.TookMs)
 	} else if tested != nil && tested.Error != nil {
@@ -148,7 +148,7 @@ func (c *Console) testWebhook(v *visit) {
 }
 
 // replayWebhook sends dead letters again, of one user or of all. An empty field of the form means all users.
-func (c *Console) replayWebhook(v *visit) {
+func (c *Console) replayWebhook(v *pageRequest) {
 	name, variables := v.r.PostFormValue("name"), map[string]any{}
 	variables["name"] = name
 	// Without a user, the dead letters of all users are sent again.
@@ -156,16 +156,16 @@ func (c *Console) replayWebhook(v *visit) {
 		variables["user"] = user
 	}
 	var answer struct{ ReplayWebhook *struct{ Replayed int } }
-	status := c.do(v, `mutation ($name: String!, $user: ID) { replayWebhook(input: {name: $name, userId: $user}) { replayed } }`, variables, &answer)
+	status := c.executeMutation(v, `mutation ($name: String!, $user: ID) { replayWebhook(input: {name: $name, userId: $user}) { replayed } }`, variables, &answer)
 	if answer.ReplayWebhook != nil {
 		v.page.Notice = fmt.Sprintf("%d dead letters of %s are sent again.", answer.ReplayWebhook.Replayed, name)
 	}
 	c.showWebhooks(v, status)
 }
 
-// do executes a mutation, and returns the status for the page that shows its outcome: the status of the first error. Only the
-// first error is shown, because each document here has one mutation. The data of the answer is written into into.
-func (c *Console) do(v *visit, document string, variables map[string]any, into any) (status int) {
+// executeMutation executes a mutation, and returns the status for the page that shows its outcome: the status of the first error.
+// Only the first error is shown, because each document here has one mutation. The data of the answer is written into into.
+func (c *Console) executeMutation(v *pageRequest, document string, variables map[string]any, into any) (status int) {
 	status = http.StatusOK
 	for _, err := range c.cfg.Execute(v.ctx, document, variables, into) {
 		if status == http.StatusOK {
@@ -189,7 +189,7 @@ type act struct {
 
 // acts shows the acts of operators, the newest first. The cursor of a page is in its address, and contains no secret. Reading
 // acts is not recorded as an act.
-func (c *Console) acts(v *visit) {
+func (c *Console) acts(v *pageRequest) {
 	var answer struct {
 		Admin *struct {
 			Acts *struct {
@@ -222,14 +222,14 @@ func (c *Console) acts(v *visit) {
 	}
 	// A later page links back to the newest acts.
 	body.Late = after != ""
-	v.page.Title, v.page.Here, v.page.Body = "Acts", root+"/acts", body
+	v.page.Title, v.page.Here, v.page.Body = "Acts", rootPath+"/acts", body
 	c.show(v, status, "acts")
 }
 
-// observingContext returns a context that observes a user: reads with it return what the user would see, and are not a visit. The scopes are
-// the scopes of an application that acts for the user. The subject is the operator, so that records name the operator. Only reads
-// are executed with this context.
-func observingContext(v *visit, key string) context.Context {
+// observingContext returns a context that observes a user: reads with it return what the user would see, and are not a visit. The
+// scopes are the scopes of an application that acts for the user. The subject is the operator, so that records name the operator.
+// Only reads are executed with this context.
+func observingContext(v *pageRequest, key string) context.Context {
 	viewer := services.Viewer{Key: key, Subject: v.viewer.Subject, Scopes: []services.Scope{services.ScopeViewer, services.ScopeIngest}}
 	return services.Observe(services.WithViewer(v.ctx, viewer))
 }

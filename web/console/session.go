@@ -10,22 +10,22 @@ import (
 
 // The token itself is in the cookie, so a node needs no memory of sessions, and every node knows every operator.
 const (
-	cookieName = "tidings_console"
-	maxToken   = 3800 // bytes: browsers keep cookies of 4,096 with their attributes
+	cookieName    = "tidings_console"
+	maxTokenBytes = 3800 // bytes: browsers keep cookies of 4,096 with their attributes
 	// developerToken is the token that development mode uses for operators who enter no token.
 	developerToken = "dev:operator:admin"
 )
 
 // requireOperator serves a page to operators alone. A request without an operator's token gets the form to sign in, under the
 // address that it asked for. The page of the form has the status of the refusal, so that a script sees it.
-func (c *Console) requireOperator(serve func(*visit)) http.HandlerFunc {
+func (c *Console) requireOperator(serve func(*pageRequest)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		viewer, err := c.operator(r)
 		if err != nil {
-			c.refuse(w, err)
+			c.showSignIn(w, err)
 			return
 		}
-		serve(&visit{w: w, r: r, ctx: services.WithViewer(r.Context(), viewer), viewer: viewer})
+		serve(&pageRequest{w: w, r: r, ctx: services.WithViewer(r.Context(), viewer), viewer: viewer})
 	}
 }
 
@@ -44,12 +44,12 @@ func (c *Console) operator(r *http.Request) (services.Viewer, error) {
 	case token == "":
 		return services.Viewer{}, services.Errorf(services.Unauthenticated, "A token with the scope admin is needed.")
 	}
-	viewer, _, err := c.admit(r, token)
+	viewer, _, err := c.identifyOperator(r, token)
 	return viewer, err
 }
 
-// admit checks a token. The token itself must have the scope admin: acting for a user does not give it.
-func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Time, error) {
+// identifyOperator checks a token. The token itself must have the scope admin: acting for a user does not give it.
+func (c *Console) identifyOperator(r *http.Request, token string) (services.Viewer, time.Time, error) {
 	viewer, expires, err := c.cfg.Identify(r.Context(), token)
 	// The scopes are the scopes of the token itself: an application that acts for a user keeps its own.
 	if err == nil && !viewer.Has(services.ScopeAdmin) {
@@ -61,8 +61,8 @@ func (c *Console) admit(r *http.Request, token string) (services.Viewer, time.Ti
 	return viewer, expires, nil
 }
 
-// refuse writes the form to sign in, with the reason why it is needed.
-func (c *Console) refuse(w http.ResponseWriter, err error) {
+// showSignIn writes the form to sign in, with the reason why it is needed.
+func (c *Console) showSignIn(w http.ResponseWriter, err error) {
 	c.write(w, statusOf(err), "sign-in", page{Title: "Sign in", Error: errorText(err)})
 }
 
@@ -72,37 +72,37 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostFormValue("token")) // of the body alone: an address must not hold a token
 	switch {
 	case token == "":
-		c.refuse(w, services.Errorf(services.Unauthenticated, "A token with the scope admin is needed."))
+		c.showSignIn(w, services.Errorf(services.Unauthenticated, "A token with the scope admin is needed."))
 		return
-	case len(token) > maxToken:
-		c.refuse(w, services.Errorf(services.Unauthenticated, "The token has more than %d bytes: a cookie cannot hold it.", maxToken))
+	case len(token) > maxTokenBytes:
+		c.showSignIn(w, services.Errorf(services.Unauthenticated, "The token has more than %d bytes: a cookie cannot hold it.", maxTokenBytes))
 		return
 	}
-	_, expires, err := c.admit(r, token)
+	_, expires, err := c.identifyOperator(r, token)
 	if err != nil {
-		c.refuse(w, err)
+		c.showSignIn(w, err)
 		return
 	}
-	cookie := c.cookie(r, token)
+	cookie := c.newTokenCookie(r, token)
 	cookie.Expires = expires // zero: the end of the browser's session
 	http.SetCookie(w, cookie)
-	http.Redirect(w, r, root, http.StatusSeeOther)
+	http.Redirect(w, r, rootPath, http.StatusSeeOther)
 }
 
 // signOut drops the cookie. It does not revoke the token. It works without a valid token, so that an operator with an expired
 // token can sign out too.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
-	cookie := c.cookie(r, "")
+	cookie := c.newTokenCookie(r, "")
 	cookie.MaxAge = -1
 	http.SetCookie(w, cookie)
 	c.write(w, http.StatusOK, "sign-in", page{Title: "Sign in", Notice: "You are signed out."})
 }
 
-// cookie makes a cookie that is sent to the console alone, and with no request from another site. Over plain HTTP it is not
+// newTokenCookie makes a cookie that is sent to the console alone, and with no request from another site. Over plain HTTP it is not
 // marked Secure, because a browser would not store it.
-func (c *Console) cookie(r *http.Request, value string) *http.Cookie {
+func (c *Console) newTokenCookie(r *http.Request, value string) *http.Cookie {
 	return &http.Cookie{
-		Name: cookieName, Value: value, Path: root, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: cookieName, Value: value, Path: rootPath, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 	}
 }

@@ -2,18 +2,18 @@ package console
 
 import "time"
 
-// State is the part of a node's state that GraphQL does not return. It is made for each request of the page, and holds no
+// NodeState is the part of a node's state that GraphQL does not return. It is made for each request of the page, and holds no
 // secret: each error of an engine is reduced to a short fault.
-type State struct {
+type NodeState struct {
 	Node   string // the name of this node
 	Readyz string // what /readyz says
 	Serves bool   // it takes traffic
 
 	Engines []Engine
-	Nodes   []Node        // of the whole installation; none on SQLite, which serves one process
-	Jobs    []JobKind     // counts, by kind
-	Groups  []MetricGroup // the metrics of this node
-	Faults  []string      // parts that could not be read
+	Nodes   []Node          // of the whole installation; none on SQLite, which serves one process
+	Jobs    []JobKindCounts // counts, by kind
+	Groups  []MetricGroup   // the metrics of this node
+	Faults  []string        // parts that could not be read
 }
 
 // Engine is the database or Redis, with its name and the kind of engine that it is. Took is the duration of its health check, whether
@@ -33,8 +33,8 @@ type Node struct {
 	Ahead     time.Duration // of its clock
 }
 
-// JobKind counts the jobs of one kind. Dead jobs wait for an operator.
-type JobKind struct {
+// JobKindCounts counts the jobs of one kind. Dead jobs wait for an operator.
+type JobKindCounts struct {
 	Name                           string
 	Waiting, Running, Failed, Dead int
 	Lag                            time.Duration // since the oldest was due

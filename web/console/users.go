@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// userDocument needs the scope ingest, and viewDocument reads what the user would see; observingContext gives both rights.
+// userDocument needs the scope ingest, and viewerDocument reads what the user would see; observingContext gives both rights.
 const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
 	user { id key name }
 	badges { version quiet total { value display precision asOf } dots { name lit } }
@@ -17,7 +17,7 @@ const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
 } }`
 
 // Each list has its first 20 items, enough for a support case. The page says if a list has more items.
-const viewDocument = `{ viewer {
+const viewerDocument = `{ viewer {
 	badgeExplained { source part count { value precision } items { nodeId at count clearedBy } }
 	homeFeed(first: 20) { edges { node { id author { key name } body publishedAt } } end }
 	notifications(first: 20) { edges { node { id category actorCount actors { key } at seen read older } } pageInfo { hasNextPage } }
@@ -73,8 +73,8 @@ type restrictions struct {
 	PageInfo pageInfo
 }
 
-// viewAnswer is the data that the user would see. A list is nil if it could not be read; the page then shows the other lists.
-type viewAnswer struct {
+// viewerAnswer is the data that the user would see. A list is nil if it could not be read; the page then shows the other lists.
+type viewerAnswer struct {
 	BadgeExplained []struct {
 		Source string
 		Part   *string
@@ -129,31 +129,31 @@ type viewAnswer struct {
 	Mutes, Blocks, Hides *restrictions
 }
 
-// shownItems is the most items behind a count that the page lists.
+// maxShownItems is the most items behind a count that the page lists.
 // If the explanation has more, the page says how many it leaves out.
-const shownItems = 50
+const maxShownItems = 50
 
 // users shows the user whose key or ID is in the address, or the form to enter one. Each look at a user is recorded as an act
 // with its outcome, even if there is no such user.
-func (c *Console) users(v *visit) {
+func (c *Console) users(v *pageRequest) {
 	named := strings.TrimSpace(v.r.URL.Query().Get("user"))
 	if named == "" {
-		v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", userBody{}
+		v.page.Title, v.page.Here, v.page.Body = "Users", rootPath+"/users", userBody{}
 		c.show(v, http.StatusOK, "users")
 		return
 	}
-	key, err := keyOf(named)
+	key, err := userKeyOf(named)
 	if err == nil {
-		err = c.cfg.Act(v.ctx, "lookUpUser", services.GlobalID(services.UserType, key), func(ctx context.Context) error {
+		err = c.cfg.RecordAct(v.ctx, "lookUpUser", services.GlobalID(services.UserType, key), func(ctx context.Context) error {
 			return c.lookUp(v, key)
 		})
 	}
 	c.showUser(v, named, err)
 }
 
-// keyOf returns the key of a user who is named by a key or an ID. A key may contain a colon, so a text that begins with "user:"
+// userKeyOf returns the key of a user who is named by a key or an ID. A key may contain a colon, so a text that begins with "user:"
 // can be either. It counts as an ID if it parses as an ID.
-func keyOf(named string) (string, error) {
+func userKeyOf(named string) (string, error) {
 	if key, err := services.ParseUserID("user", named); err == nil {
 		return key, nil
 	}
@@ -168,17 +168,17 @@ func keyOf(named string) (string, error) {
 type userBody struct {
 	Named string      // what the operator typed
 	Found *userAnswer // nil: no user was requested
-	View  viewAnswer
+	View  viewerAnswer
 }
 
 // lookUp reads a user, and what they would see, into the body of the visit's page; it does not write the page. The error is
-// NOT_FOUND if there is no such user: then viewDocument is not executed, because that would create the user. The error is also
+// NOT_FOUND if there is no such user: then viewerDocument is not executed, because that would create the user. The error is also
 // the outcome of the recorded act.
-func (c *Console) lookUp(v *visit, key string) error {
+func (c *Console) lookUp(v *pageRequest, key string) error {
 	var found struct{ Users []*userAnswer }
 	// From here on everything is read as the user, without counting as a visit.
 	observed := observingContext(v, key)
-	if !c.read(v, observed, userDocument, map[string]any{"keys": []any{key}}, &found) && len(found.Users) == 0 {
+	if !c.executeQuery(v, observed, userDocument, map[string]any{"keys": []any{key}}, &found) && len(found.Users) == 0 {
 		return services.Errorf(services.Unavailable, "The user cannot be read now.")
 	}
 	// The answer has an entry for each key: null if no user has the key.
@@ -186,8 +186,8 @@ func (c *Console) lookUp(v *visit, key string) error {
 		return services.Errorf(services.NotFound, "There is no user %s.", services.Quote(key))
 	}
 	// This is a second document because it needs a user who exists.
-	var seen struct{ Viewer *viewAnswer }
-	c.read(v, observed, viewDocument, nil, &seen)
+	var seen struct{ Viewer *viewerAnswer }
+	c.executeQuery(v, observed, viewerDocument, nil, &seen)
 	body := userBody{Found: found.Users[0]}
 	if seen.Viewer != nil {
 		body.View = *seen.Viewer
@@ -197,11 +197,11 @@ func (c *Console) lookUp(v *visit, key string) error {
 }
 
 // showUser shows what lookUp read, also after a recount. named stays in the form, even if no user was found.
-func (c *Console) showUser(v *visit, named string, err error) {
+func (c *Console) showUser(v *pageRequest, named string, err error) {
 	// There is no body if lookUp failed; the form is shown nevertheless.
 	body, _ := v.page.Body.(userBody)
 	body.Named = named
-	v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", body
+	v.page.Title, v.page.Here, v.page.Body = "Users", rootPath+"/users", body
 	// The browser's history keeps the title. It reveals nothing new, because the history has the address too, with the name.
 	if body.Found != nil {
 		v.page.Title = "User " + body.Found.User.Key
@@ -214,15 +214,15 @@ func (c *Console) showUser(v *visit, named string, err error) {
 	c.show(v, status, "users")
 }
 
-// recount rebuilds a user's badges and home feed, and then shows the user. The mutation is recorded as an act on the user, so
+// recountBadges rebuilds a user's badges and home feed, and then shows the user. The mutation is recorded as an act on the user, so
 // showing the user needs no record of its own. After an error of the mutation the user is not read: the ID may name nobody.
-func (c *Console) recount(v *visit) {
+func (c *Console) recountBadges(v *pageRequest) {
 	// The form contains the ID of the user that the page shows.
 	id := v.r.PostFormValue("user")
 	var answer struct{ RecountBadges *struct{ Differed []string } }
-	status := c.do(v, `mutation ($user: ID!) { recountBadges(input: {userId: $user}) { differed } }`, map[string]any{"user": id}, &answer)
+	status := c.executeMutation(v, `mutation ($user: ID!) { recountBadges(input: {userId: $user}) { differed } }`, map[string]any{"user": id}, &answer)
 	if status != http.StatusOK {
-		v.page.Title, v.page.Here, v.page.Body = "Users", root+"/users", userBody{Named: id}
+		v.page.Title, v.page.Here, v.page.Body = "Users", rootPath+"/users", userBody{Named: id}
 		c.show(v, status, "users")
 		return
 	}
@@ -230,7 +230,7 @@ func (c *Console) recount(v *visit) {
 	if answer.RecountBadges != nil && len(answer.RecountBadges.Differed) > 0 {
 		v.page.Notice = "The badges and the home feed were rebuilt from the facts. These parts had been wrong: " + strings.Join(answer.RecountBadges.Differed, ", ") + "."
 	}
-	key, err := keyOf(id)
+	key, err := userKeyOf(id)
 	if err == nil {
 		err = c.lookUp(v, key)
 	}

@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// links are the pages of the navigation.
-var links = []struct{ Path, Name string }{
-	{root, "Overview"}, {root + "/webhooks", "Webhooks"}, {root + "/users", "Users"}, {root + "/acts", "Acts"},
+// navigationLinks are the pages of the navigation.
+var navigationLinks = []struct{ Path, Name string }{
+	{rootPath, "Overview"}, {rootPath + "/webhooks", "Webhooks"}, {rootPath + "/users", "Users"}, {rootPath + "/acts", "Acts"},
 }
 
-// templateFuncs returns the functions of the templates. Templates have no other functions: what a page says is here or in its template.
+// templateFuncs returns the functions of the templates. Templates have no other functions: what a page says is here or in its
+// template.
 func (c *Console) templateFuncs() template.FuncMap {
 	return template.FuncMap{
-		"links": func() any { return links },
+		"links": func() any { return navigationLinks },
 		// If this node's clock is behind, the age is 0: see formatAge.
 		"ago":   func(at time.Time) string { return formatAge(c.cfg.Now().Sub(at)) + " ago" },
 		"age":   formatAge,
@@ -25,10 +26,10 @@ func (c *Console) templateFuncs() template.FuncMap {
 		"utc":   func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") },
 		"iso":   func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 		"dash":  orDash,
-		"label": label,
+		"label": constantWords,
 		"value": formatNumber,
 		"name":  func(metric string) string { return strings.TrimPrefix(metric, "tidings_") },
-		"limit": func(list int) int { return min(list, shownItems) },
+		"limit": func(list int) int { return min(list, maxShownItems) },
 		"minus": func(a, b int) int { return a - b },
 	}
 }
@@ -41,9 +42,11 @@ func orDash(text *string) string {
 	return *text
 }
 
-// label returns a constant of the schema in words: HOME_FEED is "home feed". The API's words are shown as they are, only
+// constantWords returns a constant of the schema in words: HOME_FEED is "home feed". The API's words are shown as they are, only
 // easier to read: an operator finds them again in its documentation.
-func label(constant string) string { return strings.ToLower(strings.ReplaceAll(constant, "_", " ")) }
+func constantWords(constant string) string {
+	return strings.ToLower(strings.ReplaceAll(constant, "_", " "))
+}
 
 // formatAge formats a duration for people as a whole number of one unit, rounded down. Minutes, hours and days begin at two: 90 s stay
 // 90 s. Negative durations are shown as 0.
@@ -70,9 +73,9 @@ func formatNumber(value float64) string {
 	return strconv.FormatFloat(value, 'f', 3, 64)
 }
 
-// shownURL returns the scheme and the host of an address. The rest, including a user and a password before the host, is left out
+// redactedURL returns the scheme and the host of an address. The rest, including a user and a password before the host, is left out
 // because it may be a secret of the receiver.
-func shownURL(text string) string {
+func redactedURL(text string) string {
 	parsed, err := url.Parse(text)
 	if err != nil || parsed.Host == "" {
 		return "–"

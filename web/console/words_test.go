@@ -39,7 +39,7 @@ func TestShownURL(t *testing.T) {
 		"https://ann:hush@example.com/": "https://example.com", "https://example.com?token=hush": "https://example.com/…", "https://example.com/#hush": "https://example.com",
 		"hush": "–", "": "–", "https://%zz": "–", "javascript:hush": "–",
 	} {
-		if got := shownURL(text); got != want {
+		if got := redactedURL(text); got != want {
 			t.Errorf("%s is %q, want %q", text, got, want)
 		}
 	}
@@ -47,12 +47,12 @@ func TestShownURL(t *testing.T) {
 
 func TestKeyOf(t *testing.T) {
 	for named, want := range map[string]string{"ann": "ann", "user:ann": "ann", "user:a%20b": "a b", "a b": "a b", "user:%zz": "user:%zz", "did:plc:x": "did:plc:x"} {
-		if got, err := keyOf(named); err != nil || got != want {
+		if got, err := userKeyOf(named); err != nil || got != want {
 			t.Errorf("%s is %q, %v, want %q", named, got, err, want)
 		}
 	}
 	for _, named := range []string{strings.Repeat("x", 129), "a\x00b", "a\nb"} {
-		if _, err := keyOf(named); services.CodeOf(err) != services.Invalid {
+		if _, err := userKeyOf(named); services.CodeOf(err) != services.Invalid {
 			t.Errorf("%q: %v", named, err)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	day             = 24 * time.Hour
-	expireAfterDays = 7
-	displayCap      = 99
-	noPlace         = "0000000000000"
-	sharedBase      = 2_000_000_000_000_000 // the base of the version's second half, to which the day is added
+	day                    = 24 * time.Hour
+	notificationExpiryDays = 7
+	displayCap             = 99
+	zeroID                 = "0000000000000"
+	versionSecondHalfBase  = 2_000_000_000_000_000 // the base of the version's second half, to which the day is added
 )
 
 // readBadges reads and renders a badge document: one HMGET.
@@ -34,35 +34,35 @@ func (r *Resolver) readBadges(ctx context.Context, user uint32) (*Badges, error)
 		return nil, err
 	}
 	_, newest, _ := strings.Cut(texts[6], ";")
-	return render(n, texts[4], texts[5], newest, time.Now())
+	return renderBadges(n, texts[4], texts[5], newest, time.Now())
 }
 
-func render(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, error) {
+func renderBadges(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, error) {
 	digits, more := strings.CutSuffix(feedCount, "+")
 	value, err := strconv.Atoi(digits)
 	if err != nil {
 		return nil, fmt.Errorf("count of the feed: %w", err)
 	}
 	today := now.Truncate(day)
-	like, err := unexpired(likes, today.Unix()/int64(day/time.Second))
+	like, err := sumUnexpiredCounts(likes, today.Unix()/int64(day/time.Second))
 	if err != nil {
 		return nil, err
 	}
 	badges := &Badges{
-		Version:       fmt.Sprintf("%016d.%016d", n, sharedBase+today.Unix()/int64(day/time.Second)),
+		Version:       fmt.Sprintf("%016d.%016d", n, versionSecondHalfBase+today.Unix()/int64(day/time.Second)),
 		HomeFeed:      newCount(value, more),
 		Notifications: &NotificationBadges{Total: newCount(like, false), Like: newCount(like, false)},
 	}
 	badges.Total = newCount(value+like, more)
-	if newest != noPlace {
+	if newest != zeroID {
 		id := "notificationUpTo:" + newest
 		badges.Notifications.Newest = &id
 	}
 	return badges, nil
 }
 
-// unexpired adds up the counts "ver;older;day;c0,...,c7": the counts of today and of the seven days before.
-func unexpired(text string, today int64) (sum int, err error) {
+// sumUnexpiredCounts adds up the counts "ver;older;day;c0,...,c7": the counts of today and of the seven days before.
+func sumUnexpiredCounts(text string, today int64) (sum int, err error) {
 	parts := strings.Split(text, ";")
 	if len(parts) != 4 {
 		return 0, fmt.Errorf("counts %q: %d parts", text, len(parts))
@@ -76,7 +76,7 @@ func unexpired(text string, today int64) (sum int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if today-(first-int64(i)) <= expireAfterDays {
+		if today-(first-int64(i)) <= notificationExpiryDays {
 			sum += count
 		}
 	}

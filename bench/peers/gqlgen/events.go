@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// events hands an event to every subscriber of this process when it is triggered.
-type events struct {
+// eventBroker hands an event to every subscriber of this process when it is triggered.
+type eventBroker struct {
 	mu          sync.Mutex
 	subscribers map[chan *Badges]uint32
-	version     uint64
+	lastVersion uint64
 }
 
-func newEvents() *events { return &events{subscribers: map[chan *Badges]uint32{}} }
+func newEventBroker() *eventBroker { return &eventBroker{subscribers: map[chan *Badges]uint32{}} }
 
 // subscribe makes a channel that gets the present state at once and every later event, until ctx ends.
-func (e *events) subscribe(ctx context.Context, user uint32) <-chan *Badges {
+func (e *eventBroker) subscribe(ctx context.Context, user uint32) <-chan *Badges {
 	channel := make(chan *Badges, 1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.subscribers[channel] = user
-	channel <- event(e.version)
+	channel <- newBadgesEvent(e.lastVersion)
 	context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -31,14 +31,14 @@ func (e *events) subscribe(ctx context.Context, user uint32) <-chan *Badges {
 	return channel
 }
 
-// trigger sends each subscriber one event, unless the last one was not received yet. It returns the number of events sent.
-func (e *events) trigger() (given int) {
+// sendToAll sends each subscriber one event, unless the last one was not received yet. It returns the number of events sent.
+func (e *eventBroker) sendToAll() (given int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.version++
+	e.lastVersion++
 	for channel := range e.subscribers {
 		select {
-		case channel <- event(e.version):
+		case channel <- newBadgesEvent(e.lastVersion):
 			given++
 		default:
 		}
@@ -46,10 +46,10 @@ func (e *events) trigger() (given int) {
 	return given
 }
 
-// event returns a badge document of the usual size. Each subscriber gets a separate copy, as if it were read from Redis.
-func event(version uint64) *Badges {
+// newBadgesEvent returns a badge document of the usual size. Each subscriber gets a separate copy, as if it were read from Redis.
+func newBadgesEvent(version uint64) *Badges {
 	n := uint64(time.Now().UnixMicro()) + version
-	badges, err := render(n, "50", "3;0;0;2,0,0,0,0,0,0,0", noPlace, time.Unix(0, 0))
+	badges, err := renderBadges(n, "50", "3;0;0;2,0,0,0,0,0,0,0", zeroID, time.Unix(0, 0))
 	if err != nil {
 		panic(err) // the document above is a constant
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	retention     = 300
-	idLetters     = 13
-	idAlphabet    = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	idLowBits     = 21
-	authorLetters = 5
+	feedRetention           = 300
+	idLetters               = 13
+	idAlphabet              = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+	idBitsBelowMilliseconds = 21
+	authorLetters           = 5
 )
 
 // readFeed reads a page of the inbox, with one call to Redis for each command.
@@ -31,7 +31,7 @@ func (r *Resolver) readFeed(ctx context.Context, user uint32, first int) (*PostC
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := r.redis.ZRangeArgs(ctx, redis.ZRangeArgs{Key: inbox, Start: retention - 1, Stop: retention - 1, Rev: true}).Result()
+	oldest, err := r.redis.ZRangeArgs(ctx, redis.ZRangeArgs{Key: inbox, Start: feedRetention - 1, Stop: feedRetention - 1, Rev: true}).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +48,10 @@ func (r *Resolver) readFeed(ctx context.Context, user uint32, first int) (*PostC
 	if len(oldest) > 0 {
 		floor = oldest[0]
 	}
-	return page(user, first, members, floor, sentinel[0][1:])
+	return newFeedPage(user, first, members, floor, sentinel[0][1:])
 }
 
-func page(user uint32, first int, raw []string, oldest, cut string) (*PostConnection, error) {
+func newFeedPage(user uint32, first int, raw []string, oldest, cut string) (*PostConnection, error) {
 	var members []string
 	for _, member := range raw {
 		if member[0] != '!' && member >= oldest {
@@ -64,7 +64,7 @@ func page(user uint32, first int, raw []string, oldest, cut string) (*PostConnec
 		if err != nil {
 			return nil, err
 		}
-		connection.Edges = append(connection.Edges, &PostEdge{Cursor: cursor(user, id), member: member})
+		connection.Edges = append(connection.Edges, &PostEdge{Cursor: encodeCursor(user, id), inboxMember: member})
 	}
 	if n := len(connection.Edges); n > 0 {
 		lastID := "post:" + members[n-1][:idLetters]
@@ -73,7 +73,7 @@ func page(user uint32, first int, raw []string, oldest, cut string) (*PostConnec
 	}
 	if !connection.PageInfo.HasNextPage {
 		end := FeedEndEnd
-		if cut != noPlace {
+		if cut != zeroID {
 			end = FeedEndRetention
 		}
 		connection.End = &end
@@ -92,12 +92,12 @@ func (r *Resolver) readPost(ctx context.Context, member string) (*Post, error) {
 		Kind PostKind `json:"k"`
 		Body string   `json:"b"`
 	}
-	if err := r.readCopy(ctx, "p:"+letters, &stored); err != nil {
+	if err := r.readStoredJSON(ctx, "p:"+letters, &stored); err != nil {
 		return nil, err
 	}
 	return &Post{
 		ID: "post:" + letters, Kind: stored.Kind, Body: stored.Body, author: authorOf(member),
-		PublishedAt: time.UnixMilli(int64(id >> idLowBits)).UTC().Format("2006-01-02T15:04:05.000Z"),
+		PublishedAt: time.UnixMilli(int64(id >> idBitsBelowMilliseconds)).UTC().Format("2006-01-02T15:04:05.000Z"),
 	}, nil
 }
 
@@ -107,14 +107,14 @@ func (r *Resolver) readUser(ctx context.Context, number uint32) (*User, error) {
 		Name      *string `json:"n"`
 		AvatarURL *string `json:"a"`
 	}
-	if err := r.readCopy(ctx, fmt.Sprintf("{u%d}:p", number), &stored); err != nil {
+	if err := r.readStoredJSON(ctx, fmt.Sprintf("{u%d}:p", number), &stored); err != nil {
 		return nil, err
 	}
 	return &User{ID: "user:" + stored.Key, Key: stored.Key, Name: stored.Name, AvatarURL: stored.AvatarURL}, nil
 }
 
-// readCopy reads a copy of a fact. Its text is digits, which are its version and epoch, and then JSON.
-func (r *Resolver) readCopy(ctx context.Context, key string, into any) error {
+// readStoredJSON reads a copy of a fact. Its text is digits, which are its version and epoch, and then JSON.
+func (r *Resolver) readStoredJSON(ctx context.Context, key string, into any) error {
 	text, err := r.redis.Get(ctx, key).Result()
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -145,7 +145,7 @@ func parseID(letters string) (id uint64, err error) {
 	return id, nil
 }
 
-func cursor(user uint32, id uint64) string {
+func encodeCursor(user uint32, id uint64) string {
 	var bytes [13]byte
 	bytes[0] = 1
 	binary.BigEndian.PutUint32(bytes[1:], user)

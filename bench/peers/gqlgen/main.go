@@ -63,7 +63,7 @@ func run(listen, redisURL, usersFile string) error {
 
 // routes serves /graphql and POST /trigger, which gives every subscriber one event.
 func routes(client *redis.Client, numbers map[string]uint32) http.Handler {
-	resolver := &Resolver{redis: client, events: newEvents()}
+	resolver := &Resolver{redis: client, events: newEventBroker()}
 	graphql := handler.New(NewExecutableSchema(Config{Resolvers: resolver}))
 	graphql.AddTransport(transport.Websocket{InitFunc: func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
 		ctx, err := withViewer(ctx, numbers, payload.Authorization())
@@ -79,7 +79,7 @@ func routes(client *redis.Client, numbers map[string]uint32) http.Handler {
 		graphql.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("POST /trigger", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, resolver.events.trigger())
+		fmt.Fprintln(w, resolver.events.sendToAll())
 	})
 	return mux
 }

@@ -24,15 +24,15 @@ const (
 	newestID    = "01DHJFY1G0003" // 2026-01-31, or thereabouts
 )
 
-// peer starts the peer on a Redis with one user, number 7, with two posts in the feed.
-func peer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
+// startTestServer starts the peer on a Redis with one user, number 7, with two posts in the feed.
+func startTestServer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
 	t.Helper()
 	engine := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: engine.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	today := time.Now().Unix() / 86400
-	engine.HSet("{u7}:b", "st", "1", "n", "1763697600000001", "d", "0", "T", noPlace, "fc", "100", "NL", fmt.Sprintf("3;9;%d;2,1,0,0,0,0,0,1", today), "HL", "3;"+newestID)
-	for _, member := range []string{"!" + noPlace, newestID + "!!!!#+", "01DHJFY1G0002!!!\"!-"} {
+	engine.HSet("{u7}:b", "st", "1", "n", "1763697600000001", "d", "0", "T", zeroID, "fc", "100", "NL", fmt.Sprintf("3;9;%d;2,1,0,0,0,0,0,1", today), "HL", "3;"+newestID)
+	for _, member := range []string{"!" + zeroID, newestID + "!!!!#+", "01DHJFY1G0002!!!\"!-"} {
 		if _, err := engine.ZAdd("{u7}:i", 0, member); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func ask(t *testing.T, server *httptest.Server, token, query string) string {
 }
 
 func TestBadges(t *testing.T) {
-	server, engine := peer(t)
+	server, engine := startTestServer(t)
 	query := `{ viewer { badges { total { value } homeFeed { value display precision } notifications { newest like { value inTotal asOf } } } } }`
 	// 100 posts; likes of today and of the seven days before. The oldest of these days still counts.
 	want := `{"data":{"viewer":{"badges":{"total":{"value":104},"homeFeed":{"value":100,"display":"99+","precision":"EXACT"},` +
@@ -83,7 +83,7 @@ func TestBadges(t *testing.T) {
 	if got := ask(t, server, "dev:anna", query); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	engine.HSet("{u7}:b", "fc", "300+", "HL", "4;"+noPlace)
+	engine.HSet("{u7}:b", "fc", "300+", "HL", "4;"+zeroID)
 	got := ask(t, server, "dev:anna", query)
 	if !strings.Contains(got, `"value":300,"display":"99+","precision":"AT_LEAST"`) || !strings.Contains(got, `"newest":null`) {
 		t.Errorf("got %s", got)
@@ -91,17 +91,17 @@ func TestBadges(t *testing.T) {
 }
 
 func TestHomeFeed(t *testing.T) {
-	server, engine := peer(t)
+	server, engine := startTestServer(t)
 	query := `query { viewer { homeFeed(first: %d) { edges { node { id kind author { id key name } body } } pageInfo { hasNextPage startCursor endCursor } lastId end } } }`
 	want := `{"data":{"viewer":{"homeFeed":{"edges":[` +
 		`{"node":{"id":"post:` + newestID + `","kind":"POST","author":{"id":"user:bert","key":"bert","name":"Bert"},"body":"new"}},` +
 		`{"node":{"id":"post:01DHJFY1G0002","kind":"POST","author":{"id":"user:cleo","key":"cleo","name":null},"body":"old"}}],` +
 		`"pageInfo":{"hasNextPage":false,"startCursor":"AQAAAAcAC0jzwwAAAw","endCursor":"AQAAAAcAC0jzwwAAAg"},"lastId":"post:01DHJFY1G0002","end":"END"}}}}`
 	got := ask(t, server, "dev:anna", fmt.Sprintf(query, 20))
-	if cursors := `"` + cursor(7, mustParse(t, newestID)) + `","endCursor":"` + cursor(7, mustParse(t, "01DHJFY1G0002")) + `"`; !strings.Contains(got, cursors) {
+	if cursors := `"` + encodeCursor(7, mustParseID(t, newestID)) + `","endCursor":"` + encodeCursor(7, mustParseID(t, "01DHJFY1G0002")) + `"`; !strings.Contains(got, cursors) {
 		t.Errorf("no %s in %s", cursors, got)
 	}
-	if strip(got) != strip(want) {
+	if withoutCursors(got) != withoutCursors(want) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := ask(t, server, "dev:anna", fmt.Sprintf(query, 1)); !strings.Contains(got, `"hasNextPage":true`) || !strings.Contains(got, `"end":null`) || strings.Contains(got, "cleo") {
@@ -113,7 +113,7 @@ func TestHomeFeed(t *testing.T) {
 	}
 }
 
-func mustParse(t *testing.T, letters string) uint64 {
+func mustParseID(t *testing.T, letters string) uint64 {
 	t.Helper()
 	id, err := parseID(letters)
 	if err != nil {
@@ -122,8 +122,8 @@ func mustParse(t *testing.T, letters string) uint64 {
 	return id
 }
 
-// strip removes the cursors.
-func strip(text string) string {
+// withoutCursors removes the cursors.
+func withoutCursors(text string) string {
 	start, end := strings.Index(text, `"startCursor"`), strings.Index(text, `},"lastId"`)
 	if start < 0 || end < start {
 		return text
@@ -132,7 +132,7 @@ func strip(text string) string {
 }
 
 func TestStrangersGetNothing(t *testing.T) {
-	server, _ := peer(t)
+	server, _ := startTestServer(t)
 	for _, token := range []string{"dev:nobody", "dev:stranger", ""} {
 		for _, field := range []string{"badges { version }", "homeFeed { lastId }"} {
 			if got := ask(t, server, token, "{ viewer { "+field+" } }"); !strings.Contains(got, `"errors"`) {
@@ -142,8 +142,8 @@ func TestStrangersGetNothing(t *testing.T) {
 	}
 }
 
-// dial opens a socket that has subscribed.
-func dial(t *testing.T, server *httptest.Server, token string) *websocket.Conn {
+// dialSubscription opens a socket that has subscribed.
+func dialSubscription(t *testing.T, server *httptest.Server, token string) *websocket.Conn {
 	t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}}
 	conn, _, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(server.URL, "http")+"/graphql", nil)
@@ -165,7 +165,7 @@ func dial(t *testing.T, server *httptest.Server, token string) *websocket.Conn {
 	return conn
 }
 
-func read(t *testing.T, conn *websocket.Conn) string {
+func readMessage(t *testing.T, conn *websocket.Conn) string {
 	t.Helper()
 	_, text, err := conn.ReadMessage()
 	if err != nil {
@@ -175,12 +175,12 @@ func read(t *testing.T, conn *websocket.Conn) string {
 }
 
 func TestTriggerReachesEverySubscriber(t *testing.T) {
-	server, _ := peer(t)
+	server, _ := startTestServer(t)
 	var conns []*websocket.Conn
 	for range 3 {
-		conn := dial(t, server, "dev:anna")
+		conn := dialSubscription(t, server, "dev:anna")
 		for _, want := range []string{"connection_ack", `"type":"next"`} {
-			if got := read(t, conn); !strings.Contains(got, want) {
+			if got := readMessage(t, conn); !strings.Contains(got, want) {
 				t.Fatalf("%s instead of %s", got, want)
 			}
 		}
@@ -195,29 +195,29 @@ func TestTriggerReachesEverySubscriber(t *testing.T) {
 		t.Errorf("given to %q, %v", given, err)
 	}
 	for _, conn := range conns {
-		if got := read(t, conn); !strings.Contains(got, `"total":{"value":52}`) {
+		if got := readMessage(t, conn); !strings.Contains(got, `"total":{"value":52}`) {
 			t.Errorf("the event is %s", got)
 		}
 	}
 }
 
 func TestSubscribersThatLeaveAreForgotten(t *testing.T) {
-	e := newEvents()
+	e := newEventBroker()
 	ctx, cancel := context.WithCancel(t.Context())
 	channel := e.subscribe(ctx, 7)
 	if first := <-channel; first.Total.Value != 52 {
 		t.Errorf("the first event is %+v", first)
 	}
-	if given := e.trigger(); given != 1 {
+	if given := e.sendToAll(); given != 1 {
 		t.Errorf("given to %d", given)
 	}
-	if given := e.trigger(); given != 0 {
+	if given := e.sendToAll(); given != 0 {
 		t.Errorf("given to %d, who had not taken the last", given)
 	}
 	cancel()
 	for range channel { // until it is closed
 	}
-	if given := e.trigger(); given != 0 {
+	if given := e.sendToAll(); given != 0 {
 		t.Errorf("given to %d after he left", given)
 	}
 }
@@ -241,11 +241,11 @@ func TestRunNeedsItsUsers(t *testing.T) {
 func TestWhatIsBrokenInRedisIsAnError(t *testing.T) {
 	now := time.Now()
 	for _, likes := range []string{"", "1;2;3", "1;2;x;0", "1;2;3;0,x"} {
-		if badges, err := render(1, "0", likes, noPlace, now); err == nil {
+		if badges, err := renderBadges(1, "0", likes, zeroID, now); err == nil {
 			t.Errorf("likes %q: %+v", likes, badges)
 		}
 	}
-	if badges, err := render(1, "many", "1;0;0;0", noPlace, now); err == nil {
+	if badges, err := renderBadges(1, "many", "1;0;0;0", zeroID, now); err == nil {
 		t.Errorf("count many: %+v", badges)
 	}
 	if _, err := parseID("01DHJFY1G000U"); err == nil {

@@ -2,13 +2,13 @@ package main
 
 // Viewer is the user that the token names.
 type Viewer struct {
-	number uint32
+	userID uint32
 }
 
 // PostEdge is an entry of the list; a separate resolver reads its post.
 type PostEdge struct {
-	Cursor string
-	member string // of the inbox
+	Cursor      string
+	inboxMember string // the post as a member of the user's inbox
 }
 
 // Post is a post; a separate resolver reads its author.

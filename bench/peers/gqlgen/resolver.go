@@ -9,7 +9,7 @@ import (
 // Resolver holds the state that the resolvers share.
 type Resolver struct {
 	redis  *redis.Client
-	events *events
+	events *eventBroker
 }
 
 // Author is the resolver for the author field.
@@ -19,13 +19,13 @@ func (r *postResolver) Author(ctx context.Context, obj *Post) (*User, error) {
 
 // Node is the resolver for the node field.
 func (r *postEdgeResolver) Node(ctx context.Context, obj *PostEdge) (*Post, error) {
-	return r.readPost(ctx, obj.member)
+	return r.readPost(ctx, obj.inboxMember)
 }
 
 // Viewer is the resolver for the viewer field.
 func (r *queryResolver) Viewer(ctx context.Context) (*Viewer, error) {
 	number, err := viewerFrom(ctx)
-	return &Viewer{number: number}, err
+	return &Viewer{userID: number}, err
 }
 
 // BadgesChanged is the resolver for the badgesChanged field.
@@ -39,12 +39,12 @@ func (r *subscriptionResolver) BadgesChanged(ctx context.Context) (<-chan *Badge
 
 // Badges is the resolver for the badges field.
 func (r *viewerResolver) Badges(ctx context.Context, obj *Viewer) (*Badges, error) {
-	return r.readBadges(ctx, obj.number)
+	return r.readBadges(ctx, obj.userID)
 }
 
 // HomeFeed is the resolver for the homeFeed field.
 func (r *viewerResolver) HomeFeed(ctx context.Context, obj *Viewer, first *int) (*PostConnection, error) {
-	return r.readFeed(ctx, obj.number, *first)
+	return r.readFeed(ctx, obj.userID, *first)
 }
 
 // Post returns PostResolver implementation.

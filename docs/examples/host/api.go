@@ -42,25 +42,25 @@ func (a *Application) Handler() http.Handler {
 		return a.store.Publish(ctx, r.PathValue("key"), r.FormValue("body"))
 	})
 	act("DELETE /articles/{id}", func(ctx context.Context, r *http.Request) (any, error) {
-		return nil, a.store.Delete(ctx, article(r))
+		return nil, a.store.Delete(ctx, articleID(r))
 	})
 	act("PUT /users/{key}/likes/{id}", func(ctx context.Context, r *http.Request) (any, error) {
-		return nil, a.store.Like(ctx, r.PathValue("key"), article(r))
+		return nil, a.store.Like(ctx, r.PathValue("key"), articleID(r))
 	})
 	act("DELETE /users/{key}/likes/{id}", func(ctx context.Context, r *http.Request) (any, error) {
-		return nil, a.store.Unlike(ctx, r.PathValue("key"), article(r))
+		return nil, a.store.Unlike(ctx, r.PathValue("key"), articleID(r))
 	})
 	act("POST /users/{key}/open", func(ctx context.Context, r *http.Request) (any, error) { return a.OpenFeed(ctx, r.PathValue("key")) })
 	act("GET /facts", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.facts(ctx) })
 	act("GET /health", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.health(ctx) })
 	act("GET /phones", func(ctx context.Context, _ *http.Request) (any, error) { return a.store.phones(ctx) })
 	// This route does not use act, because a webhook writes nothing into the outbox.
-	mux.HandleFunc("POST "+webhookPath, a.receive)
+	mux.HandleFunc("POST "+webhookPath, a.receiveWebhook)
 	return mux
 }
 
-// article returns the ID of the article in the address of a request; 0 if there is none.
-func article(r *http.Request) int64 {
+// articleID returns the ID of the article in the address of a request; 0 if there is none.
+func articleID(r *http.Request) int64 {
 	// Text that is not a number gives 0. No article has the ID 0, so the answer is 404.
 	id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	return id
@@ -69,7 +69,7 @@ func article(r *http.Request) int64 {
 // wakeRelay wakes the relay, which otherwise would find a new event only after pollInterval.
 func (a *Application) wakeRelay() {
 	select {
-	case a.news <- struct{}{}:
+	case a.outboxChanged <- struct{}{}:
 	default: // a wake-up is already under way
 	}
 }
@@ -95,17 +95,17 @@ func reply(w http.ResponseWriter, answer any, err error) {
 
 // Feed is the feed that a user sees when they open the app.
 type Feed struct {
-	Articles []string `json:"articles"` // refs, newest first
-	Waiting  int      `json:"waiting"`  // the number on the icon before the feed was opened
+	Articles   []string `json:"articles"` // refs, newest first
+	BadgeTotal int      `json:"waiting"`  // the number on the icon before the feed was opened
 }
 
-// mostReads is how often OpenFeed reads a feed at most. It reads again if the newest article shown has vanished meanwhile, because its
-// author was erased. One erasure removes all articles of an author, so it rarely happens again at the next read.
-const mostReads = 3
+// maxFeedReads is how often OpenFeed reads a feed at most. It reads again if the newest article shown has vanished meanwhile,
+// because its author was erased. One erasure removes all articles of an author, so it rarely happens again at the next read.
+const maxFeedReads = 3
 
 // OpenFeed shows a user their feed, and marks the shown articles as seen. Articles that come meanwhile are not marked.
 func (a *Application) OpenFeed(ctx context.Context, key string) (feed Feed, err error) {
-	for range mostReads {
+	for range maxFeedReads {
 		feed, err = a.openFeedOnce(ctx, key)
 		// NOT_FOUND: the newest shown article is gone, because its author was erased. Read the feed again.
 		if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != "NOT_FOUND" {
@@ -137,7 +137,7 @@ func (a *Application) openFeedOnce(ctx context.Context, key string) (Feed, error
 	if err != nil {
 		return Feed{}, err
 	}
-	viewer, feed := shown.Viewer, Feed{Articles: []string{}, Waiting: shown.Viewer.Badges.Total.Value}
+	viewer, feed := shown.Viewer, Feed{Articles: []string{}, BadgeTotal: shown.Viewer.Badges.Total.Value}
 	for _, post := range viewer.HomeFeed.Nodes {
 		feed.Articles = append(feed.Articles, post.Ref)
 	}
@@ -191,30 +191,30 @@ func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
 	return facts, err
 }
 
-// Health has the numbers to alert on. Changes reach users with a delay of at least OldestSeconds.
+// Health has the numbers to alert on. Changes reach users with a delay of at least OldestRowSeconds.
 type Health struct {
-	Waiting       int `json:"waiting"`       // rows of the outbox
-	OldestSeconds int `json:"oldestSeconds"` // the age of the oldest of these rows
-	Refused       int `json:"refused"`       // events that Tidings refused for good
-	Erasing       int `json:"erasing"`       // users of whom something may be left in Tidings
+	OutboxRows         int `json:"waiting"`       // rows of the outbox
+	OldestRowSeconds   int `json:"oldestSeconds"` // the age of the oldest of these rows
+	RefusedEvents      int `json:"refused"`       // events that Tidings refused for good
+	UnfinishedErasures int `json:"erasing"`       // users of whom something may be left in Tidings
 }
 
 // health reads the Health of the application. If a row waits for long, Tidings is down or refuses this application.
 func (s *Store) health(ctx context.Context) (health Health, err error) {
 	var oldest sql.NullString
 	err = s.QueryRowContext(ctx, `SELECT count(*), min(at), (SELECT count(*) FROM refused), (SELECT count(*) FROM erasures WHERE done_at = '') FROM outbox`).
-		Scan(&health.Waiting, &oldest, &health.Refused, &health.Erasing)
+		Scan(&health.OutboxRows, &oldest, &health.RefusedEvents, &health.UnfinishedErasures)
 	if at, fault := time.Parse(time.RFC3339, oldest.String); fault == nil {
-		health.OldestSeconds = int(time.Since(at).Seconds())
+		health.OldestRowSeconds = int(time.Since(at).Seconds())
 	}
 	return health, err
 }
 
 // Phone is a phone as its owner sees it while the app is closed.
 type Phone struct {
-	Icon   int    `json:"icon"`   // the number on it
-	Alerts int    `json:"alerts"` // how many alerts it showed
-	Alert  string `json:"alert"`  // the text of the last alert
+	IconNumber int    `json:"icon"`   // the number on it
+	AlertCount int    `json:"alerts"` // how many alerts it showed
+	LastAlert  string `json:"alert"`  // the text of the last alert
 }
 
 // phones reads all phones by their users.
@@ -224,7 +224,7 @@ func (s *Store) phones(ctx context.Context) (map[string]Phone, error) {
 		Phone
 	}
 	all, err := list(ctx, s, func(row *sql.Rows, into *owned) error {
-		return row.Scan(&into.key, &into.Icon, &into.Alerts, &into.Alert)
+		return row.Scan(&into.key, &into.IconNumber, &into.AlertCount, &into.LastAlert)
 	}, `SELECT key, icon, alerts, alert FROM phones`)
 	phones := map[string]Phone{}
 	for _, one := range all {

@@ -90,7 +90,7 @@ func (s *Store) like(ctx context.Context, statement, mutation, reader string, ar
 		}
 		changed := false
 		if err == nil {
-			changed, err = change(ctx, tx, statement, reader, article)
+			changed, err = execChanged(ctx, tx, statement, reader, article)
 		}
 		// If the statement changed nothing, there is no event: it would only cost time.
 		if err != nil || !changed {
@@ -105,7 +105,7 @@ func (s *Store) Follow(ctx context.Context, reader, author string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		at := time.Now()
 		// The row has the time too, because an export says since when a followed author's articles count.
-		changed, err := change(ctx, tx, `INSERT INTO follows (reader, author, since) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, reader, author, timeText(at))
+		changed, err := execChanged(ctx, tx, `INSERT INTO follows (reader, author, since) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, reader, author, timeText(at))
 		if err != nil || !changed {
 			return err
 		}
@@ -116,7 +116,7 @@ func (s *Store) Follow(ctx context.Context, reader, author string) error {
 // Unfollow ends a follow.
 func (s *Store) Unfollow(ctx context.Context, reader, author string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		changed, err := change(ctx, tx, `DELETE FROM follows WHERE reader = ? AND author = ?`, reader, author)
+		changed, err := execChanged(ctx, tx, `DELETE FROM follows WHERE reader = ? AND author = ?`, reader, author)
 		if err != nil || !changed {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *Store) Unfollow(ctx context.Context, reader, author string) error {
 // were not sent yet are dropped.
 func (s *Store) Erase(ctx context.Context, key string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		found, err := change(ctx, tx, `DELETE FROM users WHERE key = ?`, key) // ON DELETE CASCADE deletes all of the user's rows
+		found, err := execChanged(ctx, tx, `DELETE FROM users WHERE key = ?`, key) // ON DELETE CASCADE deletes all of the user's rows
 		if err == nil && !found {
 			err = errNotFound
 		}

@@ -18,9 +18,9 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// application makes an application with a stub of Tidings. For each request, answer gets the keys of its events and returns the body of
-// the stub's answer.
-func application(t *testing.T, answer func(keys []string) string) *Application {
+// newTestApplication makes an application with a stub of Tidings. For each request, answer gets the keys of its events and returns
+// the body of the stub's answer.
+func newTestApplication(t *testing.T, answer func(keys []string) string) *Application {
 	t.Helper()
 	store, err := OpenStore(filepath.Join(t.TempDir(), "host.db"))
 	if err != nil {
@@ -34,7 +34,7 @@ func application(t *testing.T, answer func(keys []string) string) *Application {
 		}
 		var keys []string
 		for _, event := range request.Variables.Events {
-			keys = append(keys, event.Key)
+			keys = append(keys, event.IdempotencyKey)
 		}
 		_, _ = w.Write([]byte(answer(keys)))
 	}))
@@ -44,7 +44,7 @@ func application(t *testing.T, answer func(keys []string) string) *Application {
 			t.Fatal(err)
 		}
 	}
-	return &Application{store: store, tidings: NewTidings(server.URL, "a secret of at least thirty-two bytes"), news: make(chan struct{}, 1)}
+	return &Application{store: store, tidings: NewTidings(server.URL, "a secret of at least thirty-two bytes"), outboxChanged: make(chan struct{}, 1)}
 }
 
 // If the author of the newest article shown is erased before the mark, the feed is shown again without it.
@@ -52,7 +52,7 @@ func TestOpenFeedReadsAgainAfterAnErasure(t *testing.T) {
 	const page = `{"data":{"viewer":{"badges":{"total":{"value":%d},"notifications":{"newest":null}},"homeFeed":{"nodes":[%s]}}}}`
 	const gone = `{"errors":[{"message":"upTo: there is no post:2","extensions":{"code":"NOT_FOUND"}}]}`
 	const one, two = `{"id":"post:1","ref":"article-1"}`, `{"id":"post:2","ref":"article-2"}`
-	stays := slices.Repeat([]string{fmt.Sprintf(page, 2, two+","+one), gone}, 2*mostReads)
+	stays := slices.Repeat([]string{fmt.Sprintf(page, 2, two+","+one), gone}, 2*maxFeedReads)
 	for _, c := range []struct {
 		name    string
 		answers []string
@@ -60,14 +60,14 @@ func TestOpenFeedReadsAgainAfterAnErasure(t *testing.T) {
 		want    Feed
 		asked   int
 	}{
-		{"once", []string{stays[0], gone, fmt.Sprintf(page, 1, one), `{"data":{}}`}, "", Feed{Waiting: 1, Articles: []string{"article-1"}}, 4},
+		{"once", []string{stays[0], gone, fmt.Sprintf(page, 1, one), `{"data":{}}`}, "", Feed{BadgeTotal: 1, Articles: []string{"article-1"}}, 4},
 		{"and nothing is left", []string{stays[0], gone, fmt.Sprintf(page, 0, "")}, "", Feed{Articles: []string{}}, 3},
-		{"for ever", stays, "NOT_FOUND", Feed{Waiting: 2, Articles: []string{"article-2", "article-1"}}, 2 * mostReads},
-		{"another trouble", []string{stays[0], strings.Replace(gone, "NOT_FOUND", "FORBIDDEN", 1)}, "FORBIDDEN", Feed{Waiting: 2, Articles: []string{"article-2", "article-1"}}, 2},
+		{"for ever", stays, "NOT_FOUND", Feed{BadgeTotal: 2, Articles: []string{"article-2", "article-1"}}, 2 * maxFeedReads},
+		{"another trouble", []string{stays[0], strings.Replace(gone, "NOT_FOUND", "FORBIDDEN", 1)}, "FORBIDDEN", Feed{BadgeTotal: 2, Articles: []string{"article-2", "article-1"}}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked := 0
-			a := application(t, func([]string) string { asked++; return c.answers[asked-1] })
+			a := newTestApplication(t, func([]string) string { asked++; return c.answers[asked-1] })
 			feed, err := a.OpenFeed(t.Context(), "ada")
 			code := ""
 			if refused, ok := errors.AsType[*Error](err); ok {
@@ -80,8 +80,8 @@ func TestOpenFeedReadsAgainAfterAnErasure(t *testing.T) {
 	}
 }
 
-// results returns an answer to events with these keys. errs has the error codes of some events, by key.
-func results(keys []string, errs map[string]string) string {
+// ingestAnswer returns an answer to events with these keys. errs has the error codes of some events, by key.
+func ingestAnswer(keys []string, errs map[string]string) string {
 	list := make([]string, len(keys))
 	for i, key := range keys {
 		list[i] = `{"error":null}`
@@ -101,10 +101,10 @@ func TestRelayTriesAgainInOrder(t *testing.T) {
 		func([]string) string {
 			return `{"errors":[{"message":"no","extensions":{"code":"UNAVAILABLE","retryAfterMs":1}}]}`
 		},
-		func(keys []string) string { return results(keys, map[string]string{"outbox-2": "RATE_LIMITED"}) },
-		func(keys []string) string { return results(keys, map[string]string{"outbox-3": "INVALID"}) },
+		func(keys []string) string { return ingestAnswer(keys, map[string]string{"outbox-2": "RATE_LIMITED"}) },
+		func(keys []string) string { return ingestAnswer(keys, map[string]string{"outbox-3": "INVALID"}) },
 	}
-	a := application(t, func(keys []string) string {
+	a := newTestApplication(t, func(keys []string) string {
 		requests = append(requests, keys)
 		return answers[len(requests)-1](keys)
 	})
@@ -128,18 +128,18 @@ func TestRelayTriesAgainInOrder(t *testing.T) {
 	if !slices.EqualFunc(requests, want, slices.Equal[[]string]) {
 		t.Errorf("sent %q", requests)
 	}
-	if health, err := a.store.health(t.Context()); err != nil || health.Refused != 1 {
+	if health, err := a.store.health(t.Context()); err != nil || health.RefusedEvents != 1 {
 		t.Errorf("%+v, %v", health, err)
 	}
 }
 
 // If Tidings refuses a whole request because of one row, only this row counts as refused in the end. The others are sent.
 func TestRelayFindsTheSpoiledRow(t *testing.T) {
-	a := application(t, func(keys []string) string {
+	a := newTestApplication(t, func(keys []string) string {
 		if slices.Contains(keys, "outbox-2") {
 			return `{"errors":[{"message":"no such field","extensions":{"code":"INVALID"}}]}`
 		}
-		return results(keys, nil)
+		return ingestAnswer(keys, nil)
 	})
 	for range 600 {
 		if _, err := a.store.Publish(t.Context(), "ada", strings.Repeat("a", 1000)); err != nil {
@@ -152,25 +152,25 @@ func TestRelayFindsTheSpoiledRow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if health, err := a.store.health(t.Context()); err != nil || health.Refused != 1 || health.Waiting != 0 {
+	if health, err := a.store.health(t.Context()); err != nil || health.RefusedEvents != 1 || health.OutboxRows != 0 {
 		t.Errorf("%+v, %v", health, err)
 	}
 }
 
 // A request has no more bytes than Tidings takes, and at least half as many if the outbox is full enough.
 func TestBatchesAreBounded(t *testing.T) {
-	a := application(t, func([]string) string { return "" })
-	for range mostEvents {
+	a := newTestApplication(t, func([]string) string { return "" })
+	for range maxRequestEvents {
 		if _, err := a.store.Publish(t.Context(), "ada", strings.Repeat("a", 4000)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rows, err := a.store.batch(t.Context())
+	rows, err := a.store.nextOutboxBatch(t.Context())
 	size := 0
 	for _, row := range rows {
 		size += len(row.action)
 	}
-	if err != nil || size > mostBytes || size < mostBytes/2 {
+	if err != nil || size > maxRequestBytes || size < maxRequestBytes/2 {
 		t.Errorf("%d rows of %d bytes: %v", len(rows), size, err)
 	}
 }
@@ -178,7 +178,7 @@ func TestBatchesAreBounded(t *testing.T) {
 // The request for an erasure is sent after the events that other users still have in the outbox, and the erasure drops the erased
 // user's events that were not sent yet.
 func TestErasureComesLast(t *testing.T) {
-	a := application(t, func([]string) string { return `{"data":{"eraseUser":{"erasure":{"name":"e1"}}}}` })
+	a := newTestApplication(t, func([]string) string { return `{"data":{"eraseUser":{"erasure":{"name":"e1"}}}}` })
 	id, err := a.store.Publish(t.Context(), "ada", "An article")
 	for _, act := range []func() error{
 		func() error { return a.store.Like(t.Context(), "grace", id) },
@@ -187,20 +187,20 @@ func TestErasureComesLast(t *testing.T) {
 	} {
 		err = errors.Join(err, act())
 	}
-	rows, fault := a.store.batch(t.Context())
+	rows, fault := a.store.nextOutboxBatch(t.Context())
 	if err = errors.Join(err, fault); err != nil || len(rows) != 1 || rows[0].actor != "grace" {
 		t.Fatalf("the outbox has %+v, %v", rows, err)
 	}
 	if err := a.store.removeAnswered(t.Context(), rows, []Result{{}}); err != nil {
 		t.Fatal(err)
 	}
-	if rows, err = a.store.batch(t.Context()); err != nil || len(rows) != 1 || !rows[0].erases() {
+	if rows, err = a.store.nextOutboxBatch(t.Context()); err != nil || len(rows) != 1 || !rows[0].isErasure() {
 		t.Fatalf("then it has %+v, %v", rows, err)
 	}
 	if _, err := a.relayOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if health, err := a.store.health(t.Context()); err != nil || health.Erasing != 1 || health.Waiting != 0 {
+	if health, err := a.store.health(t.Context()); err != nil || health.UnfinishedErasures != 1 || health.OutboxRows != 0 {
 		t.Errorf("%+v, %v", health, err)
 	}
 	if err := a.store.Follow(t.Context(), "grace", "ada"); !errors.Is(err, errNotFound) {
@@ -210,7 +210,7 @@ func TestErasureComesLast(t *testing.T) {
 
 // Only signed events set an icon, and only if they are newer than the event that set it last. An event that comes twice alerts once.
 func TestIconsShowTheNewestVersion(t *testing.T) {
-	a := application(t, func([]string) string { return "" })
+	a := newTestApplication(t, func([]string) string { return "" })
 	webhook, err := standardwebhooks.NewWebhook("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=")
 	if err != nil {
 		t.Fatal(err)

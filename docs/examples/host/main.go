@@ -31,9 +31,9 @@ import (
 type Application struct {
 	store   *Store
 	tidings *Tidings
-	self    string // the address at which Tidings reaches this application
-	// news has room for one token, so many facts wake the relay once.
-	news chan struct{} // something is in the outbox
+	ownURL  string // the address at which Tidings reaches this application
+	// outboxChanged has room for one token, so many facts wake the relay once.
+	outboxChanged chan struct{} // something is in the outbox
 }
 
 func main() {
@@ -69,7 +69,7 @@ func run() error {
 			return errors.New("set TIDINGS_JWT_SECRET to the secret with which Tidings checks tokens")
 		}
 		app := &Application{
-			store: store, tidings: NewTidings(*server, secret), self: "http://" + *listen, news: make(chan struct{}, 1),
+			store: store, tidings: NewTidings(*server, secret), ownURL: "http://" + *listen, outboxChanged: make(chan struct{}, 1),
 		}
 		return app.Serve(ctx, *listen)
 	}
@@ -86,7 +86,7 @@ func (a *Application) Serve(ctx context.Context, address string) error {
 	// The parts are independent: while Tidings is down, the relay waits and the API goes on.
 	parts.Go(func() { a.Relay(ctx) })
 	parts.Go(func() { a.WatchErasures(ctx) })
-	parts.Go(func() { a.AskForWebhooks(ctx) })
+	parts.Go(func() { a.EnsureWebhook(ctx) })
 	server := &http.Server{Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second}
 	parts.Go(func() {
 		<-ctx.Done()

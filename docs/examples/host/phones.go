@@ -14,9 +14,9 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// The icons of closed apps. Tidings sends an event to the webhook when the badges of a user changed, up or down. An event has the whole
-// state, so only the newest one counts. Here the row of a phone stands for the phone. An application with real phones puts a push for
-// APNs or FCM into a queue instead, in the same transaction.
+// The icons of closed apps. Tidings sends an event to the webhook when the badges of a user changed, up or down. An event has the
+// whole state, so only the newest one counts. Here the row of a phone stands for the phone. An application with real phones puts a
+// push for APNs or FCM into a queue instead, in the same transaction.
 
 const (
 	webhookName   = "host"           // its name in Tidings
@@ -24,8 +24,9 @@ const (
 	secretSetting = "webhook secret" // the name of the row that keeps its secret
 )
 
-// AskForWebhooks adds this application's webhook to Tidings, once, and keeps the secret that verifies the events. It tries until Tidings answers.
-func (a *Application) AskForWebhooks(ctx context.Context) {
+// EnsureWebhook adds this application's webhook to Tidings, once, and keeps the secret that verifies the events. It tries until
+// Tidings answers.
+func (a *Application) EnsureWebhook(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		secret, err := a.store.webhookSecret(ctx)
 		if err == nil && secret == "" {
@@ -38,7 +39,8 @@ func (a *Application) AskForWebhooks(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		// Tidings may be down, or its change stream switched off. A person reads the log and corrects that; then the next try succeeds.
+		// Tidings may be down, or its change stream switched off. A person reads the log and corrects that; then the next try
+		// succeeds.
 		wait := backOff(failures, err)
 		log.Printf("no webhooks yet, the next try is in %s: %v", wait.Round(time.Millisecond), err)
 		pause(ctx, wait)
@@ -51,7 +53,7 @@ func (a *Application) addWebhook(ctx context.Context) (string, error) {
 	var added struct{ AddWebhook struct{ Secret string } }
 	err := a.tidings.ask(ctx, bearer{scope: "admin"}, `mutation Add($name: String!, $url: URL!) {
 		addWebhook(input: {name: $name, url: $url, totals: true, fromStart: true}) { secret }
-	}`, map[string]any{"name": webhookName, "url": a.self + webhookPath}, &added)
+	}`, map[string]any{"name": webhookName, "url": a.ownURL + webhookPath}, &added)
 	var refused *Error
 	if !errors.As(err, &refused) || refused.Code != "CONFLICT" {
 		return added.AddWebhook.Secret, err
@@ -88,16 +90,16 @@ type Badges struct {
 	} `json:"cause"`
 }
 
-// icon returns the number that the phone shows; 0 for none.
-func (b Badges) icon() int {
+// iconNumber returns the number that the phone shows; 0 for none.
+func (b Badges) iconNumber() int {
 	if b.Quiet {
 		return 0
 	}
 	return b.Total
 }
 
-// alert returns the text that the phone shows beside the icon; "" for none.
-func (b Badges) alert() string {
+// alertText returns the text that the phone shows beside the icon; "" for none.
+func (b Badges) alertText() string {
 	// A number that fell, or whose items another device has already shown, changes the icon without an alert.
 	if b.Silent || b.Cause == nil {
 		return ""
@@ -118,9 +120,9 @@ func (b Badges) alert() string {
 	return "Something is new"
 }
 
-// receive receives an event of the webhook. It answers 204 when the event is on disk. After any other answer, or none, Tidings sends
-// the event again.
-func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
+// receiveWebhook receives an event of the webhook. It answers 204 when the event is on disk. After any other answer, or none,
+// Tidings sends the event again.
+func (a *Application) receiveWebhook(w http.ResponseWriter, r *http.Request) {
 	// The signature is over the bytes as they arrived, so they are read before anything parses them.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {
@@ -129,7 +131,7 @@ func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	secret, err := a.store.webhookSecret(r.Context())
 	if err != nil || secret == "" {
-		http.Error(w, "no secret yet", http.StatusServiceUnavailable) // Tidings was faster than AskForWebhooks
+		http.Error(w, "no secret yet", http.StatusServiceUnavailable) // Tidings was faster than EnsureWebhook
 		return
 	}
 	// Verify before the body is parsed, so that nothing parses a forged request.
@@ -146,7 +148,7 @@ func (a *Application) receive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if event.Type == "badges.changed" { // other types, such as webhooks.test, must be accepted too
-		if err := a.store.show(r.Context(), event.Data); err != nil {
+		if err := a.store.updatePhone(r.Context(), event.Data); err != nil {
 			http.Error(w, "try again", http.StatusServiceUnavailable)
 			log.Printf("a webhook was not kept: %v", err)
 			return
@@ -164,22 +166,22 @@ func verify(secret string, body []byte, headers http.Header) error {
 	return webhook.Verify(body, headers)
 }
 
-// show sets the icon of a user's phone. It drops the events of erased users, and events that are not newer than the version that
-// the phone shows: they came twice or late. Dropped events count as received.
-func (s *Store) show(ctx context.Context, badges Badges) error {
+// updatePhone sets the icon of a user's phone. It drops the events of erased users, and events that are not newer than the version
+// that the phone shows: they came twice or late. Dropped events count as received.
+func (s *Store) updatePhone(ctx context.Context, badges Badges) error {
 	// The column alerts counts the alerts, so that a test can see that none was shown twice.
-	alert, alerts := badges.alert(), 0
+	alert, alerts := badges.alertText(), 0
 	if alert != "" {
 		alerts = 1
 	}
 	return s.write(ctx, func(tx *sql.Tx) error {
 		// The SELECT from users keeps an erased user from getting a phone again. Versions compare as texts.
-		shown, err := change(ctx, tx, `INSERT INTO phones (key, version, icon, alerts, alert) SELECT key, ?, ?, ?, ? FROM users WHERE key = ?
+		shown, err := execChanged(ctx, tx, `INSERT INTO phones (key, version, icon, alerts, alert) SELECT key, ?, ?, ?, ? FROM users WHERE key = ?
 			ON CONFLICT (key) DO UPDATE SET version = excluded.version, icon = excluded.icon, alerts = alerts + excluded.alerts,
 				alert = CASE excluded.alert WHEN '' THEN alert ELSE excluded.alert END
-			WHERE excluded.version > version`, badges.Version, badges.icon(), alerts, alert, badges.Key)
+			WHERE excluded.version > version`, badges.Version, badges.iconNumber(), alerts, alert, badges.Key)
 		if err == nil && shown {
-			log.Printf("the icon of %s shows %d; %q", badges.Key, badges.icon(), alert)
+			log.Printf("the icon of %s shows %d; %q", badges.Key, badges.iconNumber(), alert)
 		}
 		return err
 	})

@@ -12,27 +12,28 @@ import (
 )
 
 // The relay sends the rows of the outbox to Tidings, in order, and sends each row again until Tidings has answered it. If either
-// program dies between the sending and the removal of a row, the row is sent again with the same idempotency key, so it has one effect.
+// program dies between the sending and the removal of a row, the row is sent again with the same idempotency key, so it has one
+// effect.
 
 const (
-	mostEvents = 500       // the most events that Tidings accepts in one request
-	mostBytes  = 900 << 10 // the most bytes of their actions; the limit for a request is 1 MB
+	maxRequestEvents = 500       // the most events that Tidings accepts in one request
+	maxRequestBytes  = 900 << 10 // the most bytes of their actions; the limit for a request is 1 MB
 	// Each act wakes the relay, so the relay needs this interval only for rows of another process. WatchErasures asks as often.
 	pollInterval = time.Second
 )
 
-// row is a row of the outbox.
-type row struct {
-	id                int64
-	actor, action, at string
+// outboxRow is a row of the outbox.
+type outboxRow struct {
+	id                        int64
+	actor, action, happenedAt string
 }
 
-// erases reports whether the row is an erasure, which is a separate mutation and not an event.
-func (r row) erases() bool { return r.action == "" }
+// isErasure reports whether the row is an erasure, which is a separate mutation and not an event.
+func (r outboxRow) isErasure() bool { return r.action == "" }
 
 // event returns the row as an event of ingest. The idempotency key has the ID of the row: it is unique, and the same at each try.
-func (r row) event() Event {
-	return Event{As: userID(r.actor), Key: fmt.Sprintf("outbox-%d", r.id), At: r.at, Do: json.RawMessage(r.action)}
+func (r outboxRow) event() Event {
+	return Event{ActorID: userID(r.actor), IdempotencyKey: fmt.Sprintf("outbox-%d", r.id), HappenedAt: r.happenedAt, Action: json.RawMessage(r.action)}
 }
 
 // Relay empties the outbox until ctx ends. After a failure it waits, twice as long each time, up to half a minute.
@@ -52,7 +53,7 @@ func (a *Application) Relay(ctx context.Context) {
 			failures = 0
 		default:
 			failures = 0
-			a.awaitNews(ctx)
+			a.awaitOutbox(ctx)
 		}
 	}
 }
@@ -68,37 +69,37 @@ func backOff(failures int, err error) time.Duration {
 	return time.Duration(float64(wait) * (0.75 + rand.Float64()/2))
 }
 
-// awaitNews waits until the outbox may have rows. Rows of another process, such as `host seed`, are found after pollInterval.
-func (a *Application) awaitNews(ctx context.Context) {
+// awaitOutbox waits until the outbox may have rows. Rows of another process, such as `host seed`, are found after pollInterval.
+func (a *Application) awaitOutbox(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-a.news:
+	case <-a.outboxChanged:
 	case <-time.After(pollInterval):
 	}
 }
 
 // relayOnce sends one batch, and reports whether there may be more.
 func (a *Application) relayOnce(ctx context.Context) (more bool, err error) {
-	rows, err := a.store.batch(ctx)
+	rows, err := a.store.nextOutboxBatch(ctx)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	if rows[0].erases() {
+	if rows[0].isErasure() {
 		return true, a.erase(ctx, rows[0])
 	}
 	return true, a.send(ctx, rows)
 }
 
-// batch reads the oldest rows of the outbox, as many as fit into one request. An erasure is a batch of its own.
-func (s *Store) batch(ctx context.Context) ([]row, error) {
-	rows, err := list(ctx, s, func(from *sql.Rows, into *row) error {
-		return from.Scan(&into.id, &into.actor, &into.action, &into.at)
-	}, `SELECT id, actor, action, at FROM outbox ORDER BY id LIMIT ?`, mostEvents)
+// nextOutboxBatch reads the oldest rows of the outbox, as many as fit into one request. An erasure is a batch of its own.
+func (s *Store) nextOutboxBatch(ctx context.Context) ([]outboxRow, error) {
+	rows, err := list(ctx, s, func(from *sql.Rows, into *outboxRow) error {
+		return from.Scan(&into.id, &into.actor, &into.action, &into.happenedAt)
+	}, `SELECT id, actor, action, at FROM outbox ORDER BY id LIMIT ?`, maxRequestEvents)
 	size := 0
 	for i, row := range rows {
 		size += len(row.action)
 		// A batch is either one erasure, or events up to the limits of a request. The first row is taken whatever its size is.
-		if i > 0 && (row.erases() || rows[0].erases() || size > mostBytes) {
+		if i > 0 && (row.isErasure() || rows[0].isErasure() || size > maxRequestBytes) {
 			return rows[:i], err
 		}
 	}
@@ -106,7 +107,7 @@ func (s *Store) batch(ctx context.Context) ([]row, error) {
 }
 
 // send sends rows, and removes the rows that were answered. The error is the reason why the other rows have to wait.
-func (a *Application) send(ctx context.Context, rows []row) error {
+func (a *Application) send(ctx context.Context, rows []outboxRow) error {
 	events := make([]Event, len(rows))
 	for i, row := range rows {
 		events[i] = row.event()
@@ -138,7 +139,7 @@ func (a *Application) send(ctx context.Context, rows []row) error {
 
 // sendEach sends rows one by one. Tidings refuses a whole request if one row does not fit its schema, perhaps because another
 // version of this program wrote the row. Such a row must not stop the other rows.
-func (a *Application) sendEach(ctx context.Context, rows []row) error {
+func (a *Application) sendEach(ctx context.Context, rows []outboxRow) error {
 	for i, row := range rows {
 		// An event that has to wait also stops the events after it, because their order matters.
 		if err := a.send(ctx, rows[i:i+1]); err != nil {
@@ -150,7 +151,7 @@ func (a *Application) sendEach(ctx context.Context, rows []row) error {
 
 // removeAnswered removes rows from the outbox. A row that was refused for good is kept in the table refused, for a person to look at:
 // sending it again would not help.
-func (s *Store) removeAnswered(ctx context.Context, rows []row, results []Result) error {
+func (s *Store) removeAnswered(ctx context.Context, rows []outboxRow, results []Result) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		for i, row := range rows {
 			if refused := results[i].Error; refused != nil {
@@ -170,7 +171,7 @@ func (s *Store) removeAnswered(ctx context.Context, rows []row, results []Result
 }
 
 // erase asks Tidings to erase a user. After the answer nobody can read the user any more. WatchErasures waits for the end.
-func (a *Application) erase(ctx context.Context, r row) error {
+func (a *Application) erase(ctx context.Context, r outboxRow) error {
 	var answer struct {
 		EraseUser struct {
 			Erasure struct{ Name string }

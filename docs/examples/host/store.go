@@ -54,8 +54,8 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// change runs a statement and reports whether it changed a row.
-func change(ctx context.Context, tx *sql.Tx, statement string, values ...any) (bool, error) {
+// execChanged runs a statement and reports whether it changed a row.
+func execChanged(ctx context.Context, tx *sql.Tx, statement string, values ...any) (bool, error) {
 	result, err := tx.ExecContext(ctx, statement, values...)
 	if err != nil {
 		return false, err
@@ -87,8 +87,8 @@ func list[T any](ctx context.Context, s *Store, scan func(row *sql.Rows, into *T
 // Action is one act to report to Tidings: the name of a mutation and its input, as in IngestAction.
 type Action map[string]map[string]any
 
-// queueEvent puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders events by their times,
-// however late they arrive.
+// queueEvent puts an event into the outbox, in the transaction of its fact. at is the time of the fact: Tidings orders events by
+// their times, however late they arrive.
 func queueEvent(ctx context.Context, tx *sql.Tx, actor, other string, action Action, at time.Time) error {
 	text, err := json.Marshal(action)
 	if err != nil {

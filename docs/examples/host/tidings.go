@@ -84,11 +84,11 @@ func (t *Tidings) ask(ctx context.Context, as bearer, query string, variables, i
 	if err != nil {
 		return err
 	}
-	return read(text, response.Status, into)
+	return readAnswer(text, response.Status, into)
 }
 
-// read reads a GraphQL answer.
-func read(text []byte, status string, into any) error {
+// readAnswer reads a GraphQL answer.
+func readAnswer(text []byte, status string, into any) error {
 	var answer struct {
 		Data   json.RawMessage
 		Errors []struct {
@@ -111,11 +111,11 @@ func read(text []byte, status string, into any) error {
 
 // Event is one entry of ingest.
 type Event struct {
-	As string `json:"as"`
-	// Key is the same at each try. Tidings keeps it for a day, and answers as it did the first time.
-	Key string          `json:"key"`
-	At  string          `json:"at,omitempty"`
-	Do  json.RawMessage `json:"do"`
+	ActorID string `json:"as"`
+	// IdempotencyKey is the same at each try. Tidings keeps it for a day, and answers as it did the first time.
+	IdempotencyKey string          `json:"key"`
+	HappenedAt     string          `json:"at,omitempty"`
+	Action         json.RawMessage `json:"do"`
 }
 
 // Result is the result of an event. The event took effect if Error is nil.

@@ -13,57 +13,57 @@ import (
 	"tidings/services/rdb"
 )
 
-// Caps are the largest numbers shown in full, by source; CapTotal is the total's. A missing source has the standard cap.
-type Caps map[services.Source]int
+// DisplayCaps are the largest numbers shown in full, by source; CapTotal is the total's. A missing source has the standard cap.
+type DisplayCaps map[services.Source]int
 
 // CapTotal is the key of the total's cap.
 const CapTotal services.Source = "TOTAL"
 
 // Of is the cap of a source.
-func (c Caps) Of(source services.Source) int {
+func (c DisplayCaps) Of(source services.Source) int {
 	if limit, set := c[source]; set {
 		return limit
 	}
 	return services.DisplayCap
 }
 
-// FeedLimit is the number up to which new posts are counted: the length of a feed, or more if the cap is higher.
-func (c Caps) FeedLimit() int {
-	return max(services.Retention, c.Of(services.SourceHomeFeed)+1, c.Of(CapTotal)+1)
+// FeedCountLimit is the number up to which new posts are counted: the length of a feed, or more if the cap is higher.
+func (c DisplayCaps) FeedCountLimit() int {
+	return max(services.FeedRetention, c.Of(services.SourceHomeFeed)+1, c.Of(CapTotal)+1)
 }
 
 // Settings are shared by all renderings of a service.
 type Settings struct {
-	Caps Caps
-	Ages services.SourceExpiry // of all sources except notifications, which have their own expiry
+	Caps   DisplayCaps
+	Expiry services.SourceExpiry // of all sources except notifications, which have their own expiry
 }
 
 // Moment is the time at which a document is shown, with the state that all users share at that time.
 type Moment struct {
 	Now          time.Time
 	MonotonicNow time.Time // Now, or the latest moment shown so far if the clock was set back: no day passes twice
-	// Shared is the state that the Sharer among the sources returned; nil if it is unknown.
-	Shared any
+	// SharedState is the state that the SharedStateSource among the sources returned; nil if it is unknown.
+	SharedState any
 }
 
 // Today is the day of the moment, since 1970.
 func (m Moment) Today() int64 { return services.DayOf(m.MonotonicNow) }
 
-// Sharer is a source with state that all users share. At most one source implements it.
-type Sharer interface {
+// SharedStateSource is a source with state that all users share. At most one source implements it.
+type SharedStateSource interface {
 	// SharedState returns the state at a moment. It is called before the documents are read, so that no document is older than the
 	// state shown with it.
 	SharedState(ctx context.Context, now time.Time) (any, error)
 }
 
-// Ager is a source whose count in a document includes items that have become too old since: Redis counted them as of a day,
+// ExpiringSource is a source whose count in a document includes items that have become too old since: Redis counted them as of a day,
 // and rendering does not take them out. Sources that keep counts by day, or compute them from the node cache at rendering,
 // need not implement it.
-type Ager interface {
-	// HoldsAged reports whether a document that is ready may count items that are too old on a day (since 1970).
-	HoldsAged(document *rdb.Document, today int64) bool
-	// Age takes the items that are too old on a day out of users' documents.
-	Age(ctx context.Context, users []services.UserID, today int64) error
+type ExpiringSource interface {
+	// HoldsExpired reports whether a document that is ready may count items that are too old on a day (since 1970).
+	HoldsExpired(document *rdb.Document, today int64) bool
+	// RemoveExpired takes the items that are too old on a day out of users' documents.
+	RemoveExpired(ctx context.Context, users []services.UserID, today int64) error
 }
 
 // SQLReader is a source whose AddCached may ask SQL, for what the node cache does not hold.
@@ -72,9 +72,9 @@ type SQLReader interface {
 	NeedsSQL(user services.UserID, document *rdb.Document, today int64) bool
 }
 
-// Alerter is a source some of whose items do not alert the user, such as notifications of categories for which the user
+// AlertFilter is a source some of whose items do not alert the user, such as notifications of categories for which the user
 // refused alerts.
-type Alerter interface {
+type AlertFilter interface {
 	// Alerting returns a function that reports whether an item may alert the user, by the part of its count and its time.
 	Alerting(ctx context.Context, user services.UserID) (func(part string, at time.Time) bool, error)
 }
@@ -97,16 +97,16 @@ type View struct {
 	// learns of these, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a stream that
 	// is behind another one moves.
 	SequenceSum uint64
-	// StreamSum is the part of SequenceSum that time does not change.
-	StreamSum uint64
-	// Next is when time alone changes the badges; zero if it never does.
-	Next time.Time
+	// SequenceSumWithoutTime is the part of SequenceSum that time does not change.
+	SequenceSumWithoutTime uint64
+	// NextChangeAt is when time alone changes the badges; zero if it never does.
+	NextChangeAt time.Time
 }
 
 // RecordChangeAt records that time alone changes the badges at a moment.
 func (v *View) RecordChangeAt(at time.Time) {
-	if !at.IsZero() && at.After(v.Now) && (v.Next.IsZero() || at.Before(v.Next)) {
-		v.Next = at
+	if !at.IsZero() && at.After(v.Now) && (v.NextChangeAt.IsZero() || at.Before(v.NextChangeAt)) {
+		v.NextChangeAt = at
 	}
 }
 
@@ -114,58 +114,58 @@ func (v *View) RecordChangeAt(at time.Time) {
 // answers or restarts.
 func (v *View) AddSequence(sequence uint64) {
 	v.SequenceSum += sequence
-	v.StreamSum += sequence
+	v.SequenceSumWithoutTime += sequence
 }
 
-// AddBoundaries adds the number of boundaries since 1970 at which time changes these badges.
-func (v *View) AddBoundaries(boundaries int64) { v.SequenceSum += uint64(max(0, boundaries)) }
+// AddTimeBoundaries adds the number of boundaries since 1970 at which time changes these badges.
+func (v *View) AddTimeBoundaries(boundaries int64) { v.SequenceSum += uint64(max(0, boundaries)) }
 
 // RecordExpiry records that the counted items of a source leave its count as days pass. Each day is a boundary of all badges, because
 // notifications expire by day.
 func (v *View) RecordExpiry(source services.Source, value int) {
-	if value > 0 && v.Ages.Expires(source) {
+	if value > 0 && v.Expiry.Expires(source) {
 		v.RecordChangeAt(services.DayStart(v.Today() + 1))
 	}
 }
 
-// ShownBadges are the badges that a view showed at a moment, with the display policy by which it showed them. The readers of the badges
-// share them, so they must not be changed. ShownBadges holds no View: a document is larger than the badges, because it lists the
-// authors that its user follows.
+// ShownBadges are the badges that a view showed at a moment, with the display policy by which it showed them. The readers of the
+// badges share them, so they must not be changed. ShownBadges holds no View: a document is larger than the badges, because it lists
+// the authors that its user follows.
 type ShownBadges struct {
 	Policy services.DisplayPolicy
 	Badges *services.Badges
 	At     time.Time
 }
 
-// ExplainRequest is a request to explain the counts of a user, with their badges and the positions up to which they have seen the home
-// feed and the live board (Seen).
+// ExplainRequest is a request to explain the counts of a user, with their badges and the positions up to which they have seen the
+// home feed and the live board (SeenPositions).
 type ExplainRequest struct {
-	User   services.UserID
-	Badges *services.Badges
-	Seen   map[string]services.PostID // by the names in package positions
-	Today  int64                      // the day, since 1970
-	Limit  int                        // the most items that the caller wants of one count; 0: MostExplained. A source may list more
-	Since  time.Time                  // items before it are not wanted; zero means all are. A source may list them
+	User          services.UserID
+	Badges        *services.Badges
+	SeenPositions map[string]services.PostID // by the names in package positions
+	Today         int64                      // the day, since 1970
+	Limit         int                        // the most items wanted of one count; 0: MaxExplainedItems. A source may list more
+	Since         time.Time                  // items before it are not wanted; zero means all are. A source may list them
 }
 
-// Most is the largest number of items to list for one count.
-func (e ExplainRequest) Most() int {
+// MaxItems is the largest number of items to list for one count.
+func (e ExplainRequest) MaxItems() int {
 	if e.Limit > 0 {
 		return e.Limit
 	}
-	return MostExplained
+	return MaxExplainedItems
 }
 
-// MostExplained bounds the items of one count. Only counts far beyond every cap have more.
-const MostExplained = 1000
+// MaxExplainedItems bounds the items of one count. Only counts far beyond every cap have more.
+const MaxExplainedItems = 1000
 
-// ClearedBy prints a whole operation with a mutation whose input has one field, the argument, ready to be sent.
-func ClearedBy(mutation, argument, id string) string {
-	return Clearing(mutation, fmt.Sprintf("%s: %q", argument, id))
+// ClearingMutation prints a whole operation with a mutation whose input has one field, the argument, ready to be sent.
+func ClearingMutation(mutation, argument, id string) string {
+	return ClearingMutationWithInput(mutation, fmt.Sprintf("%s: %q", argument, id))
 }
 
-// Clearing is ClearedBy for any input, given as the text between its braces.
-func Clearing(mutation, input string) string {
+// ClearingMutationWithInput is ClearingMutation for any input, given as the text between its braces.
+func ClearingMutationWithInput(mutation, input string) string {
 	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
 }
 
@@ -178,35 +178,37 @@ func AddDigestPart(digest *services.Digest, source services.Source, part string,
 	digest.Parts = append(digest.Parts, services.DigestPart{Source: source, Part: part, Count: services.NewCount(count, precision, time.Time{})})
 }
 
-// Exact returns an exact count.
-func Exact(value int) services.Count { return services.NewCount(value, services.Exact, time.Time{}) }
+// ExactCount returns an exact count.
+func ExactCount(value int) services.Count {
+	return services.NewCount(value, services.Exact, time.Time{})
+}
 
-// Single returns the parts of a source with one count: the count as part 0, and nil for each further one.
-func Single(count *services.Count, i int) *services.Count {
+// SinglePart returns the parts of a source with one count: the count as part 0, and nil for each further one.
+func SinglePart(count *services.Count, i int) *services.Count {
 	if i > 0 {
 		return nil
 	}
 	return count
 }
 
-// Plain is the default for a source without special needs: it has only counts to copy, no state in the node cache, nothing
+// DefaultMethods has the methods of a source without special needs: it has only counts to copy, no state in the node cache, nothing
 // in the document of a user without items, no sum, and no count within its parts.
-type Plain struct{}
+type DefaultMethods struct{}
 
 // Empty does nothing.
-func (Plain) Empty(*rdb.Document) {}
+func (DefaultMethods) Empty(*rdb.Document) {}
 
 // CopyNonCounts copies nothing.
-func (Plain) CopyNonCounts(*View, *services.Badges, ShownBadges) {}
+func (DefaultMethods) CopyNonCounts(*View, *services.Badges, ShownBadges) {}
 
 // Follow follows nothing.
-func (Plain) Follow(services.UserID, *rdb.Document) {}
+func (DefaultMethods) Follow(services.UserID, *rdb.Document) {}
 
 // AddCached adds nothing.
-func (Plain) AddCached(context.Context, []services.UserID, []rdb.Document, int64) {}
+func (DefaultMethods) AddCached(context.Context, []services.UserID, []rdb.Document, int64) {}
 
 // Sum is nil: the source has one part.
-func (Plain) Sum(*services.Badges) *services.Count { return nil }
+func (DefaultMethods) Sum(*services.Badges) *services.Count { return nil }
 
 // Within is nil: no count is within the parts.
-func (Plain) Within(*services.Badges) *services.Count { return nil }
+func (DefaultMethods) Within(*services.Badges) *services.Count { return nil }

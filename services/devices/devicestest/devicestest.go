@@ -33,8 +33,8 @@ type Browser struct {
 	Endpoint     string
 	P256dh, Auth string
 
-	key  *ecdh.PrivateKey
-	auth []byte
+	privateKey *ecdh.PrivateKey
+	authSecret []byte
 }
 
 // NewBrowser subscribes at an address, with keys of its own.
@@ -46,7 +46,7 @@ func NewBrowser(endpoint string) *Browser {
 	auth := make([]byte, 16)
 	_, _ = rand.Read(auth) // never fails
 	return &Browser{
-		Endpoint: endpoint, P256dh: b64.EncodeToString(key.PublicKey().Bytes()), Auth: b64.EncodeToString(auth), key: key, auth: auth,
+		Endpoint: endpoint, P256dh: b64.EncodeToString(key.PublicKey().Bytes()), Auth: b64.EncodeToString(auth), privateKey: key, authSecret: auth,
 	}
 }
 
@@ -67,32 +67,32 @@ type Message struct {
 
 // By RFC 8188, the header has a salt, the size of records, and the sender's public key. The tag is the tag of AES-GCM.
 const (
-	headerLength = 86
-	tagLength    = 16
-	greatest     = 4096 // bytes that a push service takes
+	bodyHeaderBytes = 86
+	gcmTagBytes     = 16
+	maxBodyBytes    = 4096 // bytes that a push service takes
 )
 
 // Decrypt reads the body of a request, by RFC 8291 and RFC 8188. A field that Message does not have is an error.
 func (b *Browser) Decrypt(body []byte) (m Message, err error) {
-	if len(body) < headerLength+tagLength+1 || len(body) > greatest {
+	if len(body) < bodyHeaderBytes+gcmTagBytes+1 || len(body) > maxBodyBytes {
 		return m, fmt.Errorf("a body of %d bytes", len(body))
 	}
 	// The header of RFC 8188: salt, size of a record, length of the key, key.
-	salt, size, point := body[:16], binary.BigEndian.Uint32(body[16:20]), body[21:headerLength]
-	if body[20] != 65 || int(size) < len(body)-headerLength {
+	salt, size, point := body[:16], binary.BigEndian.Uint32(body[16:20]), body[21:bodyHeaderBytes]
+	if body[20] != 65 || int(size) < len(body)-bodyHeaderBytes {
 		return m, fmt.Errorf("a header with a key of %d bytes and records of %d", body[20], size)
 	}
 	sender, err := ecdh.P256().NewPublicKey(point)
 	if err != nil {
 		return m, err
 	}
-	secret, err := b.key.ECDH(sender)
+	secret, err := b.privateKey.ECDH(sender)
 	if err != nil {
 		return m, err
 	}
 	// The shared secret of both keys and the browser's auth secret give the key of the text and its nonce.
-	info := slices.Concat([]byte("WebPush: info\x00"), b.key.PublicKey().Bytes(), point)
-	ikm, err := hkdf.Key(sha256.New, secret, b.auth, string(info), 32)
+	info := slices.Concat([]byte("WebPush: info\x00"), b.privateKey.PublicKey().Bytes(), point)
+	ikm, err := hkdf.Key(sha256.New, secret, b.authSecret, string(info), 32)
 	if err != nil {
 		return m, err
 	}
@@ -109,7 +109,7 @@ func (b *Browser) Decrypt(body []byte) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	text, err := gcm.Open(nil, nonce, body[headerLength:], nil)
+	text, err := gcm.Open(nil, nonce, body[bodyHeaderBytes:], nil)
 	if err != nil {
 		return m, err
 	}
@@ -165,7 +165,7 @@ func CheckVAPID(header, public, origin string) (subject string, err error) {
 		Aud, Sub string
 		Exp      int64
 	}
-	if err := errors.Join(decodePart(parts[0], &head), decodePart(parts[1], &claims)); err != nil {
+	if err := errors.Join(decodeTokenPart(parts[0], &head), decodeTokenPart(parts[1], &claims)); err != nil {
 		return "", err
 	}
 	left := time.Until(time.Unix(claims.Exp, 0))
@@ -175,8 +175,8 @@ func CheckVAPID(header, public, origin string) (subject string, err error) {
 	return claims.Sub, nil
 }
 
-// decodePart reads a part of a JSON Web Token.
-func decodePart(part string, into any) error {
+// decodeTokenPart reads a part of a JSON Web Token.
+func decodeTokenPart(part string, into any) error {
 	text, err := b64.DecodeString(part)
 	if err != nil {
 		return err
@@ -200,8 +200,8 @@ func checkHeaders(r *http.Request) error {
 	return nil
 }
 
-// Read checks and decrypts a request to a browser's endpoint at an origin.
-func (b *Browser) Read(r *http.Request, body []byte, public, origin string) (m Message, err error) {
+// ReadRequest checks and decrypts a request to a browser's endpoint at an origin.
+func (b *Browser) ReadRequest(r *http.Request, body []byte, public, origin string) (m Message, err error) {
 	if err := checkHeaders(r); err != nil {
 		return m, err
 	}

@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// life has a row of everything that a user can have. Times are microseconds. For most rows that name two users there is another
-// row with the roles exchanged, which an export must not contain.
-var life = []string{
+// fullUserInsertStatements write a row of everything that a user can have. Times are microseconds. For most rows that name two users
+// there is another row with the roles exchanged, which an export must not contain.
+var fullUserInsertStatements = []string{
 	`UPDATE users SET name = 'Ann "A"', avatar_url = '', updated_at = 1000001, seen_at = 2000000 WHERE number = 1`,
 	`INSERT INTO follows (follower, followee, since, shown) VALUES (1, 2, 9223372036854775807, TRUE), (2, 1, 0, FALSE)`,
 	`INSERT INTO follow_modes (follower, followee, followed, mode) VALUES (1, 2, 2097152000, 1)`,
@@ -62,14 +62,14 @@ var life = []string{
 	`INSERT INTO conversation_leases (conversation, user_number, device, until_at) VALUES (5, 1, 'phone', 1000000)`,
 }
 
-// InsertLife inserts the rows of life. They give ann, the user of ID 1, one row of everything that a user can have. They also give bob, the
-// user of ID 2, rows that the export of ann must not contain. Both users must exist.
-func InsertLife(ctx context.Context, tx *sql.Tx) error {
-	for _, statement := range life {
-		if _, err := tx.Lines(ctx, statement); err != nil {
+// InsertFullUser runs fullUserInsertStatements. They give ann, the user of ID 1, one row of everything that a user can have. They also
+// give bob, the user of ID 2, rows that the export of ann must not contain. Both users must exist.
+func InsertFullUser(ctx context.Context, tx *sql.Tx) error {
+	for _, statement := range fullUserInsertStatements {
+		if _, err := tx.QueryLines(ctx, statement); err != nil {
 			return fmt.Errorf("%.60s: %w", statement, err)
 		}
 	}
-	_, err := tx.Lines(ctx, `INSERT INTO category_preferences (user_number, ver, preferences) VALUES (1, 1, $1)`, `{"LIKE":{"mode":"DOT","push":false}}`)
+	_, err := tx.QueryLines(ctx, `INSERT INTO category_preferences (user_number, ver, preferences) VALUES (1, 1, $1)`, `{"LIKE":{"mode":"DOT","push":false}}`)
 	return err
 }

@@ -11,14 +11,14 @@ import (
 	"tidings/services/sql"
 )
 
-// insert publishes a post in its author's mode.
-func insert(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) error {
+// insertPost publishes a post in its author's mode.
+func insertPost(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) error {
 	mode, err := posts.ModeOf(ctx, tx.Runner, author)
 	if err != nil {
 		return err
 	}
-	post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body", Pull: mode == services.AuthorHuge}
-	if err := posts.Insert(ctx, tx, post); err != nil || !post.Pull {
+	post := services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "body", Pulled: mode == services.AuthorHuge}
+	if err := posts.Insert(ctx, tx, post); err != nil || !post.Pulled {
 		return err
 	}
 	_, err = nodecache.PullChange{Author: author, Post: id}.Append(ctx, tx)
@@ -37,17 +37,17 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		// The entry is in the same transaction, as in beginNaming: a node that reads the mode has the log up to this entry.
+		// The entry is in the same transaction, as in queueAuthorNaming: a node that reads the mode has the log up to this entry.
 		_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 		return err
 	})
 }
 
-// PostWithID publishes under an id that was made earlier.
-func (w *World) PostWithID(author services.UserID, id services.PostID) {
+// PublishPostWithID publishes under an id that was made earlier.
+func (w *World) PublishPostWithID(author services.UserID, id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
-		if err := insert(ctx, tx, author, id); err != nil {
+		if err := insertPost(ctx, tx, author, id); err != nil {
 			return err
 		}
 		return jobs.Enqueue(ctx, tx, fanout.FanOutJob(id))

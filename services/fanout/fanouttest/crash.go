@@ -18,7 +18,7 @@ import (
 func (w *World) RegisterFaultyRebuild() (panicFor func(users ...services.UserID)) {
 	var broken atomic.Pointer[[]services.UserID]
 	broken.Store(new([]services.UserID))
-	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.Step, error) {
+	w.Projector.RegisterRebuildPart("a part with a fault", func(_ context.Context, user services.UserID) ([]redis.SequenceStep, error) {
 		if slices.Contains(*broken.Load(), user) {
 			panic("while it rebuilds")
 		}
@@ -27,71 +27,71 @@ func (w *World) RegisterFaultyRebuild() (panicFor func(users ...services.UserID)
 	return func(users ...services.UserID) { broken.Store(&users) }
 }
 
-// Step is a fact with its job, and the events before it. Its functions get Crowd users: the first is the author.
-type Step struct {
-	Name   string
-	Before func(w *World, users []services.UserID)
-	Happen func(w *World, users []services.UserID)
+// FactScenario is a fact with its job, and the events before it. Its functions get UsersPerScenario users: the first is the author.
+type FactScenario struct {
+	Name       string
+	Prepare    func(w *World, users []services.UserID)
+	CommitFact func(w *World, users []services.UserID)
 }
 
-// Crowd is how many users a step is given.
-const Crowd = 6
+// UsersPerScenario is how many users a scenario is given.
+const UsersPerScenario = 6
 
-// maxChecks is the most checks of its context that a step may take.
-const maxChecks = 2000
+// maxContextChecks is the most checks of its context that the work of a scenario may take.
+const maxContextChecks = 2000
 
-// countdownContext is a context that ends after a given number of checks. Every call of an engine checks its context, so the work can stop
-// between any two steps: for each step there is a number of checks with which it stops there.
+// countdownContext is a context that ends after a given number of checks. Every call of an engine checks its context, so the work
+// can stop between any two steps: for each step there is a number of checks with which it stops there.
 type countdownContext struct {
 	context.Context
-	end  context.CancelFunc // ends the embedded context
-	left atomic.Int64       // checks until the end; below 0 it has come
+	cancel     context.CancelFunc // ends the embedded context
+	checksLeft atomic.Int64       // checks until the end; below 0 it has come
 }
 
 // newCountdownContext makes a context that lives for the given number of checks.
 func newCountdownContext(ctx context.Context, checks int) *countdownContext {
 	m := &countdownContext{}
-	m.Context, m.end = context.WithCancel(ctx)
-	m.left.Store(int64(checks))
+	m.Context, m.cancel = context.WithCancel(ctx)
+	m.checksLeft.Store(int64(checks))
 	return m
 }
 
-// spendCheck counts one check of the context, and ends the context when none is left.
-func (m *countdownContext) spendCheck() {
-	if m.left.Add(-1) < 0 {
-		m.end()
+// countCheck counts one check of the context, and ends the context when none is left.
+func (m *countdownContext) countCheck() {
+	if m.checksLeft.Add(-1) < 0 {
+		m.cancel()
 	}
 }
 
 // Done is the channel of the context's end.
 func (m *countdownContext) Done() <-chan struct{} {
-	m.spendCheck()
+	m.countCheck()
 	return m.Context.Done()
 }
 
 // Err says whether the context has ended.
 func (m *countdownContext) Err() error {
-	m.spendCheck()
+	m.countCheck()
 	return m.Context.Err()
 }
 
-// died says whether the context ended before the work did.
-func (m *countdownContext) died() bool { return m.left.Load() < 0 }
+// expired says whether the context ended before the work did.
+func (m *countdownContext) expired() bool { return m.checksLeft.Load() < 0 }
 
-// CrashAnywhere lets the same work be done again and again, each time by a worker that dies at a later moment, and then by
+// CheckAfterEachCrash lets the same work be done again and again, each time by a worker that dies at a later moment, and then by
 // the worker of another node. happen queues the jobs of the work, and returns a check of their effects.
-func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
+func CheckAfterEachCrash(t *testing.T, w *World, happen func() (check func())) {
 	t.Helper()
 	deaths := 0
 	// The worker dies after 1, 2, 3, 4, 6, 8, 11 and so on checks of its context. The steps of one job are a few checks apart,
 	// so these deaths fall into all parts of the job, at a fraction of the cost of every number.
 	for checks, died := 1, true; died; checks += 1 + checks/4 {
-		if checks > maxChecks {
+		if checks > maxContextChecks {
 			t.Fatal("the work has no end")
 		}
 		// Each round has new users, so that it meets all steps, and not only the steps that the round before has not done.
 		check := happen()
-		if died = crash(t, w, checks); died {
+		if died = runAndCrash(t, w, checks); died {
 			deaths++
 		}
 		check()
@@ -109,21 +109,21 @@ func CrashAnywhere(t *testing.T, w *World, happen func() (check func())) {
 	}
 }
 
-// crash runs all due jobs with a worker that dies after some checks of its context, and the other jobs with another node's
+// runAndCrash runs all due jobs with a worker that dies after some checks of its context, and the other jobs with another node's
 // worker.
-func crash(t *testing.T, w *World, checks int) (died bool) {
+func runAndCrash(t *testing.T, w *World, checks int) (died bool) {
 	t.Helper()
 	ctx := newCountdownContext(t.Context(), checks)
-	defer ctx.end()
-	for busy := true; busy && !ctx.died(); {
+	defer ctx.cancel()
+	for busy := true; busy && !ctx.expired(); {
 		var err error
-		busy, err = w.runSome(ctx, 1000)
+		busy, err = w.runSomeJobs(ctx, 1000)
 		w.Must(err)
 	}
 	// The leases of the dead worker end, and another node finds its jobs.
 	w.Clock.Advance(31 * time.Second)
 	w.RunAllJobs(w.AnotherFanout())
-	return ctx.died()
+	return ctx.expired()
 }
 
 // awaitRebuilds waits for the rebuilds of the world's node. When a process dies, its rebuilds end with it. A worker that dies here
@@ -141,29 +141,29 @@ func (w *World) awaitRebuilds() {
 	}
 }
 
-// Crash lets a worker die at any moment of a step, on new users each time. When its leases have expired another node finishes
-// the work, and readers are shown the facts.
-func (s Step) Crash(t *testing.T, w *World) {
+// CheckAfterEachCrash lets a worker die at any moment of a scenario, on new users each time. When its leases have expired another node
+// finishes the work, and readers are shown the facts.
+func (s FactScenario) CheckAfterEachCrash(t *testing.T, w *World) {
 	t.Helper()
-	CrashAnywhere(t, w, func() (check func()) {
-		users := w.MakeUsers(Crowd)
-		s.Before(w, users)
+	CheckAfterEachCrash(t, w, func() (check func()) {
+		users := w.MakeUsers(UsersPerScenario)
+		s.Prepare(w, users)
 		w.RunAllJobs(w.Fanout)
-		s.Happen(w, users)
+		s.CommitFact(w, users)
 		return func() { w.CheckAgainstFacts(users...) }
 	})
 }
 
-// CheckConverges does a step and runs its jobs. It fails unless the users' documents and inboxes then equal the facts, and unless
-// a further ProjectSeen and Reconcile of each reader change nothing.
-func (s Step) CheckConverges(t *testing.T, w *World) {
+// CheckConverges runs a scenario and its jobs. It fails unless the users' documents and inboxes then equal the facts, and unless
+// a further ProjectSeen and ReconcileFollow of each reader change nothing.
+func (s FactScenario) CheckConverges(t *testing.T, w *World) {
 	t.Helper()
-	users := w.MakeUsers(Crowd)
-	s.Before(w, users)
+	users := w.MakeUsers(UsersPerScenario)
+	s.Prepare(w, users)
 	w.RunAllJobs(w.Fanout)
 	w.CheckAgainstFacts(users...)
-	s.Happen(w, users)
-	// A step without a job would prove nothing.
+	s.CommitFact(w, users)
+	// A scenario without a job would prove nothing.
 	if waiting, _ := w.CountJobs(); waiting == 0 {
 		t.Fatal("nothing is to be done")
 	}
@@ -171,16 +171,16 @@ func (s Step) CheckConverges(t *testing.T, w *World) {
 	w.CheckAgainstFacts(users...)
 	// The readers are projected once more: idempotent work changes no version. The version of a reader of pulled authors may change,
 	// because a node may have counted their posts in SQL before the reader's follow was projected.
-	versions, err := w.Redis.Versions(t.Context(), users)
+	versions, err := w.Redis.DocumentVersions(t.Context(), users)
 	w.Must(err)
 	for _, user := range users[1:] {
 		w.Must(w.Fanout.ProjectSeen(t.Context(), user))
-		w.Must(w.Fanout.Reconcile(t.Context(), user, users[0]))
+		w.Must(w.Fanout.ReconcileFollow(t.Context(), user, users[0]))
 	}
-	again, err := w.Redis.Versions(t.Context(), users)
+	again, err := w.Redis.DocumentVersions(t.Context(), users)
 	w.Must(err)
 	for i := range versions {
-		if versions[i] != again[i] && len(w.Document(users[i]).Pulled) == 0 {
+		if versions[i] != again[i] && len(w.Document(users[i]).PulledAuthors) == 0 {
 			t.Errorf("user %d got a new version without a change", users[i])
 		}
 	}
@@ -190,27 +190,27 @@ func (s Step) CheckConverges(t *testing.T, w *World) {
 	}
 }
 
-// RunSome runs at most count of the jobs that are due with a worker that dies after some checks of its context, or never if
+// RunSomeJobs runs at most count of the jobs that are due with a worker that dies after some checks of its context, or never if
 // checks is negative. A worker that dies is no error.
-func (w *World) RunSome(count, checks int) error {
+func (w *World) RunSomeJobs(count, checks int) error {
 	if checks < 0 {
 		checks = math.MaxInt64
 	}
 	ctx := newCountdownContext(w.TB.Context(), checks)
-	defer ctx.end()
-	_, err := w.runSome(ctx, count)
+	defer ctx.cancel()
+	_, err := w.runSomeJobs(ctx, count)
 	return err
 }
 
-// runSome claims jobs as a worker does and runs them under a context that ends. busy is false when none is due.
-func (w *World) runSome(ctx *countdownContext, count int) (busy bool, err error) {
+// runSomeJobs claims jobs as a worker does and runs them under a context that ends. busy is false when none is due.
+func (w *World) runSomeJobs(ctx *countdownContext, count int) (busy bool, err error) {
 	// The claim has the test's own context: it is the work that dies, and not the claim.
 	claimed, err := jobs.Claim(w.TB.Context(), w.Store, w.Fanout.Kinds(), count, 30*time.Second)
 	if err != nil || len(claimed) == 0 {
 		return false, err
 	}
 	err = w.Fanout.RunJobs(ctx, claimed)
-	if ctx.died() {
+	if ctx.expired() {
 		w.awaitRebuilds()
 		return true, nil
 	}

@@ -33,32 +33,32 @@ import (
 
 // World is the lower part of a node: the engines, the node cache, the projector and fan-out.
 type World struct {
-	TB        testing.TB
-	Clock     *Clock
-	Store     *sql.DB
-	Redis     *rdb.Projections
-	Server    *redistest.Server // nil on the embedded Redis
-	Caches    *nodecache.Caches // the node cache
-	IDs       *services.IDClock
-	Projector *projector.Projector
-	Fanout    *fanout.Fanout
-	Shows     any // the service of shows, in tests that make shows
-	Log       *slog.Logger
+	TB          testing.TB
+	Clock       *Clock
+	Store       *sql.DB
+	Redis       *rdb.Projections
+	RedisServer *redistest.Server // nil on the embedded Redis
+	Caches      *nodecache.Caches // the node cache
+	IDs         *services.IDClock
+	Projector   *projector.Projector
+	Fanout      *fanout.Fanout
+	ShowService any // the service of shows, in tests that make shows
+	Log         *slog.Logger
 
 	// The settings and features of nodes that are made later: see AnotherFanout, AnotherNode and Install.
 	projectorConfig projector.Config
 	fanoutConfig    fanout.Config
-	jobs            jobs.Config
+	jobsConfig      jobs.Config
 	features        []Feature
-	compared        []Comparison // see RegisterComparison
-	made            int          // the number of users made, which numbers their keys
+	documentDiffs   []DocumentDiff // see RegisterDocumentDiff
+	madeUserCount   int            // the number of users made, which numbers their keys
 }
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
 type Options struct {
-	SQL       string // a store URL; "" is a new SQLite file
-	Node      string // this node's name among those that share PostgreSQL; "" if it has none
-	Redis     string // an rdb URL; "" is a new redis-server
+	SQLURL    string // a store URL; "" is a new SQLite file
+	NodeName  string // this node's name among those that share PostgreSQL; "" if it has none
+	RedisURL  string // an rdb URL; "" is a new redis-server
 	Projector func(*projector.Config)
 	Fanout    func(*fanout.Config)
 	Jobs      func(*jobs.Config)
@@ -68,23 +68,23 @@ type Options struct {
 // New makes a world that ends with the test.
 func New(tb testing.TB, options Options) *World {
 	tb.Helper()
-	w := &World{TB: tb, Clock: &Clock{now: Start}, Log: slog.New(slog.DiscardHandler)}
-	if options.SQL == "" {
-		options.SQL = sqltest.SQLite(tb)
+	w := &World{TB: tb, Clock: &Clock{now: StartTime}, Log: slog.New(slog.DiscardHandler)}
+	if options.SQLURL == "" {
+		options.SQLURL = sqltest.SQLite(tb)
 	}
-	if options.Redis == "" {
-		w.Server = redistest.NewServer(tb)
-		options.Redis = w.Server.URL()
+	if options.RedisURL == "" {
+		w.RedisServer = redistest.NewServer(tb)
+		options.RedisURL = w.RedisServer.URL()
 	}
-	w.Store = sqltest.Open(tb, sql.Config{URL: options.SQL, Node: options.Node, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
+	w.Store = sqltest.Open(tb, sql.Config{URL: options.SQLURL, Node: options.NodeName, Clock: w.Clock, Log: w.Log, Trace: options.Trace})
 	// options.Projector is called twice, because Redis needs the expiry before the other parts exist.
 	var settings projector.Config
 	if options.Projector != nil {
 		options.Projector(&settings)
 	}
 	redis, err := rdb.Open(tb.Context(), redis.Options{
-		URL: options.Redis, Node: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
-	}, rdb.Shape{Expiry: settings.Expiry})
+		URL: options.RedisURL, NodeID: "here", DataDir: tb.TempDir(), Log: w.Log, ReadTimeout: 5 * time.Second,
+	}, rdb.DocumentShape{Expiry: settings.Expiry})
 	w.Must(err)
 	tb.Cleanup(func() { _ = redis.Close() }) // Close fails if a test has killed the server
 	w.Redis = redis
@@ -94,9 +94,9 @@ func New(tb testing.TB, options Options) *World {
 		Store: w.Store, Redis: w.Redis, Activity: w.Caches.Activity, Clock: w.Clock, IDs: w.IDs, Log: w.Log,
 	}
 	w.fanoutConfig = fanout.Config{Store: w.Store, Redis: w.Redis, Clock: w.Clock, IDs: w.IDs, Log: w.Log}
-	w.jobs = jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log, AfterCommitWithin: 5 * time.Second}
+	w.jobsConfig = jobs.Config{DB: w.Store, Clock: w.Clock, Log: w.Log, AfterCommitTimeout: 5 * time.Second}
 	if options.Jobs != nil {
-		options.Jobs(&w.jobs)
+		options.Jobs(&w.jobsConfig)
 	}
 	if options.Projector != nil {
 		options.Projector(&w.projectorConfig)
@@ -110,23 +110,23 @@ func New(tb testing.TB, options Options) *World {
 	return w
 }
 
-// Each runs a test on both engine pairs: SQLite with the embedded Redis, PostgreSQL with a redis-server.
-func Each(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *World)) {
+// EachEnginePair runs a test on both engine pairs: SQLite with the embedded Redis, PostgreSQL with a redis-server.
+func EachEnginePair(t *testing.T, settings func(*fanout.Config), test func(t *testing.T, w *World)) {
 	t.Helper()
-	EachWith(t, Options{Fanout: settings}, test)
+	EachEnginePairWith(t, Options{Fanout: settings}, test)
 }
 
-// EachWith is Each with options. It sets the options of the engines itself.
-func EachWith(t *testing.T, options Options, test func(t *testing.T, w *World)) {
+// EachEnginePairWith is EachEnginePair with options. It sets the options of the engines itself.
+func EachEnginePairWith(t *testing.T, options Options, test func(t *testing.T, w *World)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
 		options := options
-		options.Redis = "embedded"
+		options.RedisURL = "embedded"
 		test(t, New(t, options))
 	})
 	t.Run("production", func(t *testing.T) {
 		options := options
-		options.SQL = sqltest.Postgres(t)
+		options.SQLURL = sqltest.Postgres(t)
 		test(t, New(t, options))
 	})
 }
@@ -150,20 +150,20 @@ func (w *World) Write(fn func(ctx context.Context, tx *sql.Tx) error) {
 // error of a script.
 func (w *World) MakeUsers(count int) []services.UserID {
 	w.TB.Helper()
-	users := w.MakeStrangers(count)
+	users := w.MakeNeverSeenUsers(count)
 	for _, user := range users {
 		w.Must(w.Projector.Rebuild(w.TB.Context(), user))
 	}
 	return users
 }
 
-// MakeStrangers makes users who were never seen: SQL knows their IDs, and Redis has nothing of them.
-func (w *World) MakeStrangers(count int) []services.UserID {
+// MakeNeverSeenUsers makes users who were never seen: SQL knows their IDs, and Redis has nothing of them.
+func (w *World) MakeNeverSeenUsers(count int) []services.UserID {
 	w.TB.Helper()
 	keys := make([]string, count)
 	for i := range keys {
-		w.made++
-		keys[i] = fmt.Sprintf("user%04d", w.made)
+		w.madeUserCount++
+		keys[i] = fmt.Sprintf("user%04d", w.madeUserCount)
 	}
 	return w.MakeNamedUsers(keys...)
 }
@@ -187,7 +187,7 @@ func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, reader := range readers {
-			edge := services.Edge{Follower: reader, Followee: author, Since: w.IDs.Next()}
+			edge := services.FollowEdge{Follower: reader, Followee: author, PostsCountAfter: w.IDs.Next()}
 			if _, err := people.InsertFollow(ctx, tx, edge); err != nil {
 				return err
 			}
@@ -230,13 +230,13 @@ func (w *World) SetFollowMode(author, reader services.UserID, mode services.Foll
 func (w *World) Post(author services.UserID) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
-	w.PostWithID(author, id)
+	w.PublishPostWithID(author, id)
 	return id
 }
 
-// Posts publishes many posts at once, without jobs, for a rebuild or a follow to find. Users who follow already do not get
+// InsertPosts publishes many posts at once, without jobs, for a rebuild or a follow to find. Users who follow already do not get
 // them: their inboxes differ from the facts until a rebuild.
-func (w *World) Posts(author services.UserID, count int) []services.PostID {
+func (w *World) InsertPosts(author services.UserID, count int) []services.PostID {
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
 	for i := range ids {
@@ -244,7 +244,7 @@ func (w *World) Posts(author services.UserID, count int) []services.PostID {
 	}
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		for _, id := range ids {
-			if err := insert(ctx, tx, author, id); err != nil {
+			if err := insertPost(ctx, tx, author, id); err != nil {
 				return err
 			}
 		}
@@ -258,13 +258,13 @@ func (w *World) Delete(id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
 		post, _, err := posts.Delete(ctx, tx, id)
-		if err == nil && post.Pull {
+		if err == nil && post.Pulled {
 			_, err = nodecache.PullChange{Author: post.Author, Post: id, Deleted: true}.Append(ctx, tx)
 		}
 		if err != nil {
 			return err
 		}
-		return jobs.Enqueue(ctx, tx, fanout.RemoveJob(id))
+		return jobs.Enqueue(ctx, tx, fanout.RemovePostJob(id))
 	})
 }
 
@@ -288,11 +288,11 @@ func (w *World) RunAllJobs(f *fanout.Fanout) {
 	w.TB.Helper()
 	for range 20 {
 		w.RunDueJobs(f)
-		w.awaitLocks(f)
+		w.runLockedJobs(f)
 		// Jobs planned for later than that do not count: reminders and ends of mutes are due hours ahead, and the loop would
 		// never end.
 		soon := w.Clock.Now().Add(10 * time.Minute)
-		waits, err := jobs.AnyWaits(w.TB.Context(), w.Store, math.MaxInt64, soon, soon)
+		waits, err := jobs.AnyJobWaits(w.TB.Context(), w.Store, math.MaxInt64, soon, soon)
 		w.Must(err)
 		if !waits {
 			return
@@ -304,13 +304,13 @@ func (w *World) RunAllJobs(f *fanout.Fanout) {
 	w.TB.Fatalf("%d jobs still wait after ten minutes, %d are dead", waiting, dead)
 }
 
-// awaitLocks runs jobs until none is due. RunDueJobs skips a job that a transaction has locked. When a worker has died, PostgreSQL takes
-// a while to end its transaction, in real time: the clock of the test does not move meanwhile.
-func (w *World) awaitLocks(f *fanout.Fanout) {
+// runLockedJobs runs jobs until none is due. RunDueJobs skips a job that a transaction has locked. When a worker has died,
+// PostgreSQL takes a while to end its transaction, in real time: the clock of the test does not move meanwhile.
+func (w *World) runLockedJobs(f *fanout.Fanout) {
 	w.TB.Helper()
 	for late := time.After(10 * time.Second); ; w.RunDueJobs(f) {
 		now := w.Clock.Now()
-		due, err := jobs.AnyWaits(w.TB.Context(), w.Store, math.MaxInt64, now, now)
+		due, err := jobs.AnyJobWaits(w.TB.Context(), w.Store, math.MaxInt64, now, now)
 		w.Must(err)
 		if !due {
 			return
@@ -342,52 +342,52 @@ func (w *World) Document(user services.UserID) rdb.Document {
 // Inbox reads the entries of one user's inbox.
 func (w *World) Inbox(user services.UserID) []services.FeedEntry {
 	w.TB.Helper()
-	page, err := w.Redis.Inbox(w.TB.Context(), user, services.MaxPostID, services.Retention)
+	page, err := w.Redis.Inbox(w.TB.Context(), user, services.MaxPostID, services.FeedRetention)
 	w.Must(err)
 	return page.Entries
 }
 
-// CheckAgainstFacts compares the documents and inboxes of users with the facts: both must exist, and their list and count must equal the list
-// and the count from SQL.
+// CheckAgainstFacts compares the documents and inboxes of users with the facts: both must exist, and their list and count must
+// equal the list and the count from SQL.
 func (w *World) CheckAgainstFacts(users ...services.UserID) {
 	w.TB.Helper()
 	for _, user := range users {
-		if difference := w.Difference(user); difference != "" {
+		if difference := w.DiffAgainstFacts(user); difference != "" {
 			w.TB.Errorf("user %d is not shown the facts (-facts +shown):\n%s", user, difference)
 		}
 	}
 }
 
-// shown is what a reader's document and inbox show, or should show.
-type shown struct {
-	Ready   bool // the document is there
-	Entries []services.FeedEntry
-	Count   int
-	More    bool                      // the true count is greater than Count
-	Pulled  []services.FollowedAuthor // in the order of their numbers
+// shownFeed is what a reader's document and inbox show, or should show.
+type shownFeed struct {
+	HasDocument       bool // the document is there
+	Entries           []services.FeedEntry
+	Count             int
+	CountIsLowerBound bool                      // the true count is greater than Count
+	PulledAuthors     []services.FollowedAuthor // in the order of their numbers
 }
 
-// Difference is the difference between what a user's document and inbox show and the facts, "" when there is none: in the pushed
+// DiffAgainstFacts is the difference between what a user's document and inbox show and the facts, "" when there is none: in the pushed
 // part and the pulled authors.
-func (w *World) Difference(user services.UserID) string {
+func (w *World) DiffAgainstFacts(user services.UserID) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()
 	document := w.Document(user)
-	got := shown{Ready: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, More: document.FeedMore}
+	got := shownFeed{HasDocument: document.Ready, Entries: w.Inbox(user), Count: document.FeedCount, CountIsLowerBound: document.FeedCountAtLeast}
 	// What is expected comes from SQL, by the statements of pages and not by the statements of rebuilds.
-	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.Retention)
+	entries, err := posts.InboxFeed(ctx, w.Store, user, services.MaxPostID, services.FeedRetention)
 	w.Must(err)
-	seen, err := positions.Of(ctx, w.Store, user, positions.HomePage, "")
+	seen, err := positions.Of(ctx, w.Store, user, positions.HomeFeedView, "")
 	w.Must(err)
-	count, err := posts.CountPushed(ctx, w.Store, user, seen, services.Retention+1)
+	count, err := posts.CountNewPushed(ctx, w.Store, user, seen, services.FeedRetention+1)
 	w.Must(err)
-	want := shown{Ready: true, Entries: slices.Clip(entries), Count: min(count, services.Retention), More: count > services.Retention}
+	want := shownFeed{HasDocument: true, Entries: slices.Clip(entries), Count: min(count, services.FeedRetention), CountIsLowerBound: count > services.FeedRetention}
 	pulled, err := posts.PullAuthorsOf(ctx, w.Store, user)
 	w.Must(err)
-	want.Pulled = append(want.Pulled, pulled...)
-	got.Pulled = SortedByAuthor(document.Pulled)
+	want.PulledAuthors = append(want.PulledAuthors, pulled...)
+	got.PulledAuthors = SortedByAuthor(document.PulledAuthors)
 	difference := gocmp.Diff(want, got)
-	for _, compare := range w.compared {
+	for _, compare := range w.documentDiffs {
 		difference += compare(w, user, document)
 	}
 	return difference

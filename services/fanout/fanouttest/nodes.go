@@ -17,8 +17,8 @@ import (
 // Feature makes the service of a feature for one node, and registers the service's jobs.
 type Feature func(w *World, f *fanout.Fanout)
 
-// Comparison is the difference between a part of a user's document and the facts, "" when there is none.
-type Comparison func(w *World, user services.UserID, document rdb.Document) string
+// DocumentDiff is the difference between a part of a user's document and the facts, "" when there is none.
+type DocumentDiff func(w *World, user services.UserID, document rdb.Document) string
 
 // Install makes a feature for the world's node, and for each node that is made after it.
 func (w *World) Install(feature Feature) {
@@ -26,12 +26,14 @@ func (w *World) Install(feature Feature) {
 	feature(w, w.Fanout)
 }
 
-// RegisterComparison adds a comparison to Difference.
-func (w *World) RegisterComparison(compare Comparison) { w.compared = append(w.compared, compare) }
+// RegisterDocumentDiff adds a comparison to DiffAgainstFacts.
+func (w *World) RegisterDocumentDiff(compare DocumentDiff) {
+	w.documentDiffs = append(w.documentDiffs, compare)
+}
 
-// RegisterCountsComparison adds the counts of notifications to Difference; facts reads them from SQL.
-func (w *World) RegisterCountsComparison(facts func(ctx context.Context, user services.UserID) ([]services.CategoryCounts, error)) {
-	w.RegisterComparison(func(w *World, user services.UserID, document rdb.Document) string {
+// RegisterCategoryCountsDiff adds the counts of notifications to DiffAgainstFacts; facts reads them from SQL.
+func (w *World) RegisterCategoryCountsDiff(facts func(ctx context.Context, user services.UserID) ([]services.CategoryCounts, error)) {
+	w.RegisterDocumentDiff(func(w *World, user services.UserID, document rdb.Document) string {
 		w.TB.Helper()
 		var got, want []services.CategoryCounts
 		if document.Ready {
@@ -45,7 +47,7 @@ func (w *World) RegisterCountsComparison(facts func(ctx context.Context, user se
 		}
 		for i, category := range defined {
 			host, _ := document.Categories.Find(category)
-			want = append(want, services.CategoryCounts{Category: category, Host: host.ID})
+			want = append(want, services.CategoryCounts{Category: category, HostCategoryID: host.ID})
 			for _, count := range counts {
 				if count.Category == category {
 					want[i] = count
@@ -53,7 +55,7 @@ func (w *World) RegisterCountsComparison(facts func(ctx context.Context, user se
 			}
 			// A version of 0 means that the count never changed, on whatever day.
 			if i < len(got) && got[i].Version == 0 && want[i].Version == 0 {
-				got[i].Day = want[i].Day
+				got[i].NewestDay = want[i].NewestDay
 			}
 		}
 		return gocmp.Diff(want, got)
@@ -64,7 +66,7 @@ func (w *World) RegisterCountsComparison(facts func(ctx context.Context, user se
 // the node cache of the first node: see AnotherNode for a node that must learn by the log.
 func (w *World) AnotherFanout() *fanout.Fanout {
 	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
-	cfg.Jobs = jobs.New(w.jobs)
+	cfg.Jobs = jobs.New(w.jobsConfig)
 	projectorConfig.Jobs = cfg.Jobs
 	cfg.Projector = projector.New(projectorConfig)
 	f := fanout.New(cfg)

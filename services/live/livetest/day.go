@@ -18,49 +18,49 @@ import (
 	"tidings/services"
 )
 
-// Size is the size of a day.
-type Size struct {
-	Shows, Live    int // the number of all shows, and of live shows
-	Hosts, Viewers int
-	Most           int // the most hosts that a viewer follows; the first viewer follows this many
+// ShowDaySize is the size of a day.
+type ShowDaySize struct {
+	Shows, LiveShows int // the number of all shows, and of live shows
+	Hosts, Viewers   int
+	MaxFollowedHosts int // the most hosts that a viewer follows; the first viewer follows this many
 }
 
-// Show is one show of a day. Host is an index among the day's hosts.
+// Show is one show of a day. HostIndex is an index among the day's hosts.
 type Show struct {
 	Key                     string // also its title
-	Host                    int
+	HostIndex               int
 	Planned, Started, Ended time.Time
 	Cancelled               bool
 }
 
-// Day holds the shows, oldest first, and the follows.
-type Day struct {
-	Shows   []Show
-	Follows [][]int // the hosts of each viewer
+// ShowDay holds the shows, oldest first, and the follows.
+type ShowDay struct {
+	Shows         []Show
+	FollowedHosts [][]int // the hosts of each viewer
 
-	// byHost are the indexes of each host's shows, so that Board need not look at all of them.
-	byHost [][]int
-	hosts  int // how many
+	// showsByHost are the indexes of each host's shows, so that ExpectedBoard need not look at all of them.
+	showsByHost [][]int
+	hostCount   int // how many
 }
 
-// Host and Viewer return the keys of users.
-func Host(number int) string   { return "host-" + strconv.Itoa(number) }
-func Viewer(number int) string { return "viewer-" + strconv.Itoa(number) }
+// HostKey and ViewerKey return the keys of users.
+func HostKey(number int) string   { return "host-" + strconv.Itoa(number) }
+func ViewerKey(number int) string { return "viewer-" + strconv.Itoa(number) }
 
-// NewDay makes the shows of the twelve hours before now and of the twelve hours after. Most shows start on the hour or within
+// NewShowDay makes the shows of the twelve hours before now and of the twelve hours after. Most shows start on the hour or within
 // half a minute after it; a few hosts have many shows, and a few viewers follow many hosts.
-func NewDay(now time.Time, size Size, seed uint64) *Day {
+func NewShowDay(now time.Time, size ShowDaySize, seed uint64) *ShowDay {
 	random := rand.New(rand.NewPCG(seed, uint64(size.Shows)))
-	d := &Day{hosts: size.Hosts, byHost: make([][]int, size.Hosts), Follows: make([][]int, size.Viewers)}
+	d := &ShowDay{hostCount: size.Hosts, showsByHost: make([][]int, size.Hosts), FollowedHosts: make([][]int, size.Viewers)}
 	now = now.UTC().Truncate(time.Millisecond)
 	// hour is the last full hour, at which most live shows start.
 	hour := now.Truncate(time.Hour)
 	for i := range size.Shows {
 		// The square gives the first hosts most of the shows.
-		show := Show{Host: int(float64(size.Hosts) * math.Pow(random.Float64(), 2))}
-		start := hour.Add(startOffset(random))
+		show := Show{HostIndex: int(float64(size.Hosts) * math.Pow(random.Float64(), 2))}
+		start := hour.Add(drawStartAfterHour(random))
 		switch long := time.Duration(20+random.IntN(90)) * time.Minute; {
-		case i < size.Live:
+		case i < size.LiveShows:
 			// A live show cannot start later than now: it goes to the hour, where many start together.
 			if start.After(now) {
 				start = hour
@@ -89,22 +89,22 @@ func NewDay(now time.Time, size Size, seed uint64) *Day {
 	random.Shuffle(len(d.Shows), func(i, j int) { d.Shows[i], d.Shows[j] = d.Shows[j], d.Shows[i] })
 	for i := range d.Shows {
 		d.Shows[i].Key = "show-" + strconv.Itoa(i)
-		d.byHost[d.Shows[i].Host] = append(d.byHost[d.Shows[i].Host], i)
+		d.showsByHost[d.Shows[i].HostIndex] = append(d.showsByHost[d.Shows[i].HostIndex], i)
 	}
-	for i := range d.Follows {
-		// The cube makes most viewers follow few hosts: with Most 2,000, two of three viewers follow at most 10.
-		count := int(math.Pow(float64(size.Most)+1, math.Pow(random.Float64(), 3)))
+	for i := range d.FollowedHosts {
+		// The cube makes most viewers follow few hosts: with MaxFollowedHosts 2,000, two of three viewers follow at most 10.
+		count := int(math.Pow(float64(size.MaxFollowedHosts)+1, math.Pow(random.Float64(), 3)))
 		if i == 0 {
-			count = size.Most
+			count = size.MaxFollowedHosts
 		}
-		d.Follows[i] = random.Perm(size.Hosts)[:min(max(1, count), size.Hosts)]
+		d.FollowedHosts[i] = random.Perm(size.Hosts)[:min(max(1, count), size.Hosts)]
 	}
 	return d
 }
 
-// startOffset is how long after the hour a show starts: six of ten shows start on the hour, three within half a minute after it,
-// one at any time. Tests need equal and nearly equal times, which every node must order in the same way.
-func startOffset(random *rand.Rand) time.Duration {
+// drawStartAfterHour is how long after the hour a show starts: six of ten shows start on the hour, three within half a minute after
+// it, one at any time. Tests need equal and nearly equal times, which every node must order in the same way.
+func drawStartAfterHour(random *rand.Rand) time.Duration {
 	switch random.IntN(10) {
 	case 0:
 		return time.Duration(random.Int64N(int64(time.Hour))).Truncate(time.Millisecond)
@@ -115,11 +115,11 @@ func startOffset(random *rand.Rand) time.Duration {
 }
 
 // WriteFollows writes the file of an import of follows: a line "viewer,host" for each.
-func (d *Day) WriteFollows(to io.Writer) error {
+func (d *ShowDay) WriteFollows(to io.Writer) error {
 	out := bufio.NewWriter(to)
-	for viewer, hosts := range d.Follows {
+	for viewer, hosts := range d.FollowedHosts {
 		for _, host := range hosts {
-			_, _ = fmt.Fprintf(out, "%s,%s\n", Viewer(viewer), Host(host)) // Flush returns its error
+			_, _ = fmt.Fprintf(out, "%s,%s\n", ViewerKey(viewer), HostKey(host)) // Flush returns its error
 		}
 	}
 	return out.Flush()
@@ -127,10 +127,10 @@ func (d *Day) WriteFollows(to io.Writer) error {
 
 // WriteShows writes the file of an import of d.Shows[from:until]. Times are in both forms that an import takes, milliseconds
 // and text.
-func (d *Day) WriteShows(to io.Writer, from, until int) error {
+func (d *ShowDay) WriteShows(to io.Writer, from, until int) error {
 	out := bufio.NewWriter(to)
 	for _, show := range d.Shows[from:until] {
-		_, _ = fmt.Fprintf(out, `{"key":%q,"host":%q,"title":%q,"plannedAt":%d`, show.Key, Host(show.Host), show.Key, show.Planned.UnixMilli())
+		_, _ = fmt.Fprintf(out, `{"key":%q,"host":%q,"title":%q,"plannedAt":%d`, show.Key, HostKey(show.HostIndex), show.Key, show.Planned.UnixMilli())
 		if !show.Started.IsZero() {
 			_, _ = fmt.Fprintf(out, `,"startedAt":%d`, show.Started.UnixMilli())
 		}
@@ -142,16 +142,16 @@ func (d *Day) WriteShows(to io.Writer, from, until int) error {
 	return out.Flush()
 }
 
-// Board returns the lines that a viewer's board must have if only d.Shows[:shows] exist, each with title and status.
+// ExpectedBoard returns the lines that a viewer's board must have if only d.Shows[:shows] exist, each with title and status.
 // cut reports whether older replays exist than boards keep.
-func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
+func (d *ShowDay) ExpectedBoard(viewer, shows int) (lines []string, cut bool) {
 	type placed struct {
 		section, place, number int
 		line                   string
 	}
 	var all []placed
-	for _, host := range d.Follows[viewer] {
-		for _, number := range d.byHost[host] {
+	for _, host := range d.FollowedHosts[viewer] {
+		for _, number := range d.showsByHost[host] {
 			show := d.Shows[number]
 			switch {
 			case number >= shows || show.Cancelled:
@@ -171,7 +171,7 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 	replays := 0
 	for _, one := range all {
 		if one.section == 2 {
-			if replays++; replays > services.Retention {
+			if replays++; replays > services.FeedRetention {
 				return lines, true
 			}
 		}
@@ -180,8 +180,8 @@ func (d *Day) Board(viewer, shows int) (lines []string, cut bool) {
 	return lines, false
 }
 
-// Active counts the live and upcoming shows in d.Shows[:shows].
-func (d *Day) Active(shows int) (count int) {
+// CountActiveShows counts the live and upcoming shows in d.Shows[:shows].
+func (d *ShowDay) CountActiveShows(shows int) (count int) {
 	for _, show := range d.Shows[:shows] {
 		if show.Ended.IsZero() && !show.Cancelled {
 			count++

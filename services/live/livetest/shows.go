@@ -20,12 +20,12 @@ func New(w *fanouttest.World, limits live.ShowLimits) *live.Service {
 		Store: w.Store, Redis: w.Redis, Reader: w.Caches.Reader, Changelog: w.Caches.Changelog, Jobs: w.Fanout.Engine, Fanout: w.Fanout, IDs: w.IDs, Clock: w.Clock,
 		Limits: limits,
 	})
-	w.Shows = s
+	w.ShowService = s
 	return s
 }
 
 // Service is the service that New made last.
-func Service(w *fanouttest.World) *live.Service { return w.Shows.(*live.Service) }
+func Service(w *fanouttest.World) *live.Service { return w.ShowService.(*live.Service) }
 
 // Apply applies commands in one transaction, without their steps after the commit, and returns their IDs.
 func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
@@ -45,8 +45,8 @@ func Apply(w *fanouttest.World, commands ...*jobs.Command) (ids []string) {
 	return ids
 }
 
-// Schedule plans a show to start after the time in, and returns its ID.
-func Schedule(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
+// ScheduleShow plans a show to start after the time in, and returns its ID.
+func ScheduleShow(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	made := Apply(w, Service(w).Schedule(host, live.ShowDraft{Title: "a show", PlannedAt: w.Clock.Now().Add(in)}))
 	id, err := live.ParseShowID("id", made[0])
@@ -54,21 +54,21 @@ func Schedule(w *fanouttest.World, host services.UserID, in time.Duration) servi
 	return id
 }
 
-// Start starts shows now.
-func Start(w *fanouttest.World, ids ...services.PostID) {
+// StartShows starts shows now.
+func StartShows(w *fanouttest.World, ids ...services.PostID) {
 	w.TB.Helper()
 	now := w.Clock.Now()
-	applyEach(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
+	applyToEachShow(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).Start(host, id, now) })
 }
 
-// End ends shows at a time. Jobs fan out the replays.
-func End(w *fanouttest.World, at time.Time, ids ...services.PostID) {
+// EndShows ends shows at a time. Jobs fan out the replays.
+func EndShows(w *fanouttest.World, at time.Time, ids ...services.PostID) {
 	w.TB.Helper()
-	applyEach(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
+	applyToEachShow(w, ids, func(host services.UserID, id services.PostID) *jobs.Command { return Service(w).End(host, id, at, "") })
 }
 
-// applyEach applies a command for each show, all in one transaction, as one batch of ingest would.
-func applyEach(w *fanouttest.World, ids []services.PostID, command func(host services.UserID, id services.PostID) *jobs.Command) {
+// applyToEachShow applies a command for each show, all in one transaction, as one batch of ingest would.
+func applyToEachShow(w *fanouttest.World, ids []services.PostID, command func(host services.UserID, id services.PostID) *jobs.Command) {
 	w.TB.Helper()
 	shows, err := Service(w).Memory.Shows(w.TB.Context(), ids)
 	w.Must(err)
@@ -79,15 +79,15 @@ func applyEach(w *fanouttest.World, ids []services.PostID, command func(host ser
 	Apply(w, commands...)
 }
 
-// Replays returns the replays that boards show of a user's list in Redis, newest first. A missing list is made first.
-func Replays(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
+// ListedReplays returns the replays that boards show of a user's list in Redis, newest first. A missing list is made first.
+func ListedReplays(w *fanouttest.World, user services.UserID) (ids []services.PostID) {
 	w.TB.Helper()
-	_, err := Service(w).Board(w.TB.Context(), user, live.BoardRequest{First: services.Retention})
+	_, err := Service(w).Board(w.TB.Context(), user, live.BoardRequest{First: services.FeedRetention})
 	w.Must(err)
 	// The stored list begins with its mark. Then the replays follow, the oldest first.
 	members := rdbtest.Snapshot(w.TB, w.Redis, user).Lists["r"]
 	for _, member := range slices.Backward(members) {
-		if member[0] == '!' || len(ids) == services.Retention {
+		if member[0] == '!' || len(ids) == services.FeedRetention {
 			break
 		}
 		id, err := services.ParsePostID(member[9:22]) // the ID follows the end time

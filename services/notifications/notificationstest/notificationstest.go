@@ -17,13 +17,13 @@ import (
 
 // New makes the notifications of a world's node, and lets CheckAgainstFacts compare their counts with the facts.
 func New(w *fanouttest.World) *notifications.Service {
-	registerComparison(w)
+	registerCountsComparison(w)
 	return makeService(w, w.Fanout)
 }
 
 // Install is New for the world's node and for nodes made later.
 func Install(w *fanouttest.World) {
-	registerComparison(w)
+	registerCountsComparison(w)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { makeService(w, f) })
 }
 
@@ -32,15 +32,15 @@ func makeService(w *fanouttest.World, f *fanout.Fanout) *notifications.Service {
 	return notifications.New(notifications.Config{DB: w.Store, Redis: w.Redis, Jobs: f.Engine, Projector: f.Projector, IDs: w.IDs, Log: w.Log})
 }
 
-// registerComparison lets CheckAgainstFacts compare the counts in documents with the facts.
-func registerComparison(w *fanouttest.World) {
-	w.RegisterCountsComparison(func(_ context.Context, user services.UserID) ([]services.CategoryCounts, error) {
-		return Counts(w, user), nil
+// registerCountsComparison lets CheckAgainstFacts compare the counts in documents with the facts.
+func registerCountsComparison(w *fanouttest.World) {
+	w.RegisterCategoryCountsDiff(func(_ context.Context, user services.UserID) ([]services.CategoryCounts, error) {
+		return CountsFromFacts(w, user), nil
 	})
 }
 
-// Counts are a user's counts according to the facts. A category that never had a notification or a mark is absent.
-func Counts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
+// CountsFromFacts are a user's counts according to the facts. A category that never had a notification or a mark is absent.
+func CountsFromFacts(w *fanouttest.World, user services.UserID) []services.CategoryCounts {
 	w.TB.Helper()
 	var documents [1]rdb.Document
 	w.Must(notifications.NewSource(w.Store, nil).Facts(w.TB.Context(), []services.UserID{user}, 0, documents[:]))
@@ -50,7 +50,7 @@ func Counts(w *fanouttest.World, user services.UserID) []services.CategoryCounts
 // Subjects are the subjects of the notifications in one category of a user's list, the newest first.
 func Subjects(w *fanouttest.World, user services.UserID, category services.Category) (subjects []services.PostID) {
 	w.TB.Helper()
-	lines, err := w.Store.Lines(w.TB.Context(),
+	lines, err := w.Store.QueryLines(w.TB.Context(),
 		"SELECT subject FROM notification_groups WHERE recipient = $1 AND category = $2 AND newest > 0 ORDER BY at DESC, subject DESC", user, string(category))
 	w.Must(err)
 	for _, line := range lines {
@@ -68,7 +68,7 @@ func Like(w *fanouttest.World, post services.PostID, author, liker services.User
 		if _, err := posts.InsertLike(ctx, tx, post, liker, tx.Now); err != nil {
 			return err
 		}
-		job, err := notifications.Job(notifications.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
+		job, err := notifications.NotifyJob(notifications.Cause{Recipient: author, Category: services.CategoryLike, Subject: post, Actor: liker})
 		if err != nil {
 			return err
 		}

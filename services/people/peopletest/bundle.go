@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Bundle is a database with helpers for tests of facts. A step that fails ends the test. Its clock is stopped: a test advances it.
-type Bundle struct {
+// TestStore is a database with helpers for tests of facts. A step that fails ends the test. Its clock is stopped: a test advances it.
+type TestStore struct {
 	*sql.DB
 	T     *testing.T
 	Ctx   context.Context
@@ -21,21 +21,21 @@ type Bundle struct {
 	URL   string // of the database
 }
 
-// EachBundle runs a test on both engines, each time on a new database with a stopped clock.
-func EachBundle(t *testing.T, test func(b *Bundle)) {
+// EachTestStore runs a test on both engines, each time on a new database with a stopped clock.
+func EachTestStore(t *testing.T, test func(b *TestStore)) {
 	t.Helper()
-	sqltest.EachURL(t, func(t *testing.T, url string) { test(NewBundle(t, url)) })
+	sqltest.EachURL(t, func(t *testing.T, url string) { test(NewTestStore(t, url)) })
 }
 
-// NewBundle opens a database with a stopped clock; the test's end closes it.
-func NewBundle(t *testing.T, url string) *Bundle {
+// NewTestStore opens a database with a stopped clock; the test's end closes it.
+func NewTestStore(t *testing.T, url string) *TestStore {
 	t.Helper()
 	clock := sqltest.NewClock()
-	return &Bundle{sqltest.Open(t, sql.Config{URL: url, Clock: clock}), t, t.Context(), clock, url}
+	return &TestStore{sqltest.Open(t, sql.Config{URL: url, Clock: clock}), t, t.Context(), clock, url}
 }
 
 // MustWrite runs one transaction that must succeed.
-func (b *Bundle) MustWrite(fn func(tx *sql.Tx) error) {
+func (b *TestStore) MustWrite(fn func(tx *sql.Tx) error) {
 	b.T.Helper()
 	if err := b.Write(b.Ctx, fn); err != nil {
 		b.T.Fatal(err)
@@ -43,7 +43,7 @@ func (b *Bundle) MustWrite(fn func(tx *sql.Tx) error) {
 }
 
 // MakeUsers makes users with these keys, and returns their IDs.
-func (b *Bundle) MakeUsers(keys ...string) []services.UserID {
+func (b *TestStore) MakeUsers(keys ...string) []services.UserID {
 	b.T.Helper()
 	var list []services.UserID
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -58,7 +58,7 @@ func (b *Bundle) MakeUsers(keys ...string) []services.UserID {
 }
 
 // MakeFollows writes edges.
-func (b *Bundle) MakeFollows(edges ...services.Edge) {
+func (b *TestStore) MakeFollows(edges ...services.FollowEdge) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
 		_, err := people.ImportFollows(b.Ctx, tx, edges)
@@ -67,21 +67,21 @@ func (b *Bundle) MakeFollows(edges ...services.Edge) {
 }
 
 // Restrict makes a restriction, and reports whether it is new and which follows it ended.
-func (b *Bundle) Restrict(r services.Restriction) (created bool, ended []services.Edge) {
+func (b *TestStore) Restrict(r services.Restriction) (created bool, ended []services.FollowEdge) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		if err = people.LockRestrictions(b.Ctx, tx, r.Owner, r.Other); err != nil {
 			return err
 		}
 		put, err := people.Restrict(b.Ctx, tx, r)
-		created, ended = put.Created, put.Ended
+		created, ended = put.Created, put.EndedFollows
 		return err
 	})
 	return created, ended
 }
 
 // Unrestrict ends a restriction, and reports whether there was one.
-func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
+func (b *TestStore) Unrestrict(r services.Restriction) (ended bool) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {
 		if err = people.LockRestrictions(b.Ctx, tx, r.Owner, r.Other); err != nil {
@@ -93,19 +93,19 @@ func (b *Bundle) Unrestrict(r services.Restriction) (ended bool) {
 	return ended
 }
 
-// planPrefix matches the numbers before each step of a plan.
-var planPrefix = regexp.MustCompile(`^\d+ \d+ \d+ `)
+// planStepNumbers matches the numbers before each step of a plan.
+var planStepNumbers = regexp.MustCompile(`^\d+ \d+ \d+ `)
 
-// QueryPlan returns the steps by which SQLite would run a statement, for a bundle on SQLite. A test looks for the index that the
+// QueryPlan returns the steps by which SQLite would run a statement, for a TestStore on SQLite. A test looks for the index that the
 // statement is written for. The parameters are NULL: a plan does not depend on them.
-func (b *Bundle) QueryPlan(name string) (steps []string) {
+func (b *TestStore) QueryPlan(name string) (steps []string) {
 	b.T.Helper()
-	lines, err := b.Lines(b.Ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
+	lines, err := b.QueryLines(b.Ctx, "EXPLAIN QUERY PLAN "+sql.Statements()[name].Text(sql.SQLite), make([]any, 20)...)
 	if err != nil {
 		b.T.Fatal(err)
 	}
 	for _, line := range lines {
-		steps = append(steps, planPrefix.ReplaceAllString(line, ""))
+		steps = append(steps, planStepNumbers.ReplaceAllString(line, ""))
 	}
 	return steps
 }

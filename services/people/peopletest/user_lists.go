@@ -11,7 +11,7 @@ import (
 // WalkUserLists walks the lists of owners to their ends, one page of each list at a time, and returns for each owner the
 // positions of the items and the sizes of the pages.
 func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, position func(T) uint64,
-	read func([]services.UserPage) (map[services.UserPage]services.UserList[T], error),
+	read func([]services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[T], error),
 ) (walked map[services.UserID][]uint64, sizes map[services.UserID][]int) {
 	t.Helper()
 	walked, sizes = map[services.UserID][]uint64{}, map[services.UserID][]int{}
@@ -21,9 +21,9 @@ func WalkUserLists[T any](t sqltest.Tester, size int, owners []services.UserID, 
 		next[owner] = services.ListStart
 	}
 	for len(next) > 0 {
-		var pages []services.UserPage
+		var pages []services.UserPageRequest
 		for _, owner := range slices.Sorted(maps.Keys(next)) {
-			pages = append(pages, services.UserPage{Owner: owner, Before: next[owner], Size: size})
+			pages = append(pages, services.UserPageRequest{Owner: owner, Before: next[owner], Size: size})
 		}
 		found := sqltest.Must(read(pages))(t)
 		for _, page := range pages {

@@ -13,19 +13,19 @@ import (
 )
 
 // Open opens projections that the test's end closes.
-func Open(tb testing.TB, options redis.Options, shape rdb.Shape) *rdb.Projections {
+func Open(tb testing.TB, options redis.Options, shape rdb.DocumentShape) *rdb.Projections {
 	tb.Helper()
 	return clienttest.OpenBy(tb, options, func(options redis.Options) (*rdb.Projections, error) {
 		return rdb.Open(tb.Context(), options, shape)
 	})
 }
 
-// Each runs a test with an empty Redis of each kind: embedded, one server, and a cluster.
-func Each(t *testing.T, run func(t *testing.T, c *rdb.Projections)) {
+// EachRedis runs a test with an empty Redis of each kind: embedded, one server, and a cluster.
+func EachRedis(t *testing.T, run func(t *testing.T, c *rdb.Projections)) {
 	t.Helper()
-	redistest.Each(t, func(t *testing.T, url string) {
+	redistest.EachRedis(t, func(t *testing.T, url string) {
 		// The servers are shared by tests and slow under the race detector, so a timeout says nothing about the code under test.
-		run(t, Open(t, redis.Options{URL: url, ReadTimeout: clienttest.Patience}, rdb.Shape{}))
+		run(t, Open(t, redis.Options{URL: url, ReadTimeout: clienttest.LongReadTimeout}, rdb.DocumentShape{}))
 	})
 }
 

@@ -10,32 +10,32 @@ import (
 	"tidings/tests/histories"
 )
 
-// minHistories is the least number of histories that run with each commit on every engine, beside the histories that are known to find a
-// bug.
-const minHistories = 10
+// minHistoriesPerRun is the least number of histories that run with each commit on every engine, beside the histories that are
+// known to find a bug.
+const minHistoriesPerRun = 10
 
-// Replacements are an injected bug in scripts. Each replaces a text that occurs once in its script.
-type Replacements []replacement
+// ScriptReplacements are an injected bug in scripts. Each replaces a text that occurs once in its script.
+type ScriptReplacements []scriptReplacement
 
-// replacement is a text of a script and the text that takes its place.
-type replacement struct {
+// scriptReplacement is a text of a script and the text that takes its place.
+type scriptReplacement struct {
 	script   *redis.Script
 	old, new string
 }
 
-// Replace makes the injected bug that replaces one text of a script.
-func Replace(script *redis.Script, old, new string) Replacements {
-	return Replacements{{script, old, new}}
+// ReplaceInScript makes the injected bug that replaces one text of a script.
+func ReplaceInScript(script *redis.Script, old, new string) ScriptReplacements {
+	return ScriptReplacements{{script, old, new}}
 }
 
-// And returns the replacements and one more.
-func (r Replacements) And(script *redis.Script, old, new string) Replacements {
-	return append(slices.Clone(r), replacement{script, old, new})
+// AndReplaceInScript returns the replacements and one more.
+func (r ScriptReplacements) AndReplaceInScript(script *redis.Script, old, new string) ScriptReplacements {
+	return append(slices.Clone(r), scriptReplacement{script, old, new})
 }
 
 // Bug is an injected bug that histories must find: in scripts, or in the work that calls them.
 type Bug[Work any] struct {
-	Scripts Replacements
+	Scripts ScriptReplacements
 	Work    func(Work)
 	Known   int // a history that finds it; FindBugs looks for another if this one no longer does
 }
@@ -62,7 +62,7 @@ func Script(name string) *redis.Script {
 func HistoryNumbers[Work any](t *testing.T, full int, bugs map[string]Bug[Work]) map[int]bool {
 	t.Helper()
 	all := map[int]bool{}
-	for i := range histories.Number(t, max(minHistories, full/10), full) {
+	for i := range histories.ShortOrFull(t, max(minHistoriesPerRun, full/10), full) {
 		all[i] = true
 	}
 	for _, bug := range bugs {
@@ -102,7 +102,7 @@ func FindBugs[Work any](t *testing.T, c *redis.Client, bugs map[string]Bug[Work]
 			}
 			first, _, _ := strings.Cut(err.Error(), "\n")
 			t.Logf("%s: found by %d: %s", name, number, first)
-			if number != bug.Known && number >= minHistories {
+			if number != bug.Known && number >= minHistoriesPerRun {
 				t.Errorf("history %d finds it and is not tried with each commit: make it known", number)
 			}
 		})

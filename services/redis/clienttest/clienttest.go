@@ -16,15 +16,15 @@ import (
 	"tidings/tests/eventually"
 )
 
-// Patience is a read timeout that no loaded machine exceeds.
-const Patience = 10 * time.Second
+// LongReadTimeout is a read timeout that no loaded machine exceeds.
+const LongReadTimeout = 10 * time.Second
 
-// OpenBy opens a Client, or a value built on one, that the test's end closes. It retries for up to Patience: a busy machine may miss a
-// short ReadTimeout.
+// OpenBy opens a Client, or a value built on one, that the test's end closes. It retries for up to LongReadTimeout: a busy machine
+// may miss a short ReadTimeout.
 func OpenBy[C io.Closer](tb testing.TB, options redis.Options, open func(redis.Options) (C, error)) (c C) {
 	tb.Helper()
 	options = withDefaults(tb, options)
-	eventually.Succeeds(tb, Patience, "open "+options.URL, func() (err error) {
+	eventually.Succeeds(tb, LongReadTimeout, "open "+options.URL, func() (err error) {
 		c, err = open(options)
 		return err
 	})
@@ -54,10 +54,10 @@ func Open(tb testing.TB, options redis.Options) *redis.Client {
 	return OpenBy(tb, options, func(options redis.Options) (*redis.Client, error) { return redis.Open(tb.Context(), options) })
 }
 
-// Each runs a test with an empty Redis of each kind: embedded, one server, and a cluster.
-func Each(t *testing.T, run func(t *testing.T, c *redis.Client)) {
+// EachRedis runs a test with an empty Redis of each kind: embedded, one server, and a cluster.
+func EachRedis(t *testing.T, run func(t *testing.T, c *redis.Client)) {
 	t.Helper()
-	redistest.Each(t, func(t *testing.T, url string) { run(t, Open(t, redis.Options{URL: url, ReadTimeout: Patience})) })
+	redistest.EachRedis(t, func(t *testing.T, url string) { run(t, Open(t, redis.Options{URL: url, ReadTimeout: LongReadTimeout})) })
 }
 
 // EveryScriptIsLoaded fails the test if a script of files is not loaded, if its source is not the engine's library followed by

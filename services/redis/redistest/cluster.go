@@ -14,10 +14,10 @@ import (
 // The constants are the shape of a cluster. With three masters one can be lost, and the other two still agree. A silent node
 // counts as dead after two seconds, so that tests of a lost master are short.
 const (
-	masters         = 3
-	slots           = 16384
-	clusterDeadline = 10 * time.Second // for starting a cluster
-	clusterSettings = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"
+	masterCount         = 3
+	slotCount           = 16384
+	clusterStartTimeout = 10 * time.Second // for starting a cluster
+	clusterSettings     = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"
 )
 
 // idleClusters are clusters that tests have given back: making one takes seconds, emptying one nearly nothing.
@@ -37,11 +37,11 @@ func Cluster(tb testing.TB) (url string) {
 // cluster back whole: it is not reused if a master is not running.
 func ClusterServers(tb testing.TB) (url string, servers []*Server) {
 	tb.Helper()
-	servers = takeIdle(tb)
+	servers = takeIdleCluster(tb)
 	if servers == nil {
 		servers = newCluster(tb)
 	}
-	tb.Cleanup(func() { giveBack(servers) })
+	tb.Cleanup(func() { giveBackCluster(servers) })
 	return "redis+cluster://" + addresses(servers), servers
 }
 
@@ -54,8 +54,8 @@ func addresses(servers []*Server) string {
 	return strings.Join(list, ",")
 }
 
-// takeIdle takes a cluster that another test has given back, and empties it; nil if there is none.
-func takeIdle(tb testing.TB) []*Server {
+// takeIdleCluster takes a cluster that another test has given back, and empties it; nil if there is none.
+func takeIdleCluster(tb testing.TB) []*Server {
 	tb.Helper()
 	idleClusters.mu.Lock()
 	var servers []*Server
@@ -73,16 +73,16 @@ func takeIdle(tb testing.TB) []*Server {
 	return servers
 }
 
-// giveBack keeps a whole cluster for a later test and removes any other. The test may have left a server paused: it is
+// giveBackCluster keeps a whole cluster for a later test and removes any other. The test may have left a server paused: it is
 // resumed first.
-func giveBack(servers []*Server) {
-	// Where diesWithUs is false, a server that is kept would outlive the test binary.
-	whole := diesWithUs
+func giveBackCluster(servers []*Server) {
+	// Where serversDieWithTestBinary is false, a server that is kept would outlive the test binary.
+	whole := serversDieWithTestBinary
 	for _, s := range servers {
 		if whole && s.command != nil {
 			_ = s.command.Process.Signal(resumeSignal)
 		}
-		whole = whole && s.command != nil && s.do(checkReady) == nil
+		whole = whole && s.command != nil && s.runCommands(checkClusterReady) == nil
 	}
 	if !whole {
 		for _, s := range servers {
@@ -107,12 +107,12 @@ func newCluster(tb testing.TB) []*Server {
 			}
 		}
 	}()
-	for range masters {
+	for range masterCount {
 		servers = append(servers, newServer(tb, clusterSettings))
 	}
 	for i, s := range servers {
-		s.must("join the cluster", func(ctx context.Context, client *redis.Client) error {
-			if err := client.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
+		s.mustRunCommands("join the cluster", func(ctx context.Context, client *redis.Client) error {
+			if err := client.ClusterAddSlotsRange(ctx, i*slotCount/masterCount, (i+1)*slotCount/masterCount-1).Err(); err != nil {
 				return err
 			}
 			// Each master needs an epoch of its own: otherwise the masters disagree about slots for some seconds.
@@ -122,26 +122,26 @@ func newCluster(tb testing.TB) []*Server {
 			return client.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(servers[0].port)).Err()
 		})
 	}
-	deadline := time.Now().Add(clusterDeadline)
+	deadline := time.Now().Add(clusterStartTimeout)
 	for _, s := range servers {
-		for err := s.do(checkReady); err != nil; err = s.do(checkReady) {
+		for err := s.runCommands(checkClusterReady); err != nil; err = s.runCommands(checkClusterReady) {
 			if time.Now().After(deadline) {
-				tb.Fatalf("the cluster is not ready after %s: %v", clusterDeadline, err)
+				tb.Fatalf("the cluster is not ready after %s: %v", clusterStartTimeout, err)
 			}
-			time.Sleep(poll)
+			time.Sleep(pollInterval)
 		}
 	}
 	made = true
 	return servers
 }
 
-// checkReady checks that a node knows all other nodes and all slots.
-func checkReady(ctx context.Context, client *redis.Client) error {
+// checkClusterReady checks that a node knows all other nodes and all slots.
+func checkClusterReady(ctx context.Context, client *redis.Client) error {
 	info, err := client.ClusterInfo(ctx).Result()
 	if err != nil {
 		return err
 	}
-	for _, want := range []string{"cluster_state:ok", fmt.Sprintf("cluster_slots_assigned:%d", slots), fmt.Sprintf("cluster_known_nodes:%d", masters)} {
+	for _, want := range []string{"cluster_state:ok", fmt.Sprintf("cluster_slots_assigned:%d", slotCount), fmt.Sprintf("cluster_known_nodes:%d", masterCount)} {
 		if !strings.Contains(info, want+"\r\n") {
 			return fmt.Errorf("not %s: %s", want, info)
 		}

@@ -6,8 +6,8 @@ import "syscall"
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT
-	// diesWithUs is true: a server ends with the test binary, so it may be kept for the next test.
-	diesWithUs = true
+	// serversDieWithTestBinary is true: a server ends with the test binary, so it may be kept for the next test.
+	serversDieWithTestBinary = true
 )
 
 // childAttributes make a server die with the thread that started it. A Go program's threads end with the program, unless a

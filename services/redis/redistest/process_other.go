@@ -8,8 +8,8 @@ import "syscall"
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT
-	// diesWithUs is false: a server would outlive the test binary, so no server is kept beyond its test.
-	diesWithUs = false
+	// serversDieWithTestBinary is false: a server would outlive the test binary, so no server is kept beyond its test.
+	serversDieWithTestBinary = false
 )
 
 // childAttributes keep the terminal's interrupt from a server.

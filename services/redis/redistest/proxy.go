@@ -11,18 +11,18 @@ import (
 // Proxy stands between a client and a server and simulates network faults. Its methods may be called at any time from any
 // goroutine and take effect with the next piece of data.
 type Proxy struct {
-	listener net.Listener
-	target   string // the address of the server
-	work     sync.WaitGroup
+	listener   net.Listener
+	target     string // the address of the server
+	goroutines sync.WaitGroup
 
 	// mu guards the faults and the links. The fate of each piece of data is decided while mu is held.
-	mu          sync.Mutex
-	links       map[*link]struct{}
-	delay       time.Duration
-	dropReplies int // how many pieces of answers are still to be lost
-	blackHole   bool
-	hold        *hold // of the next reply; nil: none is held
-	closed      bool
+	mu            sync.Mutex
+	links         map[*link]struct{}
+	delay         time.Duration
+	repliesToDrop int // how many pieces of answers are still to be lost
+	blackHole     bool
+	nextReplyHold *replyHold // of the next reply; nil: none is held
+	closed        bool
 }
 
 // link is one connection through the proxy: its two ends.
@@ -42,7 +42,7 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 		tb.Fatal(err)
 	}
 	p := &Proxy{listener: listener, target: strings.TrimPrefix(target, "redis://"), links: map[*link]struct{}{}}
-	p.work.Go(p.accept)
+	p.goroutines.Go(p.accept)
 	tb.Cleanup(p.close)
 	return p
 }
@@ -51,29 +51,29 @@ func NewProxy(tb testing.TB, target string) *Proxy {
 func (p *Proxy) URL() string { return "redis://" + p.listener.Addr().String() }
 
 // Delay delays every piece of data, in both directions; 0 ends it.
-func (p *Proxy) Delay(d time.Duration) { p.set(func() { p.delay = d }) }
+func (p *Proxy) Delay(d time.Duration) { p.withLock(func() { p.delay = d }) }
 
 // DropReplies loses the next n pieces of answers and closes their connections: the server has executed the commands, and the
 // client does not learn of it.
-func (p *Proxy) DropReplies(n int) { p.set(func() { p.dropReplies = n }) }
+func (p *Proxy) DropReplies(n int) { p.withLock(func() { p.repliesToDrop = n }) }
 
-// hold is a piece of an answer that is held back.
-type hold struct{ arrived, released chan struct{} }
+// replyHold is a piece of an answer that is held back.
+type replyHold struct{ arrived, released chan struct{} }
 
 // HoldReply holds the next piece of answers until release is called, which the caller must do. When arrived is closed, the
 // server has executed the commands. Other connections continue.
 func (p *Proxy) HoldReply() (arrived <-chan struct{}, release func()) {
-	h := &hold{make(chan struct{}), make(chan struct{})}
-	p.set(func() { p.hold = h })
+	h := &replyHold{make(chan struct{}), make(chan struct{})}
+	p.withLock(func() { p.nextReplyHold = h })
 	return h.arrived, sync.OnceFunc(func() { close(h.released) })
 }
 
 // BlackHole swallows all data, in both directions, and closes nothing. Swallowed data does not come back.
-func (p *Proxy) BlackHole(on bool) { p.set(func() { p.blackHole = on }) }
+func (p *Proxy) BlackHole(on bool) { p.withLock(func() { p.blackHole = on }) }
 
-// Reset breaks all connections. New connections are accepted.
-func (p *Proxy) Reset() {
-	p.set(func() {
+// ResetConnections breaks all connections. New connections are accepted.
+func (p *Proxy) ResetConnections() {
+	p.withLock(func() {
 		for l := range p.links {
 			if tcp, ok := l.client.(*net.TCPConn); ok {
 				// Without a linger the system sends a reset instead of an orderly end.
@@ -84,8 +84,8 @@ func (p *Proxy) Reset() {
 	})
 }
 
-// set changes faults or links.
-func (p *Proxy) set(change func()) {
+// withLock changes faults or links.
+func (p *Proxy) withLock(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
@@ -105,22 +105,22 @@ func (p *Proxy) accept() {
 			continue
 		}
 		l := &link{client: client, server: server}
-		p.set(func() {
+		p.withLock(func() {
 			// The connection came while the proxy was closing: nobody would close it later.
 			if p.closed {
 				l.close()
 				return
 			}
 			p.links[l] = struct{}{}
-			p.work.Go(func() { p.copy(l, client, server, false) })
-			p.work.Go(func() { p.copy(l, server, client, true) })
+			p.goroutines.Go(func() { p.copy(l, client, server, false) })
+			p.goroutines.Go(func() { p.copy(l, server, client, true) })
 		})
 	}
 }
 
 // copy forwards one direction until an end closes.
 func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
-	defer p.set(func() { delete(p.links, l) })
+	defer p.withLock(func() { delete(p.links, l) })
 	defer l.close()
 	piece := make([]byte, 64<<10)
 	for {
@@ -129,7 +129,7 @@ func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 			return
 		}
 		// The fate is asked for each piece, so that a fault takes effect on open connections.
-		delay, swallow, cut := p.fate(replies)
+		delay, swallow, cut := p.nextFault(replies)
 		if cut {
 			return
 		}
@@ -137,7 +137,7 @@ func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 			time.Sleep(delay)
 		}
 		if replies {
-			p.awaitRelease()
+			p.awaitReplyRelease()
 		}
 		if swallow {
 			continue
@@ -148,23 +148,23 @@ func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 	}
 }
 
-// awaitRelease waits if this reply is to be held.
-func (p *Proxy) awaitRelease() {
-	var held *hold
-	p.set(func() { held, p.hold = p.hold, nil })
+// awaitReplyRelease waits if this reply is to be held.
+func (p *Proxy) awaitReplyRelease() {
+	var held *replyHold
+	p.withLock(func() { held, p.nextReplyHold = p.nextReplyHold, nil })
 	if held != nil {
 		close(held.arrived)
 		<-held.released
 	}
 }
 
-// fate decides whether one piece of data is delayed, swallowed or cut off. A black hole swallows an answer instead of cutting its
+// nextFault decides whether one piece of data is delayed, swallowed or cut off. A black hole swallows an answer instead of cutting its
 // connection.
-func (p *Proxy) fate(reply bool) (delay time.Duration, swallow, cut bool) {
+func (p *Proxy) nextFault(reply bool) (delay time.Duration, swallow, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reply && p.dropReplies > 0 && !p.blackHole {
-		p.dropReplies--
+	if reply && p.repliesToDrop > 0 && !p.blackHole {
+		p.repliesToDrop--
 		return 0, false, true
 	}
 	return p.delay, p.blackHole, false
@@ -172,8 +172,8 @@ func (p *Proxy) fate(reply bool) (delay time.Duration, swallow, cut bool) {
 
 // close ends all links and waits for their goroutines.
 func (p *Proxy) close() {
-	p.set(func() { p.closed = true })
+	p.withLock(func() { p.closed = true })
 	_ = p.listener.Close()
-	p.Reset()
-	p.work.Wait()
+	p.ResetConnections()
+	p.goroutines.Wait()
 }

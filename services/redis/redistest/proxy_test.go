@@ -115,11 +115,11 @@ func TestResetBreaksOnlyOpenConnections(t *testing.T) {
 	if _, err := io.ReadFull(connection, answer); err != nil || string(answer) != "+PONG\r\n" {
 		t.Fatalf("%q, %v", answer, err)
 	}
-	proxy.Reset()
+	proxy.ResetConnections()
 	_ = connection.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var timeout net.Error
 	if _, err := connection.Read(answer); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("after Reset: %v, want a broken connection", err)
+		t.Errorf("after ResetConnections: %v, want a broken connection", err)
 	}
 	if err := dial(t, proxy.URL()).Ping(t.Context()).Err(); err != nil {
 		t.Errorf("a new connection: %v", err)

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Recorder is a log that a test can read. The zero value is empty.
-type Recorder struct {
+// LogRecorder is a log that a test can read. The zero value is empty.
+type LogRecorder struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
 // Write records a log line.
-func (r *Recorder) Write(line []byte) (int, error) {
+func (r *LogRecorder) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.Write(line)
 }
 
 // String is the log so far.
-func (r *Recorder) String() string {
+func (r *LogRecorder) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
 }
 
 // Log is a logger that writes into the recorder.
-func (r *Recorder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
+func (r *LogRecorder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
 
 // ManualClock stands still until a test moves it.
 type ManualClock struct {

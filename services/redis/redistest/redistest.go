@@ -27,18 +27,18 @@ import (
 )
 
 const (
-	program       = "redis-server"
-	folderPrefix  = "redistest-"
-	startDeadline = 10 * time.Second     // for the first answer of a server
-	poll          = 5 * time.Millisecond // the pause between two attempts to reach it
-	startAttempts = 20                   // ports to try
+	serverProgram      = "redis-server"
+	folderPrefix       = "redistest-"
+	serverStartTimeout = 10 * time.Second     // for the first answer of a server
+	pollInterval       = 5 * time.Millisecond // the pause between two attempts to reach it
+	startAttempts      = 20                   // ports to try
 	// Ports and cluster bus ports (10,000 above) are below the range from which the system assigns ports.
 	firstPort = 10_000
-	portRange = 12_000
+	portCount = 12_000
 )
 
-// Each runs a test once for every kind of Redis: "embedded", "redis" and "cluster". The URL is for redis.Open.
-func Each(t *testing.T, run func(t *testing.T, url string)) {
+// EachRedis runs a test once for every kind of Redis: "embedded", "redis" and "cluster". The URL is for redis.Open.
+func EachRedis(t *testing.T, run func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) { run(t, "embedded") })
 	t.Run("redis", func(t *testing.T) { run(t, Redis(t)) })
@@ -54,14 +54,14 @@ func Redis(tb testing.TB) (url string) {
 // Server is a redis-server of a test. Its methods fail the test if they cannot do their work. They are for one goroutine at a
 // time.
 type Server struct {
-	tb       testing.TB // the test that has it now
-	program  string
-	folder   string
-	port     int
-	settings string // beyond the settings of every server
-	sentinel bool   // not a data server
-	command  *exec.Cmd
-	output   *os.File // the file of what the server prints
+	tb          testing.TB // the test that has it now
+	programPath string
+	folder      string
+	port        int
+	settings    string // beyond the settings of every server
+	isSentinel  bool   // not a data server
+	command     *exec.Cmd
+	outputFile  *os.File // the file of what the server prints
 }
 
 // NewServer starts an empty server for this test.
@@ -75,22 +75,22 @@ func NewServer(tb testing.TB) *Server {
 // newServer starts a server. The caller must remove it.
 func newServer(tb testing.TB, settings string) *Server {
 	tb.Helper()
-	return newServerAs(tb, settings, false)
+	return newServerOrSentinel(tb, settings, false)
 }
 
-// newServerAs starts a data server or a sentinel. A port that was free a moment ago may be taken by now, so it tries several.
-func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
+// newServerOrSentinel starts a data server or a sentinel. A port that was free a moment ago may be taken by now, so it tries several.
+func newServerOrSentinel(tb testing.TB, settings string, sentinel bool) *Server {
 	tb.Helper()
-	path, err := exec.LookPath(program)
+	path, err := exec.LookPath(serverProgram)
 	if err != nil {
 		tb.Fatalf("redis-server is not in PATH and the tests need it: apt-get install redis-server (Debian), brew install redis (macOS)")
 	}
-	sweep()
+	removeStaleFoldersOnce()
 	folder, err := os.MkdirTemp("", fmt.Sprintf("%s%d-*", folderPrefix, os.Getpid()))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{tb: tb, program: path, folder: folder, settings: settings + debugSetting(), sentinel: sentinel}
+	s := &Server{tb: tb, programPath: path, folder: folder, settings: settings + debugCommandSetting(), isSentinel: sentinel}
 	for range startAttempts {
 		if s.port = freePort(tb); s.start() == nil {
 			return s
@@ -102,21 +102,21 @@ func newServerAs(tb testing.TB, settings string, sentinel bool) *Server {
 	return nil
 }
 
-// debugSetting allows the DEBUG command, which a server refuses by default since version 7.
-var debugSetting = sync.OnceValue(func() string {
-	text, err := exec.Command(program, "--version").Output()
+// debugCommandSetting allows the DEBUG command, which a server refuses by default since version 7.
+var debugCommandSetting = sync.OnceValue(func() string {
+	text, err := exec.Command(serverProgram, "--version").Output()
 	if err != nil || bytes.Contains(text, []byte("v=6.")) || bytes.Contains(text, []byte("v=5.")) {
 		return ""
 	}
 	return "enable-debug-command local\n"
 })
 
-// sweep runs sweepFolders once in a test binary.
-var sweep = sync.OnceFunc(sweepFolders)
+// removeStaleFoldersOnce runs removeStaleFolders once in a test binary.
+var removeStaleFoldersOnce = sync.OnceFunc(removeStaleFolders)
 
-// sweepFolders removes the folders of test binaries that have ended: nothing else removes the folder of a cluster that was kept
+// removeStaleFolders removes the folders of test binaries that have ended: nothing else removes the folder of a cluster that was kept
 // to the end.
-func sweepFolders() {
+func removeStaleFolders() {
 	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*-*"))
 	for _, folder := range folders {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(folder), folderPrefix), "-")
@@ -129,12 +129,12 @@ func sweepFolders() {
 // freePort returns a port without a listener; the port 10,000 above it has none either.
 func freePort(tb testing.TB) int {
 	for range 1000 {
-		port := firstPort + rand.IntN(portRange)
+		port := firstPort + rand.IntN(portCount)
 		if canListen(port) && canListen(port+10_000) {
 			return port
 		}
 	}
-	tb.Fatalf("no free port between %d and %d", firstPort, firstPort+portRange)
+	tb.Fatalf("no free port between %d and %d", firstPort, firstPort+portCount)
 	return 0
 }
 
@@ -170,7 +170,7 @@ func (s *Server) start() error {
 	config := filepath.Join(s.folder, "redis.conf")
 	text := fmt.Sprintf("bind 127.0.0.1\nport %d\ndir %s\ndaemonize no\nloglevel notice\n", s.port, s.folder)
 	arguments := []string{config}
-	if s.sentinel {
+	if s.isSentinel {
 		arguments = append(arguments, "--sentinel")
 	} else {
 		text += "save \"\"\nappendonly no\n"
@@ -179,12 +179,12 @@ func (s *Server) start() error {
 		return err
 	}
 	// The process has no pipes and no goroutine, because a server that is kept for the next test must not look like a leak.
-	command := exec.Command(s.program, arguments...)
+	command := exec.Command(s.programPath, arguments...)
 	command.Stdout, command.Stderr, command.SysProcAttr = output, output, childAttributes()
 	if err := command.Start(); err != nil {
 		return errors.Join(err, output.Close())
 	}
-	s.command, s.output = command, output
+	s.command, s.outputFile = command, output
 	if err := s.awaitPong(); err != nil {
 		s.Kill()
 		return err
@@ -194,9 +194,9 @@ func (s *Server) start() error {
 
 // awaitPong waits for the answer of this process, and not of another process that may have taken the port.
 func (s *Server) awaitPong() error {
-	deadline := time.Now().Add(startDeadline)
+	deadline := time.Now().Add(serverStartTimeout)
 	for {
-		err := s.do(func(ctx context.Context, client *redis.Client) error {
+		err := s.runCommands(func(ctx context.Context, client *redis.Client) error {
 			info, err := client.Info(ctx, "server").Result()
 			if err == nil && !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.command.Process.Pid)) {
 				err = fmt.Errorf("another server has port %d", s.port)
@@ -206,27 +206,27 @@ func (s *Server) awaitPong() error {
 		if err == nil {
 			return nil
 		}
-		output, _ := os.ReadFile(s.output.Name())
+		output, _ := os.ReadFile(s.outputFile.Name())
 		if bytes.Contains(output, []byte("Failed listening")) || bytes.Contains(output, []byte("FATAL CONFIG")) || time.Now().After(deadline) {
 			return fmt.Errorf("%w: %s", err, output)
 		}
-		time.Sleep(poll)
+		time.Sleep(pollInterval)
 	}
 }
 
-// do runs commands on a new connection.
-func (s *Server) do(run func(context.Context, *redis.Client) error) error {
+// runCommands runs commands on a new connection.
+func (s *Server) runCommands(run func(context.Context, *redis.Client) error) error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 10})
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
+	ctx, cancel := context.WithTimeout(context.Background(), serverStartTimeout)
 	defer cancel()
 	return run(ctx, client)
 }
 
-// must is like do, but fails the test on an error.
-func (s *Server) must(what string, run func(context.Context, *redis.Client) error) {
+// mustRunCommands is like runCommands, but fails the test on an error.
+func (s *Server) mustRunCommands(what string, run func(context.Context, *redis.Client) error) {
 	s.tb.Helper()
-	if err := s.do(run); err != nil {
+	if err := s.runCommands(run); err != nil {
 		s.tb.Fatalf("%s on the server at %s: %v", what, s.Addr(), err)
 	}
 }
@@ -238,7 +238,7 @@ func (s *Server) Kill() {
 	}
 	_ = s.command.Process.Kill()
 	_ = s.command.Wait()
-	_ = s.output.Close()
+	_ = s.outputFile.Close()
 	s.command = nil
 }
 
@@ -262,7 +262,7 @@ func (s *Server) signal(what string, signal os.Signal) {
 // Flush empties the server, its scripts included.
 func (s *Server) Flush() {
 	s.tb.Helper()
-	s.must("Flush", func(ctx context.Context, client *redis.Client) error {
+	s.mustRunCommands("Flush", func(ctx context.Context, client *redis.Client) error {
 		return errors.Join(client.FlushAll(ctx).Err(), client.ScriptFlush(ctx).Err())
 	})
 }
@@ -271,7 +271,7 @@ func (s *Server) Flush() {
 func (s *Server) Do(args ...any) any {
 	s.tb.Helper()
 	var value any
-	s.must(fmt.Sprint(args...), func(ctx context.Context, client *redis.Client) (err error) {
+	s.mustRunCommands(fmt.Sprint(args...), func(ctx context.Context, client *redis.Client) (err error) {
 		if value, err = client.Do(ctx, args...).Result(); errors.Is(err, redis.Nil) {
 			err = nil
 		}

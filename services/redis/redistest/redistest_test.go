@@ -67,7 +67,7 @@ func TestFoldersOfEndedBinariesAreTakenAway(t *testing.T) {
 		}
 		folders = append(folders, folder)
 	}
-	sweepFolders()
+	removeStaleFolders()
 	if _, err := os.Stat(folders[0]); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the ended binary's: %v", err)
 	}
@@ -145,7 +145,7 @@ func TestAClusterServesEverySlotAndComesBackEmpty(t *testing.T) {
 			}
 		}
 	})
-	if diesWithUs && first != second {
+	if serversDieWithTestBinary && first != second {
 		t.Errorf("a cluster given back whole is not used again: %s, then %s", first, second)
 	}
 }
@@ -207,8 +207,8 @@ func TestSentinelsNameTheMasterAndReplaceIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	master.Kill()
-	await(t, "the replica does not take over", replica, func(ctx context.Context, client *redis.Client) error {
-		if err := checkInfo(client.Info(ctx, "replication"), "role:master"); err != nil {
+	awaitCheck(t, "the replica does not take over", replica, func(ctx context.Context, client *redis.Client) error {
+		if err := checkInfoContains(client.Info(ctx, "replication"), "role:master"); err != nil {
 			return err
 		}
 		return masterIs(replica.Addr())
@@ -217,14 +217,14 @@ func TestSentinelsNameTheMasterAndReplaceIt(t *testing.T) {
 
 // The next test gets the set of sentinels that a test gives back, emptied. A set whose master has died is not reused.
 func TestSentinelsAreUsedAgain(t *testing.T) {
-	if !diesWithUs {
+	if !serversDieWithTestBinary {
 		return // none is kept
 	}
 	urls := map[string]string{}
 	use := func(name string) {
 		t.Run(name, func(t *testing.T) {
 			urls[name] = Sentinel(t)
-			options, err := redis.ParseURL("redis://" + masterOf(t, urls[name]))
+			options, err := redis.ParseURL("redis://" + masterAddress(t, urls[name]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,15 +240,15 @@ func TestSentinelsAreUsedAgain(t *testing.T) {
 	}
 	use("first")
 	use("second")
-	idleSentinels.sets[len(idleSentinels.sets)-1][0].Kill()
+	idleSentinelSets.sets[len(idleSentinelSets.sets)-1][0].Kill()
 	use("third")
 	if urls["first"] != urls["second"] || urls["second"] == urls["third"] {
 		t.Errorf("the URLs are %v", urls)
 	}
 }
 
-// masterOf asks the first sentinel of a URL for the master.
-func masterOf(t *testing.T, url string) string {
+// masterAddress asks the first sentinel of a URL for the master.
+func masterAddress(t *testing.T, url string) string {
 	t.Helper()
 	hosts, name, _ := strings.Cut(strings.TrimPrefix(url, "redis+sentinel://"), "/")
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: strings.Split(hosts, ",")[0], Protocol: 2})
@@ -262,7 +262,7 @@ func masterOf(t *testing.T, url string) string {
 
 func TestEachRunsEveryKind(t *testing.T) {
 	kinds := map[string]string{}
-	Each(t, func(t *testing.T, url string) {
+	EachRedis(t, func(t *testing.T, url string) {
 		_, name, _ := strings.Cut(t.Name(), "/")
 		scheme, _, _ := strings.Cut(url, "://")
 		kinds[name] = scheme
@@ -272,20 +272,20 @@ func TestEachRunsEveryKind(t *testing.T) {
 	}
 }
 
-// failing is a test that records its failure instead of failing.
-type failing struct {
+// failureRecorder is a test that records its failure instead of failing.
+type failureRecorder struct {
 	testing.TB
 	message string
 }
 
-func (f *failing) Fatalf(format string, args ...any) {
+func (f *failureRecorder) Fatalf(format string, args ...any) {
 	f.message = fmt.Sprintf(format, args...)
 	panic(f)
 }
 
 func TestAMissingServerFailsTheTestAndSaysHowToInstallIt(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	f := &failing{TB: t}
+	f := &failureRecorder{TB: t}
 	func() {
 		defer func() { _ = recover() }()
 		Redis(f)

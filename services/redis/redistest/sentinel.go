@@ -14,13 +14,13 @@ import (
 
 // A set is a master, a replica and three sentinels, of which two must agree that the master is dead.
 const (
-	sentinels        = 3
-	sentinelDeadline = 15 * time.Second // how long a test waits for them
-	masterName       = "tidings"
+	sentinelCount        = 3
+	sentinelStartTimeout = 15 * time.Second // how long a test waits for them
+	masterName           = "tidings"
 )
 
-// idleSentinels are sets that tests have given back: the sentinels take seconds to find one another.
-var idleSentinels struct {
+// idleSentinelSets are sets that tests have given back: the sentinels take seconds to find one another.
+var idleSentinelSets struct {
 	mu   sync.Mutex
 	sets [][]*Server
 }
@@ -29,19 +29,19 @@ var idleSentinels struct {
 // servers. A dead master is replaced within a few seconds.
 func Sentinel(tb testing.TB) (url string) {
 	tb.Helper()
-	set := takeIdleSentinels(tb)
+	set := takeIdleSentinelSet(tb)
 	if set == nil {
-		set = newSentinels(tb)
+		set = newSentinelSet(tb)
 	}
-	tb.Cleanup(func() { giveBackSentinels(set) })
+	tb.Cleanup(func() { giveBackSentinelSet(set) })
 	return sentinelURL(set)
 }
 
 // SentinelServers starts a set for this test alone, and also returns its two data servers: for tests that kill or pause one.
 func SentinelServers(tb testing.TB) (url string, master, replica *Server) {
 	tb.Helper()
-	set := newSentinels(tb)
-	tb.Cleanup(func() { removeAll(set) })
+	set := newSentinelSet(tb)
+	tb.Cleanup(func() { removeServers(set) })
 	return sentinelURL(set), set[0], set[1]
 }
 
@@ -50,13 +50,13 @@ func sentinelURL(set []*Server) string {
 	return "redis+sentinel://" + addresses(set[2:]) + "/" + masterName
 }
 
-// newSentinels starts a master, its replica and the sentinels, in this order.
-func newSentinels(tb testing.TB) (set []*Server) {
+// newSentinelSet starts a master, its replica and the sentinels, in this order.
+func newSentinelSet(tb testing.TB) (set []*Server) {
 	tb.Helper()
 	made := false
 	defer func() {
 		if !made {
-			removeAll(set)
+			removeServers(set)
 		}
 	}()
 	// Without a delay the replica gets its first copy at once.
@@ -64,34 +64,34 @@ func newSentinels(tb testing.TB) (set []*Server) {
 	set = append(set, master)
 	replica := newServer(tb, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port))
 	set = append(set, replica)
-	await(tb, "the replica has no copy", replica, func(ctx context.Context, client *redis.Client) error {
-		return checkInfo(client.Info(ctx, "replication"), "master_link_status:up")
+	awaitCheck(tb, "the replica has no copy", replica, func(ctx context.Context, client *redis.Client) error {
+		return checkInfoContains(client.Info(ctx, "replication"), "master_link_status:up")
 	})
-	for range sentinels {
+	for range sentinelCount {
 		set = append(set, newSentinel(tb, master))
 	}
 	for _, s := range set[2:] {
-		await(tb, "the sentinels do not know one another", s, checkKnowsAll)
+		awaitCheck(tb, "the sentinels do not know one another", s, checkSentinelKnowsAll)
 	}
 	made = true
 	return set
 }
 
-// checkKnowsAll checks that a sentinel knows the replica and the other sentinels: only then can it lead a failover.
-func checkKnowsAll(ctx context.Context, client *redis.Client) error {
-	return checkInfo(client.Info(ctx, "sentinel"), fmt.Sprintf("slaves=1,sentinels=%d", sentinels))
+// checkSentinelKnowsAll checks that a sentinel knows the replica and the other sentinels: only then can it lead a failover.
+func checkSentinelKnowsAll(ctx context.Context, client *redis.Client) error {
+	return checkInfoContains(client.Info(ctx, "sentinel"), fmt.Sprintf("slaves=1,sentinels=%d", sentinelCount))
 }
 
-// takeIdleSentinels takes an unchanged set that another test has given back; nil if there is none.
-func takeIdleSentinels(tb testing.TB) []*Server {
+// takeIdleSentinelSet takes an unchanged set that another test has given back; nil if there is none.
+func takeIdleSentinelSet(tb testing.TB) []*Server {
 	tb.Helper()
-	idleSentinels.mu.Lock()
-	defer idleSentinels.mu.Unlock()
-	for last := len(idleSentinels.sets) - 1; last >= 0; last-- {
-		set := idleSentinels.sets[last]
-		idleSentinels.sets = idleSentinels.sets[:last]
-		if !isUnchanged(set) { // the machine stalled for so long while the set was idle that the sentinels chose another master
-			removeAll(set)
+	idleSentinelSets.mu.Lock()
+	defer idleSentinelSets.mu.Unlock()
+	for last := len(idleSentinelSets.sets) - 1; last >= 0; last-- {
+		set := idleSentinelSets.sets[last]
+		idleSentinelSets.sets = idleSentinelSets.sets[:last]
+		if !isSentinelSetUnchanged(set) { // the machine stalled for so long while the set was idle that the sentinels chose another master
+			removeServers(set)
 			continue
 		}
 		for _, s := range set {
@@ -103,30 +103,30 @@ func takeIdleSentinels(tb testing.TB) []*Server {
 	return nil
 }
 
-// giveBackSentinels keeps an unchanged set for a later test and removes any other.
-func giveBackSentinels(set []*Server) {
-	if !diesWithUs || !isUnchanged(set) {
-		removeAll(set)
+// giveBackSentinelSet keeps an unchanged set for a later test and removes any other.
+func giveBackSentinelSet(set []*Server) {
+	if !serversDieWithTestBinary || !isSentinelSetUnchanged(set) {
+		removeServers(set)
 		return
 	}
-	idleSentinels.mu.Lock()
-	defer idleSentinels.mu.Unlock()
-	idleSentinels.sets = append(idleSentinels.sets, set)
+	idleSentinelSets.mu.Lock()
+	defer idleSentinelSets.mu.Unlock()
+	idleSentinelSets.sets = append(idleSentinelSets.sets, set)
 }
 
-// isUnchanged reports whether a set is unchanged: its master is still the first one, and all servers run.
-func isUnchanged(set []*Server) bool {
-	err := set[0].do(func(ctx context.Context, client *redis.Client) error {
-		return errors.Join(checkInfo(client.Info(ctx, "replication"), "role:master"), checkInfo(client.Info(ctx, "replication"), "connected_slaves:1"))
+// isSentinelSetUnchanged reports whether a set is unchanged: its master is still the first one, and all servers run.
+func isSentinelSetUnchanged(set []*Server) bool {
+	err := set[0].runCommands(func(ctx context.Context, client *redis.Client) error {
+		return errors.Join(checkInfoContains(client.Info(ctx, "replication"), "role:master"), checkInfoContains(client.Info(ctx, "replication"), "connected_slaves:1"))
 	})
 	for _, s := range set[2:] {
-		err = errors.Join(err, s.do(checkKnowsAll))
+		err = errors.Join(err, s.runCommands(checkSentinelKnowsAll))
 	}
 	return err == nil
 }
 
-// removeAll ends the servers of a set.
-func removeAll(servers []*Server) {
+// removeServers ends the servers of a set.
+func removeServers(servers []*Server) {
 	for _, s := range servers {
 		s.remove()
 	}
@@ -137,11 +137,11 @@ func newSentinel(tb testing.TB, master *Server) *Server {
 	tb.Helper()
 	settings := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
 		"sentinel failover-timeout %[1]s 5000\n", masterName, master.port)
-	return newServerAs(tb, settings, true)
+	return newServerOrSentinel(tb, settings, true)
 }
 
-// checkInfo checks the answer to INFO for a text.
-func checkInfo(info *redis.StringCmd, want string) error {
+// checkInfoContains checks the answer to INFO for a text.
+func checkInfoContains(info *redis.StringCmd, want string) error {
 	text, err := info.Result()
 	if err == nil && !strings.Contains(text, want) {
 		err = fmt.Errorf("not %s: %s", want, text)
@@ -149,14 +149,14 @@ func checkInfo(info *redis.StringCmd, want string) error {
 	return err
 }
 
-// await repeats a check until it succeeds; what names the condition in the failure.
-func await(tb testing.TB, what string, s *Server, check func(context.Context, *redis.Client) error) {
+// awaitCheck repeats a check until it succeeds; what names the condition in the failure.
+func awaitCheck(tb testing.TB, what string, s *Server, check func(context.Context, *redis.Client) error) {
 	tb.Helper()
-	deadline := time.Now().Add(sentinelDeadline)
-	for err := s.do(check); err != nil; err = s.do(check) {
+	deadline := time.Now().Add(sentinelStartTimeout)
+	for err := s.runCommands(check); err != nil; err = s.runCommands(check) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("%s after %s: %v", what, sentinelDeadline, err)
+			tb.Fatalf("%s after %s: %v", what, sentinelStartTimeout, err)
 		}
-		time.Sleep(poll)
+		time.Sleep(pollInterval)
 	}
 }

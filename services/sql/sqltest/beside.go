@@ -6,10 +6,10 @@ import (
 	"tidings/services/sql"
 )
 
-// RunBeside runs first in a transaction on PostgreSQL, then starts second while the transaction is open, and returns both errors. The
-// transaction ends as soon as second waits for one of its locks, or has ended. If the transaction is run again, second is not started
-// again.
-func RunBeside(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error, second func() error) (firstErr, secondErr error) {
+// RunDuringTransaction runs first in a transaction on PostgreSQL, then starts second while the transaction is open, and returns
+// both errors. The transaction ends as soon as second waits for one of its locks, or has ended. If the transaction is run again,
+// second is not started again.
+func RunDuringTransaction(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error, second func() error) (firstErr, secondErr error) {
 	t.Helper()
 	var done chan error
 	firstErr = db.Write(t.Context(), func(tx *sql.Tx) error {
@@ -29,7 +29,7 @@ func RunBeside(t testing.TB, db *sql.DB, first func(tx *sql.Tx) error, second fu
 			default:
 			}
 			// The transaction itself looks: PostgreSQL ends transactions that are idle for long.
-			waits, err := tx.Lines(t.Context(), "SELECT pid FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
+			waits, err := tx.QueryLines(t.Context(), "SELECT pid FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))")
 			if err != nil || len(waits) > 0 {
 				return err
 			}

@@ -42,8 +42,8 @@ func WantCode(t Tester, err error, want services.Code) {
 	}
 }
 
-// WantOneCode ends the test unless exactly one of some calls failed, with the given code.
-func WantOneCode(t Tester, want services.Code, errs ...error) {
+// WantOneErrorWithCode ends the test unless exactly one of some calls failed, with the given code.
+func WantOneErrorWithCode(t Tester, want services.Code, errs ...error) {
 	t.Helper()
 	failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	if len(failed) != 1 || services.CodeOf(failed[0]) != want {

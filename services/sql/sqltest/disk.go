@@ -26,8 +26,8 @@ func MountSmallDisk(tb testing.TB, folder, size string) (mounted bool) {
 	return true
 }
 
-// DatabaseOnSmallDisk is Database with its files on a file system of a size. The folder is "" where MountSmallDisk is not possible. The
-// database can be used until the test ends.
+// DatabaseOnSmallDisk is NewDatabase with its files on a file system of a size. The folder is "" where MountSmallDisk is not
+// possible. The database can be used until the test ends.
 func (s *Server) DatabaseOnSmallDisk(tb testing.TB, size string) (url, folder string) {
 	tb.Helper()
 	mount := filepath.Join(s.dir, "small")
@@ -45,7 +45,7 @@ func (s *Server) DatabaseOnSmallDisk(tb testing.TB, size string) (url, folder st
 		err = os.Chown(space, int(s.account.Uid), int(s.account.Gid))
 	}
 	if err == nil {
-		err = s.admin(tb.Context(), func(conn *pgx.Conn) error {
+		err = s.withAdminConnection(tb.Context(), func(conn *pgx.Conn) error {
 			if _, err := conn.Exec(tb.Context(), fmt.Sprintf("CREATE TABLESPACE small LOCATION '%s'", space)); err != nil {
 				return err
 			}

@@ -6,9 +6,9 @@ import (
 	"tidings/services/sql"
 )
 
-// Each runs a test on both engines, as the subtests sqlite and postgres, each time on a new database. Every call of open opens
+// EachEngine runs a test on both engines, as the subtests sqlite and postgres, each time on a new database. Every call of open opens
 // that database again; on SQLite the earlier DB must be closed first. The end of the test closes every DB.
-func Each(t *testing.T, test func(t *testing.T, open func() *sql.DB)) {
+func EachEngine(t *testing.T, test func(t *testing.T, open func() *sql.DB)) {
 	t.Helper()
 	EachURL(t, func(t *testing.T, url string) {
 		test(t, func() *sql.DB { return Open(t, sql.Config{URL: url}) })

@@ -12,28 +12,28 @@ import (
 // initdbArguments make the data of a server that trusts everybody who can open its socket.
 var initdbArguments = []string{"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"}
 
-// makeData makes the data of a new server: a copy of the data that the first server of this machine was made with. initdb takes eight
-// times the processor time of a copy, and nearly every test binary has a server.
-func (s *Server) makeData() error {
+// makeDataFolder makes the data of a new server: a copy of the data that the first server of this machine was made with. initdb
+// takes eight times the processor time of a copy, and nearly every test binary has a server.
+func (s *Server) makeDataFolder() error {
 	data := filepath.Join(s.dir, "data")
-	kept, err := keptData(s.bin)
+	kept, err := cachedDataFolder(s.binFolder)
 	if err != nil { // no home folder, for instance
-		return s.initialize(data)
+		return s.runInitdb(data)
 	}
 	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
-		if err := s.keepData(kept); err != nil {
+		if err := s.cacheDataFolder(kept); err != nil {
 			return err
 		}
 	}
 	if err := os.CopyFS(data, os.DirFS(kept)); err != nil {
 		return fmt.Errorf("sqltest: copy the data of a new server: %w", err)
 	}
-	return s.own(data)
+	return s.chownToAccount(data)
 }
 
-// keptData is the folder in the user's cache that has the data of a new server, or will have it: one for each version of
+// cachedDataFolder is the folder in the user's cache that has the data of a new server, or will have it: one for each version of
 // PostgreSQL.
-func keptData(bin string) (folder string, err error) {
+func cachedDataFolder(bin string) (folder string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -46,11 +46,11 @@ func keptData(bin string) (folder string, err error) {
 	return filepath.Join(cache, "tidings-tests", fmt.Sprintf("postgres-%x", key[:8])), nil
 }
 
-// keepData makes the data of a new server and keeps a copy. Test binaries may do so at once, and machines crash: the folder gets its
-// name when it is whole and on the disk.
-func (s *Server) keepData(kept string) error {
+// cacheDataFolder makes the data of a new server and keeps a copy. Test binaries may do so at once, and machines crash: the folder
+// gets its name when it is whole and on the disk.
+func (s *Server) cacheDataFolder(kept string) error {
 	made := filepath.Join(s.dir, "kept")
-	if err := s.initialize(made); err != nil {
+	if err := s.runInitdb(made); err != nil {
 		return err
 	}
 	defer os.RemoveAll(made)
@@ -87,17 +87,18 @@ func syncFile(path string, _ fs.DirEntry, err error) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// initialize makes the data of a new server by initdb, as the server's account.
-func (s *Server) initialize(data string) error {
-	initdb := s.command(filepath.Join(s.bin, "initdb"), append([]string{"-D", data, "--no-sync"}, initdbArguments...)...)
+// runInitdb makes the data of a new server by initdb, as the server's account.
+func (s *Server) runInitdb(data string) error {
+	initdb := s.command(filepath.Join(s.binFolder, "initdb"), append([]string{"-D", data, "--no-sync"}, initdbArguments...)...)
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("sqltest: initdb: %w\n%s", err, out)
 	}
 	return nil
 }
 
-// own gives a folder to the server's account with all that it has. PostgreSQL takes only a folder that nobody else can read.
-func (s *Server) own(folder string) error {
+// chownToAccount gives a folder to the server's account with all that it has. PostgreSQL takes only a folder that nobody else can
+// read.
+func (s *Server) chownToAccount(folder string) error {
 	return errors.Join(os.Chmod(folder, 0o700), filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || s.account == nil {
 			return err

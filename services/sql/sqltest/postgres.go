@@ -24,26 +24,26 @@ import (
 
 // Server is a PostgreSQL server on a unix socket in a folder of its own.
 type Server struct {
-	bin         string              // the folder of PostgreSQL's programs
-	dir         string              // the data and the socket
-	account     *syscall.Credential // nil: the test's own
-	keeper      *exec.Cmd           // runs keeperScript
-	keeperInput *os.File            // while it is open the keeper waits
-	made        atomic.Int64        // the number of databases that copyOf has made
-	idle        chan *pgx.Conn      // at most one connection for the next admin statement
-	tests       atomic.Int64        // the number of running tests that have a database, once for each database
+	binFolder         string              // the folder of PostgreSQL's programs
+	dir               string              // the data and the socket
+	account           *syscall.Credential // nil: the test's own
+	supervisor        *exec.Cmd           // runs supervisorScript
+	supervisorInput   *os.File            // while it is open the supervisor waits
+	databasesMade     atomic.Int64        // the number of databases that newDatabaseFrom has made
+	idleConnection    chan *pgx.Conn      // at most one connection for the next admin statement
+	testsWithDatabase atomic.Int64        // the number of running tests that have a database, once for each database
 }
 
-// keeperScript starts the server and ends it when its standard input ends: by Stop, or because the test binary has
+// supervisorScript starts the server and ends it when its standard input ends: by Stop, or because the test binary has
 // ended in whatever way.
-const keeperScript = `"$1/postgres" -D "$2/data" -k "$2" & server=$!
+const supervisorScript = `"$1/postgres" -D "$2/data" -k "$2" & server=$!
 read -r word
 case "$word" in kill) kill -KILL $(head -1 "$2/data/postmaster.pid") ;; *) kill -INT $server ;; esac
 wait $server
 [ "$word" ] || rm -rf "$2"`
 
-// settings make a small server.
-const settings = `
+// serverSettings make a small server.
+const serverSettings = `
 listen_addresses = ''
 max_connections = 200
 shared_buffers = 32MB
@@ -51,9 +51,9 @@ max_wal_size = 256MB
 autovacuum_naptime = 10s
 `
 
-// careless settings do not wait for the disk: tests kill processes, but do not crash the machine. Nothing is vacuumed by itself: the
-// server would start a process for each database of each test, again and again.
-const careless = settings + `
+// nonDurableSettings do not wait for the disk: tests kill processes, but do not crash the machine. Nothing is vacuumed by
+// itself: the server would start a process for each database of each test, again and again.
+const nonDurableSettings = serverSettings + `
 fsync = off
 full_page_writes = off
 autovacuum = off
@@ -67,13 +67,13 @@ func Postgres(tb testing.TB) (url string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return server.copyOf(tb, templateName)
+	return server.newDatabaseFrom(tb, templateDatabase)
 }
 
 // NewServer starts a server for one test alone, which may Stop, Kill and Start it. The test's end closes it.
 func NewServer(tb testing.TB) *Server {
 	tb.Helper()
-	server, err := startServer(careless)
+	server, err := startServer(nonDurableSettings)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -81,43 +81,44 @@ func NewServer(tb testing.TB) *Server {
 	return server
 }
 
-// NewDurableServer starts a server outside of a test, for programs that measure: it waits for the disk, as a server in production does.
-func NewDurableServer() (*Server, error) { return startServer(settings) }
+// NewDurableServer starts a server outside of a test, for programs that measure: it waits for the disk, as a server in production
+// does.
+func NewDurableServer() (*Server, error) { return startServer(serverSettings) }
 
 // Close ends the server and deletes its data.
-func (s *Server) Close() { s.end("") }
+func (s *Server) Close() { s.shutDown("") }
 
-// Create makes a database without tables, and returns its URL.
-func (s *Server) Create(ctx context.Context, name string) (url string, err error) {
-	return s.url(name), s.create(ctx, name, "template0")
+// CreateDatabase makes a database without tables, and returns its URL.
+func (s *Server) CreateDatabase(ctx context.Context, name string) (url string, err error) {
+	return s.url(name), s.createFromTemplate(ctx, name, "template0")
 }
 
-// Database is the URL of a new database of the server, without tables: sql.Open makes them.
-func (s *Server) Database(tb testing.TB) (url string) {
+// NewDatabase is the URL of a new database of the server, without tables: sql.Open makes them.
+func (s *Server) NewDatabase(tb testing.TB) (url string) {
 	tb.Helper()
-	return s.copyOf(tb, "template0")
+	return s.newDatabaseFrom(tb, "template0")
 }
 
-// copyOf makes a database as a copy of a template, which takes less time than to make the tables.
-func (s *Server) copyOf(tb testing.TB, template string) (url string) {
+// newDatabaseFrom makes a database as a copy of a template, which takes less time than to make the tables.
+func (s *Server) newDatabaseFrom(tb testing.TB, template string) (url string) {
 	tb.Helper()
-	s.tests.Add(1)
+	s.testsWithDatabase.Add(1)
 	tb.Cleanup(func() {
-		if s.tests.Add(-1) == 0 {
-			s.closeIdle()
+		if s.testsWithDatabase.Add(-1) == 0 {
+			s.closeIdleConnection()
 		}
 	})
 	// Databases are not dropped one by one: the end of the server deletes all of them.
-	name := fmt.Sprintf("test_%d", s.made.Add(1))
-	if err := s.create(tb.Context(), name, template); err != nil {
+	name := fmt.Sprintf("test_%d", s.databasesMade.Add(1))
+	if err := s.createFromTemplate(tb.Context(), name, template); err != nil {
 		tb.Fatalf("sqltest: create a database: %v", err)
 	}
 	return s.url(name)
 }
 
-// create makes a database as a copy of a template.
-func (s *Server) create(ctx context.Context, name, template string) error {
-	return s.admin(ctx, func(conn *pgx.Conn) error {
+// createFromTemplate makes a database as a copy of a template.
+func (s *Server) createFromTemplate(ctx context.Context, name, template string) error {
+	return s.withAdminConnection(ctx, func(conn *pgx.Conn) error {
 		statement := "CREATE DATABASE " + name + " TEMPLATE " + template
 		// To copy the files takes half as long as to write their pages to the log as well. Version 14 always copies files.
 		version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
@@ -145,10 +146,10 @@ func LockTable(tb testing.TB, url, table string) (release func()) {
 }
 
 // Stop ends the server as an administrator would: running statements are aborted, answered ones are kept.
-func (s *Server) Stop() { s.end("stop") }
+func (s *Server) Stop() { s.shutDown("stop") }
 
 // Kill ends the server by kill -9.
-func (s *Server) Kill() { s.end("kill") }
+func (s *Server) Kill() { s.shutDown("kill") }
 
 // Start starts the server again after Stop or Kill, on the same data and the same URLs.
 func (s *Server) Start(tb testing.TB) {
@@ -163,10 +164,10 @@ func (s *Server) url(database string) string {
 	return "postgres://postgres@/" + database + "?" + url.Values{"host": {s.dir}}.Encode()
 }
 
-// admin uses a connection outside of every test's database. It is kept for the next call, because a new one is a new process of the
-// server, until no running test has a database.
-func (s *Server) admin(ctx context.Context, use func(*pgx.Conn) error) error {
-	conn, err := s.connection(ctx)
+// withAdminConnection uses a connection outside of every test's database. It is kept for the next call, because a new one is a new
+// process of the server, until no running test has a database.
+func (s *Server) withAdminConnection(ctx context.Context, use func(*pgx.Conn) error) error {
+	conn, err := s.idleOrNewConnection(ctx)
 	if err != nil {
 		return err
 	}
@@ -174,28 +175,28 @@ func (s *Server) admin(ctx context.Context, use func(*pgx.Conn) error) error {
 		return errors.Join(err, conn.Close(ctx))
 	}
 	select {
-	case s.idle <- conn:
+	case s.idleConnection <- conn:
 		return nil
 	default:
 		return conn.Close(ctx)
 	}
 }
 
-// connection is the idle connection, or a new one.
-func (s *Server) connection(ctx context.Context) (*pgx.Conn, error) {
+// idleOrNewConnection is the idle connection, or a new one.
+func (s *Server) idleOrNewConnection(ctx context.Context) (*pgx.Conn, error) {
 	select {
-	case conn := <-s.idle:
+	case conn := <-s.idleConnection:
 		return conn, nil
 	default:
 		return pgx.Connect(ctx, s.url("postgres"))
 	}
 }
 
-// closeIdle closes the idle connection. After a slow write pgx can leave a goroutine that reads from its connection, and packages
-// of tests end with a check that no goroutine is left.
-func (s *Server) closeIdle() {
+// closeIdleConnection closes the idle connection. After a slow write pgx can leave a goroutine that reads from its connection, and
+// packages of tests end with a check that no goroutine is left.
+func (s *Server) closeIdleConnection() {
 	select {
-	case conn := <-s.idle:
+	case conn := <-s.idleConnection:
 		_ = conn.Close(context.Background()) // its server may be gone
 	default:
 	}
@@ -203,7 +204,7 @@ func (s *Server) closeIdle() {
 
 // startServer makes the data of a new server with these settings and starts it.
 func startServer(settings string) (*Server, error) {
-	bin, err := findPrograms()
+	bin, err := findPostgresPrograms()
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +212,11 @@ func startServer(settings string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir, idle: make(chan *pgx.Conn, 1)}
-	if err := s.takeAccount(); err != nil {
+	s := &Server{binFolder: bin, dir: dir, idleConnection: make(chan *pgx.Conn, 1)}
+	if err := s.useNonRootAccount(); err != nil {
 		return nil, err
 	}
-	if err := s.makeData(); err != nil {
+	if err := s.makeDataFolder(); err != nil {
 		return nil, err
 	}
 	config, err := os.OpenFile(filepath.Join(dir, "data", "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
@@ -229,8 +230,8 @@ func startServer(settings string) (*Server, error) {
 	return s, s.start()
 }
 
-// findPrograms looks for PostgreSQL's programs, which Debian and macOS keep out of PATH.
-func findPrograms() (bin string, err error) {
+// findPostgresPrograms looks for PostgreSQL's programs, which Debian and macOS keep out of PATH.
+func findPostgresPrograms() (bin string, err error) {
 	if found, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(found), nil
 	}
@@ -244,8 +245,8 @@ func findPrograms() (bin string, err error) {
 		"run apt-get install postgresql (Debian) or brew install postgresql (macOS), or put its bin folder into PATH")
 }
 
-// takeAccount gives the folder to an account that PostgreSQL accepts: PostgreSQL refuses to run as root.
-func (s *Server) takeAccount() error {
+// useNonRootAccount gives the folder to an account that PostgreSQL accepts: PostgreSQL refuses to run as root.
+func (s *Server) useNonRootAccount() error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -272,7 +273,7 @@ func (s *Server) takeAccount() error {
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = s.dir
-	// The command has a process group of its own, so that a Ctrl-C at the tests ends the server through its keeper alone.
+	// The command has a process group of its own, so that a Ctrl-C at the tests ends the server through its supervisor alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.account}
 	return cmd
 }
@@ -285,7 +286,7 @@ func (s *Server) start() error {
 		if err == nil || !again || time.Now().After(deadline) {
 			return err
 		}
-		s.end("stop")
+		s.shutDown("stop")
 	}
 }
 
@@ -297,17 +298,17 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 		return false, err
 	}
 	defer log.Close()
-	// The keeper reads from the pipe. However the test binary ends, the pipe is closed, and the keeper ends the server.
-	in, keeperInput, err := os.Pipe()
+	// The supervisor reads from the pipe. However the test binary ends, the pipe is closed, and the supervisor ends the server.
+	in, supervisorInput, err := os.Pipe()
 	if err != nil {
 		return false, err
 	}
 	defer in.Close()
-	// keeperInput is the test binary's end of the pipe. No other process has it: the kernel closes it with the process.
-	s.keeperInput = keeperInput
-	s.keeper = s.command("/bin/sh", "-c", keeperScript, "keeper", s.bin, s.dir)
-	s.keeper.Stdin, s.keeper.Stdout, s.keeper.Stderr = in, log, log
-	if err := s.keeper.Start(); err != nil {
+	// supervisorInput is the test binary's end of the pipe. No other process has it: the kernel closes it with the process.
+	s.supervisorInput = supervisorInput
+	s.supervisor = s.command("/bin/sh", "-c", supervisorScript, "supervisor", s.binFolder, s.dir)
+	s.supervisor.Stdin, s.supervisor.Stdout, s.supervisor.Stderr = in, log, log
+	if err := s.supervisor.Start(); err != nil {
 		return false, fmt.Errorf("sqltest: start PostgreSQL: %w", err)
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
@@ -315,7 +316,7 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
 	for {
-		if err = s.admin(ctx, func(conn *pgx.Conn) error { return conn.Ping(ctx) }); err == nil {
+		if err = s.withAdminConnection(ctx, func(conn *pgx.Conn) error { return conn.Ping(ctx) }); err == nil {
 			return false, nil
 		}
 		said, _ := os.ReadFile(log.Name()) // for the message
@@ -331,17 +332,17 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 	}
 }
 
-// end tells the keeper how the server shall end, and waits for both. The empty word deletes the data too.
-func (s *Server) end(word string) {
-	if s.keeperInput == nil {
+// shutDown tells the supervisor how the server shall end, and waits for both. The empty word deletes the data too.
+func (s *Server) shutDown(word string) {
+	if s.supervisorInput == nil {
 		return
 	}
 	if word != "" {
-		_, _ = fmt.Fprintln(s.keeperInput, word)
+		_, _ = fmt.Fprintln(s.supervisorInput, word)
 	}
-	_ = s.keeperInput.Close()
-	s.keeperInput = nil
-	_ = s.keeper.Wait() // the exit code of a server that was ended says nothing
+	_ = s.supervisorInput.Close()
+	s.supervisorInput = nil
+	_ = s.supervisor.Wait() // the exit code of a server that was ended says nothing
 }
 
 // PostgresError makes an error of the type that PostgreSQL's driver returns.

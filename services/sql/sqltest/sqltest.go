@@ -16,7 +16,7 @@ import (
 	"tidings/services/sql"
 )
 
-// EachURL is Each for tests that open the database in their own way.
+// EachURL is EachEngine for tests that open the database in their own way.
 func EachURL(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })
@@ -38,8 +38,8 @@ func SQLite(tb testing.TB) (url string) {
 	return "sqlite:" + path
 }
 
-// LockFile takes the write lock of a SQLite file, as another process does, until release or the test's end.
-func LockFile(tb testing.TB, url string) (release func()) {
+// LockSQLiteFile takes the write lock of a SQLite file, as another process does, until release or the test's end.
+func LockSQLiteFile(tb testing.TB, url string) (release func()) {
 	tb.Helper()
 	db, err := database.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))
 	if err == nil {

@@ -38,7 +38,7 @@ func TestEachGivesEmptyDatabases(t *testing.T) {
 			engine, _, _ := strings.Cut(url, ":")
 			engines = append(engines, engine)
 		})
-		sqltest.Each(t, func(t *testing.T, open func() *sql.DB) {
+		sqltest.EachEngine(t, func(t *testing.T, open func() *sql.DB) {
 			s := open()
 			err := s.Write(t.Context(), func(tx *sql.Tx) error {
 				users, err := tx.RaiseCounter(t.Context(), "users", 1)
@@ -67,7 +67,7 @@ func TestTablesAreThereAlready(t *testing.T) {
 		"sqlite":      {sqltest.SQLite(t), 0},
 		"sqlite, new": {"sqlite:" + filepath.Join(t.TempDir(), "new.db"), 1},
 		"postgres":    {sqltest.Postgres(t), 0},
-		"server":      {sqltest.NewServer(t).Database(t), 1},
+		"server":      {sqltest.NewServer(t).NewDatabase(t), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said strings.Builder
@@ -81,7 +81,7 @@ func TestTablesAreThereAlready(t *testing.T) {
 
 func TestServerIsKilledAndStartsAgain(t *testing.T) {
 	server := sqltest.NewServer(t)
-	url := server.Database(t)
+	url := server.NewDatabase(t)
 	for _, end := range []func(){server.Kill, server.Stop} {
 		s, err := sql.Open(t.Context(), sql.Config{URL: url})
 		if err != nil {
@@ -106,8 +106,8 @@ func TestNoConnectionIsLeftAfterTheLastTest(t *testing.T) {
 	server := sqltest.NewServer(t)
 	var url string
 	t.Run("a test", func(t *testing.T) {
-		url = server.Database(t)
-		t.Run("a test within it", func(t *testing.T) { server.Database(t) })
+		url = server.NewDatabase(t)
+		t.Run("a test within it", func(t *testing.T) { server.NewDatabase(t) })
 	})
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -130,7 +130,7 @@ func TestTheDataOfNewServersIsKept(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", home) // on Linux
 			t.Setenv("HOME", home)           // elsewhere
 			for range 2 {
-				sqltest.Open(t, sql.Config{URL: sqltest.NewServer(t).Database(t)})
+				sqltest.Open(t, sql.Config{URL: sqltest.NewServer(t).NewDatabase(t)})
 			}
 			var whole, parts []string
 			_ = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {

@@ -27,17 +27,17 @@ var migratedFile = sync.OnceValues(func() (content []byte, err error) {
 	return os.ReadFile(path) // after Close the file is complete, and has no write-ahead log beside it
 })
 
-// templateName is the name of the database from which the others are copied.
-const templateName = "tables"
+// templateDatabase is the name of the database from which the others are copied.
+const templateDatabase = "tables"
 
 // sharedServer is the server of all tests, with its template.
 var sharedServer = sync.OnceValues(func() (*Server, error) {
-	server, err := startServer(careless)
+	server, err := startServer(nonDurableSettings)
 	if err == nil {
-		err = server.create(context.Background(), templateName, "template0")
+		err = server.createFromTemplate(context.Background(), templateDatabase, "template0")
 	}
 	if err == nil {
-		err = makeTables(server.url(templateName))
+		err = makeTables(server.url(templateDatabase))
 	}
 	return server, err
 })

@@ -16,27 +16,27 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Trips counts the round trips of all connections that go through it to a PostgreSQL server, and the statements in them. In a
-// round trip a client asks and waits for the end of the answer. A round trip that only prepares statements does not count: each
-// connection needs it once, and how many connections a test opens depends on the machine.
-type Trips struct {
+// RoundTripCounter counts the round trips of all connections that go through it to a PostgreSQL server, and the statements in them.
+// In a round trip a client asks and waits for the end of the answer. A round trip that only prepares statements does not count:
+// each connection needs it once, and how many connections a test opens depends on the machine.
+type RoundTripCounter struct {
 	listener   net.Listener
 	config     *pgx.ConnConfig
-	count      atomic.Int64
+	roundTrips atomic.Int64
 	statements atomic.Int64
-	work       sync.WaitGroup
+	goroutines sync.WaitGroup
 
-	loses atomic.Bool // see LoseCommit
+	losesNextCommit atomic.Bool // see LoseNextCommit
 
-	accepted, ignored atomic.Int64 // how many connections came, and the number of the one that gets no answer: see Ignore
-	// open are both ends of all connections, for Cut.
-	mu   sync.Mutex
-	open []net.Conn
+	connectionsAccepted, ignoredConnectionNumber atomic.Int64 // how many came, and the one of IgnoreConnection
+	// openConnections are both ends of all connections, for CutConnections.
+	mu              sync.Mutex
+	openConnections []net.Conn
 }
 
-// CountTrips puts a counter between a database of this machine and its clients, which use the URL that it returns. The counter
+// CountRoundTrips puts a counter between a database of this machine and its clients, which use the URL that it returns. The counter
 // ends with the test.
-func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
+func CountRoundTrips(tb testing.TB, database string) (through string, trips *RoundTripCounter) {
 	tb.Helper()
 	config, err := pgx.ParseConfig(database)
 	if err != nil {
@@ -46,51 +46,51 @@ func CountTrips(tb testing.TB, database string) (through string, trips *Trips) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	t := &Trips{listener: listener, config: config}
-	t.work.Go(t.accept)
+	t := &RoundTripCounter{listener: listener, config: config}
+	t.goroutines.Go(t.accept)
 	tb.Cleanup(func() {
 		_ = listener.Close()
-		t.work.Wait()
+		t.goroutines.Wait()
 	})
 	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", url.PathEscape(config.User), listener.Addr(), config.Database), t
 }
 
-// Take returns the number of round trips since its last call.
-func (t *Trips) Take() int { return int(t.count.Swap(0)) }
+// TakeRoundTrips returns the number of round trips since its last call.
+func (t *RoundTripCounter) TakeRoundTrips() int { return int(t.roundTrips.Swap(0)) }
 
 // TakeStatements returns the number of statements that were run since its last call. A simple query counts as one.
-func (t *Trips) TakeStatements() int { return int(t.statements.Swap(0)) }
+func (t *RoundTripCounter) TakeStatements() int { return int(t.statements.Swap(0)) }
 
-// Cut ends all connections, as the death of their client does. It accepts no new ones either: a client that is still alive would use one to
-// ask the server to cancel its statement.
-func (t *Trips) Cut() {
+// CutConnections ends all connections, as the death of their client does. It accepts no new ones either: a client that is still
+// alive would use one to ask the server to cancel its statement.
+func (t *RoundTripCounter) CutConnections() {
 	_ = t.listener.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, conn := range t.open {
+	for _, conn := range t.openConnections {
 		_ = conn.Close()
 	}
-	t.open = nil
+	t.openConnections = nil
 }
 
-// LoseCommit lets the next COMMIT reach the server, but closes the connection of its client before the answer.
-func (t *Trips) LoseCommit() { t.loses.Store(true) }
+// LoseNextCommit lets the next COMMIT reach the server, but closes the connection of its client before the answer.
+func (t *RoundTripCounter) LoseNextCommit() { t.losesNextCommit.Store(true) }
 
-// Ignore leaves the connection of a number, counted from 1, without an answer, as a server on a busy machine may.
-func (t *Trips) Ignore(number int64) { t.ignored.Store(number) }
+// IgnoreConnection leaves the connection of a number, counted from 1, without an answer, as a server on a busy machine may.
+func (t *RoundTripCounter) IgnoreConnection(number int64) { t.ignoredConnectionNumber.Store(number) }
 
-// Connections is how many connections were made, with the ignored one.
-func (t *Trips) Connections() int64 { return t.accepted.Load() }
+// ConnectionCount is how many connections were made, with the ignored one.
+func (t *RoundTripCounter) ConnectionCount() int64 { return t.connectionsAccepted.Load() }
 
 // accept makes a pair of connections for each client.
-func (t *Trips) accept() {
+func (t *RoundTripCounter) accept() {
 	for {
 		client, err := t.listener.Accept()
 		if err != nil {
 			return
 		}
-		if t.accepted.Add(1) == t.ignored.Load() {
-			t.work.Go(func() {
+		if t.connectionsAccepted.Add(1) == t.ignoredConnectionNumber.Load() {
+			t.goroutines.Go(func() {
 				_, _ = io.Copy(io.Discard, client) // until the client gives up
 				_ = client.Close()
 			})
@@ -103,17 +103,17 @@ func (t *Trips) accept() {
 			continue
 		}
 		t.mu.Lock()
-		t.open = append(t.open, client, server)
+		t.openConnections = append(t.openConnections, client, server)
 		t.mu.Unlock()
 		end := func() {
 			_ = client.Close()
 			_ = server.Close()
 		}
-		t.work.Go(func() {
+		t.goroutines.Go(func() {
 			defer end()
 			_, _ = io.Copy(client, server) // it ends with the connection
 		})
-		t.work.Go(func() {
+		t.goroutines.Go(func() {
 			defer end()
 			_ = t.forward(server, client) // so does this
 		})
@@ -121,7 +121,7 @@ func (t *Trips) accept() {
 }
 
 // forward copies the messages of a client. The client waits after a Sync or a simple query, so each of these ends a round trip.
-func (t *Trips) forward(server io.Writer, client io.ReadCloser) error {
+func (t *RoundTripCounter) forward(server io.Writer, client io.ReadCloser) error {
 	ran := false                                            // a statement, in this round trip
 	for head := make([]byte, 4); ; head = make([]byte, 5) { // the first message has no type
 		if _, err := io.ReadFull(client, head); err != nil {
@@ -137,11 +137,11 @@ func (t *Trips) forward(server io.Writer, client io.ReadCloser) error {
 		}
 		if len(head) == 5 && (head[0] == 'S' || head[0] == 'Q') {
 			if ran {
-				t.count.Add(1)
+				t.roundTrips.Add(1)
 			}
 			ran = false
 		}
-		if len(head) == 5 && head[0] == 'Q' && strings.EqualFold(string(bytes.TrimRight(body, "\x00;")), "commit") && t.loses.CompareAndSwap(true, false) {
+		if len(head) == 5 && head[0] == 'Q' && strings.EqualFold(string(bytes.TrimRight(body, "\x00;")), "commit") && t.losesNextCommit.CompareAndSwap(true, false) {
 			_ = client.Close()
 		}
 		if _, err := server.Write(append(head, body...)); err != nil {

@@ -10,32 +10,32 @@ import (
 // Boards adds boards of shows to a history. Package rdb lies below services/live, so services/live implements Boards and runs
 // these histories.
 type Boards interface {
-	// Event runs one event, of a kind that is BoardKinds or greater.
+	// Event runs one event, of a kind that is FirstBoardEvent or greater.
 	Event(kind int, user, other services.UserID) error
 	// Follow merges an author's shows into a follower's view, and returns the hosts that the document must name. refused is true if
 	// something was removed since the stamp.
-	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.Stamp) (hosts []services.FollowedAuthor, refused bool, err error)
+	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error)
 	// Hosts are the hosts that a reader follows, by the facts.
 	Hosts(reader services.UserID) []services.FollowedAuthor
-	// Check compares the boards that readers see with the facts after a step. Compare compares the board of one reader at the
-	// end.
-	Check() error
-	Compare(user services.UserID) error
+	// CheckBoards compares the boards that readers see with the facts after a step. CompareBoard compares the board of one reader
+	// at the end.
+	CheckBoards() error
+	CompareBoard(user services.UserID) error
 }
 
-// AddEvents mixes more kinds of events into the history.
-func (w *World) AddEvents(kinds ...int) { w.deck = append(w.deck, kinds...) }
+// AddEventKinds mixes more kinds of events into the history.
+func (w *World) AddEventKinds(kinds ...int) { w.eventDeck = append(w.eventDeck, kinds...) }
 
-// RareEventCount is the number of events of a kind to add so that the kind is rarer than the others.
-func (w *World) RareEventCount() int { return len(w.deck)/8 + 1 }
+// RareEventCopies is the number of events of a kind to add so that the kind is rarer than the others.
+func (w *World) RareEventCopies() int { return len(w.eventDeck)/8 + 1 }
 
 // FollowedSince is when a reader followed an author.
 func (w *World) FollowedSince(reader, author services.UserID) (since services.PostID, follows bool) {
-	since, follows = w.edges[edge{reader, author}]
+	since, follows = w.followStarts[edge{reader, author}]
 	return since, follows
 }
 
-// HasQueued reports whether a worker is queued whose name the function accepts.
-func (w *World) HasQueued(such func(name string) bool) bool {
+// HasQueuedWorker reports whether a worker is queued whose name the function accepts.
+func (w *World) HasQueuedWorker(such func(name string) bool) bool {
 	return slices.ContainsFunc(w.queue, func(worker *worker) bool { return such(worker.name) })
 }

@@ -12,23 +12,23 @@ import (
 	"tidings/services/redis"
 )
 
-// A snapshot is Redis' content of one user's feed. Without a document or without an inbox, whole is false. st, n, fc and ft are the
-// fields of the document that have these names.
-type snapshot struct {
-	whole      bool
-	st, n, fc  string
-	seen       services.PostID
-	entries    []services.FeedEntry // oldest first
-	floor      string               // the first member
-	ft         string
-	unreadable string // a member that is not an entry
-	pulled     []services.FollowedAuthor
-	hosts      []services.FollowedAuthor
+// feedSnapshot is Redis' content of one user's feed. Without a document or without an inbox, exists is false. readyField,
+// versionField, feedCountField and newestTrimmedField are the fields st, n, fc and ft of the document.
+type feedSnapshot struct {
+	exists                                   bool
+	readyField, versionField, feedCountField string
+	seen                                     services.PostID
+	entries                                  []services.FeedEntry // oldest first
+	firstMember                              string               // of the inbox: the sentinel, unless it was lost
+	newestTrimmedField                       string
+	unreadableMember                         string // a member that is not an entry
+	pulledAuthors                            []services.FollowedAuthor
+	hosts                                    []services.FollowedAuthor
 }
 
-// snapshots reads several users' feeds in one round trip, without the methods under test: a fault that their parsers share with the
-// scripts would hide itself.
-func snapshots(w *World) (map[services.UserID]snapshot, error) {
+// readSnapshots reads several users' feeds in one round trip, without the methods under test: a fault that their parsers share with
+// the scripts would hide itself.
+func readSnapshots(w *World) (map[services.UserID]feedSnapshot, error) {
 	commands, err := w.Client.Pipeline(w.Ctx, func(p redis.Pipeliner) {
 		for _, user := range w.Users {
 			p.HMGet(w.Ctx, rdb.DocumentKey(user), "st", "n", "fc", "T", "ft", "F", "L")
@@ -38,85 +38,85 @@ func snapshots(w *World) (map[services.UserID]snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[services.UserID]snapshot{}
+	all := map[services.UserID]feedSnapshot{}
 	for i, user := range w.Users {
-		all[user] = newSnapshot(commands[2*i].(*redis.SliceCmd).Val(), commands[2*i+1].(*redis.StringSliceCmd).Val())
+		all[user] = parseSnapshot(commands[2*i].(*redis.SliceCmd).Val(), commands[2*i+1].(*redis.StringSliceCmd).Val())
 	}
 	return all, nil
 }
 
-// newSnapshot parses the answers to the two commands of snapshots.
-func newSnapshot(fields []any, members []string) (s snapshot) {
+// parseSnapshot parses the answers to the two commands of readSnapshots.
+func parseSnapshot(fields []any, members []string) (s feedSnapshot) {
 	if fields[0] == nil || len(members) == 0 {
 		return s
 	}
-	s.whole = true
+	s.exists = true
 	var T string
-	for i, into := range []*string{&s.st, &s.n, &s.fc, &T, &s.ft} {
+	for i, into := range []*string{&s.readyField, &s.versionField, &s.feedCountField, &T, &s.newestTrimmedField} {
 		*into, _ = fields[i].(string)
 	}
 	s.seen, _ = services.ParsePostID(T)
 	packed, _ := fields[5].(string)
-	s.pulled = SortByAuthor(unpack(packed))
+	s.pulledAuthors = SortByAuthor(unpackAuthors(packed))
 	packed, _ = fields[6].(string)
-	s.hosts = SortByAuthor(unpack(packed))
-	s.floor = members[0]
+	s.hosts = SortByAuthor(unpackAuthors(packed))
+	s.firstMember = members[0]
 	for _, member := range members[1:] {
 		entry, ok := parseEntry(member)
 		if !ok {
-			s.unreadable = member
+			s.unreadableMember = member
 		}
 		s.entries = append(s.entries, entry)
 	}
 	return s
 }
 
-// fault reports a flaw that shows in one view alone, such as a post twice or out of order, or a count that differs from the list.
-func (s snapshot) fault() error {
-	if !s.whole {
+// findFault reports a flaw that shows in one view alone, such as a post twice or out of order, or a count that differs from the list.
+func (s feedSnapshot) findFault() error {
+	if !s.exists {
 		return nil
 	}
-	if s.unreadable != "" || s.floor[0] != '!' {
-		return fmt.Errorf("the inbox begins with %q and has the member %q", s.floor, s.unreadable)
+	if s.unreadableMember != "" || s.firstMember[0] != '!' {
+		return fmt.Errorf("the inbox begins with %q and has the member %q", s.firstMember, s.unreadableMember)
 	}
 	count := 0
 	for i, entry := range s.entries {
 		if i > 0 && entry.Post <= s.entries[i-1].Post {
 			return fmt.Errorf("post %d stands after %d: twice, or out of order", entry.Post, s.entries[i-1].Post)
 		}
-		if entry.Post.String() <= s.floor[1:] {
-			return fmt.Errorf("post %s lies below the floor %s", entry.Post, s.floor)
+		if entry.Post.String() <= s.firstMember[1:] {
+			return fmt.Errorf("post %s lies below the floor %s", entry.Post, s.firstMember)
 		}
-		if entry.Counts && entry.Post > s.seen {
+		if entry.CountsAsNew && entry.Post > s.seen {
 			count++
 		}
 	}
 	// The count is capped, and "+" says that more may count: beyond the cap, or among the trimmed entries.
-	want := strconv.Itoa(min(count, services.Retention))
-	if count > services.Retention || s.ft > s.seen.String() {
+	want := strconv.Itoa(min(count, services.FeedRetention))
+	if count > services.FeedRetention || s.newestTrimmedField > s.seen.String() {
 		want += "+"
 	}
 	// While the view is being built (st is 0), fc is still the count of an earlier list.
-	if s.st == "1" && s.fc != want {
-		return fmt.Errorf("fc is %s and the list has %s", s.fc, want)
+	if s.readyField == "1" && s.feedCountField != want {
+		return fmt.Errorf("fc is %s and the list has %s", s.feedCountField, want)
 	}
 	return nil
 }
 
-// Check checks every view after a step: alone, and against its state before the step.
-func (w *World) Check() error {
-	all, err := snapshots(w)
+// CheckFeedsAndBoards checks every view after a step: alone, and against its state before the step.
+func (w *World) CheckFeedsAndBoards() error {
+	all, err := readSnapshots(w)
 	if err != nil {
 		return err
 	}
 	for user, now := range all {
-		if err := now.fault(); err != nil {
+		if err := now.findFault(); err != nil {
 			return fmt.Errorf("user %d: %w", user, err)
 		}
 		before, had := w.lastSnapshots[user]
 		// The next reader rebuilds a view that is not whole. The state shown last stays in w.lastSnapshots, and the rebuilt state is
 		// compared with it.
-		if !now.whole || now.st != "1" {
+		if !now.exists || now.readyField != "1" {
 			continue // no reader sees this state
 		}
 		w.lastSnapshots[user] = now
@@ -127,24 +127,24 @@ func (w *World) Check() error {
 			return fmt.Errorf("user %d: seen up to %d after %d: the mark moved back", user, now.seen, before.seen)
 		}
 		// A client takes a state only if its version is newer: a change under the same version would never reach it.
-		changed := now.fc != before.fc || now.seen != before.seen || !slices.Equal(now.entries, before.entries) ||
-			!slices.Equal(now.pulled, before.pulled) || !slices.Equal(now.hosts, before.hosts)
-		if order := strings.Compare(now.n, before.n); order < 0 || order == 0 && changed {
-			return fmt.Errorf("user %d: version %s after %s, changed: %v", user, now.n, before.n, changed)
+		changed := now.feedCountField != before.feedCountField || now.seen != before.seen || !slices.Equal(now.entries, before.entries) ||
+			!slices.Equal(now.pulledAuthors, before.pulledAuthors) || !slices.Equal(now.hosts, before.hosts)
+		if order := strings.Compare(now.versionField, before.versionField); order < 0 || order == 0 && changed {
+			return fmt.Errorf("user %d: version %s after %s, changed: %v", user, now.versionField, before.versionField, changed)
 		}
 	}
 	if w.Boards == nil {
 		return nil
 	}
-	return w.Boards.Check()
+	return w.Boards.CheckBoards()
 }
 
-// compare rebuilds views that readers would find missing, and compares the views with the facts. The caller has let all work
+// compareWithFacts rebuilds views that readers would find missing, and compares the views with the facts. The caller has let all work
 // end.
-func (w *World) compare() error {
+func (w *World) compareWithFacts() error {
 	for _, user := range w.Users {
 		// The history may have ended with a lost view, which its next reader would rebuild.
-		ready, err := w.ready(user)
+		ready, err := w.isFeedReady(user)
 		if err == nil && !ready {
 			err = w.rebuild(func() {}, user, false)
 		}
@@ -156,46 +156,46 @@ func (w *World) compare() error {
 			return err
 		}
 		// From here on the methods under test read the state, with their own parsers, as readers do.
-		page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.Retention)
+		page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.FeedRetention)
 		if err != nil {
 			return err
 		}
-		want := w.homeFeed(user)
-		if !page.Ready || page.Cut || !slices.Equal(page.Entries, want) {
+		want := w.homeFeedFromFacts(user)
+		if !page.Ready || page.OlderPostsCut || !slices.Equal(page.Entries, want) {
 			return fmt.Errorf("user %d: the inbox is %+v, the facts say %+v", user, page, want)
 		}
 		count := 0
 		for _, entry := range want {
-			if entry.Counts && entry.Post > w.seen[user] {
+			if entry.CountsAsNew && entry.Post > w.seenUpTo[user] {
 				count++
 			}
 		}
 		d := documents[0]
-		if !d.Ready || d.FeedCount != count || d.FeedMore || d.Seen != w.seen[user] {
-			return fmt.Errorf("user %d: the document is %+v, the facts say %d above %d", user, d, count, w.seen[user])
+		if !d.Ready || d.FeedCount != count || d.FeedCountAtLeast || d.FeedSeenUpTo != w.seenUpTo[user] {
+			return fmt.Errorf("user %d: the document is %+v, the facts say %d above %d", user, d, count, w.seenUpTo[user])
 		}
-		if pulled := w.pulledBy(user); !slices.Equal(SortByAuthor(d.Pulled), pulled) || !slices.Equal(SortByAuthor(page.Pulled), pulled) {
-			return fmt.Errorf("user %d: pulled are %v, the facts say %v", user, d.Pulled, pulled)
+		if pulled := w.pulledAuthorsOf(user); !slices.Equal(SortByAuthor(d.PulledAuthors), pulled) || !slices.Equal(SortByAuthor(page.PulledAuthors), pulled) {
+			return fmt.Errorf("user %d: pulled are %v, the facts say %v", user, d.PulledAuthors, pulled)
 		}
 		if w.Boards == nil {
 			continue
 		}
-		if err := w.Boards.Compare(user); err != nil {
+		if err := w.Boards.CompareBoard(user); err != nil {
 			return err
 		}
 	}
-	return w.Check()
+	return w.CheckFeedsAndBoards()
 }
 
 // inboxKey is the key of a home feed.
 func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
-// unpack reads a list of authors as documents have it: the author in 4 bytes, and since when they are followed in 8.
-func unpack(packed string) (authors []services.FollowedAuthor) {
+// unpackAuthors reads a list of authors as documents have it: the author in 4 bytes, and since when they are followed in 8.
+func unpackAuthors(packed string) (authors []services.FollowedAuthor) {
 	for ; len(packed) >= 12; packed = packed[12:] {
 		bytes := []byte(packed[:12])
 		authors = append(authors, services.FollowedAuthor{
-			Author: services.UserID(binary.BigEndian.Uint32(bytes)), Since: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
+			Author: services.UserID(binary.BigEndian.Uint32(bytes)), ItemsCountAfter: services.PostID(binary.BigEndian.Uint64(bytes[4:])),
 		})
 	}
 	return authors
@@ -208,7 +208,7 @@ func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	}
 	post, author, flag := member[:services.PostIDLetters], member[services.PostIDLetters:len(member)-1], member[len(member)-1]
 	id, err := services.ParsePostID(post)
-	entry.Post, entry.Counts = id, flag == '+'
+	entry.Post, entry.CountsAsNew = id, flag == '+'
 	entry.Author, ok = rdb.ParseAuthor(author)
 	return entry, ok && err == nil && (flag == '+' || flag == '-')
 }

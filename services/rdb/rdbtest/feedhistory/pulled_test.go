@@ -9,12 +9,12 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// pulledHistory is a history in which authors become pulled.
-func pulledHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*World]) error {
+// runPulledHistory is a history in which authors become pulled.
+func runPulledHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*World]) error {
 	return Run(ctx, client, number, 10_000_000, func(w *World) {
-		w.pulls = map[services.UserID]bool{}
-		for range w.RareEventCount() {
-			w.AddEvents(pull)
+		w.pulledAuthors = map[services.UserID]bool{}
+		for range w.RareEventCopies() {
+			w.AddEventKinds(makePulledEvent)
 		}
 		bug.Inject(w)
 	})
@@ -22,9 +22,9 @@ func pulledHistory(ctx context.Context, client *rdb.Projections, number int, bug
 
 func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
-		client := open(t, url)
+		client := openProjections(t, url)
 		for i := range clienttest.HistoryNumbers(t, full, pulledBugs) {
-			if err := pulledHistory(t.Context(), client, i, noBug); err != nil {
+			if err := runPulledHistory(t.Context(), client, i, noBug); err != nil {
 				t.Fatalf("history %d: %v", i, err)
 			}
 		}
@@ -36,19 +36,19 @@ func TestPulledAuthorsEqualTheFactsAfterEveryHistory(t *testing.T) {
 
 // pulledBugs are the injected bugs that these histories must find, each by itself.
 var pulledBugs = map[string]clienttest.Bug[*World]{
-	"an author named from as old a read as it likes": {Scripts: clienttest.Replace(namedMerge, stampCheck, ""), Known: 48},
-	"a drop that leaves him named":                   {Scripts: clienttest.Replace(inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"), Known: 23},
-	"a follow that does not name him":                {Scripts: clienttest.Replace(inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"), Known: 9},
-	"a rebuild that names nobody":                    {Scripts: clienttest.Replace(rebuildMerge, "name(KEYS[1], 'F', ARGV[8])\n", ""), Known: 1},
-	"a rebuild that forgets who was named":           {Scripts: clienttest.Replace(rebuildMerge, "name(KEYS[1], 'F', ARGV[8])\n", "redis.call('HSET', KEYS[1], 'F', '') name(KEYS[1], 'F', ARGV[8])\n"), Known: 2292},
-	"an inbox lost without them":                     {Scripts: clienttest.Replace(rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'L', '')"), Known: 140},
-	"a change without a version":                     {Scripts: clienttest.Replace(namedMerge, "d.n = math.max(now(), d.n + 1)", ""), Known: 14},
-	"followers named before it is written down":      {Work: func(w *World) { w.namesTooEarly = true }, Known: 1038},
+	"an author named from as old a read as it likes": {Scripts: clienttest.ReplaceInScript(namedMerge, stampCheck, ""), Known: 48},
+	"a drop that leaves him named":                   {Scripts: clienttest.ReplaceInScript(inboxDrop, "unname(KEYS[1], 'F', ARGV[2]) and 1 or 0", "0"), Known: 23},
+	"a follow that does not name him":                {Scripts: clienttest.ReplaceInScript(inboxMerge, "name(KEYS[1], 'F', ARGV[3]) and 1 or 0", "0"), Known: 9},
+	"a rebuild that names nobody":                    {Scripts: clienttest.ReplaceInScript(rebuildMerge, "name(KEYS[1], 'F', ARGV[8])\n", ""), Known: 1},
+	"a rebuild that forgets who was named":           {Scripts: clienttest.ReplaceInScript(rebuildMerge, "name(KEYS[1], 'F', ARGV[8])\n", "redis.call('HSET', KEYS[1], 'F', '') name(KEYS[1], 'F', ARGV[8])\n"), Known: 2292},
+	"an inbox lost without them":                     {Scripts: clienttest.ReplaceInScript(rebuildBegin, "rm), 'fq', '0', 'ft', '0', 'F', '', 'L', '')", "rm), 'fq', '0', 'ft', '0', 'L', '')"), Known: 140},
+	"a change without a version":                     {Scripts: clienttest.ReplaceInScript(namedMerge, "d.n = math.max(now(), d.n + 1)", ""), Known: 14},
+	"followers named before it is written down":      {Work: func(w *World) { w.documentsNameAuthorTooEarly = true }, Known: 1038},
 }
 
 func TestTheHistoriesOfPulledAuthorsFindEveryInjectedBug(t *testing.T) {
-	client := open(t, redistest.Redis(t))
+	client := openProjections(t, redistest.Redis(t))
 	clienttest.FindBugs(t, client.Client, pulledBugs, 3000, func(number int, bug clienttest.Bug[*World]) error {
-		return pulledHistory(t.Context(), client, number, bug)
+		return runPulledHistory(t.Context(), client, number, bug)
 	})
 }

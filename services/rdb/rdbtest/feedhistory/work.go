@@ -19,7 +19,7 @@ func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	if remove {
 		_, err = w.Client.DeleteFromInboxes(w.Ctx, []services.UserID{author}, id, author)
 	} else {
-		err = w.addAgain(pause, author, id)
+		err = w.addPostAgain(pause, author, id)
 	}
 	if err != nil {
 		return err
@@ -28,24 +28,25 @@ func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	pause()
 	followers := w.Followers(author, 0)
 	for len(followers) > 0 {
-		size := min(ChunkSize, len(followers))
+		size := min(FollowersPerChunk, len(followers))
 		after, to := followers[0]-1, followers[size-1]
 		w.Enqueue(fmt.Sprintf("chunk %d of %d, remove %v", to, id, remove), func(pause func()) error {
-			return w.chunk(pause, id, remove, after, to)
+			return w.updateFollowerChunk(pause, id, remove, after, to)
 		})
 		followers = followers[size:]
 	}
 	return nil
 }
 
-// chunk updates the followers with IDs in (after, to], by the follows at the time when it runs.
-func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
+// updateFollowerChunk updates the followers with IDs in (after, to], by the follows at the time when it runs.
+func (w *World) updateFollowerChunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {
 		return err
 	}
 	pause()
-	// Reading the post, reading the follows and writing are three steps in the program too. post is a copy, so it stays as it was read.
+	// Reading the post, reading the follows and writing are three steps in the program too. post is a copy, so it stays as it was
+	// read.
 	post := *w.posts[id]
 	if post.Deleted && !remove {
 		return nil
@@ -55,8 +56,8 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 	var readers []services.UserID
 	for _, reader := range w.Followers(post.Author, after) {
 		if reader <= to {
-			counts := id > w.edges[edge{reader, post.Author}]
-			adds = append(adds, rdb.InboxPost{Reader: reader, Entry: services.FeedEntry{Post: id, Author: post.Author, Counts: counts}})
+			counts := id > w.followStarts[edge{reader, post.Author}]
+			adds = append(adds, rdb.InboxPost{Reader: reader, Entry: services.FeedEntry{Post: id, Author: post.Author, CountsAsNew: counts}})
 			readers = append(readers, reader)
 		}
 	}
@@ -71,7 +72,7 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 	}
 	for i, result := range results {
 		if result.Status == redis.Retry {
-			if err := w.addAgain(pause, readers[i], id); err != nil {
+			if err := w.addPostAgain(pause, readers[i], id); err != nil {
 				return err
 			}
 		}
@@ -79,11 +80,11 @@ func (w *World) chunk(pause func(), id services.PostID, remove bool, after, to s
 	return nil
 }
 
-// addAgain rereads one post and one edge for one reader, until no removal comes between the stamp and the write. The program
+// addPostAgain rereads one post and one edge for one reader, until no removal comes between the stamp and the write. The program
 // bounds the tries too, and leaves the rest to the job's next run.
-func (w *World) addAgain(pause func(), reader services.UserID, id services.PostID) error {
-	for range MaxTries {
-		stamp, err := w.Client.StampOf(w.Ctx, reader)
+func (w *World) addPostAgain(pause func(), reader services.UserID, id services.PostID) error {
+	for range MaxJobTries {
+		stamp, err := w.Client.TakeUserStamp(w.Ctx, reader)
 		if err != nil || stamp == 0 {
 			return err
 		}
@@ -96,31 +97,31 @@ func (w *World) addAgain(pause func(), reader services.UserID, id services.PostI
 		entry := services.FeedEntry{Post: id, Author: post.Author}
 		// The author's own posts are listed in their feed and do not count.
 		if reader != post.Author {
-			since, follows := w.edges[edge{reader, post.Author}]
+			since, follows := w.followStarts[edge{reader, post.Author}]
 			if !follows {
 				return nil
 			}
-			entry.Counts = id > since
+			entry.CountsAsNew = id > since
 		}
 		pause()
-		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.Merge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
+		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{entry}})
 		if err != nil || result.Status != redis.Retry {
 			return err
 		}
 	}
-	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, MaxTries)
+	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, MaxJobTries)
 }
 
-// reconcile makes a reader's posts of an author agree with the current edge: after a follow and an unfollow alike, because
+// reconcileFollow makes a reader's posts of an author agree with the current edge: after a follow and an unfollow alike, because
 // their jobs may be queued in another order than that of the facts.
-func (w *World) reconcile(pause func(), reader, author services.UserID) error {
-	for range MaxTries {
-		stamp, err := w.Client.StampOf(w.Ctx, reader)
+func (w *World) reconcileFollow(pause func(), reader, author services.UserID) error {
+	for range MaxJobTries {
+		stamp, err := w.Client.TakeUserStamp(w.Ctx, reader)
 		if err != nil || stamp == 0 {
 			return err
 		}
 		pause()
-		since, follows := w.edges[edge{reader, author}]
+		since, follows := w.followStarts[edge{reader, author}]
 		if !follows {
 			pause()
 			if _, err := w.Client.DropFromInbox(w.Ctx, reader, author); err != nil {
@@ -128,15 +129,15 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 			}
 			pause()
 			// A follow that was made meanwhile may have been merged before the removal, and lost by it: so both are read again.
-			if _, again := w.edges[edge{reader, author}]; again && w.Rereads {
+			if _, again := w.followStarts[edge{reader, author}]; again && w.RemovalRereadsFollow {
 				continue
 			}
 			return nil
 		}
 		pause()
 		var pulled []services.FollowedAuthor
-		if w.pulls[author] {
-			pulled = []services.FollowedAuthor{{Author: author, Since: since}}
+		if w.pulledAuthors[author] {
+			pulled = []services.FollowedAuthor{{Author: author, ItemsCountAfter: since}}
 		}
 		var hosts []services.FollowedAuthor
 		if w.Boards != nil {
@@ -149,27 +150,27 @@ func (w *World) reconcile(pause func(), reader, author services.UserID) error {
 			}
 		}
 		posts := w.matchingPosts(func(post *services.Post) bool { return post.Author == author && !post.Deleted })
-		entries := make([]services.FeedEntry, min(len(posts), w.depth))
+		entries := make([]services.FeedEntry, min(len(posts), w.postsReadOnFollow))
 		for i := range entries {
-			entries[i] = services.FeedEntry{Post: posts[i], Author: author, Counts: posts[i] > since}
+			entries[i] = services.FeedEntry{Post: posts[i], Author: author, CountsAsNew: posts[i] > since}
 		}
 		pause()
-		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.Merge{Reader: reader, Stamp: stamp, Fence: true, Pulled: pulled, Hosts: hosts, Entries: entries})
+		result, err := w.Client.MergeIntoInbox(w.Ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, RefuseEarlierReads: true, PulledAuthors: pulled, Hosts: hosts, Entries: entries})
 		if err != nil {
 			return err
 		}
 		if result.Status != redis.Retry {
 			pause()
-			return w.sweep(pause, reader, author, posts)
+			return w.removeDeletedPosts(pause, reader, author, posts)
 		}
 	}
-	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, MaxTries)
+	return fmt.Errorf("reader %d and author %d: refused %d times", reader, author, MaxJobTries)
 }
 
-// sweep removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals
+// removeDeletedPosts removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals
 // reached only the followers of that time. It runs after the fence, so that an older read cannot bring a post back.
-func (w *World) sweep(pause func(), reader, author services.UserID, alive []services.PostID) error {
-	if !w.sweeps {
+func (w *World) removeDeletedPosts(pause func(), reader, author services.UserID, alive []services.PostID) error {
+	if !w.followRemovesDeletedPosts {
 		return nil
 	}
 	posts, err := w.Client.AuthorPostsInInbox(w.Ctx, reader, author)
@@ -190,17 +191,17 @@ func (w *World) sweep(pause func(), reader, author services.UserID, alive []serv
 
 // rebuild begins a rebuild, reads the facts and merges them, in this order.
 func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
-	for range MaxTries {
-		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, rdb.RebuildMode{Visit: true, Refill: refill})
+	for range MaxJobTries {
+		stamps, err := w.Client.BeginRebuild(w.Ctx, []services.UserID{user}, rdb.RebuildMode{IsVisit: true, Refill: refill})
 		if err != nil {
 			return err
 		}
 		pause()
-		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], Visit: true, Day: 20_000, Lifetime: time.Hour, Seen: w.seen[user]}
+		facts := rdb.FeedFacts{Reader: user, Stamp: stamps[0], IsVisit: true, LastActiveDay: 20_000, KeyLifetime: time.Hour, SeenUpTo: w.seenUpTo[user]}
 		pause()
-		// The position (Seen) was read at an earlier moment than the facts below, as in the program.
-		facts.Entries = w.homeFeed(user)
-		facts.Pulled = w.pulledBy(user)
+		// The position (SeenUpTo) was read at an earlier moment than the facts below, as in the program.
+		facts.Entries = w.homeFeedFromFacts(user)
+		facts.PulledAuthors = w.pulledAuthorsOf(user)
 		if w.Boards != nil {
 			facts.Hosts = w.Boards.Hosts(user)
 		}
@@ -210,12 +211,12 @@ func (w *World) rebuild(pause func(), user services.UserID, refill bool) error {
 			return err
 		}
 	}
-	return fmt.Errorf("rebuild of %d: refused %d times", user, MaxTries)
+	return fmt.Errorf("rebuild of %d: refused %d times", user, MaxJobTries)
 }
 
 // projectSeen writes a user's seen position into Redis, as the facts had it when the job began.
 func (w *World) projectSeen(pause func(), user services.UserID) error {
-	seen := w.seen[user]
+	seen := w.seenUpTo[user]
 	pause()
 	_, err := w.Client.MarkFeedSeen(w.Ctx, user, seen)
 	return err
@@ -224,7 +225,7 @@ func (w *World) projectSeen(pause func(), user services.UserID) error {
 // Followers are an author's followers with IDs above after, in their order.
 func (w *World) Followers(author, after services.UserID) []services.UserID {
 	var followers []services.UserID
-	for edge := range w.edges {
+	for edge := range w.followStarts {
 		if edge.author == author && edge.reader > after {
 			followers = append(followers, edge.reader)
 		}

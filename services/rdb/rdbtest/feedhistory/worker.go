@@ -9,31 +9,31 @@ import (
 // time, and the seed decides which, so that a failure can be repeated.
 type worker struct {
 	name    string
-	do      func(pause func()) error // may run again from its beginning
-	next    func() (error, bool)     // nil until it starts, and after it died
-	stop    func()                   // nil if next is
-	stalled bool                     // it continues only now and then, see World.work
+	job     func(pause func()) error // may run again from its beginning
+	resume  func() (error, bool)     // nil until it starts, and after it died
+	stop    func()                   // nil if resume is
+	stalled bool                     // it continues only now and then, see World.continueOneWorker
 }
 
-// errDead unwinds the job of a worker that dies.
-var errDead = errors.New("the worker died")
+// errWorkerDied unwinds the job of a worker that dies.
+var errWorkerDied = errors.New("the worker died")
 
-// start makes the job a coroutine: next runs it to its next pause, and stop unwinds it at the pause where it waits.
+// start makes the job a coroutine: resume runs it to its next pause, and stop unwinds it at the pause where it waits.
 func (w *worker) start() {
-	w.next, w.stop = iter.Pull(func(yield func(error) bool) {
+	w.resume, w.stop = iter.Pull(func(yield func(error) bool) {
 		defer func() {
-			if reason := recover(); reason != nil && reason != errDead {
+			if reason := recover(); reason != nil && reason != errWorkerDied {
 				panic(reason)
 			}
 		}()
-		err := w.do(func() {
+		err := w.job(func() {
 			if !yield(nil) {
 				// The pause does not return: the job ends in the middle. Its deferred calls run, which they would not do in a real
 				// crash.
-				panic(errDead)
+				panic(errWorkerDied)
 			}
 		})
-		// The error is the last value, so that the caller of next sees it before the end.
+		// The error is the last value, so that the caller of resume sees it before the end.
 		if err != nil {
 			yield(err)
 		}
@@ -44,11 +44,11 @@ func (w *worker) start() {
 func (w *worker) kill() {
 	if w.stop != nil {
 		w.stop()
-		w.next, w.stop = nil, nil
+		w.resume, w.stop = nil, nil
 	}
 }
 
 // Enqueue queues a job under a name for the trace.
 func (w *World) Enqueue(name string, do func(pause func()) error) {
-	w.queue = append(w.queue, &worker{name: name, do: do, stalled: w.Random.IntN(w.stepsPerStall) == 0})
+	w.queue = append(w.queue, &worker{name: name, job: do, stalled: w.Random.IntN(w.stepsPerStall) == 0})
 }

@@ -1,11 +1,11 @@
-// Package feedhistory runs histories of users' views. A few people publish, follow and read, and their keys in Redis get lost. The work
-// that this causes stops and repeats wherever it can. In the end the views must equal the facts. Features add the data that they keep
-// beside the inbox.
+// Package feedhistory runs histories of users' views. A few people publish, follow and read, and their keys in Redis get lost. The
+// work that this causes stops and repeats wherever it can. In the end the views must equal the facts. Features add the data that
+// they keep beside the inbox.
 //
-// A history is a sequence of events from a random deck. An event changes the facts and queues workers. One kind of event lets a worker
-// continue, to its end or until it stalls at a pause: then anything else may happen. Check looks at every view after each step, for
-// states that no reader may ever see; compare looks at all of them when the last worker has ended. A failure prints the trace. Running
-// the history of the same number repeats the failure.
+// A history is a sequence of events from a random deck. An event changes the facts and queues workers. One kind of event lets a
+// worker continue, to its end or until it stalls at a pause: then anything else may happen. CheckFeedsAndBoards looks at every view
+// after each step, for states that no reader may ever see; compareWithFacts looks at all of them when the last worker has ended. A
+// failure prints the trace. Running the history of the same number repeats the failure.
 package feedhistory
 
 import (
@@ -29,31 +29,31 @@ type World struct {
 	Users  []services.UserID
 	Boards Boards // nil: no user has a board
 
-	// Values that are drawn once for a history: see mix and newWorld.
-	deck          []int  // event kinds to draw from
-	pair          bool   // every event concerns the same two people
-	losable       [2]int // which keys of a user may be lost, as the range [from, to) of the document and the inbox
-	stepsPerStall int    // one in this many steps of a worker is followed by a long pause
+	// Values that are drawn once for a history: see drawEventDeck and newWorld.
+	eventDeck           []int  // event kinds to draw from
+	onePairForAllEvents bool   // every event concerns the same two people
+	losableKeyRange     [2]int // which keys of a user may be lost, as the range [from, to) of the document and the inbox
+	stepsPerStall       int    // one in this many steps of a worker is followed by a long pause
 
 	// The maps below are the facts. A transaction is one write to them: between two pauses only the current step runs.
 	posts          map[services.PostID]*services.Post
-	edges          map[edge]services.PostID            // the time of the follow
-	seen           map[services.UserID]services.PostID // up to which post each user has seen the feed
-	pulls          map[services.UserID]bool            // authors whose posts are pulled: their followers' documents must name them
-	last           services.PostID                     // greatest ID that was assigned
+	followStarts   map[edge]services.PostID            // the time of the follow
+	seenUpTo       map[services.UserID]services.PostID // up to which post each user has seen the feed
+	pulledAuthors  map[services.UserID]bool            // authors whose posts are pulled: their followers' documents must name them
+	lastAssignedID services.PostID                     // greatest ID that was assigned
 	uncommittedIDs []services.PostID                   // IDs assigned to transactions that have not committed
 
 	// queue has the jobs that have not ended. Their order does not matter: any of them may run next.
 	queue         []*worker
-	lastSnapshots map[services.UserID]snapshot // the state that readers saw last, for comparison with the state after the next step
-	trace         []string                     // a line for each event and step, printed with a failure
+	lastSnapshots map[services.UserID]feedSnapshot // the state that readers saw last, for comparison with the state after the next step
+	trace         []string                         // a line for each event and step, printed with a failure
 
-	Rereads       bool // false is an injected bug: a removal does not read its edge again
-	namesTooEarly bool // an injected bug: followers' documents name an author before the author is stored as pulled
-	sweeps        bool // false is an injected bug: a follow does not look for posts that were deleted before it
-	// depth is the number of an author's posts that a follow reads: one more than an inbox holds, so that the inbox is
+	RemovalRereadsFollow        bool // false is an injected bug: a removal does not read its edge again
+	documentsNameAuthorTooEarly bool // an injected bug: followers' documents name an author before the author is stored as pulled
+	followRemovesDeletedPosts   bool // false is an injected bug: a follow does not look for posts that were deleted before it
+	// postsReadOnFollow is the number of an author's posts that a follow reads: one more than an inbox holds, so that the inbox is
 	// trimmed and has a floor.
-	depth int
+	postsReadOnFollow int
 }
 
 // edge is a follow.
@@ -61,28 +61,28 @@ type edge struct{ reader, author services.UserID }
 
 const (
 	maxPeople = 3 // in one history
-	// ChunkSize is the greatest number of followers in a chunk.
-	ChunkSize = 2
-	// MaxTries is how often work that was refused is tried before the history fails.
-	MaxTries = 20
+	// FollowersPerChunk is the greatest number of followers in a chunk.
+	FollowersPerChunk = 2
+	// MaxJobTries is how often work that was refused is tried before the history fails.
+	MaxJobTries = 20
 	// inboxCapacity is how many posts an inbox can hold.
-	inboxCapacity = services.Retention + 32
+	inboxCapacity = services.FeedRetention + 32
 )
 
 // newWorld makes the people and the mix of a history. Everything that differs between histories comes from the seed.
 func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first services.UserID) *World {
 	w := &World{
-		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), Rereads: true, sweeps: true, depth: inboxCapacity + 1, last: 1 << 21,
-		posts: map[services.PostID]*services.Post{}, edges: map[edge]services.PostID{},
-		seen: map[services.UserID]services.PostID{}, lastSnapshots: map[services.UserID]snapshot{},
+		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), RemovalRereadsFollow: true, followRemovesDeletedPosts: true, postsReadOnFollow: inboxCapacity + 1, lastAssignedID: 1 << 21,
+		posts: map[services.PostID]*services.Post{}, followStarts: map[edge]services.PostID{},
+		seenUpTo: map[services.UserID]services.PostID{}, lastSnapshots: map[services.UserID]feedSnapshot{},
 	}
 	for i := range 2 + w.Random.IntN(maxPeople-1) {
 		w.Users = append(w.Users, first+services.UserID(i))
 	}
 	// Each history has its own mix of events and stalls: a bug that needs many stalls, or none, does not show in an average
 	// history.
-	w.deck, w.pair, w.stepsPerStall = w.mix(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
-	w.losable = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
+	w.eventDeck, w.onePairForAllEvents, w.stepsPerStall = w.drawEventDeck(), w.Random.IntN(3) > 0, []int{4, 8, 16}[w.Random.IntN(3)]
+	w.losableKeyRange = [][2]int{{0, 1}, {1, 2}, {0, 2}}[w.Random.IntN(3)]
 	return w
 }
 
@@ -98,38 +98,39 @@ func (w *World) run(steps int) (err error) {
 		}
 	}()
 	for range steps {
-		if err := w.event(); err != nil {
+		if err := w.runRandomEvent(); err != nil {
 			return err
 		}
 	}
 	// Without trouble no worker dies and no job is taken twice, so each worker ends after some turns.
 	for len(w.queue) > 0 {
-		if err := w.work(false); err != nil {
+		if err := w.continueOneWorker(false); err != nil {
 			return err
 		}
 	}
-	return w.compare()
+	return w.compareWithFacts()
 }
 
 // These are the kinds of events. Each history has its own mix, in which some kinds do not occur at all: a bug that needs several
 // events of a few kinds shows far sooner than if all kinds occur all the time.
 const (
-	publish = iota
-	follow
-	unfollow
-	remove
-	see
-	lose
-	// visit is a read by the user. It rebuilds the document and the inbox if one of them is missing, and now and then when both are there.
-	visit
-	work
-	kinds
+	publishEvent = iota
+	followEvent
+	unfollowEvent
+	deletePostEvent
+	markSeenEvent
+	loseKeysEvent
+	// visitEvent is a read by the user. It rebuilds the document and the inbox if one of them is missing, and now and then when
+	// both are there.
+	visitEvent
+	continueWorkerEvent
+	commonEventKindCount
 )
 
-// Only some histories have these kinds: pull is for pulled authors, and BoardKinds is the first kind for boards.
+// Only some histories have these kinds: pull is for pulled authors, and FirstBoardEvent is the first kind for boards.
 const (
-	pull = kinds + iota
-	BoardKinds
+	makePulledEvent = commonEventKindCount + iota
+	FirstBoardEvent
 )
 
 // Run runs the history of a number: the same number gives the same history. Each number has people of its own, with IDs from
@@ -140,11 +141,11 @@ func Run(ctx context.Context, client *rdb.Projections, number int, first service
 	return w.run(30 + number%3*30)
 }
 
-// mix draws how often each kind of event is in the deck, from the numbers that the kind allows.
-func (w *World) mix() (deck []int) {
-	for kind, parts := range [kinds][]int{
-		publish: {1, 2, 4}, follow: {2, 4, 8}, unfollow: {0, 4, 8}, remove: {0, 0, 1, 4}, see: {0, 0, 2},
-		lose: {0, 0, 2, 4}, visit: {1, 2, 4}, work: {6, 12, 24},
+// drawEventDeck draws how often each kind of event is in the deck, from the numbers that the kind allows.
+func (w *World) drawEventDeck() (deck []int) {
+	for kind, parts := range [commonEventKindCount][]int{
+		publishEvent: {1, 2, 4}, followEvent: {2, 4, 8}, unfollowEvent: {0, 4, 8}, deletePostEvent: {0, 0, 1, 4}, markSeenEvent: {0, 0, 2},
+		loseKeysEvent: {0, 0, 2, 4}, visitEvent: {1, 2, 4}, continueWorkerEvent: {6, 12, 24},
 	} {
 		for range parts[w.Random.IntN(len(parts))] {
 			deck = append(deck, kind)
@@ -153,49 +154,49 @@ func (w *World) mix() (deck []int) {
 	return deck
 }
 
-// event runs one random event.
-func (w *World) event() error {
-	user, other := w.anyone(), w.anyone()
+// runRandomEvent runs one random event.
+func (w *World) runRandomEvent() error {
+	user, other := w.randomUser(), w.randomUser()
 	// Two people meet each other's events far more often than three do: most bugs need one pair alone.
-	if w.pair {
+	if w.onePairForAllEvents {
 		user, other = w.Users[0], w.Users[1]
 	}
-	_, follows := w.edges[edge{user, other}]
-	switch kind := w.deck[w.Random.IntN(len(w.deck))]; kind {
-	case publish:
+	_, follows := w.followStarts[edge{user, other}]
+	switch kind := w.eventDeck[w.Random.IntN(len(w.eventDeck))]; kind {
+	case publishEvent:
 		w.publish(other)
-	case follow:
+	case followEvent:
 		if !follows && user != other {
 			w.follow(user, other)
 		}
-	case unfollow:
+	case unfollowEvent:
 		if follows {
-			delete(w.edges, edge{user, other})
+			delete(w.followStarts, edge{user, other})
 			w.Tracef("%d unfollows %d", user, other)
 			w.queueEdgeJob(user, other)
 			if w.Random.IntN(3) == 0 {
 				w.follow(user, other)
 			}
 		}
-	case remove:
-		if id, ok := w.anyPost(); ok && !w.posts[id].Deleted {
+	case deletePostEvent:
+		if id, ok := w.randomPost(); ok && !w.posts[id].Deleted {
 			w.posts[id].Deleted = true
 			w.Tracef("post %d is deleted", id)
 			w.Enqueue(fmt.Sprintf("remove %d", id), func(pause func()) error { return w.fanOut(pause, id, true) })
 		}
-	case see:
-		if id, ok := w.anyPost(); ok {
-			w.seen[user] = max(w.seen[user], id)
+	case markSeenEvent:
+		if id, ok := w.randomPost(); ok {
+			w.seenUpTo[user] = max(w.seenUpTo[user], id)
 			w.Tracef("%d has seen up to %d", user, id)
 			w.Enqueue(fmt.Sprintf("seen %d", user), func(pause func()) error { return w.projectSeen(pause, user) })
 		}
-	case lose:
-		return w.lose(user)
-	case visit:
+	case loseKeysEvent:
+		return w.loseKeys(user)
+	case visitEvent:
 		return w.visit(user)
-	case work:
-		return w.work(true)
-	case pull:
+	case continueWorkerEvent:
+		return w.continueOneWorker(true)
+	case makePulledEvent:
 		w.makePulled(other)
 	default:
 		return w.Boards.Event(kind, user, other)
@@ -206,7 +207,7 @@ func (w *World) event() error {
 // follow writes the fact and queues the job.
 func (w *World) follow(reader, author services.UserID) {
 	since := w.NextID()
-	w.edges[edge{reader, author}] = since
+	w.followStarts[edge{reader, author}] = since
 	w.Tracef("%d follows %d since %d", reader, author, since)
 	w.queueEdgeJob(reader, author)
 }
@@ -216,9 +217,9 @@ func (w *World) follow(reader, author services.UserID) {
 func (w *World) queueEdgeJob(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
 	if w.Random.IntN(2) == 0 {
-		w.queue = slices.DeleteFunc(w.queue, func(other *worker) bool { return other.name == name && other.next == nil })
+		w.queue = slices.DeleteFunc(w.queue, func(other *worker) bool { return other.name == name && other.resume == nil })
 	}
-	w.Enqueue(name, func(pause func()) error { return w.reconcile(pause, reader, author) })
+	w.Enqueue(name, func(pause func()) error { return w.reconcileFollow(pause, reader, author) })
 }
 
 // publish commits a post, whose ID may have been assigned long before. One call in six only assigns an ID, for a later call.
@@ -237,21 +238,21 @@ func (w *World) publish(author services.UserID) {
 	w.Enqueue(fmt.Sprintf("fan-out %d", id), func(pause func()) error { return w.fanOut(pause, id, false) })
 }
 
-// lose deletes keys, as an eviction or a flush does. A restart from an older snapshot is another loss, which the epoch shows.
-func (w *World) lose(user services.UserID) error {
+// loseKeys deletes keys, as an eviction or a flush does. A restart from an older snapshot is another loss, which the epoch shows.
+func (w *World) loseKeys(user services.UserID) error {
 	// No reader may see the loss as an empty feed, so the check comes before anything is rebuilt.
-	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.losable[0]:w.losable[1]]
+	keys := []string{rdb.DocumentKey(user), inboxKey(user)}[w.losableKeyRange[0]:w.losableKeyRange[1]]
 	w.Tracef("lost: %v", keys)
 	if err := w.Client.Commands().Del(w.Ctx, keys...).Err(); err != nil {
 		return err
 	}
-	return w.Check()
+	return w.CheckFeedsAndBoards()
 }
 
 // visit is a read by the user. It rebuilds a missing view, and now and then a whole one.
 func (w *World) visit(user services.UserID) error {
 	// The view is ready if the document and the inbox are both there: neither is missing or being built.
-	ready, err := w.ready(user)
+	ready, err := w.isFeedReady(user)
 	if err != nil || ready && w.Random.IntN(2) == 0 {
 		return err
 	}
@@ -260,20 +261,20 @@ func (w *World) visit(user services.UserID) error {
 	return nil
 }
 
-// ready reports whether a reader would find the user's document and inbox, both complete.
-func (w *World) ready(user services.UserID) (bool, error) {
+// isFeedReady reports whether a reader would find the user's document and inbox, both complete.
+func (w *World) isFeedReady(user services.UserID) (bool, error) {
 	documents, err := w.Client.Documents(w.Ctx, []services.UserID{user})
 	if err != nil {
 		return false, err
 	}
-	page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.Retention)
+	page, err := w.Client.Inbox(w.Ctx, user, services.MaxPostID, services.FeedRetention)
 	return documents[0].Ready && page.Ready, err
 }
 
-// work lets one worker continue, to its end or until it stalls. Stalled workers continue only now and then, when much has
+// continueOneWorker lets one worker continue, to its end or until it stalls. Stalled workers continue only now and then, when much has
 // happened since their last step. With trouble a second worker may get the job as well, and a worker may die in the middle;
 // then its job starts over.
-func (w *World) work(trouble bool) error {
+func (w *World) continueOneWorker(trouble bool) error {
 	if len(w.queue) == 0 {
 		return nil
 	}
@@ -289,25 +290,25 @@ func (w *World) work(trouble bool) error {
 	// A second worker takes the job, as if the lease of the first had ended while it still runs: both workers go on.
 	if trouble && w.Random.IntN(12) == 0 {
 		w.Tracef("%s: taken by another as well", worker.name)
-		w.Enqueue(worker.name, worker.do)
+		w.Enqueue(worker.name, worker.job)
 	}
-	if trouble && worker.next != nil && w.Random.IntN(12) == 0 {
+	if trouble && worker.resume != nil && w.Random.IntN(12) == 0 {
 		w.Tracef("%s: died", worker.name)
 		worker.kill()
 		return nil
 	}
-	if worker.next == nil {
+	if worker.resume == nil {
 		worker.start()
 	}
 	for {
-		err, more := worker.next()
+		err, more := worker.resume()
 		if !more {
 			w.queue = slices.Delete(w.queue, at, at+1)
 			w.Tracef("%s: done", worker.name)
-			return w.Check()
+			return w.CheckFeedsAndBoards()
 		}
 		if err == nil {
-			err = w.Check()
+			err = w.CheckFeedsAndBoards()
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", worker.name, err)
@@ -324,11 +325,11 @@ func (w *World) Tracef(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
-// anyone is one of the people.
-func (w *World) anyone() services.UserID { return w.Users[w.Random.IntN(len(w.Users))] }
+// randomUser is one of the people.
+func (w *World) randomUser() services.UserID { return w.Users[w.Random.IntN(len(w.Users))] }
 
-// anyPost is one of all posts, deleted ones included.
-func (w *World) anyPost() (services.PostID, bool) {
+// randomPost is one of all posts, deleted ones included.
+func (w *World) randomPost() (services.PostID, bool) {
 	ids := w.matchingPosts(func(*services.Post) bool { return true })
 	if len(ids) == 0 {
 		return 0, false
@@ -338,8 +339,8 @@ func (w *World) anyPost() (services.PostID, bool) {
 
 // NextID assigns an ID, which is greater than all before. The step leaves room for the sequence and node of real IDs.
 func (w *World) NextID() services.PostID {
-	w.last += 1 << 21
-	return w.last
+	w.lastAssignedID += 1 << 21
+	return w.lastAssignedID
 }
 
 // matchingPosts are the posts that fit, newest first.
@@ -355,14 +356,14 @@ func (w *World) matchingPosts(fits func(*services.Post) bool) []services.PostID 
 	return ids
 }
 
-// homeFeed is a reader's feed by the facts, newest first.
-func (w *World) homeFeed(reader services.UserID) []services.FeedEntry {
+// homeFeedFromFacts is a reader's feed by the facts, newest first.
+func (w *World) homeFeedFromFacts(reader services.UserID) []services.FeedEntry {
 	var entries []services.FeedEntry
 	for _, id := range w.matchingPosts(func(post *services.Post) bool { return !post.Deleted }) {
 		author := w.posts[id].Author
-		since, follows := w.edges[edge{reader, author}]
+		since, follows := w.followStarts[edge{reader, author}]
 		if follows || author == reader {
-			entries = append(entries, services.FeedEntry{Post: id, Author: author, Counts: follows && id > since})
+			entries = append(entries, services.FeedEntry{Post: id, Author: author, CountsAsNew: follows && id > since})
 		}
 	}
 	return entries
