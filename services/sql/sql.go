@@ -15,7 +15,7 @@
 //
 //   - SQLite has one writer (writer.go). It takes all waiting requests into one transaction, so that they share one wait for the disk.
 //   - PostgreSQL runs a single function as usual (write.go), and the functions of a batch in passes that send the statements of all
-//     of them in one round trip (together.go, player.go).
+//     of them in one round trip (together.go, replayer.go).
 //
 // A TxEndHook (ends.go) is work that a transaction does once at its end, for all of its functions.
 package sql

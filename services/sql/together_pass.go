@@ -13,7 +13,7 @@ import (
 
 // This file has the round trips of a batch to PostgreSQL: a pass with the statements of all functions, a prefetch of the rows that
 // functions wait for, or one function statement by statement. What the answers mean for the functions is in together.go and
-// player.go.
+// replayer.go.
 
 // Long batches run one after the other, on all nodes: they hold locks of many rows for several passes. Two batches that share
 // rows, such as likes of one post, would wait for each other, change each other's answers, and so take many more passes.
