@@ -117,8 +117,8 @@ func (k *subscriptionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			k.mu.Lock()
 			k.receivedTokens[message.Payload["authorization"]] = true
 			k.conns = append(k.conns, conn)
+			_ = conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"connection_ack"}`)) // before writeToAllConns may write to it
 			k.mu.Unlock()
-			_ = conn.WriteMessage(websocket.TextMessage, []byte(`{"type":"connection_ack"}`))
 		case "subscribe":
 			k.mu.Lock()
 			for _, text := range k.subscribeReplies {
