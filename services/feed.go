@@ -69,10 +69,13 @@ type FeedEntry struct {
 // FollowedAuthor is a followed author that a reader's document names, because the node cache holds the author's items: the posts of
 // a huge author, the shows of a host. Items not newer than ItemsCountAfter are listed and do not count. If CountsNothing is set, no
 // item counts.
+//
+// The order of the fields makes it 16 bytes and not 24: each page of a board has a list of all followed hosts, and Go allocates a
+// list of more than 32 KB, which 2,000 hosts would then have, from the heap itself.
 type FollowedAuthor struct {
 	Author          UserID
-	ItemsCountAfter PostID
 	CountsNothing   bool // set for hosts only
+	ItemsCountAfter PostID
 }
 
 // PulledCount is how many unseen posts of pulled authors a reader has, as the node knows at rendering.
