@@ -58,7 +58,7 @@ func (a *apiClient) doGraphQL(ctx context.Context, token, query string, variable
 // ingestEvent is an event in the form of the GraphQL input IngestEvent.
 type ingestEvent map[string]any
 
-// userEvent returns the event of a user's mutation, given by its name and input.
+// userEvent returns the event in which the user with the key who does a mutation, given by its name and input.
 func userEvent(who, mutation string, input map[string]any) ingestEvent {
 	return ingestEvent{"as": "user:" + who, "do": map[string]any{mutation: input}}
 }
@@ -93,7 +93,7 @@ func commentEvent(who, post string) ingestEvent {
 	return userEvent(who, "publishPost", map[string]any{"body": "I think so too.", "parentId": post})
 }
 
-// profileEvent returns the event that sets the name of a user.
+// profileEvent returns the event that sets the name and the avatar of a user.
 func profileEvent(who, name string) ingestEvent {
 	return userEvent(who, "setProfile", map[string]any{"name": name, "avatarUrl": "https://images.example/" + who + ".jpg"})
 }

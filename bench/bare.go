@@ -20,27 +20,27 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The bare writer is the reference of the sockets row. It only writes the same bytes to every connection, in one loop per
-// processor. It is this program, started again with the argument bareWriterArgument. With documents, it reads the documents first,
-// because a server that pushes data from Redis has to read the data.
+// bareWriterArgument is the argument with which this program is started again as the bare writer: the program that Tidings is
+// compared with in the row of pushes to sockets. It only writes the same bytes to every connection, in one loop per processor. If it
+// is given badge documents in Redis, it reads them first, because a server that pushes data from Redis has to read the data.
 const bareWriterArgument = "bare-writer"
 
-// documentsPerPipeline is the number of documents that one pipeline reads: as many as in a batch of Tidings.
+// documentsPerPipeline is the number of documents that the bare writer reads in one pipeline: as many as in a batch of Tidings.
 const documentsPerPipeline = 256
 
-// bareFrameWriter writes one prepared frame to every connection when it is triggered.
+// bareFrameWriter writes one prepared WebSocket frame to every connection when it is triggered.
 type bareFrameWriter struct {
 	frame     []byte          // what every connection gets at each trigger
-	documents *documentReader // nil: it reads none
-	mu        sync.Mutex
+	documents *documentReader // reads the documents before each write; nil: none are read
+	mu        sync.Mutex      // guards conns
 	conns     []net.Conn
 }
 
-// documentReader reads badge documents and drops them.
+// documentReader reads badge documents from Redis for the bare writer, and does nothing with them.
 type documentReader struct {
-	redis               *redis.Client // of the documents
-	keys                []string
-	firstDocumentFields []string // the names of its fields
+	redis               *redis.Client // the Redis that has the documents
+	keys                []string      // of the documents
+	firstDocumentFields []string      // the names of the fields in the first document
 }
 
 // newDocumentReader connects to Redis. The file holds the keys of the documents as a JSON array.
@@ -70,8 +70,8 @@ func newDocumentReader(ctx context.Context, url, file string) (*documentReader, 
 	return d, nil
 }
 
-// readAndDiscard reads a number of documents in one pipeline. After the last document it continues with the first one. It does not
-// parse them, because the reference does only the work that every server must do.
+// readAndDiscard reads count documents in one pipeline, from number first on. After the last document it continues with the first
+// one. It does not parse them, because the bare writer does only the work that every server must do.
 func (d *documentReader) readAndDiscard(ctx context.Context, first, count int) error {
 	pipe := d.redis.Pipeline()
 	for i := range count {
@@ -81,7 +81,7 @@ func (d *documentReader) readAndDiscard(ctx context.Context, first, count int) e
 	return err
 }
 
-// newBareFrameWriter makes a writer whose frame is length bytes long. The client accepts the frame as an event.
+// newBareFrameWriter makes a writer whose frame is length bytes long. The client of the benchmark takes the frame for an event.
 func newBareFrameWriter(length int) *bareFrameWriter {
 	text := []byte(`{"id":"1","type":"next","payload":`)
 	for len(appendFrame(nil, opText, text, false)) < length-1 {
@@ -199,7 +199,8 @@ func readFirstFrame(s *socket, _ int) error {
 	return err
 }
 
-// triggerBroadcast asks a program to send one event to everybody, and waits only for the answer to the request.
+// triggerBroadcast asks a program, at its control address, to send one event to all of its connections. It waits only for the
+// answer to the request.
 func triggerBroadcast(ctx context.Context, control string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+control+"/trigger", nil)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The bare server is the reference of pages and of single mutations: net/http with a handler that does only the work that every
-// server must do. It is this program, started again with the argument bareServerArgument.
+// bareServerArgument is the argument with which this program is started again as the bare server: the floor of pages and of single
+// mutations. The bare server is net/http with a handler that does only the work that every server must do.
 //
 // For a page it reads the same keys from Redis in one pipeline, ignores the replies, and answers with the bytes that Tidings
 // answered. For a mutation it inserts one row by a statement that is a transaction of its own.
@@ -91,7 +91,8 @@ func runBareServer(address, kind string, arguments ...string) error {
 	return nil
 }
 
-// openBareCommitDatabase opens the database for bare commits. name is the path of SQLite or the URL of PostgreSQL.
+// openBareCommitDatabase opens a database for bare commits, each of which is one row in a transaction of its own. name is the path
+// of the SQLite file or the URL of PostgreSQL.
 func openBareCommitDatabase(driver, name string) (*sql.DB, error) {
 	if driver == "sqlite" {
 		return openRawSQLite(name)
@@ -164,14 +165,14 @@ func insertBareCommitRow(ctx context.Context, db *sql.DB, number int) error {
 	return err
 }
 
-// inboxRedisCommands returns the commands that read the first page of a user's home feed: one for the document, and one for the
-// entries of the page and the next entry. Posts are in the node's memory.
+// inboxRedisCommands returns the Redis commands that read the first page of a user's home feed: one for the document, and one for the
+// entries of the page and the next entry. The posts themselves need no command, because they are in the node cache.
 func inboxRedisCommands(user uint32) [][]any {
 	return append(documentRedisCommands(user), []any{"ZREVRANGE", fmt.Sprintf("{u%d}:i", user), 0, pageSize})
 }
 
-// documentRedisCommands returns the command that reads a user's document, which has the hosts of the user's live board. Shows are
-// in the node's memory.
+// documentRedisCommands returns the Redis command that reads a user's document, which has the hosts of the user's live board. Shows
+// need no command, because they are in the node cache.
 func documentRedisCommands(user uint32) [][]any { return [][]any{{"HGETALL", documentKey(user)}} }
 
 // startBarePagesServer starts a bare server for the pages of some readers. It queries the server of an installation for these
@@ -228,8 +229,8 @@ func startBareServer(ctx context.Context, folder string, arguments ...string) (*
 	return p, nil
 }
 
-// bareServerCPULine compares a server's processor time for one answer with the bare server's. It has no goal, because no real server
-// reaches the floor.
+// bareServerCPULine returns the line of the report that compares a server's processor time for one answer with the bare server's. The
+// line has no goal, because no real server reaches the floor.
 func bareServerCPULine(what string, ours, bare *contender) resultLine {
 	l := resultLine{measurement: what + ": server CPU each", reference: bareServerLabel, unit: "x the CPU"}
 	l.compareCPU(ours, bare)

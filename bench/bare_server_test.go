@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// callBareHandler asks a handler of the bare server, with a token and a query.
+// callBareHandler sends a request with a token and a query to a handler of the bare server, and returns its answer.
 func callBareHandler(handle http.HandlerFunc, token, query string) (status int, body string) {
 	request := httptest.NewRequest(http.MethodPost, "/graphql", strings.NewReader(`{"query":"`+query+`"}`))
 	request.Header.Set("Authorization", "Bearer "+token)

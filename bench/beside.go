@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// This file measures other users' reads during a rush, and their floor: the same reads beside a program that only computes, with
-// as much processor time as the server and Redis used for the rush. The reads and the program share the processors, and no server
-// avoids this cost.
+// This file measures the reads of bystanders: users who have no part in a rush, which is a time with very many writes. It also
+// measures their floor: the same reads beside a program that only computes, with as much processor time as the server and Redis used
+// for the rush. The reads and the program share the processors, and no server avoids this cost.
 
-// busyProcessorsLabel names the floor in the results.
+// busyProcessorsLabel names, in the results, the reads beside a program that only computes.
 const busyProcessorsLabel = "beside a program that only computes as much"
 
 // cpuUsage says how much processor time the server and Redis used together while some reads were answered.
@@ -46,8 +46,8 @@ func (b *bench) serverAndRedisCPUTime(server *program) (time.Duration, error) {
 	return ours + redis, err
 }
 
-// processorsForOtherWork returns how many processors were busy with work other than the reads. It assumes that a read takes as much
-// processor time as in alone.
+// processorsForOtherWork returns how many processors were busy with work other than the reads. alone is a measurement in which there
+// were only reads: each read is taken to use as much processor time as there.
 func (e cpuUsage) processorsForOtherWork(alone cpuUsage) float64 {
 	if alone.answerCount == 0 {
 		return 0
@@ -56,8 +56,8 @@ func (e cpuUsage) processorsForOtherWork(alone cpuUsage) float64 {
 	return max(0, (float64(e.cpuTime)-reads)/float64(e.elapsed))
 }
 
-// loadWithBusyProcessors calls load while a program keeps processors busy: as many as the other work kept busy in the measurement
-// during. It does nothing if the processor time of alone or of during is not known.
+// loadWithBusyProcessors calls load while a program keeps processors busy: as many as were busy with work other than reads in the
+// measurement during. alone is a measurement with reads only. It does nothing if the processor time of alone or of during is not known.
 func (b *bench) loadWithBusyProcessors(ctx context.Context, alone, during cpuUsage, load func() error) error {
 	if !alone.cpuTimeKnown || !during.cpuTimeKnown {
 		return nil
@@ -70,7 +70,7 @@ func (b *bench) loadWithBusyProcessors(ctx context.Context, alone, during cpuUsa
 	return load()
 }
 
-// measureBystanders sends the other users' reads to a server, and measures them.
+// measureBystanders sends the badge queries of bystanders, the users who have no part in a rush, to a server, and measures them.
 func (b *bench) measureBystanders(ctx context.Context, server *program) (sample, cpuUsage, error) {
 	var result sample
 	e, err := b.measureCPUUsage(server, func() (answers float64, err error) {
@@ -80,11 +80,11 @@ func (b *bench) measureBystanders(ctx context.Context, server *program) (sample,
 	return result, e, err
 }
 
-// bystanderResults has the samples of other users' reads: before a rush, during the rush, and beside a program that only computes,
-// as much as the rush did.
+// bystanderResults has the samples of the reads of bystanders, users who have no part in a rush: before the rush, during it, and
+// beside a program that only computes, as much as the rush did.
 type bystanderResults struct{ before, during, withBusyProcessors series }
 
-// addRushRound adds a round: the reads before the rush, and the reads during it.
+// addRushRound adds a round: before has the reads before the rush, and the reads during it are measured while rush runs.
 func (r *bystanderResults) addRushRound(ctx context.Context, b *bench, server *program, before sample, rush func(context.Context) error) (cpuUsage, error) {
 	var during sample
 	e, err := b.measureCPUUsage(server, func() (answers float64, err error) {

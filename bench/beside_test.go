@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The processor time that remains after the reads belongs to the other work.
+// The processor time that the reads do not use belongs to the other work.
 func TestProcessorsBesideReads(t *testing.T) {
 	alone := cpuUsage{answerCount: 1000, cpuTime: 100 * time.Millisecond, elapsed: time.Second, cpuTimeKnown: true} // 100 us each
 	for name, test := range map[string]struct {
@@ -28,7 +28,7 @@ func TestProcessorsBesideReads(t *testing.T) {
 	}
 }
 
-// The program goes on computing, and uses at most twice the processors that it was told to use.
+// The program that only computes goes on computing, and uses at most twice the share of a processor that it was told to use.
 func TestKeepProcessorsBusyTakesItsShare(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		if err := keepProcessorsBusy(t.Context(), 0.1); err == nil {
@@ -66,7 +66,7 @@ func TestKeepProcessorsBusyTakesItsShare(t *testing.T) {
 	}
 }
 
-// The floor is measured while the program computes, and only if the processor time is known for both loads.
+// loadWithBusyProcessors calls its function only if the processor time is known for both measurements.
 func TestTheFloorNeedsItsMeasure(t *testing.T) {
 	t.Setenv(childModeVariable, bareServerArgument)
 	b := &bench{dataFolder: t.TempDir()}

@@ -14,20 +14,20 @@ import (
 const (
 	broadcastTimeout     = 20 * time.Second       // for all events to arrive
 	pauseBeforeBroadcast = 300 * time.Millisecond // longer than the shortest time between two events of a subscription
-	maxBroadcastTries    = 5                      // how often a broadcast is tried if an event comes early
+	maxBroadcastTries    = 5                      // how often a broadcast is tried if an event comes too early: see errEarlyEvent
 )
 
 // errEarlyEvent means that an event came before its hint was sent: the server's reconciliation had found the change already.
 var errEarlyEvent = errors.New("an event came before it was asked for")
 
-// eventBroadcast is one event to every socket at once.
+// eventBroadcast is a way to send one event to every socket at once.
 type eventBroadcast struct {
 	prepare    func(context.Context) error // runs before sendEvents and is not measured; may be nil
 	sendEvents func(context.Context) error // causes the events; latencies count from its call
 }
 
 // measureBroadcasts makes a broadcast several times. It returns a sample of the latencies, each from the call of sendEvents to an
-// event, and of the server's processor time.
+// event, and of the processor time of the server, whose process is pid.
 func (f *socketFleet) measureBroadcasts(ctx context.Context, pid, times int, v eventBroadcast) (sample, error) {
 	var all []time.Duration
 	var cpu, took time.Duration
@@ -104,7 +104,8 @@ func (f *socketFleet) describeLostSockets() string {
 	return text
 }
 
-// eventLatencies returns, for each socket, the time from its start to its event.
+// eventLatencies returns, for each socket, the time from start(i) until its event came. start returns when the event of socket i was
+// sent, in nanoseconds after f.timeOrigin.
 func (f *socketFleet) eventLatencies(start func(i int) int64) ([]time.Duration, error) {
 	latencies := make([]time.Duration, len(f.sockets))
 	for i, s := range f.sockets {
@@ -119,7 +120,7 @@ func (f *socketFleet) eventLatencies(start func(i int) int64) ([]time.Duration, 
 // hintSender changes badge documents as the workers of a server do: it raises the version in Redis, and sends a hint to the node.
 type hintSender struct {
 	redis    *redis.Client
-	nodeName string   // the name of the node
+	nodeName string   // the node that gets the hints
 	users    []uint32 // whose documents it changes
 }
 
@@ -137,7 +138,8 @@ func (h *hintSender) queueNewVersions(ctx context.Context, pipe redis.Pipeliner,
 // documentKey returns the key of a user's badge document in Redis.
 func documentKey(user uint32) string { return fmt.Sprintf("{u%d}:b", user) }
 
-// newEventBroadcast returns a broadcast that gives all documents a newer version in prepare, and sends all hints in sendEvents.
+// newEventBroadcast returns a broadcast that gives all documents of h.users a newer version in prepare, and sends the hints about
+// them in sendEvents.
 func (h *hintSender) newEventBroadcast() eventBroadcast {
 	const perMessage = 4096
 	var messages [][]byte

@@ -23,7 +23,7 @@ import (
 	"tidings/services/trace"
 )
 
-// openFleetToBareWriter opens a fleet to a bare writer in this process.
+// openFleetToBareWriter opens a fleet of n sockets to a bare writer in this process.
 func openFleetToBareWriter(t *testing.T, n int) (*socketFleet, *bareFrameWriter) {
 	t.Helper()
 	b := newBareFrameWriter(600)
@@ -176,12 +176,12 @@ func TestTriggerBroadcast(t *testing.T) {
 	}
 }
 
-// maxAnswerWait is the longest wait for an answer on a busy machine. The Redis of these tests, miniredis, takes long to load the
-// scripts.
+// maxAnswerWait is the longest wait for an answer of Redis or for a hint on a busy machine. The Redis of these tests, miniredis, takes
+// long to load the scripts.
 const maxAnswerWait = time.Minute
 
-// newHintSender starts a Redis, and reads the hints for the node as a server does. The hintSender changes the documents of so many
-// users.
+// newHintSender returns a hintSender for the documents of so many users, in a Redis of the test's own, and the hints that a node
+// receives from it.
 func newHintSender(t *testing.T, users int) (*hintSender, <-chan tidingsredis.Hint) {
 	t.Helper()
 	engine := miniredis.RunT(t)
@@ -253,6 +253,7 @@ func TestHintsAreTheServersOwn(t *testing.T) {
 	}
 }
 
+// measureEventsOverTime spreads its events over the length of time that it is given.
 func TestSpreadLastsItsInterval(t *testing.T) {
 	const users, length = 50, 100 * time.Millisecond
 	h, received := newHintSender(t, users)

@@ -14,7 +14,7 @@ import (
 // chartsFolder is the folder of the charts: beside the pages that show them.
 const chartsFolder = "docs"
 
-// chart is a picture of a few rows of the table "Behind it": a bar for each program.
+// chart is a picture of a few rows of the table "Behind it" in bench/RESULTS.md: a bar for each program.
 type chart struct {
 	file, title string
 	unit        string // what the numbers mean, and whether more is better
@@ -23,10 +23,10 @@ type chart struct {
 	bars        []bar  // our own first
 }
 
-// bar is one row. The beginning of the cell "who" identifies its program.
+// bar is one bar of a chart, for one program: its row is the one whose cell "who" begins with rowPrefix.
 type bar struct{ rowPrefix, label string }
 
-// charts are the charts that the pages show.
+// charts are the charts that README.md and docs/compare.md show.
 var charts = []chart{
 	{"chart-feed.svg", "Home feed, a page of 20", "answers a second, more is better", "per second", "home feed page of 20", []bar{
 		{"Tidings", "Tidings"}, {"Bun", "Bun + graphql-jit + Bun's Redis client"}, {"Mercurius", "Mercurius + ioredis"},
@@ -110,12 +110,12 @@ const (
 	chartHeaderHeight = 58 // title and unit
 	barStep           = 42 // from one bar to the next
 	barHeight         = 14
-	barWidest         = 300
-	chartMargin       = 18 // from the left edge to the texts and the bars
+	barWidest         = 300 // the width of the longest bar
+	chartMargin       = 18  // from the left edge to the texts and the bars
 )
 
-// chartStyle holds the colours of a dark screen. The colours of a light screen are attributes, which every program that draws
-// SVG supports.
+// chartStyle is the part of a chart with the colours of a dark screen. The colours of a light screen are attributes of the shapes,
+// which every program that draws SVG supports.
 const chartStyle = `<style>@media (prefers-color-scheme: dark) { .page { fill: #0f172a; stroke: #334155 } .text { fill: #f1f5f9 } .soft { fill: #a8b3c4 } ` +
 	`.ours { fill: #60a5fa } .theirs { fill: #64748b } }</style>`
 

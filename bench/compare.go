@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// compareAnswers sends the same request to two servers. Different answers are an error, because a server that does less work would
-// have an advantage.
+// compareAnswers sends a query as each of the users with these keys to two servers. Different answers are an error, because a server
+// that does less work would have an advantage.
 func compareAnswers(ctx context.Context, ours, peer *apiClient, query string, keys []string) error {
 	for _, key := range keys {
 		var a, b any

@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// The clients of the crowd row are processes. One process may not have enough open files for all sockets, so each node has a
-// client process of its own. It is this program, started again with the argument socketClientArgument.
+// socketClientArgument is the argument with which this program is started again as a client process of the row crowd, which has
+// sockets at several nodes. One process may not have enough open files for all sockets, so each node has a client process of its own.
 const socketClientArgument = "crowd"
 
+// socketClientUserKey returns the key of the user of socket number i, counted over all client processes.
 func socketClientUserKey(i int) string { return "crowd-" + strconv.Itoa(i) }
 
 // runSocketClient opens sockets to an address, for count people from the first one on, and serves a control address until it is
@@ -97,7 +98,7 @@ func socketClientControlHandler(ctx context.Context, opened chan *socketFleet) h
 	return mux
 }
 
-// socketClientProcess is one client process.
+// socketClientProcess is a running client process of the row crowd, which has the sockets to one node.
 type socketClientProcess struct{ *program }
 
 // startSocketClient starts a client process and waits until all of its sockets are open, or until ctx ends.
@@ -130,7 +131,7 @@ func (c socketClientProcess) expectOneEventPerSocket(ctx context.Context) error 
 	return c.sendControlRequest(ctx, http.MethodPost, "/expect", nil)
 }
 
-// waitForEventUnixNanos waits for the events, and returns when each came.
+// waitForEventUnixNanos waits until each socket has its event, and returns when each came, in nanoseconds since 1970.
 func (c socketClientProcess) waitForEventUnixNanos(ctx context.Context) (times []int64, err error) {
 	return times, c.sendControlRequest(ctx, http.MethodGet, "/arrived", &times)
 }

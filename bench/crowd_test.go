@@ -70,13 +70,14 @@ func TestACrowdSaysWhetherItsSocketsAreOpen(t *testing.T) {
 	}
 }
 
-// startStubMetricsNode starts a stub of a node whose number of goroutines a test sets.
+// startStubMetricsNode starts a stub of a node whose /metrics give the number of goroutines that the function goroutines returns.
 func startStubMetricsNode(t *testing.T, goroutines func() int) *program {
 	return &program{address: startHTTPServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "# TYPE go_goroutines gauge\ngo_goroutines_more 5\ngo_goroutines %d\n", goroutines())
 	}), process: startChild(t, t.Context(), "wait")}
 }
 
+// waitForSettledNodeUsage waits until the nodes have as few goroutines as before, and then returns their usage.
 func TestTheCrowdsNodesSettle(t *testing.T) {
 	left := 9
 	nodes := []*program{startStubMetricsNode(t, func() int { left--; return max(left, 3) }), startStubMetricsNode(t, func() int { return 20 })}

@@ -20,22 +20,22 @@ import (
 	"tidings/services"
 )
 
-// The check of everyone imports a real follow graph and lets some people publish. Then it reads every person's badge and feed
-// through the API, and compares them with a count over the rows of the file.
+// The check of everyone, which is the row everyone, imports a real follow graph from a file and lets some people publish. Then it reads
+// every person's badge and feed through the API, and compares them with a count over the rows of the file.
 
 const (
 	everyoneCheckAuthorCount = 100 // how many people publish: the most followed ones, and others with all numbers of followers
 	peopleReadAtOnce         = 16  // how many people are read at a time
-	everyoneCheckPageSize    = 100 // posts of a page
+	everyoneCheckPageSize    = 100 // posts of a page, when a feed is read
 )
 
-// followGraph holds the follows from the rows of the file.
+// followGraph holds the follows from the rows of a file (--follows).
 type followGraph struct {
 	people            []string                   // everyone, the most followed first
 	followeesByPerson map[string]map[string]bool // person -> the people they follow
 }
 
-// readFollowGraph reads the follows from a file of pairs.
+// readFollowGraph reads the follows from a file of pairs of people. Each pair is a follow in both directions.
 func readFollowGraph(file string) (followGraph, error) {
 	g := followGraph{followeesByPerson: map[string]map[string]bool{}}
 	raw, err := os.Open(file)
@@ -99,7 +99,7 @@ func (g followGraph) chooseAuthors(most int) (authors []string) {
 // publishedPost is a post and its author. Slices of it are in the order of publication.
 type publishedPost struct{ id, author string }
 
-// expectedBadgeAndFeed returns the badge and the feed that a person must see.
+// expectedBadgeAndFeed returns the number of unread posts in the badge, and the IDs of the posts in the feed, that a person must see.
 func (g followGraph) expectedBadgeAndFeed(person string, posts []publishedPost) (unread int, list []string) {
 	for _, post := range slices.Backward(posts) {
 		if g.followeesByPerson[person][post.author] {
@@ -112,15 +112,15 @@ func (g followGraph) expectedBadgeAndFeed(person string, posts []publishedPost) 
 	return min(unread, services.FeedRetention), list
 }
 
-// everyoneCheckSetting is one set of authors and thresholds, under which everyone is checked.
+// everyoneCheckSetting is one set of authors, and of thresholds for their modes, with which every person's badge and feed is checked.
 type everyoneCheckSetting struct {
 	name                        string // shown in the report
 	mostFollowedAuthorCount     int    // how many authors are taken from the most followed people
 	postRounds                  int    // how often each author publishes
-	bigThreshold, hugeThreshold int    // numbers of followers; 0: the defaults, which no author in the file reaches
+	bigThreshold, hugeThreshold int    // numbers of followers from which authors are big and huge; 0: the defaults, which no author reaches
 }
 
-// everyoneCheckSettings are the settings under which everyone is checked.
+// everyoneCheckSettings are the settings with which every person's badge and feed is checked.
 var everyoneCheckSettings = []everyoneCheckSetting{
 	{name: "all are small", mostFollowedAuthorCount: 1, postRounds: 2},
 	{name: "small, big and huge", mostFollowedAuthorCount: everyoneCheckAuthorCount / 2, postRounds: 4, bigThreshold: 400, hugeThreshold: 1500},
@@ -149,7 +149,7 @@ func (b *bench) checkEveryonesBadgesAndFeeds(ctx context.Context) error {
 	return nil
 }
 
-// checkEveryoneInSetting imports the graph into an installation of its own and compares every person's badge and feed, in one setting.
+// checkEveryoneInSetting imports the graph into the installation own and compares every person's badge and feed, in one setting.
 func (b *bench) checkEveryoneInSetting(ctx context.Context, own installation, g followGraph, s everyoneCheckSetting) error {
 	b.printProgress("everyone, %s: importing %s", s.name, filepath.Base(b.followsPath))
 	data := filepath.Join(own.dataFolder, "data")
@@ -193,7 +193,7 @@ func (b *bench) checkEveryoneInSetting(ctx context.Context, own installation, g 
 	return b.compareBadgesAndFeeds(ctx, server.api, g, g.people, posts, s.name+", after FLUSHALL")
 }
 
-// setThresholds sets the thresholds of a setting and waits until each of the three modes has authors.
+// setThresholds sets the thresholds of a setting and waits until some author is small, some author is big and some author is huge.
 func (a *apiClient) setThresholds(ctx context.Context, s everyoneCheckSetting, authors []string) error {
 	var data any
 	mutation := fmt.Sprintf(`mutation { setFanoutThresholds(input: {bigFollowers: %d, hugeFollowers: %d}) { fanout { bigFollowers } } }`, s.bigThreshold, s.hugeThreshold)
@@ -221,7 +221,8 @@ func (a *apiClient) setThresholds(ctx context.Context, s everyoneCheckSetting, a
 	}
 }
 
-// publishOncePerAuthor lets each author publish once, the most followed one last, and waits until every feed has it.
+// publishOncePerAuthor lets each author publish once, the most followed one last, and waits until every feed has the posts. It
+// returns the given posts with the new ones.
 func publishOncePerAuthor(ctx context.Context, a *apiClient, authors []string, posts []publishedPost) ([]publishedPost, error) {
 	var events []ingestEvent
 	for _, author := range slices.Backward(authors) {
@@ -237,7 +238,8 @@ func publishOncePerAuthor(ctx context.Context, a *apiClient, authors []string, p
 	return posts, a.waitForJobs(ctx)
 }
 
-// compareBadgesAndFeeds reads the people's badges and feeds, and records how many are right. A wrong badge or feed is an error.
+// compareBadgesAndFeeds reads the people's badges and feeds, and adds to the report how many are right. A wrong badge or feed is an
+// error.
 func (b *bench) compareBadgesAndFeeds(ctx context.Context, a *apiClient, g followGraph, people []string, posts []publishedPost, when string) error {
 	var badges, feeds atomic.Int64
 	var wrong atomic.Pointer[string]

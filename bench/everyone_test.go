@@ -78,6 +78,7 @@ func TestExpectedCountsOnlyFollowedAuthors(t *testing.T) {
 	}
 }
 
+// Beside the most followed people, chooseAuthors takes people of all numbers of followers.
 func TestAuthorsAreSpreadOverAllDegrees(t *testing.T) {
 	g := followGraph{}
 	for i := range 1000 {

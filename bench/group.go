@@ -13,14 +13,15 @@ import (
 	"tidings/services"
 )
 
-// groupConversation is a conversation in which the first members, the talkers, send messages. The other members are the listeners.
+// groupConversation is a conversation of the kind GROUP, in which the first members, the talkers, send messages. The other members are
+// the listeners.
 type groupConversation struct {
 	api                      *apiClient
-	keyPrefix, id            string
+	keyPrefix, id            string               // the beginning of the members' keys, and the ID of the conversation
 	memberCount, senderCount int                  // how many members, and how many of them are talkers
 	pushedByMember           []pushedUnreadCounts // what was pushed to each member
 
-	mu                        sync.Mutex
+	mu                        sync.Mutex    // guards the fields below
 	messages                  []sentMessage // all messages so far
 	lastMessageNumberBySender []int64       // for each talker, the number of its last message
 }
@@ -33,8 +34,8 @@ type sentMessage struct {
 
 // pushedUnreadCounts are the numbers of unread messages that were pushed to one member.
 type pushedUnreadCounts struct {
-	mu     sync.Mutex
-	counts []pushedUnreadCount
+	mu     sync.Mutex          // guards counts
+	counts []pushedUnreadCount // in the order in which they came
 }
 
 // pushedUnreadCount is a pushed number of unread messages, and when it came.
@@ -47,7 +48,7 @@ type pushedUnreadCount struct {
 func (g *groupConversation) key(i int) string   { return fmt.Sprint(g.keyPrefix, i) }
 func (g *groupConversation) token(i int) string { return "dev:" + g.key(i) }
 
-// create makes the members and the conversation, and fills in its ID.
+// create makes the members and the conversation, and sets g.id.
 func (g *groupConversation) create(ctx context.Context) error {
 	var others []string
 	for i := 1; i < g.memberCount; i++ {
@@ -73,8 +74,8 @@ func (g *groupConversation) recordPushedCount(i int, payload []byte, at time.Tim
 	g.pushedByMember[i].counts = append(g.pushedByMember[i].counts, pushedUnreadCount{value, at})
 }
 
-// sendMessagesUntilCanceled lets every talker send a message once per interval until ctx ends, with the talkers spread over the
-// interval. With interval 0 each talker sends its next message as soon as the last one is answered.
+// sendMessagesUntilCanceled lets every talker send a message once per interval, which is every, until ctx ends. The talkers are spread
+// over the interval. With interval 0 each talker sends its next message as soon as the last one is answered.
 func (g *groupConversation) sendMessagesUntilCanceled(ctx context.Context, every time.Duration) error {
 	start := time.Now()
 	errs := make([]error, g.senderCount)
@@ -115,8 +116,8 @@ func (g *groupConversation) sendMessage(ctx context.Context, talker int) error {
 	return nil
 }
 
-// measureMessages calls talk and waits until all listeners have the right count. It returns the rate of messages, and the time from
-// each message's answer until the last listener had the message.
+// measureMessages calls talk, which sends messages, and waits until the right number of unread messages was pushed to all listeners.
+// It returns the rate of messages, and the times from each message's answer until the last listener had the message.
 func (g *groupConversation) measureMessages(ctx context.Context, talk func() error) (sample, error) {
 	g.mu.Lock()
 	first := len(g.messages)
@@ -152,7 +153,7 @@ func (g *groupConversation) measureMessages(ctx context.Context, talk func() err
 	return newSample(late, took), nil
 }
 
-// greatest returns the last number that was pushed to a listener, which is the greatest one; 0 if there was none.
+// greatest returns the last number of unread messages that was pushed to a listener, which is the greatest one; 0 if there was none.
 func (a *pushedUnreadCounts) greatest() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -207,7 +208,7 @@ func (g *groupConversation) checkBadges(ctx context.Context) error {
 // unreadMessagesPrefix is the text in an event that comes right before the number of unread messages.
 var unreadMessagesPrefix = []byte(`"conversations":{"total":{"value":`)
 
-// unreadMessagesIn finds the number of unread messages in an event.
+// unreadMessagesIn finds the number of unread messages in the JSON text of an event.
 func unreadMessagesIn(payload []byte) (value int64, found bool) {
 	_, rest, found := bytes.Cut(payload, unreadMessagesPrefix)
 	if !found {

@@ -57,12 +57,12 @@ func TestUpdateMaxLateness(t *testing.T) {
 
 // fakeGroupServer is a server with one group, whose pushes reach the members immediately.
 type fakeGroupServer struct {
-	mu                       sync.Mutex
-	lastMessageNumber        int64            // of all members
-	lastMessageNumberByToken map[string]int64 // token -> the number of that member's last message
-	badgeExcess              int64            // by how much the badges are too high
-	sendsNoPushes            bool             // whether it pushes nothing to the members
-	group                    *groupConversation
+	mu                       sync.Mutex         // guards the two fields below
+	lastMessageNumber        int64              // the number of the last message, whoever sent it
+	lastMessageNumberByToken map[string]int64   // token -> the number of that member's last message
+	badgeExcess              int64              // by how many unread messages the badges are too high
+	sendsNoPushes            bool               // whether it pushes nothing to the members
+	group                    *groupConversation // the client of the server, which sends the messages
 }
 
 // answer answers as a server does: to a message, to events, and to a query of badges.
@@ -85,6 +85,7 @@ func (c *fakeGroupServer) answer(q receivedRequest) string {
 	return fmt.Sprintf(`{"data":{"viewer":{"badges":{"conversations":{"total":{"value":%d}}}}}}`, c.lastMessageNumber-c.lastMessageNumberByToken[q.token]+c.badgeExcess)
 }
 
+// newGroupServer starts a fakeGroupServer, and creates its group of five members, two of whom are talkers.
 func newGroupServer(t *testing.T) *fakeGroupServer {
 	t.Helper()
 	c := &fakeGroupServer{lastMessageNumberByToken: map[string]int64{}}
@@ -95,7 +96,7 @@ func newGroupServer(t *testing.T) *fakeGroupServer {
 	return c
 }
 
-// sendMessagesFor returns a function that lets the group talk for a time. Each talker waits for an interval between two messages.
+// sendMessagesFor returns a function that lets the talkers of the group send messages for a time, each of them one per interval.
 func (g *groupConversation) sendMessagesFor(t *testing.T, length, every time.Duration) func() error {
 	return func() error {
 		ctx, end := context.WithTimeout(t.Context(), length)
@@ -142,6 +143,7 @@ func TestAGroupWithoutPushes(t *testing.T) {
 	}
 }
 
+// The unread messages of a group are counted on write or on read, and each way has its lines in the report.
 func TestGroupsAreMeasuredInBothCountingWays(t *testing.T) {
 	ways := unreadCountingStrategies()
 	if len(ways) != 2 || slices.Equal(ways[0].serverArguments, ways[1].serverArguments) {

@@ -16,20 +16,21 @@ import (
 	"tidings/services/sql"
 )
 
-// The floor of ingest is bare INSERTs: they write the rows that a load has left in the tables into new tables of the same schema. Jobs
-// that are done have left no rows. Nothing is read, checked or answered, and Redis has no part in it.
+// The floor of ingest is bare INSERTs: they write the rows that a load, which is one round of events, has left in the tables into new
+// tables of the same schema. Jobs that are done have left no rows. Nothing is read, checked or answered, and Redis has no part in it.
 
-// bareInsertsLabel names the floor in the results.
+// bareInsertsLabel names the floor of ingest in the results.
 const bareInsertsLabel = "the same rows by bare INSERTs"
 
-// writtenRows are rows of one table.
+// writtenRows are rows of one table of the database.
 type writtenRows struct {
 	tableName string
 	columns   []string
 	rows      [][]any
 }
 
-// insertBaseline inserts the rows of one load again, once in each round.
+// insertBaseline measures the floor of a load, which is one round of events for ingest: it inserts the rows that the load has written
+// again, once in each round, into an empty database.
 type insertBaseline struct {
 	driver               string
 	loadDatabase         *database.DB // the database that the load writes to
@@ -37,13 +38,14 @@ type insertBaseline struct {
 	// newEmptyDatabase makes an empty database. url is its address for Tidings, and name its address for the driver.
 	newEmptyDatabase func(ctx context.Context) (url, name string, err error)
 
-	rowsBeforeLoad map[string]bool // the rows from before the load
+	rowsBeforeLoad map[string]bool // the rows from before the load, by rowKey
 	tables         []writtenRows   // the rows that the load has written; nil until the first load has ended
 	eventCount     int             // how many events the load had
 	results        series          // the rate of each round
 }
 
-// openInsertBaseline opens the database that a load is going to write to. newEmptyDatabase is a field of the result.
+// openInsertBaseline opens the database that a load is going to write to. senders is the number of transactions at a time, and
+// newEmptyDatabase makes an empty database for each round.
 func openInsertBaseline(driver, name string, senders int, newEmptyDatabase func(ctx context.Context) (url, name string, err error)) (*insertBaseline, error) {
 	source, err := openBareCommitDatabase(driver, name)
 	return &insertBaseline{driver: driver, loadDatabase: source, parallelTransactions: senders, newEmptyDatabase: newEmptyDatabase}, err
@@ -77,7 +79,8 @@ func (f *insertBaseline) recordRowsBeforeLoad(ctx context.Context) error {
 	return nil
 }
 
-// collectWrittenRows reads the rows that the first load has written. events is how many events the load had.
+// collectWrittenRows reads the rows that the first load has written, and does nothing after a later one. events is how many events the
+// load had.
 func (f *insertBaseline) collectWrittenRows(ctx context.Context, events int) error {
 	if f.tables != nil {
 		return nil
@@ -134,7 +137,7 @@ func (f *insertBaseline) measureRound(ctx context.Context) (err error) {
 	return nil
 }
 
-// insertBatch inserts a share of the rows of every table in one transaction: share number batch of batches.
+// insertBatch inserts a share of the rows of every table in one transaction: number batch of as many equal shares as batches says.
 func (f *insertBaseline) insertBatch(ctx context.Context, twin *database.DB, batch, batches int) error {
 	tx, err := twin.BeginTx(ctx, nil)
 	if err != nil {
@@ -174,7 +177,7 @@ func (f *insertBaseline) insertInto(ctx context.Context, tx *database.Tx, table 
 	return statement.Close()
 }
 
-// insertRows inserts rows by one statement.
+// insertRows inserts rows by one statement: head, the placeholders of the rows, and tail.
 func insertRows(ctx context.Context, tx *database.Tx, head, tail string, rows [][]any) error {
 	_, err := tx.ExecContext(ctx, head+placeholders(len(rows), len(rows[0]))+tail, slices.Concat(rows...)...)
 	return err
@@ -197,7 +200,7 @@ func placeholders(rows, columns int) string {
 	return text.String() + ")"
 }
 
-// compareLoad compares a load with its floor.
+// compareLoad returns the line of the report that compares the rates of a load with those of the bare INSERTs.
 func (f *insertBaseline) compareLoad(what string, ours series) resultLine {
 	return resultLine{measurement: what, reference: bareInsertsLabel, ourFigure: formatRateAndCPU(ours), referenceFigure: formatRateAndCPU(f.results), value: ratio(ours.medianRate(), f.results.medianRate()), unit: "x"}
 }

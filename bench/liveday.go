@@ -22,10 +22,11 @@ import (
 // The check of a day of shows imports the day, reads the boards of a sample of viewers through the API page by page, and compares them
 // with boards that are sorted from the day itself.
 
-// showDayRandomSeed makes the day the same in every run, except for the hour.
+// showDayRandomSeed is the seed of the random day of shows: each run has the same shows, at other hours.
 const showDayRandomSeed = 1
 
-// importFile writes a file and imports it into the database of an installation without a running server.
+// importFile writes a file and imports it into the database of an installation without a running server. what is the kind of import,
+// such as "follows".
 func (p installation) importFile(ctx context.Context, what string, write func(to io.Writer) error) (err error) {
 	path := filepath.Join(p.dataFolder, what)
 	file, err := os.Create(path)
@@ -65,7 +66,8 @@ func (b *bench) checkShowDayBoards(ctx context.Context) (err error) {
 	return nil
 }
 
-// compareBoards compares a sample of boards with the day. If flush is set, it does so once more after Redis has lost all data.
+// compareBoards starts a server and compares the live boards of some viewers with the boards that follow from the first shows of the
+// day, which were imported: shows is how many. If flush is set, it does so once more after Redis has lost all data.
 func (b *bench) compareBoards(ctx context.Context, p installation, d *livetest.ShowDay, shows int, flush bool) error {
 	server, err := p.start(ctx)
 	if err != nil {
@@ -76,7 +78,7 @@ func (b *bench) compareBoards(ctx context.Context, p installation, d *livetest.S
 	if err := server.api.waitForJobsDownTo(ctx, d.CountActiveShows(shows)); err != nil {
 		return err
 	}
-	// Nodes learn of the jobs' changes within a second.
+	// Within a second the node cache has what the jobs have changed.
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
 		return err
 	}
@@ -89,7 +91,7 @@ func (b *bench) compareBoards(ctx context.Context, p installation, d *livetest.S
 	return b.compareSampledBoards(ctx, server.api, d, shows, "after FLUSHALL")
 }
 
-// compareSampledBoards reads the boards of the sample, and adds to the report how many of them are right.
+// compareSampledBoards reads the live boards of a sample of the day's viewers, and adds to the report how many of them are right.
 func (b *bench) compareSampledBoards(ctx context.Context, a *apiClient, d *livetest.ShowDay, shows int, when string) error {
 	var right, lines atomic.Int64
 	var wrong atomic.Pointer[string]

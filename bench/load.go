@@ -27,8 +27,8 @@ const answerTimeout = 10 * time.Second
 // loadTarget is a server and the requests that a load sends to it, one after another.
 type loadTarget struct {
 	address  string
-	pid      int
-	requests [][]byte
+	pid      int      // the process of the server, whose processor time is measured
+	requests [][]byte // complete HTTP requests
 }
 
 // newLoadTarget returns a target with one HTTP request for each token, all with the same query.
@@ -42,7 +42,8 @@ func newLoadTarget(address string, pid int, query string, tokens []string) loadT
 	return t
 }
 
-// load sends requests for a while and measures. An answer that is not 200 with data ends the load with an error.
+// load sends requests over a number of connections for a length of time, and returns a sample of the answers. An answer that is not
+// 200 with data ends the load with an error.
 func (t loadTarget) load(ctx context.Context, connections int, length time.Duration) (sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,7 +101,7 @@ func (t loadTarget) loadConnection(ctx context.Context, first int, deadline time
 	reader := bufio.NewReaderSize(conn, 16<<10)
 	latencies = make([]time.Duration, 0, 1<<14)
 	if err := conn.SetDeadline(deadline.Add(answerTimeout)); err != nil {
-		return nil, cmp.Or(ctx.Err(), err) // closed because ctx has ended
+		return nil, cmp.Or(ctx.Err(), err) // if ctx has ended, its end has closed the connection
 	}
 	sent := time.Now()
 	for turn := first; sent.Before(deadline); turn++ {
@@ -119,7 +120,7 @@ func (t loadTarget) loadConnection(ctx context.Context, first int, deadline time
 	return latencies, nil
 }
 
-// goodAnswerPrefix begins every answer that counts: data first, and no errors.
+// goodAnswerPrefix is the beginning of an answer with data and without errors; any other answer is an error.
 var goodAnswerPrefix = []byte(`{"data":{`)
 
 // readAnswer reads one HTTP answer. It is an error if the status is not 200 or the body does not begin with goodAnswerPrefix.
@@ -201,7 +202,7 @@ func readChunkLength(reader *bufio.Reader) (int, error) {
 	return int(length), err
 }
 
-// newSample makes a sample of sorted latencies.
+// newSample makes a sample of the sorted latencies of answers or events, which took this time together.
 func newSample(sorted []time.Duration, took time.Duration) sample {
 	return sample{
 		ratePerSecond: float64(len(sorted)) / took.Seconds(), latencyP50: percentile(sorted, 50), latencyP99: percentile(sorted, 99), serverCPUPerAnswer: -1, bytesPerSocketOrEntry: nan,

@@ -55,7 +55,7 @@ func loadAverage() string {
 	return strings.Join(fields[:3], ", ")
 }
 
-// procFileValue finds "name : value" in a file of /proc.
+// procFileValue returns the value in the line "name : value" of a file of /proc; "unknown" if there is none.
 func procFileValue(file, name string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package main measures Tidings against peers and limits on the same machine, in the same run, and writes the table.
+// Package main is the benchmark: it measures Tidings against peers and floors on the same machine, in the same run, and writes
+// bench/RESULTS.md.
 //
 // Programs take turns, round by round, on the same Redis data, and give the same answers, which is checked first; figures are
 // medians. Every program that the bench starts has a time limit and ends with the bench. A row that cannot be measured says why
@@ -30,24 +31,24 @@ const (
 	quickFollowsFile   = "../shared/data/follows-twitch-engb.csv.gz" // the default of --follows with --quick
 )
 
-// rowNames are the values that --only accepts.
+// rowNames are the names of the benchmark's rows, which --only accepts.
 var rowNames = []string{"badge", "feed", "operations", "sockets", "crowd", "import", "import-posts", "every", "million", "conversations", "group", "recipient", "locks", "publish", "fanout", "huge", "rebuild", "mixed", "webhooks", "burst", "writes", "start", "board", "liveday", "everyone", "scripts"}
 
-// rowSkippedByQuick takes minutes even with --quick, which therefore leaves it out unless --only names it.
+// rowSkippedByQuick is the row that takes minutes even with --quick, which therefore leaves it out unless --only names it.
 const rowSkippedByQuick = "everyone"
 
-// options are the flags.
+// options are the flags of the command, and the settings that follow from them.
 type options struct {
-	quick, keepDataFolder    bool    // small and short; keep the folder with the logs and the data
-	chartsOnly               bool    // only draw the charts again from the results
-	rounds                   int     // how often each program is measured
-	turnSeconds              float64 // the length of a turn
-	connections              int     // at a time, of the load generator
-	socketCount              int     // of the row sockets
-	mercuriusProcesses       int
+	quick, keepDataFolder    bool     // small and short; keep the folder with the logs and the data
+	chartsOnly               bool     // only draw the charts again from the results
+	rounds                   int      // how often each program has its turn: the time for which it is measured
+	turnSeconds              float64  // the length of a turn, in seconds
+	connections              int      // how many connections the load generator keeps busy
+	socketCount              int      // how many sockets the row sockets opens
+	mercuriusProcesses       int      // how many processes the Mercurius peer has
 	selectedRows             []string // the rows to measure
-	followsPath, resultsPath string
-	profilesFolder           string // for profiles of our server; "" for none
+	followsPath, resultsPath string   // the files of --follows and --results
+	profilesFolder           string   // for profiles of our server; "" for none
 
 	readersPerFollowCount int           // how many readers are made for each entry of followCounts
 	broadcastsPerRound    int           // how often every socket gets an event in a round
@@ -160,18 +161,18 @@ func checkRange(name string, value, least, most float64) error {
 	return nil
 }
 
-// bench is one run.
+// bench is one run of the benchmark.
 type bench struct {
 	options
-	dataFolder      string // for data and logs
-	redis           *redis.Client
-	redisPID        int
+	dataFolder      string        // for data and logs
+	redis           *redis.Client // a client of the run's own Redis
+	redisPID        int           // the process of that Redis
 	redisURL        string
 	seededUsersFile string            // the seeded users, for the peers
 	userIDByKey     map[string]uint32 // key -> user ID
 	luaScriptTimes  luaScriptTimes    // the times of Lua scripts so far
 	report          *report
-	profiler        *profiler
+	profiler        *profiler // nil: no profiles are taken
 	progressOutput  io.Writer // where messages about the progress go
 }
 

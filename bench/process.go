@@ -20,7 +20,7 @@ const (
 	outputTailBytes = 2000             // of a program's output in an error
 )
 
-// process is a program that we started. Only we stop it, by its process ID.
+// process is a program that the bench started and stops.
 type process struct {
 	name    string
 	command *exec.Cmd
@@ -28,7 +28,8 @@ type process struct {
 	done    chan struct{} // closed when the process has ended
 }
 
-// startProcess starts a program whose output goes to NAME.log in folder. It ends with ctx at the latest.
+// startProcess starts a program, in the working directory dir, whose output goes to the file NAME.log in folder. The program ends with
+// ctx at the latest.
 func startProcess(ctx context.Context, folder, name, dir, program string, args ...string) (*process, error) {
 	log := filepath.Join(folder, name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

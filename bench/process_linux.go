@@ -16,8 +16,8 @@ const clockTick = 10 * time.Millisecond
 // childAttributes returns the attributes with which a child ends when this process ends, even if this process is killed.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} }
 
-// launch starts the process from a thread that lives as long as the process. For the kernel the parent is that thread: when it ends,
-// the child gets the signal of childAttributes.
+// launch starts the process from a thread that lives as long as the process. For the kernel that thread is the parent: the process
+// gets the signal of childAttributes when the thread ends.
 func (p *process) launch() error {
 	started := make(chan error)
 	go func() {
@@ -71,7 +71,8 @@ func processorTime(pid int) (time.Duration, error) {
 	return ticks * clockTick, nil
 }
 
-// sourceAddresses are addresses of loopback to connect from. Each of them has its own ports, so more connections are possible.
+// sourceAddresses are the loopback addresses from which sockets are opened. Each has ports of its own, so that more sockets are
+// possible than one address has ports.
 var sourceAddresses = []string{"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
 // maxOpenFiles returns how many files this process may open; Go has raised it to the hard limit.

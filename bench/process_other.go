@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// errNotLinux is the error of reading the memory or the processor time of a process on a system other than Linux.
 var errNotLinux = errors.New("only Linux says what a process uses")
 
 // childAttributes returns nothing: only Linux ends a child with its parent.
@@ -25,10 +26,13 @@ func (p *process) launch() error {
 	return nil
 }
 
+// residentBytes would return the memory of a process that is in use.
 func residentBytes(int) (int64, error) { return 0, errNotLinux }
 
+// processorTime would return the processor time that a process has used so far.
 func processorTime(int) (time.Duration, error) { return 0, errNotLinux }
 
 var sourceAddresses = []string{"127.0.0.1"} // addresses of loopback to connect from
 
+// maxOpenFiles returns how many files this process is assumed to be allowed to open.
 func maxOpenFiles() uint64 { return 4096 }

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// childModeVariable is the environment variable that makes the test binary a child process with one task.
+// childModeVariable is the environment variable that makes the test binary a child process. Its value is the mode: see TestMain.
 const childModeVariable = "BENCH_TEST_CHILD"
 
+// TestMain runs the tests, or what the mode of a child process says.
 func TestMain(m *testing.M) {
 	switch os.Getenv(childModeVariable) {
 	case "":
@@ -43,7 +44,7 @@ func exitChild(err error) {
 	}
 }
 
-// startChild starts the test's own program in a mode.
+// startChild starts the test's own program as a child process in a mode of TestMain.
 func startChild(t *testing.T, ctx context.Context, mode string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	profileSeconds      = 1  // the length of a profile
-	linesPerProfileList = 30 // of each of the two lists in a text
+	profileSeconds      = 1  // the length of a CPU profile, in seconds
+	linesPerProfileList = 30 // functions in each of the two lists as which a profile is written
 )
 
 // profiler keeps one CPU profile of our servers for each measurement: the profile of the busiest second. A nil profiler keeps
 // nothing.
 type profiler struct {
-	folder string // where their texts are written
+	folder string // where the texts of the profiles are written
 
-	mu                          sync.Mutex
+	mu                          sync.Mutex            // guards the fields below
 	measurementName             string                // the present measurement; "" for none
 	busiestProfileByMeasurement map[string]cpuProfile // by the measurement's name
 }
@@ -92,7 +92,7 @@ func (p *profiler) profileRepeatedly(ctx context.Context, pid int, address strin
 	}
 }
 
-// keepBusiest keeps a profile if it is the busiest of its measurement so far.
+// keepBusiest keeps a profile if the server used more processor time in it than in the earlier profiles of the measurement what.
 func (p *profiler) keepBusiest(what string, one cpuProfile) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,6 +111,7 @@ func processorTimeOrZero(pid int) time.Duration {
 	return busy
 }
 
+// fetchProfile takes a CPU profile of profileSeconds from the server's address for profiles.
 func fetchProfile(ctx context.Context, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, profileSeconds), nil)
 	if err != nil {
@@ -137,7 +138,7 @@ func (p *profiler) writeProfiles(ctx context.Context, command string) error {
 		return err
 	}
 	p.mu.Lock()
-	taken := maps.Clone(p.busiestProfileByMeasurement) // a server that ends may still be watched
+	taken := maps.Clone(p.busiestProfileByMeasurement) // profileRepeatedly may still add a profile of a server that is ending
 	p.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(taken)) {
 		text, err := taken[what].heaviestFunctionsText(ctx, what, command)
@@ -173,7 +174,7 @@ func (p cpuProfile) heaviestFunctionsText(ctx context.Context, what, command str
 	return text, nil
 }
 
-// withoutBuildSpecificLines removes the lines that differ for each build and run.
+// withoutBuildSpecificLines removes from the output of pprof the lines that differ for each build and run.
 func withoutBuildSpecificLines(top string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(top) {

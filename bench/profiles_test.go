@@ -64,7 +64,7 @@ func TestANilProfilerDoesNothing(t *testing.T) {
 	}
 }
 
-// A server is watched until it ends, and the written profile names the functions that it ran.
+// profileRepeatedly takes profiles of a server until it ends, and the written profile names the functions that the server ran.
 func TestProfilesAreWritten(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -113,9 +113,11 @@ func (p *profiler) hasProfileOf(what string) bool {
 	return p.busiestProfileByMeasurement[what].pprofData != nil
 }
 
-// spinCount is raised by spin, so that spin is not optimized away.
+// spinCount is raised by the function spin, so that the compiler does not remove its loop.
 var spinCount int
 
+// spin keeps a processor busy for a moment, so that profiles contain its name.
+//
 //go:noinline
 func spin() {
 	for range 1_000_000 {

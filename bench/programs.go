@@ -16,7 +16,7 @@ const (
 	bunFolder          = "bench/peers/bun"
 	mercuriusFolder    = "bench/peers/mercurius"
 	binFolder          = "bench/bin"
-	nodeName           = "bench" // the server's name among the nodes
+	nodeName           = "bench" // the name of the node in the shared installation
 	maxListpackEntries = "512"   // the longest sorted set that Redis keeps in compact form: the limit that Tidings sets, for every program
 )
 
@@ -24,7 +24,7 @@ const (
 type program struct {
 	*process
 	address        string
-	controlAddress string     // where POST /trigger is served
+	controlAddress string     // where a peer serves POST /trigger, which sends one event to each of its sockets
 	api            *apiClient // sends requests that are not measured
 }
 
@@ -82,13 +82,13 @@ func (b *bench) startServer(ctx context.Context) (*program, error) {
 	return b.sharedInstallation().start(ctx)
 }
 
-// installation is where a server stores its data: a folder, and a database of the Redis.
+// installation is where a server stores its data: a folder, and a database of the run's Redis.
 type installation struct {
 	dataFolder, redisURL, nodeName string
 	profiler                       *profiler // nil: no profiles are taken
 }
 
-// sharedInstallation returns the installation with the data that the peers also read.
+// sharedInstallation returns the installation whose data in Redis the peers read too.
 func (b *bench) sharedInstallation() installation {
 	return installation{b.dataFolder, b.redisURL, nodeName, b.profiler}
 }
@@ -115,7 +115,7 @@ func (b *bench) runOnOwnServer(ctx context.Context, name string, database int, r
 	return row(ctx, p, server)
 }
 
-// databasePath returns the path of the database.
+// databasePath returns the path of the SQLite database.
 func (p installation) databasePath() string { return filepath.Join(p.dataFolder, "data", "tidings.db") }
 
 // start starts Tidings on the installation, which has one server at a time.
@@ -166,7 +166,7 @@ func (b *bench) startMercurius(ctx context.Context, processes int) (*program, er
 	}, readyWhenListening)
 }
 
-// errNodeJSMissing means that a peer in JavaScript cannot run here.
+// errNodeJSMissing means that a peer in JavaScript cannot run on this machine, so that its rows are not measured.
 var errNodeJSMissing = errors.New("node and npm are not installed")
 
 // installMercurius lets npm fetch the packages of the Node peer if they are not there.

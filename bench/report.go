@@ -11,10 +11,10 @@ import (
 
 var nan = math.NaN()
 
-// goal is the bound of a ratio or a figure; the zero value is no goal.
+// goal is a lower or an upper bound that the value of a line of the report should meet; the zero value is no goal.
 type goal struct {
 	atLeast, atMost float64
-	text            string // how the table shows it
+	text            string // how the table shows the goal
 }
 
 func atLeast(bound float64, text string) goal { return goal{atLeast: bound, text: text} }
@@ -33,10 +33,10 @@ func (g goal) verdict(value float64) string {
 	return "no"
 }
 
-// resultLine is one line of the table: a measurement, or the reason why it failed.
+// resultLine is one line of the table of results: a measurement, or the reason why it failed.
 type resultLine struct {
 	measurement     string
-	reference       string  // the peer or the limit
+	reference       string  // what our figure is compared with: a peer or a limit
 	ourFigure       string  // our figure, as text
 	referenceFigure string  // the figure of the reference, as text
 	value           float64 // the value that the goal bounds: a ratio, or a figure of Tidings
@@ -55,7 +55,7 @@ func (l resultLine) cells() []string {
 
 // detailLine is one line of the table "Behind it": the series of one program.
 type detailLine struct {
-	measurement, label string
+	measurement, label string // what is measured, and the program or the kind of requests
 	results            series
 }
 
@@ -86,12 +86,12 @@ func (d detailLine) cells() []string {
 // report holds the results of a run.
 type report struct {
 	machine     []string // the description of the machine, one fact per line
-	command     string
+	command     string   // that started the run
 	date        time.Time
 	quickRun    bool         // whether it was a run with --quick
 	resultLines []resultLine // of the table
 	detailLines []detailLine // of the table "Behind it"
-	// everyoneCheckLines has a line for each time that everyone was read. It says how many of them had the right numbers.
+	// everyoneCheckLines has a line for each check of the rows everyone and liveday: how many badges, feeds or boards were right.
 	everyoneCheckLines []string
 	// scriptTimeLines has the duration of the slowest call of each Lua script.
 	scriptTimeLines []string
@@ -106,7 +106,7 @@ var (
 	detailTableHead = []string{"what", "who", "per second", "p50", "p99", "server CPU each", "memory each", "spread", "rounds"}
 )
 
-// printTable writes the table for a terminal.
+// printTable writes the table of results and the lines of the checks, scripts and client, for a terminal.
 func (r *report) printTable(out io.Writer) error {
 	rows := [][]string{resultTableHead}
 	for _, l := range r.resultLines {

@@ -214,6 +214,7 @@ func TestPrintTable(t *testing.T) {
 // brokenWriter is a writer that always fails.
 type brokenWriter struct{}
 
+// errBrokenWriter is what brokenWriter returns.
 var errBrokenWriter = errors.New("broken")
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBrokenWriter }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// prepareSharedData fills a server and Redis, and leaves in Redis all data that the peers read.
+// prepareSharedData makes the users, posts and likes of the shared installation, and leaves in Redis all data that the peers read.
 func (b *bench) prepareSharedData(ctx context.Context) error {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*pro
 	return peer{program: p}, err
 }
 
-// contender is one program in a row of queries.
+// contender is one program that takes turns with others in a row, or one kind of queries to it.
 type contender struct {
 	label       string // its name in the report
 	target      loadTarget
@@ -128,7 +128,8 @@ type contender struct {
 	profileName string // the name under which its profile is kept; "" if none is kept
 }
 
-// newContender makes a contender that sends a query as the readers who follow so many people. Its profile is not kept: see profileAs.
+// newContender makes a contender: program p gets a query from the readers who follow so many people. who is the contender's name in the
+// report. Its profile is not kept, unless profileAs is called.
 func (b *bench) newContender(who string, p *program, query string, follows int) *contender {
 	pid := p.pid()
 	if who == mercuriusLabel && b.mercuriusProcesses > 1 {
@@ -143,7 +144,8 @@ func (c *contender) profileAs(name string) *contender {
 	return c
 }
 
-// measureContenders lets the contenders take turns. A first, short turn of each is not counted.
+// measureContenders loads the contenders in turn, in each round, and adds their samples to the report under the name what. A first,
+// short turn of each is not counted.
 func (b *bench) measureContenders(ctx context.Context, what string, contenders ...*contender) error {
 	length := time.Duration(b.turnSeconds * float64(time.Second))
 	defer b.profiler.beginMeasurement("") // the following work is not a turn
@@ -174,15 +176,15 @@ func (b *bench) measureContenders(ctx context.Context, what string, contenders .
 }
 
 const (
-	// These name the programs in the report.
+	// These are the labels of contenders: the names of the programs in the report.
 	bunLabel       = "Bun + graphql-jit + Bun's Redis client"
 	mercuriusLabel = "Mercurius + ioredis, auto-pipelining"
 	gqlgenLabel    = "stock gqlgen, one Redis call a command"
 	staticLabel    = "our own static {__typename}"
 )
 
-// addPeerContenders adds contenders for the peers that run. fromBun and fromMercurius are these contenders, or nil. all has them
-// and the given ones.
+// addPeerContenders makes a contender for each of the peers that run: fromBun and fromMercurius, which are nil if their peer does not
+// run. all has the given contenders and these.
 func (b *bench) addPeerContenders(query string, bun, mercurius peer, contenders ...*contender) (fromBun, fromMercurius *contender, all []*contender) {
 	all = contenders
 	if bun.program != nil {
@@ -196,6 +198,7 @@ func (b *bench) addPeerContenders(query string, bun, mercurius peer, contenders 
 	return fromBun, fromMercurius, all
 }
 
+// measureBadges measures the rows of the badge query over HTTP.
 func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercurius peer) error {
 	const what = "badge query over HTTP"
 	ours := b.newContender("Tidings, 200 followed", server, badgeQuery, 200).profileAs(what)
@@ -233,12 +236,12 @@ func (b *bench) measureBadges(ctx context.Context, server *program, bun, mercuri
 	return nil
 }
 
-// compareRates fills a line with two rates and their ratio.
+// compareRates fills a line of the report with two rates and their ratio.
 func (l *resultLine) compareRates(ours, theirs *contender) {
 	l.ourFigure, l.referenceFigure, l.value = formatRateAndCPU(ours.results), formatRateAndCPU(theirs.results), ratio(ours.results.medianRate(), theirs.results.medianRate())
 }
 
-// compareCPU fills a line with the ratio of the servers' processor times for one answer.
+// compareCPU fills a line of the report with the ratio of the servers' processor times for one answer.
 func (l *resultLine) compareCPU(ours, theirs *contender) {
 	l.compareRates(ours, theirs)
 	l.value = ratio(ours.results.medianServerCPUMicros(), theirs.results.medianServerCPUMicros())
@@ -255,11 +258,12 @@ func formatRateAndCPU(values series) string {
 	return formatRate(values)
 }
 
-// cpuLine returns the line with the server's processor time for one answer. The goal is at most `most` microseconds.
+// cpuLine returns the line of the report with the server's processor time for one answer. The goal is at most `most` microseconds.
 func cpuLine(what string, values series, most float64) resultLine {
 	return resultLine{measurement: what + ": server CPU each", reference: "-", ourFigure: formatRate(values), value: values.medianServerCPUMicros(), unit: "us", goal: atMost(most, fmt.Sprintf("<= %.0f us", most))}
 }
 
+// measureFeeds measures the rows of the home feed page.
 func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercurius peer, gqlgen *program) error {
 	const what = "home feed page of 20"
 	ours := b.newContender("Tidings", server, feedQuery, 200).profileAs(what)
@@ -288,14 +292,14 @@ func (b *bench) measureFeeds(ctx context.Context, server *program, bun, mercuriu
 	return nil
 }
 
-// The graph of the goal for imports: the goal counts only if this graph is imported.
+// The follow graph for which the goals of the rows import and start are meant: with another graph, there is no goal.
 const (
-	importGoalFollowsFile = "follows-github.csv.gz" // its file
-	importGoalFollowCount = 578_006                 // the follows in it
+	importGoalFollowsFile = "follows-github.csv.gz" // the file of this graph
+	importGoalFollowCount = 578_006                 // the follows in it: two for each row, of people who follow each other
 )
 
-// reportIfFollowsMissing reports whether the follow graph is missing. If it is missing, it adds the line to the report as not
-// measured.
+// reportIfFollowsMissing reports whether the file of the follow graph (--follows) is missing. If so, it adds the line l to the report
+// as not measured.
 func (b *bench) reportIfFollowsMissing(l resultLine) (absent bool, err error) {
 	if _, err = os.Stat(b.followsPath); !errors.Is(err, fs.ErrNotExist) {
 		return false, err

@@ -13,7 +13,8 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// otherSystemBoardsPerSecond is the published rate of another system: first pages a second, for viewers of up to 10 hosts.
+// otherSystemBoardsPerSecond is the published rate of another system that has live boards: first pages of boards a second, for viewers
+// who follow up to 10 hosts.
 const otherSystemBoardsPerSecond = 15_000
 
 // measureBoardRows measures the rows of the live board: first and later pages, and the memory of a node's cache of shows.
@@ -196,7 +197,7 @@ func (b *bench) measureShowMemory(ctx context.Context) (err error) {
 	return err
 }
 
-// measureResidentMemory starts a server, waits until at most left jobs remain, and returns the memory that the server uses.
+// measureResidentMemory starts a server, waits until at most left jobs remain, and returns how many bytes of memory the server uses.
 func measureResidentMemory(ctx context.Context, p installation, left int) (int64, error) {
 	server, err := p.start(ctx)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 // Each author has one follower with a socket. No event of the burst concerns the follower. The push to the follower must not
 // wait for the burst.
 const (
-	burstSenders      = 4                     // requests at a time
-	burstPostInterval = 50 * time.Millisecond // from one post to the next
+	burstSenders      = 4                     // requests with events of the burst at a time
+	burstPostInterval = 50 * time.Millisecond // from one author's post to the next author's
 )
 
-// These return the keys of the authors who publish during the burst, of their followers, and of the people of the burst.
-func burstAuthorKey(i int) string { return fmt.Sprint("burst-author-", i) }
-func burstReaderKey(i int) string { return fmt.Sprint("burst-reader-", i) }
-func burstPersonKey(i int) string { return fmt.Sprint("burst-person-", i) }
+// The keys of the users of the row of a burst: each function returns one.
+func burstAuthorKey(i int) string { return fmt.Sprint("burst-author-", i) } // the i-th author, who publishes during the burst
+func burstReaderKey(i int) string { return fmt.Sprint("burst-reader-", i) } // the follower of the i-th author
+func burstPersonKey(i int) string { return fmt.Sprint("burst-person-", i) } // the i-th user who acts in the events of the burst
 
 // burstEvents returns the mixed events of a round among the people of the burst; posts are the posts that they like and comment on. Of
 // ten events, five like, two follow, two comment and one publishes.
@@ -48,12 +48,12 @@ func burstEvents(count, people int, posts []string, round int) []ingestEvent {
 	return events
 }
 
-// measureBurst measures the row on a server of its own.
+// measureBurst measures the row of a burst on a server of its own.
 func (b *bench) measureBurst(ctx context.Context) error {
 	return b.runOnOwnServer(ctx, "burst", eventBurstRedisDB, b.runBurstRounds)
 }
 
-// runBurstRounds takes the rounds of the row and reports them.
+// runBurstRounds measures the rounds of the row of a burst and reports them.
 func (b *bench) runBurstRounds(ctx context.Context, _ installation, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: burstSenders + 1}
 	size := b.sizes.eventsPerBurst
@@ -104,8 +104,8 @@ func (b *bench) runBurstRounds(ctx context.Context, _ installation, server *prog
 	return nil
 }
 
-// startCPUTimer begins to measure the processor time of a process. The result returns the time for each of n things since then; it
-// is negative if the time is not known.
+// startCPUTimer begins to measure the processor time of a process. The function each returns the processor time since then, divided by
+// n; it is negative if the time is not known.
 func startCPUTimer(pid int) (each func(n int) time.Duration) {
 	before, err := processorTime(pid)
 	return func(n int) time.Duration {
@@ -123,7 +123,7 @@ func (s sample) withServerCPU(each time.Duration) sample {
 	return s
 }
 
-// newRateSample returns a sample with the rate of a number of events that together took this time.
+// newRateSample returns a sample with the rate of a number of events that together took the time took.
 func newRateSample(events int, took time.Duration) sample {
 	one := newSample([]time.Duration{took}, took)
 	one.ratePerSecond = float64(events) / took.Seconds()

@@ -80,9 +80,10 @@ func (b *bench) measureConversations(ctx context.Context) (err error) {
 	return nil
 }
 
-// memberTokens returns the tokens of seeded users, and memberKeys their keys.
+// memberTokens returns the tokens of users that seedUsers has made.
 func memberTokens(users []services.UserID) []string { return tokens(memberKeys(users)) }
 
+// memberKeys returns the keys of users that seedUsers has made.
 func memberKeys(users []services.UserID) (keys []string) {
 	for _, user := range users {
 		keys = append(keys, memberKey(int(user)))

@@ -17,7 +17,7 @@ import (
 // The row of a crowd: three nodes on one PostgreSQL have more sockets together than one process may open. An announcement goes to all
 // of them. Then they close, and the nodes must return to the goroutines and the memory that they had before.
 const (
-	multiNodeCount          = 3
+	multiNodeCount          = 3                // how many nodes there are
 	goroutinesSettleTimeout = time.Minute      // the goroutines of closed sockets end within this time
 	socketsOpenTimeout      = 10 * time.Minute // for all sockets to open
 )
@@ -28,7 +28,7 @@ type totalNodeUsage struct {
 	memoryBytes int64 // resident memory
 }
 
-// measureMultiNodeSockets starts the nodes and measures the row.
+// measureMultiNodeSockets starts several nodes on one PostgreSQL and measures the row of a crowd.
 func (b *bench) measureMultiNodeSockets(ctx context.Context) (err error) {
 	server, err := sqltest.NewDurableServer()
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *bench) measureMultiNodeSockets(ctx context.Context) (err error) {
 	return b.runMultiNodeRounds(ctx, nodes)
 }
 
-// runMultiNodeRounds opens the sockets, takes the rounds, closes the sockets, and reports all.
+// runMultiNodeRounds opens the sockets of the row, measures its rounds, closes the sockets, and adds the results to the report.
 func (b *bench) runMultiNodeRounds(ctx context.Context, nodes []*program) error {
 	each := b.sizes.multiNodeSockets / len(nodes)
 	if most := int(maxOpenFiles()) - 500; each > most {
@@ -153,7 +153,7 @@ func measureAnnouncementPush(ctx context.Context, a *apiClient, crowds []socketC
 		}
 	}
 	slices.Sort(late)
-	if late[0] < 0 { // an event of something else came before the mutation
+	if late[0] < 0 { // an event that the announcement did not cause came before the mutation
 		return sample{}, errEarlyEvent
 	}
 	return newSample(late, late[len(late)-1]), nil
@@ -222,6 +222,8 @@ func readMetric(ctx context.Context, address, name string) (float64, error) {
 	return 0, errors.Join(fmt.Errorf("%s: %s has no %s", address, response.Status, name), lines.Err())
 }
 
+// reportMultiNodeSockets reports the row of a crowd. before, open and after are the usage before the sockets were opened, while they were
+// open, and after they were closed.
 func (b *bench) reportMultiNodeSockets(people int, arrived series, before, open, after totalNodeUsage) {
 	name := "push: " + formatThousands(int64(people)) + " sockets at " + strconv.Itoa(multiNodeCount) + " nodes"
 	const megabyte = 1 << 20

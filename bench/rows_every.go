@@ -13,7 +13,7 @@ import (
 
 const (
 	notifierKey                       = "stranger" // the user who causes the readers' notifications, and has no followers
-	conversationsPerEverySourceReader = 20         // of each reader
+	conversationsPerEverySourceReader = 20         // how many conversations each reader is in
 	itemsPerSource                    = 10         // the number of site messages of each type, of announcements and of dots
 	queriesPerCommandCount            = 500        // the queries over which the commands to Redis are counted
 )
@@ -132,13 +132,13 @@ func seedUnreadConversations(ctx context.Context, p installation, readers []stri
 	return p.deleteRedisData(ctx)
 }
 
-// badgeCount is one count of the badges. It is lit if it is exact and above 0.
+// badgeCount is one count of the badges. Its source is called lit if the count is exact and above 0.
 type badgeCount struct {
 	Value     int
 	Precision string
 }
 
-// everySourceBadges is the answer to everySourceQuery.
+// everySourceBadges are the badges in the answer to everySourceQuery.
 type everySourceBadges struct {
 	Total, HomeFeed, Announcements badgeCount
 	Notifications                  struct{ Like, Comment, Mention, Follow badgeCount }

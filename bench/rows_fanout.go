@@ -25,10 +25,10 @@ const (
 	inboxBytesGoal        = 12 << 10               // bytes: the goal for a full inbox
 	idleUserBytesGoal     = 400                    // bytes: the goal for an idle user's document
 	conversationBytesGoal = 40                     // bytes: the goal for each further conversation
-	fullInboxEntries      = services.FeedRetention // in an inbox that counts as full
+	fullInboxEntries      = services.FeedRetention // how many posts a full inbox has
 )
 
-// seedFollowers makes an author with enough posts for a full feed, and followers who visited today.
+// seedFollowers makes the famous author with more posts than a full feed has, and followers who visited today.
 func seedFollowers(ctx context.Context, file string, followers int) error {
 	if err := seedFamousAndObscureAuthors(ctx, file, followers, 0, followers); err != nil {
 		return err
@@ -46,6 +46,7 @@ func seedFollowers(ctx context.Context, file string, followers int) error {
 	})
 }
 
+// measureFanOut measures the rows of fan-out and of the memory of inboxes and documents.
 func (b *bench) measureFanOut(ctx context.Context) (err error) {
 	p, err := b.newInstallation("fanout", fanOutRedisDB)
 	if err != nil {
@@ -95,8 +96,8 @@ func (b *bench) measureFanOut(ctx context.Context) (err error) {
 	return b.reportInboxMemory(ctx, p, server, client, followers)
 }
 
-// measurePostDeliveries publishes posts of the author and waits until they are in the last follower's inbox. It returns the rate of
-// deliveries: a delivery is one post in one inbox.
+// measurePostDeliveries publishes posts of the famous author and waits until they are in the last follower's inbox. It returns the rate
+// of deliveries: a delivery is one post in one inbox.
 func (b *bench) measurePostDeliveries(ctx context.Context, server *program, followers int) (sample, error) {
 	a, posts := server.api, b.sizes.deliveredPostsPerRound
 	start, cpu := time.Now(), startCPUTimer(server.pid())
@@ -121,8 +122,8 @@ func (b *bench) measurePostDeliveries(ctx context.Context, server *program, foll
 	return sample{ratePerSecond: float64(posts*followers) / took.Seconds(), serverCPUPerAnswer: each, bytesPerSocketOrEntry: nan}, nil
 }
 
-// measureRawZAdds copies the followers' inboxes and adds to each copy as many members as measurePostDeliveries adds, of the same
-// length. It returns the rate.
+// measureRawZAdds copies the followers' inboxes and adds to each copy, by plain ZADDs, as many members as there were posts in the round,
+// of the same length. It returns the rate of the added members.
 func (b *bench) measureRawZAdds(ctx context.Context, client *redis.Client, followers int, at time.Time) (sample, error) {
 	names := make([]string, followers)
 	for i := range names {
@@ -206,7 +207,7 @@ func (b *bench) reportInboxMemory(ctx context.Context, p installation, server *p
 func (b *bench) measureIdleUserBytes(ctx context.Context, p installation, client *redis.Client, conversations int) (float64, error) {
 	var readers []services.UserID
 	err := writeOfflineDatabase(ctx, p.databasePath(), func(tx *sql.Tx) error {
-		var made int // the server has already made users: the people of the tour
+		var made int // a development server has already made users: those of docs/tour.md
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'users'`).Scan(&made); err != nil {
 			return err
 		}

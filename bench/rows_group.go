@@ -15,12 +15,12 @@ type unreadCountingStrategy struct {
 	serverArguments []string
 
 	lateness, latenessUnderLoad series           // time from a mutation's answer until everybody's count is right: alone, and while others send requests
-	unpacedMessages             series           // the rate of messages when everybody talks as fast as they can
-	bystandersPaced             bystanderResults // others' badge query: before the group talks, while it talks at its pace, and the floor
-	bystandersUnpaced           bystanderResults // the same while everybody talks as fast as they can
+	unpacedMessages             series           // the rate of messages when talkers send them as fast as they can
+	bystandersPaced             bystanderResults // bystanders' badge query: before talkers send, while each sends one message a second, and the floor
+	bystandersUnpaced           bystanderResults // the same, while talkers send as fast as they can
 }
 
-// unreadCountingStrategies returns the two ways to count.
+// unreadCountingStrategies returns the two ways to count the unread messages of a group: on write and on read.
 func unreadCountingStrategies() []*unreadCountingStrategy {
 	return []*unreadCountingStrategy{
 		{name: "counted when written", serverArguments: []string{"--max-write-members", "500", "--max-write-load", "100000000"}},
@@ -28,7 +28,7 @@ func unreadCountingStrategies() []*unreadCountingStrategy {
 	}
 }
 
-// measureGroupConversation measures a group in which many talk at once, for both ways of counting.
+// measureGroupConversation measures a group in which many members send messages at once, for both ways to count unread messages.
 func (b *bench) measureGroupConversation(ctx context.Context) (err error) {
 	p, err := b.newInstallation("group", groupRedisDB)
 	if err != nil {
@@ -60,7 +60,8 @@ func (b *bench) measureGroupConversation(ctx context.Context) (err error) {
 	return nil
 }
 
-// measureGroupRound measures one round in one of the ways: a new group, with all members online.
+// measureGroupRound measures one round with one way to count unread messages: in a new group, with all members online. The members'
+// keys begin with prefix.
 func (b *bench) measureGroupRound(ctx context.Context, server *program, way *unreadCountingStrategy, prefix string) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: b.sizes.talkingMembers}
 	g := &groupConversation{api: server.api, keyPrefix: prefix, memberCount: b.sizes.groupMembers, senderCount: b.sizes.talkingMembers, pushedByMember: make([]pushedUnreadCounts, b.sizes.groupMembers)}

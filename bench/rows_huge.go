@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// This row measures how the time of the home feed page and of the badge query depends on how many authors a reader follows, and how
-// many of them are huge. The posts of huge authors are merged in from memory when a page is read.
+// hugeAuthors is how many huge authors there are in the row huge. The row measures how the time of the home feed page and of the badge
+// query depends on how many authors a reader follows, and how many of them are huge: their posts are pulled.
 const hugeAuthors = 50
 
 // followMixture is how many authors a reader follows, and how many of these are huge.
@@ -17,11 +17,12 @@ func (m followMixture) String() string {
 	return fmt.Sprintf("%s followed, %d of them huge", formatThousands(int64(m.follows)), m.huge)
 }
 
+// readerKey returns the key of the i-th reader who follows this mixture of authors.
 func (m followMixture) readerKey(i int) string {
 	return fmt.Sprintf("mixed-%d-%d-%d", m.follows, m.huge, i)
 }
 
-// allFollowMixtures returns all mixtures that the row measures.
+// allFollowMixtures returns all mixtures of followed authors that the row huge measures.
 func allFollowMixtures() (all []followMixture) {
 	for _, follows := range followCounts {
 		for _, huge := range []int{0, 5, hugeAuthors} {
@@ -36,10 +37,12 @@ func allFollowMixtures() (all []followMixture) {
 // hugeAuthorKey returns the key of the i-th huge author.
 func hugeAuthorKey(i int) string { return "huge-" + strconv.Itoa(i) }
 
+// measureHugeAuthors measures the row huge on a server of its own.
 func (b *bench) measureHugeAuthors(ctx context.Context) error {
 	return b.runOnOwnServer(ctx, "huge", hugeAuthorRedisDB, b.runHugeRounds)
 }
 
+// runHugeRounds seeds the readers and the authors, and measures and reports the two queries of the row huge.
 func (b *bench) runHugeRounds(ctx context.Context, _ installation, server *program) error {
 	all := allFollowMixtures()
 	b.printProgress("huge: seeding the follows of %d readers", len(all)*b.readersPerFollowCount)
@@ -64,6 +67,7 @@ func (b *bench) runHugeRounds(ctx context.Context, _ installation, server *progr
 	return nil
 }
 
+// mixtureReaderKeys returns the keys of the readers who follow a mixture of authors.
 func mixtureReaderKeys(m followMixture, readers int) (keys []string) {
 	for i := range readers {
 		keys = append(keys, m.readerKey(i))
@@ -71,7 +75,7 @@ func mixtureReaderKeys(m followMixture, readers int) (keys []string) {
 	return keys
 }
 
-// seedMixtures makes the authors, some of them huge, the readers, and their unread posts.
+// seedMixtures makes the authors, some of them huge, the readers of all mixtures, and posts that are unread for the readers.
 func seedMixtures(ctx context.Context, a *apiClient, all []followMixture, readers int) error {
 	var events []ingestEvent
 	for i := range followCounts[len(followCounts)-1] {

@@ -20,7 +20,7 @@ import (
 // The row of one hot group: many clients at once increment one member's counter of one conversation, and the member's sum. It compares
 // our script with two usual alternatives: a lock key, and WATCH.
 const (
-	lockClients    = 16
+	lockClients    = 16               // how many clients increment at a time
 	lockLease      = time.Second      // how long the lock key lives if its holder dies
 	lockRetryPause = time.Millisecond // before another try for the lock
 	maxLockTries   = 1000             // then an addition is given up
@@ -31,21 +31,22 @@ const (
 	watchLabel  = "WATCH, read, MULTI, write, EXEC"
 )
 
-// hotMemberID is the member whose counter the clients increment.
+// hotMemberID is the member whose counter of unread messages the clients increment.
 const hotMemberID = services.UserID(1)
 
-// incrementStrategy is one way to add an unread message. addMessage adds message number `number`, and returns how often it had to
-// try again.
+// incrementStrategy is one way to count one more unread message for a member, in the counter of a conversation and in the sum over all
+// conversations. addMessage adds message number `number`, and returns how often it had to try again.
 type incrementStrategy struct {
 	label        string // its name in the report
 	addMessage   func(ctx context.Context, number int64) (retries int, err error)
 	readSum      func(ctx context.Context) (int, error) // the sum as readers see it
 	addedCount   atomic.Int64                           // additions so far
-	retryCount   atomic.Int64
-	givenUpCount atomic.Int64 // additions that were given up after maxLockTries
+	retryCount   atomic.Int64                           // further tries so far
+	givenUpCount atomic.Int64                           // additions that were given up after maxLockTries
 	results      series
 }
 
+// measureIncrementStrategies measures the row of one hot group: our script, a lock key, and WATCH.
 func (b *bench) measureIncrementStrategies(ctx context.Context) (err error) {
 	p, err := b.newInstallation("locks", locksRedisDB)
 	if err != nil {
@@ -98,7 +99,7 @@ func (b *bench) measureIncrementStrategies(ctx context.Context) (err error) {
 	return nil
 }
 
-// runClients lets lockClients clients add messages for a while, each of them one after the other. It samples the additions.
+// runClients lets lockClients clients add messages for a while, each client one after the other. It returns a sample of the additions.
 func (w *incrementStrategy) runClients(ctx context.Context, length time.Duration) (sample, error) {
 	start := time.Now()
 	latencies, errs := make([][]time.Duration, lockClients), make([]error, lockClients)
@@ -127,6 +128,7 @@ func (w *incrementStrategy) runClients(ctx context.Context, length time.Duration
 	return newSample(all, took), errors.Join(errs...)
 }
 
+// errTooManyTries is the error of addMessage when a strategy gives up an addition.
 var errTooManyTries = errors.New("tried too often")
 
 // scriptStrategy returns the strategy of our script. It writes the member's absolute state: the newer state wins, and the script
@@ -151,7 +153,7 @@ func scriptStrategy(ctx context.Context, client *rdb.Projections, plain *redis.C
 	}, nil
 }
 
-// The fields of the hash of the other two strategies: the counter of the conversation, and the sum.
+// The fields of the Redis hash that the lock and the WATCH strategies write: the counter of the conversation, and the sum.
 const counterField, sumField = "1", "sum"
 
 // sumReader returns a function that reads the sum from a field of a hash.
@@ -159,7 +161,8 @@ func sumReader(client *redis.Client, key, field string) func(context.Context) (i
 	return func(ctx context.Context) (int, error) { return client.HGet(ctx, key, field).Int() }
 }
 
-// readIncrementedCounters reads both counters and returns them incremented.
+// readIncrementedCounters reads the counter and the sum in a hash by the function read. It returns them incremented, as the fields and
+// values of an HSET.
 func readIncrementedCounters(ctx context.Context, read func(context.Context, string, ...string) *redis.SliceCmd, key string) (fields []any, err error) {
 	values, err := read(ctx, key, counterField, sumField).Result()
 	if err != nil {

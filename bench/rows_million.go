@@ -24,7 +24,7 @@ type serverWithUsers struct {
 	redisGrowthBytesByKind   map[string]int64  // announcement, dot -> growth of the server's Redis database, in bytes
 }
 
-// The two kinds of publications, each of which should cost the same for everybody as for a few.
+// The two kinds of publications to all users of a server. Each should cost the same for a million users as for a few.
 const (
 	announcementKind = "announcement"
 	dotKind          = "dot"
@@ -76,7 +76,7 @@ func (b *bench) measureMillionUsers(ctx context.Context) (err error) {
 	return nil
 }
 
-// startServer starts the server and opens sockets for the first users, as many as watching says.
+// startServer starts the server and opens sockets for its first users: watching is how many.
 func (o *serverWithUsers) startServer(ctx context.Context, watching int) (err error) {
 	if o.redis, err = o.installation.connect(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (o *serverWithUsers) stopServer(ctx context.Context) error {
 }
 
 // publishToEachInTurn publishes once on each server, again and again, so that other load of the machine affects all servers alike.
-// If counts is set, it records each mutation's duration, and by how much Redis' memory has grown.
+// what is the kind of publication. If counts is set, it records each mutation's duration, and by how much Redis' memory has grown.
 func publishToEachInTurn(ctx context.Context, what string, all []*serverWithUsers, count int, counts bool) error {
 	before, err := redisDatabaseBytes(ctx, all)
 	if err != nil {
@@ -148,8 +148,8 @@ func redisDatabaseBytes(ctx context.Context, all []*serverWithUsers) (sizes []in
 	return sizes, nil
 }
 
-// publish publishes once and returns the mutation's duration. counts is false for publications that only warm up. After every tenth
-// announcement it waits until everyone online has it.
+// publish publishes once and returns the mutation's duration. what is the kind of publication, and i its number. counts is false for
+// publications that only warm up. After every tenth announcement it waits until everyone online has it.
 func (o *serverWithUsers) publish(ctx context.Context, what string, i int, counts bool) (took time.Duration, err error) {
 	all := o.onlineSockets.expectOneEventPerSocket()
 	start := o.onlineSockets.nanosSinceOrigin()

@@ -16,18 +16,20 @@ import (
 // readers follow the authors, so that the fan-out runs beside the reads.
 const (
 	mixedReadsPerPost = 100 // badge queries and pages for each post
-	mixedBadgeKind    = 0
-	mixedFeedKind     = 1
-	mixedPublishKind  = 2
+	mixedBadgeKind    = 0   // the kind of a badge query
+	mixedFeedKind     = 1   // the kind of a query of a home feed page
+	mixedPublishKind  = 2   // the kind of a mutation that publishes a post
 )
 
-// mixedKindNames are the names of the kinds in the report, by kind.
+// mixedKindNames are the names of the kinds of requests in the report, by kind.
 var mixedKindNames = []string{mixedBadgeKind: "badge query", mixedFeedKind: "home feed page of 20", mixedPublishKind: "publishing"}
 
+// measureMixedLoad measures the row of a mixed load on a server of its own.
 func (b *bench) measureMixedLoad(ctx context.Context) error {
 	return b.runOnOwnServer(ctx, "mixed", mixedLoadRedisDB, b.runMixedRounds)
 }
 
+// runMixedRounds measures the rounds of the row of a mixed load and reports them.
 func (b *bench) runMixedRounds(ctx context.Context, _ installation, server *program) error {
 	readers := b.sizes.followersOfOneAuthor / 10
 	b.printProgress("mixed: seeding %s readers who follow 10", formatThousands(int64(readers)))
@@ -117,8 +119,8 @@ func seedMixed(ctx context.Context, a *apiClient, readers int) error {
 	return a.waitForJobs(ctx)
 }
 
-// loadMixed keeps the connections busy for a turn with requests, and returns a sample for each kind. kind returns the kind of the n-th
-// request.
+// loadMixed keeps the connections busy for a turn with requests, and returns a sample for each kind of request. The function kind
+// returns the kind of the n-th request.
 func (b *bench) loadMixed(ctx context.Context, address string, readers, round int, kind func(n int) int) ([]sample, error) {
 	people := tokens(readerKeysFollowing(followCounts[0], readers))
 	requests := [][][]byte{newLoadTarget(address, 0, badgeQuery, people).requests, newLoadTarget(address, 0, feedQuery, people).requests, nil}
@@ -161,7 +163,7 @@ func mixedRequestKind(n int) int {
 	return mixedPublishKind
 }
 
-// mixedReadOnlyRequestKind is like mixedRequestKind, but for a load that only reads.
+// mixedReadOnlyRequestKind returns the kind of the n-th request of a load that only reads: a badge query or a home feed page.
 func mixedReadOnlyRequestKind(n int) int { return n % 2 }
 
 // loadMixedConnection sends requests over one connection until the deadline, from number first on. It returns the latencies by kind.

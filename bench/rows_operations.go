@@ -9,7 +9,7 @@ import (
 // query under a directive, which is left to gqlgen's executor, so that the rows say what compiling saves. The peers do not have
 // these fields.
 
-// compiledOperations are the queries, each with a place for a directive at a field below the viewer or the root.
+// compiledOperations are the queries that are measured, each with a place (%s) for a directive at a field below the viewer or the root.
 var compiledOperations = []struct{ what, query string }{
 	{"a query that reads nothing", `{ __typename%s }`},
 	{"the viewer's user", `{ viewer { user%s { id key name avatarUrl } } }`},

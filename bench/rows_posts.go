@@ -17,8 +17,8 @@ import (
 
 const (
 	postAuthorCount       = 2000                   // how many authors share the posts
-	rawRowsPerTransaction = 20_000                 // rows, as an import has
-	rawRowsPerInsert      = 200                    // rows of one INSERT
+	rawRowsPerTransaction = 20_000                 // rows of one transaction: as many as in a batch of an import
+	rawRowsPerInsert      = 200                    // rows of one INSERT of several rows
 	firstPostTime         = "2025-01-01T00:00:00Z" // the time of the first post
 	postInterval          = 7 * time.Millisecond   // from one post to the next
 	importPostsLabel      = "import of posts"      // names the measurement in the report
@@ -61,7 +61,7 @@ func (b *bench) measureImportPosts(ctx context.Context) error {
 	return os.RemoveAll(folder)
 }
 
-// benchPost returns the i-th post: the number of its author, its text, its ref and its time.
+// benchPost returns the i-th post of the file to import: the number of its author, its text, its ref and its time.
 func benchPost(i int) (author int, body, key string, at time.Time) {
 	began, _ := time.Parse(time.RFC3339, firstPostTime)
 	body = fmt.Sprintf("This is what I say in number %d, and it is so many words long that it is like a post.", i)
@@ -82,8 +82,8 @@ func writePostsFile(path string, count int) error {
 	return errors.Join(out.Flush(), file.Close())
 }
 
-// measureRawInserts puts the posts and their authors into a new database, and returns how long the INSERTs took. The time to create
-// the tables does not count.
+// measureRawInserts puts the posts of the file and their authors into a new database, and returns how long the INSERTs took. The time
+// to create the tables does not count.
 func measureRawInserts(ctx context.Context, path string, count int) (took time.Duration, err error) {
 	tables, err := sql.Open(ctx, sql.Config{URL: "sqlite:" + path})
 	if err != nil {

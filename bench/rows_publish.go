@@ -12,13 +12,13 @@ import (
 // The row of publishing: the cost of the mutation for an author with a million followers, compared with an author with ten. The posts
 // of the first author are pulled. The row checks this by a query of an operator.
 const (
-	famousAuthorID  = 1 // the user IDs of the authors
-	obscureAuthorID = 2
+	famousAuthorID  = 1 // the user ID of the author with many followers
+	obscureAuthorID = 2 // the user ID of the author with few followers
 	firstFollowerID = 3 // the user ID of the first follower
 )
 
-// seedFamousAndObscureAuthors makes two authors: the famous one has many followers, and the obscure one has few. The first
-// followers visited today, as many as active says. The others never visited.
+// seedFamousAndObscureAuthors makes two authors: the famous one has many followers, and the obscure one has few. Of the followers, the
+// first ones visited today: active is how many. The others never visited.
 func seedFamousAndObscureAuthors(ctx context.Context, file string, many, few, active int) error {
 	if err := seedUsers(ctx, file, many+firstFollowerID-1); err != nil {
 		return err
@@ -34,14 +34,15 @@ func seedFamousAndObscureAuthors(ctx context.Context, file string, many, few, ac
 	})
 }
 
-// publisher is one of the two authors.
+// publisher is one of the two authors whose mutations are compared: the famous or the obscure one.
 type publisher struct {
-	label   string
+	label   string // the name in the report
 	userID  int    // of the author
 	mode    string // the mode in which posts reach the followers
-	results series
+	results series // the times of the mutations
 }
 
+// measurePublish measures the row of publishing by a famous and by an obscure author.
 func (b *bench) measurePublish(ctx context.Context) (err error) {
 	p, err := b.newInstallation("publish", publishRedisDB)
 	if err != nil {

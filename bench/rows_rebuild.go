@@ -21,11 +21,12 @@ import (
 const (
 	outboxAuthorCount    = 200                    // how many authors the reader follows
 	postsPerOutbox       = services.FeedRetention // posts of each author
-	rebuildReadsPerRound = 20                     // how often each way reads the feed in a round
+	rebuildReadsPerRound = 20                     // how often the feed is read in each of the two ways in a round
 	outboxReaderID       = outboxAuthorCount + 1  // the user ID of the reader
 )
 
-// seedOutboxes makes the authors and their posts, in SQL and as sorted sets in Redis, and a reader who follows all of them.
+// seedOutboxes makes the authors and their posts, in SQL and as outboxes in Redis, which are sorted sets with the posts of one author
+// each. It also makes a reader who follows all of the authors.
 func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) error {
 	if err := seedUsers(ctx, file, outboxReaderID); err != nil {
 		return err
@@ -53,8 +54,10 @@ func seedOutboxes(ctx context.Context, file string, outboxes *redis.Client) erro
 	})
 }
 
+// outboxKey returns the key of the sorted set with an author's posts.
 func outboxKey(author int) string { return fmt.Sprintf("outbox:%d", author) }
 
+// measureInboxRebuild measures the row of a dormant user's return: the feed by one SELECT, and merged from outboxes in Redis.
 func (b *bench) measureInboxRebuild(ctx context.Context) (err error) {
 	p, err := b.newInstallation("rebuild", rebuildRedisDB)
 	if err != nil {
@@ -118,7 +121,7 @@ func (b *bench) measureInboxRebuild(ctx context.Context) (err error) {
 	return nil
 }
 
-// selectNewestPosts reads the feed in the way of Tidings.
+// selectNewestPosts reads the reader's feed as Tidings does: by one SELECT.
 func selectNewestPosts(ctx context.Context, facts *sql.DB) (newest []services.PostID, err error) {
 	entries, err := posts.HomeFeed(ctx, facts, outboxReaderID, services.MaxPostID, services.FeedRetention)
 	for _, entry := range entries {
@@ -127,8 +130,8 @@ func selectNewestPosts(ctx context.Context, facts *sql.DB) (newest []services.Po
 	return newest, err
 }
 
-// mergeOutboxes reads the feed in the usual way: from each sorted set as many IDs as a whole feed may need, of which it keeps the
-// newest. IDs as texts sort by time.
+// mergeOutboxes reads the reader's feed from the outboxes: from each sorted set as many IDs as a whole feed may need, of which it keeps
+// the newest. IDs as texts sort by time.
 func mergeOutboxes(ctx context.Context, client *redis.Client) (posts []services.PostID, err error) {
 	commands, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for author := 1; author <= outboxAuthorCount; author++ {

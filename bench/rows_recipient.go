@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// The row measures the effect of a rush of likes for one user on other users. It compares the time of these other users' badge query
-// during the rush with the time before it.
+// The row recipient measures the effect of a rush of likes for one user on other users, the bystanders. It compares the time of their
+// badge query during the rush with the time before it.
 const (
-	bystanderCount          = 16 // how many other users there are
-	followsPerBystander     = 10 // how many authors each of them follows
-	postsPerBystanderAuthor = 20 // how many posts each of these authors publishes
-	bystanderConnections    = 4  // few, because this measures the time of an answer and not the throughput
+	bystanderCount          = 16 // how many bystanders there are
+	followsPerBystander     = 10 // how many authors each bystander follows
+	postsPerBystanderAuthor = 20 // how many posts these authors publish together
+	bystanderConnections    = 4  // of the bystanders' queries: few, to measure the time of an answer and not the throughput
 )
 
-// bystanderKey returns the key of the i-th of the other users, who are not part of the rush.
+// bystanderKey returns the key of the i-th bystander: a user who has no part in the rush.
 func bystanderKey(i int) string { return "other-" + strconv.Itoa(i) }
 
 func bystanderKeys() (keys []string) {
@@ -31,7 +31,7 @@ func bystanderKeys() (keys []string) {
 	return keys
 }
 
-// seedBystanders makes users with a feed and unread posts, who are not part of the rush.
+// seedBystanders makes the bystanders, users who have no part in the rush, each with a feed and unread posts.
 func seedBystanders(ctx context.Context, a *apiClient) error {
 	var events []ingestEvent
 	for _, key := range bystanderKeys() {
@@ -58,13 +58,14 @@ func seedBystanders(ctx context.Context, a *apiClient) error {
 	return a.waitForJobs(ctx)
 }
 
-// bystandersTarget returns the target that queries the badges of the other users.
+// bystandersTarget returns the target that queries the badges of the bystanders, the users who have no part in a rush.
 func bystandersTarget(p *program) loadTarget {
 	return newLoadTarget(p.address, p.pid(), everySourceQuery, tokens(bystanderKeys()))
 }
 
-// bystandersLines returns lines that compare the other users' times: the median, the 99th percentile, and the mean, which in a closed
-// loop is the inverse of the rate and includes every stall. The percentile and the mean are also compared with the floor.
+// bystandersLines returns lines of the report that compare the times of the bystanders' badge query during a rush with those before it:
+// the median, the 99th percentile, and the mean, which in a closed loop is the inverse of the rate and includes every stall. The
+// percentile and the mean are also compared with the floor.
 func bystandersLines(what string, r bystanderResults) []resultLine {
 	what += ": others' badge query, "
 	p99, p99Before := r.during.medianLatencyP99(), r.before.medianLatencyP99()
@@ -92,7 +93,7 @@ func bystandersLines(what string, r bystanderResults) []resultLine {
 	})
 }
 
-// loadDuringRush loads a target while rush runs, and then ends the context of rush.
+// loadDuringRush sends a target requests while the function rush runs, and then ends the context of rush.
 func (b *bench) loadDuringRush(ctx context.Context, t loadTarget, rush func(context.Context) error) (sample, error) {
 	rushing, end := context.WithCancel(ctx)
 	defer end()
@@ -104,21 +105,21 @@ func (b *bench) loadDuringRush(ctx context.Context, t loadTarget, rush func(cont
 }
 
 const (
-	celebrityKey        = "celebrity" // the key of the user whose posts are liked
-	likeClients         = 2           // one batch is sent while another one is built
-	likesPerCall        = ingestBatchSize
-	pacedLikesPerSecond = 10_000 // likes per second: the rate that ingest should take
+	celebrityKey        = "celebrity"     // the key of the user whose posts are liked
+	likeClients         = 2               // how many clients send likes: one batch is sent while another one is built
+	likesPerCall        = ingestBatchSize // how many likes one batch has
+	pacedLikesPerSecond = 10_000          // likes a second in a rush of a given rate: the rate that ingest should take
 )
 
 func likerKey(i int) string { return "liker-" + strconv.Itoa(i) }
 
-// likedAuthor is an author whose posts are liked as fast as the server accepts likes.
+// likedAuthor is the author whose posts are liked, the celebrity, with the client that sends the likes.
 type likedAuthor struct {
 	api               *apiClient
 	serverPID         int          // the process whose processor time is measured
 	postIDs           []string     // the posts that are liked
 	likerCount        int          // how many users like
-	nextLikerPostPair atomic.Int64 // the number of the next pair of a user and a post
+	nextLikerPostPair atomic.Int64 // the number of the next like: each is a pair of a user and a post
 	acceptedLikes     atomic.Int64 // how many likes were accepted
 }
 
@@ -182,7 +183,7 @@ func (b *bench) measureLikeRush(ctx context.Context) error {
 	return b.runOnOwnServer(ctx, "recipient", hotRecipientRedisDB, b.runLikeRushRounds)
 }
 
-// runLikeRushRounds makes the users and posts, takes the rounds of the row and reports them.
+// runLikeRushRounds makes the users and posts of the row recipient, measures its rounds and reports them.
 func (b *bench) runLikeRushRounds(ctx context.Context, at installation, server *program) error {
 	server.api.client.Transport = &http.Transport{MaxIdleConnsPerHost: likeClients}
 	b.printProgress("recipient: seeding %d people who like", b.sizes.likers)
@@ -216,16 +217,16 @@ func (b *bench) runLikeRushRounds(ctx context.Context, at installation, server *
 	return nil
 }
 
-// likeRushResults are the samples of the row.
+// likeRushResults are the samples of the row recipient.
 type likeRushResults struct {
 	likesAlone                         series           // the rate of likes, without other requests
-	bystandersPaced, bystandersUnpaced bystanderResults // others' badge query while likes come at a given rate, and as fast as they are accepted
-	pacedLikes, unpacedLikes           series           // likes meanwhile
+	bystandersPaced, bystandersUnpaced bystanderResults // the bystanders' badge query, with likes at a given rate and as fast as accepted
+	pacedLikes, unpacedLikes           series           // the rate of likes while the bystanders send queries
 	settlingTimes                      series           // how long it took after the last like until the count was right
 	inserts                            *insertBaseline  // the floor of the likes without other requests
 }
 
-// measureLikeRushRound takes one round: likes alone, likes at a given rate, and likes as fast as they are accepted.
+// measureLikeRushRound measures one round: likes alone, likes at a given rate, and likes as fast as they are accepted.
 func (b *bench) measureLikeRushRound(ctx context.Context, server *program, h *likedAuthor, r *likeRushResults) error {
 	before, alone, err := b.measureBystanders(ctx, server)
 	if err != nil {
@@ -301,14 +302,14 @@ func (b *bench) reportLikeRush(r *likeRushResults) {
 	}
 }
 
-// appendSettlingTime calls measureSettlingTime, and returns the earlier samples with the new one.
+// appendSettlingTime waits until all jobs are done, and returns the earlier samples with one of how long that took.
 func (h *likedAuthor) appendSettlingTime(ctx context.Context, earlier series) (series, error) {
 	result, err := h.measureSettlingTime(ctx)
 	return append(earlier, result), err
 }
 
-// measureSettlingTime waits until all jobs are done and returns how long that took. Then the person's count must be right: the number
-// of posts that somebody has liked.
+// measureSettlingTime waits until all jobs are done and returns how long that took. Then the count of the celebrity's like
+// notifications must be right: the number of posts that somebody has liked.
 func (h *likedAuthor) measureSettlingTime(ctx context.Context) (sample, error) {
 	want := int(min(h.acceptedLikes.Load(), int64(len(h.postIDs))))
 	start := time.Now()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fakeLikeServer takes likes, and answers with the number of liked posts.
+// fakeLikeServer is a server that takes likes, and whose badges count the liked posts.
 type fakeLikeServer struct {
 	likedPairs            map[string]bool // the likes: a user and a post
 	likedPosts            map[string]bool // the posts with a like
@@ -38,7 +38,7 @@ func (l *fakeLikeServer) answer(q receivedRequest) string {
 func newTestLikedAuthor(t *testing.T, likers, posts int) (*likedAuthor, *fakeLikeServer) {
 	t.Helper()
 	l := &fakeLikeServer{likedPairs: map[string]bool{}, likedPosts: map[string]bool{}}
-	answers := make(chan struct{}, 1) // one at a time
+	answers := make(chan struct{}, 1) // lets the server answer one request at a time
 	h := &likedAuthor{likerCount: likers, api: startStubAPI(t, func(q receivedRequest) string {
 		answers <- struct{}{}
 		defer func() { <-answers }()

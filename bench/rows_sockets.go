@@ -13,13 +13,13 @@ import (
 // eventSpreadDuration is the time over which the events of one round are spread, one event for each socket.
 const eventSpreadDuration = time.Second
 
-// socketResults are the samples of the sockets row.
+// socketResults are the samples of the row sockets.
 type socketResults struct {
-	ours, stockGqlgen, bareWriter series
+	ours, stockGqlgen, bareWriter series // one event to every socket at once, by program
 	bareWriterReadingDocuments    series // the bare writer that reads the documents before it writes
 	eventsOverTime                series // one event to each socket, evenly over eventSpreadDuration
-	postPushes                    series // from a mutation to all of its author's followers
-	extraSubscription             series // a second subscription on each socket
+	postPushes                    series // the push of a post to all of its author's followers, from the mutation on
+	extraSubscription             series // the start of a second subscription on each socket
 }
 
 // measureSockets measures the rows of sockets. Each program is restarted for each round, so that rounds do not share memory.
@@ -53,8 +53,8 @@ func (b *bench) measureSockets(ctx context.Context) error {
 	return nil
 }
 
-// withFleet opens the sockets of a program and measures how much memory each of them takes there. It passes the fleet and this number
-// of bytes to use.
+// withFleet opens the sockets to a program, subscribes each with open, and measures how much memory of the program each socket takes.
+// It passes the fleet and this number of bytes to the function use.
 func (b *bench) withFleet(ctx context.Context, p *program, open subscribeFunc, use func(f *socketFleet, memory float64) error) error {
 	before, beforeErr := residentBytes(p.pid())
 	f, err := openFleet(ctx, p.address, b.socketCount, open)
@@ -79,9 +79,10 @@ func (b *bench) withFleet(ctx context.Context, p *program, open subscribeFunc, u
 	return nil
 }
 
+// watcherToken returns the token of the i-th watcher, the user of the i-th socket.
 func watcherToken(i int) string { return "dev:" + watcherKey(i) }
 
-// measureOurSockets measures one round of Tidings. It returns how many bytes the frame of an event has.
+// measureOurSockets measures one round of the row sockets with Tidings. It returns how many bytes the frame of an event has.
 func (b *bench) measureOurSockets(ctx context.Context, r *socketResults) (length int, err error) {
 	server, err := b.startServer(ctx)
 	if err != nil {
@@ -151,7 +152,7 @@ func (b *bench) measureExtraSubscription(ctx context.Context, p *program, f *soc
 	return result, nil
 }
 
-// measureStockGqlgenSockets measures one round of stock gqlgen.
+// measureStockGqlgenSockets measures one round of the row sockets with the stock gqlgen peer.
 func (b *bench) measureStockGqlgenSockets(ctx context.Context, r *socketResults) error {
 	peer, err := b.startGqlgen(ctx)
 	if err != nil {
@@ -161,7 +162,8 @@ func (b *bench) measureStockGqlgenSockets(ctx context.Context, r *socketResults)
 	return b.measureTriggeredSockets(ctx, peer, badgeSubscriptionOpener(peer.address, watcherToken), &r.stockGqlgen)
 }
 
-// measureBareSockets measures one round of the bare writer and adds it to into. length and documents are passed to startBareWriter.
+// measureBareSockets measures one round of the row sockets with the bare writer and adds it to into. length and documents are passed to
+// startBareWriter.
 func (b *bench) measureBareSockets(ctx context.Context, into *series, length int, documents ...string) error {
 	writer, err := b.startBareWriter(ctx, length, documents...)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // The rows of the start measure two things. The first is a build with an empty cache, as the README's first command does it on a new
 // machine. The second is the time from the start of the program until it is ready, with a whole follow graph in its database.
 
-// unavoidablePackages are the packages that cannot be left out: HTTP, the drivers of both SQL engines, and the libraries for Redis
-// and GraphQL. They are compiled and not linked.
+// unavoidablePackages are the packages that Tidings cannot do without: HTTP, the drivers of both SQL engines, and the libraries for
+// Redis and GraphQL. To compare, the row of the build compiles them alone, without linking a program.
 var unavoidablePackages = []string{"net/http", "modernc.org/sqlite", "github.com/jackc/pgx/v5/stdlib", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen/graphql/handler"}
 
 func (b *bench) measureBuildAndStart(ctx context.Context) error {
@@ -43,8 +43,8 @@ func (b *bench) measureBuild(ctx context.Context) error {
 	return os.RemoveAll(out)
 }
 
-// buildCold runs go build -v with an empty cache of its own, and returns how long it took and how many lines it printed meanwhile. The
-// modules must have been downloaded before: otherwise it would measure the network.
+// buildCold runs go build -v with an empty cache of its own, and returns how long that took and how many lines it printed meanwhile.
+// The modules must have been downloaded before: otherwise the time would include the download.
 func buildCold(ctx context.Context, folder string, arguments ...string) (took time.Duration, lines int, err error) {
 	cache, err := os.MkdirTemp(folder, "go-build-")
 	if err != nil {

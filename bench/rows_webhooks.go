@@ -15,19 +15,20 @@ import (
 // another one has no webhook and no change stream. The webhook's receiver answers at once, and shares the processors with the rest.
 const (
 	hookReaders        = 400                    // the number of readers, or fewer with smaller data
-	hookPostsPerSecond = 10                     // each to all of the readers
+	hookPostsPerSecond = 10                     // posts a second, each to all of the readers
 	hookPostInterval   = 100 * time.Millisecond // from one request with posts to the next
 )
 
-// hookServer is one of the two servers.
+// hookServer is one of the two servers of the row webhooks: with or without a webhook.
 type hookServer struct {
 	*program
 	withOrWithoutWebhook string // "with" or "without" a webhook
 	readerCount          int
-	publishedPostCount   int           // published so far
-	receivedEvents       *atomic.Int64 // events at the receiver
+	publishedPostCount   int           // how many posts were published so far
+	receivedEvents       *atomic.Int64 // how many events the webhook's receiver has got
 }
 
+// measureWebhooks starts the receiver and the two servers of the row webhooks, and measures the row.
 func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 	endpoint := hookEndpoint{}
 	closeEndpoint, err := endpoint.listen(ctx)
@@ -71,7 +72,7 @@ func (b *bench) measureWebhooks(ctx context.Context) (err error) {
 	return b.runWebhookRounds(ctx, servers)
 }
 
-// hookEndpoint is the receiver that the events are sent to.
+// hookEndpoint is the receiver that the webhook's events are sent to.
 type hookEndpoint struct {
 	url            string
 	receivedEvents atomic.Int64 // events so far
@@ -134,6 +135,7 @@ type webhookReadResults struct {
 	withoutWebhook, withWebhook series
 }
 
+// runWebhookRounds measures the rounds of the row webhooks and reports them. servers are the one without and the one with a webhook.
 func (b *bench) runWebhookRounds(ctx context.Context, servers []*hookServer) error {
 	reads := []*webhookReadResults{{name: "badge query", query: badgeQuery}, {name: "home feed page of 20", query: feedQuery}}
 	for round := range b.rounds + 1 { // the first one warms up
@@ -165,7 +167,7 @@ func (b *bench) runWebhookRounds(ctx context.Context, servers []*hookServer) err
 // measureHookTurn marks the readers' feeds as seen, and measures a query for one turn while posts are published. If there is a
 // webhook, it checks that events come.
 func (b *bench) measureHookTurn(ctx context.Context, h *hookServer, query string) (sample, error) {
-	// A count ends at 300. Without this it would reach 300 and not change any more.
+	// The count of unread posts ends at 300. If the feeds were not marked as seen, it would reach 300 and not change any more.
 	var seen []ingestEvent
 	for _, key := range readerKeysFollowing(followCounts[0], h.readerCount) {
 		seen = append(seen, userEvent(key, "markHomeFeedSeen", map[string]any{}))

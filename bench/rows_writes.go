@@ -21,18 +21,18 @@ import (
 // the same engine. A bare commit is one SQL row, inserted by a statement that is a whole transaction.
 const (
 	writerKey        = "writer"              // the user who sends the mutations
-	pauseBeforeWrite = 20 * time.Millisecond // before each single write, so that the jobs of the last one are done
+	pauseBeforeWrite = 20 * time.Millisecond // before each single write, so that the jobs of the write before are done
 )
 
-// sqlEngine is an engine that is written to.
+// sqlEngine is SQLite or PostgreSQL, with the databases that the row writes to.
 type sqlEngine struct {
 	name                string  // for the report
 	eventsPerSecondGoal float64 // the goal of ingest
 	installation        installation
-	serverArguments     []string // of a server on it
+	serverArguments     []string // the arguments of a server on this engine
 	// driver and bareDatabaseAddress are the arguments of openBareCommitDatabase for the database of the bare commits.
 	driver, bareDatabaseAddress string
-	// databaseAddress is the address of Tidings' own database, as the driver takes it. newEmptyDatabase is for an insertBaseline.
+	// databaseAddress is the address of Tidings' own database, as the driver takes it. newEmptyDatabase makes one for an insertBaseline.
 	databaseAddress  string
 	newEmptyDatabase func(ctx context.Context) (url, name string, err error)
 }
@@ -90,7 +90,7 @@ func (b *bench) measureEngineWrites(ctx context.Context, engine sqlEngine, more 
 	return more(ctx, engine, server)
 }
 
-func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlEngine) error {
+func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlEngine) error { // measures and reports one engine
 	size := b.sizes.eventsPerBurst
 	people := size / 10
 	b.printProgress("writes: seeding %s people on %s", formatThousands(int64(people)), engine.name)
@@ -160,7 +160,7 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 	for kind, name := range singleWriteNames {
 		what := "writes one after the other, " + engine.name
 		b.report.detailLines = append(b.report.detailLines, detailLine{measurement: what, label: name, results: singles.resultsByKind[kind]})
-		if kind >= bareCommitKind { // the floors
+		if kind >= bareCommitKind { // the bare commits, which the other kinds are compared with
 			continue
 		}
 		b.report.resultLines = append(b.report.resultLines, singles.compareKinds(kind, bareCommitKind, name+", "+engine.name, "a bare commit on the same engine", atMost(1.3, "<= 1.3 x the time")),
@@ -168,7 +168,7 @@ func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, don
 	}
 }
 
-// compareKinds compares the median of a kind with the median of the kind floor.
+// compareKinds returns a line that compares the median time of a kind of single writes with that of the kind floor, a bare commit.
 func (w *singleWrites) compareKinds(kind, floor int, what, limit string, g goal) resultLine {
 	ours, theirs := w.resultsByKind[kind].medianLatencyP50(), w.resultsByKind[floor].medianLatencyP50()
 	return resultLine{measurement: what, reference: limit, ourFigure: formatMilliseconds(ours), referenceFigure: formatMilliseconds(theirs), value: ratio(float64(ours), float64(theirs)), unit: "x the time", goal: g}
@@ -328,8 +328,8 @@ func (a *serverConnection) sendAndReadAnswer(ctx context.Context, request []byte
 	return readAnswer(a.answerReader)
 }
 
-// measureCrossNodePushes starts a second server on the engine. Shows start at the first server. Their hosts' followers have sockets
-// at the first server, to compare, and then at the second.
+// measureCrossNodePushes measures pushes to sockets at another node. It starts a second server on the engine. Shows start at the first
+// server. Their hosts' followers have sockets at the first server, to compare, and then at the second.
 func (b *bench) measureCrossNodePushes(ctx context.Context, engine sqlEngine, first *program) (err error) {
 	other, err := b.newInstallation("writes-postgres-2", postgresWritesRedisDB)
 	if err != nil {

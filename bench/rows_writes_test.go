@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// queryRecorder is a server that answers every request with data, and keeps what it was asked.
+// queryRecorder is a server that gives every request the same answer, and keeps the queries that it gets.
 type queryRecorder struct {
-	mu      sync.Mutex
-	queries []string
-	answer  string
+	mu      sync.Mutex // guards queries
+	queries []string   // what it was asked, in order
+	answer  string     // the answer to every request
 }
 
 func (l *queryRecorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -14,26 +14,27 @@ import (
 	tidingsredis "tidings/services/redis"
 )
 
-// Redis keeps a log of slow calls. It is read after each row, because the calls of the next row could displace its entries.
+// Redis keeps a log of slow calls (SLOWLOG). It is read after each row, because calls of the next row could displace its entries.
 const (
-	slowLogThreshold = 200 * time.Microsecond // a call that took less is not listed
+	slowLogThreshold = 200 * time.Microsecond // a call that took less is not in the log
 	slowLogLength    = 50_000                 // how many calls Redis keeps between two readings
 	scriptTimeGoal   = time.Millisecond       // the goal: every call of a script takes less
 )
 
-// luaScriptTime has the times of one script in the log.
+// luaScriptTime says how long the calls of one Lua script took, by Redis' log of slow calls.
 type luaScriptTime struct {
 	slowestCall   time.Duration // the time of the slowest call
-	callsOverGoal int           // calls beyond the goal
+	callsOverGoal int           // how many calls took scriptTimeGoal or longer
 }
 
-// luaScriptTimes has what was read from the log and the statistics so far.
+// luaScriptTimes says how long the calls of Lua scripts and of trivial commands took, by Redis' log of slow calls and its statistics,
+// in all rows so far.
 type luaScriptTimes struct {
 	timeByName           map[string]luaScriptTime // by the name of the script
 	scriptCalls          int                      // how many calls of all scripts there were
 	scriptTotalTime      time.Duration            // the time that Redis spent on these calls
 	slowestTrivialCall   time.Duration            // the slowest call of a trivial command
-	trivialCallsOverGoal int                      // calls of trivial commands beyond the goal
+	trivialCallsOverGoal int                      // how many calls of trivial commands took scriptTimeGoal or longer
 	trivialTotalTime     time.Duration            // the time that Redis spent on all trivial commands
 	slowLogWasFull       bool                     // whether Redis may have dropped some calls from its log
 }
@@ -41,7 +42,7 @@ type luaScriptTimes struct {
 // trivialCommands are commands that do almost no work: if one is slow, another program had the processor.
 var trivialCommands = []string{"get", "set", "hget", "hgetall", "hmget", "ping", "publish"}
 
-// collectFromRedis reads the log and Redis' statistics, and empties the log.
+// collectFromRedis reads Redis' log of slow calls and its statistics, and empties the log.
 func (s *luaScriptTimes) collectFromRedis(ctx context.Context, client *redis.Client) error {
 	entries, err := client.SlowLogGet(ctx, slowLogLength).Result()
 	if err != nil {
@@ -61,7 +62,8 @@ func (s *luaScriptTimes) collectFromRedis(ctx context.Context, client *redis.Cli
 	return client.SlowLogReset(ctx).Err()
 }
 
-// addSlowLog adds the entries of the log: calls of scripts and of trivial commands. names has the scripts' names by SHA-1.
+// addSlowLog adds the entries of Redis' log of slow calls: calls of scripts and of trivial commands. names has the scripts' names by
+// SHA-1.
 func (s *luaScriptTimes) addSlowLog(entries []redis.SlowLog, names map[string]string) {
 	if s.timeByName == nil {
 		s.timeByName = map[string]luaScriptTime{}
@@ -98,7 +100,8 @@ func scriptName(args []string, names map[string]string) string {
 	return names[strings.ToLower(args[1])]
 }
 
-// slowestScript returns the script with the slowest call, and how many calls of all scripts were beyond the goal.
+// slowestScript returns the script with the slowest call, the time of that call, and how many calls of all scripts took scriptTimeGoal
+// or longer.
 func (s *luaScriptTimes) slowestScript() (name string, longest time.Duration, over int) {
 	for one, time := range s.timeByName {
 		over += time.callsOverGoal
@@ -109,7 +112,7 @@ func (s *luaScriptTimes) slowestScript() (name string, longest time.Duration, ov
 	return name, longest, over
 }
 
-// formatLines returns one line of text for each script, the slowest first.
+// formatLines returns one line of text for each script with the time of its slowest call, the slowest script first.
 func (s *luaScriptTimes) formatLines() (rows []string) {
 	names := slices.SortedFunc(maps.Keys(s.timeByName), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.timeByName[b].slowestCall, s.timeByName[a].slowestCall), strings.Compare(a, b))

@@ -14,7 +14,7 @@ import (
 
 // The data of most rows: authors, readers who follow 10, 200 or 2,000 of them, and watchers who all follow one user, the star.
 const (
-	unreadPostsPerReader = 50 // posts that count for every reader
+	unreadPostsPerReader = 50 // unread posts in the feed of every reader
 	likedPostsPerReader  = 3  // posts of each reader that were liked
 	oldPostsPerAuthor    = 2  // posts of each of the first 200 authors from before they had followers
 	pageSize             = 20 // entries of a page
@@ -23,17 +23,18 @@ const (
 // followCounts are the numbers of people that readers follow.
 var followCounts = []int{10, 200, 2000}
 
-// authorKey returns the key of the i-th author; readerKey and watcherKey do the same for readers and watchers.
-func authorKey(i int) string { return "author-" + strconv.Itoa(i) }
-func readerKey(follows, i int) string {
+// The keys of the users of most rows: authors, readers and watchers.
+func authorKey(i int) string { return "author-" + strconv.Itoa(i) } // the key of the i-th author
+func readerKey(follows, i int) string { // the key of the i-th of the readers who follow so many authors
 	return "reader-" + strconv.Itoa(follows) + "-" + strconv.Itoa(i)
 }
-func watcherKey(i int) string { return "watcher-" + strconv.Itoa(i) }
+func watcherKey(i int) string { return "watcher-" + strconv.Itoa(i) } // the key of the i-th user who follows the star and has a socket
 
 // starKey is the key of the user whom all watchers follow.
 const starKey = "star"
 
-// seedServer fills a fresh server through its public API. readers is the number of readers for each number in followCounts.
+// seedServer makes authors, readers and watchers on a fresh server through its public API, with follows, posts and likes. readers is the
+// number of readers for each number in followCounts.
 func seedServer(ctx context.Context, a *apiClient, readers, watchers int, say func(string, ...any)) error {
 	most := followCounts[len(followCounts)-1]
 	var events []ingestEvent
@@ -100,7 +101,7 @@ func seedUnreadPostsAndLikes(ctx context.Context, a *apiClient, readers int) err
 	return a.waitForJobs(ctx)
 }
 
-// checkSeeded checks that the readers see the seeded data. Empty feeds would be quick to serve.
+// checkSeeded checks that the readers see the seeded data: with empty feeds, every program would look faster than it is.
 func checkSeeded(ctx context.Context, a *apiClient, keys []string) error {
 	for _, key := range keys {
 		var data struct {
@@ -125,12 +126,12 @@ func checkSeeded(ctx context.Context, a *apiClient, keys []string) error {
 	return nil
 }
 
-// postBody returns a text of the length that posts have, about 140 characters.
+// postBody returns the text of post number i: about 140 characters, as usual posts have.
 func postBody(i int) string {
 	return fmt.Sprintf("Number %d. Today the ferry left late, the harbour was full of boats, and nobody on the pier could say when the next one would come back.", i)
 }
 
-// allReaderKeys returns the keys of all readers, if there are so many for each number in followCounts.
+// allReaderKeys returns the keys of all readers. readers is how many there are for each number in followCounts.
 func allReaderKeys(readers int) (keys []string) {
 	for _, follows := range followCounts {
 		keys = append(keys, readerKeysFollowing(follows, readers)...)
@@ -138,7 +139,7 @@ func allReaderKeys(readers int) (keys []string) {
 	return keys
 }
 
-// readerKeysFollowing returns the keys of the readers who follow so many authors.
+// readerKeysFollowing returns the keys of the readers who follow as many authors as follows says. readers is how many there are.
 func readerKeysFollowing(follows, readers int) (keys []string) {
 	for i := range readers {
 		keys = append(keys, readerKey(follows, i))
@@ -210,7 +211,7 @@ func readUserIDs(ctx context.Context, client *redis.Client, folder string) (numb
 	return numbers, file, os.WriteFile(file, text, 0o600)
 }
 
-// parseProfile takes a user's ID from the name of their copy in Redis, and their key from the copy.
+// parseProfile reads the copy of a user's profile in Redis: the user ID from its name, and the user's key from its text.
 func parseProfile(name, text string) (number uint32, key string, err error) {
 	digits, found := strings.CutSuffix(strings.TrimPrefix(name, "{u"), "}:p")
 	value, err := strconv.ParseUint(digits, 10, 32)

@@ -24,7 +24,7 @@ func memberKey(number int) string { return "member-" + strconv.Itoa(number) }
 // memberToken returns the token of the user with the ID i+1.
 func memberToken(i int) string { return "dev:" + memberKey(i+1) }
 
-// seedUsers makes a database of that many users who were all active today and have read everything.
+// seedUsers makes a database with so many users, who were all active today and have read everything.
 func seedUsers(ctx context.Context, file string, users int) error {
 	return writeOfflineDatabase(ctx, file, func(tx *database.Tx) error {
 		const counted = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)`

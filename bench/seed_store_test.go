@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// openSeededDatabase opens a seeded database, and closes it after the test.
+// openSeededDatabase opens the SQLite database in a file, and closes it after the test.
 func openSeededDatabase(t *testing.T, file string) *sql.DB {
 	t.Helper()
 	s, err := sql.Open(t.Context(), sql.Config{URL: "sqlite:" + file})

@@ -16,7 +16,7 @@ func discardProgress(string, ...any) {}
 
 // eventCountingServer is a server that counts the events that it gets.
 type eventCountingServer struct {
-	eventCountByKind        map[string]int // kind of event -> how many
+	eventCountByKind        map[string]int // kind of event, such as "follow" -> how many
 	followeeCountByFollower map[string]int // follower -> how many followees
 	queryCountByToken       map[string]int // token -> how many queries
 	queryAnswer             string         // the answer to queries

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The client of the sockets row opens thousands of graphql-transport-ws sockets in one process. Each is a goroutine with a small
-// buffer. It understands only what servers send here: whole, unfragmented frames.
+// The client of the row sockets opens thousands of graphql-transport-ws sockets in one process. Each is a goroutine with a small
+// buffer. The client understands only what servers send here: whole, unfragmented frames.
 
 const (
 	handshakeTimeout   = 30 * time.Second // for a socket to open and subscribe
@@ -22,33 +22,33 @@ const (
 	maxFrameBytes      = 64 << 10         // bytes of the longest frame
 	maxConcurrentDials = 64               // sockets that are being opened at a time
 
-	opText, opClose, opPing, opPong = 1, 8, 9, 10
+	opText, opClose, opPing, opPong = 1, 8, 9, 10 // opcodes of WebSocket frames
 )
 
-// socketFleet is a set of open sockets with one subscription each.
+// socketFleet is a set of open sockets to one server, with one subscription each.
 type socketFleet struct {
 	sockets         []*socket
-	readLoops       sync.WaitGroup        // one for each open socket
+	readLoops       sync.WaitGroup        // the goroutines that read the sockets, one for each
 	lostSockets     atomic.Int64          // how many sockets have ended
 	firstLossReason atomic.Pointer[error] // why the first of the lost sockets ended
 	firstFrameBytes int                   // the length of the first event's frame, in bytes
 
-	timeOrigin       time.Time                     // the sockets' times count from it
-	pendingEvents    atomic.Int64                  // how many sockets have not yet got the expected event
+	timeOrigin       time.Time                     // the times of events are nanoseconds after it
+	pendingEvents    atomic.Int64                  // how many sockets have not yet got the event of expectOneEventPerSocket
 	allEventsArrived atomic.Pointer[chan struct{}] // closed when pendingEvents gets to 0
-	onEvent          atomic.Pointer[eventFunc]     // gets every event; nil: events are not watched
+	onEvent          atomic.Pointer[eventFunc]     // gets every event; may be nil
 }
 
-// eventFunc receives each event: its socket, its text and its time.
+// eventFunc receives each event: the index of its socket, its text and its time.
 type eventFunc func(i int, payload []byte, at time.Time)
 
-// socket is one connection.
+// socket is one WebSocket connection of a fleet.
 type socket struct {
-	fleet         *socketFleet
-	index         int // in sockets of the fleet
+	fleet         *socketFleet // the fleet that the socket belongs to
+	index         int          // the place in the fleet's field sockets
 	conn          net.Conn
-	buffer        []byte
-	bufferedBytes int          // bytes in the buffer
+	buffer        []byte       // what was read from conn
+	bufferedBytes int          // how many bytes of the buffer are filled
 	frameBytes    int          // of these bytes, the length of the frame that readFrame has returned
 	eventNanos    atomic.Int64 // the time of the first expected event, in ns after the fleet's timeOrigin; 0 if there is none
 }
@@ -106,7 +106,7 @@ func (f *socketFleet) openSocket(ctx context.Context, address string, i int, ope
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	f.readLoops.Go(s.readUntilClosed) // at once: the server pings while others are being opened
+	f.readLoops.Go(s.readUntilClosed) // at once, because the server sends pings while other sockets are being opened
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (s *socket) recordEvent() {
 	}
 }
 
-// nextMessageType is in every message with an event.
+// nextMessageType is the part of a message by which an event is recognized.
 var nextMessageType = []byte(`"type":"next"`)
 
 // readUntilClosed handles frames until the connection ends. Then the socket counts as lost.
@@ -184,7 +184,7 @@ func (s *socket) handleFrames() error {
 	}
 }
 
-// readFrame reads one frame; the payload is good until the next call.
+// readFrame reads one frame; the payload is valid until the next call.
 func (s *socket) readFrame() (opcode byte, payload []byte, err error) {
 	s.bufferedBytes = copy(s.buffer, s.buffer[s.frameBytes:s.bufferedBytes])
 	s.frameBytes = 0
@@ -209,7 +209,7 @@ func (s *socket) readFrame() (opcode byte, payload []byte, err error) {
 }
 
 // frameLength returns the length of the frame at the start of the buffer, and the length of the frame's header. Both are 0 while the
-// header is incomplete. Servers do not mask.
+// header is incomplete. The frames of servers have no mask.
 func frameLength(buffer []byte) (frame, header int) {
 	if len(buffer) < 2 {
 		return 0, 0
@@ -250,7 +250,7 @@ func appendFrame(to []byte, opcode byte, payload []byte, masked bool) []byte {
 	return append(to, payload...)
 }
 
-// write sends one frame.
+// write sends one frame to the server.
 func (s *socket) write(opcode byte, payload []byte) error {
 	_, err := s.conn.Write(appendFrame(nil, opcode, payload, true))
 	return err
@@ -262,7 +262,8 @@ func badgeSubscriptionOpener(address string, token func(i int) string) subscribe
 	return subscriptionOpener(address, badgeSubscription, token)
 }
 
-// subscriptionOpener is like badgeSubscriptionOpener, for any subscription.
+// subscriptionOpener returns a subscribeFunc that opens graphql-transport-ws with the token of the socket, starts a subscription and
+// reads its first event.
 func subscriptionOpener(address, subscription string, token func(i int) string) subscribeFunc {
 	const messageLimit = 8
 	return func(s *socket, i int) error {

@@ -46,6 +46,7 @@ func newPipedSocket(t *testing.T) (*socket, net.Conn) {
 	return &socket{fleet: &socketFleet{timeOrigin: time.Now()}, conn: ours, buffer: make([]byte, readBufferBytes)}, theirs
 }
 
+// readFrame returns whole frames, also if they arrive in pieces.
 func TestNextReadsFragmentedFrames(t *testing.T) {
 	long := strings.Repeat("long ", 2000)
 	want := []string{"one", long, "", "three"}
@@ -73,6 +74,7 @@ func TestNextReadsFragmentedFrames(t *testing.T) {
 	}
 }
 
+// readFrame refuses a frame whose header says that it is longer than maxFrameBytes.
 func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
 	s, server := newPipedSocket(t)
 	go func() { _, _ = server.Write([]byte{0x81, 127, 0, 0, 0, 0, 0x7f, 0, 0, 0}) }()
@@ -83,12 +85,12 @@ func TestNextRefusesAFrameWithoutEnd(t *testing.T) {
 
 // subscriptionServer is a server of graphql-transport-ws that sends the messages of a test.
 type subscriptionServer struct {
-	refusesConnections bool     // whether it refuses all connections
-	subscribeReplies   []string // its answers to a subscription
-	mu                 sync.Mutex
-	conns              []*websocket.Conn
-	receivedTokens     map[string]bool // the tokens that connections sent
-	pongs              chan string     // what was answered to pings
+	refusesConnections bool              // whether it refuses all connections
+	subscribeReplies   []string          // the messages that it sends after a message "subscribe"
+	mu                 sync.Mutex        // guards conns and receivedTokens, and is held during writes to conns
+	conns              []*websocket.Conn // the connections that have sent a token
+	receivedTokens     map[string]bool   // the tokens that connections sent
+	pongs              chan string       // the answers to pings: "message", or "frame " and the text of the ping
 }
 
 func (k *subscriptionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -147,10 +149,10 @@ func (k *subscriptionServer) writeToAllConns(kind int, text string) {
 	}
 }
 
-// nextMessage is an event of the subscription.
+// nextMessage is the message with an event of the subscription.
 const nextMessage = `{"id":"1","type":"next","payload":{"data":{}}}`
 
-// openFleetToServer starts the server and opens a fleet of n sockets to it.
+// openFleetToServer starts the server k and opens a fleet of n sockets to it.
 func openFleetToServer(t *testing.T, k *subscriptionServer, n int) (*socketFleet, error) {
 	t.Helper()
 	k.receivedTokens, k.pongs = map[string]bool{}, make(chan string, 100)
@@ -236,7 +238,7 @@ func TestFleetAnswersPingsWhileItOpens(t *testing.T) {
 	address := startHTTPServer(t, k.ServeHTTP)
 	open := badgeSubscriptionOpener(address, func(i int) string { return fmt.Sprint("dev:", i) })
 	f, err := openFleet(t.Context(), address, 2, func(s *socket, i int) error {
-		if i == 1 { // wait for a pong of the other one
+		if i == 1 { // wait for a pong of socket 0
 			for k.connectionCount() < 1 {
 				if err := pause(t.Context(), time.Millisecond); err != nil {
 					return err

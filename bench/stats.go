@@ -48,7 +48,7 @@ type sample struct {
 // series holds the samples of one program, one for each round.
 type series []sample
 
-// medianOf returns the median of a figure of the samples, without the samples in which it is NaN.
+// medianOf returns the median of the figure that the function value takes from each sample, without the samples in which it is NaN.
 func (s series) medianOf(value func(sample) float64) float64 {
 	var values []float64
 	for _, one := range s {
@@ -59,15 +59,17 @@ func (s series) medianOf(value func(sample) float64) float64 {
 	return median(values)
 }
 
-// medianRate, medianLatencyP50, medianLatencyP99 and medianBytesPerSocketOrEntry return the median of a figure of the samples.
+// medianRate returns the median over the rounds of ratePerSecond.
 func (s series) medianRate() float64 {
 	return s.medianOf(func(one sample) float64 { return one.ratePerSecond })
 }
 
+// medianLatencyP50 returns the median over the rounds of latencyP50.
 func (s series) medianLatencyP50() time.Duration {
 	return duration(s.medianOf(func(one sample) float64 { return float64(one.latencyP50) }))
 }
 
+// medianLatencyP99 returns the median over the rounds of latencyP99.
 func (s series) medianLatencyP99() time.Duration {
 	return duration(s.medianOf(func(one sample) float64 { return float64(one.latencyP99) }))
 }
@@ -87,6 +89,7 @@ func (s series) medianClientCPUMicros() float64 {
 	return s.medianOf(func(one sample) float64 { return float64(one.clientCPUPerAnswer) / float64(time.Microsecond) })
 }
 
+// medianBytesPerSocketOrEntry returns the median over the rounds of bytesPerSocketOrEntry.
 func (s series) medianBytesPerSocketOrEntry() float64 {
 	return s.medianOf(func(one sample) float64 { return one.bytesPerSocketOrEntry })
 }

@@ -6,14 +6,14 @@ import (
 	"tidings/services/live/livetest"
 )
 
-// dataSizes are the sizes of the data of the rows that have their own installation.
+// dataSizes says how much data the rows make that have an installation of their own.
 type dataSizes struct {
-	manyUsers, fewUsers    int                  // in the database, for publishing to all of them
-	onlineUsers            int                  // how many of these users are online
+	manyUsers, fewUsers    int                  // users in a database with many, and in one with few, for publishing to all of them
+	onlineUsers            int                  // how many users of each of these databases have a socket
 	publicationsPerRound   int                  // announcements or dots in a round
 	conversationsPerReader []int                // the numbers of conversations that readers have
-	groupMembers           int                  // members of the group
-	talkingMembers         int                  // members of the group who talk
+	groupMembers           int                  // members of the group in the row group
+	talkingMembers         int                  // members of this group who send messages
 	likers, likedPosts     int                  // users who like, and posts of one author that they like
 	multiNodeSockets       int                  // sockets at several nodes together
 	followersOfOneAuthor   int                  // followers of an author whose posts are pushed to all of them
@@ -29,13 +29,14 @@ type dataSizes struct {
 }
 
 var (
-	// fullDataSizes is for a usual run, and quickDataSizes for one with --quick.
+	// fullDataSizes is for a usual run.
 	fullDataSizes = dataSizes{
 		manyUsers: 1_000_000, fewUsers: 10, onlineUsers: 10, publicationsPerRound: 100, conversationsPerReader: []int{10, 200, 2000}, groupMembers: 500, talkingMembers: 100, likers: 20_000, likedPosts: 200, multiNodeSockets: 50_000,
 		followersOfOneAuthor: 4000, deliveredPostsPerRound: 25, importedPosts: 300_000, eventsPerBurst: 10_000,
 		activeShows: 100_000, showDaySize: livetest.ShowDaySize{Shows: 10_000, LiveShows: 300, Hosts: 2500, Viewers: 20_000, MaxFollowedHosts: 2000}, sampledViewers: 1000,
 		packageToBuild: ".", librariesToBuild: unavoidablePackages,
 	}
+	// quickDataSizes is for a run with --quick.
 	quickDataSizes = dataSizes{
 		manyUsers: 20_000, fewUsers: 10, onlineUsers: 5, publicationsPerRound: 10, conversationsPerReader: []int{10, 40, 200}, groupMembers: 60, talkingMembers: 12, likers: 2000, likedPosts: 20, multiNodeSockets: 300,
 		followersOfOneAuthor: 100, deliveredPostsPerRound: 3, importedPosts: 20_000, eventsPerBurst: 1000,
@@ -45,9 +46,9 @@ var (
 	}
 )
 
-// Each row with its own installation has a database of the Redis; 0 is the database that the peers read.
+// The numbers of the databases in the run's Redis: each row with an installation of its own has one. The peers read database 0.
 const (
-	// Each constant is the number of a row's database.
+	// Each constant is the number of the database of one row, or of one installation of a row.
 	everySourceRedisDB = 1 + iota
 	manyUsersRedisDB
 	fewUsersRedisDB
@@ -72,7 +73,7 @@ const (
 	serverStartRedisDB
 	emptyServerStartRedisDB
 	multiNodeRedisDB
-	redisDBCount // their number
+	redisDBCount // how many databases there are, with database 0
 )
 
 // rowTurnLength is how long a turn takes in the rows group, recipient, locks and mixed.

@@ -19,7 +19,7 @@ import (
 // A Batch never delays a read to collect more keys, as batches that wait for a tick do: each field would take longer, and
 // timing would decide whether two fields share a read. A caller that knows more keys passes all of them at once.
 type Batch[K comparable, V any] struct {
-	mu sync.Mutex
+	mu sync.Mutex // guards reads
 	// reads has the read of each key that a caller has asked for. The read runs, or is done.
 	reads map[K]*batchRead[K, V]
 }
@@ -27,23 +27,23 @@ type Batch[K comparable, V any] struct {
 // batchRead is one read of several keys. Until done is closed, only the caller that owns the read may use found and err. After that,
 // nobody changes them.
 type batchRead[K comparable, V any] struct {
-	done  chan struct{}
-	found map[K]V
+	done  chan struct{} // closed when the read has ended
+	found map[K]V       // the values by key; a key without a value is absent
 	err   error
 }
 
-// keysClaim says how one caller gets the values of its keys: from the read of each key. At most one of these reads, own, is to be
-// done by the caller itself. The caller must settle it, or other callers wait for ever.
+// keysClaim says how one caller of a Batch gets the values of its keys: from the read of each key. At most one of these reads, own, is
+// to be done by the caller itself. The caller must settle it, or other callers wait for ever.
 type keysClaim[K comparable, V any] struct {
-	reads []*batchRead[K, V]
-	own   *batchRead[K, V] // nil where keys is empty
-	keys  []K              // that own reads
+	reads []*batchRead[K, V] // for each key of the caller, the read that has its value
+	own   *batchRead[K, V]   // the read that the caller must do; nil if there is none
+	keys  []K                // the keys that own reads
 }
 
 // errBroken is the error of callers that wait for another caller's read that panicked.
 var errBroken = errors.New("dataloader: the read of these keys broke off")
 
-// closedChannel is a closed channel: the done of reads whose values came from elsewhere.
+// closedChannel is a closed channel: the field done of each batchRead whose values a caller has brought.
 var closedChannel = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -59,7 +59,7 @@ func (b *Batch[K, V]) Load(ctx context.Context, keys []K, fetch func(ctx context
 // load does the read that a claim owns, and then waits for the reads of other callers.
 func (b *Batch[K, V]) load(ctx context.Context, keys []K, c keysClaim[K, V], fetch func(ctx context.Context, keys []K) (map[K]V, error)) (map[K]V, error) {
 	if c.own != nil {
-		// The result that other callers get if fetch panics.
+		// These are the values and the error that other callers get if fetch panics.
 		found, err := map[K]V(nil), errBroken
 		func() {
 			defer func() { b.settle(c, found, err) }() // runs also if fetch panics, so that no caller waits for ever
@@ -98,15 +98,15 @@ func (b *Batch[K, V]) LoadOneBounded(ctx context.Context, key K, most func(other
 	return value, found, err
 }
 
-// Keep remembers a value that was read elsewhere. It replaces an older value.
+// Keep remembers a value that was not read by this Batch. It replaces an older value.
 func (b *Batch[K, V]) Keep(key K, value V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.put(key, &batchRead[K, V]{done: closedChannel, found: map[K]V{key: value}})
 }
 
-// keepIfAbsent remembers values that were read elsewhere, for the keys that no caller has asked for yet. It replaces no value, because
-// within a response a value must not change once a caller has seen it.
+// keepIfAbsent remembers values that were not read by this Batch, for the keys that no caller has asked for yet. It replaces no value,
+// because within a response a value must not change once a caller has seen it.
 func (b *Batch[K, V]) keepIfAbsent(values map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,8 +201,8 @@ func (b *Batch[K, V]) claimLocked(keys []K) (c keysClaim[K, V]) {
 	return c
 }
 
-// settle ends the read that a claim owns. After an error its keys can be claimed again, and the callers that wait for the read
-// get the error.
+// settle ends the read c.own of a claim with a result. After an error its keys can be claimed again, and the callers that wait for
+// the read get the error.
 func (b *Batch[K, V]) settle(c keysClaim[K, V], found map[K]V, err error) {
 	if c.own == nil {
 		return

@@ -11,9 +11,9 @@ import (
 
 // squareReader reads the squares of even keys, and records the keys of each read. Odd keys have no value.
 type squareReader struct {
-	mu          sync.Mutex
-	keysOfReads [][]int // the keys of each read
-	err         error
+	mu          sync.Mutex // guards keysOfReads
+	keysOfReads [][]int    // the keys of each read
+	err         error      // what read returns
 }
 
 func (s *squareReader) read(_ context.Context, keys []int) (map[int]int, error) {
@@ -155,6 +155,7 @@ func TestOneOfAListIsReadWithTheOthers(t *testing.T) {
 // testKey is a type of keys for ReadShared.
 type testKey string
 
+// ReadShared reads a key once for a response, again after ForgetAll, and each time if the context has no loader.
 func TestSharedIsReadOnceAResponse(t *testing.T) {
 	read := 0
 	ask := func(ctx context.Context, key testKey) int {

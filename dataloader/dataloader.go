@@ -27,9 +27,9 @@ type ShowSource interface {
 	Shows(ctx context.Context, ids []services.PostID) (map[services.PostID]live.Show, error)
 }
 
-// Sources are what a loader reads from.
+// Sources has the interfaces that a loader reads posts, users and shows from.
 type Sources struct {
-	// Posts and Shows read through this node's caches, so a loader itself knows no engine.
+	// Posts and Shows read through the node cache, so a loader itself knows no engine.
 	Posts PostSource
 	Shows ShowSource
 }
@@ -38,10 +38,10 @@ type Sources struct {
 type Loader struct {
 	sources Sources
 
-	mu sync.Mutex
+	mu sync.Mutex // guards the fields below
 	// ForgetAll sets current to nil. A caller that began before keeps the memory that it began with, so its data is of one state.
 	current         *responseMemory // nil until something is read
-	prefetchedItems int             // how many items were read ahead: see prefetchLimiter
+	prefetchedItems int             // how many items of lists were read before a field asked for them
 }
 
 // responseMemory is everything that a response has read since its last change. Data that depends on the viewer is here too, because a
@@ -54,19 +54,19 @@ type responseMemory struct {
 	sharedValues Batch[any, any]
 
 	messages      Batch[services.MessageID, chat.Message]
-	mentions      Batch[services.MessageID, []services.UserID]
-	members       Batch[chat.MembersPage, []services.UserID]
-	hiddenAuthors Batch[services.UserID, bool]
-	postDetails   postDetails // see postDetails
-	labels        labels
+	mentions      Batch[services.MessageID, []services.UserID] // the users that a message mentions
+	members       Batch[chat.MembersPage, []services.UserID]   // pages of the members of conversations
+	hiddenAuthors Batch[services.UserID, bool]                 // whether an author hides their posts and shows from the viewer
+	postDetails   postDetails                                  // counts, answers and likes of posts
+	labels        labels                                       // the labels of objects
 
 	// The viewer's relations to users, and the pages of users' lists.
 	relations Batch[services.UserID, services.Relation]
-	lists     userLists // pages of lists: see userLists
+	lists     userLists // pages of users' followers, followees, posts and shows
 
-	remindersMu   sync.Mutex                   // of the two below; held while reminders are read, so that one caller reads for all
+	remindersMu   sync.Mutex                   // guards the two fields below; held while reminders are read: one caller reads for all
 	hasReminder   map[services.PostID]bool     // show -> whether the viewer has a reminder
-	responseShows map[services.PostID]struct{} // the shows of the response
+	responseShows map[services.PostID]struct{} // all shows that the response has read so far
 }
 
 // loaderKey is the key of the loader in a context.
@@ -90,8 +90,8 @@ func (l *Loader) ForgetAll() {
 	l.current = nil
 }
 
-// currentMemory returns the current memory. A caller gets it once for each read, so that a ForgetAll during the read has no effect
-// on the read.
+// currentMemory returns what the response has read since its last change. A caller gets it once for each read, so that a ForgetAll during
+// the read has no effect on the read.
 func (l *Loader) currentMemory() *responseMemory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +101,8 @@ func (l *Loader) currentMemory() *responseMemory {
 	return l.current
 }
 
-// KeepPostsAndUsers remembers posts and people that were read elsewhere. A post replaces what was remembered of it before; a person
-// does not.
+// KeepPostsAndUsers remembers posts and users that the caller has read without the loader. A post replaces what was remembered of it
+// before; a user does not.
 func (l *Loader) KeepPostsAndUsers(posts []services.Post, users []services.User) {
 	m := l.currentMemory()
 	for _, post := range posts {
@@ -111,8 +111,8 @@ func (l *Loader) KeepPostsAndUsers(posts []services.Post, users []services.User)
 	m.keepUsers(users)
 }
 
-// keepUsers remembers people that were read elsewhere. When a field of one of them is read later, the field is read for all of them at
-// once.
+// keepUsers remembers users that came with another read. When a field of one of them is read later, the field is read for all of them
+// at once.
 func (m *responseMemory) keepUsers(users []services.User) {
 	known := make(map[services.UserID]services.User, len(users))
 	for _, user := range users {
@@ -126,20 +126,20 @@ func (l *Loader) Posts(ctx context.Context, ids []services.PostID) (map[services
 	return l.PostsAndUsers(ctx, ids, nil)
 }
 
-// Users reads people; unknown ones are omitted.
+// Users reads users; unknown ones are omitted.
 func (l *Loader) Users(ctx context.Context, numbers []services.UserID) (map[services.UserID]services.User, error) {
 	_, users, err := l.readPostsAndUsers(ctx, nil, numbers)
 	return users, err
 }
 
-// PostsAndUsers reads posts with their authors, and people, in one batch. Deleted and unknown ones are omitted. The results are the
+// PostsAndUsers reads posts with their authors, and other users, in one batch. Deleted and unknown ones are omitted. The results are the
 // caller's own.
 func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	posts, users, err := l.readPostsAndUsers(ctx, ids, numbers)
 	if err != nil {
 		return nil, nil, err
 	}
-	// users has only the people in numbers. The authors of the posts are in the memory, where the read has put them.
+	// users has only the users in numbers. The authors of the posts are in the memory, where the read has put them.
 	var authors []services.UserID
 	for id, post := range posts {
 		if post.Deleted {
@@ -148,7 +148,7 @@ func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbe
 			authors = append(authors, post.Author)
 		}
 	}
-	if len(authors) > 0 { // they came with the posts
+	if len(authors) > 0 { // this reads nothing: the authors came with the posts
 		more, err := l.Users(ctx, authors)
 		if err != nil {
 			return nil, nil, err
@@ -158,7 +158,7 @@ func (l *Loader) PostsAndUsers(ctx context.Context, ids []services.PostID, numbe
 	return posts, users, nil
 }
 
-// readPostsAndUsers reads posts and people at once, and remembers the authors that come with the posts.
+// readPostsAndUsers reads posts and users at once, and remembers the authors that come with the posts.
 func (l *Loader) readPostsAndUsers(ctx context.Context, ids []services.PostID, numbers []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	m := l.currentMemory()
 	// Both claims come before the read, so that one round trip serves both.
@@ -196,7 +196,7 @@ func (l *Loader) Shows(ctx context.Context, ids []services.PostID) (map[services
 	return shows, err
 }
 
-// KeepShows remembers shows that were read elsewhere, and replaces what was remembered of them.
+// KeepShows remembers shows that the caller has read without the loader, and replaces what was remembered of them.
 func (l *Loader) KeepShows(shows []live.Show) {
 	m := l.currentMemory()
 	for _, show := range shows {
@@ -205,7 +205,7 @@ func (l *Loader) KeepShows(shows []live.Show) {
 	}
 }
 
-// Messages reads messages; unknown ones are omitted. The caller has checked that the viewer is a member.
+// Messages reads messages; unknown ones are omitted. The caller has checked that the viewer is a member of their conversations.
 func (l *Loader) Messages(ctx context.Context, ids []services.MessageID, read func(context.Context, []services.MessageID) (map[services.MessageID]chat.Message, error)) (map[services.MessageID]chat.Message, error) {
 	return l.currentMemory().messages.Load(ctx, ids, read)
 }
@@ -215,7 +215,7 @@ func (l *Loader) Mentions(ctx context.Context, ids []services.MessageID, read fu
 	return l.currentMemory().mentions.Load(ctx, ids, read)
 }
 
-// Members reads pages of members. The caller has checked that the viewer is a member.
+// Members reads pages of the members of conversations. The caller has checked that the viewer is a member.
 func (l *Loader) Members(ctx context.Context, pages []chat.MembersPage, read func(context.Context, []chat.MembersPage) (map[chat.MembersPage][]services.UserID, error)) (map[chat.MembersPage][]services.UserID, error) {
 	return l.currentMemory().members.Load(ctx, pages, read)
 }

@@ -10,13 +10,13 @@ import (
 	"tidings/services/live"
 )
 
-// countingSource counts how often each key is read.
+// countingSource is a source of posts, users and shows. It counts how often each post and each user is read.
 type countingSource struct {
-	mu        sync.Mutex
+	mu        sync.Mutex              // guards the counts
 	postReads map[services.PostID]int // post -> how often it was read
 	userReads map[services.UserID]int // user -> how often the user was read
-	readCalls int                     // reads of posts and users
-	err       error
+	readCalls int                     // how many reads there were, of any kind
+	err       error                   // what each read returns
 }
 
 func newCountingSource() *countingSource {

@@ -9,14 +9,14 @@ import (
 	"tidings/services"
 )
 
-// labels has the labels that the response has read, and the objects that it has met. When the label of one object is read, the labels
-// of all are.
+// labels has the labels that the response has read, and the objects that RecordObjects has recorded. When the label of one object is
+// read, the labels of all recorded objects of its type are read too.
 type labels struct {
 	labelByObject Batch[services.Object, services.Label]
 
-	mu sync.Mutex
-	// objectsByType has the objects by type. responseObjects does not use it for posts, shows and messages, because other parts of
-	// the memory have those.
+	mu sync.Mutex // guards objectsByType
+	// objectsByType has the recorded objects by type. responseObjects does not use it for posts, shows and messages, because other
+	// fields of responseMemory have those.
 	objectsByType map[string][]services.Object
 }
 
@@ -37,7 +37,8 @@ func (l *Loader) RecordObjects(ids []string) {
 	}
 }
 
-// Label reads the label of an object. The same read covers others, and the objects of the same type that the response has met.
+// Label reads the label of an object. The same read covers others, and the objects of the same type that the response has read or
+// recorded.
 func (l *Loader) Label(ctx context.Context, object services.Object, others []services.Object, read func(context.Context, []services.Object) (map[services.Object]services.Label, error)) (services.Label, error) {
 	m := l.currentMemory()
 	together := func() []services.Object { return append(others, m.responseObjects(object.Type)...) }
@@ -45,8 +46,8 @@ func (l *Loader) Label(ctx context.Context, object services.Object, others []ser
 	return label, err
 }
 
-// responseObjects returns the objects of a type that the response has met. Posts, shows and messages are found in other parts of the
-// memory.
+// responseObjects returns the objects of a type that the response has read or recorded. Posts, shows and messages are found among those
+// that it has read, the others among the recorded objects.
 func (m *responseMemory) responseObjects(kind string) (list []services.Object) {
 	switch kind {
 	case services.PostType:

@@ -14,29 +14,31 @@ type ShownPost struct {
 	ReadTogether []services.Post
 }
 
-// PostAnswerList is a page of answers. ReadTogether are the answers of all pages that were read with it.
+// PostAnswerList is a page of the answers to a post. ReadTogether has the answers of all pages that were read with it, so that a field
+// of one of them is read for all.
 type PostAnswerList struct {
 	posts.AnswerList
 	ReadTogether []services.Post
 }
 
-// postDetails has what the response has read of posts beside the posts themselves.
+// postDetails has what the response has read of posts beside the posts themselves. An engagement is the numbers of likes and comments
+// of a post, and whether the viewer likes it.
 type postDetails struct {
-	engagement   Batch[services.PostID, services.Engagement]
-	visiblePosts Batch[services.PostID, ShownPost]
-	answers      Batch[posts.AnswersPage, PostAnswerList]
-	likes        Batch[posts.LikesPage, posts.LikeList]
+	engagement   Batch[services.PostID, services.Engagement] // likes and comments of a post
+	visiblePosts Batch[services.PostID, ShownPost]           // posts that were read only if the viewer may see them
+	answers      Batch[posts.AnswersPage, PostAnswerList]    // pages of the answers to a post
+	likes        Batch[posts.LikesPage, posts.LikeList]      // pages of the likes of a post
 }
 
-// Engagement reads the engagement of a post for the viewer, and of the posts that are shown together with it. The caller has
-// checked that the viewer may see these posts. A response has one viewer.
+// Engagement reads the engagement of a post: its numbers of likes and comments, and whether the viewer likes it. The same read covers the
+// posts that are shown together with it. The caller has checked that the viewer may see these posts. A response has one viewer.
 func (l *Loader) Engagement(ctx context.Context, post services.PostID, together func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]services.Engagement, error)) (services.Engagement, error) {
 	of, _, err := l.currentMemory().postDetails.engagement.LoadOne(ctx, post, together, read)
 	return of, err
 }
 
-// VisiblePost reads a post with its engagement for the viewer; found is false if the viewer may not see it. The posts that others
-// returns are read in the same statement.
+// VisiblePost reads a post with its engagement (likes and comments) for the viewer; found is false if the viewer may not see it. The
+// posts that others returns are read in the same statement.
 func (l *Loader) VisiblePost(ctx context.Context, post services.PostID, others func() []services.PostID, read func(context.Context, []services.PostID) (map[services.PostID]posts.ShownPost, error)) (shown ShownPost, found bool, err error) {
 	m := l.currentMemory()
 	return m.postDetails.visiblePosts.LoadOne(ctx, post, others, func(ctx context.Context, ids []services.PostID) (map[services.PostID]ShownPost, error) {
@@ -60,7 +62,7 @@ func (l *Loader) VisiblePost(ctx context.Context, post services.PostID, others f
 // Answers reads a page of answers, each as the viewer may see it. The pages that others returns are read in the same statement.
 func (l *Loader) Answers(ctx context.Context, page posts.AnswersPage, others func() []posts.AnswersPage, read func(context.Context, []posts.AnswersPage) (map[posts.AnswersPage]posts.AnswerList, error)) (PostAnswerList, error) {
 	m := l.currentMemory()
-	// The number of pages of others is bounded, because the client may never request them.
+	// The number of other pages that are read too is bounded, because the client may never request them.
 	list, _, err := m.postDetails.answers.LoadOneBounded(ctx, page, l.prefetchLimiter(page.Size), others, func(ctx context.Context, pages []posts.AnswersPage) (map[posts.AnswersPage]PostAnswerList, error) {
 		read, err := read(ctx, pages)
 		var together []services.Post

@@ -7,8 +7,8 @@ import (
 	"tidings/services"
 )
 
-// addResponseShows records shows of the response. When a field of one of them is read later, the field is read for all of them at
-// once.
+// addResponseShows records shows that the response has read. When a field of one of them is read later, the field is read for all of
+// them at once.
 func (m *responseMemory) addResponseShows(shows []services.PostID) {
 	m.remindersMu.Lock()
 	defer m.remindersMu.Unlock()
@@ -20,8 +20,8 @@ func (m *responseMemory) addResponseShows(shows []services.PostID) {
 	}
 }
 
-// HasReminder reports whether the viewer has a reminder of a show. One read answers for all shows that the response has met and all
-// that are shown together with the show.
+// HasReminder reports whether the viewer has a reminder of a show. One read answers for all shows that the response has read so far and
+// for the shows in together, which are shown beside it.
 func (l *Loader) HasReminder(ctx context.Context, show services.PostID, together []services.PostID, read func(ctx context.Context, shows []services.PostID) (map[services.PostID]bool, error)) (bool, error) {
 	m := l.currentMemory()
 	m.remindersMu.Lock()

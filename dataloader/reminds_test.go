@@ -28,7 +28,7 @@ func TestShowsAreReadOnce(t *testing.T) {
 	}
 }
 
-// Many fields of one page request reminders at once, and one read answers all.
+// Many fields of one page call HasReminder at once, and one read answers all of them.
 func TestRemindersOfAPageAreReadOnce(t *testing.T) {
 	l := New(newCountingSource().sources())
 	ids := []services.PostID{1, 2, 3, 4, 5}
@@ -63,7 +63,7 @@ func TestRemindersOfAPageAreReadOnce(t *testing.T) {
 	if reminds, err := l.HasReminder(t.Context(), 9, nil, read); !reminds || err != nil || len(asked) != 3 || !slices.Equal(asked[2], []services.PostID{9}) {
 		t.Errorf("one more: %v, %v, %v", reminds, err, asked)
 	}
-	// The shows that the caller names as shown together are read together, even if the response has not met them.
+	// The shows that the caller names as shown together are read together, even if the response has not read them.
 	if reminds, err := l.HasReminder(t.Context(), 20, []services.PostID{22, 1, 20, 21}, read); reminds || err != nil || !slices.Equal(asked[3], []services.PostID{20, 21, 22}) {
 		t.Errorf("of a list: %v, %v, %v", reminds, err, asked)
 	}

@@ -8,13 +8,14 @@ import (
 	"tidings/services/posts"
 )
 
-// PostList is a page of a user's posts. ReadTogether are the posts of all pages that were read with it.
+// PostList is a page of a user's posts. ReadTogether has the posts of all pages that were read with it, so that a field of one of them
+// is read for all.
 type PostList struct {
 	services.UserListPage[posts.ShownPost]
 	ReadTogether []services.Post
 }
 
-// userLists has the pages of the lists of each user that the response has read.
+// userLists has the pages of users' lists that the response has read.
 type userLists struct {
 	followers Batch[services.UserPageRequest, services.UserListPage[services.User]]
 	followees Batch[services.UserPageRequest, services.UserListPage[services.User]]
@@ -22,13 +23,13 @@ type userLists struct {
 	shows     Batch[services.UserPageRequest, services.UserListPage[live.Show]]
 }
 
-// ReadPages reads pages of one kind of list. They have only the items that the viewer may see.
+// ReadPages reads pages of one kind of list of users, such as their followers. The pages have only the items that the viewer may see.
 type ReadPages[T any] func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[T], error)
 
-// maxPrefetchedItems bounds how many items a response reads ahead, from lists that the client will probably request next. It is
-// bounded because the client has not been charged for these items yet. It is a hundred pages of the greatest size. The bound is for
-// all lists of the response, because a client can name one list several times with different sizes, and each time reads ahead
-// again.
+// maxPrefetchedItems bounds how many items a response reads ahead: items of lists that the client will probably request next. There is
+// a bound because the cost that is charged for the operation need not include these items. It is a hundred pages of the greatest size.
+// It is for all lists of the response together, because a client can name one list several times with different sizes, and each time
+// reads ahead again.
 const maxPrefetchedItems = 10_000
 
 // prefetchLimiter returns a function for LoadOneBounded: it gets a number of other pages, of size items each, and returns how many
@@ -71,7 +72,7 @@ func (l *Loader) Followees(ctx context.Context, page services.UserPageRequest, r
 	return loadUserListPage(ctx, l, m, &m.lists.followees, page, m.readAndKeepUsers(read))
 }
 
-// readAndKeepUsers returns a function that calls read, and then keepUsers with the users on the pages.
+// readAndKeepUsers returns a function that calls read, and remembers the users on the pages for later reads of the response.
 func (m *responseMemory) readAndKeepUsers(read ReadPages[services.User]) ReadPages[services.User] {
 	return func(ctx context.Context, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 		found, err := read(ctx, pages)

@@ -8,7 +8,7 @@ import (
 )
 
 // A client can name one user's list several times by aliases, with different sizes. These are different pages, and each could read
-// ahead the pages of everybody who was read together with the user. All of them together read ahead at most maxPrefetchedItems
+// ahead the pages of all users who were read together with this user. All of them together read ahead at most maxPrefetchedItems
 // items in a response. ForgetAll does not reset the count.
 func TestAResponsePrefetchesUpToABound(t *testing.T) {
 	l := New(newCountingSource().sources())

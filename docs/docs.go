@@ -16,6 +16,8 @@ import (
 	"sync"
 )
 
+// files has the pages and their pictures.
+//
 //go:embed *.md *.png *.svg
 var files embed.FS
 
@@ -25,8 +27,8 @@ func Files() fs.FS { return files }
 // PageGroups are the headings of the list of pages, each with the files below it in their order. A page in another language is not
 // listed: quick-start.zh.md belongs to quick-start.md.
 var PageGroups = []struct {
-	Title, Chinese string
-	Names          []string
+	Title, Chinese string   // the heading in English and in Chinese
+	Names          []string // the names of the English files without .md
 }{
 	{"Start", "开始", []string{"README", "quick-start", "tour"}},
 	{"Build", "构建", []string{"embed", "front-end", "mobile", "schema", "limits"}},
@@ -41,7 +43,7 @@ var Languages = []Language{{"en", "English", ""}, {"zh", "中文", ".zh"}}
 type Language struct {
 	Code       string // as in HTML
 	Name       string // the language's name for itself
-	fileSuffix string // of a file's name, before .md
+	fileSuffix string // what a page's file name has before ".md"; "" for English
 }
 
 // Page is a page of the site.
@@ -57,14 +59,14 @@ type Page struct {
 
 // Heading is a heading of a page.
 type Heading struct {
-	Level    int // 1 is the title
-	Text, ID string
+	Level    int    // 1 is the title
+	Text, ID string // ID is the anchor
 }
 
 // Path returns the page's address relative to the address of the site, which ends with a slash.
 func (p Page) Path() string { return path(p.Name) }
 
-// path returns the address of a page by its name: README is the site itself.
+// path returns the address of a page by its name. README has the address of the site itself.
 func path(name string) string {
 	if name == "README" {
 		return "./"

@@ -23,7 +23,7 @@ func TestMarkdownBecomesAPageOfTheSite(t *testing.T) {
 	}
 }
 
-// Pages begins with README, which is the site itself. A page in Chinese names its English page.
+// Pages begins with README, which has the address of the site itself. A page in Chinese names its English page.
 func TestTranslatedPagesNameTheirOriginal(t *testing.T) {
 	pages := Pages()
 	if len(pages) < 5 || pages[0].Name != "README" || pages[0].Path() != "./" || pages[1].Path() != pages[1].Name {

@@ -141,7 +141,7 @@ func siteAddress(destination string) string {
 }
 
 // headingIDs make the IDs of headings: lower case, letters, digits, '-' and '_', a hyphen for each space, and a number where an ID is
-// taken.
+// taken. taken has how often each ID was made.
 type headingIDs struct{ taken map[string]int }
 
 // Generate makes the ID of a heading.

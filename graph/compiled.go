@@ -21,9 +21,9 @@ import (
 // read for all of them at once. Errors have the executor's texts and paths, and a value that fails is null as it is there. A
 // selection that is not plain, see PlainFields, is not compiled.
 
-// Appenders are functions that append fields which otherwise need a resolver, or a text that is made for each item. Each is for the
-// field of its name, TYPE.FIELD, and is a func(to []byte, v *T) []byte for the Go type T of the type. They are for values in which
-// whoever compiles has put what they need. The other fields are compiled as always.
+// Appenders are functions that append fields which otherwise need a resolver, or a text that is made for each item. The key is the
+// name of the field, TYPE.FIELD, and the function is a func(to []byte, v *T) []byte for the Go type T of the type. What a function
+// needs, such as Post.Read, must be in v. Fields without an appender are compiled as always.
 type Appenders map[string]any
 
 // Badges compiles a selection of badges; nil if it is not plain or needs a resolver.
@@ -31,12 +31,12 @@ func (a Appenders) Badges(selected ast.SelectionSet) func(to []byte, v *services
 	return plainWriter(compileBadges(a, selected))
 }
 
-// PostConnection is like Badges, for a page of posts.
+// PostConnection compiles a selection of a page of posts; nil if it is not plain or needs a resolver.
 func (a Appenders) PostConnection(selected ast.SelectionSet) func(to []byte, v *PostConnection) []byte {
 	return plainWriter(compilePostConnection(a, selected))
 }
 
-// LiveBoardConnection is like Badges, for a page of a live board.
+// LiveBoardConnection compiles a selection of a page of a live board; nil if it is not plain or needs a resolver.
 func (a Appenders) LiveBoardConnection(selected ast.SelectionSet) func(to []byte, v *LiveBoardConnection) []byte {
 	return plainWriter(compileLiveBoardConnection(a, selected))
 }
@@ -76,8 +76,8 @@ type pendingResult interface {
 
 // operationRun is the execution of one compiled operation, as the calls of one object see it.
 type operationRun struct {
-	ec    *executionContext
-	calls *sync.WaitGroup // of the whole operation
+	ec    *executionContext // the executor, which makes contexts, calls resolvers and collects errors
+	calls *sync.WaitGroup   // the calls of the whole operation that have not ended
 	// isOnlyCall says that no other call has begun or is about to begin: a call needs no goroutine then. Most operations have one
 	// call below another, and goroutines would take a tenth of their time for growing stacks alone.
 	isOnlyCall bool
@@ -119,7 +119,7 @@ func AppendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
 
-// PlainFields is a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may
+// PlainFields returns a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may
 // depend on a variable, or two fields of one key, which may need a merge. implementors are the type and the interfaces and unions
 // that it belongs to. Fragments on other types are left out.
 func PlainFields(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
@@ -186,7 +186,7 @@ func (s *selection[T]) start(ctx context.Context, r operationRun, v *T) pendingR
 type objectResult[T any] struct {
 	selection *selection[T]
 	value     *T
-	below     []pendingResult // of the fields that are not plain, in their order
+	below     []pendingResult // the results of the fields that are not plain, in their order
 }
 
 // append appends the object. A field that failed is null if it may be; otherwise the object has failed.
@@ -216,7 +216,7 @@ func (o *objectResult[T]) append(to []byte) (out []byte, ok bool) {
 // listResult is a list whose calls have begun.
 type listResult struct {
 	items       []pendingResult
-	itemNonNull bool
+	itemNonNull bool // an item must not be null
 }
 
 // append appends the list. An item that failed is null if it may be; otherwise the list has failed.
@@ -237,7 +237,7 @@ func (l listResult) append(to []byte) (out []byte, ok bool) {
 	return append(to, ']'), true
 }
 
-// nullResult is the result of a field that is absent.
+// nullResult is the result of a field whose value is absent.
 type nullResult struct{}
 
 func (nullResult) append(to []byte) (out []byte, ok bool) { return append(to, null...), true }
@@ -282,7 +282,7 @@ func (s *selection[T]) startObject(ctx context.Context, r operationRun, v *T) pe
 	return s.start(ctx, r, v)
 }
 
-// listNulls says what of a list must not be null.
+// listNulls says whether a list, and whether its items, must not be null.
 type listNulls struct{ list, item bool }
 
 // startList begins the calls of a list, if it has any. ctx is the context of the field.
@@ -302,12 +302,12 @@ func (s *selection[T]) startList(ctx context.Context, r operationRun, items []T,
 	return list
 }
 
-// leaf is a plain field without fields of its own.
+// leaf makes the compiled form of a plain field, whose value write appends.
 func leaf[T any](write func(to []byte, v *T) []byte) *compiledField[T] {
 	return &compiledField[T]{write: write}
 }
 
-// objectField is a field with an object that is a part of v; nil if its selection is not compiled. If get returns nil, it is null.
+// objectField compiles a field whose object is a part of v; nil if its selection is not compiled. If get returns nil, the field is null.
 func objectField[T, U any](field *ast.Field, nonNull bool, of *selection[U], get func(v *T) *U) *compiledField[T] {
 	switch {
 	case of == nil:
@@ -330,7 +330,7 @@ func objectField[T, U any](field *ast.Field, nonNull bool, of *selection[U], get
 	}}
 }
 
-// listField is a field with a list of objects that are parts of v; nil if their selection is not compiled.
+// listField compiles a field with a list of objects that are parts of v; nil if their selection is not compiled.
 func listField[T, U any](field *ast.Field, nonNull listNulls, of *selection[U], get func(v *T) []U) *compiledField[T] {
 	switch {
 	case of == nil:
@@ -351,7 +351,7 @@ func listField[T, U any](field *ast.Field, nonNull listNulls, of *selection[U], 
 	}}
 }
 
-// nodesField is the list of the nodes of a connection's edges; nil if their selection is not compiled.
+// nodesField compiles the field nodes of a connection, which has the nodes of the edges; nil if their selection is not compiled.
 func nodesField[T, E, N any](field *ast.Field, of *selection[N], edges func(v *T) []E, node func(edge *E) *N) *compiledField[T] {
 	switch {
 	case of == nil:

@@ -61,8 +61,8 @@ func (r operationRun) start(ctx context.Context, do func() pendingResult) pendin
 	return c
 }
 
-// callRecovering calls do. A panic of do itself is an error of the object, because resolvers recover in resolve and in the
-// executor's methods.
+// callRecovering calls do, and reports a panic as an error of the object. The panic of a resolver does not come here: resolve and the
+// executor's methods recover from it.
 func (r operationRun) callRecovering(ctx context.Context, do func() pendingResult) (found pendingResult) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -72,7 +72,7 @@ func (r operationRun) callRecovering(ctx context.Context, do func() pendingResul
 	return do()
 }
 
-// marshaled is a value that the executor has made.
+// marshaled is the value that a method of the executor has returned.
 type marshaled struct{ graphql.Marshaler }
 
 func (m marshaled) append(to []byte) (out []byte, ok bool) {
@@ -81,7 +81,7 @@ func (m marshaled) append(to []byte) (out []byte, ok bool) {
 	return text.Bytes(), true
 }
 
-// toCollectedField is a field in the form that the executor's methods take.
+// toCollectedField returns a field in the form that the executor's methods take.
 func toCollectedField(field *ast.Field) graphql.CollectedField {
 	return graphql.CollectedField{Field: field, Selections: field.SelectionSet}
 }
@@ -90,7 +90,7 @@ func toCollectedField(field *ast.Field) graphql.CollectedField {
 // null then.
 type executorMethod[T any] func(ec *executionContext, ctx context.Context, field graphql.CollectedField, v *T) graphql.Marshaler
 
-// called is a field that a method of the executor answers.
+// called makes the compiled form of a field that a method of the executor answers.
 func called[T any](field *ast.Field, nonNull bool, answer executorMethod[T]) *compiledField[T] {
 	collected := toCollectedField(field)
 	return &compiledField[T]{nonNull: nonNull, start: func(ctx context.Context, r operationRun, v *T) pendingResult {
@@ -104,7 +104,7 @@ func called[T any](field *ast.Field, nonNull bool, answer executorMethod[T]) *co
 	}}
 }
 
-// ofRoot is the method of a field of a query or a mutation, which has no value.
+// ofRoot adapts the method of a field of Query or Mutation, which takes no value, to an executorMethod.
 func ofRoot(answer func(ec *executionContext, ctx context.Context, field graphql.CollectedField) graphql.Marshaler) executorMethod[root] {
 	return func(ec *executionContext, ctx context.Context, field graphql.CollectedField, _ *root) graphql.Marshaler {
 		return answer(ec, ctx, field)
@@ -146,7 +146,7 @@ func resolve[T, V any](ctx context.Context, r operationRun, v *T, field graphql.
 	return inner, value, ok
 }
 
-// resolvedObject is a field whose resolver returns an object; nil if its selection is not compiled.
+// resolvedObject compiles a field whose resolver returns an object; nil if its selection is not compiled.
 func resolvedObject[T, U any](field *ast.Field, nonNull bool, of *selection[U], makeContext fieldContextFunc, call resolver[T, *U]) *compiledField[T] {
 	if of == nil {
 		return nil
@@ -169,7 +169,7 @@ func resolvedObject[T, U any](field *ast.Field, nonNull bool, of *selection[U], 
 	}}
 }
 
-// resolvedList is a field whose resolver returns a list of objects; nil if their selection is not compiled.
+// resolvedList compiles a field whose resolver returns a list of objects; nil if their selection is not compiled.
 func resolvedList[T, U any](field *ast.Field, nonNull listNulls, of *selection[U], makeContext fieldContextFunc, call resolver[T, []U]) *compiledField[T] {
 	if of == nil {
 		return nil

@@ -23,13 +23,13 @@ import (
 // object, so that two executors meet the same faults.
 type faultyResolvers struct {
 	ResolverRoot
-	seed           uint64
+	seed           uint64 // decides, with the field and the object, which calls fail
 	failurePercent uint64 // of a hundred calls, how many fail
 
 	onLikeCount func() // is called by each LikeCount; nil for nothing
 
-	mu            sync.Mutex
-	recordedCalls []string // the mutations' calls, in their order
+	mu            sync.Mutex // guards recordedCalls
+	recordedCalls []string   // the mutations' calls, in their order
 }
 
 // failureOf is what becomes of one call: nil, an error or a panic.
@@ -60,6 +60,7 @@ func (f *faultyResolvers) PostConnection() PostConnectionResolver {
 	return faultyConnection{faultyResolvers: f}
 }
 
+// faultyQuery has the resolvers of queries that the tests need, some of which fail.
 type faultyQuery struct {
 	QueryResolver
 	*faultyResolvers
@@ -69,6 +70,7 @@ func (f faultyQuery) Viewer(context.Context) (*Viewer, error) {
 	return NewViewer(1, "ann"), f.failureOf("viewer", "")
 }
 
+// faultyViewer has the resolvers of the viewer that the tests need, some of which fail.
 type faultyViewer struct {
 	ViewerResolver
 	*faultyResolvers
@@ -97,6 +99,7 @@ func (f faultyViewer) HomeFeed(_ context.Context, _ *Viewer, first *int, _ *stri
 	return page, f.failureOf("homeFeed", "")
 }
 
+// faultyPost has the resolvers of posts that the tests need, some of which fail.
 type faultyPost struct {
 	PostResolver
 	*faultyResolvers
@@ -118,6 +121,7 @@ func (f faultyPost) LikeCount(_ context.Context, post *Post) (*int, error) {
 	return &count, f.failureOf("likeCount", post.ID)
 }
 
+// Parent returns a post whose ID has one p more. A post whose ID has three has no parent.
 func (f faultyPost) Parent(_ context.Context, post *Post) (*Post, error) {
 	if strings.Count(post.ID, "p") > 2 {
 		return nil, f.failureOf("parent", post.ID)
@@ -125,6 +129,7 @@ func (f faultyPost) Parent(_ context.Context, post *Post) (*Post, error) {
 	return &Post{ID: "p" + post.ID, PublishedAt: time.Unix(1, 0)}, f.failureOf("parent", post.ID)
 }
 
+// faultyUser has the resolver of viewerFollows, which may fail.
 type faultyUser struct {
 	UserResolver
 	*faultyResolvers
@@ -135,6 +140,7 @@ func (f faultyUser) ViewerFollows(_ context.Context, user *User) (*bool, error) 
 	return &follows, f.failureOf("viewerFollows", user.ID)
 }
 
+// faultyConnection has the resolver of the nodes of a page.
 type faultyConnection struct {
 	PostConnectionResolver
 	*faultyResolvers
@@ -148,11 +154,13 @@ func (f faultyConnection) Nodes(_ context.Context, page *PostConnection) (nodes 
 	return nodes, nil
 }
 
+// faultyMutation has the resolver of likePost, which may fail.
 type faultyMutation struct {
 	MutationResolver
 	*faultyResolvers
 }
 
+// LikePost returns null without an error for post:null. Its result for any other post may be an error.
 func (f faultyMutation) LikePost(_ context.Context, input LikePostInput) (*LikePostPayload, error) {
 	f.recordCall("likePost " + input.PostID)
 	if input.PostID == "post:null" {
@@ -161,7 +169,7 @@ func (f faultyMutation) LikePost(_ context.Context, input LikePostInput) (*LikeP
 	return &LikePostPayload{Changed: true, Post: &Post{ID: input.PostID, PublishedAt: time.Unix(1, 0)}}, f.failureOf("likePost", input.PostID)
 }
 
-// executeAsText is the data and the sorted errors of an operation, from a schema made by make.
+// executeAsText executes an operation with the schema that make makes, and returns the data and the sorted errors as text.
 func executeAsText(t interface{ Fatalf(string, ...any) }, make func(Config) graphql.ExecutableSchema, f *faultyResolvers, text string, variables map[string]any) string {
 	exec := executor.New(make(Config{Resolvers: f}))
 	exec.SetRecoverFunc(func(_ context.Context, fault any) error { return fmt.Errorf("panic: %v", fault) })
@@ -187,7 +195,7 @@ func executeAsText(t interface{ Fatalf(string, ...any) }, make func(Config) grap
 	return string(response.Data) + "\n" + strings.Join(lines, "\n")
 }
 
-// postSelections are selections of a post. Those after the first have fields that fail: each of another kind.
+// postSelections are selections of a post. Most of them have fields that can fail, of different kinds.
 var postSelections = []string{
 	"id body", "id likeCount viewerCanEdit", "viewerCanEdit", "likeCount c: likeCount", "author { id viewerFollows }", "parent { id parent { id viewerCanEdit parent { id } } }",
 	"... on Post { kind publishedAt author { ...U } } ... on Node { __typename }", "... on NotificationCause { ... on User { key } ... on Post { editedAt } ...O }",
@@ -274,7 +282,7 @@ func TestCallsMeet(t *testing.T) {
 	}
 }
 
-// A field with a directive and a key that stands twice are left to the executor, and the answer is the same.
+// A selection that has a directive, or one key twice, is left to the executor, and the answer is the same.
 func TestSelectionsThatAreNotCompiled(t *testing.T) {
 	for text, compiled := range map[string]bool{
 		`query($yes: Boolean = true) { viewer { id user @skip(if: $yes) { id } } }`:                      false,

@@ -34,11 +34,11 @@ func compileOperation(operation *ast.OperationDefinition) *selection[root] {
 // TestExecIsTheGeneratedOneWithoutTheTable then fails.
 type compilingSchema struct {
 	*executableSchema
-	compiledOperations *PlanCache[*selection[root]]
+	compiledOperations *PlanCache[*selection[root]] // nil for an operation that is not compiled
 }
 
-// Exec executes the operation of the context. It does the same as the generated Exec, without the table, and answers a compiled
-// query by its selection.
+// Exec executes the operation of the context. It does the same as the generated Exec, without the table of the functions
+// that read inputs, and answers a compiled operation by its selection.
 func (l compilingSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	// The channel is for parts that are deferred, which no schema here permits: see graph.go.
@@ -72,7 +72,7 @@ func (l compilingSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	}
 }
 
-// once returns a handler that answers once: the executor calls it until it returns nil. It does so from one goroutine.
+// once returns a handler that answers once. The executor calls a handler, from one goroutine, until it returns nil.
 func once(answer graphql.ResponseHandler) graphql.ResponseHandler {
 	answered := false
 	return func(ctx context.Context) *graphql.Response {

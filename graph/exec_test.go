@@ -87,6 +87,7 @@ const expectedExecBody = `	opCtx := graphql.GetOperationContext(ctx)
 }
 `
 
+// The generated Exec is still the one that compilingSchema.Exec copies, without the table of the functions that read inputs.
 func TestExecIsTheGeneratedOneWithoutTheTable(t *testing.T) {
 	text, err := os.ReadFile("root_.generated.go")
 	if err != nil {
@@ -100,6 +101,8 @@ func TestExecIsTheGeneratedOneWithoutTheTable(t *testing.T) {
 	}
 }
 
+// No code reads the table of the functions that read inputs. None needs a middleware or a context of fields, which compiled operations
+// do not have.
 func TestNothingNeedsWhatExecLeavesOut(t *testing.T) {
 	looked := 0
 	for _, folder := range []string{".", "../resolvers", "../transport", "../services"} {

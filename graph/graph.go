@@ -52,7 +52,7 @@ type Conversation struct {
 	// The resolvers of messages and members need State. Code that has read these parts of several conversations at once sets
 	// PartsRead, so that the resolvers do not read them again one by one.
 	State     chat.MemberState
-	PartsRead bool // all parts that the operation shows
+	PartsRead bool // all parts that the operation shows were read
 }
 
 // IsNode says that a conversation can be fetched by its ID.
@@ -61,9 +61,9 @@ func (Conversation) IsNode() {}
 // View is a view of the host application, as one viewer has it.
 type View struct {
 	ID   string
-	Code string
-	Key  string
-	// These fields depend on the viewer.
+	Code string // the kind of the view
+	Key  string // the host application's key of the view among those of its kind
+	// Unread, UpTo and LastAccessAt depend on the viewer.
 	Unread       services.Count // before the viewer's display policy
 	UpTo         time.Time      // the viewer has seen the view up to this time
 	LastAccessAt time.Time
@@ -88,10 +88,10 @@ type Post struct {
 	AuthorID     services.UserID
 	ParentNumber services.PostID // the post that it answers; 0 for none
 	Together     []services.Post // the posts of the same list, so that one read serves all
-	Read         *PostReads      // nil except on a page that is written without resolvers
+	Read         *PostReads      // the reads of the page; nil except on a page that is written without resolvers
 }
 
-// PostReads is what was read for all posts of a page that is written without resolvers. A map is nil if no field shows it.
+// PostReads is what was read for all posts of a page that is written without resolvers. A map is nil if no selected field needs it.
 type PostReads struct {
 	Viewer      services.UserID // who sees the page
 	Engagements map[services.PostID]services.Engagement
@@ -152,14 +152,14 @@ type Show struct {
 
 	Number   services.PostID   // the number behind the ID
 	Together []services.PostID // the shows of the same list, so that one read serves all
-	Read     *ShowReads        // nil except on a page that is written without resolvers
+	Read     *ShowReads        // the reads of the page; nil except on a page that is written without resolvers
 }
 
-// ShowReads is what was read for all shows of a page that is written without resolvers. A map is nil if no field shows it.
+// ShowReads is what was read for all shows of a page that is written without resolvers. A map is nil if no selected field needs it.
 type ShowReads struct {
-	Session live.Session // of the board
+	Session live.Session // the session of the board
 	Labels  map[services.Object]services.Label
-	Reminds map[services.PostID]bool
+	Reminds map[services.PostID]bool // whether the viewer has a reminder of the show
 }
 
 // IsNode says that a show can be fetched by its ID.
@@ -177,7 +177,7 @@ type LiveBoardEdge struct {
 	// Node can change.
 	Node Show
 
-	Place live.ShowPlace // on a page that is written without resolvers, where the cursor is made of it
+	Place live.ShowPlace // set only on a page that is written without resolvers: the cursor is made of it
 }
 
 // User is a user as a viewer sees them; the relation between the two is read when it is requested.
@@ -205,11 +205,11 @@ type NotificationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
-	// The page as it was read for the event: these fields have no objects.
+	// Shown, More, Next and Gen are the page as it was read for the event, without the objects that the notifications show.
 	Shown []notifications.Notification
 	More  bool                   // whether the list goes on
 	Next  notifications.Position // the position of the last row that was read
-	Gen   uint64                 // for the read token of the page
+	Gen   uint64                 // the generation of marks at the read, for the read token of the page
 }
 
 // ConversationsChange is a first page of the viewer's conversations. Their messages and members are read when the event is rendered.
@@ -217,7 +217,7 @@ type ConversationsChange struct {
 	Badges services.Badges
 	Viewer Viewer
 
-	// The page as it was read for the event: these fields have no messages and members.
+	// Shown and More are the page as it was read for the event, without messages and members.
 	Shown []chat.MemberState
 	More  bool // whether the list goes on
 }

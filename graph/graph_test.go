@@ -175,6 +175,7 @@ func BenchmarkAppendTime(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendTimeByLayout formats the same time by the standard library alone, to compare with BenchmarkAppendTime.
 func BenchmarkAppendTimeByLayout(b *testing.B) {
 	at := time.UnixMilli(1_770_000_123_456)
 	var buffer [len(timeLayout)]byte

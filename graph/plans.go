@@ -8,12 +8,12 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// PlanCache remembers what was made of each operation. It is safe for concurrent use. A plan is freed with its document: the key is
-// a weak pointer, and a plan must not point to the operation. The transport bounds the bytes of the documents that it keeps.
+// PlanCache remembers the plan that was made of each operation. It is safe for concurrent use. A plan is freed with its document: the
+// key is a weak pointer, and a plan must not point to the operation. The transport bounds the bytes of the documents that it keeps.
 type PlanCache[P any] struct {
-	plan func(operation *ast.OperationDefinition) P
+	plan func(operation *ast.OperationDefinition) P // makes the plan of an operation
 
-	mu    sync.RWMutex
+	mu    sync.RWMutex // guards known
 	known map[weak.Pointer[ast.OperationDefinition]]P
 }
 

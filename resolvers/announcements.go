@@ -80,7 +80,7 @@ func (r *Resolver) readAnnouncements(ctx context.Context, viewer *graph.Viewer, 
 	for i, item := range page.Items {
 		result.Edges[i] = graph.AnnouncementEdge{Cursor: announcementCursor.text(viewer.Number, item.Position), Node: graphItem(item)}
 	}
-	// The loader learns the IDs, so that the first field that needs a label reads the labels of all.
+	// RecordObjects tells the loader the IDs, so that the first field that needs a label reads the labels of all.
 	dataloader.From(ctx).RecordObjects(idsOf(result.Edges, func(edge *graph.AnnouncementEdge) string { return edge.Node.ID }))
 	if n := len(result.Edges); n > 0 {
 		result.PageInfo.StartCursor, result.PageInfo.EndCursor = &result.Edges[0].Cursor, &result.Edges[n-1].Cursor

@@ -34,6 +34,7 @@ type announcementsNode struct {
 	announcements *announcements.Service
 }
 
+// newAnnouncementsNode makes the services of a node over the caches and engines of w.
 func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 	announced := announcements.New(announcements.Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})
 	letters := messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
@@ -50,9 +51,9 @@ func newAnnouncementsNode(w *fanouttest.World) announcementsNode {
 type modelAnnouncement struct {
 	id               services.PostID
 	segments         announcements.Segments // for whom it is; 0: for everybody
-	starts, ends     time.Time
-	position         uint64 // its position; 0: it has none
-	endedBeforeStart bool   // it had ended before its late start was processed
+	starts, ends     time.Time              // ends is zero if the announcement has no end
+	position         uint64                 // its position; 0: it has none
+	endedBeforeStart bool                   // it had ended before its late start was processed
 	withdrawn        bool
 }
 
@@ -74,7 +75,7 @@ type modelUser struct {
 	shownCursors                    []string               // that the lists have shown, for marks up to them
 }
 
-// recordVisit notes that the user visits or marks. For a new or forgotten user, everything that is there counts as read.
+// recordVisit notes that the user visits or marks. For a new or forgotten user, everything up to the stamp head counts as read.
 func (u *modelUser) recordVisit(now time.Time, head uint64) {
 	if away := now.Add(-dormancy); u.hasSQLRows && u.lastReadAt.Before(away) && u.rowChangedAt.Before(away) {
 		u.hasSQLRows, u.clearStampByDot = false, map[string]uint64{}
@@ -88,9 +89,9 @@ func (u *modelUser) recordVisit(now time.Time, head uint64) {
 type announcementsModel struct {
 	*rapid.T
 	nodes        [2]announcementsNode
-	entries      []*modelAnnouncement
+	entries      []*modelAnnouncement // all announcements, also the withdrawn ones
 	users        []*modelUser
-	dotRaises    []modelDotRaise // of dots, in their order
+	dotRaises    []modelDotRaise // all raises of dots, in their order
 	clockSetBack time.Duration   // how far the clock was set back in total
 }
 
@@ -133,6 +134,7 @@ func (m *announcementsModel) lastIssuedStamp() (stamp uint64) {
 	return stamp
 }
 
+// modelSegments are the segments of the model. The index of a segment is its bit in announcements.Segments.
 var modelSegments = []string{"beta", "staff"}
 
 // drawSegments draws segments, and returns them as names and as bits.
@@ -194,6 +196,7 @@ func (m *announcementsModel) visibleTo(u *modelUser) (list []*modelAnnouncement)
 	return list
 }
 
+// isLit reports whether a user must see a dot lit.
 func (m *announcementsModel) isLit(u *modelUser, dot string) bool {
 	for _, raise := range m.dotRaises {
 		if raise.dot == dot && raise.stamp > max(u.dotsDismissedUpTo, u.clearStampByDot[dot]) && (raise.target == 0 || raise.target&u.segments != 0) {

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// Each method below is a step: it does something on a node and does the same in the model.
+// publish publishes an announcement. Like each method below it is a step: it does something on a node and does the same in the model.
 func (m *announcementsModel) publish() {
 	n := m.drawNode()
 	e := &modelAnnouncement{}
@@ -37,6 +37,7 @@ func (m *announcementsModel) publish() {
 	m.entries = append(m.entries, e)
 }
 
+// edit is a step: it edits an announcement, perhaps to show it again or to remove its end.
 func (m *announcementsModel) edit() {
 	if len(m.entries) == 0 {
 		return
@@ -59,6 +60,7 @@ func (m *announcementsModel) edit() {
 	}
 }
 
+// withdraw is a step: it withdraws an announcement.
 func (m *announcementsModel) withdraw() {
 	if len(m.entries) == 0 {
 		return
@@ -70,6 +72,7 @@ func (m *announcementsModel) withdraw() {
 	}
 }
 
+// markRead is a step: it marks the announcements of a user as read, all or up to an old cursor.
 func (m *announcementsModel) markRead() {
 	n, u := m.drawNode(), m.drawUser()
 	upTo, place := announcements.ReadUpTo{}, m.lastIssuedStamp()
@@ -87,6 +90,7 @@ func (m *announcementsModel) markRead() {
 	}
 }
 
+// raiseDot is a step: it raises a dot for some segments or for everybody.
 func (m *announcementsModel) raiseDot() {
 	n, dot := m.drawNode(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
 	names, bits := m.drawSegments("lit for ")
@@ -95,6 +99,7 @@ func (m *announcementsModel) raiseDot() {
 	m.dotRaises = append(m.dotRaises, modelDotRaise{dot, bits, m.lastIssuedStamp()})
 }
 
+// clearDot is a step: it clears a dot of a user.
 func (m *announcementsModel) clearDot() {
 	n, u, dot := m.drawNode(), m.drawUser(), rapid.SampledFrom([]string{"shop", "wallet"}).Draw(m.T, "dot")
 	cmd, err := n.announcements.ClearDot(u.number, dot)
@@ -102,6 +107,7 @@ func (m *announcementsModel) clearDot() {
 	u.clearStampByDot[dot] = m.lastIssuedStamp()
 }
 
+// setSegments is a step: it sets the segments of a user.
 func (m *announcementsModel) setSegments() {
 	n, u := m.drawNode(), m.drawUser()
 	names, bits := m.drawSegments("of ")

@@ -62,7 +62,7 @@ func (a *testAPI) wantUnreadAnnouncements(key, want string) {
 func TestAnnouncements(t *testing.T) {
 	a := newAPI(t)
 	a.announce(`{title: "before"}`)
-	a.wantUnreadAnnouncements("bob", "") // new users start at the end
+	a.wantUnreadAnnouncements("bob", "") // for a new user, all earlier announcements count as read
 	one, two := a.announce(`{title: "one", content: "text"}`), a.announce(`{title: "two"}`)
 	a.wantUnreadAnnouncements("bob", "two one")
 	a.wantUnreadAnnouncements("carol", "")
@@ -208,7 +208,7 @@ func TestBadInputOfAnnouncements(t *testing.T) {
 		names[n] = fmt.Sprintf("%q", fmt.Sprint("segment", n))
 	}
 	for _, bad := range []struct {
-		query, says string
+		query, says string // says is a part of the error's message
 		code        services.Code
 	}{
 		{publish(`{title: ""}`), "title: 1 to 255 characters are allowed, got 0", services.Invalid},

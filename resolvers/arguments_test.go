@@ -21,8 +21,8 @@ func TestAnErrorNamesAnArgumentOfTheRequest(t *testing.T) {
 	for _, c := range []struct {
 		key             string
 		scopes          []services.Scope
-		query, argument string
-		path            []any
+		query, argument string // argument is the one that the error must name
+		path            []any  // the path of the error
 	}{
 		{"alice", viewer, `mutation { mute(input: {userId: "user:bob", until: "soon"}) { changed } }`, "until", []any{"mute"}},
 		{"alice", viewer, `mutation { mute(input: {userId: "user:bob", until: 5}) { changed } }`, "until", []any{"mute"}},

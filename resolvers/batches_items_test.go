@@ -14,8 +14,8 @@ func roundTripLimitFactor(query string) int {
 	return 1
 }
 
-// The objects behind the counts have many types, whose fields conflict in one selection, so the selection is written by hand. It has
-// the types with fields that cause further reads.
+// The objects behind the counts of badges are read in batches. They have many types, whose fields conflict in one selection, so the
+// selection is written by hand. It has the types with fields that cause further reads.
 func itemsOfTheBadgesAreReadInBatches(t *testing.T, c *filledWorld) {
 	const author = "author { key name viewerFollows }"
 	const node = `node { __typename id ... on Post { ` + author + ` likeCount viewerHasLiked commentCount parent { id } comments { nodes { id } } }

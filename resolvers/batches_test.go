@@ -28,7 +28,7 @@ const maxRoundTrips = 2 // round trips to Redis
 
 // statementCounter counts the statements that SQL has run, by name.
 type statementCounter struct {
-	mu         sync.Mutex
+	mu         sync.Mutex     // guards runsByName
 	runsByName map[string]int // name -> how often
 }
 
@@ -115,7 +115,7 @@ func (c *filledWorld) restart(copies bool) {
 	if !copies {
 		world = c.firstNode.AnotherNodeWith(redisWithoutPostsAndUsers{c.firstNode.Redis}, nil)
 	}
-	c.testAPI = newAPIOn(c.t, world, 0, 0) // it registers the node caches of features
+	c.testAPI = newAPIOn(c.t, world, 0, 0) // newAPIOn also registers the node caches of the features
 	_, err := world.Caches.Changelog.RunOnce(c.t.Context())
 	c.Must(err)
 	if c.loadsReaderOnRestart {
@@ -161,7 +161,7 @@ type selectionBuilder struct {
 	selectedLists map[string]bool // TYPE.FIELD of the lists that were selected
 }
 
-// requiredArguments are the arguments that a field requires, or that keep an answer small.
+// requiredArguments are the arguments, by TYPE.FIELD, that a field requires or that keep an answer small.
 var requiredArguments = map[string]string{
 	"User.followers": "first: 3", "User.followees": "first: 3", "User.posts": "first: 3", "User.shows": "first: 3",
 	"Viewer.views":      `codes: ["news", "topic"]`,
@@ -276,10 +276,10 @@ func compareNodesWithEdges(t *testing.T, value any) (compared int) {
 	return compared
 }
 
-// markPayloadSkipReason says, in unselectedLists, why no query here selects the lists in the payloads of marks.
+// markPayloadSkipReason is the reason, in unselectedLists, why no query of these tests selects the lists in the payloads of marks.
 const markPayloadSkipReason = "of a mutation, read as the list of the viewer is"
 
-// unselectedLists are the lists that these queries do not select, with the reason or the test that reads them.
+// unselectedLists are the lists that everyListIsReadInBatches need not select, with the reason or the test that reads them.
 var unselectedLists = map[string]string{
 	"CommentConnection.nodes": "a type is not asked for within itself; its edges are",
 	"UserConnection.nodes":    "listsOfTheUsersOfAListAreReadInBatches",
@@ -368,7 +368,7 @@ func aliasesOfAListAreReadInBatches(t *testing.T, c *filledWorld) {
 	}
 }
 
-// dropVaryingFields deletes the fields whose values come from IDs and clocks.
+// dropVaryingFields deletes from an answer the fields whose values come from IDs and clocks.
 func dropVaryingFields(value any) {
 	switch value := value.(type) {
 	case map[string]any:

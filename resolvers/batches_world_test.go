@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	peopleCount             = 40 // people beside the reader
-	entriesPerList          = 30 // entries in each list, at least
+	peopleCount             = 40 // users of the filledWorld beside the reader
+	entriesPerList          = 30 // each list of the reader has at least so many entries
 	conversationCount       = 34 // conversations of the reader
-	messagesPerConversation = 5  // messages in each of them
-	membersPerConversation  = 6  // members of each of them, beside the reader
+	messagesPerConversation = 5  // messages in each conversation
+	membersPerConversation  = 6  // members of each conversation, beside the reader
 )
 
 // isNestedUserList reports whether a field is a list of users within a list of users: such a selection would be too large. See
@@ -191,7 +191,7 @@ func (c *filledWorld) idsInReaderLists(kind string) (ids []string) {
 		"Device":       {"devices { id }", "device:"},
 		"Message":      {"conversations(first: 100) { edges { node { messages { edges { node { id } } } } } }", "message:"},
 	}
-	if kind == "SiteMessageReport" { // these are in no list
+	if kind == "SiteMessageReport" { // reports are in no list: their IDs are made from those of site messages
 		for _, id := range c.idsInReaderLists("SiteMessage") {
 			ids = append(ids, strings.Replace(id, "siteMessage:", "siteMessageReport:", 1))
 		}

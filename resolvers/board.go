@@ -10,7 +10,7 @@ import (
 )
 
 // liveBoard reads a page of a viewer's board. The position is the cursor after, or the show lastID. It belongs to the board of the
-// session. The executor's resolver and the compiled one both call it, so that pages and errors are the same. The name of the device is
+// session. The field's resolver and liveBoardPart both call liveBoard, so that pages and errors are the same. The name of the device is
 // passed on, because a session may be kept for each device.
 func (r *Resolver) liveBoard(ctx context.Context, viewer services.UserID, first *int, after, sessionID, lastID *string) (live.Board, error) {
 	size, err := pageSize(first)
@@ -65,7 +65,7 @@ func (r *Resolver) watchLiveBoard(ctx context.Context, viewer *graph.Viewer, ses
 		cancel()
 		return nil, err
 	}
-	// A client that reconnects may already have the state with which the watch begins. Then this state is not sent.
+	// A client that reconnects may already have the state with which the subscription begins. Then this state is not sent.
 	known := func(change live.BoardChange) bool { return change.Unchanged() && change.Badges.Version == since }
 	return relay(ctx, cancel, r.Log, changes, skipChangesClientHas(known, func(ctx context.Context, change live.BoardChange) (*graph.LiveBoardChange, error) {
 		return r.liveBoardChange(ctx, viewer, change)

@@ -39,6 +39,7 @@ func TestVerbsAreIdempotent(t *testing.T) {
 				t.Errorf("%s as an event: %+v", verb, got.Data)
 			}
 		}
+		// does and undoes are mutations, field is the field of their input that takes id, and shown is a selection of their payload.
 		for _, of := range []struct{ does, undoes, field, id, shown string }{
 			{"follow", "unfollow", "userId", "user:bob", "user { id }"},
 			{"mute", "unmute", "userId", "user:bob", "user { id }"},
@@ -238,7 +239,7 @@ func TestTheLastProfileIsShownAfterTheClockWasSetBack(t *testing.T) {
 	})
 }
 
-// A response that changes something shows the state after the change.
+// In an operation with two mutations of one object, the payload of each shows the object as it was right after that mutation.
 func TestAPayloadShowsWhatItsMutationChanged(t *testing.T) {
 	a := newAPI(t)
 	a.Clock.RunInRealTime()

@@ -17,8 +17,8 @@ import (
 // of the cursors of other lists, so that no cursor is taken for one of another list.
 const (
 	conversationCursorKind = 16 + iota // the second part of a cursor of the list of conversations; the first is a conversationsCursor
-	messageCursorKind
-	memberCursorKind
+	messageCursorKind                  // a cursor of the messages of a conversation
+	memberCursorKind                   // a cursor of the members of a conversation
 
 	listCursorBytes = 1 + 8 + 8 // bytes: kind, object, position
 )

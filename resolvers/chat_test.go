@@ -231,7 +231,7 @@ func TestBadInputInConversations(t *testing.T) {
 	for _, bad := range []struct {
 		what, key, query string
 		code             services.Code
-		says             string
+		says             string // a part of the error's message
 	}{
 		{"a message to what one has left", "c", mutation(`sendMessage(input: {conversationId: %q, body: "x"}) { message { id } }`, group), services.Conflict, "left"},
 		{"a message to a stranger's", "d", mutation(`sendMessage(input: {conversationId: %q, body: "x"}) { message { id } }`, group), services.NotFound, group},

@@ -17,18 +17,20 @@ import (
 	"tidings/services"
 )
 
-// unreadableBadges stands for Badges that cannot be read. After its commit, a mutation reads the badges first. This attempt calls
-// cancelReads, which makes every later read of the mutation fail too.
+// unreadableBadges is a BadgeService that cannot read badges. After its commit, a mutation reads the badges first. That read fails, and
+// calls cancelReads, which makes every later read of the mutation fail too.
 type unreadableBadges struct {
 	BadgeService
-	cancelReads func()
+	cancelReads func() // cancels the context of the mutation
 }
 
+// Read fails, and makes all later reads fail.
 func (c unreadableBadges) Read(context.Context, services.UserID) (*services.Badges, error) {
 	c.cancelReads()
 	return nil, &services.Error{Code: services.Unavailable, Message: "nothing answers"}
 }
 
+// ReadFacts fails in the same way.
 func (c unreadableBadges) ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error) {
 	return c.Read(ctx, user)
 }

@@ -20,7 +20,7 @@ import (
 func compiledAnswersEqualExecuted(t *testing.T, c *filledWorld) {
 	c.restart(true)
 	pair := newPairOf(c.testAPI, graph.NewSchema(graph.Config{Resolvers: c.resolver}))
-	pair.varyingText = regexp.MustCompile(`"[A-Za-z0-9_-]{50,}"`) // the session of a board, which each first page begins anew
+	pair.varyingText = regexp.MustCompile(`"[A-Za-z0-9_-]{50,}"`) // the session of a board: each first page begins another
 	viewer := c.selections.schema.Types["Viewer"]
 	for _, field := range viewer.Fields {
 		pair.askBoth(t, "reader", "{ viewer { "+c.selections.selectField(viewer, field, "")+" } }", nil)
@@ -39,7 +39,7 @@ func compiledAnswersEqualExecuted(t *testing.T, c *filledWorld) {
 		ids = append(ids, of[0])
 		whole := " { node(id: \"" + of[0] + "\") { id ... on " + kind.Name + c.selections.selectAllFields(kind) + " } }"
 		pair.askBoth(t, "reader", whole, nil)
-		pair.askBoth(t, "p01", whole, nil) // a stranger, to whom it may be null
+		pair.askBoth(t, "p01", whole, nil) // p01 is another user, for whom the node may be null
 	}
 	histories.ReduceRapidChecks(t, 2)
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,8 +52,8 @@ func compiledAnswersEqualExecuted(t *testing.T, c *filledWorld) {
 	})
 }
 
-// drawFields draws some fields of an object with all that is below them, but no field of a type that contains it. Some are in
-// fragments.
+// drawFields draws some fields of an object with all that is below them. above are the types that contain the object: fields of these
+// types are left out. Some fields are in fragments.
 func drawFields(t *rapid.T, schema *ast.Schema, kind *ast.Definition, above []string) string {
 	above = append(slices.Clone(above), kind.Name)
 	var fields []*ast.FieldDefinition

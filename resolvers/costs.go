@@ -33,7 +33,7 @@ var CostWeights = map[string]int{
 	"Admin.export":             2000, // a statement for each kind of lines
 	"ExportLine.text":          5,
 	"Admin.webhookDeadLetters": 50,
-	// These read every source in SQL, and are meant for a person who asks why, not for a client that polls.
+	// badgeExplained and awayDigest read every source in SQL. They are for a person who asks why, not for a client that polls.
 	"Viewer.badgeExplained": 200, // for each part
 	"BadgeItem.node":        15,
 	"Viewer.awayDigest":     2000, // several statements for each source, and each period is read anew

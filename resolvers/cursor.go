@@ -10,8 +10,8 @@ import (
 	"tidings/services/notifications"
 )
 
-// The bounds of first. A page of 20 is about a screen. 100 is also the largest page for which the package transport computes a cost,
-// except for export: see MaxPageSizes.
+// The bounds of the argument first, which is the size of a page. A page of 20 is about a screen. 100 is also the largest page for
+// which the package transport computes a cost, except for export: see MaxPageSizes.
 const (
 	defaultFirst   = 20
 	maxFirst       = 100

@@ -117,8 +117,8 @@ func TestAfterAndLastIDExcludeEachOther(t *testing.T) {
 	for _, start := range []struct {
 		what          string
 		after, lastID *string
-		place         services.PostID
-		code          services.Code
+		place         services.PostID // the wanted position
+		code          services.Code   // the code of the wanted error; "" for none
 	}{
 		{"nowhere said", nil, nil, services.MaxPostID, ""},
 		{"after", &after, nil, 99, ""},

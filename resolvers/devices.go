@@ -9,12 +9,12 @@ import (
 	"tidings/services/devices"
 )
 
-// devicesKey is a key for dataloader.ReadShared.
+// devicesKey is a key for dataloader.ReadShared: it stands for the viewer's devices.
 type devicesKey struct{}
 
 // devicesOf returns the viewer's devices, which are read once for all fields of a response. They contain no secret: the keys of a
 // browser's push subscription are never shown. The payload of a registration reads them again, because registerDevice has called
-// ForgetAll.
+// ForgetAll, which drops earlier reads.
 func (r *Resolver) devicesOf(ctx context.Context, viewer *graph.Viewer) ([]graph.Device, error) {
 	return dataloader.ReadShared(ctx, devicesKey{}, func(ctx context.Context) ([]graph.Device, error) {
 		// The browser that registered last comes first.

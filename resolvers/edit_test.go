@@ -40,7 +40,7 @@ func TestAnEditLeavesTheMentionsBesideItsText(t *testing.T) {
 	post := a.must("bob", `mutation { publishPost(input: {body: "@carol", mentions: ["user:alice"]}) { post { id } } }`, nil).valueAt("publishPost", "post", "id")
 	for _, step := range []struct {
 		input event
-		want  map[string]int
+		want  map[string]int // user -> the count of mentions after the edit
 	}{
 		{event{"body": "nobody"}, map[string]int{"alice": 1, "carol": 0}},
 		{event{"body": "@carol and @alice"}, map[string]int{"alice": 1, "carol": 1}},

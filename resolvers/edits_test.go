@@ -10,14 +10,14 @@ import (
 
 // fieldEdit describes three edits of one field: one sets it, one does not name it, and one clears it with null.
 type fieldEdit struct {
-	mutation, inputType         string     // of the mutation, and the type of its input
+	mutation, inputType         string     // the name of the mutation, and the type of its input
 	isSentByHost                bool       // whether the host application sends it, and not the user alice
 	objectIDFields              event      // the fields that identify the edited object
 	field                       string     // the name of the field
 	value                       any        // the value to set
 	editOfOtherFields           event      // another edit, which does not name the field
-	payloadSelection            string     // of the mutation's payload
-	answerPath                  []any      // of the field in the answer
+	payloadSelection            string     // the selection of the mutation's payload
+	answerPath                  []any      // the path of the field in the payload
 	wantAfterSet, wantAfterNull any        // the field after the edit that sets it, and after null
 	readFieldElsewhere          func() any // reads the field, if the answer does not show it
 }
@@ -82,8 +82,8 @@ func (a *testAPI) checkFieldEdit(t *testing.T, e fieldEdit) {
 		return a.askAs("alice", query, map[string]any{"i": input})
 	}
 	steps := []struct {
-		more event
-		want any
+		more event // the fields of the input beside those that identify the object
+		want any   // the field after the edit
 	}{{event{e.field: e.value}, e.wantAfterSet}, {e.editOfOtherFields, e.wantAfterSet}, {event{e.field: nil}, e.wantAfterNull}}
 	for _, step := range steps {
 		a.Clock.Advance(time.Second)

@@ -26,7 +26,7 @@ func TestARefusalHasItsCode(t *testing.T) {
 		scopes    []services.Scope
 		query     string
 		code      services.Code
-		says      string
+		says      string // a part of the error's message
 	}{
 		{"a bad body", "bob", viewer, `mutation { publishPost(input: {body: " "}) { post { id } } }`, services.Invalid, "body"},
 		{"an unknown field", "bob", viewer, `{ viewer { shoeSize } }`, services.Invalid, "shoeSize"},
@@ -136,7 +136,7 @@ func TestTheLogHasTheCause(t *testing.T) {
 	for _, row := range []struct {
 		what  string
 		ctx   context.Context
-		lines int
+		lines int // how many lines of the log must have the cause
 	}{{"waits", t.Context(), 1}, {"has waited too long", late, 1}, {"left", left, 0}} {
 		var log bytes.Buffer
 		clientError(row.ctx, slog.New(slog.NewTextHandler(&log, nil)), services.Wrapf(services.Unavailable, errors.New("10.0.0.7"), "Redis does not answer"))

@@ -30,13 +30,13 @@ import (
 type openSubscription struct {
 	world         *filledWorld
 	t             *testing.T
-	hub           *push.Hub                       // sends the badges of the test
+	hub           *push.Hub                       // sends nextBadges to the subscription
 	reader        services.UserID                 // who subscribed
 	nextBadges    atomic.Pointer[services.Badges] // what the hub sends next
-	badgesVersion uint64                          // the version of these badges, and the source of their counts
-	ctx           context.Context
-	trips         *redis.RoundTrips       // counts the round trips to Redis
-	nextResponse  graphql.ResponseHandler // returns the next event
+	badgesVersion uint64                          // the version of nextBadges; their counts are made from it
+	ctx           context.Context                 // the context of the subscription
+	trips         *redis.RoundTrips               // counts the round trips to Redis
+	nextResponse  graphql.ResponseHandler         // returns the next event
 }
 
 // subscribeAndCountReads opens a subscription on a node, takes its first event, and returns the reads that both took together:

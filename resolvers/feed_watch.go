@@ -16,7 +16,7 @@ import (
 type feedArguments struct {
 	first                    *int
 	after, lastID, newerThan *string
-	last                     *int    // how many posts directly above the cursor before
+	last                     *int    // the number of posts directly above the cursor in before
 	before                   *string // a cursor
 }
 
@@ -34,7 +34,7 @@ func (a feedArguments) withoutDefaultFirst(field *ast.Field, variables map[strin
 // asksForPageAbove reports whether the client asks for a page above a cursor.
 func (a feedArguments) asksForPageAbove() bool { return a.last != nil || a.before != nil }
 
-// homeFeed reads a page of a home feed, below a position or above one. The executor's resolver and the compiled one both call it.
+// homeFeed reads a page of a home feed, below a position or above one. The field's resolver and homeFeedPart both call it.
 // A page goes downwards (after, lastId, or none of them), upwards from the newest post that a client has (newerThan), or upwards
 // from a cursor (before).
 func (r *Resolver) homeFeed(ctx context.Context, viewer services.UserID, ask feedArguments) (feed.Page, error) {

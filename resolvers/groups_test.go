@@ -76,9 +76,9 @@ func (a *testAPI) wantNoSuchUserError(what string, got apiAnswer, argument, key 
 // waysToAddBob are the ways in which a user, the adder, can put bob into a conversation. asked is the argument that names bob.
 // direct is set for a DIRECT conversation, to which no policy applies.
 var waysToAddBob = []struct {
-	name, asked string
-	direct      bool
-	take        func(a *testAPI, adder string) apiAnswer
+	name, asked string                                   // asked is the argument that names bob
+	direct      bool                                     // the conversation is DIRECT
+	take        func(a *testAPI, adder string) apiAnswer // lets the adder add bob
 }{
 	{"createConversation GROUP", "memberIds", false, func(a *testAPI, adder string) apiAnswer {
 		return a.tryCreateConversation(adder, "GROUP", "other", "bob")
@@ -111,7 +111,7 @@ func TestGroupPolicyDecidesWhoAddsAUser(t *testing.T) {
 		}
 		for _, policy := range []struct {
 			name string
-			lets []string
+			lets []string // the adders who may add bob under the policy
 		}{{"EVERYONE", []string{"stranger", "followee"}}, {"WHO_I_FOLLOW", []string{"followee"}}, {"NOBODY", nil}, {"EVERYONE", []string{"stranger", "followee"}}} {
 			a.setGroupPolicy("bob", policy.name)
 			for _, adder := range []string{"stranger", "followee"} {

@@ -37,18 +37,18 @@ type hotOperationSchema struct {
 // that is not hot is nil. A plan is shared by all requests and does not change. It has nothing of a viewer and no values of
 // variables.
 type hotPlan struct {
-	prefix, suffix    []byte
+	prefix, suffix    []byte // the text of the answer before and after the parts
 	parts             []*hotPlanPart
-	subscriptionField *ast.Field // of a subscription: its one field; nil for a query
+	subscriptionField *ast.Field // the one field of a subscription; nil for a query
 }
 
 // hotPlanPart is one field of the viewer, or the field of a subscription. Its key is the field's key in the answer, with the colon.
 // write is called only after read, if there is one, has succeeded.
 type hotPlanPart struct {
-	joint   jointKind  // how it can be read for several viewers at once
-	field   *ast.Field // of a page; its arguments say whether the page is read jointly
-	jsonKey []byte
-	write   func(to []byte, c *hotPartValue) []byte
+	joint   jointKind                               // how the part can be read for several viewers at once
+	field   *ast.Field                              // the field of a page, whose arguments say whether the page is read jointly; nil for other parts
+	jsonKey []byte                                  // the field's key in the answer, with the colon
+	write   func(to []byte, c *hotPartValue) []byte // appends the value of the part
 	// read reads the value of the part; nil if there is nothing to read.
 	read func(ctx context.Context, r *Resolver, viewer *graph.Viewer, variables map[string]any, c *hotPartValue) error
 }
@@ -60,7 +60,7 @@ type hotPartValue struct {
 	badges        shownBadges
 	feed          shownFeed
 	board         shownBoard
-	badgesWithKey services.Badges // the badges with their key, if their ID is written
+	badgesWithKey services.Badges // a copy of badges with the user's key, if their ID is written
 }
 
 // viewerPartCompilers has a function for each field of the viewer that can be compiled. An operation with any other field is not hot.

@@ -9,9 +9,8 @@ import (
 	"tidings/services/live"
 )
 
-// appenders append what a page or badges that are answered without resolvers has of its own: fields that a resolver answers
-// elsewhere, and IDs and cursors, which would be a text for each item. All other fields of hot operations are compiled from the
-// schema.
+// appenders append the fields of badges and pages in hot operations that a resolver answers elsewhere. They also append IDs and
+// cursors, which would otherwise be a text for each item. All other fields of hot operations are compiled from the schema.
 var appenders = graph.Appenders{
 	"Badges.id": func(to []byte, b *services.Badges) []byte { return appendID(to, services.BadgesType, b.Key) },
 	"NotificationBadges.newest": func(to []byte, n *services.NotificationCounts) []byte {
@@ -119,7 +118,7 @@ func fillHotUser(to *graph.User, from *services.User, relations map[services.Use
 	to.Name, to.AvatarURL = textPointerOrNull(&from.Name), textPointerOrNull(&from.AvatarURL)
 }
 
-// textPointerOrNull is orNull without a copy.
+// textPointerOrNull returns the pointer itself; nil for an empty text. Unlike orNull, it makes no copy of the text.
 func textPointerOrNull(text *string) *string {
 	if *text == "" {
 		return nil

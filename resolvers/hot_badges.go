@@ -12,7 +12,7 @@ import (
 // shownBadges are badges with the key of their user: the key is a part of their ID.
 type shownBadges struct {
 	*services.Badges
-	userKey string // of their user
+	userKey string // the key of the user whose badges they are
 }
 
 // badgesPart compiles the viewer's badges, or the badges of a subscription; nil if a field cannot be compiled. A subscription uses

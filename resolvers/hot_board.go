@@ -19,7 +19,7 @@ import (
 // no relation.
 type shownBoard struct {
 	live.Board
-	readAt      time.Time
+	readAt      time.Time                             // when the page was read
 	relations   map[services.UserID]services.Relation // of the hosts; nil if they are not requested
 	labels      map[services.Object]services.Label    // of the shows; nil if they are not requested
 	hasReminder map[services.PostID]bool              // of the shows; nil if they are not requested
@@ -64,7 +64,7 @@ func (b *shownBoard) fill(page *pooledBoardPage) {
 	}
 }
 
-// append appends the page by a function for its selection.
+// append appends the page. write is the compiled selection of the page.
 func (b *shownBoard) append(to []byte, write func(to []byte, page *graph.LiveBoardConnection) []byte) []byte {
 	page := boardPagePool.Get().(*pooledBoardPage)
 	b.fill(page)
@@ -77,8 +77,8 @@ func (b *shownBoard) append(to []byte, write func(to []byte, page *graph.LiveBoa
 // pooledBoardPage is a page of a board that is filled, written and cleared again, as pooledFeedPage is.
 type pooledBoardPage struct {
 	graph.LiveBoardConnection
-	reads                          graph.ShowReads
-	startCursor, endCursor, lastID string
+	reads                          graph.ShowReads // the nodes point to it
+	startCursor, endCursor, lastID string          // the fields of the page point to them
 }
 
 // clear empties the page, and keeps the memory of its edges.

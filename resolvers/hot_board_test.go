@@ -11,6 +11,7 @@ import (
 	"tidings/services/live"
 )
 
+// drawMoment draws a time, which may be the zero time.
 func drawMoment(t *rapid.T, name string) time.Time {
 	ms := rapid.Int64Range(-1, 1<<42).Draw(t, name)
 	if ms < 0 {
@@ -19,6 +20,7 @@ func drawMoment(t *rapid.T, name string) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
+// drawBoard draws a page of a live board, with everything that a field of it can show.
 func drawBoard(t *rapid.T) shownBoard {
 	board := shownBoard{relations: drawRelations(t), labels: map[services.Object]services.Label{}, hasReminder: map[services.PostID]bool{}, readAt: time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "now"))}
 	board.Session = live.Session{Version: rapid.Uint64Max(1<<40).Draw(t, "version"), CreationID: drawPostID(t, "made"), Viewer: services.UserID(rapid.Uint32().Draw(t, "viewer"))}

@@ -17,7 +17,7 @@ import (
 // answer, so it needs no lock.
 type shownFeed struct {
 	feed.Page
-	viewer      services.UserID
+	viewer      services.UserID                         // whose feed it is
 	engagements map[services.PostID]services.Engagement // of the posts; nil if they are not requested
 	relations   map[services.UserID]services.Relation   // of the authors; nil if they are not requested
 	labels      map[services.Object]services.Label      // of the posts; nil if they are not requested
@@ -64,7 +64,7 @@ func (p *shownFeed) fill(page *pooledFeedPage) {
 	}
 }
 
-// append appends the page by a function for its selection.
+// append appends the page. write is the compiled selection of the page.
 func (p *shownFeed) append(to []byte, write func(to []byte, page *graph.PostConnection) []byte) []byte {
 	page := feedPagePool.Get().(*pooledFeedPage)
 	p.fill(page)
@@ -78,8 +78,8 @@ func (p *shownFeed) append(to []byte, write func(to []byte, page *graph.PostConn
 // 8 KB.
 type pooledFeedPage struct {
 	graph.PostConnection
-	reads                          graph.PostReads
-	startCursor, endCursor, lastID string
+	reads                          graph.PostReads // the nodes point to it
+	startCursor, endCursor, lastID string          // the fields of the page point to them
 }
 
 // clear empties the page, and keeps the memory of its edges.

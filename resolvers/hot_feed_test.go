@@ -46,6 +46,7 @@ func drawLabel(t *rapid.T) services.Label {
 	}
 }
 
+// drawPage draws a page of a home feed, with everything that a field of it can show.
 func drawPage(t *rapid.T) shownFeed {
 	page := shownFeed{relations: drawRelations(t), viewer: services.UserID(rapid.Uint32().Draw(t, "viewer")), engagements: map[services.PostID]services.Engagement{}, labels: map[services.Object]services.Label{}}
 	for range rapid.IntRange(0, 4).Draw(t, "posts") {
@@ -132,6 +133,7 @@ func fullPage() shownFeed {
 	return page
 }
 
+// pageQuery requests a page such as fullPage, with the fields that a client usually shows.
 const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kind author { id key name avatarUrl } body publishedAt } }
 	pageInfo { hasNextPage hasPreviousPage startCursor endCursor } lastId end } } }`
 

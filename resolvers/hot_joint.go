@@ -14,11 +14,11 @@ import (
 
 // jointRequest is transport.JointRequest. This package does not import the package transport, so it has the same type again.
 type jointRequest = struct {
-	Context   context.Context
-	Operation any
-	Text      []byte
-	OK        bool
-	Else      func(ctx context.Context, to []byte) ([]byte, bool)
+	Context   context.Context                                     // has the viewer
+	Operation any                                                 // the result of Joint: a *jointPlan
+	Text      []byte                                              // the answer is appended to it
+	OK        bool                                                // the request was answered
+	Else      func(ctx context.Context, to []byte) ([]byte, bool) // answers the request if OK is false; nil for HotAnswer
 }
 
 // jointKind says how a part is read for several viewers at once.
@@ -101,14 +101,14 @@ type jointReads struct {
 	badgeUsers    []services.UserID
 	feedRequests  []feed.NewestRequest
 	boardRequests []live.FirstPageRequest
-	// These lists have the part for each entry of the lists above, in the same order.
+	// badgeParts, feedParts and boardParts have the part for each entry of badgeUsers, feedRequests and boardRequests.
 	badgeParts, feedParts, boardParts []jointPart
 }
 
 // jointPart is a part of an answer.
 type jointPart struct {
 	answer *jointAnswer
-	value  *hotPartValue
+	value  *hotPartValue // gets what is read
 }
 
 // AnswerJointly answers several requests with one read of each kind: those for which everything is ready in memory and in Redis. It

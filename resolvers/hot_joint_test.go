@@ -52,7 +52,7 @@ func TestWhichVariablesAreAnsweredJointly(t *testing.T) {
 	query := parseQuery(t, `query($n: Int = 7, $after: String) { viewer { badges { version } homeFeed(first: $n, after: $after) { lastId } liveBoard(after: $after) { end } } }`)
 	for _, one := range []struct {
 		variables map[string]any
-		sizes     []int // nil: not jointly
+		sizes     []int // the wanted sizes of the pages of the parts; nil if the query is not answered jointly
 	}{
 		{map[string]any{"n": json.Number("20")}, []int{0, 20, defaultFirst}},
 		{map[string]any{"n": json.Number("50"), "after": nil}, []int{0, 50, defaultFirst}},
@@ -159,7 +159,7 @@ func TestJointPagesAreThoseOfHotAnswer(t *testing.T) {
 	}
 	h.AnswerJointly(t.Context(), requests)
 	for i, one := range requests {
-		left := i == 4 || i == 7 // this reader's board has one show, and only Board finds out whether replays follow
+		left := i == 4 || i == 7 // this reader's board has one show, and only live.Service.Board finds out whether replays follow
 		if one.OK == left || one.OK && string(one.Text) != want[i] || left && (len(one.Text) > 0 || one.Else != nil) {
 			t.Errorf("request %d: %v, %s\nwant %s", i, one.OK, one.Text, want[i])
 		}
@@ -169,12 +169,13 @@ func TestJointPagesAreThoseOfHotAnswer(t *testing.T) {
 // badgesWithoutRedis stands for the Badges of a node whose Redis does not answer.
 type badgesWithoutRedis struct{ BadgeService }
 
+// ReadWithoutSQL fails for every user.
 func (badgesWithoutRedis) ReadWithoutSQL(_ context.Context, users []services.UserID) ([]*services.Badges, error) {
 	return make([]*services.Badges, len(users)), services.Errorf(services.Unavailable, "Redis is away")
 }
 
-// If Redis does not answer, a request for badges alone then gets them from SQL, so it does not wait for Redis again. A request with a
-// page is left to HotAnswer.
+// If Redis does not answer, a request for badges alone gets them from SQL, so that it does not wait for Redis a second time. A request
+// with a page is left to HotAnswer.
 func TestJointAnswersWithoutRedis(t *testing.T) {
 	a := newAPI(t)
 	a.World.RunAllJobs(a.World.Fanout)

@@ -33,16 +33,17 @@ func (s *fixedResolver) Viewer() graph.ViewerResolver {
 	return fixedViewerResolver{s.Resolver.Viewer(), s.hotPartValue}
 }
 
-// The types below are resolvers of gqlgen that answer with the content of a test.
+// fixedQueryResolver answers queries with one fixed viewer. The resolvers below answer with the content of a test.
 type fixedQueryResolver struct{ graph.QueryResolver }
 
 func (fixedQueryResolver) Viewer(context.Context) (*graph.Viewer, error) {
 	return graph.NewViewer(1, fixedViewerKey), nil
 }
 
-// fixedViewerKey is the key of the viewer in these tests.
+// fixedViewerKey is the key of the viewer of fixedQueryResolver.
 const fixedViewerKey = "al.ice"
 
+// fixedViewerResolver answers the badges, the home feed and the live board of a test.
 type fixedViewerResolver struct {
 	graph.ViewerResolver
 	hotPartValue
@@ -64,6 +65,7 @@ func (s *fixedResolver) Post() graph.PostResolver {
 	return fixedPostResolver{s.Resolver.Post(), s.hotPartValue}
 }
 
+// fixedPostResolver answers the counts and the labels of a post.
 type fixedPostResolver struct {
 	graph.PostResolver
 	hotPartValue
@@ -136,7 +138,7 @@ type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time { return time.Time(c) }
 
-// executedAnswer returns the answer of gqlgen's generated code to a query, with the content what.
+// executedAnswer returns the answer of gqlgen's generated code to a query. what is the content that the resolvers show.
 func executedAnswer(t interface{ Fatalf(string, ...any) }, what hotPartValue, query string) string {
 	exec := executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: &fixedResolver{Resolver: &Resolver{}, hotPartValue: what}}))
 	ctx := graphql.StartOperationTrace(services.WithViewer(context.Background(), services.Viewer{Key: fixedViewerKey}))

@@ -17,6 +17,7 @@ type fixedUserResolver struct {
 	hotPartValue
 }
 
+// relation returns the viewer's relation to a user: that of the board if the test has a board, else that of the feed.
 func (u fixedUserResolver) relation(user *graph.User) *services.Relation {
 	relation := u.feed.relations[user.Number]
 	if u.board.relations != nil {

@@ -15,9 +15,10 @@ import (
 // testSubscriptionRequest is a request to which the schema can give a function that writes its events.
 type testSubscriptionRequest struct {
 	fixedRequest
-	writeEvent func(to []byte, event any) []byte
+	writeEvent func(to []byte, event any) []byte // the function that the schema gave; nil before that
 }
 
+// WriteEvents keeps the function that writes the events.
 func (r *testSubscriptionRequest) WriteEvents(write func(to []byte, event any) []byte) {
 	r.writeEvent = write
 }
@@ -51,7 +52,7 @@ func (s *executorPair) startBadgesHub(ctx context.Context) {
 	})
 }
 
-// firstEvent starts a subscription and returns its first event as one side makes it.
+// firstEvent starts a subscription with an executor and returns the data of its first event.
 func (s *executorPair) firstEvent(ctx context.Context, exec *executor.Executor, query string) string {
 	s.t.Helper()
 	ctx = graphql.StartOperationTrace(ctx)

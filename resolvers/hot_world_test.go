@@ -41,6 +41,7 @@ type executorPair struct {
 	varyingText          *regexp.Regexp  // what differs from answer to answer; nil for nothing
 }
 
+// newExecutorPair makes a new testAPI, and two executors over its data: one with hot operations, and one without.
 func newExecutorPair(t *testing.T) *executorPair {
 	t.Helper()
 	a := newAPI(t)
@@ -50,7 +51,7 @@ func newExecutorPair(t *testing.T) *executorPair {
 	return s
 }
 
-// newPairOf makes executors over the data of a: one without compiled selections, and one of a schema.
+// newPairOf makes two executors over the data of a: one without compiled selections, and one of the given schema.
 func newPairOf(a *testAPI, schema graphql.ExecutableSchema) *executorPair {
 	s := &executorPair{testAPI: a, uncompiled: executor.New(graph.NewExecutableSchema(graph.Config{Resolvers: a.resolver})), compiled: executor.New(schema)}
 	for _, exec := range []*executor.Executor{s.uncompiled, s.compiled} {
@@ -67,7 +68,7 @@ func newPairOf(a *testAPI, schema graphql.ExecutableSchema) *executorPair {
 type executorReply struct {
 	data       string
 	errors     []string
-	isCompiled bool // the operation has a plan
+	isCompiled bool // whether the operation has a hotPlan
 }
 
 // ask sends an operation to an executor.
@@ -101,7 +102,7 @@ type fixedRequest struct{}
 
 func (fixedRequest) RequestID() string { return "one" }
 
-// askBoth returns the answer of both executors, which must be equal. A compiled operation without errors must not reach the schema.
+// askBoth returns the answer of both executors, which must be equal. A compiled operation without errors must not reach fallback.
 func (s *executorPair) askBoth(t interface{ Fatalf(string, ...any) }, viewer, query string, variables map[string]any) executorReply {
 	ctx := services.WithRequest(s.t.Context(), fixedRequest{})
 	ctx = services.WithViewer(ctx, services.Viewer{Key: viewer, Scopes: []services.Scope{services.ScopeViewer, services.ScopeAdmin, services.ScopeIngest}})
@@ -281,7 +282,7 @@ func TestHotPagesHaveEveryEndAndEveryError(t *testing.T) {
 	foreign := feedCursorText(s.ensureUserID("full"), services.MaxPostID)
 	for _, one := range []struct {
 		viewer, arguments string
-		want              []string
+		want              []string // texts that the answer or its errors must have
 	}{
 		{"reader", "", []string{`"end":"END"`, `"name":null`, `"name":"N\"\\<ä>"`}},
 		{"reader", "(first: 3)", []string{`"end":null`, `"hasNextPage":true`}},

@@ -14,8 +14,8 @@ import (
 	"tidings/services/refs"
 )
 
-// maxIngestEvents bounds one request. The events share a commit, which makes them fast. With more events, other commits would wait
-// too long for this one.
+// maxIngestEvents bounds the events of one request. They share a commit, which makes them fast. With more events, other commits would
+// wait too long for this one.
 const maxIngestEvents = 500
 
 // deadlinePerEvent is the time that each event adds to the deadline of its batch: 500 events may take 5 s more than one mutation. A

@@ -38,7 +38,7 @@ func (a *testAPI) runWithoutTable(table string, do func()) {
 }
 
 // An event that fails for now ends its request: the later events are not applied, whether they share its commit or not, and no
-// key remembers that they could not be applied. Sent again with the same keys, all of them are applied in their order.
+// idempotency key remembers that they could not be applied. Sent again with the same keys, all of them are applied in their order.
 func TestNothingFollowsAnEventThatFailedForNow(t *testing.T) {
 	const internal, unavailable = string(services.Internal), string(services.Unavailable)
 	name := func(user, name, key string) event {
@@ -49,7 +49,7 @@ func TestNothingFollowsAnEventThatFailedForNow(t *testing.T) {
 	for _, story := range []struct {
 		name, table string // without the table an event fails
 		events      []event
-		want, again []any
+		want, again []any // the codes of the events' errors: without the table, and when the events are sent again
 	}{
 		{
 			"events of later commits name its object", "posts",

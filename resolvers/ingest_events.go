@@ -131,8 +131,8 @@ func (c *operationCall) setHappenedAt(at *time.Time) error {
 		c.happenedAtID = c.r.Projector.NextIDAt(*at)
 		return nil
 	}
-	// The commit of an event of now comes a little later. If the IDs were of the commit, they could be greater than those of the next
-	// event, which happened between the two and is of the past when it comes.
+	// An event of now is committed a little later, but its IDs are of now. If they were of the commit, they could be greater than the IDs
+	// of the next event, which may have happened before the commit.
 	c.arrivedAtID = c.r.Projector.NextIDAt(now)
 	return nil
 }

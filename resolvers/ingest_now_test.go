@@ -12,8 +12,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// eachClockOffset runs a test for two events of now: one that comes in its own millisecond, and one of a host application whose
-// clock is ahead. The test gets by how much it is ahead.
+// eachClockOffset runs a test for two events of now, that is, events whose time is the present: one that arrives in its own millisecond,
+// and one of a host application whose clock is ahead. The test gets by how much that clock is ahead.
 func eachClockOffset(t *testing.T, test func(a *testAPI, ahead time.Duration)) {
 	t.Helper()
 	for name, ahead := range map[string]time.Duration{"exact": 0, "ahead": 30 * time.Second} {
@@ -23,8 +23,8 @@ func eachClockOffset(t *testing.T, test func(a *testAPI, ahead time.Duration)) {
 	}
 }
 
-// uncommittedEventCommand makes the command of an event of now, as a request does that has read the event and has not committed it
-// yet.
+// uncommittedEventCommand makes the command of an event of now, as a request does that has read the event and has not committed it yet.
+// ahead is by how much the event's time is after the server's.
 func (a *testAPI) uncommittedEventCommand(as string, ahead time.Duration, do graph.IngestAction) (context.Context, *jobs.Command) {
 	a.t.Helper()
 	ctx := services.WithViewer(a.t.Context(), services.Viewer{Scopes: []services.Scope{services.ScopeIngest}})

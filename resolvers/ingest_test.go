@@ -20,7 +20,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-type event = map[string]any // an event in short form: see ingest
+// event is an event in the short form of testAPI.ingest: the name of an action with its input, in which the fields as, device and key
+// may stand too.
+type event = map[string]any
 
 // helloPostEvent returns an event in which a user publishes a post.
 func helloPostEvent(as string) event { return event{"publishPost": event{"as": as, "body": "hello"}} }
@@ -361,4 +363,5 @@ func TestTheErrorOfAnEventHasTheExtensions(t *testing.T) {
 	}
 }
 
+// errUnrelated is an error that has nothing to do with a deadline.
 var errUnrelated = errors.New("of the test")

@@ -32,10 +32,10 @@ func (t createdIDsByKind) idOfKind(kind string, i int) string {
 // kindOfEvent is a kind of event: make makes its i-th event.
 type kindOfEvent struct {
 	name string
-	make func(t createdIDsByKind, i int) event
+	make func(t createdIDsByKind, i int) event // makes the i-th event; t has the objects of earlier events
 }
 
-// withActor adds an actor to the fields of an event: the i-th of the people.
+// withActor adds an actor to the fields of an event: one of the users u0, u1 and so on, of whom there are people, in turn.
 func withActor(people, i int, more event) event {
 	more["as"] = fmt.Sprint("user:u", i%people)
 	return more
@@ -48,34 +48,38 @@ func eventKinds(people int, now time.Time) []kindOfEvent {
 	return slices.Concat(m.postKinds(), m.conversationKinds(), m.showKinds(), m.announcementKinds(), m.endingKinds(), m.editKinds())
 }
 
-// eventKindMaker makes kinds of events for a number of people. kindWithActor makes one with an actor, kindWithActorOnly one without
-// other fields, kindAboutUser one about another user, kindAboutObject one about an earlier object, and kindWithoutActor one without
-// an actor. other returns a user who is not the actor.
+// eventKindMaker makes the kinds of events for a number of users, whose keys are u0, u1 and so on.
 type eventKindMaker struct {
-	actorCount int
-	now        time.Time
+	actorCount int       // the number of users who act, in turn
+	now        time.Time // the time when the test began
 }
 
+// otherUserID returns the ID of a user who is not the actor of the i-th event.
 func (m eventKindMaker) otherUserID(i int) string {
 	return fmt.Sprint("user:u", (i+1+i/m.actorCount)%m.actorCount)
 }
 
+// kindWithActor makes a kind of event with an actor. more makes the other fields of its input.
 func (m eventKindMaker) kindWithActor(name string, more func(t createdIDsByKind, i int) event) kindOfEvent {
 	return kindOfEvent{name, func(t createdIDsByKind, i int) event { return event{name: withActor(m.actorCount, i, more(t, i))} }}
 }
 
+// kindAboutObject makes a kind with an actor and the ID of an object that events of another kind have made.
 func (m eventKindMaker) kindAboutObject(name, field, kind string) kindOfEvent {
 	return m.kindWithActor(name, func(t createdIDsByKind, i int) event { return event{field: t.idOfKind(kind, i)} })
 }
 
+// kindAboutUser makes a kind in which the actor acts on another user.
 func (m eventKindMaker) kindAboutUser(name string) kindOfEvent {
 	return m.kindWithActor(name, func(_ createdIDsByKind, i int) event { return event{"userId": m.otherUserID(i)} })
 }
 
+// kindWithoutActor makes a kind of event of the host application itself.
 func (m eventKindMaker) kindWithoutActor(name string, more func(t createdIDsByKind, i int) event) kindOfEvent {
 	return kindOfEvent{name, func(t createdIDsByKind, i int) event { return event{name: more(t, i)} }}
 }
 
+// kindWithActorOnly makes a kind whose input has no field but the actor.
 func (m eventKindMaker) kindWithActorOnly(name string) kindOfEvent {
 	return m.kindWithActor(name, func(createdIDsByKind, int) event { return event{} })
 }
@@ -257,10 +261,10 @@ func (a *testAPI) ingestAndKeepIDs(t createdIDsByKind, kinds []string, events []
 func TestRoundTripsOfABatch(t *testing.T) {
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
 	a := newAPIOn(t, fanouttest.New(t, fanouttest.Options{SQLURL: url}), 3, 5)
-	a.Clock.RunInRealTime() // so that a function that reads the clock anew in each pass never settles, and is found
+	a.Clock.RunInRealTime() // a function that wrote the time of each of its runs would take too many round trips, and be found
 	a.ask("root", []services.Scope{services.ScopeAdmin}, `mutation { defineCategory(input: {name: "promo"}) { created } }`, nil)
-	// Events that name users who do not exist yet may take 30, because it takes some trips to make the users. Others may take 24: so
-	// they stay within 30 if new connections, which prepare statements, add some.
+	// Events that name users who do not exist yet may take 30 round trips, because it takes some to make the users. Others may take 24:
+	// so they stay within 30 if new connections, which prepare statements, add some.
 	const most, mostWithNewcomers = 24, 30
 	ofOne := histories.ShortOrFull(t, 160, maxIngestEvents)
 	made := createdIDsByKind{}
@@ -382,9 +386,10 @@ func (a *testAPI) readWholeViewer(key string) string {
 	})
 }
 
+// idsInText matches the IDs that readWholeViewer replaces by names.
 var idsInText = regexp.MustCompile(`\b(post|show|conversation|announcement|notification|siteMessage|message):\w+`)
 
-func tally(answers []string) map[string]int {
+func tally(answers []string) map[string]int { // how often each code occurs
 	counts := map[string]int{}
 	for _, answer := range answers {
 		counts[answer]++

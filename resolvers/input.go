@@ -29,8 +29,8 @@ func nonNullValue[T any](name string, field graphql.Omittable[*T]) (*T, error) {
 	return value, nil
 }
 
-// creatingUsersKey is the key of the mark that withCreatingUsers makes. A parameter in its place would have to pass through many
-// commands that do not use it.
+// creatingUsersKey is the key of the mark that withCreatingUsers puts into a context. A parameter in place of the mark would have to pass
+// through many commands that do not use it.
 type creatingUsersKey struct{}
 
 // withCreatingUsers marks a context in which the host application names users: users that do not exist are then created.

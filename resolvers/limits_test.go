@@ -55,7 +55,7 @@ func TestOperationsAreChargedToTheirBudgets(t *testing.T) {
 		text      string
 		variables map[string]any
 		cost      int
-		want      int
+		want      int // how many operations are let through
 	}{
 		"a query by its cost":                {viewerContext("alice"), `{ viewer { badges { version } } }`, nil, 10, 10},
 		"a subscription by its cost":         {viewerContext("alice"), `subscription { badgesChanged { version } }`, nil, 20, 5},
@@ -88,7 +88,7 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 		ctx  context.Context
 		text string
 		cost int
-		want int
+		want int // how many operations are let through
 	}{
 		"a payload":                        {viewerContext("alice"), `mutation { ` + seen + ` }`, 1000 + 2500, 4},
 		"a small one":                      {viewerContext("alice"), `mutation { ` + seen + ` }`, 1000, 50},
@@ -106,7 +106,7 @@ func TestAMutationPaysForItsPayload(t *testing.T) {
 			t.Errorf("%s: %d are let through: want %d", name, got, test.want)
 		}
 	}
-	// A mutation that is refused because of its payload takes nothing from the writes.
+	// A mutation that is refused because of its payload takes nothing from the budget of writes.
 	l := Limits{ratelimit.New(ratelimit.Config{Clock: &fanouttest.Clock{}, Limits: ratelimit.Limits{ratelimit.Reads: 10_000, ratelimit.Writes: 50}})}
 	mutation := parseOperation(t, `mutation { `+seen+` }`, nil)
 	if got := countGrantedOperations(l, viewerContext("alice"), mutation, 11_000); got != 1 {
@@ -124,7 +124,7 @@ func TestAnEventTakesNothingFromTheQueries(t *testing.T) {
 	for name, test := range map[string]struct {
 		ctx  context.Context
 		cost int
-		want int
+		want int // how many events are let through
 	}{
 		"a large event":   {viewerContext("alice"), 250, 4},
 		"a small one":     {viewerContext("alice"), 20, 50},

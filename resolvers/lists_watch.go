@@ -9,10 +9,10 @@ import (
 	"tidings/services/notifications"
 )
 
-// watchList opens a subscription to one of the viewer's lists, which changes together with the badges. open opens the channel of
-// badges, watch turns badges into changes of the list, and show turns a change into an event. first and since are the arguments of
-// the client. All arguments are checked before anything is opened, so that a refusal leaves nothing open. The context of the
-// channels ends when relay ends, so that nothing more is read for a client that has left.
+// watchList opens a subscription to one of the viewer's lists, which changes together with the badges. open opens the channel of badges,
+// watch turns badges into changes of the list, and show turns a change into an event. first and since are the arguments of the client.
+// All arguments are checked before anything is opened, so that a refusal leaves nothing open. The context of the channels ends with the
+// subscription, so that nothing more is read for a client that has left.
 func watchList[C, E any](ctx context.Context, r *Resolver, first *int, since *string,
 	open func(context.Context, services.UserID, string) (<-chan *services.Badges, error),
 	watch func(ctx context.Context, viewer *graph.Viewer, size int, badges <-chan *services.Badges) <-chan C, show func(viewer *graph.Viewer, change C) E,

@@ -52,7 +52,7 @@ func newAPI(t *testing.T) *testAPI {
 	return newAPIOn(t, fanouttest.New(t, fanouttest.Options{}), 3, 5)
 }
 
-// newAPIOn makes a testAPI on a world, with the limits of followed users and of members of a GROUP.
+// newAPIOn makes a testAPI on the databases, caches and clock of w, with the limits of followed users and of members of a GROUP.
 func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *testAPI {
 	t.Helper()
 	w.MakeNamedUsers("alice", "bob", "carol")
@@ -99,7 +99,7 @@ func newAPIOn(t *testing.T, w *fanouttest.World, maxFollowees, maxGroup int) *te
 	return a
 }
 
-// pushKeys returns the keys for Web Push. All worlds have the same, so that two worlds give the same answers.
+// pushKeys returns the keys for Web Push. All tests have the same keys, so that two servers of a test give the same answers.
 var pushKeys = sync.OnceValue(func() devices.VAPIDKeys {
 	private, _, err := devices.NewVAPIDKeys()
 	if err != nil {

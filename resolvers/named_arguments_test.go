@@ -18,8 +18,8 @@ var testedSchema = sync.OnceValue(func() *ast.Schema { return graph.NewExecutabl
 // positionInList matches the part of an argument's name that says which element of a list is wrong, such as [0].
 var positionInList = regexp.MustCompile(`\[\d+\]`)
 
-// checkErrorArguments checks each error of each operation that these tests send. If the error names an argument, it must be one of
-// the field that failed, or a field of its input, so that a front end can find the field of its form.
+// checkErrorArguments checks the errors of an answer; testAPI.ask calls it for every answer. If an error names an argument, it must be an
+// argument of the field that failed, or a field of its input, so that a front end can find the field of its form.
 func (a *testAPI) checkErrorArguments(query string, variables map[string]any, got apiAnswer) {
 	a.t.Helper()
 	document, faults := gqlparser.LoadQueryWithRules(testedSchema(), query, nil)

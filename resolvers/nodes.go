@@ -18,14 +18,14 @@ import (
 	"tidings/services/views"
 )
 
-// maxNodeIDs bounds the IDs of one field. The objects of each kind are read by one statement, so the bound keeps statements and
+// maxNodeIDs bounds the IDs of one field nodes. The objects of each kind are read by one statement, so the bound keeps statements and
 // answers at the size of a page. A document can have several such fields: its cost bounds these.
 const maxNodeIDs = 100
 
 // nodes fetches objects by their global IDs; nil for an object that the viewer cannot see: an unknown user, hidden content, another
-// user's notification. argument is the name of the argument with the IDs, for errors. All objects that the fields of an operation
-// request are read together. Every type that is a Node in the schema has its case in add and in readNodesByID. An object that exists
-// and is not visible to the viewer looks like one that does not exist, so an ID reveals nothing.
+// user's notification. argument is the name of the argument with the IDs, for errors. All objects that the fields of an operation request
+// are read together. Every type that is a Node in the schema has its case in nodeIDs.add and in readNodesByID. An object that exists and
+// is not visible to the viewer looks like one that does not exist, so an ID reveals nothing.
 func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]graph.Node, error) {
 	viewer, err := r.viewer(ctx)
 	if err != nil {
@@ -66,9 +66,9 @@ type nodeIDs struct {
 	conversations                              map[string]services.ConversationID
 	messages                                   map[string]services.MessageID
 	viewerKeys, badgesKeys                     map[string]string // ID to key
-	// conversationFields and refFields have the fields that ask for an ID, because the selection of a field decides which parts of
-	// a conversation are read. A field is nil when add only checks the form of IDs.
-	devices            map[string]string       // ID to itself
+	devices                                    map[string]string // ID to itself
+	// The selections of the fields that ask for an ID decide which parts of a conversation are read. A field is nil when add only
+	// checks the form of IDs.
 	conversationFields map[string][]*ast.Field // the fields that ask for each conversation
 	refFields          map[string][]*ast.Field // the fields that ask for each ID by ref
 }
@@ -224,7 +224,7 @@ func (r *Resolver) readNodesByID(ctx context.Context, viewer *graph.Viewer, ids 
 			found[id] = graphUser(user)
 		}
 	}
-	// All posts get the list together: when a field of one of them is requested, it is read for all.
+	// Each post gets the list of all posts: when a field of one of them is requested, it is read for all.
 	together := slices.Collect(maps.Values(visible.posts))
 	for id, key := range ids.posts {
 		if post, ok := visible.posts[key]; ok {

@@ -12,9 +12,9 @@ import (
 	"tidings/services/notifications"
 )
 
-// addConversationNodes adds the viewer's conversations. It returns the parts of these conversations, and the messages in ids, which
-// are still to be read. A message is found only for a member of its conversation. All others are removed from ids.messages, because
-// addMessageNodes, which runs later, does not check again.
+// addConversationNodes adds the viewer's conversations. It returns what is still to be read: the members and messages of these
+// conversations that fields select, and the messages in ids. A message is found only for a member of its conversation. All others are
+// removed from ids.messages, because addMessageNodes, which runs later, does not check again.
 func (r *Resolver) addConversationNodes(ctx context.Context, viewer *graph.Viewer, ids *nodeIDs, found map[string]graph.Node) (parts conversationParts, err error) {
 	// The states tell which conversations the viewer is in, including the conversations of the messages.
 	conversations := slices.Collect(maps.Values(ids.conversations))
@@ -71,7 +71,7 @@ func (r *Resolver) addMessageNodes(ctx context.Context, ids *nodeIDs, found map[
 // may name any of them. Only the first one is its ID: otherwise a client's store could have the notification twice.
 func (r *Resolver) notificationsOf(ctx context.Context, viewer *graph.Viewer, ids []services.PostID) (list []notifications.Notification, err error) {
 	found, err := r.Notifications.NotificationsAt(ctx, viewer.Number, ids)
-	// At also finds a notification by one of its later positions.
+	// NotificationsAt also finds a notification by one of its later positions.
 	for id, n := range found {
 		if n.ID == id { // only the first position of a notification is its ID
 			list = append(list, n)
@@ -150,7 +150,7 @@ func (r *Resolver) addOtherNodes(ctx context.Context, viewer *graph.Viewer, ids 
 	}
 	// Which announcements are visible depends on the viewer's segments and on the time.
 	if len(ids.announcements) > 0 {
-		// They come from the node's memory, like the list.
+		// They come from the node cache, like the list.
 		items, err := r.Announcements.Visible(ctx, viewer.Number, slices.Collect(maps.Values(ids.announcements)))
 		if err != nil {
 			return err

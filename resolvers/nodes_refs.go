@@ -40,7 +40,7 @@ func (r *Resolver) readNodes(ctx context.Context, viewer *graph.Viewer, ids *nod
 			found[ref.GlobalID()] = node
 		}
 	}
-	// The loader learns the IDs, so that the first field that needs a label reads the labels of all.
+	// The loader gets the IDs, so that the first field that needs a label reads the labels of all.
 	shown := make([]string, 0, len(found))
 	for id, node := range found {
 		if report, is := node.(*graph.SiteMessageReport); is { // a report has the label of its message

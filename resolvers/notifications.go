@@ -23,8 +23,8 @@ func orEmpty(text *string) string {
 }
 
 // notificationsByID reads some of the viewer's notifications for a payload, by their IDs or by positions in them, each once. A
-// notification is omitted if all its causes were undone. Other users' notifications are not found, because At reads only the viewer's
-// own.
+// notification is omitted if all its causes were undone. Other users' notifications are not found, because NotificationsAt reads
+// only the viewer's own.
 func (r *Resolver) notificationsByID(ctx context.Context, viewer *graph.Viewer, ids []string) ([]graph.Notification, error) {
 	places := make([]services.PostID, 0, len(ids))
 	for _, id := range ids {
@@ -79,7 +79,7 @@ func (r *Resolver) markedNotifications(ctx context.Context, done *committedOpera
 	return list
 }
 
-// markedCategories returns the categories that a mark named, for its payload.
+// markedCategories returns the categories that a mark named, for its payload: those of Tidings, and hosts, those of the application.
 func markedCategories(categories []services.Category, hosts []string) []services.Category {
 	of, _ := mergeCategories(categories, hosts) // no error is possible: the mark was done with them
 	return of

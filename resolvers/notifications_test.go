@@ -75,7 +75,8 @@ func (a *testAPI) publishAnswerMentioning(key, parent, body string, mentions ...
 	return got.valueAt("publishPost", "post", "id").(string)
 }
 
-// notifyInEachCategory makes four notifications for alice: of a like, a follow, a comment and a mention.
+// notifyInEachCategory makes four notifications for alice: of a like, a follow, a comment and a mention. It returns the IDs of alice's
+// post and of bob's comment on it.
 func (a *testAPI) notifyInEachCategory() (post, comment string) {
 	a.t.Helper()
 	post = a.publishPost("alice")
@@ -278,7 +279,7 @@ func TestMarksThatAreRefused(t *testing.T) {
 	for what, bad := range map[string]struct {
 		query string
 		code  services.Code
-		says  string
+		says  string // a part of the error's message
 	}{
 		"nothing named":         {read(``), services.Invalid, "ids, upTo, categories or all"},
 		"ids and a range":       {read(`ids: ["` + mine[0] + `"], categories: [LIKE]`), services.Invalid, "ids, all"},

@@ -68,7 +68,7 @@ type operationSpec struct {
 	canNameUnjoinedRooms bool
 	// newOperationTable fills these in: the type of the input, and the fields of the input that name something.
 	inputType reflect.Type
-	fields    fieldIndexes
+	fields    fieldIndexes // those that hold IDs, a ref or a label
 }
 
 // operationCall is one use of an operation: the actor, the time, and the objects that the input names. mutate sets the actor,
@@ -80,10 +80,10 @@ type operationCall struct {
 	actorID string          // the global id of the actor
 	device  string          // "" for a device without a name
 
-	// happenedAt is when the event happened, as the event says; nil: now. happenedAtID is the ID of that time; 0: now. arrivedAtID
-	// is the ID of the time at which an event of now came, if it has a time; else 0.
+	// happenedAt is the time that the event names; nil: none, so the event happens now. An ID contains a time: happenedAtID is of
+	// happenedAt, if that is in the past. arrivedAtID is of the arrival of an event that names the present time.
 	happenedAt                *time.Time
-	happenedAtID, arrivedAtID services.PostID
+	happenedAtID, arrivedAtID services.PostID // IDs of the time in the event and of its arrival: see happenedAt; 0: none
 
 	// The subject of the command: its global ID, as the input names it, "" for none. subjectUser or subjectConversation is its
 	// parsed ID, if it has the type.

@@ -10,8 +10,8 @@ import (
 	"tidings/services/jobs"
 )
 
-// publishAnnouncement reads nothing for its checks: the service alone checks texts, times and segments. An announcement
-// gets its position when it starts, for a future start by a job. Until then it has none.
+// publishAnnouncement publishes an announcement, now or at a later start. It reads nothing for its checks: the service alone checks
+// texts, times and segments. An announcement gets its position when it starts, for a future start by a job. Until then it has none.
 var publishAnnouncement = &operation[graph.PublishAnnouncementInput]{
 	operationSpec: operationSpec{name: "publishAnnouncement", actorKind: actorHost, createdType: services.AnnouncementType},
 	command: func(_ context.Context, c *operationCall, in *graph.PublishAnnouncementInput) (*jobs.Command, error) {

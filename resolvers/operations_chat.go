@@ -15,7 +15,7 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	operationSpec: operationSpec{name: "createConversation", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *operationCall, in *graph.CreateConversationInput) (*jobs.Command, error) {
 		// Blocks and policies are checked in the commit and not here, because there they cannot change any more.
-		in.Title = orNull(orEmpty(in.Title)) // first, because a refusal is remembered with the input too
+		in.Title = orNull(orEmpty(in.Title)) // normalised first: a key remembers a refusal with the input
 		others, err := c.r.resolveUserIDs(ctx, "memberIds", in.MemberIds)
 		if err != nil {
 			return nil, err
@@ -24,8 +24,8 @@ var createConversation = &operation[graph.CreateConversationInput]{
 	},
 }
 
-// joinConversation is for a ROOM, which the user may name by its ref without being in it, so canNameUnjoinedRooms is set. The
-// messages before the join count as read.
+// joinConversation makes the actor a member of a ROOM. The user may name the ROOM by its ref without being in it, so canNameUnjoinedRooms
+// is set. The messages before the join count as read.
 var joinConversation = &operation[graph.JoinConversationInput]{
 	operationSpec: operationSpec{name: "joinConversation", createdType: services.ConversationType, canNameUnjoinedRooms: true},
 	command: func(_ context.Context, c *operationCall, in *graph.JoinConversationInput) (*jobs.Command, error) {
@@ -57,7 +57,8 @@ var addMembers = &operation[graph.AddMembersInput]{
 	},
 }
 
-// removeMembers is for the creator of a conversation. Users who are no members are skipped, so that a retry succeeds.
+// removeMembers removes members from a conversation; only its creator may do this. Users who are no members are skipped, so that a retry
+// succeeds.
 var removeMembers = &operation[graph.RemoveMembersInput]{
 	operationSpec: operationSpec{name: "removeMembers", createdType: services.ConversationType},
 	command: func(ctx context.Context, c *operationCall, in *graph.RemoveMembersInput) (*jobs.Command, error) {
@@ -113,8 +114,9 @@ var leaveConversation = &operation[graph.LeaveConversationInput]{
 	},
 }
 
-// markConversationRead marks up to a message, or all. With a read token, it marks only what the reader of the token has seen,
-// so that it cannot undo a later markConversationUnread. A position only grows, so a device that reports late changes nothing.
+// markConversationRead marks a conversation read up to a message, or all of it. With a read token, it marks up to the message that was
+// the newest when the client read the token, and does not undo a markConversationUnread that came after it. A position only grows, so a
+// device that reports late changes nothing.
 var markConversationRead = &operation[graph.MarkConversationReadInput]{
 	operationSpec: operationSpec{name: "markConversationRead"},
 	command: func(_ context.Context, c *operationCall, in *graph.MarkConversationReadInput) (*jobs.Command, error) {

@@ -74,8 +74,8 @@ var cancelShow = &operation[graph.CancelShowInput]{
 	},
 }
 
-// setReplay requires the address, because null means to remove it: leaving the field out would be an accident. A replay is
-// listed before it has an address, and is then not ready.
+// setReplay sets the address of a show's replay; null removes it. The input must name the field, because leaving it out would be an
+// accident. A replay is listed before it has an address, and is then not ready.
 var setReplay = &operation[graph.SetReplayInput]{
 	operationSpec: operationSpec{name: "setReplay", createdType: services.ShowType},
 	command: func(_ context.Context, c *operationCall, in *graph.SetReplayInput) (*jobs.Command, error) {

@@ -30,8 +30,8 @@ var unlikePost = &operation[graph.UnlikePostInput]{
 	},
 }
 
-// markNotificationsSeen moves a position, which never goes back: with an older upTo it changes nothing. It clears the number and
-// leaves rows unread: markNotificationsRead marks rows.
+// markNotificationsSeen moves the viewer's seen position, in all categories or in some. The position never goes back: with an older upTo
+// nothing changes. The mark clears the number and leaves rows unread: markNotificationsRead marks rows.
 var markNotificationsSeen = &operation[graph.MarkNotificationsSeenInput]{
 	operationSpec: operationSpec{name: "markNotificationsSeen"},
 	command: func(_ context.Context, c *operationCall, in *graph.MarkNotificationsSeenInput) (_ *jobs.Command, err error) {

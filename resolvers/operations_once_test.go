@@ -23,8 +23,8 @@ type operationTester struct {
 	ranOperations []string // the names of the operations that have run
 }
 
-// runAndRepeat runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields,
-// and under a key that the previous version stored. in has the fields of the input, and other those that differ. It returns the ID
+// runAndRepeat runs an operation as an event with a key, and then again: as the same event, as the mutation, with different fields, and
+// under a key that the previous version of Tidings stored. in has the fields of the input, and other those that differ. It returns the ID
 // of the result.
 func (s *operationTester) runAndRepeat(name string, in, other event) string {
 	s.t.Helper()
@@ -112,8 +112,8 @@ func (s *operationTester) sendAsMutation(name string, in event, key string, othe
 	return s.ask(strings.TrimPrefix(as, "user:"), scopes, query, map[string]any{"input": said})
 }
 
-// storeKeyAsPreviousVersion stores the answer of a key under a second key too, whose text is in before. It does so as the previous
-// version did: with a hash in the former form, which fits no input.
+// storeKeyAsPreviousVersion stores the answer of the key also under the key before. It does so as the previous version of Tidings did:
+// with a hash of the input in the former form, which equals the hash of no input.
 func (s *operationTester) storeKeyAsPreviousVersion(in event, key, before string) {
 	s.t.Helper()
 	scope := "u0"
@@ -148,7 +148,8 @@ func alterID(id string) string {
 	return id[:len(id)-1] + "2"
 }
 
-// Every operation has its effect once for each key, as an event and as a mutation, also if the previous version stored the key.
+// Every operation has its effect once for each key, as an event and as a mutation, also if the previous version of Tidings
+// stored the key.
 func TestEveryOperationHappensOnceForItsKey(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &operationTester{testAPI: newAPIOn(t, w, 10, 5)}
@@ -186,7 +187,7 @@ func TestEquivalentInputsAreOneRequest(t *testing.T) {
 	at := s.World.Clock.Now().Add(time.Hour)
 	for i, same := range []struct {
 		name string
-		says []event
+		says []event // inputs with the same meaning
 	}{
 		{"markNotificationsSeen", []event{{"as": "user:bob"}, {"as": "user:bob", "categories": all}}},
 		{"markNotificationsRead", []event{{"as": "user:bob", "all": true}, {"as": "user:bob", "categories": all}, {"as": "user:bob", "categories": all, "all": false, "readToken": ""}}},

@@ -68,7 +68,7 @@ var setFollowMode = &operation[graph.SetFollowModeInput]{
 	},
 }
 
-// followModes are the modes of follows by their names in the schema. The position is the mode's value.
+// followModes has the schema's name of each mode of a follow. The index is the mode's value in package services.
 var followModes = []graph.FollowMode{
 	services.FollowAll: graph.FollowModeAll, services.FollowLiveOnly: graph.FollowModeLiveOnly, services.FollowNone: graph.FollowModeNone,
 }

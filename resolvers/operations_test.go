@@ -83,8 +83,8 @@ func TestIngestOffersEveryOperation(t *testing.T) {
 func TestAnActionThatItsOperationCannotTakeIsRefused(t *testing.T) {
 	for what, action := range map[string]struct {
 		name string
-		of   reflect.Type
-		fits bool
+		of   reflect.Type // the type of the action's input
+		fits bool         // the operation of the name takes such an input
 	}{
 		"no operation":  {"unknown", reflect.TypeFor[*graph.FollowInput](), false},
 		"another input": {"follow", reflect.TypeFor[*graph.UnfollowInput](), false},
@@ -105,7 +105,7 @@ func TestIDsInFields(t *testing.T) {
 	for _, c := range []struct {
 		value    any
 		ids      []string
-		readable bool
+		readable bool // idsIn knows the type
 	}{
 		{one, two[:1], true}, {&one, two[:1], true}, {(*string)(nil), nil, true}, {two, two, true}, {[]string(nil), nil, true},
 		{graphql.OmittableOf(two), two, true}, {graphql.Omittable[[]string]{}, nil, true},

@@ -14,8 +14,8 @@ import (
 // one post: it has the kind, the post, and the position. The position is the answer, or the time of a like and then the user.
 // Each list has its own number, which no cursorKind has, so that a like's cursor is refused in a list of comments.
 const (
-	commentCursorKind = 19
-	likeCursorKind    = 20
+	commentCursorKind = 19 // of a post's list of comments
+	likeCursorKind    = 20 // of a post's list of likes
 )
 
 // postCursorText prints a position in a list of a post. Each kind has its own number of parts, which its parser requires.
@@ -51,22 +51,25 @@ func wrongCursor(text string) error {
 	return services.Errorf(services.Invalid, "after: %s is not a cursor of this list", services.Quote(text))
 }
 
-// The pairs below print and read the positions of each list.
+// commentCursorText prints the position of an answer in the list of a post's comments as a cursor.
 func commentCursorText(post, answer services.PostID) string {
 	return postCursorText(commentCursorKind, post, uint64(answer))
 }
 
+// parseCommentCursor reads the output of commentCursorText.
 func parseCommentCursor(post services.PostID, text string) (services.PostID, error) {
 	var answer uint64
 	err := parsePostCursor(commentCursorKind, post, text, &answer)
 	return services.PostID(answer), err
 }
 
+// likeCursorText prints the position of a like in the list of a post's likes as a cursor.
 func likeCursorText(post services.PostID, place posts.LikePlace) string {
 	return postCursorText(likeCursorKind, post, uint64(place.At.UnixMicro()), uint64(place.Liker))
 }
 
-// parseLikeCursor refuses a user beyond 32 bits: cut to 32 bits, it would be another user's position.
+// parseLikeCursor reads the output of likeCursorText. It refuses a user beyond 32 bits: cut to 32 bits, it would be another user's
+// position.
 func parseLikeCursor(post services.PostID, text string) (posts.LikePlace, error) {
 	var at, liker uint64
 	err := parsePostCursor(likeCursorKind, post, text, &at, &liker)

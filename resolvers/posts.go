@@ -130,16 +130,17 @@ func (r *Resolver) likesOf(ctx context.Context, post *graph.Post, first *int, af
 	return &graph.LikeConnection{Edges: edges, PageInfo: info}, nil
 }
 
-// postListSpec describes one kind of list below a post. P is a position, T an item and E its edge. text prints a position as a
-// cursor, which parse reads. read gets the pages of the other posts that are shown together, to read them too. Comments and likes
-// page in the same way and differ only in these six fields.
+// postListSpec describes one kind of list below a post. P is a position, T an item and E its edge. Comments and likes page in the same
+// way and differ only in these six fields.
 type postListSpec[P comparable, T, E any] struct {
-	from  P // the position before all items
+	from P // the position before all items
+	// text prints a position as a cursor, and parse reads a cursor.
 	text  func(post services.PostID, place P) string
 	parse func(post services.PostID, cursor string) (P, error)
+	// read reads a page. others has the pages of the other posts that are shown together, so that one statement reads all of them.
 	read  func(ctx context.Context, viewer services.UserID, page posts.ListPageRequest[P], others func() []posts.ListPageRequest[P]) (posts.List[P, T], error)
-	place func(item T) P
-	edge  func(cursor string, item T) E
+	place func(item T) P                // the position of an item
+	edge  func(cursor string, item T) E // the edge of an item
 }
 
 // postListPage makes a page of a list below a post. First pages are read for all posts that are shown together: a client that opens

@@ -13,8 +13,8 @@ import (
 // commentThread is a post of ann's with a comment and a like by each of some users, who have different relations to vera.
 type commentThread struct {
 	*testAPI
-	post          string
-	commentByUser map[string]string // by the user
+	post          string            // the ID of the post
+	commentByUser map[string]string // the ID of each user's comment, by the user's key
 }
 
 func newCommentThread(t *testing.T) *commentThread {
@@ -47,7 +47,7 @@ func (a *testAPI) publishAnswer(key, parent string) string {
 const threadQuery = `query($id: ID!) { node(id: $id) { ... on Post { likeCount commentCount viewerHasLiked viewerCanEdit editedAt
 	comments { edges { node { id author { key } parent { id } } } pageInfo { hasNextPage } } likes { edges { likedAt node { key } } pageInfo { hasNextPage } } } } }`
 
-// edgeValues are the values at a path in each edge of a list of the node.
+// edgeValues are the values at a path in each edge of one of the lists of a node, such as its comments.
 func (a apiAnswer) edgeValues(list string, path ...any) (keys []string) {
 	edges, _ := a.valueAt("node", list, "edges").([]any)
 	for i := range edges {
@@ -140,7 +140,7 @@ func TestTheDeletionOfAnAnswerShowsItsParent(t *testing.T) {
 	parent := func(id, author string, comments float64) any {
 		return map[string]any{"id": id, "commentCount": comments, "author": map[string]any{"key": author}}
 	}
-	for range 2 { // the second has the answer of the key
+	for range 2 { // the second is answered from the idempotency key
 		if got, want := parentAfter("plain", th.commentByUser["plain"], "once"), parent(th.post, "ann", 4); !reflect.DeepEqual(got, want) {
 			t.Errorf("the parent of a deleted comment is %v, want %v", got, want)
 		}
@@ -266,7 +266,8 @@ func TestListsOfAPostArePaged(t *testing.T) {
 	}
 }
 
-// A screen of 20 posts takes one query for each kind of object on it: answers, likes and parents. So do notifications.
+// aScreenOfPostsIsReadInBatches checks that a page of 20 posts takes one query for each kind of object on it: answers, likes and parents.
+// So does a page of notifications.
 func aScreenOfPostsIsReadInBatches(t *testing.T, c *filledWorld) {
 	const fields = "id viewerHasLiked likeCount commentCount viewerCanEdit editedAt"
 	const post = fields + ` body author { name } comments(first: 3) { edges { node { ` + fields + ` author { name } } } pageInfo { hasNextPage } }

@@ -24,8 +24,8 @@ const maxInputRefs = 500
 // fieldIndexes are the positions of an input's fields that contain IDs, a ref or a label. They are found by reflection once for
 // each type. They are indexes and not names, because every request reads its input by them.
 type fieldIndexes struct {
-	ids            []int
-	ref, url, data int // -1: the input has no such field
+	ids            []int // the fields that hold IDs
+	ref, url, data int   // -1: the input has no such field
 }
 
 // omittableIDs is a list of IDs that keeps the present list if it is absent.

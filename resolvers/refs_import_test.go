@@ -37,7 +37,7 @@ type importedObject struct {
 	createEvent                event  // nil: ingest cannot create it
 	changeEvent                event  // a change of the object by ref; KEY stands for the key
 	nodeSelection              string // a field of the node that shows the change
-	wantAfterChange            any    // its value after the change
+	wantAfterChange            any    // the value of that field after the change
 }
 
 // importedObjects returns lines of all kinds that have refs; KEY stands for the key.

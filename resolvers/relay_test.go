@@ -13,17 +13,19 @@ import (
 	"tidings/services"
 )
 
-// testRelay is a relay of changes, in a bubble of package synctest. Its changes cannot be shown while it has a fault.
+// testRelay is a subscription whose changes go through the function relay, in a bubble of package synctest. Its changes cannot be shown
+// while it has a fault.
 type testRelay struct {
 	t              *testing.T
 	changes        chan int              // what the relay gets
 	events         <-chan int            // what the relay sends
 	errorOfEachTry atomic.Pointer[error] // the error of each try; nil: none
 	tries          atomic.Int64          // how often show was called
-	log            strings.Builder
-	cancel         context.CancelFunc
+	log            strings.Builder       // what the relay logs
+	cancel         context.CancelFunc    // ends the subscription
 }
 
+// errNoAnswer is the error of each try to show a change when a test begins.
 var errNoAnswer = errors.New("the database does not answer")
 
 // runWithRelay runs a test with a relay that begins with the fault errNoAnswer. known reports whether the client has a change.
@@ -50,7 +52,7 @@ func runWithRelay(t *testing.T, known func(int) bool, test func(r *testRelay)) {
 	})
 }
 
-// wantEvent waits for an event, for as long as the next try takes at most.
+// wantEvent checks that the next event is the wanted one. It waits for as long as the pause before the next try takes at most.
 func (r *testRelay) wantEvent(want int) {
 	r.t.Helper()
 	const within = relayRetryPause * 11 / 10
@@ -74,7 +76,7 @@ func (r *testRelay) wantNoEvent() {
 	}
 }
 
-// knowsNoChange is for a client that has no change.
+// knowsNoChange is the argument known of runWithRelay for a client that has no change yet.
 func knowsNoChange(int) bool { return false }
 
 // A change that cannot be shown for now is shown later, although no other change follows: its source counts it as delivered.

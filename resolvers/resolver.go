@@ -63,7 +63,7 @@ import (
 type Resolver struct {
 	Social *social.Service
 	Feed   *feed.Service
-	// Badge reads with the viewer's display policy applied; Sources below are the readers of the loaders.
+	// Badge reads badges, with the display policy of their user applied.
 	Badge         BadgeService
 	Notifications *notifications.Service
 	Announcements *announcements.Service
@@ -72,8 +72,8 @@ type Resolver struct {
 	// The Projector dates the events of ingest, and carries out the settings, repairs and cleaning of operators; no user's read
 	// goes through it.
 	Projector *projector.Projector
-	Hub       *push.Hub
-	Queue     JobQueue
+	Hub       *push.Hub // sends badges to open subscriptions
+	Queue     JobQueue  // for operators
 	Clock     services.Clock
 	Log       *slog.Logger
 	Messages  *messages.Service
@@ -87,23 +87,33 @@ type Resolver struct {
 	Acts      *acts.Service
 	// Exports reads SQL alone: personal data that an operator reads must not come from a copy.
 	Exports export.Reader
-	Sources dataloader.Sources
+	Sources dataloader.Sources // what the loaders of responses read from
 }
 
 // BadgeService are the badges of users, as badge.Service has them. Tests put another implementation in its place. The interface has
 // only the methods that resolvers call. States that Read returns may be shared with other readers, so a caller that changes a
 // state copies it first.
 type BadgeService interface {
+	// Read returns the badges of one user. It is a visit of the user.
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
+	// Visit notes that a user is here, as Read does.
 	Visit(ctx context.Context, user services.UserID) error
+	// ReadWithoutSQL is Read for several users. The badges are nil for a user who needs SQL.
 	ReadWithoutSQL(ctx context.Context, users []services.UserID) ([]*services.Badges, error)
+	// ReadFacts counts the badges of one user in SQL.
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
+	// ReadForHost reads the badges of several users for a reader who is none of them. It is no visit.
 	ReadForHost(ctx context.Context, users []services.UserID) ([]*services.Badges, []error)
+	// CountsBySource yields the sum of each source's counts.
 	CountsBySource(badges *services.Badges) iter.Seq2[services.Source, *services.Count]
+	// Explain lists the items behind each count.
 	Explain(ctx context.Context, user services.UserID) ([]services.Explanation, error)
+	// Digest returns the away digest since a time; zero: since the user's last visit.
 	Digest(ctx context.Context, user services.UserID, since time.Time) (*services.Digest, error)
 	Policy(ctx context.Context, user services.UserID) (services.DisplayPolicy, error)
+	// ShowPart returns a part of a source's count, such as the count of one conversation, as a policy shows it.
 	ShowPart(policy services.DisplayPolicy, source services.Source, part services.Count) services.Count
+	// SetPolicy returns the command that changes a user's display policy.
 	SetPolicy(user services.UserID, change badge.PolicyChange) (*jobs.Command, error)
 }
 
@@ -116,16 +126,16 @@ type JobQueue interface {
 // The keys of values that the fields of a response share: see dataloader.ReadShared. A type of its own for each keeps them apart:
 // if two fields used one key for values of two types, the second read would panic.
 type (
-	userIDKey    string // of the ID of a user, by the user's key
-	badgesKey    struct{}
-	explainedKey struct{}
+	userIDKey    string   // of the ID of a user, by the user's key
+	badgesKey    struct{} // the viewer's badges
+	explainedKey struct{} // the explanations of the viewer's counts
 	itemsKey     struct{} // the objects behind the counts
 	digestKey    int64    // the start of the digest, in microseconds
-	policyKey    struct{}
-	nodesKey     struct{}
-	usersKey     struct{}
+	policyKey    struct{} // the viewer's display policy
+	nodesKey     struct{} // the objects that the fields node and nodes name
+	usersKey     struct{} // the users that the fields users name, with their badges
 
-	groupPolicyKey struct{}
+	groupPolicyKey struct{} // the viewer's group policy
 	categoriesKey  struct{} // the viewer's preferences of categories
 )
 

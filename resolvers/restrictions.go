@@ -27,8 +27,8 @@ func (r *Resolver) userAfter(ctx context.Context, done *committedOperation) *gra
 	return readIfSelected(ctx, r, func() (graph.User, error) { return r.readUser(ctx, done.call.subjectUser) }, "user")
 }
 
-// restrictionCursors has the kinds of restrictions, with the cursors of their lists. A kind that is missing here would have
-// cursors of kind 0, which no list has.
+// restrictionCursors has the kinds of restrictions (mutes, blocks and hides), with the cursors of their lists. A kind that is missing
+// here would have cursors of kind 0, which no list has.
 var restrictionCursors = map[services.RestrictionKind]cursorKind{
 	services.Mute: muteCursor, services.Block: blockCursor, services.Hide: hideCursor,
 }

@@ -28,7 +28,7 @@ func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	a.RunAllJobs(a.Fanout)
 	for _, step := range []struct {
 		mutation string
-		news     float64
+		news     float64 // how many posts are unread in the home feed afterwards
 	}{{"mute", 0}, {"unmute", 1}, {"hideFrom", 1}, {"unhideFrom", 1}, {"block", 0}, {"unblock", 0}, {"follow", 0}} {
 		got := a.runUserMutation("alice", step.mutation, "user:bob")
 		if got.valueAt(step.mutation, "user", "key") != "bob" || got.valueAt(step.mutation, "badges", "homeFeed", "value") != step.news {

@@ -22,7 +22,7 @@ func viewCursorText(viewer services.UserID, view views.View) string {
 	return viewCursor.text(viewer, 0) + base64.RawURLEncoding.EncodeToString([]byte(view.Code+"\x00"+view.ID))
 }
 
-// parseViewCursor reads the output of viewCursorText for this viewer. Check refuses names that no view can have, so that a made-up
+// parseViewCursor reads the output of viewCursorText for this viewer. View.Check refuses names that no view can have, so that a made-up
 // cursor reaches no statement.
 func parseViewCursor(viewer services.UserID, text string) (views.View, error) {
 	owner := min(base64.RawURLEncoding.EncodedLen(cursorBytes), len(text))

@@ -33,7 +33,7 @@ func (r *Resolver) webhookList(ctx context.Context, name string) ([]graph.Webhoo
 	return shown, err
 }
 
-// webhook is one webhook. The payloads of mutations and the field of one webhook read it by its name.
+// webhook reads one webhook by its name, for the payloads of mutations and for the field of one webhook.
 func (r *Resolver) webhook(ctx context.Context, name string) (graph.Webhook, error) {
 	list, err := r.webhookList(ctx, name)
 	if err == nil && len(list) == 0 {
@@ -71,7 +71,7 @@ func (r *Resolver) deadLetters(ctx context.Context, name string, first *int) ([]
 	return shown, err
 }
 
-// addWebhook returns the secret, which cannot be read later. The receiver needs it to check signatures. If it is lost,
+// addWebhook adds a webhook and returns its secret, which cannot be read later. The receiver needs it to check signatures. If it is lost,
 // rotateWebhookSecret makes a new one.
 func (r *Resolver) addWebhook(ctx context.Context, input graph.AddWebhookInput) (*graph.AddWebhookPayload, error) {
 	return runAsAdmin(ctx, r, "addWebhook", input.Name, "", func(ctx context.Context) (*graph.AddWebhookPayload, error) {

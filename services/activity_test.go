@@ -12,7 +12,7 @@ const aDay = 24 * time.Hour
 func TestActivityThresholdsAreChecked(t *testing.T) {
 	for _, test := range []struct {
 		idle, dormant time.Duration
-		fit           bool
+		fit           bool // the thresholds are valid
 	}{
 		{7 * aDay, 30 * aDay, true}, {time.Hour, time.Hour, true}, {365 * aDay, 365 * aDay, true},
 		{0, aDay, false}, {time.Hour - 1, aDay, false}, {2 * aDay, aDay, false}, {aDay, 366 * aDay, false}, {-aDay, aDay, false},

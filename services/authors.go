@@ -19,7 +19,7 @@ type Author struct {
 	Mode                     AuthorMode
 	Pinned                   *AuthorMode // an admin's choice; nil: the mode follows from the followers
 	NamedInFollowerDocuments bool        // set before the author first becomes huge: from then on followers' documents name the author
-	FollowerChunksToName     int         // chunks of followers whose documents do not name the author yet
+	FollowerChunksToName     int         // how many chunks of the followers have documents that do not name the author yet
 	CountedAt                time.Time   // when Followers was counted
 	Version                  uint64      // rises with every change; 0: there is no row
 }
@@ -43,8 +43,8 @@ func (t FollowerThresholds) Check() error {
 	return nil
 }
 
-// An author falls back only below this part of a threshold, so that an audience around a threshold does not change the mode at
-// each follow.
+// keepModeNumerator / keepModeDenominator is the part of a threshold below which an author's mode falls again. The gap keeps a number of
+// followers around a threshold from changing the mode at each follow.
 const keepModeNumerator, keepModeDenominator = 4, 5
 
 // NextMode is the next mode of an author, given the present mode and the number of followers. It rises at a threshold, and falls

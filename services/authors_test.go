@@ -11,7 +11,7 @@ func TestModesHaveHysteresis(t *testing.T) {
 	const small, big, huge = services.AuthorSmall, services.AuthorBig, services.AuthorHuge
 	for _, c := range []struct {
 		followers                    int
-		fromSmall, fromBig, fromHuge services.AuthorMode
+		fromSmall, fromBig, fromHuge services.AuthorMode // the next mode, from each present mode
 	}{
 		{0, small, small, small},
 		{79, small, small, small},
@@ -56,7 +56,7 @@ func TestThresholdsAreChecked(t *testing.T) {
 	}
 	for _, unfit := range []struct {
 		services.FollowerThresholds
-		says string
+		says string // the text of the error
 	}{
 		{services.FollowerThresholds{Big: 0, Huge: 10}, "bigFollowers: 1 to 2147483647 are allowed, got 0"},
 		{services.FollowerThresholds{Big: services.MaxFollowerThreshold + 1, Huge: services.MaxFollowerThreshold + 1}, "bigFollowers: 1 to 2147483647 are allowed, got 2147483648"},

@@ -95,9 +95,9 @@ func (c *Count) Add(part Count) {
 	}
 }
 
-// BadgesVersion prints the pair (own, shared) so that text compares like the pair. own rises with each change of the user's document
-// and is in microseconds; shared rises with each change of state that the document shares with others. Both have at most 16
-// digits.
+// BadgesVersion prints a version from its document half (own) and its shared half, so that texts compare like the pairs. own rises with
+// each change of the user's document and is in microseconds; shared rises with each change of state that the document shares with others.
+// Both have at most 16 digits.
 func BadgesVersion(own, shared uint64) string {
 	text := make([]byte, 0, 2*versionDigits+1)
 	text = appendPadded(text, own)
@@ -108,11 +108,12 @@ func BadgesVersion(own, shared uint64) string {
 // versionDigits is enough for microseconds until the year 2286, and for staleSharedHalfBase.
 const versionDigits = 16
 
-// staleSharedHalfBase is the beginning of the shared half of a STALE state's version. No sum of shared state comes near it.
+// staleSharedHalfBase is the least shared half of the versions of badges that were made without the user's document (StaleVersion). The
+// shared half of no other version comes near it.
 const staleSharedHalfBase = 9_000_000_000_000_000
 
-// StaleVersion prints the version of a state that was made without the user's document. It is newer than every other version with
-// the same own half, and older than the document's next version. Among such versions with one own half, the version with the
+// StaleVersion prints the version of badges that were made without the user's document. It is newer than every other version with the
+// same document half (own), and older than the document's next version. Among such versions with one document half, the version with the
 // later time is newer; the zero time is the earliest.
 func StaleVersion(own uint64, at time.Time) string {
 	shared := uint64(staleSharedHalfBase)
@@ -124,7 +125,7 @@ func StaleVersion(own uint64, at time.Time) string {
 	return BadgesVersion(own, shared)
 }
 
-// StaleDocumentHalf is the own half of a version that StaleVersion printed; stale is false for every other version.
+// StaleDocumentHalf is the document half of a version that StaleVersion printed; stale is false for every other version.
 func StaleDocumentHalf(version string) (own uint64, stale bool) {
 	// The first digit of the shared half tells: all other sums stay below staleSharedHalfBase.
 	if len(version) != 2*versionDigits+1 || version[versionDigits+1] != '9' {
@@ -133,7 +134,7 @@ func StaleDocumentHalf(version string) (own uint64, stale bool) {
 	return DocumentHalf(version), true
 }
 
-// DocumentHalf is the own half of a version.
+// DocumentHalf is the document half of a version.
 func DocumentHalf(version string) uint64 {
 	return parseDigits(version[:min(versionDigits, len(version))])
 }

@@ -62,8 +62,8 @@ type HostCategory struct {
 
 // HostCategories are the categories that the host application has defined, as of a version. They are immutable; nil is none.
 type HostCategories struct {
-	Version uint64 // rises with each change of a definition
-	List    []HostCategory
+	Version uint64         // rises with each change of a definition
+	List    []HostCategory // in the order in which they were defined
 }
 
 // All are the definitions, in the order in which they were made.
@@ -94,7 +94,8 @@ func (h *HostCategories) Find(name Category) (HostCategory, bool) {
 // MaxHostCategories bounds how many categories the host application can define: each is two fields of a document.
 const MaxHostCategories = 32
 
-// A name is in lower case and begins with a letter: see Category. It is short, because documents hold the names of categories.
+// hostCategoryName matches the names of categories of the host application. A name is in lower case and begins with a letter: see
+// Category. It is short, because documents hold the names of categories.
 var hostCategoryName = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,31}$`)
 
 // CheckHostCategory reports whether a name can be that of a category of the host application. field names the argument in the
@@ -123,10 +124,10 @@ type CategoryCounts struct {
 
 // OlderCounts are, for each category, the number of unseen groups that left its count because of their age.
 type OlderCounts struct {
-	Like, Comment, Mention, Follow, Reminder int
+	Like, Comment, Mention, Follow, Reminder int // unseen groups that are too old to count
 }
 
-// Of is the count of a category; nil if unknown.
+// Of is the number of unseen groups of a category that are too old to count; nil if the category is not in Categories.
 func (o *OlderCounts) Of(category Category) *int {
 	switch category {
 	case CategoryLike:
@@ -145,10 +146,10 @@ func (o *OlderCounts) Of(category Category) *int {
 
 // CategoryPositions are, for each category, the position of its newest notification that the counts have; 0 if there never was one.
 type CategoryPositions struct {
-	Like, Comment, Mention, Follow, Reminder PostID
+	Like, Comment, Mention, Follow, Reminder PostID // of the newest notification of each category
 }
 
-// Of is the position of a category; nil if unknown.
+// Of is the position of the newest notification of a category; nil if the category is not in Categories.
 func (p *CategoryPositions) Of(category Category) *PostID {
 	switch category {
 	case CategoryLike:
@@ -168,10 +169,10 @@ func (p *CategoryPositions) Of(category Category) *PostID {
 // NotificationCounts are the counts of the notifications.
 type NotificationCounts struct {
 	Newest         PostID            // the position of the newest notification; 0 if there never was one
-	Positions      CategoryPositions // not shown
+	Positions      CategoryPositions // of the newest notification of each category; not shown to clients
 	Version        uint64            // rises with every change of the list; 0 if it is not known
-	Older          OlderCounts
-	Total          Count // the sum of the counts that enter it
+	Older          OlderCounts       // unseen groups that are too old to count, for each category
+	Total          Count             // the sum of the counts that enter it
 	Like           Count
 	Comment        Count
 	Mention        Count
@@ -181,7 +182,7 @@ type NotificationCounts struct {
 	HostCategories *HostCategories // the host application's categories, as they were when the counts were read; nil for none
 }
 
-// Equal reports whether two counts show the same.
+// Equal reports whether clients are shown the same for n as for other. Positions are not shown.
 func (n *NotificationCounts) Equal(other *NotificationCounts) bool {
 	a, b := *n, *other
 	if !slices.Equal(a.HostCounts, b.HostCounts) || a.HostCategories.VersionOrZero() != b.HostCategories.VersionOrZero() {
@@ -205,7 +206,7 @@ func (n *NotificationCounts) HostCount(name Category) *CategoryCount {
 	return nil
 }
 
-// Of is the count of a category; nil if unknown.
+// Of is the count of a category; nil if the category is not in Categories: see HostCount.
 func (n *NotificationCounts) Of(category Category) *Count {
 	switch category {
 	case CategoryLike:

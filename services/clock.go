@@ -31,7 +31,7 @@ func Every(ctx context.Context, period time.Duration, do func(ctx context.Contex
 }
 
 const (
-	// maxForeignIDAhead bounds how far a foreign ID may move our clock forward: an ID beyond it is not trusted.
+	// maxForeignIDAhead bounds how far an ID of another node may move this node's IDClock forward: an ID beyond it is not trusted.
 	maxForeignIDAhead = 24 * time.Hour
 	// minClockDrift is the least difference from the database's clock that is corrected: the delay of a message explains a smaller
 	// one.
@@ -47,10 +47,9 @@ type IDClock struct {
 	nodeBits                   PostID       // the node bits of all IDs that this clock makes
 	aheadOfDatabaseNanoseconds atomic.Int64 // how far clock is ahead of the database's
 
-	mu sync.Mutex
-	// mu guards lastID and past.
-	lastID PostID  // time and sequence, node bits 0
-	past   pastIDs // the IDs that NextAt made
+	mu     sync.Mutex // guards lastID and past
+	lastID PostID     // time and sequence, node bits 0
+	past   pastIDs    // the IDs that NextAt made
 }
 
 // NewIDClock makes a clock for a node. It uses the low 10 bits of the node's number.
@@ -66,7 +65,7 @@ func (c *IDClock) Next() PostID {
 	// If the clock has not moved on since the last ID, take the next sequence number. More than 1,024 IDs in a millisecond
 	// continue in the next one.
 	c.lastID = max(now, c.lastID+1<<idNodeBits)
-	if c.lastID&pastEventBit != 0 { // the ID of an event was observed, or this half of the millisecond is full
+	if c.lastID&pastEventBit != 0 { // an event's ID was observed, or the half of the millisecond without pastEventBit is full
 		_, c.lastID = c.lastID.MillisecondBounds()
 	}
 	return c.lastID | c.nodeBits
@@ -94,13 +93,13 @@ func (c *IDClock) Now() time.Time {
 	return max(PostIDAt(c.correctedTime()), last).Time()
 }
 
-// Observe keeps later IDs greater than a foreign one. It ignores an ID that is more than a day ahead.
+// Observe keeps later IDs greater than id, which another node made. It ignores an ID that is more than a day ahead.
 func (c *IDClock) Observe(id PostID) {
 	if id > PostIDAt(c.correctedTime().Add(maxForeignIDAhead)) {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The foreign node's bits are cleared: Next adds this node's.
+	// The other node's bits are cleared: Next adds this node's.
 	c.lastID = max(c.lastID, id&^(1<<idNodeBits-1))
 }

@@ -7,8 +7,8 @@ type pastIDs struct {
 	recentLastByMillisecond, olderLastByMillisecond map[PostID]PostID // a millisecond's least ID -> its last one made, node bits 0
 }
 
-// maxPastIDs bounds each half. An event of a forgotten millisecond gets the first ID of that millisecond again. Then two events of
-// one millisecond that were reported far apart may change places.
+// maxPastIDs bounds each of the two maps of pastIDs. An event of a forgotten millisecond gets the first ID of that millisecond again.
+// Then two events of one millisecond that were reported far apart may change places.
 const maxPastIDs = 8192
 
 // lastInMillisecond returns the last ID of the millisecond whose first ID is given; 0 if there is none.
@@ -63,7 +63,7 @@ func (id PostID) MillisecondBounds() (first, next PostID) {
 	return first, first + PostIDsPerMillisecond
 }
 
-// SequenceInMillisecond is the position of an ID among the IDs of its millisecond. Like OrderedTime it stops at 999.
+// SequenceInMillisecond is the position of an ID among the IDs of its millisecond, 999 at most: IDs after the thousandth have 999 too.
 func (id PostID) SequenceInMillisecond() int64 {
 	return int64(id.OrderedTime().Sub(id.Time()) / time.Microsecond)
 }

@@ -10,8 +10,8 @@ type MessageID uint64
 
 // A message ID is its conversation, 32 bits, and its number, 31: 63 together, as a BIGINT of SQL holds.
 const (
-	conversationIDLetters = 7 // of a printed ConversationID
-	messageNumberBits     = 31
+	conversationIDLetters = 7  // of a printed ConversationID
+	messageNumberBits     = 31 // the lowest bits of a MessageID
 	// MaxMessageNumber is the greatest message number in a conversation.
 	MaxMessageNumber = 1<<messageNumberBits - 1
 )
@@ -79,7 +79,7 @@ type Membership struct {
 	Muted                bool
 	IsOpen               bool  // open on some device: nothing counts until it is closed
 	MarkedUnread         bool  // marked as unread since the user entered, wrote or read all: devices that have it open read nothing
-	CountedOnRead        bool  // counted when badges are read: see above
+	CountedOnRead        bool  // the conversation is counted when badges are read, not when a message is written
 	CountedOnReadVersion int64 // the version of CountedOnRead
 
 	// These are set if messages leave the count because of their age; both are days since 1970. ExpiredAsOfDay is the day as of

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// IDs of conversations and messages can be parsed from their texts. Those of messages sort like the numbers.
 func TestConversationsAndMessagesAreReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		conversation := ConversationID(rapid.Uint32Min(1).Draw(t, "conversation"))

@@ -79,10 +79,10 @@ func (e *Error) reason() string {
 }
 
 var (
-	// argumentPattern is a path into an input, such as input.items[3].at; limitPattern the upper bound in the three wordings of
-	// Errorf.
+	// argumentPattern is a path into an input, such as input.items[3].at.
 	argumentPattern = regexp.MustCompile(`^\$?[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_]+|\[\d+\])*`)
-	limitPattern    = regexp.MustCompile(`(?:\bup to|\bat most|\b\d+ to) (\d+)\b`)
+	// limitPattern is the upper bound in the wordings that Errorf lists: "up to N", "at most N", "1 to N".
+	limitPattern = regexp.MustCompile(`(?:\bup to|\bat most|\b\d+ to) (\d+)\b`)
 )
 
 // argumentInMessage is the argument that a message begins with: in "body: is missing" it is body.

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// WithArgument replaces the argument at the beginning of a message, and leaves the given error as it is.
 func TestWithArgument(t *testing.T) {
 	for _, c := range []struct {
 		err     error

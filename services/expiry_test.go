@@ -48,7 +48,7 @@ func TestAnItemLeavesAtTheBeginningOfADay(t *testing.T) {
 	}
 }
 
-// Counts by day do not depend on the order of items. Items older than the separate days still count.
+// Counts by day do not depend on the order of items. Items older than the days that are counted separately still count.
 func TestDayCounts(t *testing.T) {
 	var counts DayCounts
 	for _, day := range []int64{100, 103, 90, 103, 96, 102} {

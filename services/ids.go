@@ -26,9 +26,9 @@ const (
 	PostIDsPerMillisecond = 1 << idLowBits
 
 	idAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's: no I, L, O, U
-	// Sequence and node: 11 and 10 bits.
+	// idLowBits is the number of bits below the milliseconds: 11 of the sequence and 10 of the node.
 	idLowBits  = 21
-	idNodeBits = 10
+	idNodeBits = 10 // the bits of the node's number
 
 	// pastEventBit is the highest bit of the sequence. It is set in the IDs of events that are reported with their time (NextAt),
 	// and not in the IDs of the present (Next). So an ID of one kind never equals an ID of the other kind, even if a node makes
@@ -60,8 +60,8 @@ func (id PostID) String() string {
 // Time is when the id was made, to the millisecond, in UTC.
 func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
 
-// OrderedTime is Time with the ID's sequence as microseconds: IDs of the present that one node made in one millisecond have times
-// in their order, except those after the thousandth, and so do IDs of events.
+// OrderedTime is Time with the ID's sequence as microseconds: IDs of the present that one node made in one millisecond have times in
+// their order, except those after the thousandth, and so do IDs of past events.
 func (id PostID) OrderedTime() time.Time {
 	sequence := id & (pastEventBit - 1) >> idNodeBits
 	return id.Time().Add(time.Duration(min(sequence, 999)) * time.Microsecond)
@@ -104,10 +104,10 @@ const (
 	MessageType      = "message"
 	AnnouncementType = "announcement"
 	ShowType         = "show"
-	ViewerType       = "viewer" // by the user's key
-	BadgesType       = "badges" // by the user's key
-	ViewType         = "view"   // by its code and key: view:CODE/KEY
-	ReportType       = "siteMessageReport"
+	ViewerType       = "viewer"            // the user who asks, by their key
+	BadgesType       = "badges"            // a user's badges, by the user's key
+	ViewType         = "view"              // a general view, by its code and key: view:CODE/KEY
+	ReportType       = "siteMessageReport" // a site message, as its sender sees it
 	DeviceType       = "device"
 
 	HostNotificationType = "hostNotification" // a notification that the host application sent to many users at once
@@ -158,7 +158,7 @@ func ParseUserID(field, id string) (key string, err error) {
 	return key, nil
 }
 
-// UserIDText formats a user ID for keys of the log and of jobs.
+// UserIDText formats a user ID for keys of the changelog and of jobs.
 func UserIDText(user UserID) string { return strconv.FormatUint(uint64(user), 10) }
 
 // ParseUserIDText parses the output of UserIDText.

@@ -11,7 +11,7 @@ import (
 
 // manualClock is a clock that a test sets.
 type manualClock struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards now
 	now time.Time
 }
 
@@ -119,6 +119,7 @@ func TestIDsAreUniqueUnderConcurrency(t *testing.T) {
 	}
 }
 
+// After an ID of another node was observed, new IDs are greater, unless that ID is more than a day ahead.
 func TestObserve(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	clock := &manualClock{now: now}

@@ -130,6 +130,7 @@ func TestEscapedKeysReadBack(t *testing.T) {
 	})
 }
 
+// An ID that ParseUserID accepts is the only ID of its key.
 func FuzzUserID(f *testing.F) {
 	f.Add("user:alice")
 	f.Add("user:auth0%7C123")

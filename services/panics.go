@@ -48,8 +48,8 @@ func Repanic(err error) error {
 	return err
 }
 
-// pauseAfterPanic is the time between a panic and the next run of the loop. A bug that panics each time costs a line of the log per
-// second.
+// pauseAfterPanic is the time between a panic of a loop and its next run by KeepRunning. A bug that panics each time costs a line of the
+// log per second.
 const pauseAfterPanic = time.Second
 
 // KeepRunning runs a loop, and begins it again after a panic, until ctx ends or the loop returns. A loop that panics must end its own

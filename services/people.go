@@ -39,12 +39,12 @@ type FollowEdge struct {
 	Mode            FollowMode
 }
 
-// AsPulledAuthor is the follow as an entry of the follower's document, for an author whose posts are pulled.
+// AsPulledAuthor returns the follow of an author whose posts are pulled, as an entry of the follower's document.
 func (e FollowEdge) AsPulledAuthor() FollowedAuthor {
 	return FollowedAuthor{Author: e.Followee, ItemsCountAfter: e.PostsCountAfter}
 }
 
-// AsFollowedHost is the follow as an entry of the follower's document, for a host of shows.
+// AsFollowedHost returns the follow of a host of shows, as an entry of the follower's document.
 func (e FollowEdge) AsFollowedHost() FollowedAuthor {
 	return FollowedAuthor{Author: e.Followee, ItemsCountAfter: e.FollowedAt, CountsNothing: e.Mode == FollowNone}
 }
@@ -62,8 +62,8 @@ const (
 // Restriction is one user's restriction of another.
 type Restriction struct {
 	Kind   RestrictionKind
-	Owner  UserID
-	Other  UserID
+	Owner  UserID    // the user who made the restriction
+	Other  UserID    // the user who is muted, blocked or hidden from
 	MadeAt PostID    // when it was made: an ID has a time in it
 	Until  time.Time // of a mute: when it ends by itself; zero for never
 }

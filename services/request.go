@@ -17,6 +17,7 @@ type Request interface {
 // does not wait, and keeps no event.
 type SubscriptionRequest interface {
 	Request
+	// WriteEvents sets the function that appends the data of an event to a text.
 	WriteEvents(write func(to []byte, event any) []byte)
 }
 

@@ -90,12 +90,12 @@ type Badges struct {
 	Conversations ConversationCounts
 	LiveBoard     Count
 	Views         Count
-	LiveSequence  uint64    // the version of LiveBoard's input: see LiveCount; not shown
+	LiveSequence  uint64    // LiveCount.VersionSum, from which LiveBoard was made; not shown
 	Dots          []Dot     // every existing dot, by name
 	Quiet         bool      // the user's quiet hours: show no number
 	NextAt        time.Time // when time alone changes the badges next; zero is never
 	Key           string    // of the user, if the viewer is another user; else ""
-	Learned       uint64    // the part of Version's shared half that changelog.Follower.VersionSums has; time alone never changes it
+	Learned       uint64    // the sum of sequences in Version's shared half, without time boundaries: see changelog.Follower.VersionSums
 }
 
 // IsNode says that the badges can be fetched by their ID.
@@ -125,8 +125,9 @@ type ConversationCounts struct {
 	List ConversationListVersion // of the user's list of conversations
 }
 
-// ConversationListVersion identifies a state of a user's list of conversations: if two are equal, the list has not changed, except
-// by messages in muted or open conversations that are counted when read. The zero value is unknown and equals nothing.
+// ConversationListVersion identifies a state of a user's list of conversations: if two are equal, the list has not changed, except by
+// messages in conversations that are counted when read, and that the user has muted or has open on a device. The zero value is unknown
+// and equals nothing.
 type ConversationListVersion struct {
 	DocumentVersion uint64 // differs after each change that is written to the user's document
 	SequenceSum     uint64 // the sum of the last sequences of the conversations that are counted when read
@@ -164,10 +165,10 @@ type ViewsState struct {
 	AtLeast bool   // the true count is Unread or more: at most DisplayCap + 1 items of a view are counted
 }
 
-// SegmentState is the segments of a user.
+// SegmentState is the segments of a user, as the facts have them.
 type SegmentState struct {
-	Version uint64
-	Bits    uint64
+	Version uint64 // rises with every change
+	Bits    uint64 // one bit for each segment that the user is in
 }
 
 // ConversationSums is a document's state of all conversations together.
@@ -178,12 +179,10 @@ type ConversationSums struct {
 	NextExpiryDay int64                   // the day (since 1970) on which a message leaves the sums or positions by age; 0: none does
 	Version       uint64                  // differs after each change of the list, except messages counted when read; 0: unknown
 
-	// The following is the node's state of CountedOnRead when the badges are rendered. CachedUnread counts the unread messages
-	// above the positions. CachedSequenceSum is the sum of the last sequences, which rises with each message. CacheNotLoaded says
-	// that the node does not know the last sequences of some conversations.
-	CachedUnread      int
-	CachedSequenceSum uint64
-	CacheNotLoaded    bool
+	// The following is what the node cache knows of the conversations in CountedOnRead when the badges are rendered.
+	CachedUnread      int    // the unread messages, above the positions
+	CachedSequenceSum uint64 // the sum of the conversations' last sequences, which rises with each message
+	CacheNotLoaded    bool   // the node does not know the last sequences of some of the conversations
 }
 
 // CountedOnReadPosition is a user's position in a conversation that is counted when read: the messages after ReadUpTo up to the

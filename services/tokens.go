@@ -32,7 +32,7 @@ func FormatNotificationUpTo(place PostID) string {
 	return GlobalID(notificationUpToType, place.String())
 }
 
-// notificationUpToType is not a type of objects: it names a position in a list.
+// notificationUpToType is the type in the upTo of a notification. No object has it: it stands for a position in a list.
 const notificationUpToType = "notificationUpTo"
 
 // IsNotificationUpTo reports whether a text claims to be the upTo of a notification.

@@ -24,10 +24,10 @@ const (
 type answerBacklog struct {
 	limitBytes int64 // see SocketConfig.MaxBacklogBytes
 	// Atomic and not behind a lock: the long answers of all connections are counted here, and a slightly old sum is good enough.
-	waitingBytes atomic.Int64 // bytes of answers
+	waitingBytes atomic.Int64 // the bytes of the long answers that are not written yet
 }
 
-// addAnswerBytes counts an answer. The caller calls removeAnswerBytes once the answer is written or dropped.
+// addAnswerBytes counts an answer of so many bytes. The caller calls removeAnswerBytes once the answer is written or dropped.
 func (b *answerBacklog) addAnswerBytes(answer int) {
 	if answer > maxSmallAnswerBytes {
 		b.waitingBytes.Add(int64(answer))
@@ -41,8 +41,9 @@ func (b *answerBacklog) removeAnswerBytes(answer int) {
 	}
 }
 
-// writeTimeout returns the time that the write of an answer may take, at most usual. It is called after addAnswerBytes, so that the
-// answer itself is in the sum. An answer whose write began before the backlog grew keeps its longer deadline.
+// writeTimeout returns the time that the write of an answer of so many bytes may take, at most usual. It is called after
+// addAnswerBytes, so that the answer itself is in the sum. An answer whose write began before the backlog grew keeps its longer
+// deadline.
 func (b *answerBacklog) writeTimeout(answer int, usual time.Duration) time.Duration {
 	// A small answer does not wait for its client and keeps the usual time.
 	if answer > maxSmallAnswerBytes && b.waitingBytes.Load() > b.limitBytes {

@@ -13,7 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-const longEchoBytes = 2 * maxSmallAnswerBytes // bytes
+const longEchoBytes = 2 * maxSmallAnswerBytes // the length of a text whose echo counts in the backlog
 
 // longEchoRequest is a request for an answer of a little more than longEchoBytes bytes.
 var longEchoRequest = `{"query":"{echo(text:\"` + strings.Repeat("x", longEchoBytes) + `\")}"}`
@@ -64,7 +64,7 @@ func (w *socketFixture) askLongEchoOverHTTP() (rest func() int) {
 // Unread answers wait until the write deadline. While they together exceed the limit, the client of a new answer must read
 // it within two seconds, over a socket and over HTTP. Earlier answers keep their deadline.
 func TestManyUnreadAnswersAreCutOffSooner(t *testing.T) {
-	const patient, hurried = 3, 20
+	const patient, hurried = 3, 20 // the numbers of sockets with the usual write deadline, and with the short one
 	limit := func(cfg *SocketConfig) { cfg.MaxBacklogBytes = (patient + 1) * (longEchoBytes + 1000) }
 	runWithAndWithoutPoller(t, limit, func(w *socketFixture) {
 		before := w.askLongEchoOverHTTP()

@@ -59,7 +59,7 @@ func TestLongAnswersAreRefusedWhole(t *testing.T) {
 	})
 }
 
-// newManyErrorsHandler makes a handler whose answers have little data and long errors.
+// newManyErrorsHandler makes a handler with the limit MaxAnswerBytes, whose answers have little data and long errors.
 func newManyErrorsHandler(t *testing.T, limit int) http.Handler {
 	return newDevelopmentHandler(t, func(cfg *Config) {
 		cfg.MaxAnswerBytes = limit
@@ -75,8 +75,8 @@ func newManyErrorsHandler(t *testing.T, limit int) http.Handler {
 	})
 }
 
-// An event that is too long ends its subscription with the error, for a subscription that wakes (ticks) and for one that does not
-// (plain).
+// An event that is too long ends its subscription with the error. This holds for a field whose subscription has no goroutine and is
+// woken for each event (ticks, see SocketConfig.WithWakeConsumer), and for one that has a goroutine (plain).
 func TestLongEventsEndTheirSubscription(t *testing.T) {
 	for _, field := range []string{"ticks", "plain"} {
 		runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxAnswerBytes = len(`{"ticks":1234}`) }, func(w *socketFixture) {

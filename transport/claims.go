@@ -66,7 +66,7 @@ type scopeClaim struct {
 	names   []string // of scopes, in their order
 }
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON reads the claim from a string or a list.
 func (s *scopeClaim) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
@@ -133,7 +133,7 @@ func checkSubject(viewer services.Viewer) error {
 	return nil
 }
 
-// devTokenPrefix cannot begin a JWT: the parts of a JWT are base64url, which has no colon.
+// devTokenPrefix begins every token of development mode. It cannot begin a JWT: the parts of a JWT are base64url, which has no colon.
 const devTokenPrefix = "dev:"
 
 // devViewer reads a token of development mode: dev:KEY, or dev:KEY:SCOPE,SCOPE, with the key escaped as in IDs. The viewer always

@@ -77,7 +77,7 @@ func TestCompressedAnswersDoNotMix(t *testing.T) {
 	group.Wait()
 }
 
-// feedPageJSON is like a client's page of 20 posts.
+// feedPageJSON returns an answer like the one to a query for a page of 20 posts of a home feed.
 func feedPageJSON() []byte {
 	var page strings.Builder
 	page.WriteString(`{"data":{"viewer":{"homeFeed":{"edges":[`)

@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The weights of fields that Config.FieldWeights does not name, and the numbers of items.
+// The costs of fields that Config.FieldWeights does not name, and the numbers of items that lists and pages are counted with.
 const (
 	objectCost       = 2   // an object, whatever its selection
 	leafCost         = 1   // a scalar or an enum
@@ -57,7 +57,7 @@ func (c cost) forVariables(variables map[string]any) int {
 	return sum
 }
 
-// add adds the cost of a sibling.
+// add adds another cost, such as that of the next field of the same selection set.
 func (c *cost) add(other cost) {
 	c.fixed = min(c.fixed+other.fixed, countCeiling)
 	c.perItem = append(c.perItem, other.perItem...)
@@ -268,10 +268,10 @@ func pageSizeOf(field *ast.Field) *itemCount {
 	return &page
 }
 
-// elementsOf returns the number of items of a list that is not in a connection. If an argument is a list of keys or IDs, the answer
-// has one item for each of them. It is the same for the ids in the input of the mutation around the list, but they count at most as
-// the assumed number unless all is true. If all is true, a list of unknown length counts as long as it can be, and not as long as
-// assumed.
+// elementsOf returns the number of items of a list that is not in a connection. of is the field around the list. If an argument of
+// the list is a list of keys or IDs, the answer has one item for each of them. If of is a mutation with a list ids in its input, the
+// answer has one item for each of these, but they count at most as assumedListItems unless all is true. all means that a page is read
+// for each item: then a list of unknown length counts as long as it can be.
 func (c costModel) elementsOf(field, of *ast.Field, all bool) itemCount {
 	for _, argument := range field.Arguments {
 		definition := field.Definition.Arguments.ForName(argument.Name)

@@ -57,7 +57,7 @@ func TestASlowReaderGetsTheLatest(t *testing.T) {
 
 func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
-		const slow = 100 // more than there are workers
+		const slow = 100 // clients that do not read: more than there are goroutines for events (see workers)
 		for range slow {
 			conn, err := w.dial(http.Header{}, webSocketSubprotocol)
 			if err != nil {
@@ -101,8 +101,8 @@ func TestASlowReaderIsCutOffAndDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsThatWakeCostNoGoroutine counts goroutines: there is one for each subscription that does not wake (see
-// SocketConfig.WithWakeConsumer), and one for each socket that is not watched.
+// TestSubscriptionsThatWakeCostNoGoroutine counts goroutines. There is one for each subscription to plain, which is not woken for
+// events (see SocketConfig.WithWakeConsumer), and none for subscriptions to ticks. A socket without an inputPoller has one too.
 func TestSubscriptionsThatWakeCostNoGoroutine(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.openSocket("alice")

@@ -9,8 +9,8 @@ import (
 // connectedDevices counts the open sockets and event streams of each device that has a name, on this node. A device is gone (see
 // SocketConfig.DeviceGone) when its last connection ends, and not when the first of two tabs is closed.
 type connectedDevices struct {
-	mu sync.Mutex
-	// A device without a connection has no entry, so the map does not outgrow the connected devices.
+	mu sync.Mutex // guards connectionCounts
+	// connectionCounts has the number of open connections of each device. A device without a connection has no entry.
 	connectionCounts map[device]int
 }
 

@@ -16,10 +16,10 @@ const (
 // documentCache keeps the most recently used documents by their text, up to a number of documents and a number of bytes. Only
 // documents that passed every check are in it, so a document that is found may be executed.
 type documentCache struct {
-	maxBytes int64 // bytes
+	maxBytes int64 // the most that the field bytes may be
 
-	mu sync.Mutex
-	// bytes is the sum over the entries. The callback of the list lowers it for each entry that leaves, for whatever reason.
+	mu sync.Mutex // guards the fields below
+	// bytes is the estimated memory of all entries. A callback of documentByText lowers it for each entry that leaves, for any reason.
 	bytes          int64
 	documentByText *lru.LRU[string, cachedDocument]
 }

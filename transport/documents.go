@@ -20,7 +20,7 @@ import (
 // build its message, and developers fix the first ones first.
 const maxDocumentErrors = 10
 
-// documentPreparer turns texts into executable documents: parsed, within the shape, and valid. It remembers them by their text. The
+// documentPreparer turns texts into executable documents: parsed, within DocumentLimits, and valid. It remembers them by their text. The
 // checks of each step bound the cost of the next one, so that refusing a text is always cheap. The executor never parses:
 // createOperation gives it the document. A text that is refused is not remembered: its work is done again each time, but no
 // client can fill the cache with garbage. documentPreparer is safe for concurrent use.
@@ -44,8 +44,8 @@ type documentPreparer struct {
 // All requests with its text share it. It never changes, and stays usable after the cache has dropped it.
 type queryDocument struct {
 	*ast.QueryDocument
-	operationCosts         []cost     // of the operations
-	variablesUsedAsNonNull [][]string // the results of the function of this name
+	operationCosts         []cost     // of each operation
+	variablesUsedAsNonNull [][]string // of each operation: what the function of this name returns
 }
 
 // costOf returns the cost of an operation with these variables. The operation must be one of the document's.
@@ -109,7 +109,7 @@ func validationRules(suggestions bool) *rules.Rules {
 }
 
 // prepare returns the document of a text, or the errors that refuse it, at most maxDocumentErrors. Requests with the same text at the
-// same time may each prepare it; add then lets one of the results win.
+// same time may each prepare it; documentCache.add then keeps one of the results.
 func (d *documentPreparer) prepare(text string) (*queryDocument, gqlerror.List) {
 	if known := d.cache.get(text); known != nil {
 		return known, nil
@@ -127,7 +127,7 @@ func (d *documentPreparer) prepare(text string) (*queryDocument, gqlerror.List) 
 	if len(doc.Operations) == 0 {
 		return nil, asList(services.Errorf(services.Invalid, "query: the document has no operation"))
 	}
-	// The shape is measured before validation, because validation expands fragments, and some rules are quadratic.
+	// DocumentLimits is checked before validation, because validation expands fragments, and some rules are quadratic.
 	parts, err := d.documentLimits.check(doc)
 	if err != nil {
 		return nil, asList(err)
@@ -173,7 +173,7 @@ func (d *documentPreparer) validate(doc *ast.QueryDocument, set []core.Rule) (fa
 	return faults
 }
 
-// preparedDocumentKey finds the document in the context of CreateOperationContext.
+// preparedDocumentKey is the key under which createOperation puts the document into the context that it passes to the executor.
 type preparedDocumentKey struct{}
 
 // contextDocumentCache is the executor's query cache. It returns the document that createOperation put into the context.

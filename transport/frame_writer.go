@@ -60,13 +60,13 @@ const (
 type frameWriter struct {
 	conn net.Conn
 
-	mu                 sync.Mutex
+	mu                 sync.Mutex // guards the fields below
 	state              uint8      // one of the states above
-	turnTaken          bool       // a goroutine has the turn
+	turnTaken          bool       // a goroutine has the turn: it alone may write
 	turnOrStateChanged *sync.Cond // signals a change of turnTaken or state; nil: no goroutine has waited yet
 }
 
-// waitForTurnOrStateChange releases the lock until the turn or the state has changed. The lock is held before and after.
+// waitForTurnOrStateChange releases mu until turnTaken or state has changed. mu is held before and after.
 func (w *frameWriter) waitForTurnOrStateChange() {
 	if w.turnOrStateChanged == nil {
 		w.turnOrStateChanged = sync.NewCond(&w.mu)
@@ -74,14 +74,15 @@ func (w *frameWriter) waitForTurnOrStateChange() {
 	w.turnOrStateChanged.Wait()
 }
 
-// wakeWaiters wakes the goroutines that are in waitForTurnOrStateChange. The lock is held.
+// wakeWaiters wakes the goroutines that are in waitForTurnOrStateChange. mu is held.
 func (w *frameWriter) wakeWaiters() {
 	if w.turnOrStateChanged != nil {
 		w.turnOrStateChanged.Broadcast()
 	}
 }
 
-// acquireTurn waits for the turn. If it returns nil, the caller must call write. It returns ErrCloseSent if nothing more may be sent.
+// acquireTurn waits for the turn to write. If it returns nil, the caller must call write. It returns ErrCloseSent if nothing more may
+// be sent.
 func (w *frameWriter) acquireTurn() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +96,7 @@ func (w *frameWriter) acquireTurn() error {
 	return nil
 }
 
-// tryAcquireTurn takes the turn if nobody has it. If it returns true, the caller must call write.
+// tryAcquireTurn takes the turn to write if no goroutine has it. If it returns true, the caller must call write.
 func (w *frameWriter) tryAcquireTurn() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// openSlowClient opens a socket and subscribes. Only the test reads from the socket.
+// openSlowClient opens a socket and subscribes to ticks. Nothing reads from the socket unless the test itself does.
 func (w *socketFixture) openSlowClient() *websocket.Conn {
 	w.Helper()
 	conn, err := w.dial(http.Header{}, webSocketSubprotocol)

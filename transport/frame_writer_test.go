@@ -110,7 +110,7 @@ func TestCloseFrames(t *testing.T) {
 // After a close frame, or after a part of a frame, every write is refused.
 func TestNothingFollowsTheLastFrame(t *testing.T) {
 	for name, test := range map[string]struct {
-		most int
+		most int // of recordingConn.maxWriteBytes
 		end  func(w *frameWriter) error
 		want error
 	}{
@@ -141,7 +141,7 @@ func TestNothingFollowsTheLastFrame(t *testing.T) {
 	}
 }
 
-// newPipedWriter returns a writer, and the other end of its connection.
+// newPipedWriter returns a frameWriter on a connection in memory, and the client's end of the connection.
 func newPipedWriter(t *testing.T) (w *frameWriter, client net.Conn) {
 	client, server := net.Pipe()
 	t.Cleanup(func() {

@@ -36,7 +36,7 @@ type frameReader struct {
 	messageBegun           bool         // a frame of the message has arrived, but not the last one
 }
 
-// frameReaders are reused: a socket that waits with a watch holds none.
+// frameReaders holds frameReaders for reuse. A socket that waits for input by an inputWatch holds none.
 var frameReaders = sync.Pool{New: func() any { return new(frameReader) }}
 
 // borrowFrameReader borrows a frameReader. It keeps only the memory for a message, emptied, from its last user.
@@ -191,7 +191,8 @@ func unmask(payload []byte, mask [4]byte) {
 }
 
 var (
-	// errClientClosed ends a socket without a fault. errMessageTooLong is a fault of the client, see refuse.
+	// errClientClosed ends a socket after the client's close frame, which is no fault. errMessageTooLong is a fault of the client: see
+	// refuse.
 	errClientClosed   = errors.New("the client has closed the connection")
 	errMessageTooLong = errors.New("the message is too long")
 )

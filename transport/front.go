@@ -41,12 +41,12 @@ type HotSchema interface {
 type Front struct {
 	// These are set once and never change. Without hotSchema, all connections go to httpServer.
 	httpServer    *http.Server   // the HTTP server: it serves what the front does not
-	httpTransport *httpTransport // of handler: the checks and limits that the front applies too
+	httpTransport *httpTransport // what handler serves with; the front uses its checks and limits
 	handler       http.Handler   // what httpServer serves at /graphql
 	hotSchema     HotSchema      // nil: the front answers nothing itself
 	loops         *frontLoops    // nil: each connection has a goroutine
 	loopbackOnly  bool           // it applies the checks of LoopbackOnly
-	// A head is remembered with its viewer once its token was verified, and is looked up by all of its bytes.
+	// requestHeads has the heads of requests whose tokens were verified, with their viewers, by all bytes of a head.
 	requestHeads     *textCache[*requestHead]
 	parsedBodies     *textCache[*parsedBody] // by the bytes of a body
 	slowRequestAfter time.Duration           // the longest wait for the rest of a request; one that takes longer is slow
@@ -133,7 +133,7 @@ func (f *Front) Serve(listener net.Listener) error {
 // accept takes connections until the listener fails or is closed. Each gets a goroutine of its own, unless the front hands all of
 // them on.
 func (f *Front) accept(from *frontListener) {
-	const longest = time.Second
+	const longest = time.Second // the longest wait before another try
 	wait := time.Duration(0)
 	for {
 		conn, err := from.Listener.Accept()
@@ -165,7 +165,8 @@ func (f *Front) accept(from *frontListener) {
 	}
 }
 
-// startServing serves a connection in a new goroutine; before was read from it already. It returns false if the server has ended.
+// startServing serves a connection in a new goroutine; before has the bytes that were read from it already. It returns false if the
+// server has ended.
 func (f *Front) startServing(one *frontConn, before []byte) bool {
 	if !f.addConn(one) {
 		return false
@@ -222,7 +223,7 @@ func (f *Front) trackServerState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// addHTTPServerConns changes the number of connections of the HTTP server.
+// addHTTPServerConns adds to the number of connections of the HTTP server; handed is negative for connections that have left it.
 func (f *Front) addHTTPServerConns(handed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -24,7 +24,7 @@ type parsedBody struct {
 	jointOperation any           // the result of JointSchema.Joint; nil: it cannot be answered jointly
 	frontMayAnswer bool          // it is a query that the front may answer; false: the HTTP server answers it
 	uncacheable    bool          // its variables hardly come again: it is not remembered
-	// The document and the price, for Limits.
+	// The document and its cost, for Limits.ChargeOperation.
 	operation     *graphql.OperationContext
 	operationCost int // the cost of the operation with its variables
 }
@@ -223,7 +223,7 @@ const (
 	maxPooledAnswerBytes = 64 << 10 // a buffer up to this many bytes is kept
 )
 
-// answerBuffers are reused. Answers are rendered in them, behind the room for their head. The pool has pointers to slices,
+// answerBuffers holds buffers for reuse. An answer is rendered in one, behind the room for its head. The pool has pointers to slices,
 // because each Put of a slice would allocate.
 var answerBuffers = sync.Pool{New: func() any {
 	text := make([]byte, 0, 4<<10)
@@ -339,8 +339,8 @@ type dateHeader struct {
 	text       string
 }
 
-// lastDate is replaced once a second, by the first request of the new second. Two requests that replace it at the same time store
-// the same text.
+// lastDate is the text of the header Date of the present second. The first request of a new second replaces it. Two requests that
+// replace it at the same time store the same text.
 var lastDate atomic.Pointer[dateHeader]
 
 // dateNow returns the present time for the header Date.

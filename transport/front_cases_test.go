@@ -8,8 +8,8 @@ import (
 // frontCases are requests, and whether the front answers them by a HotAnswerFunc, without the executor.
 var frontCases = []struct {
 	name string
-	hot  bool
-	text string
+	hot  bool   // a HotAnswerFunc answers it
+	text string // of the request
 }{
 	{"Plain", true, rawRequest(queryBody("{ who }"))},
 	{"Alias", true, rawRequest(queryBody("{ me: who }"))},

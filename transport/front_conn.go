@@ -56,7 +56,7 @@ type frontConn struct {
 	loop loopConn // what the loops know of the connection
 }
 
-// frontBuffers are reused: a connection has one for as long as it has a goroutine.
+// frontBuffers holds buffers for reuse. A connection has one for as long as it has a goroutine.
 var frontBuffers = sync.Pool{New: func() any { return new([frontBufferSize]byte) }}
 
 // serve answers requests until the connection ends, is handed on, or joins a loop. first, if not nil, finishes the answer to a request
@@ -215,17 +215,17 @@ func (c *frontConn) handToHTTPServer(before []byte, paid bool) {
 type frontOutcome int
 
 const (
-	frontReadsMore      frontOutcome = iota // it waits for more bytes
+	frontReadsMore      frontOutcome = iota // the connection waits for more bytes
 	frontHandsOn                            // the rest is for the HTTP server
-	frontHandsOnCharged                     // the same, and the first request was charged to its address
-	frontClosesConn                         // it is closed
+	frontHandsOnCharged                     // as frontHandsOn, and the first request was charged to its address
+	frontClosesConn                         // the connection is closed
 )
 
 // plainRequestStart begins every plain request. It decides, before anything is parsed, whether a request may be plain.
 var plainRequestStart = []byte("POST " + frontPath + " HTTP/1.1\r\n")
 
-// answerRequests answers the requests at the beginning of data, and returns the number of their bytes. A request that does not begin
-// like a plain one is foreign, and all bytes from there on are for the HTTP server.
+// answerRequests answers the requests at the beginning of data, and returns the number of their bytes. It stops at a request that is
+// not plain: all bytes from there on are for the HTTP server.
 func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome) {
 	for used < len(data) {
 		c.answerPartWritten = false
@@ -241,7 +241,7 @@ func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome)
 		}
 		c.pendingHead, c.slowRequestAt = nil, time.Time{}
 		// After any other outcome than frontReadsMore the front reads no further. used does not include the present request, so that a
-		// foreign one is handed on as a whole.
+		// request for the HTTP server is handed on as a whole.
 		if outcome := c.answer(head, body[:head.bodyLength]); outcome != frontReadsMore {
 			return used, outcome
 		}
@@ -251,18 +251,19 @@ func (c *frontConn) answerRequests(data []byte) (used int, outcome frontOutcome)
 	return used, frontReadsMore
 }
 
-// headOf returns the head of the request at the beginning of data. Without one, the request is foreign, or more of it must come.
+// headOf returns the head of the request at the beginning of data. h is nil if the request is for the HTTP server, or if more of its
+// head must come; next tells which.
 func (c *frontConn) headOf(data []byte) (h *requestHead, next frontOutcome) {
 	if c.pendingHead != nil {
 		return c.front.withoutStaleCaller(c.pendingHead), frontReadsMore // the token may have expired while the body arrived
 	}
-	// The first bytes decide at once, so that no foreign request waits for its blank line here.
+	// The first bytes decide at once, so that no request for the HTTP server waits for its blank line here.
 	if start := plainRequestStart[:min(len(plainRequestStart), len(data))]; !bytes.HasPrefix(data, start) {
 		return nil, frontHandsOn
 	}
 	end := bytes.Index(data, []byte("\r\n\r\n"))
 	switch {
-	// A head that is too long is foreign even before its end has come.
+	// A head that is too long is left to the HTTP server even before its end has come.
 	case end > maxFrontHeadBytes || end < 0 && len(data) > maxFrontHeadBytes:
 		return nil, frontHandsOn
 	case end < 0:

@@ -11,7 +11,7 @@ import (
 // it. Most answers by a HotAnswerFunc never wait, and a context with a timer would be a large part of their cost.
 type frontContext struct {
 	values   context.Context // has the values of the request, and never ends
-	deadline time.Time       // the deadline
+	deadline time.Time       // when the operation is given up
 	// mu guards ended and the creation of inner, so that a wait that begins during end is cancelled too.
 	mu    sync.Mutex
 	ended bool                              // end was called

@@ -69,6 +69,7 @@ func TestFrontThatHandsEverythingOnDrainsToo(t *testing.T) {
 	}
 }
 
+// A Shutdown whose context has ended returns an error, and cuts the connections whose requests are not answered yet.
 func TestFrontShutdownGivesUp(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	begun, gate := make(chan struct{}), make(chan struct{})

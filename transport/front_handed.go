@@ -16,14 +16,14 @@ import (
 // frontListener is the listener that the HTTP server sees. It yields the connections that the front hands on.
 type frontListener struct {
 	net.Listener
-	// Unbuffered: when the server stops accepting, a connection in a buffer would be lost and stay open.
+	// conns passes connections to Accept. It is unbuffered: when the server stops accepting, a connection in a buffer would stay open.
 	conns chan net.Conn
-	// The error of the listener itself, which ends the HTTP server's Serve. A buffer of one is enough, because accept ends after
-	// it.
+	// acceptErr passes the error of the listener itself, which ends the HTTP server's Serve. A buffer of one is enough, because
+	// Front.accept ends after an error.
 	acceptErr chan error
 	// done is closed by Close, once. From then on no connection is given to the HTTP server.
 	done               chan struct{}
-	once               sync.Once
+	once               sync.Once        // for the close of done
 	stop               func() error     // closes the listener itself, once
 	addHTTPServerConns func(handed int) // counts connections of the HTTP server
 }
@@ -73,10 +73,10 @@ type handedConn struct {
 	state                     atomic.Int32 // one of the states below
 	serverBufferSize          int          // the size of the HTTP server's empty buffer; only the reader uses it
 
-	mu                      sync.Mutex
-	deadlineOrClosedChanged sync.Cond // signals a change of the fields below
-	readDeadline            time.Time // of reads; zero for none
-	closed                  bool      // the HTTP server has closed the connection
+	mu                      sync.Mutex // guards the fields below
+	deadlineOrClosedChanged sync.Cond  // signals a change of the fields below
+	readDeadline            time.Time  // of reads; zero for none
+	closed                  bool       // the HTTP server has closed the connection
 }
 
 // maxAnswersPerHandOn is the greatest number of answers for which a connection stays with the HTTP server. To hand it on and back
@@ -91,7 +91,7 @@ const (
 	handedConnLastAnswerSent        // it has given the last answer, and may have read a next request already
 	handedConnAwaitsRequest         // it waits for a next request
 	handedConnReturned              // it has read io.EOF, and will close the connection
-	handedConnClosed
+	handedConnClosed                // Close was called
 )
 
 // newHandedConn makes a connection that the front hands on, and that returns after handedAnswers answers.
@@ -149,7 +149,7 @@ func (c *handedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read first returns the bytes of before, and then frees them, because the connection may live for long.
+// Read first returns the bytes of alreadyRead, and then frees them, because the connection may live for long.
 func (c *handedConn) Read(to []byte) (int, error) {
 	switch {
 	case c.takeBack == nil:
@@ -171,7 +171,7 @@ func (c *handedConn) Read(to []byte) (int, error) {
 }
 
 // readToDetectClose checks by a read whether the client is still there. A byte that it reads belongs to the next request and is
-// kept in before: if the HTTP server received it, it would have to answer that request itself. So readToDetectClose waits until the
+// kept in alreadyRead: if the HTTP server received it, it would have to answer that request itself. So readToDetectClose waits until the
 // HTTP server ends the read by a deadline in the past.
 func (c *handedConn) readToDetectClose(to []byte) (int, error) {
 	if len(c.alreadyRead) == 0 {

@@ -47,8 +47,8 @@ func TestHandedConnectionsReturn(t *testing.T) {
 	}
 }
 
-// A connection without plain requests stays with the HTTP server for twice as many answers each time. After a plain request it
-// returns after one answer again.
+// A connection without plain requests stays with the HTTP server for twice as many answers each time that it is handed on. After a
+// plain request it returns to the front after one answer again.
 func TestConnectionsHandedAgainReturnLater(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	k := f.openKeepAliveConn()
@@ -81,11 +81,11 @@ func TestConnectionsHandedAgainReturnLater(t *testing.T) {
 // fakeHandedConn is a handed connection. Its methods use it as the HTTP server does, and its client sends one byte for each read.
 type fakeHandedConn struct {
 	*handedConn
-	client         net.Conn // the other end
+	client         net.Conn // the client's end of the connection
 	takenBackBytes *string  // the bytes with which it was taken back; nil: it was not
 }
 
-// newFakeHandedConn makes a connection that returns after handedAnswers answers.
+// newFakeHandedConn makes a connection that returns to the front after handedAnswers answers.
 func newFakeHandedConn(t *testing.T, handedAnswers int) *fakeHandedConn {
 	ours, client := net.Pipe()
 	t.Cleanup(func() { _, _ = ours.Close(), client.Close() })
@@ -115,12 +115,12 @@ func (f *fakeHandedConn) answerAsServer() {
 // A handed connection returns when the HTTP server, after the given number of answers, waits for a request and has read nothing
 // of it.
 func TestWhenHandedConnectionsReturn(t *testing.T) {
-	const room = 64
+	const room = 64 // the size of the HTTP server's buffer
 	c := newFakeHandedConn(t, 2)
 	if err := c.readAsServer(room); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.readAsServer(1); err != nil { // this read gets the end of a head that fills the buffer, so it is no look
+	if err := c.readAsServer(1); err != nil { // the end of a head that fills the buffer: no look for the client's end
 		t.Fatal(err)
 	}
 	c.answerAsServer()
@@ -190,7 +190,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 			t.Errorf("%s: taken back with %v, %v", name, c.takenBackBytes, err)
 		}
 	}
-	// While a body is read there is a deadline. A read of one byte of the body is no look.
+	// While a body is read there is a deadline. A read of one byte of the body does not look whether the client is there.
 	body := newFakeHandedConn(t, 1)
 	_ = body.readAsServer(64)
 	body.setServerState(http.StateActive)
@@ -198,14 +198,15 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	if err := body.readAsServer(1); err != nil {
 		t.Errorf("a body's byte is not read: %v", err)
 	}
-	// A read of one byte by a socket is no look.
+	// A read of one byte by a WebSocket does not look whether the client is there either.
 	socket := newFakeHandedConn(t, 1)
 	socket.setServerState(http.StateActive)
 	socket.setServerState(http.StateHijacked)
 	if err := socket.readAsServer(1); err != nil {
 		t.Errorf("a socket reads nothing: %v", err)
 	}
-	// A look ends at once, and not with the error of a deadline, when the client or the HTTP server closes the connection.
+	// A read that looks whether the client is there ends when the client or the HTTP server closes the connection. It ends at once, and
+	// not with the error of a deadline.
 	for name, end := range map[string]func(*fakeHandedConn){"the client's end": func(c *fakeHandedConn) { _ = c.client.Close() }, "its own": func(c *fakeHandedConn) { _ = c.Close() }} {
 		c := newFakeHandedConn(t, 1)
 		_ = c.readAsServer(64)
@@ -235,6 +236,7 @@ func TestALookKeepsTheNextRequest(t *testing.T) {
 	}
 }
 
+// inAnHour is a deadline that does not pass during a test.
 var inAnHour = time.Now().Add(time.Hour)
 
 // Requests behind a handed one, sent at once or in pieces, are neither lost nor answered twice, wherever the pieces end.

@@ -18,7 +18,7 @@ import (
 // the time, except caller, which expires. It is shared by all connections that send these bytes, and does not change.
 type requestHead struct {
 	text            []byte        // the bytes of the head, with its blank line
-	bodyLength      int           // of the body
+	bodyLength      int           // the value of Content-Length
 	request         *http.Request // without its body, context and address
 	answerForm      answerForm    // the form of the answer
 	acceptsGzip     bool          // the client accepts gzip
@@ -53,7 +53,7 @@ func (f *Front) headOf(text []byte) *requestHead {
 	return f.readHead(bytes.Clone(text))
 }
 
-// withoutStaleCaller returns a head. If stillValid is false for its token, the result has no caller, so that withCaller checks the
+// withoutStaleCaller returns the head h. If stillValid is false for its token, the result has no caller, so that withCaller checks the
 // token again. The token may still be good after a reload of the keys, and a refusal is the same as for a new head.
 func (f *Front) withoutStaleCaller(h *requestHead) *requestHead {
 	if h.caller == nil || f.httpTransport.cfg.Identity.stillValid(h.caller) {
@@ -78,7 +78,7 @@ var (
 // stricter than the HTTP server. A head that two parsers could read differently is not plain: one with folded lines, spaces before
 // a colon, a length with a sign, or a header twice. So nobody can make a proxy see other requests than the front does.
 func isPlainHead(lines []byte) bool {
-	// The array is on the stack: 32 names are more than browsers send. A head with more names is foreign.
+	// The array is on the stack: 32 names are more than browsers send. A head with more names is not plain.
 	var seen [32]string
 	names := seen[:0]
 	for len(lines) > len("\r\n") {

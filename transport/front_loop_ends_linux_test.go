@@ -156,7 +156,7 @@ func countLoopRunners() int {
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*loopRunner).run(")
 }
 
-// Slow reads start further runners, which end again. Idle connections are closed nevertheless.
+// Slow reads of a loop's data start further runners (goroutines of the loop), which end again. Idle connections are closed nevertheless.
 func TestRelievedRunnersEnd(t *testing.T) {
 	f := newFrontFixture(t, false, func(_ *Config, server *http.Server) { server.IdleTimeout = 5 * time.Second })
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -206,7 +206,8 @@ func TestRelievedRunnersEnd(t *testing.T) {
 	eventually.Holds(t, "one runner is left", func() bool { return countLoopRunners() <= before })
 }
 
-// A runner may use the old key of a connection that another runner has given to a goroutine. It gets nothing and closes nothing.
+// A loopRunner may use the key of a connection that has left the loop for a goroutine of its own. The runner then gets no connection,
+// and closes none.
 func TestAStaleReportTakesNothing(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	f.front.loops.loops = f.front.loops.loops[:1]
@@ -216,7 +217,7 @@ func TestAStaleReportTakesNothing(t *testing.T) {
 	key := min(loop.lastPollKey-1, loop.lastPollKey)
 	c := loop.conns[key]
 	loop.mu.Unlock()
-	f.expectAnswer(k, rawRequest(queryBody("{ fails }")), "200 ", "") // it leaves
+	f.expectAnswer(k, rawRequest(queryBody("{ fails }")), "200 ", "") // the connection leaves the loop
 	eventually.Holds(t, "the connection has a goroutine that waits", func() bool { return c.loop.owner.Load() == nil && c.state.Load() == frontConnIdle })
 	if got, found := loop.claimConn(key); got != nil || found != claimedNothing {
 		t.Errorf("the key is claimed: %v", found)
@@ -251,7 +252,7 @@ func TestAClientThatGoesAfterALoopEndsItsOperation(t *testing.T) {
 	})
 	k := f.openConnInLoop("alice")
 	joined := time.Now()
-	for time.Since(joined) < 3*time.Second { // its deadline passes
+	for time.Since(joined) < 3*time.Second { // longer than the read deadline that was set before it joined
 		f.expectAnswer(k, whoRequest("alice"), "200 ", "alice@")
 	}
 	before := f.limits.operationCharges.Load()

@@ -64,9 +64,9 @@ var processStart = time.Now()
 // change while the connection is in a loop.
 type loopConn struct {
 	owner            atomic.Pointer[frontLoop] // its loop; nil: the connection has a goroutine
-	pollKey          uint64                    // set under the loop's lock, before the connection is in conns
-	raw              syscall.RawConn
-	lastRequestNanos atomic.Int64 // the time of the last request, by nanosSinceProcessStart
+	pollKey          uint64                    // its key in the loop's conns, which epoll reports; set under the loop's lock
+	raw              syscall.RawConn           // access to its descriptor
+	lastRequestNanos atomic.Int64              // the time of the last request, by nanosSinceProcessStart
 	// Input came while the connection was busy. epoll reports input only once, so a goroutine takes over the connection.
 	missedInput atomic.Bool
 }
@@ -81,8 +81,8 @@ func (l *loopConn) shutDownSocket() (in bool) {
 	return true
 }
 
-// removeClosedFromLoop forgets a connection that was closed while it joined a loop: epoll reports no event for a closed descriptor.
-// The caller may hold the front's lock.
+// removeClosedFromLoop removes a connection from its loop if it was closed while it joined the loop: epoll reports no event for a
+// closed descriptor. The caller may hold the front's lock.
 func (l *loopConn) removeClosedFromLoop(c *frontConn) {
 	if loop := l.owner.Load(); loop != nil {
 		go loop.closeConn(c)
@@ -95,7 +95,7 @@ type frontLoop struct {
 	front  *Front
 	schema JointSchema
 
-	mu           sync.Mutex
+	mu           sync.Mutex            // guards the fields below
 	poll         *loopPoll             // nil while there are no connections
 	conns        map[uint64]*frontConn // by key; unlike a descriptor, a key is never used again
 	lastPollKey  uint64                // the newest key
@@ -142,7 +142,7 @@ const (
 	claimFoundClosed                           // the connection was closed while it was idle: the caller calls closeConn
 )
 
-// claimConn makes a connection busy, for the runner that calls it. An old key does no harm: conns has only connections that belong to
+// claimConn makes a connection busy, for the loopRunner that calls it. An old key does no harm: conns has only connections that belong to
 // this loop, and no key is used again.
 func (l *frontLoop) claimConn(key uint64) (*frontConn, claimOutcome) {
 	l.mu.Lock()
@@ -222,7 +222,7 @@ func (l *frontLoop) sweepIdleConns(idle time.Duration) {
 	}
 }
 
-// scheduleIdleSweep lets the wait for input end when the next sweep is due.
+// scheduleIdleSweep sets the time at which the wait for input ends, so that the runner then calls sweepIdleConns.
 func (p *loopPoll) scheduleIdleSweep(idle time.Duration) {
 	if idle > 0 {
 		_ = p.file.SetReadDeadline(deadlineAfter(idle / 8)) // an error shows at the next wait
@@ -249,7 +249,7 @@ func (l *frontLoop) startExtraRunner(poll *loopPoll) {
 
 // keepSpareRunner keeps a runner for the next call of startExtraRunner. Most loops never need one.
 func (l *frontLoop) keepSpareRunner(r *loopRunner) {
-	const most = 4
+	const most = 4 // spare runners
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.spareRunners) < most {

@@ -35,7 +35,7 @@ func (f *frontFixture) countFrontConns() int {
 	return len(f.front.conns)
 }
 
-// whoRequest is a plain request of a viewer.
+// whoRequest is a plain request of a viewer for the field who, which names the viewer.
 func whoRequest(viewer string) string {
 	return rawRequest(queryBody("{ who }"), "Authorization: Bearer dev:"+viewer)
 }
@@ -79,7 +79,7 @@ func (f *frontFixture) expectNextAnswer(k *keepAliveConn, status, body string) {
 	}
 }
 
-// countJointRequests counts the requests that are answered jointly.
+// countJointRequests returns a counter of the requests that are answered jointly from now on.
 func (f *frontFixture) countJointRequests() *atomic.Int64 {
 	var joint atomic.Int64
 	f.schema.setBeforeBatch(func(_ context.Context, requests []JointRequest) bool {
@@ -181,7 +181,7 @@ func TestALoopReadsOnBehindAFullBuffer(t *testing.T) {
 		t.Fatalf("the request has %d bytes, want %d", len(full), frontBufferSize)
 	}
 	k := f.openKeepAliveConn()
-	f.expectAnswer(k, full, "200 ", "alice@") // the loops know it now
+	f.expectAnswer(k, full, "200 ", "alice@") // from now on the front remembers its head and its body
 	f.joinLoop(k, "alice", 1)
 	if _, err := io.WriteString(k, full+full); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestALoopTrustsTheLengthOfABody(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	body := queryBody("{ who }")
 	short := fmt.Sprint("Content-Length: ", len(body)-1)
-	// The loops know the head with the short length from now on.
+	// From now on the front remembers the head with the short length, so that a loop finds it.
 	f.expectAnswer(f.openKeepAliveConn(), rawRequest(body[:len(body)-1], short), "400 ", "")
 	k := f.openConnInLoop("alice")
 	f.expectAnswer(k, rawRequest(body, short), "400 ", "")
@@ -255,6 +255,7 @@ func TestAHotAnswerFuncAnswersWhatALoopCannot(t *testing.T) {
 	}
 }
 
+// A request above a limit of Limits gets a 429 on a connection in a loop too. The connection then leaves the loop, and can join again.
 func TestALoopRefusesWhatIsTooMuch(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	for name, refused := range map[string]*atomic.Bool{"address": &f.limits.refuseAddress, "operation": &f.limits.refuseOperation} {

@@ -24,9 +24,9 @@ func (s panickingSchema) HotAnswer(operation *ast.OperationDefinition, variables
 	return s.hotTestSchema.HotAnswer(operation, variables)
 }
 
-// lockedBuffer keeps what is written to it.
+// lockedBuffer keeps what is written to it. It is safe for concurrent use.
 type lockedBuffer struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 

@@ -74,7 +74,7 @@ func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operationCharges.Load() > begun })
-	time.AfterFunc(3*watchClientAfter, func() { _, _ = io.WriteString(conn, next) }) // while the front watches
+	time.AfterFunc(3*watchClientAfter, func() { _, _ = io.WriteString(conn, next) }) // while watchClient reads
 	reader := bufio.NewReader(conn)
 	for range 2 {
 		got, err := http.ReadResponse(reader, nil)
@@ -87,6 +87,7 @@ func TestFrontAnswersWhatComesDuringASlowOperation(t *testing.T) {
 	}
 }
 
+// A byte of a next request that watchClient has read goes to the HTTP server with the rest of that request.
 func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
 	f := newFrontFixture(t, false, func(cfg *Config, _ *http.Server) { cfg.OperationTimeout = 10 * watchClientAfter })
 	conn := must(net.Dial("tcp", f.frontAddress))
@@ -97,7 +98,7 @@ func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually.Holds(t, "the operation has begun", func() bool { return f.limits.operationCharges.Load() > 0 })
-	time.AfterFunc(3*watchClientAfter, func() { _, _ = io.WriteString(conn, foreign[2:]) }) // while the front watches
+	time.AfterFunc(3*watchClientAfter, func() { _, _ = io.WriteString(conn, foreign[2:]) }) // while watchClient reads
 	reader := bufio.NewReader(conn)
 	for _, what := range []string{"the slow operation", "the request for the HTTP server"} {
 		got, err := http.ReadResponse(reader, nil)
@@ -110,6 +111,7 @@ func TestFrontHandsOnTheByteThatItReadWhileItWatched(t *testing.T) {
 	}
 }
 
+// A textCache stays within its bytes, and keeps what was used lately.
 func TestTextMemory(t *testing.T) {
 	m := newTextCache[int](200)
 	text := func(i int) []byte { return fmt.Appendf(nil, "text %04d", i) } // 9 bytes

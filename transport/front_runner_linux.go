@@ -16,12 +16,12 @@ import (
 // loopRunner is a goroutine of a loop. A loop has several only while reads are slow.
 type loopRunner struct {
 	loop             *frontLoop
-	poll             *loopPoll
+	poll             *loopPoll   // the epoll descriptor that it waits for
 	extraRunnerTimer *time.Timer // starts another runner if the read of a batch takes long
 	replaced         atomic.Bool // another runner has taken over, and this one ends with its batch
 
 	events    []syscall.EpollEvent // what epoll has reported
-	slots     []*batchSlot         // used again for each batch
+	slots     []*batchSlot         // one for each request of a batch; they are used again for the next batch
 	batchSize int                  // the number of slots in the batch, which are the first ones
 	requests  []JointRequest       // of the batch, in the order of its slots
 
@@ -36,11 +36,11 @@ type loopRunner struct {
 type batchSlot struct {
 	conn         *frontConn
 	input        [frontBufferSize]byte // what was read from the connection
-	head         *requestHead
-	body         []byte        // in input
-	parsedBody   *parsedBody   // the meaning of the body
-	request      *frontRequest // the context of the request
-	answerBuffer []byte        // the buffer of the answer
+	head         *requestHead          // of the request
+	body         []byte                // in input
+	parsedBody   *parsedBody           // the meaning of the body
+	request      *frontRequest         // the context of the request
+	answerBuffer []byte                // the buffer of the answer
 }
 
 // newLoopRunner makes a runner of a loop.
@@ -87,7 +87,7 @@ func (r *loopRunner) run(poll *loopPoll) {
 			r.loop.sweepIdleConns(idle)
 			poll.scheduleIdleSweep(idle)
 			continue
-		case err != nil: // closed: there is no connection
+		case err != nil: // the descriptor was closed: the loop has no connection
 			return
 		}
 		for _, event := range r.events[:r.syscallResult] {

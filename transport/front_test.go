@@ -30,7 +30,7 @@ import (
 // hotTestSchema answers { who }, { hello } and { echo(text: $t) } without the executor, and counts these answers.
 type hotTestSchema struct {
 	*testSchema
-	hotAnswerCount atomic.Int64                                               // the number of these answers
+	hotAnswerCount atomic.Int64                                               // the number of answers without the executor
 	beforeAnswer   func(ctx context.Context) bool                             // is called before an answer; if it returns false, the answer fails
 	beforeBatch    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setBeforeBatch
 }
@@ -83,7 +83,7 @@ func (s *hotTestSchema) AnswerJointly(ctx context.Context, requests []JointReque
 // countingLimits counts the operations that are charged, and refuses a charge with missing arguments.
 type countingLimits struct {
 	fakeLimits
-	operationCharges atomic.Int64 // the number of charges
+	operationCharges atomic.Int64 // the calls of ChargeOperation
 }
 
 func (l *countingLimits) ChargeOperation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error {
@@ -100,11 +100,11 @@ type frontFixture struct {
 	schema        *hotTestSchema
 	limits        *countingLimits
 	front         *Front
-	frontAddress  string
+	frontAddress  string // of the front
 	directAddress string // of the HTTP server without a front
 }
 
-// newFrontFixture starts both. loopback applies the checks of LoopbackOnly.
+// newFrontFixture starts the front and the HTTP server. loopback applies the checks of LoopbackOnly.
 func newFrontFixture(t *testing.T, loopback bool, change func(*Config, *http.Server)) *frontFixture {
 	t.Helper()
 	f := &frontFixture{T: t, schema: &hotTestSchema{testSchema: newTestSchema()}, limits: &countingLimits{}}
@@ -273,6 +273,7 @@ func TestFrontLeavesASlowRequestToTheServer(t *testing.T) {
 	}
 }
 
+// The front answers a request above a limit of Limits with the same 429 as the HTTP server.
 func TestFrontRefusesWhatIsTooMuch(t *testing.T) {
 	f := newFrontFixture(t, false, nil)
 	text := rawRequest(queryBody("{ who }"))

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 type pipeListener struct {
 	serverConns chan net.Conn // the server's ends of new connections
 	closed      chan struct{} // closed by Close
-	once        sync.Once
+	once        sync.Once     // for the close of closed
 }
 
 func newPipeListener() *pipeListener {
@@ -80,11 +80,11 @@ type socketFixture struct {
 	listener        *pipeListener
 	dialContext     func(ctx context.Context, network, address string) (net.Conn, error) // where clients dial
 	server          *http.Server
-	usesInputPoller bool // waiting sockets are watched, and have no goroutine
+	usesInputPoller bool // an inputPoller watches the waiting sockets, which have no goroutine
 }
 
-// runWithAndWithoutPoller runs a test in two new fixtures, one with sockets that wait in goroutines and one with sockets that are
-// watched, and checks that no goroutine, socket or watch is left.
+// runWithAndWithoutPoller runs a test in two new fixtures: in one each waiting socket has a goroutine, and in the other an inputPoller
+// watches the waiting sockets. It checks that no goroutine, socket or inputWatch is left.
 func runWithAndWithoutPoller(t *testing.T, change func(*SocketConfig), test func(w *socketFixture)) {
 	t.Helper()
 	for _, watched := range []bool{false, true} {
@@ -195,7 +195,7 @@ func (w *socketFixture) connect() *socketClient {
 	return w.connectWith(http.Header{}, webSocketSubprotocol)
 }
 
-// connectWith is connect with headers and subprotocols of the test's choice.
+// connectWith opens a socket with headers and subprotocols of the test's choice, without sending a message.
 func (w *socketFixture) connectWith(header http.Header, protocols ...string) *socketClient {
 	w.Helper()
 	conn, err := w.dial(header, protocols...)
@@ -279,7 +279,7 @@ func (c *socketClient) subscribe(id, query string) {
 	c.send(`{"type":"subscribe","id":"` + id + `","payload":` + string(payload) + `}`)
 }
 
-// nextMessage returns the next message. In a bubble a wait for a message that cannot come takes no real time.
+// nextMessage returns the next message. In a synctest bubble a wait for a message that cannot come takes no real time.
 func (c *socketClient) nextMessage() string {
 	c.Helper()
 	select {
@@ -339,7 +339,7 @@ func withoutRequestIDs(text string) string { return requestIDFieldPattern.Replac
 
 // fixedClock is a clock that stands still until it is moved.
 type fixedClock struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards now
 	now time.Time
 }
 
@@ -356,5 +356,5 @@ func (c *fixedClock) advance(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// passTime waits for d. In a bubble that takes no real time.
+// passTime waits for d. In a synctest bubble that takes no real time.
 func passTime(d time.Duration) { <-time.After(d) }

@@ -18,15 +18,15 @@ const (
 	// The buffers of a connection take an answer up to this length at once, whether its client reads or not.
 	maxSmallAnswerBytes = 16 << 10 // bytes
 
-	methodsWithoutStreams = "GET, POST, OPTIONS"              // without event streams
-	methodsWithStreams    = "GET, POST, PUT, DELETE, OPTIONS" // if there are event streams
+	methodsWithoutStreams = "GET, POST, OPTIONS"              // the methods of a server without event streams
+	methodsWithStreams    = "GET, POST, PUT, DELETE, OPTIONS" // the methods of a server with event streams
 
-	// The bytes of all headers Accept together, and of Content-Type. Browsers send less than 200. A longer one is refused before it
+	// The most bytes of all headers Accept together, and of Content-Type. Browsers send less than 200. A longer one is refused before it
 	// is parsed, because to parse it takes much more time and memory than to send it.
 	maxMediaHeaderBytes = 2 << 10
 
 	typeJSON     = "application/json"                  // the older media type of an answer
-	typeResponse = "application/graphql-response+json" // the newer one
+	typeResponse = "application/graphql-response+json" // the newer media type of an answer
 )
 
 // httpTransport serves queries and mutations over HTTP, by the GraphQL-over-HTTP specification. It is the last of the transports and
@@ -179,7 +179,7 @@ func (q *httpTransport) identify(w *httpRequest, r *http.Request) (caller, error
 
 // answerForm is the form of the answer that a client accepts.
 type answerForm struct {
-	mediaType          string // media type
+	mediaType          string // such as typeJSON
 	acceptsEventStream bool   // a subscription may be answered with an event stream
 }
 

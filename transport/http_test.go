@@ -221,6 +221,7 @@ func TestCrossOrigin(t *testing.T) {
 	}
 }
 
+// The error presenter, the recovery from panics and the middleware of Config are used.
 func TestPresenterRecoverAndAround(t *testing.T) {
 	var around int
 	handler := newDevelopmentHandler(t, func(cfg *Config) {
@@ -260,6 +261,7 @@ func TestOperationTimeout(t *testing.T) {
 	})
 }
 
+// The media type of the answer follows from the header Accept, and from whether there are event streams.
 func TestNegotiate(t *testing.T) {
 	for accept, want := range map[string]string{
 		"": "", "*/*": typeJSON, "application/*": typeJSON, typeJSON: typeJSON, typeResponse: typeResponse,

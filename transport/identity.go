@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	actAsHeader  = "Tidings-Act-As"
-	deviceHeader = "Tidings-Device"
+	actAsHeader  = "Tidings-Act-As" // names the user for whom the host application acts
+	deviceHeader = "Tidings-Device" // has the client's name of its device
 
 	// tokenLeeway applies to exp and nbf: it is the tolerated difference between the issuer's clock and this one, and every token
 	// lives longer by it. Machines with synchronized clocks differ by less.

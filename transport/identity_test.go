@@ -61,6 +61,7 @@ func newIdentity(t *testing.T, cfg IdentityConfig) *Identity {
 	return identity
 }
 
+// noon is the time of the clock in most tests.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // tokenCase is a token, the expected error code, "" if the token is valid, and a part of the expected message.
@@ -210,12 +211,12 @@ func TestScopes(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret, Clock: &fixedClock{now: noon}})
 	for _, test := range []struct {
 		name  string
-		scope any // nil omits it
-		sub   string
-		actAs string
-		key   string
-		want  []services.Scope
-		code  services.Code
+		scope any              // the claim; nil omits it
+		sub   string           // the claim; "" omits it
+		actAs string           // the header Tidings-Act-As
+		key   string           // of the viewer
+		want  []services.Scope // of the viewer
+		code  services.Code    // of the error
 	}{
 		{"None", nil, "alice", "", "alice", []services.Scope{"viewer"}, ""},
 		{"Text", "openid viewer admin", "alice", "", "alice", []services.Scope{"viewer", "admin"}, ""},

@@ -11,7 +11,7 @@ import (
 // epoll implements inputPoller with Linux's epoll. Go's runtime watches the same descriptors, for goroutines that are in a read,
 // with an epoll of its own. One goroutine waits for all connections, as long as any is watched.
 type epoll struct {
-	mu          sync.Mutex
+	mu          sync.Mutex             // guards the fields below
 	file        *os.File               // of the descriptor; nil while nothing is watched
 	fd          int                    // the descriptor
 	watches     map[uint64]*epollWatch // by key
@@ -23,8 +23,8 @@ type epollWatch struct {
 	epoll   *epoll
 	pollKey uint64          // what epoll reports instead of the descriptor
 	conn    syscall.RawConn // the access to the connection's descriptor
-	ready   func()
-	armed   atomic.Bool // ready is to be called
+	ready   func()          // what add was given
+	armed   atomic.Bool     // the next input causes a call of ready
 }
 
 // newInputPoller makes an epoll without a descriptor: the first watch opens it, and the last one closes it.

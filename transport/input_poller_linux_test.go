@@ -183,6 +183,7 @@ func TestInputPollerTakesNoConnectionForAnother(t *testing.T) {
 	}
 }
 
+// An inputPoller watches neither a connection in memory nor a closed one.
 func TestWhatCannotBeWatched(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()

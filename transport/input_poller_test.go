@@ -12,11 +12,11 @@ import (
 // peekedConn is a connection in memory that can be watched: a watch reads the first bytes of the input.
 type peekedConn struct {
 	net.Conn
-	mu           sync.Mutex
-	peekedBytes  []byte    // the bytes that the watch has read
-	readErr      error     // of its read
-	watching     bool      // a watch is reading
-	readDeadline time.Time // for reads; a watch has none
+	mu           sync.Mutex // guards the fields below
+	peekedBytes  []byte     // the bytes that a watch has read, and Read has not returned yet
+	readErr      error      // the error of the watch's read
+	watching     bool       // a watch is reading
+	readDeadline time.Time  // of calls of Read; the read of a watch has none
 }
 
 func (c *peekedConn) Read(to []byte) (int, error) {
@@ -40,7 +40,7 @@ func (c *peekedConn) SetReadDeadline(at time.Time) error {
 	return c.Conn.SetReadDeadline(at)
 }
 
-// peek reads the first bytes, without a deadline. Like epoll, it does not notice that its own side was closed.
+// peek reads the first bytes, without a deadline, and then calls tell. Like epoll, it does not notice that its own side was closed.
 func (c *peekedConn) peek(tell func()) {
 	var first [3]byte // fewer than the head of a frame
 	n, err := c.Conn.Read(first[:])
@@ -60,8 +60,8 @@ type peekingPoller struct{ watchCount atomic.Int64 }
 type peekingWatch struct {
 	poller  *peekingPoller
 	conn    *peekedConn
-	onReady func()
-	armed   atomic.Bool
+	onReady func()      // what add was given
+	armed   atomic.Bool // the next input causes a call of onReady
 }
 
 func (p *peekingPoller) add(conn net.Conn, ready func()) inputWatch {

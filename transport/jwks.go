@@ -24,9 +24,10 @@ import (
 )
 
 const (
-	// If a read took longer, requests with a new key would reach their own timeouts. A set of keys usually has a few kilobytes.
+	// jwksTimeout is the longest time for a read of the keys. If a read took longer, requests with a new key would reach their own
+	// timeouts. A set of keys usually has a few kilobytes.
 	jwksTimeout  = 3 * time.Second
-	maxJWKSBytes = 1 << 20 // bytes
+	maxJWKSBytes = 1 << 20 // the most bytes of a set of keys
 )
 
 // jwks is a set of keys with IDs, read from a configured place: a file or a URL. While the place cannot be read, the keys that were
@@ -55,7 +56,7 @@ func newJWKS(ctx context.Context, cfg IdentityConfig) (*jwks, error) {
 	set := &jwks{fileOrURL: cfg.JWKS, clock: cfg.Clock, log: cfg.Log}
 	if strings.HasPrefix(cfg.JWKS, "http://") || strings.HasPrefix(cfg.JWKS, "https://") {
 		set.client = &http.Client{Timeout: jwksTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // redirects are not followed: the place is configured
+			return http.ErrUseLastResponse // redirects are not followed: the operator has chosen this address
 		}}
 	}
 	if err := set.read(ctx); err != nil {
@@ -136,7 +137,7 @@ func (s *jwks) refresh(ctx context.Context, kid string) error {
 	return s.read(ctx)
 }
 
-// read replaces the keys by the present content of the place, and remembers the error. The lock is held, except at the start.
+// read replaces the keys by the present content of the file or URL, and remembers the error. mu is held, except at the start.
 func (s *jwks) read(ctx context.Context) error {
 	keys, err := s.fetchKeys(ctx)
 	if err == nil {
@@ -146,7 +147,7 @@ func (s *jwks) read(ctx context.Context) error {
 	return err
 }
 
-// fetchKeys reads the place and parses its content.
+// fetchKeys reads the file or URL, and returns the keys in it by their IDs.
 func (s *jwks) fetchKeys(ctx context.Context) (map[string]verificationKey, error) {
 	text, err := s.fetch(ctx)
 	if err != nil {
@@ -174,7 +175,7 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// fetch reads the bytes of the place, at most maxJWKSBytes.
+// fetch reads the bytes of the file or URL, at most maxJWKSBytes.
 func (s *jwks) fetch(ctx context.Context) ([]byte, error) {
 	if s.client == nil {
 		file, err := os.Open(s.fileOrURL)
@@ -264,9 +265,9 @@ func parseJWKS(text []byte) (keys map[string]verificationKey, refused []error, e
 	}
 }
 
-// verificationKey returns the key with its algorithm. Its value is nil if the key is not for us. Such a key is for encryption and
-// signs nothing, is of another kind, such as EC, or signs by another algorithm, such as RS512. A key without a use or an algorithm
-// is for us.
+// verificationKey returns the key with its algorithm. Its value is nil if this server cannot use the key: it is for encryption and
+// signs nothing, is of another kind, such as EC, or signs by another algorithm, such as RS512. A key that states no use or no algorithm
+// is used.
 func (k jsonWebKey) verificationKey() (verificationKey, error) {
 	if k.Use == "enc" || k.Alg != "" && k.Alg != algRSA && k.Alg != algEdDSA {
 		return verificationKey{}, nil

@@ -34,7 +34,7 @@ func rsaJWK(kid string, key *rsa.PublicKey, more ...string) map[string]string {
 	}, more)
 }
 
-// ed25519JWK is rsaJWK for a key of Ed25519.
+// ed25519JWK returns an Ed25519 key as a JSON Web Key. more has names and values of further fields in turn.
 func ed25519JWK(kid string, key ed25519.PublicKey, more ...string) map[string]string {
 	return setJWKFields(map[string]string{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": base64URL(key)}, more)
 }
@@ -169,7 +169,7 @@ var tooSmallRSAKey = func() *rsa.PrivateKey {
 type issuer struct {
 	*httptest.Server
 	fetchCount atomic.Int32 // the number of requests for the set
-	answerFunc atomic.Value // func(http.ResponseWriter, *http.Request)
+	answerFunc atomic.Value // a func(http.ResponseWriter, *http.Request) that answers the requests
 }
 
 // newIssuer starts an issuer with a key set.

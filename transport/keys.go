@@ -23,7 +23,7 @@ const (
 type verificationKey struct {
 	// value is a byte slice for HMAC, and otherwise the public key in the type that the library expects.
 	value crypto.PublicKey
-	alg   string
+	alg   string // algHMAC, algRSA or algEdDSA
 }
 
 // key returns the only key. The ID in the token is ignored, because there is no other key that it could mean.

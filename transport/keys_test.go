@@ -8,7 +8,8 @@ import (
 	"tidings/services"
 )
 
-// The claim sub has the key as it is, without escapes. A claim that is no valid key, or has broken characters, is refused.
+// The claim sub of a token contains the user's key as it is, without escapes. A token whose sub is no valid key, or has broken
+// characters, is refused.
 func TestSubjectsAreKeysAsTheyAre(t *testing.T) {
 	identity := newIdentity(t, IdentityConfig{HMACSecret: testHMACSecret})
 	for _, key := range []string{"auth0|123", "did:plc:x", "ann@example.org", "Zo\u00eb", "auth0%7C123", "a b", "\u674e\u96f7"} {

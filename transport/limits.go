@@ -43,7 +43,8 @@ func (noLimits) ChargeOperation(context.Context, string, *graphql.OperationConte
 func (noLimits) ChargeEvent(context.Context, string, int) error { return nil }
 func (noLimits) ChargeSocket(services.Viewer) error             { return nil }
 
-// trustedProxies finds the address of a client.
+// trustedProxies are the networks of the proxies whose header X-Forwarded-For is believed. clientAddress finds the address of a client
+// by them.
 type trustedProxies struct{ proxies []netip.Prefix }
 
 // clientAddress returns the address that a request is counted under: the address of the connection or, if that is a trusted proxy,
@@ -115,16 +116,17 @@ func ParseProxies(items []string) (proxies []netip.Prefix, wrong string) {
 	return proxies, ""
 }
 
-// concurrencyLimiter counts the open items of each holder, up to a limit; 0 means no limit. A holder without an item takes no memory.
+// concurrencyLimiter counts the open items of each holder, such as the connections of an address or the sockets of a user, up to a limit;
+// 0 means no limit. A holder without an item takes no memory.
 // concurrencyLimiter is safe for concurrent use.
 type concurrencyLimiter struct {
-	limit int // items of one holder; 0: no limit
+	limit int // the most open items of one holder; 0: no limit
 
-	mu           sync.Mutex
+	mu           sync.Mutex     // guards openByHolder
 	openByHolder map[string]int // the number of open items, by holder
 }
 
-// enter counts one more item. If the holder is at its limit, enter counts nothing and returns false.
+// enter counts one more open item of a holder. If the holder is at its limit, enter counts nothing and returns false.
 func (o *concurrencyLimiter) enter(holder string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,11 +140,11 @@ func (o *concurrencyLimiter) enter(holder string) bool {
 	return true
 }
 
-// leave undoes one enter that returned true.
+// leave uncounts one item of a holder. It undoes one call of enter that returned true.
 func (o *concurrencyLimiter) leave(holder string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// The entry goes with the last item: addresses come and go without end, and the map must not grow with them.
+	// The entry is deleted with the last item: addresses come and go without end, and the map must not grow with them.
 	if o.openByHolder[holder]--; o.openByHolder[holder] <= 0 {
 		delete(o.openByHolder, holder)
 	}

@@ -14,16 +14,16 @@ import (
 	"tidings/services"
 )
 
-// fakeLimits refuses what a test selects.
+// fakeLimits is a Limits for tests. It counts charges, and refuses those that a test selects.
 type fakeLimits struct {
 	addressCharges                               atomic.Int64 // the number of calls of ChargeAddress
 	eventCostSum                                 atomic.Int64 // the sum of the costs that ChargeEvent charged
-	refuseAddress, refuseOperation, refuseSocket atomic.Bool
-	refuseEvent                                  atomic.Bool
-	panicsOnCharge                               atomic.Bool // ChargeOperation and ChargeSocket panic
+	refuseAddress, refuseOperation, refuseSocket atomic.Bool  // ChargeAddress, ChargeOperation or ChargeSocket returns errRateLimited
+	refuseEvent                                  atomic.Bool  // ChargeEvent returns errRateLimited
+	panicsOnCharge                               atomic.Bool  // ChargeOperation and ChargeSocket panic
 }
 
-// errRateLimited is the error of each refusal.
+// errRateLimited is the error with which fakeLimits refuses.
 var errRateLimited = &services.Error{Code: services.RateLimited, Message: "WRITES: too many", RetryAfter: 1500 * time.Millisecond}
 
 // refuseIf returns errRateLimited if refused is set.
@@ -34,6 +34,7 @@ func refuseIf(refused *atomic.Bool) error {
 	return nil
 }
 
+// The methods of fakeLimits count a charge, or refuse it with errRateLimited.
 func (f *fakeLimits) ChargeAddress(string) error {
 	f.addressCharges.Add(1)
 	return refuseIf(&f.refuseAddress)
@@ -148,7 +149,7 @@ func TestSocketsOfAnAddressAreBounded(t *testing.T) {
 	})
 }
 
-// Nothing stays counted once all sockets are gone, however they ended.
+// No socket stays counted for its user or its address once it is gone, however it ended.
 func TestClosedSocketsAreNotCounted(t *testing.T) {
 	var sockets *Sockets
 	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxPerUser, cfg.MaxPerAddress = 3, 4 }, func(w *socketFixture) {

@@ -12,7 +12,7 @@ import (
 type ConnectionLimit struct {
 	proxies     trustedProxies     // the trusted proxies
 	connections concurrencyLimiter // the connections of each address
-	refused     atomic.Uint64      // see CountRefused
+	refused     atomic.Uint64      // the connections that were closed because of the limit
 }
 
 // NewConnectionLimit bounds each address to limit connections, except the addresses of proxies; 0 means no limit.
@@ -60,13 +60,15 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// countedConn is counted until it is closed. closed keeps a second Close, which net/http may call, from uncounting it again.
+// countedConn is a connection that counts against its address in a ConnectionLimit until it is closed. A second Close, which net/http may
+// call, does not uncount it again.
 //
-// A handedConn may wrap it, and closes it unless the connection returns to the Front.
+// When the Front hands the connection to the HTTP server, a handedConn wraps the countedConn. The handedConn closes it, unless the
+// connection returns to the Front.
 type countedConn struct {
 	net.Conn
 	connectionLimit *ConnectionLimit
-	countedAddress  string      // the address that it is counted under
+	countedAddress  string      // the address that the connection is counted under
 	closed          atomic.Bool // Close was called
 }
 

@@ -18,20 +18,20 @@ import (
 // and the restriction to trusted documents do not apply; every check of the resolvers does. The console uses LocalExecutor, so the
 // console can do only what the schema offers. LocalExecutor is safe for concurrent use.
 //
-// It caches no documents: the console has few, and a person requests each of them.
+// It caches no parsed documents: the console has few, and executes one only when an operator opens a page or sends a form.
 type LocalExecutor struct {
 	executor       *executor.Executor
-	prepareContext func(ctx context.Context) context.Context // see LocalExecutorConfig.PrepareContext
-	timeout        time.Duration                             // of one operation
+	prepareContext func(ctx context.Context) context.Context // adds to a context what resolvers need
+	timeout        time.Duration                             // bounds one operation
 }
 
 // LocalExecutorConfig configures a LocalExecutor; every field is required.
 type LocalExecutorConfig struct {
 	Schema           graphql.ExecutableSchema
 	PrepareContext   func(ctx context.Context) context.Context // adds to a context what resolvers need
-	ErrorPresenter   graphql.ErrorPresenterFunc
-	Recover          graphql.RecoverFunc
-	OperationTimeout time.Duration
+	ErrorPresenter   graphql.ErrorPresenterFunc                // turns a resolver's error into the error of the answer
+	Recover          graphql.RecoverFunc                       // turns a resolver's panic into an error
+	OperationTimeout time.Duration                             // bounds one operation
 }
 
 // NewLocalExecutor makes a LocalExecutor.

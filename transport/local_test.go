@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// preparedContextKey is the key of the value that PrepareContext puts into a context.
+// preparedContextKey is the key of a value that the PrepareContext of newTestLocalExecutor puts into each context.
 type preparedContextKey struct{}
 
 // newTestLocalExecutor makes a LocalExecutor of the test schema.
@@ -79,7 +79,7 @@ func TestLocalAnswerThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// The subject of a token stays known while the host application acts for a user.
+// The viewer keeps the subject of the token (its claim sub) while the host application acts for a user.
 func TestTheSubjectOfATokenStays(t *testing.T) {
 	identity, err := NewIdentity(t.Context(), IdentityConfig{Development: true})
 	if err != nil {

@@ -18,12 +18,13 @@ import (
 	"time"
 )
 
-// measuredServerEnvVariable is the environment variable that turns this test binary into the clients of a measurement.
+// measuredServerEnvVariable is the environment variable that turns this test binary into the clients of BenchmarkSocketMemory. Its value
+// is the address of the server.
 const measuredServerEnvVariable = "TRANSPORT_TEST_CLIENTS_OF"
 
 const (
-	measuredSocketCount = 5000 // the number of sockets
-	// rawHandshake is the text of a request that opens a socket.
+	measuredSocketCount = 5000 // the number of sockets that BenchmarkSocketMemory opens
+	// rawHandshake is the text of an HTTP request that opens a socket.
 	rawHandshake = "GET /graphql HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: " + webSocketSubprotocol + "\r\n\r\n"
 )
@@ -39,8 +40,9 @@ func rawClientTextFrame(text string) []byte {
 	return append(append(frame, 0, 0, 0, 0), text...)
 }
 
-// runMeasuredClients opens the sockets and prints a line. For each line of standard input it adds one subscription to each socket, and
-// prints a line once every subscription has delivered an event.
+// runMeasuredClients is the client process of BenchmarkSocketMemory. It opens measuredSocketCount sockets to the server at address and
+// prints a line. For each line of standard input it adds one subscription to each socket, and prints a line once every subscription has
+// delivered an event.
 func runMeasuredClients(address string) {
 	conns := make([]*bufio.ReadWriter, measuredSocketCount)
 	for i := range conns {
@@ -74,7 +76,7 @@ func runMeasuredClients(address string) {
 			_ = conn.Flush()
 		}
 		for _, conn := range conns {
-			for range id + 1 { // an event for each of its subscriptions
+			for range id + 1 { // an event for each subscription of the connection
 				if err := discardShortFrame(conn.Reader); err != nil {
 					fmt.Println(err)
 					return
@@ -85,7 +87,7 @@ func runMeasuredClients(address string) {
 	}
 }
 
-// discardShortFrame reads a short frame of a server.
+// discardShortFrame reads and drops one frame of a server. The frame must be a text of at most 125 bytes.
 func discardShortFrame(from *bufio.Reader) error {
 	var head [2]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
@@ -164,7 +166,7 @@ func BenchmarkSocketMemory(b *testing.B) {
 	runtime.KeepAlive(sockets)
 }
 
-// memoryBytes is what this process takes now, in bytes.
+// memoryBytes is the memory of this process at one moment, in bytes: resident, in use by the heap, and in use by stacks.
 type memoryBytes struct{ resident, heap, stacks float64 }
 
 // measureMemory returns the memory of this process after a garbage collection.
@@ -187,15 +189,15 @@ func measureMemory(b *testing.B) memoryBytes {
 	}
 }
 
-// reportMemoryPerSocket reports the memory that was added since before, for each socket.
+// reportMemoryPerSocket reports the memory by which two measurements differ, divided by the number of sockets. what names the metric.
 func reportMemoryPerSocket(b *testing.B, what string, now, before memoryBytes) {
 	b.ReportMetric((now.resident-before.resident)/measuredSocketCount, "B-RSS/"+what)
 	b.ReportMetric((now.heap-before.heap)/measuredSocketCount, "B-heap/"+what)
 	b.ReportMetric((now.stacks-before.stacks)/measuredSocketCount, "B-stack/"+what)
 }
 
-// BenchmarkEvents measures an event from the hub to the other end of a connection, for a thousand sockets that
-// are woken together. The time includes the reading side.
+// BenchmarkEvents measures the way of an event from the hub, which sends it to all subscriptions at once, to the clients of a thousand
+// sockets. The time includes the reading by the clients.
 //
 //	go test ./transport -run '^$' -bench Events
 func BenchmarkEvents(b *testing.B) {

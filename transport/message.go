@@ -39,11 +39,11 @@ const maxOperationIDBytes = 128 // bytes of an operation's id; clients use count
 //
 // Its texts are copies: the socket reuses the memory of the message as soon as it is handled.
 type message struct {
-	kind        string         // one of the types above
-	id          string         // of subscribe and complete
-	params      *requestParams // of subscribe
+	kind        string         // its type: messageInit or another of the constants message...
+	id          string         // the operation's ID, in subscribe and complete
+	params      *requestParams // the operation, in subscribe
 	initPayload map[string]any // the payload of connection_init; nil if absent
-	pingPayload []byte         // the payload of ping, unparsed; nil if absent
+	pingPayload []byte         // the payload of ping or pong, unparsed; nil if absent
 }
 
 // parseMessage reads one message of a client. An error describes the fault for people, repeats nothing of the message, and means
@@ -70,13 +70,13 @@ func parseMessage(text []byte) (message, error) {
 	case messageInit:
 		read.initPayload, err = parseObject(parts.Payload, "payload")
 		return read, err
-	// A payload must be an object, and is returned as it came.
+	// The payload of a ping or a pong must be an object, and is returned as it came.
 	case messagePing, messagePong:
 		if _, err = parseObject(parts.Payload, "payload"); err == nil && !isAbsentOrNull(parts.Payload) {
 			read.pingPayload = parts.Payload
 		}
 		return read, err
-	// These two name an operation, which is read below.
+	// subscribe and complete have the ID of an operation, which is read below.
 	case messageSubscribe, messageComplete:
 	default:
 		return message{}, badMessage("type is not one that a client sends")
@@ -99,7 +99,7 @@ func badMessage(what string) error { return services.Errorf(services.Invalid, "m
 // so the payload carries their values. Client libraries use both spellings of authorization.
 func credentials(payload map[string]any) (token, device string, err error) {
 	for _, name := range []string{"authorization", "Authorization"} {
-		// The first that is not empty counts.
+		// The first spelling with a token counts.
 		if token, err = textMember(payload, name); token != "" || err != nil {
 			break
 		}
@@ -144,19 +144,19 @@ func textMember(payload map[string]any, name string) (string, error) {
 	return text, nil
 }
 
-// appendNext writes a next message. The append functions are written by hand, because every push uses them: the data is JSON
-// already and is only copied.
+// appendNext writes a message of the type next, which has a response of an operation. The append functions for messages are written by
+// hand, because every push uses them: the data is JSON already and is only copied.
 func appendNext(to []byte, id string, response *graphql.Response) []byte {
 	to = append(appendMessageHead(to, messageNext, id), `,"payload":`...)
 	return append(appendResponse(to, response), '}')
 }
 
-// appendError writes an error message, which ends the operation.
+// appendError writes a message of the type error, which ends the operation.
 func appendError(to []byte, id string, list gqlerror.List) []byte {
 	return append(appendJSONMember(appendMessageHead(to, messageError, id), "payload", shortenErrors(list)), '}')
 }
 
-// appendComplete writes a complete message, which ends the operation.
+// appendComplete writes a message of the type complete, which ends the operation.
 func appendComplete(to []byte, id string) []byte {
 	return append(appendMessageHead(to, messageComplete, id), '}')
 }

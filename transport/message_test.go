@@ -56,6 +56,7 @@ func TestInvalidTextIsRefused(t *testing.T) {
 	}
 }
 
+// A parsed message has copies of the texts: the socket reuses the buffer that the message was read into.
 func TestParseMessageKeepsNothingOfTheBuffer(t *testing.T) {
 	text := []byte(`{"type":"ping","payload":{"a":"before"}}`)
 	got, err := parseMessage(text)
@@ -70,6 +71,7 @@ func TestParseMessageKeepsNothingOfTheBuffer(t *testing.T) {
 	}
 }
 
+// credentials reads the token and the device from the payload of connection_init.
 func TestCredentials(t *testing.T) {
 	for text, want := range map[string]struct{ token, device string }{
 		`{}`:                           {},
@@ -109,6 +111,7 @@ func TestMessagesOfTheServerAreJSON(t *testing.T) {
 	}
 }
 
+// truncateCloseReason cuts the reason of a close frame between two characters, never within one.
 func TestShortenCutsBetweenCharacters(t *testing.T) {
 	for _, reason := range []string{"short", strings.Repeat("a", 200), "a" + strings.Repeat("ü", 100), strings.Repeat("語", 100)} {
 		got := truncateCloseReason(reason)

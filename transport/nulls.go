@@ -20,8 +20,8 @@ func variablesUsedAsNonNull(operation *ast.OperationDefinition) []string {
 // nonNullUseFinder collects the names that variablesUsedAsNonNull returns.
 type nonNullUseFinder struct {
 	operation       *ast.OperationDefinition
-	walkedFragments map[string]bool // those that were walked
-	variableNames   []string        // found so far
+	walkedFragments map[string]bool // the names of the fragments that were walked already
+	variableNames   []string        // the names that were found so far
 }
 
 // walkSelections walks a selection set, and each fragment once.
@@ -60,7 +60,7 @@ func (u *nonNullUseFinder) walkArguments(list ast.ArgumentList) {
 }
 
 // walkValue walks a value with the members of objects and the elements of lists. Validation has set the expected type of each, except
-// within a JSON, which takes null everywhere.
+// within a value of the scalar JSON, which takes null everywhere.
 func (u *nonNullUseFinder) walkValue(value *ast.Value) {
 	for _, child := range value.Children {
 		u.walkValue(child.Value)

@@ -12,6 +12,7 @@ import (
 	"tidings/services"
 )
 
+// variablesUsedAsNonNull finds each variable whose null would reach a place that takes none.
 func TestNeverNull(t *testing.T) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
 		scalar JSON
@@ -20,7 +21,7 @@ func TestNeverNull(t *testing.T) {
 		type Query { q(n: Int! = 1, m: Int = 1, in: In, list: [Int!], ins: [In!], json: JSON): Query a: Int b: Int }`})
 	for text, want := range map[string]string{
 		`query($x: Int = 1) { q(n: $x) { a } }`:                                                                      "x",
-		`query($x: Int) { q(n: $x) { a } }`:                                                                          "x", // the place has a default
+		`query($x: Int) { q(n: $x) { a } }`:                                                                          "x", // the argument n has a default
 		`query($x: Int! = 1) { q(n: $x) { a } }`:                                                                     "",  // the executor refuses null
 		`query($x: Int = 1) { q(m: $x) { a } }`:                                                                      "",
 		`query($x: Boolean = true) { a @skip(if: $x) b @include(if: $x) }`:                                           "x",
@@ -49,6 +50,7 @@ func TestNeverNull(t *testing.T) {
 	}
 }
 
+// nullVariableError refuses the null of a variable that is used where null is not allowed, and accepts other values.
 func TestWrongNull(t *testing.T) {
 	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `type Query { q(n: Int! = 1): Int }`})
 	operation := gqlparser.MustLoadQueryWithRules(schema, `query($x: Int = null, $y: Int = 1, $z: Int) { a: q(n: $x) b: q(n: $y) c: q(n: $z) }`, nil).Operations[0]

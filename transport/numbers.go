@@ -12,7 +12,7 @@ import (
 var readableNumbersRule = core.Rule{Name: "ReadableNumbers", RuleFunc: func(observers *core.Events, addError core.AddErrFunc) {
 	check := func(walker *core.Walker, list ast.ArgumentList) {
 		if walker.CurrentOperation == nil {
-			return // a fragment is walked with each operation that uses it, too
+			return // the fragment is walked by itself here, and also with each operation that uses it
 		}
 		for _, one := range list {
 			checkNumbers(one.Name, one.Value, addError)
@@ -30,7 +30,7 @@ var readableNumbersRule = core.Rule{Name: "ReadableNumbers", RuleFunc: func(obse
 }}
 
 // checkNumbers reports the numbers within a value that cannot be read. place names the value in the error: the argument, and the
-// members of inputs in it. The client chooses the names of the members of a JSON, so these are not repeated.
+// members of inputs in it. The client chooses the names within a value of the scalar JSON, so these names are not repeated.
 func checkNumbers(place string, value *ast.Value, addError core.AddErrFunc) {
 	for _, child := range value.Children {
 		at := place
@@ -43,7 +43,7 @@ func checkNumbers(place string, value *ast.Value, addError core.AddErrFunc) {
 		return
 	}
 	if value.Definition != nil && (value.Definition.Kind != ast.Scalar || value.Definition.OneOf("Int", "Float", "String", "Boolean", "ID")) {
-		return // another rule reports it
+		return // another rule of validation reports such a number
 	}
 	if _, err := value.Value(nil); err == nil {
 		return

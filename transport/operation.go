@@ -14,8 +14,9 @@ import (
 	"tidings/services"
 )
 
-// The states of a waking subscription (see SocketConfig.WithWakeConsumer). A wake-up during a turn is not lost: another turn
-// follows. The states also ensure that an operation is queued at most once, as the list of the workers requires.
+// The states of a waking subscription (see SocketConfig.WithWakeConsumer). In a turn a worker delivers one event. A wake-up during a turn
+// is not lost: another turn follows. The states also ensure that an operation is queued at most once, as the list of the workers
+// requires.
 const (
 	subscriptionIdle       = iota // nothing to do until the next wake-up
 	subscriptionRunning           // its turn is queued or running
@@ -26,34 +27,35 @@ const (
 // stopAllOperations takes it out. The goroutine that takes it out calls stop, and no other goroutine sends the last message.
 type operation struct {
 	peer *peer
-	id   string
+	id   string // chosen by the client; "" on an event stream of its own
 	requestID
-	// The execution; nil once the schema writes the events, because nothing is executed any more then. Other goroutines end the
-	// operation by cancel and do not read this field.
+	// The execution; nil once the schema writes the events by itself (see WriteEvents), because nothing is executed any more then.
+	// Other goroutines end the operation by cancel and do not read this field.
 	*execution
 	// cancelContext cancels the context; nil if there is nothing to cancel. It is atomic, because the operation may be ended while it
 	// starts.
 	cancelContext atomic.Pointer[context.CancelFunc]
 	// ender is set by OnEnd, and ends the resolver's channel; nil once cancel has taken it. The peer's mu guards it.
 	ender services.ChannelEnder
-	// sharedContext is the shared operation context to release; nil for none. It is atomic for the same reason as cancelContext.
+	// sharedContext is the shared operation context to release; nil for none. It is atomic, because the operation may be ended while
+	// it starts.
 	sharedContext atomic.Pointer[graphql.OperationContext]
 
-	// These belong to a subscription. Only a turn or deliverEvents reads resolverChannel, and moves an event from there to
-	// eventSlot; next, which makes the response, then finds the event in eventSlot. If next read resolverChannel itself, it would
-	// block when the hub has taken the event back to replace it by a newer one. appendEventData makes the data of an event from
-	// resolverChannel, if the schema has set it; eventSlot and next are then unused.
+	// The fields below belong to a subscription. resolverChannel is the channel of events that the resolver returned. Only runTurn or
+	// deliverEvents reads it, and moves an event from there to eventSlot; next, which makes the response, then finds the event in
+	// eventSlot. If next read resolverChannel itself, it would block when the hub has taken the event back to replace it by a newer
+	// one. If the schema has set appendEventData, eventSlot and next are unused.
 	resolverChannel   reflect.Value
-	appendEventData   func(to []byte, event any) []byte
-	nextQueued        *operation   // the next operation in the list of the workers
-	subscriptionState atomic.Int32 // one of the states above
-	ended             atomic.Bool  // by cancel
-	isSubscription    bool         // the end of a subscription is not reported to the client during a drain
+	appendEventData   func(to []byte, event any) []byte // appends the data of an event from resolverChannel; nil: next makes the response
+	nextQueued        *operation                        // the next operation in the list of the workers
+	subscriptionState atomic.Int32                      // subscriptionIdle, subscriptionRunning or subscriptionWokenAgain
+	ended             atomic.Bool                       // cancel was called
+	isSubscription    bool                              // the end of a subscription is not reported to the client during a drain
 }
 
 // execution is the state for asking gqlgen for responses. A subscription whose events the schema writes needs it only to start.
 type execution struct {
-	// ctx is replaced by the starting goroutine, before the first turn.
+	// ctx is the context of the operation. The starting goroutine replaces it, before the first event.
 	ctx context.Context
 	end context.CancelFunc // ends ctx
 	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
@@ -62,7 +64,7 @@ type execution struct {
 	operationCost int           // the cost of the operation, for deliverEvents
 }
 
-// newOperation makes an operation, which is not in the list yet. A caller that does not begin it calls its cancel. The state is
+// newOperation makes an operation, which is not in its peer's list yet. A caller that does not begin it calls its cancel. The state is
 // subscriptionRunning from the start, so that a wake-up before startWakingSubscription has finished queues no turn too early.
 func newOperation(p *peer, id string) *operation {
 	one := &operation{peer: p, id: id, execution: &execution{}}
@@ -93,7 +95,7 @@ func (o *operation) cancel() {
 func (o *operation) OnEnd(channel services.ChannelEnder) {
 	o.peer.mu.Lock()
 	former := channel
-	if !o.ended.Load() { // cancel sets it before it looks for an ender
+	if !o.ended.Load() { // cancel sets ended before it looks for an ender
 		former, o.ender = o.ender, channel
 	}
 	o.peer.mu.Unlock()
@@ -217,7 +219,7 @@ func (o *operation) dispatch(parsed *graphql.OperationContext) bool {
 	return false
 }
 
-// deliver writes a response; false if the operation or its peer has ended.
+// deliver writes a response; false if the operation or its peer has ended, or if the response is an error that ends the operation.
 func (o *operation) deliver(response *graphql.Response) bool {
 	if isRequestError(response) {
 		o.fail(response.Errors)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// slowSecondMarshal takes longer than the operation timeout when it is encoded for the second time: the first time measures the event.
+// slowSecondMarshal is a value that takes longer than the operation timeout when it is encoded for the second time. An event is encoded
+// once to measure its length, and then to be sent.
 type slowSecondMarshal struct{ marshalCount atomic.Int32 }
 
 func (s *slowSecondMarshal) MarshalJSON() ([]byte, error) {

@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// deliverEvents delivers the events of a subscription that does not wake. It waits in the operation's own goroutine, until the
-// resolver closes its channel or the context ends.
+// deliverEvents delivers the events of a subscription that does not wake (see SocketConfig.WithWakeConsumer). It waits in the operation's
+// own goroutine, until the resolver closes its channel or the context ends.
 //
 // The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits
 // as long as the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events,
@@ -24,16 +24,16 @@ import (
 // sender counts it as delivered, so without this the part would be missing until something else changes. A newer event shortens the
 // pause to that of a first failure, because the engines may answer again. Each try is charged as an event is.
 func (o *operation) deliverEvents() {
-	if !o.resolverChannel.IsValid() { // the resolver refused it: next returns the error
+	if !o.resolverChannel.IsValid() { // the resolver refused the subscription: next returns its error
 		o.deliverLastResponses()
 		return
 	}
 	either := []reflect.SelectCase{
 		{Dir: reflect.SelectRecv, Chan: o.resolverChannel},
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(o.ctx.Done())},
-		{Dir: reflect.SelectRecv}, // the end of a wait; ignored while there is none
+		{Dir: reflect.SelectRecv}, // the timer of a wait or a pause; ignored while there is none
 	}
-	var newest reflect.Value // to be sent; invalid: there is none
+	var newest reflect.Value // the event to be sent; invalid: there is none
 	first, unpaid, sentInPart, failures := true, false, false, 0
 	var soonest time.Time // when a newer event can be tried; zero: no pause, or a newer event has shortened it
 	for {
@@ -88,10 +88,10 @@ func pauseAfter(failures int) time.Duration {
 type eventOutcome int
 
 const (
-	eventSent           eventOutcome = iota
-	eventSentInPart                  // a part is missing for now
-	eventFailed                      // for now: nothing was sent
-	eventEndedOperation              // the operation has ended
+	eventSent           eventOutcome = iota // the whole event was sent
+	eventSentInPart                         // it was sent, but a part is missing for now
+	eventFailed                             // nothing was sent, because of a fault that may pass
+	eventEndedOperation                     // the operation has ended
 )
 
 // deliverEvent delivers one event. An event that was sent in part is sent again only if it is whole.
@@ -121,10 +121,11 @@ func (o *operation) deliverEvent(event reflect.Value, sentInPart bool) eventOutc
 	return eventSent
 }
 
-// deliverLastResponses delivers the last responses, and ends the operation. There is no last response if the schema writes the events.
+// deliverLastResponses delivers what gqlgen still returns after the last event, such as the resolver's error, and ends the operation. If
+// the schema writes the events by itself, there are no such responses.
 func (o *operation) deliverLastResponses() {
 	if o.eventSlot.IsValid() {
-		o.eventSlot.TryRecv() // an event that failed may not have been taken
+		o.eventSlot.TryRecv() // an event that could not be rendered may still be there
 		o.eventSlot.Close()
 	}
 	for o.appendEventData == nil {

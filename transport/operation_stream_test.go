@@ -10,9 +10,9 @@ import (
 	"tidings/services"
 )
 
-// runWithDirectAndRelayedEvents runs a test with each of two kinds of channels for a subscription that does not wake. The channel
-// of plain replaces an event that was not taken by a newer one. The channel of relayed is behind a relay, which may hold an older
-// event. event returns the message that the client gets for a value.
+// runWithDirectAndRelayedEvents runs a test with each of two fields of the test schema, whose subscriptions do not wake. The channel of
+// the field plain holds the newest event only. The channel of the field relayed is behind a goroutine that may still hold an older
+// event. event returns the message that the client gets for a value of the field.
 func runWithDirectAndRelayedEvents(t *testing.T, limits *fakeLimits, test func(w *socketFixture, c *socketClient, event func(value int) string)) {
 	for _, field := range []string{"plain", "relayed"} {
 		t.Run(field, func(t *testing.T) {
@@ -153,21 +153,21 @@ func TestAnEventThatFailsForNowIsTriedAgain(t *testing.T) {
 	}
 }
 
-// errNoDatabase is the fault of events while the database does not answer.
+// errNoDatabase is the error of events in tests in which the database does not answer.
 var errNoDatabase = &services.Error{Code: services.Unavailable, Message: "the database does not answer"}
 
-// wholeEventMessage returns the message for an event of the field loses. partialEventMessage returns the message while a part of
-// the event is lost.
+// wholeEventMessage returns the message for a whole event of the field loses of the test schema.
 func wholeEventMessage(value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"data":{"loses":{"value":%d,"part":%d}}}}`, value, value)
 }
 
+// partialEventMessage returns the message for an event of the field loses whose part is missing because of errNoDatabase.
 func partialEventMessage(value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"1","payload":{"errors":[{"message":"the database does not answer",`+
 		`"extensions":{"code":"UNAVAILABLE"}}],"data":{"loses":{"value":%d,"part":null}}}}`, value)
 }
 
-// discardReceived drops the messages that have arrived.
+// discardReceived drops the messages that have arrived and were not read by the test.
 func (c *socketClient) discardReceived() {
 	for synctest.Wait(); len(c.received) > 0; {
 		<-c.received

@@ -16,7 +16,7 @@ import (
 	"tidings/services"
 )
 
-// tickMessage returns the message for an event of the field ticks.
+// tickMessage returns the message for an event of the field ticks of the test schema.
 func tickMessage(id string, value int) string {
 	return fmt.Sprintf(`{"type":"next","id":"%s","payload":{"data":{"ticks":%d}}}`, id, value)
 }
@@ -40,6 +40,7 @@ func TestQueryAndMutationOverASocket(t *testing.T) {
 	})
 }
 
+// The ID of an operation, which the client chooses, is escaped in the server's messages.
 func TestIDsAreEscaped(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.openSocket("alice")
@@ -51,6 +52,7 @@ func TestIDsAreEscaped(t *testing.T) {
 	})
 }
 
+// An operation that fails before it starts is answered by a message of the type error, and not by one of the type next.
 func TestErrorsBeforeTheStartAreErrorMessages(t *testing.T) {
 	for name, query := range map[string]string{
 		"Parse": "{", "Validation": "{ nothing }", "Subscription": "subscription { nothing }", "Empty": "# a comment",
@@ -108,6 +110,7 @@ func TestSubscriptionDeliversAndCompletes(t *testing.T) {
 	}
 }
 
+// A client ends an operation by the message complete. The server then sends nothing more for the operation.
 func TestCompleteCancelsWithoutAnAnswer(t *testing.T) {
 	for _, field := range []string{"ticks", "plain", "stuck"} {
 		t.Run(field, func(t *testing.T) {
@@ -176,6 +179,7 @@ func checkHangingEventTimesOut(t *testing.T) {
 	})
 }
 
+// A query, the start of a subscription and each event have the operation timeout of 5 s. A subscription that waits has no timeout.
 func TestOperationsAreBounded(t *testing.T) {
 	t.Run("Query", func(t *testing.T) {
 		runWithAndWithoutPoller(t, nil, func(w *socketFixture) {

@@ -15,9 +15,9 @@ import (
 	"tidings/services"
 )
 
-// startWakingSubscription starts a waking subscription; its turns do the rest. The order matters. The shared operation context is
-// acquired before the resolver runs, because it contains the middleware that taps the resolver's channel. The consumer is put into
-// the context before the channel can get an event.
+// startWakingSubscription starts a waking subscription. Its events are delivered by turns, which workers run. The order matters. The
+// shared operation context is acquired before the resolver runs, because it contains the middleware that taps the resolver's channel. The
+// consumer is put into the context before the channel can get an event.
 func (o *operation) startWakingSubscription(parsed *graphql.OperationContext) {
 	sockets := o.peer.sockets
 	use, held := sockets.sharedContexts.acquire(parsed)
@@ -31,7 +31,7 @@ func (o *operation) startWakingSubscription(parsed *graphql.OperationContext) {
 	switch {
 	// The resolver was too late, and dispatch has ended the operation.
 	case !o.dispatch(use):
-	case !o.resolverChannel.IsValid(): // the resolver refused it: next returns the error
+	case !o.resolverChannel.IsValid(): // the resolver refused the subscription: next returns its error
 		o.deliverEvents()
 	default:
 		if o.appendEventData != nil {
@@ -43,7 +43,8 @@ func (o *operation) startWakingSubscription(parsed *graphql.OperationContext) {
 	}
 }
 
-// WriteEvents takes the function that writes events: see services.SubscriptionRequest. It is called while the operation is dispatched.
+// WriteEvents takes the function by which the schema writes the data of each event: see services.SubscriptionRequest. It is called while
+// the operation is dispatched.
 func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.appendEventData = write }
 
 // tapResolverChannel keeps the resolver's channel, and returns eventSlot in its place, or the channel itself if the schema writes the
@@ -85,8 +86,8 @@ func (o *operation) Wake() {
 	}
 }
 
-// runTurn delivers one event, if there is one. A worker calls it. It returns false if the worker has lost its slot and must exit. An
-// operation has one turn at a time, so its messages keep their order.
+// runTurn delivers one event, if there is one. A worker calls it. It returns false if the worker has lost its slot (see workers) and must
+// exit. An operation has one turn at a time, so its messages keep their order.
 func (o *operation) runTurn() (stay bool) {
 	// The state is set before the channel is read. A wake-up that comes later leads to another turn; one that came earlier is
 	// served by this turn.
@@ -128,7 +129,7 @@ func (o *operation) runTurn() (stay bool) {
 	return stay
 }
 
-// endTurn ends a turn, and submits another if a wake-up came in the meantime. The state then stays subscriptionWokenAgain until
+// endTurn ends a turn, and submits another turn if a wake-up came in the meantime. The state then stays subscriptionWokenAgain until
 // that turn.
 func (o *operation) endTurn() {
 	if !o.subscriptionState.CompareAndSwap(subscriptionRunning, subscriptionIdle) {
@@ -136,7 +137,7 @@ func (o *operation) endTurn() {
 	}
 }
 
-// messageBuffers are reused. A buffer is returned when the connection has taken the message.
+// messageBuffers has buffers for the texts of messages, to be reused. A buffer is returned when the connection has taken its message.
 var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // eventBuffer is the memory for an event that the schema writes: its data, and the response around the data.
@@ -145,7 +146,7 @@ type eventBuffer struct {
 	response graphql.Response
 }
 
-// eventBuffers are reused.
+// eventBuffers has every eventBuffer that no event uses now, to be reused.
 var eventBuffers = sync.Pool{New: func() any { return new(eventBuffer) }}
 
 // writeEvent makes the message of an event by the function that the schema has given; last reports that the message ends the
@@ -188,7 +189,7 @@ func (o *operation) renderEvent(frame *[]byte, event reflect.Value) (last, forNo
 			*frame, last, forNow = o.errorMessage(*frame, o.presentPanic(fault)), true, false
 		}
 	}()
-	// The context is the event's own, so that its end does not end the subscription.
+	// Each event has a context of its own, whose end does not end the subscription.
 	timeout := o.peer.sockets.cfg.OperationTimeout
 	ctx, cancel := context.WithTimeout(o.ctx, timeout)
 	defer cancel()
@@ -198,7 +199,7 @@ func (o *operation) renderEvent(frame *[]byte, event reflect.Value) (last, forNo
 	}
 	// next finds the event in eventSlot and does not wait for it. Resolvers below the event may still wait for an engine.
 	response := o.next(ctx)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // what it has may be incomplete
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the response may be incomplete
 		err := services.Errorf(services.Unavailable, "operation: an event was not ready within %v, try again later", timeout)
 		*frame = o.errorMessage(*frame, asList(err))
 		return true, true

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// writtenFieldMessage returns the message for an event of the field written.
+// writtenFieldMessage returns the message for an event of the field written of the test schema.
 func writtenFieldMessage(id string, value int) string {
 	return strings.Replace(tickMessage(id, value), "ticks", "written", 1)
 }
@@ -94,6 +94,7 @@ func TestAnEventThatCannotBeWrittenEndsItsSubscription(t *testing.T) {
 	})
 }
 
+// MaxAnswerBytes also bounds the events that the schema writes by itself.
 func TestAWrittenEventIsBounded(t *testing.T) {
 	const longest = `{"written":1234}`
 	runWithAndWithoutPoller(t, func(cfg *SocketConfig) { cfg.MaxAnswerBytes = len(longest) }, func(w *socketFixture) {

@@ -14,7 +14,7 @@ type allowedOrigins struct {
 	allowsLoopback bool            // in development mode: pages of this machine may call, whatever their port
 }
 
-// newOrigins reads the list of the configuration. It drops a slash at the end: people write it, and browsers never send it.
+// newOrigins reads the configured list of origins. It drops a slash at the end: people write it, and browsers never send it.
 func newOrigins(list []string, identity *Identity) allowedOrigins {
 	set := allowedOrigins{configured: make(map[string]bool, len(list)), allowsLoopback: identity != nil && identity.development}
 	for _, origin := range list {

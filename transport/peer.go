@@ -15,7 +15,7 @@ import (
 // Its sender carries the messages. A peer ends once: stopAllOperations stops its operations, and then unregister takes it out of
 // the counts.
 type peer struct {
-	sockets *Sockets
+	sockets *Sockets              // counts the peer, and has the settings
 	sender  messageSender         // carries the messages to the client
 	exec    graphql.GraphExecutor // executes the operations
 	ctx     context.Context       // has the viewer once they are known; never ends, because each operation ends by itself
@@ -25,25 +25,27 @@ type peer struct {
 	countedUserKey string // the user that the client is counted under; "" for none
 
 	// mu guards the rest, countedUserKey included. It is held for moments and never while a message is written: a slow client must
-	// not delay the hub or a drain. A goroutine that needs both locks takes Sockets.mu before mu.
+	// not delay the hub, which sends events to all subscriptions, or a drain. A goroutine that needs both locks takes Sockets.mu before mu.
 	mu sync.Mutex
 	// closing is set by stopAllOperations and never reset. No operation begins, and no message is sent, from then on.
 	closing      bool
-	tokenExpires time.Time    // of the token; zero means never
+	tokenExpires time.Time    // when the viewer's token expires; zero: never
 	nextPing     time.Time    // when a ping is due
-	operations   []*operation // few: a list is smaller and faster than a map
+	operations   []*operation // the operations under way; few, so a list is smaller and faster than a map
 }
 
 // messageSender carries messages to a client, in the form of its protocol. socket and stream implement it. Any goroutine may call any
 // method.
 type messageSender interface {
-	// send writes one message, made by the methods below, and waits until the connection has taken it, at most the write
-	// deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send may change
-	// the bytes of the message.
+	// send writes one message, which next, completeWithErrors or complete has made, and waits until the connection has taken it, at most the
+	// write deadline. If a message cannot be written, the peer ends; if the peer is closing, the message is omitted. send may change the
+	// bytes of the message.
 	send(message []byte) error
-	// next, completeWithErrors and complete append the messages of an operation to an empty text. The last two end the operation.
+	// next appends the message for one response of an operation to an empty text.
 	next(to []byte, id string, response *graphql.Response) []byte
+	// completeWithErrors appends the last message of an operation that ends with errors to an empty text.
 	completeWithErrors(to []byte, id string, errors gqlerror.List) []byte
+	// complete appends the last message of an operation that ends without errors to an empty text.
 	complete(to []byte, id string) []byte
 	// operationEnded reports that an operation has ended and its last message was sent.
 	operationEnded()
@@ -75,7 +77,7 @@ func (p *peer) admit(viewer services.Viewer) error {
 	return nil
 }
 
-// beginResult is the reason why an operation cannot begin. Each protocol reports it to the client in its own way.
+// beginResult says that an operation may begin, or why it may not. Each protocol reports the reason to the client in its own way.
 type beginResult int
 
 const (
@@ -84,7 +86,7 @@ const (
 	beginDuplicateID
 	// beginAtLimit: the peer is at its limit of operations. The client may try again when one has ended.
 	beginAtLimit
-	// beginClosing: the peer ends, and its client hears of that in another way.
+	// beginClosing: the connection of the peer is ending.
 	beginClosing
 )
 
@@ -116,7 +118,8 @@ func (p *peer) operationLimitError() error {
 	return services.Errorf(services.Conflict, "subscribe: up to %d operations at a time are allowed on one connection", p.sockets.cfg.MaxOperations)
 }
 
-// operationIndex finds an operation in the list; -1 is none. The lock is held. IDs are unique within a peer.
+// operationIndex returns the index of an operation in p.operations; -1 if none has the ID. The lock is held. IDs are unique within a
+// peer.
 func (p *peer) operationIndex(id string) int {
 	for i, one := range p.operations {
 		if one.id == id {
@@ -126,8 +129,8 @@ func (p *peer) operationIndex(id string) int {
 	return -1
 }
 
-// removeByID removes an operation by its ID, so that the ID is free again; nil if there is none. The client has ended the
-// operation, so no last message is sent.
+// removeByID removes the operation with an ID and returns it, so that the ID is free again; nil if no operation has the ID. The client
+// has ended the operation, so no last message is sent.
 func (p *peer) removeByID(id string) *operation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +143,8 @@ func (p *peer) removeByID(id string) *operation {
 	return one
 }
 
-// remove removes this operation itself from the list. Only the caller that gets true may report the end of the operation.
+// remove removes this very operation from the list, and not another one with its ID. Only the caller that gets true may report the end of
+// the operation.
 func (p *peer) remove(one *operation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // extension persistedQuery. parseParams and readURL make them, and resolveText sets their text.
 type requestParams struct {
 	graphql.RawParams
-	documentID string // of a trusted document; "" if the request does not name one
+	documentID string // the ID of a trusted document; "" if the request does not name one
 }
 
 // check returns an error if the request has no text and names none, or if the text has an escape that stands for no character.
@@ -43,17 +43,17 @@ type persistedQueries struct {
 	trustedOnly bool  // only trusted documents are executed
 	maxBytes    int64 // bytes of stored texts; 0 stores none
 
-	// mu guards the store, which has texts by their hashes. bytes is the sum over its entries; the list's callback subtracts an entry
-	// that leaves.
+	// mu guards the store of texts: bytes and textByHash.
 	mu         sync.Mutex
-	bytes      int64
-	textByHash *lru.LRU[textHash, string]
+	bytes      int64                      // the size of all stored texts; the callback of textByHash subtracts a text that is dropped
+	textByHash *lru.LRU[textHash, string] // the stored texts; a full list drops the least recently used
 }
 
 // textHash is the SHA-256 of a text. It is the whole key, because nobody can make two texts of one hash.
 type textHash [sha256.Size]byte
 
-// newPersistedQueries makes the store. The list holds as many texts as would fit if all were empty, so the real bound is maxBytes.
+// newPersistedQueries makes the store. The list textByHash holds as many texts as would fit if all were empty, so the real bound is
+// maxBytes.
 func newPersistedQueries(cfg Config) *persistedQueries {
 	p := &persistedQueries{trusted: cfg.Trusted, trustedOnly: cfg.TrustedOnly, maxBytes: max(0, cfg.MaxPersistedQueryBytes)}
 	// With trustedOnly, no text is stored, because setTextByHash does not ask whether a stored text is trusted.
@@ -68,8 +68,8 @@ func newPersistedQueries(cfg Config) *persistedQueries {
 	return p
 }
 
-// resolveText sets the request's text and removes the extension that named it. If keep is not nil, the caller calls it once the
-// document is valid, because only valid texts are stored: a stranger could otherwise fill the store with garbage. The extension
+// resolveText sets the request's text and removes the extension that named it. If keep is not nil, it stores the text, and the
+// caller calls it once the document is known to be valid: a stranger could otherwise fill the store with garbage. The extension
 // is removed, because an operation with extensions is not shared (see sharedOperationContexts).
 func (p *persistedQueries) resolveText(request *requestParams) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
@@ -140,7 +140,7 @@ func (p *persistedQueries) add(hash textHash, text string) {
 	if size > p.maxBytes {
 		return
 	}
-	// The lookup also marks it as the most recently used, so a text that is sent again and again stays.
+	// The lookup also marks the text as the most recently used, so a text that is sent again and again stays.
 	if _, known := p.textByHash.Get(hash); known {
 		return
 	}

@@ -32,7 +32,7 @@ func persistedQueryRequest(hash, query string) string {
 	return string(must(json.Marshal(request)))
 }
 
-// withPersistedQueries switches automatic persisted queries on.
+// withPersistedQueries changes a configuration so that the handler stores automatic persisted queries.
 func withPersistedQueries(cfg *Config) { cfg.MaxPersistedQueryBytes = 1 << 20 }
 
 // A client sends only the hash, gets PERSISTED_QUERY_NOT_FOUND, sends the hash with the text once, and then only the hash.
@@ -174,7 +174,7 @@ func TestPersistedQueriesOfSubscriptions(t *testing.T) {
 	})
 }
 
-// readManifest reads a manifest with this text.
+// readManifest reads a manifest of trusted documents that has this text.
 func readManifest(t *testing.T, text string) (*TrustedDocuments, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "manifest.json")
@@ -184,6 +184,7 @@ func readManifest(t *testing.T, text string) (*TrustedDocuments, error) {
 	return ReadTrustedDocuments(path)
 }
 
+// A trusted document is executed by its ID, its hash or its text. With TrustedOnly no other document is executed.
 func TestTrustedDocuments(t *testing.T) {
 	const query, mutation = "query Q($t: String!) { echo(text: $t) }", `mutation { set(text: "it") }`
 	for name, text := range map[string]string{

@@ -27,7 +27,7 @@ func (s *socket) handleTimer() {
 	switch {
 	case dead:
 		s.abort()
-	case closing: // close sets the timer again
+	case closing: // the method close sets the timer again
 	case waiting:
 		s.close(closeInitTimeout, "connection_init did not come in time")
 	case expired:

@@ -10,7 +10,7 @@ import (
 	"tidings/services"
 )
 
-// secretWord is a word in the requests that no answer may repeat.
+// secretWord is a word in the refused requests. No answer may repeat it.
 const secretWord = "s3cret"
 
 // refusedRequest is a request that must be refused before execution.

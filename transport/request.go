@@ -18,8 +18,8 @@ const requestIDHeader = "X-Request-Id"
 // requestID is the ID of a request. It is generated when it is needed, because most requests have no error. The errors of one request
 // are made by many goroutines, and all must find the same ID. The zero value has no ID yet.
 type requestID struct {
-	once sync.Once
-	id   string
+	once sync.Once // generates id
+	id   string    // the ID; "" until it is needed, unless the client gave one
 }
 
 // setRequestIDFrom takes the ID that the client gave to the request that w answers. It is called before an ID is needed. The

@@ -21,9 +21,9 @@ import (
 // httpError is an error with a status of its own; its code is INVALID. It is for the statuses that no code of services stands
 // for, such as 413 and 415.
 type httpError struct {
-	status        int
-	message       string
-	exceededLimit int // 0: no limit is involved
+	status        int    // of HTTP
+	message       string // what clients are shown
+	exceededLimit int    // the limit that the request exceeds; 0: it exceeds none
 }
 
 // Error is the message that clients are shown.
@@ -81,7 +81,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// asList is a list with one error, which is the form of all refusals.
+// asList returns an error of services in the form of all refusals: a list with one GraphQL error.
 func asList(err error) gqlerror.List { return gqlerror.List{graphQLError(err)} }
 
 // withCodes adds the documented code to the errors of parsing and validation. The wrapped error has it too, so that a presenter
@@ -93,7 +93,7 @@ func withCodes(list gqlerror.List) gqlerror.List {
 		copied := *fault
 		code, _ := fault.Extensions["code"].(string)
 		switch code {
-		// gqlgen's codes are not in the closed list of documented codes.
+		// gqlgen has codes of its own, which are not in the closed list of documented codes.
 		case "", errcode.ParseFailed, errcode.ValidationFailed:
 			copied.Extensions = maps.Clone(fault.Extensions)
 			if copied.Extensions == nil {

@@ -18,12 +18,12 @@ import (
 
 // testSchema is a small executable schema, written by hand on the functions of gqlgen that generated code calls.
 type testSchema struct {
-	hub             *testHub
-	schema          *ast.Schema
+	hub             *testHub                       // sends the events of all subscriptions
+	schema          *ast.Schema                    // testSDL, parsed
 	lingersMayEnd   chan struct{}                  // closed by the test to let the field lingers end
 	helloValue      string                         // the value of the field hello
-	eventExtensions map[string]any                 // of each event
-	eventFault      atomic.Pointer[services.Error] // of the fields stalls, fails and loses; nil: there is none
+	eventExtensions map[string]any                 // the extensions of each event
+	eventFault      atomic.Pointer[services.Error] // the error of the fields stalls, fails and loses; nil: they work
 }
 
 // testSDL is the schema that testSchema executes.
@@ -66,7 +66,7 @@ type Subscription {
 }
 scalar Pair`
 
-// testWakingFields are the fields of the schema that wake.
+// testWakingFields are the subscription fields of the test schema that wake: see SocketConfig.WithWakeConsumer.
 var testWakingFields = []string{"ticks", "refused", "stuck", "panics", "hangs", "written"}
 
 func newTestSchema() *testSchema {
@@ -75,10 +75,12 @@ func newTestSchema() *testSchema {
 
 func (s *testSchema) Schema() *ast.Schema { return s.schema }
 
+// Complexity gives no field a cost of its own.
 func (s *testSchema) Complexity(context.Context, string, string, int, map[string]any) (int, bool) {
 	return 0, false
 }
 
+// Exec executes the operation of a context, as the code does that gqlgen generates.
 func (s *testSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	operation := graphql.GetOperationContext(ctx)
 	fields := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Query", "Mutation", "Subscription"})
@@ -173,7 +175,7 @@ func (s *testSchema) resolveSubscription(
 		return values, err
 	}, nil, func(ctx context.Context, _ ast.SelectionSet, value int) graphql.Marshaler {
 		switch field.Name {
-		case "panics", "written": // a response is asked for, although the schema writes
+		case "panics", "written": // written is executed only by mistake: WriteEvents was called for its events
 			panic("in an event")
 		case "hangs":
 			<-ctx.Done()
@@ -198,7 +200,8 @@ func (s *testSchema) resolveSubscription(
 	}, true, true)
 }
 
-// relayValues passes values on, and closes its channel when values ends, as the resolvers' relay does.
+// relayValues returns a channel to which a goroutine copies values. The goroutine holds one value until it is taken, and closes the
+// channel when values is closed. The function relay of package resolvers does the same with changes.
 func relayValues(ctx context.Context, values <-chan int) <-chan int {
 	shown := make(chan int)
 	go func() {
@@ -219,11 +222,12 @@ func fieldContext(_ context.Context, field graphql.CollectedField) (*graphql.Fie
 	return &graphql.FieldContext{Object: field.ObjectDefinition.Name, Field: field, IsResolver: true}, nil
 }
 
-// testHub stands in for the hub: each watcher has a slot for one event, which a newer one replaces.
+// testHub stands in for push.Hub, which sends events to subscriptions. Each subscription has a watcher, with a slot for one event, which
+// a newer event replaces.
 type testHub struct {
-	mu       sync.Mutex
-	watchers map[*testWatcher]struct{}
-	watchErr error // what watch returns; nil: it watches
+	mu       sync.Mutex                // guards the other fields, and testWatcher.closed
+	watchers map[*testWatcher]struct{} // one for each open subscription
+	watchErr error                     // the error of watch; nil: watch succeeds
 }
 
 // testWatcher is the channel of one subscription, and whom to wake for it.
@@ -242,7 +246,7 @@ func withWakeConsumer(ctx context.Context, consumer services.ChannelConsumer) co
 	return context.WithValue(ctx, wakeConsumerContextKey{}, consumer)
 }
 
-// watch returns a channel of values, which ends with its consumer, or with ctx if there is none.
+// watch returns a channel of values for one subscription. The channel is closed with its consumer, or with ctx if there is no consumer.
 func (h *testHub) watch(ctx context.Context) (<-chan int, error) {
 	consumer, _ := ctx.Value(wakeConsumerContextKey{}).(services.ChannelConsumer)
 	one := &testWatcher{hub: h, values: make(chan int, 1), consumer: consumer}
@@ -271,7 +275,7 @@ func (h *testHub) register(one *testWatcher) error {
 	return nil
 }
 
-// End implements services.ChannelEnder.
+// End removes the watcher from its hub and closes its channel, as services.ChannelEnder requires.
 func (w *testWatcher) End() {
 	w.hub.mu.Lock()
 	delete(w.hub.watchers, w)
@@ -302,7 +306,7 @@ func (h *testHub) publish(value int) {
 	}
 }
 
-// endAllWatchers closes every channel, as the hub does when it stops.
+// endAllWatchers closes the channel of every subscription, as push.Hub does when it stops.
 func (h *testHub) endAllWatchers() {
 	h.mu.Lock()
 	watchers := make([]*testWatcher, 0, len(h.watchers))
@@ -315,7 +319,7 @@ func (h *testHub) endAllWatchers() {
 	}
 }
 
-// countWatchers returns the number of watchers.
+// countWatchers returns the number of open subscriptions.
 func (h *testHub) countWatchers() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

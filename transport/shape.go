@@ -19,8 +19,8 @@ type DocumentLimits struct {
 
 // Introspection has bounds of its own: the queries of tools have 15 levels and about 250 fields.
 const (
-	maxIntrospectionDepth      = 20  // levels
-	maxIntrospectionFields     = 500 // fields of a document
+	maxIntrospectionDepth      = 20  // levels of introspection fields in an operation
+	maxIntrospectionFields     = 500 // introspection fields of a document
 	maxIntrospectionRootFields = 2   // __schema and __type together
 
 	// Validation compares each pair of fields that share a name in one selection set. It repeats that for each fragment around them.
@@ -48,19 +48,19 @@ func (s DocumentLimits) withDefaults() DocumentLimits {
 
 // selectionSize is the size of a selection set with its fragments expanded. The zero value is an empty one.
 type selectionSize struct {
-	depth, fields, aliases, directives, rootFields int
+	depth, fields, aliases, directives, rootFields int // the numbers that DocumentLimits bounds
 
-	fragmentDepth        int            // levels
+	fragmentDepth        int            // levels of fragments within each other
 	fieldsByResponseName map[string]int // the number of fields for each key of the answer on the first level
-	mostSameNameFields   int            // the largest such number on any level
+	mostSameNameFields   int            // the most fields with one key of the answer, on any level
 
 	// These count introspection: the levels and the fields of __schema and __type, with everything below them, and how often __schema
 	// and __type themselves appear.
 	introspectedDepth, introspectedFields, introspectedRootFields int
 }
 
-// add adds the extent of a sibling to e: of two numbers of levels, or of repeats, the larger one stays, and the other numbers are
-// summed. Fields of both with one name on the first level are in one selection set, so they repeat each other.
+// add adds the size of a sibling selection to e. Of two numbers of levels, or of mostSameNameFields, the larger one stays; the other
+// numbers are summed. Fields of both with one name on the first level are in one selection set, so their numbers are summed too.
 func (e *selectionSize) add(other selectionSize) {
 	// Levels first, then the names of the first level, then the sums.
 	e.depth, e.introspectedDepth = max(e.depth, other.depth), max(e.introspectedDepth, other.introspectedDepth)
@@ -109,7 +109,7 @@ func newDocumentMeasurer(doc *ast.QueryDocument) *documentMeasurer {
 }
 
 // check returns an error if a document exceeds the bounds: INVALID, with the count and the limit. It also counts the names and values
-// of the text, which is about the number of the document's parts in memory. Depth and roots are bounded for each operation, because
+// of the text, which is about the number of the document's parts in memory. Depth and root fields are bounded for each operation, because
 // only one operation is executed. The other numbers are bounded for the whole document, because all of it is validated.
 func (s DocumentLimits) check(doc *ast.QueryDocument) (parts int, err error) {
 	g := newDocumentMeasurer(doc)
@@ -168,7 +168,7 @@ func (g *documentMeasurer) measureOperation(operation *ast.OperationDefinition) 
 	return whole
 }
 
-// measureSelections measures a selection set; its roots are the fields of its first level.
+// measureSelections measures a selection set; its root fields are those of its first level.
 func (g *documentMeasurer) measureSelections(set ast.SelectionSet) (whole selectionSize) {
 	for _, selection := range set {
 		switch one := selection.(type) {
@@ -187,20 +187,20 @@ func (g *documentMeasurer) measureSelections(set ast.SelectionSet) (whole select
 	return whole
 }
 
-// addFragmentLevel returns the extent that a fragment has where it is spread: one level of fragments more.
+// addFragmentLevel returns the size that a fragment has where it is spread: one level of fragments more.
 func addFragmentLevel(inner selectionSize) selectionSize {
 	inner.fragmentDepth = min(inner.fragmentDepth+1, countCeiling)
 	return inner
 }
 
-// measureField measures a field with the fields below it. An introspection field counts as one plain field, and its own depth and
-// fields count against bounds of their own.
+// measureField measures a field with the fields below it. An introspection field counts as one ordinary field. Its depth and
+// the fields below it count against bounds of their own.
 func (g *documentMeasurer) measureField(field *ast.Field) selectionSize {
 	g.countName(field.Name)
 	g.countName(field.Alias)
 	g.countArguments(field.Arguments)
 	whole := g.measureSelections(field.SelectionSet)
-	// The field itself adds one level and one field to those below it, and is the only root.
+	// The field itself adds one level and one field to those below it, and is the only root field.
 	whole.depth, whole.fields, whole.rootFields = min(whole.depth+1, countCeiling), min(whole.fields+1, countCeiling), 1
 	whole.fieldsByResponseName = map[string]int{field.Alias: 1}
 	// The fields below __schema and __type do not count against the bounds of ordinary fields.
@@ -245,7 +245,7 @@ func (g *documentMeasurer) measureDirectives(list ast.DirectiveList) selectionSi
 	return selectionSize{directives: len(list)}
 }
 
-// countArguments notes the names in arguments, and counts their parts.
+// countArguments counts the names and values in arguments.
 func (g *documentMeasurer) countArguments(list ast.ArgumentList) {
 	for _, argument := range list {
 		g.countName(argument.Name)
@@ -253,7 +253,7 @@ func (g *documentMeasurer) countArguments(list ast.ArgumentList) {
 	}
 }
 
-// countValue notes the names in a value: the names of variables, enums and fields of objects.
+// countValue counts a value with the values in it, and their names: of variables, enums and fields of objects.
 func (g *documentMeasurer) countValue(value *ast.Value) {
 	if value == nil {
 		return
@@ -268,7 +268,7 @@ func (g *documentMeasurer) countValue(value *ast.Value) {
 	}
 }
 
-// countName notes one name of the document, even an empty one.
+// countName counts one name of the document, even an empty one, and keeps the length of the longest.
 func (g *documentMeasurer) countName(name string) {
 	g.longestNameBytes = max(g.longestNameBytes, len(name))
 	g.nameAndValueCount++

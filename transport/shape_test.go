@@ -18,7 +18,7 @@ import (
 	"tidings/services"
 )
 
-// newRealSchemaHandler makes a handler with the real schema and no resolvers.
+// newRealSchemaHandler makes a handler with the schema of the server and no resolvers.
 func newRealSchemaHandler(t *testing.T, introspection bool) http.Handler {
 	t.Helper()
 	return newDevelopmentHandler(t, func(cfg *Config) {
@@ -26,7 +26,7 @@ func newRealSchemaHandler(t *testing.T, introspection bool) http.Handler {
 	})
 }
 
-// joinedNumberedCopies returns the parts that numbered returns, joined into one text.
+// joinedNumberedCopies returns n copies of a part, each with its number in place of %d, joined into one text.
 func joinedNumberedCopies(n int, part string) string {
 	return strings.Join(numberedCopies(n, part), "")
 }
@@ -253,6 +253,7 @@ func TestToolsCanAskForTheSchema(t *testing.T) {
 	}
 }
 
+// The default limits permit every ready-made operation in the menu of GraphiQL.
 func TestReadyMadeOperationsHaveAnAllowedShape(t *testing.T) {
 	names := must(filepath.Glob("../web/operations/*.graphql"))
 	if len(names) < 30 {

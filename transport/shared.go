@@ -13,15 +13,16 @@ import (
 
 // sharedOperationContexts lets all subscriptions with the same document and no variables use one operation context of gqlgen. The
 // context is most of the memory of a subscription, because it remembers the collected fields of every part of the document. It
-// holds nothing of a viewer: the viewer is in the context.Context. An entry lives as long as it has users.
+// holds nothing of a viewer: the viewer is in the context.Context. An entry lives as long as a subscription uses it.
 type sharedOperationContexts struct {
-	mu sync.Mutex
+	mu sync.Mutex // guards entries
 	// entries have the address of the operation as key: the document cache returns the same document for the same text. If it has
 	// dropped a document and prepared it again, there are two entries for a while, which costs only memory.
 	entries map[*ast.OperationDefinition]*sharedOperationContext
 }
 
-// sharedOperationContext is one shared operation context. It is removed with its last user, or it would keep its document alive.
+// sharedOperationContext is one shared operation context. It is removed with the last subscription that uses it, or it
+// would keep its document alive.
 type sharedOperationContext struct {
 	operationContext  *graphql.OperationContext
 	subscriptionCount int // the number of subscriptions that use it
@@ -52,20 +53,20 @@ func (s *sharedOperationContexts) acquire(parsed *graphql.OperationContext) (use
 	return entry.operationContext, true
 }
 
-// release reports that one user of the result of acquire is gone. It is called once for each acquire that returned true.
+// release reports that one subscription no longer uses a result of acquire. It is called once for each acquire that returned true.
 func (s *sharedOperationContexts) release(use *graphql.OperationContext) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The entry exists, because the caller is one of its users.
+	// The entry exists, because the caller's subscription still counts in it.
 	entry := s.entries[use.Operation]
 	if entry.subscriptionCount--; entry.subscriptionCount == 0 {
 		delete(s.entries, use.Operation)
 	}
 }
 
-// tapResolverChannels adds middleware that makes the operation tap the channel which the resolver of its first field returns. The
-// results of all later fields pass through the middleware too, so it checks the kind of a result before anything else. It finds the
-// operation in the context, because many operations share the middleware.
+// tapResolverChannels adds middleware that passes the channel which the resolver of the first field returns to
+// operation.tapResolverChannel. The results of all later fields pass through the middleware too, so it checks the kind of a result before
+// anything else. It finds the operation in the context, because many operations share the middleware.
 func tapResolverChannels(parsed *graphql.OperationContext) {
 	resolve := parsed.ResolverMiddleware
 	parsed.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {

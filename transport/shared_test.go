@@ -12,7 +12,7 @@ import (
 	"tidings/services"
 )
 
-// subscriptionCounts returns the number of users of each shared entry, in no order.
+// subscriptionCounts returns, for each shared operation context, the number of subscriptions that use it, in no order.
 func (s *sharedOperationContexts) subscriptionCounts() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,6 +23,7 @@ func (s *sharedOperationContexts) subscriptionCounts() []int {
 	return users
 }
 
+// Subscriptions with the same document share one operation context, also if their users differ.
 func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		expect := func(what string, want ...int) {
@@ -65,7 +66,7 @@ func TestSubscriptionsWithTheSameDocumentShare(t *testing.T) {
 }
 
 // TestAStoppedOperationReleasesItsContext tests the race between complete and the start of an operation: the operation must not
-// stay counted as a user of its shared context.
+// stay counted in its shared operation context.
 func TestAStoppedOperationReleasesItsContext(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.openSocket("alice")
@@ -80,6 +81,7 @@ func TestAStoppedOperationReleasesItsContext(t *testing.T) {
 	})
 }
 
+// Subscriptions that share an operation context get their events as their own viewers.
 func TestSharedContextsHoldNoViewer(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		w.server.Handler = Handler(Config{

@@ -20,19 +20,19 @@ const (
 	controlFrameTimeout = time.Second     // for a ping, a pong or a close to be written
 )
 
-// socket is a peer's WebSocket. One goroutine at a time reads, and none while there is nothing to read, if the connection can be
-// watched. Other goroutines write by frameWriter, which admits one at a time. A socket lives through newSocket, start, connection_init
+// socket is a peer's WebSocket. One goroutine at a time reads, and none while there is nothing to read, if the connection can be watched
+// for input. Other goroutines write by frameWriter, which admits one at a time. A socket lives through newSocket, start, connection_init
 // and the acknowledgement, messages, close or abort, and releaseSocket. Only the goroutine that reads calls releaseSocket.
 type socket struct {
 	peer
-	frameWriter frameWriter // of the connection, which one goroutine reads
-	watch       inputWatch  // nil: a goroutine reads all the time
+	frameWriter frameWriter // writes to the connection
+	watch       inputWatch  // starts readFrames when the connection has input; nil: a goroutine reads all the time
 
 	messageAllowance     float64         // messages that may arrive now; used only by the reading goroutine
 	frameAllowance       float64         // pongs and unfinished parts of messages that may arrive now; used only by the reading goroutine
 	allowancesRefilledAt time.Time       // when messageAllowance and frameAllowance were last computed
 	messageDeadline      time.Time       // deadline of the message that is being read; zero between messages; used only by the reading goroutine
-	upgradeHeaders       *upgradeHeaders // the headers of the upgrade, until connection_init
+	upgradeHeaders       *upgradeHeaders // the headers that identify the viewer, until connection_init; then nil
 
 	// mu guards these. All times are of the machine's clock.
 	timer            *time.Timer // first bounds the wait for connection_init, then starts handleTimer's other work; never nil
@@ -92,7 +92,7 @@ func (s *socket) readFrames() {
 	in := borrowFrameReader()
 	for {
 		if err := s.readFrame(in); err != nil {
-			if err != errPanicked { // whatever has panicked may have left anything in it
+			if err != errPanicked { // after a panic the reader may be in any state
 				in.free()
 			}
 			s.releaseSocket()
@@ -161,7 +161,7 @@ func (s *socket) readData(in *frameReader, f frame) error {
 	return nil
 }
 
-// handleMessage does not keep text, which the caller reuses. It does not wait for operations, only for the write of a short answer.
+// handleMessage handles one message of the client. It does not keep text, which the caller reuses, and does not wait for operations.
 func (s *socket) handleMessage(kind int, text []byte) {
 	if !s.takeMessageAllowance() {
 		s.close(closeTooManyRequests, "too many messages")
@@ -309,7 +309,7 @@ func (s *socket) send(message []byte) error {
 }
 
 // writeFrame writes the frame of a message, and cuts the connection if that fails: after a part of a frame nothing can follow. The
-// caller has the turn of frameWriter.
+// caller has acquired the right to write, by acquireTurn or tryAcquireTurn of frameWriter.
 func (s *socket) writeFrame(opcode int, message []byte, within time.Duration) error {
 	err := s.frameWriter.write(opcode, message, within)
 	if err == nil {

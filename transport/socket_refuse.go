@@ -21,7 +21,7 @@ func (s *socket) refuse(err error) error {
 	case errors.Is(err, errMessageTooLong):
 		code = websocket.CloseMessageTooBig
 	case !errors.As(err, &fault):
-		return err // of the connection
+		return err // an error of the connection itself
 	}
 	s.closeAndDiscardInput(code, err.Error())
 	return err
@@ -37,7 +37,7 @@ func (s *socket) closeAndDiscardInput(code int, reason string) {
 	_, _ = io.CopyN(io.Discard, s.frameWriter.conn, maxDiscardedBytes)
 }
 
-// errPanicked ends a socket after a panic.
+// errPanicked is the error that ends a socket after a panic.
 var errPanicked = errors.New("a panic while the socket read")
 
 // recoverPanic turns a panic while the socket reads into an error, and closes the socket. No HTTP server is around its goroutine,

@@ -54,7 +54,7 @@ func TestARefusedClientReadsTheReason(t *testing.T) {
 	eventually.Holds(t, "the sockets have ended", func() bool { return w.sockets.Stats().Open == 0 })
 }
 
-// A client that goes on sending after a refusal is cut off: what is discarded for it is bounded.
+// A client that goes on sending after its frame was refused is cut off: the server discards a bounded number of bytes.
 func TestARefusedClientCannotSendForEver(t *testing.T) {
 	w := newTCPFixture(t)
 	conn, err := w.dial(http.Header{}, webSocketSubprotocol)
@@ -143,7 +143,7 @@ func TestSocketFrameRate(t *testing.T) {
 					}
 				}
 				send(frames[0], 1)
-				send(frames[1], (20+20)*framesPerMessage-1) // operations and messages
+				send(frames[1], (20+20)*framesPerMessage-1) // the burst is 20 operations and 20 messages
 				c.expectNothing()
 				passTime(time.Second)
 				send(frames[1], 20*framesPerMessage)

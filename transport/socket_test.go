@@ -131,8 +131,8 @@ func TestAClientThatIgnoresTheCloseIsDisconnected(t *testing.T) {
 	})
 }
 
-// A tick that comes while the close frame is being written does not cut the client off, because the client has not read the
-// reason yet.
+// If the timer of a socket fires while the close frame is being written, handleTimer does not cut the client off, because the client
+// has not read the reason yet.
 func TestATickDuringACloseCutsNobodyOff(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		w.openSocket("alice")
@@ -176,6 +176,7 @@ func TestCloseReasonsRepeatNoClientText(t *testing.T) {
 	}
 }
 
+// The viewer of a socket comes from connection_init, or else from the headers of the upgrade.
 func TestSocketIdentity(t *testing.T) {
 	who := func(c *socketClient, want string) {
 		c.Helper()
@@ -267,6 +268,7 @@ func TestSocketTokenExpires(t *testing.T) {
 	})
 }
 
+// The server answers the message ping of graphql-transport-ws by the message pong.
 func TestSocketPingOfTheProtocol(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.connect()

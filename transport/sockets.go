@@ -29,7 +29,7 @@ type SocketConfig struct {
 	// the channel that the consumer is woken for. The consumer ends that channel; the end of a context must not end it.
 	// Subscriptions to other fields, and all of them if WithWakeConsumer is nil, cost a goroutine each.
 	WithWakeConsumer WithWakeConsumerFunc
-	WakingFields     []string // the names of the fields
+	WakingFields     []string // the names of the subscription fields that wake
 
 	// DeviceGone is called when the last socket or event stream of a device with a name has ended. The last goroutine of that
 	// socket or stream calls it. It is not called while draining, because the client is about to reconnect to another node, or if
@@ -40,11 +40,11 @@ type SocketConfig struct {
 	// memory. nil: always.
 	Ready func() bool
 
-	Origins []string // as in Config
+	Origins []string // the pages that may open sockets and event streams: as in Config
 
 	// Limits bounds the requests of clients; nil: no limits. Proxies are as in Config.
 	Limits  Limits
-	Proxies []netip.Prefix
+	Proxies []netip.Prefix // the proxies whose X-Forwarded-For is believed: as in Config
 
 	// A user has several devices and tabs; one user with thousands of sockets is a mistake or an attack. MaxPerAddress also bounds
 	// clients without a token.
@@ -61,7 +61,7 @@ type SocketConfig struct {
 	MaxAnswerBytes    int           // bytes of an answer or an event; default 4 MB
 	MaxBacklogBytes   int64         // bytes of answers that may wait to be taken before clients get a shorter deadline; default 128 MB
 	MaxOperations     int           // operations at a time on one socket or event stream; default 20
-	MessagesPerSecond int           // from one socket, on average; default 20
+	MessagesPerSecond int           // messages from one socket in a second, on average; default 20
 
 	Clock services.Clock // default the machine's
 	Log   *slog.Logger   // default slog.Default()
@@ -97,24 +97,24 @@ const (
 )
 
 // Sockets serves graphql-transport-ws by its specification, and holds the event streams of GraphQL over SSE beside its sockets: both
-// have the same limits, hub and workers. On Linux, all sockets that wait have one goroutine together, which ends with the last waiting
+// have the same limits and workers. On Linux, all sockets that wait have one goroutine together, which ends with the last waiting
 // socket: see inputPoller. Sockets is safe for concurrent use.
 type Sockets struct {
 	cfg SocketConfig
 	// Handler sets documents, before anything is served.
-	documents      *documentPreparer // of the handler
+	documents      *documentPreparer // parses and caches documents; the handler uses it too
 	wakingFields   map[string]bool   // the names of cfg.WakingFields; none without cfg.WithWakeConsumer
 	origins        allowedOrigins
 	upgrader       websocket.Upgrader
 	workers        workers                 // run the turns of waking subscriptions
 	inputPoller    inputPoller             // nil: sockets wait in goroutines of their own
-	backlog        answerBacklog           // shared with the handler
+	backlog        answerBacklog           // counts the answers that wait for slow clients; shared with the handler
 	sharedContexts sharedOperationContexts // the operation contexts that subscriptions share
 	devices        connectedDevices        // counts the connections of each device
 
 	// perUser and perAddress count the peers of this node. A peer is counted in perAddress before it exists, and in perUser by
 	// peer.admit. remove undoes both.
-	trustedProxies trustedProxies
+	trustedProxies trustedProxies     // finds the address of a client
 	perUser        concurrencyLimiter // peers of each user
 	perAddress     concurrencyLimiter // peers of each address
 
@@ -122,7 +122,7 @@ type Sockets struct {
 
 	// mu guards openPeers, reservedStreams and draining. draining is never reset.
 	mu              sync.Mutex
-	openPeers       map[*peer]struct{}
+	openPeers       map[*peer]struct{} // the sockets and event streams from add to remove
 	reservedStreams map[string]*stream // event streams of the single connection mode, by token
 	draining        bool               // Drain was called
 	// running counts peers, and operations that are starting or run in goroutines of their own. Drain returns when it is at zero.
@@ -130,8 +130,8 @@ type Sockets struct {
 	running sync.WaitGroup
 
 	// Counters for SocketStats. They are read one by one, so together they may be a moment apart.
-	operationCount, streamCount                                atomic.Int64
-	openedCount, refusedCount, sentEventCount, slowClientCount atomic.Uint64
+	operationCount, streamCount                                atomic.Int64  // the operations under way now, and the event streams now
+	openedCount, refusedCount, sentEventCount, slowClientCount atomic.Uint64 // sums: see Opened, Refused, Events and SlowClients
 }
 
 // SocketStats are the counters of sockets and event streams: current numbers, and sums since the start. /metrics shows all but
@@ -163,7 +163,7 @@ func NewSockets(cfg SocketConfig) *Sockets {
 			},
 		},
 	}
-	// Without WithWakeConsumer no turn would be queued, so every field streams.
+	// Without WithWakeConsumer nothing would wake a subscription, so each one gets a goroutine, whatever its field.
 	if cfg.WithWakeConsumer != nil {
 		for _, field := range cfg.WakingFields {
 			sockets.wakingFields[field] = true
@@ -275,7 +275,7 @@ func (s *Sockets) add(one *peer) bool {
 	return !s.draining
 }
 
-// remove uncounts a peer. It is the peer's last act, so that a drain that was waiting for the peer finds nothing open.
+// remove uncounts a peer. It is the last step of a peer's end, so that a drain that was waiting for the peer finds nothing open.
 func (s *Sockets) remove(one *peer) {
 	s.mu.Lock()
 	delete(s.openPeers, one)

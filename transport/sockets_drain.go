@@ -24,7 +24,7 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 	defer ticker.Stop()
 	began := time.Now()
 	askToReconnectGradually(ctx, peers, ticker.C, func() float64 { return float64(time.Since(began)) / float64(max(spread, 1)) })
-	// running counts peers, and operations that are still starting: after this no goroutine of a client touches the hub.
+	// running counts peers, and operations that are still starting: after this no goroutine of a client uses the hub, so the hub may stop.
 	gone := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -40,7 +40,7 @@ func (s *Sockets) Drain(ctx context.Context, spread time.Duration) {
 }
 
 // CloseUser ends every socket, with 4403, and every event stream that the user with this key has on this node. Each node calls it
-// when it learns that the user was erased; their next requests are refused. closed is the number of these peers.
+// when it learns that the user was erased. The user's next requests are refused. closed is the number of these sockets and streams.
 func (s *Sockets) CloseUser(key string) (closed int) {
 	s.mu.Lock()
 	var peers []messageSender

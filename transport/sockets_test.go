@@ -128,6 +128,7 @@ func TestDrainCutsOffClientsThatStay(t *testing.T) {
 	})
 }
 
+// While the server drains, the hub refuses new subscriptions. Their clients get no error for that: they connect to another node.
 func TestAHubThatRefusesWhileDrainingEndsNoSubscription(t *testing.T) {
 	runWithAndWithoutPoller(t, nil, func(w *socketFixture) {
 		c := w.openSocket("alice")

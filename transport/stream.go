@@ -44,16 +44,16 @@ type stream struct {
 	writeMu sync.Mutex
 
 	// Channels and not flags, because writers and serve wait for them. Each is closed once.
-	connected chan struct{} // closed when the request is there
+	connected chan struct{} // closed when the request whose response carries the events is there
 	ended     chan struct{} // closed when nothing more will be written
 
-	response http.ResponseWriter      // like control, set before connected is closed
-	control  *http.ResponseController // of response
+	response http.ResponseWriter      // where events are written; like control, set before connected is closed
+	control  *http.ResponseController // flushes response and sets its deadlines
 
 	reservationTimer *time.Timer // ends a reservation; nil with distinct connections
 
-	// mu guards these. claimed means that a request or the end of the reservation has claimed the stream, and must call releaseStream.
-	claimed         bool // claim has succeeded
+	// mu guards these. The goroutine that has claimed the stream must call releaseStream.
+	claimed         bool // a request or the end of the reservation has claimed the stream
 	requestReturned bool // response and control must not be used any more
 }
 
@@ -187,8 +187,8 @@ func (s *stream) writeText(text []byte, within time.Duration) error {
 	return err
 }
 
-// close ends the stream, once, after a last message if that is not nil. The message has a second, because a drain may wait for
-// the end. Closing ended lets serve return.
+// close ends the stream, once, after a last message if that is not nil. The message must be written within a second, because a drain may
+// wait for the end. Closing ended lets serve return.
 func (s *stream) close(last []byte) {
 	if !s.stopAllOperations() {
 		return
@@ -246,7 +246,7 @@ func (s *stream) abort() {
 	}
 }
 
-// retryField is the field that tells a browser when to reconnect.
+// retryField returns the field retry of SSE, which tells a browser when to reconnect.
 func retryField() []byte {
 	after := minReconnectDelay + rand.N(maxReconnectJitter)
 	return append(strconv.AppendInt([]byte("retry: "), after.Milliseconds(), 10), "\n\n"...)

@@ -19,7 +19,7 @@ type streamClient struct {
 	ended    chan struct{} // closed when the stream has ended
 }
 
-// sendHTTP sends one request over the network of the world. A header is given by name and value.
+// sendHTTP sends one request over the network of the fixture. Headers are pairs of a name and a value.
 func (w *socketFixture) sendHTTP(method, target, body string, header ...string) *http.Response {
 	w.Helper()
 	request, err := http.NewRequestWithContext(w.Context(), method, "http://tidings.test/graphql"+target, strings.NewReader(body))
@@ -84,7 +84,7 @@ func (w *socketFixture) openOperationStream(key, query string) *streamClient {
 	return w.readEventStream(w.sendHTTP(http.MethodPost, "", `{"query":"`+query+`"}`, "Accept", typeEvents, "Authorization", "Bearer dev:"+key))
 }
 
-// reserveStream reserves a stream and returns its token.
+// reserveStream reserves an event stream for a user and returns its token.
 func (w *socketFixture) reserveStream(key string) string {
 	w.Helper()
 	status, token := w.statusAndBody(http.MethodPut, "", "", "Authorization", "Bearer dev:"+key)
@@ -100,7 +100,7 @@ func (w *socketFixture) openReservedStream(token string) *streamClient {
 	return w.readEventStream(w.sendHTTP(http.MethodGet, "?token="+url.QueryEscape(token), "", "Accept", typeEvents))
 }
 
-// postOperation asks for an operation on a stream.
+// postOperation sends an operation to be executed on the reserved stream with a token.
 func (w *socketFixture) postOperation(key, token, id, query string) (int, string) {
 	w.Helper()
 	return w.statusAndBody(http.MethodPost, "", `{"query":"`+query+`","extensions":{"operationId":"`+id+`"}}`,
@@ -152,7 +152,7 @@ func (e *streamClient) waitEnd() (last []string) {
 	return last
 }
 
-// nextEventText returns the text of an event with a response.
+// nextEventText returns the text of an event of the type next, whose data is a response.
 func nextEventText(data string) string { return "event: next\ndata: " + data }
 
 // completeEventText is the text of the event that ends an operation.

@@ -148,9 +148,10 @@ func (q *httpTransport) serveReservation(w http.ResponseWriter, r *http.Request,
 	}
 }
 
-// findReservedStream returns a reserved stream to its owner. A browser's EventSource cannot send headers, so a request that only
-// connects the stream needs no Authorization: the reservation's token identifies the viewer. With Authorization, the user and the
-// scopes must equal the reservation's user and scopes. The user's token may differ, because tokens are renewed.
+// findReservedStream returns a reserved stream to its owner. fulfils says that the request only connects the stream. A browser's
+// EventSource cannot send headers, so such a request needs no Authorization: the reservation's token identifies the viewer. With
+// Authorization, the user and the scopes must equal the reservation's user and scopes. The user's token may differ, because tokens are
+// renewed.
 func (s *Sockets) findReservedStream(token string, who caller, fulfils bool) (*stream, error) {
 	s.mu.Lock()
 	one := s.reservedStreams[token]

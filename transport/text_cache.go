@@ -11,13 +11,13 @@ import (
 // no exclusive lock, whereas an LRU list takes one for each read. It is safe for concurrent use; values are shared and must not
 // be changed.
 type textCache[V any] struct {
-	limit int // bytes of a generation
-	seed  maphash.Seed
+	limit int          // the most bytes of a generation
+	seed  maphash.Seed // of the hashes
 
 	// The maps have hashes as keys, so that a lookup copies no text. The seed is random: nobody can choose texts that collide.
-	mu         sync.RWMutex
-	young, old map[uint64]textCacheEntry[V]
-	bytes      int // of the young one
+	mu         sync.RWMutex                 // guards the fields below
+	young, old map[uint64]textCacheEntry[V] // the two generations, by the hash of the text
+	bytes      int                          // the size of the entries in young
 }
 
 // textCacheEntry is a value with its whole text. Of two texts with one hash, the later one replaces the other.

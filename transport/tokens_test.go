@@ -40,7 +40,7 @@ func signClaims(t *testing.T, method jwt.SigningMethod, key any, kid string, cla
 	return text
 }
 
-// signClaimsText signs claims given as JSON text.
+// signClaimsText signs claims given as JSON text with testHMACSecret.
 func signClaimsText(t *testing.T, claims string) string {
 	t.Helper()
 	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + base64.RawURLEncoding.EncodeToString([]byte(claims))

@@ -18,9 +18,10 @@
 // refuse comes first. createOperation then finds or prepares the document, reads its variables and computes its price, Limits
 // charges it, and gqlgen's executor runs the resolvers.
 //
-// The path of a push: the hub puts an event into the channel of a subscription and calls its wake-up. The operation queues a
-// turn with the workers. A worker takes the newest event, renders it, gives up its slot, and writes the frame. While a client
-// does not read, the hub replaces the event in the channel: the client then gets the newest state, never a queue of old ones.
+// The path of a push: the hub (see package push) puts an event into the channel of a subscription and calls its wake-up. The operation
+// queues a turn, the delivery of one event, with the workers. A worker takes the newest event, renders it, gives up its slot, and writes
+// the frame. While a client does not read, the hub replaces the event in the channel: the client then gets the newest state, never a
+// queue of old ones.
 package transport
 
 import (
@@ -75,7 +76,7 @@ type Config struct {
 	BodyLimit        int64          // bytes of a body, and of a URL's query; default 64 KB
 	IngestBodyLimit  int64          // bytes of a body with the scope ingest; default 1 MB
 	MaxQueryTokens   int            // tokens of a GraphQL document; default 1,000
-	DocumentLimits   DocumentLimits // the form of a GraphQL document
+	DocumentLimits   DocumentLimits // the depth, the number of fields and more of a GraphQL document
 
 	MaxQueryCost   int            // the highest cost of one operation, one unit being about a microsecond; default 30,000
 	FieldWeights   map[string]int // the costs of fields that cost more than others, by Type.field
@@ -88,7 +89,7 @@ type Config struct {
 
 	// Trusted are the documents that requests may name by an ID; nil: none. With TrustedOnly only these are executed.
 	Trusted     *TrustedDocuments
-	TrustedOnly bool // no other document is executed
+	TrustedOnly bool // only trusted documents are executed
 	// MaxPersistedQueryBytes bounds the memory of automatic persisted queries; 0 accepts no hashes except those of trusted documents.
 	MaxPersistedQueryBytes int64
 
@@ -143,7 +144,7 @@ func Handler(cfg Config) http.Handler {
 	if cfg.AddMiddleware != nil {
 		cfg.AddMiddleware(server)
 	}
-	// Sockets exist before their handler, because the hub and the drain need them. They learn here which documents to use.
+	// Sockets exist before their handler, because other parts of the program need them. They get the handler's documents here.
 	if cfg.Sockets != nil {
 		cfg.Sockets.documents = documents
 		server.AddTransport(cfg.Sockets)
@@ -162,7 +163,7 @@ func Handler(cfg Config) http.Handler {
 // other handler is opaque to the Front, which then serves nothing itself.
 type endpoint struct {
 	*handler.Server
-	httpTransport *httpTransport // the last of its transports
+	httpTransport *httpTransport // answers all requests but upgrades
 }
 
 // WithWakeConsumerFunc adds to a resolver's context the consumer of the channel that the resolver returns. push.WithConsumer is one.

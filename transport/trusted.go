@@ -11,13 +11,13 @@ import (
 	"tidings/services"
 )
 
-// trustedPrefix names the hash function of an ID, so that IDs of another kind can be added.
+// trustedPrefix begins the ID of a trusted document. It names the hash function, so that IDs of another kind can be added.
 const trustedPrefix = "sha256:"
 
 // TrustedDocuments are the documents of a manifest, which the build of the clients writes. nil means none. They never change while
 // the server runs, so they need no lock, and answers that depend on them may be remembered.
 type TrustedDocuments struct {
-	textByHash map[textHash]string
+	textByHash map[textHash]string // the texts by their SHA-256
 	// texts finds a document that a client sends in full; both maps share the strings.
 	texts map[string]struct{}
 }

@@ -36,8 +36,8 @@ func TestAnUnreadBodyEndsAtTheReadTimeout(t *testing.T) {
 	const (
 		hello      = "?query=%7Bhello%7D"
 		subscribe  = "?query=subscription%7Bticks%7D"
-		one        = "Content-Length: 1"
-		chunked    = "Transfer-Encoding: chunked"
+		one        = "Content-Length: 1"                         // announces a body that does not come
+		chunked    = "Transfer-Encoding: chunked"                // announces a body too
 		reserved   = "RESERVED"                                  // stands for the token of a new reservation
 		halfChunk  = "Transfer-Encoding: chunked\r\n\r\n5\r\nab" // the head ends here
 		events     = "Accept: text/event-stream"

@@ -2,20 +2,20 @@ package transport
 
 import "sync"
 
-// workers run turns, a bounded number at a time: ten thousand subscriptions that wake together wait in a list and not in ten
-// thousand goroutines. A worker that is about to wait for a slow client leaves its slot to another one, so that slow clients
-// delay nobody, however many there are. Workers start when there is work and end when there is none. The zero value with a limit
-// is ready.
+// workers run the turns of waking subscriptions, a bounded number at a time. A turn delivers one event of one subscription. Ten thousand
+// subscriptions that wake together wait in a list and not in ten thousand goroutines. A worker that runs has one of limit slots. A worker
+// that is about to wait for a slow client leaves its slot to another worker, so that slow clients delay nobody, however many there are.
+// Workers start when there is work and end when there is none. The zero value with a limit is ready.
 //
 // A worker that has written to its client may find its slot taken. It still goes on if fewer than twice the limit run. Most clients
 // take a frame at once: if such a worker had to end, each event would cost a new goroutine, whose stack has to grow.
 type workers struct {
 	limit int // a new worker starts while fewer than this run; one that has written goes on while fewer than twice this run
 
-	mu sync.Mutex
-	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in it once at most,
-	// which its state ensures. Both are nil when it is empty.
-	firstQueued *operation // waiting, linked through operation.nextQueued
+	mu sync.Mutex // guards the fields below
+	// The list runs through the operations themselves, so that queueing allocates nothing. An operation is in the list once at most,
+	// which operation.subscriptionState ensures. firstQueued and lastQueued are nil when the list is empty.
+	firstQueued *operation // the first operation that waits for a turn; the list is linked through operation.nextQueued
 	lastQueued  *operation // the end of the list
 	running     int        // workers that hold a slot: not waiting for a client
 }

@@ -131,6 +131,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	all.Wait()
 }
 
+// tapResolverChannel replaces the first channel of an operation, and returns every other result unchanged.
 func TestTapIgnoresResultsThatAreNoChannel(t *testing.T) {
 	one := &operation{execution: &execution{}}
 	var none <-chan int

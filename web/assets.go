@@ -32,9 +32,9 @@ var contentTypes = map[string]string{
 // asset is a file as it is served. Only the compressed form is stored. Every browser accepts gzip; for any other client the file
 // is inflated at each request. An asset never changes, so requests share it.
 type asset struct {
-	name        string // of the file, without its folder
+	name        string // the name of the file, without its folder
 	contentType string
-	hash        string // of the content, not of its compressed form
+	hash        string // 16 hexadecimal digits of the content's SHA-256; the compressed form is not hashed
 	size        int    // of the content, in bytes
 	compressed  []byte // the content, by gzip
 }
@@ -116,7 +116,7 @@ func newCompressedAsset(name string, compressed []byte) (*asset, error) {
 	}, nil
 }
 
-// path returns the address, which changes with the content. A page and its files are from the same build, so an old page
+// path returns the asset's address, which changes with its content. A page and its files are from the same build, so an old page
 // never gets a new script.
 func (a *asset) path() string { return assetsPath + a.hash + "/" + a.name }
 

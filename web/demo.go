@@ -14,7 +14,7 @@ const (
 	Production DemoMode = "production"
 	// Development acts for anybody with development tokens.
 	Development DemoMode = "development"
-	// DemoWorld is Development on a server with the demo world, whose Redis the page can empty.
+	// DemoWorld is Development on a server with the demo world: made-up people who post and talk. The page can empty its Redis.
 	DemoWorld DemoMode = "demo"
 )
 
@@ -22,7 +22,7 @@ const (
 type DemoConfig struct {
 	// Endpoint is the path of GraphQL on the same origin. Empty is /graphql.
 	Endpoint string
-	Mode     DemoMode
+	Mode     DemoMode // what the page may do
 	// Version of the server, shown at the foot. Empty shows none.
 	Version string
 }

@@ -34,7 +34,7 @@ type docsView struct {
 	OtherLanguage string      // the other language's name for itself
 	// Previous and Next are the neighbours of this page in the list; nil at the ends of the list.
 	Previous, Next *docs.Page
-	Version        string // of the server; "" shows none
+	Version        string // the version of the server; "" shows none
 }
 
 // docsGroup is a heading of the list of pages, with its pages in their order.

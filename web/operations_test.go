@@ -115,6 +115,7 @@ func countTokens(query string) int {
 	}
 }
 
+// Every ready-made operation of GraphiQL's menu is valid, says what it is for, and has a name of its own.
 func TestReadyMadeOperations(t *testing.T) {
 	schema := loadSchema(t)
 	operations, err := readOperations(files)
@@ -174,6 +175,7 @@ func TestPushedBadgesHaveTheFieldsOfTheQuery(t *testing.T) {
 	}
 }
 
+// checkedOperationName returns an error for an operation with any of these faults.
 func TestCheckOperationFindsFaults(t *testing.T) {
 	schema := loadSchema(t)
 	for name, test := range map[string]struct {

@@ -18,14 +18,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// startProxyWithMissingFile starts a proxy in front of a stub. Until mend is called, it answers 410 to paths that end in suffix.
+// startProxyWithMissingFile starts a proxy in front of a stubServer. Until mend is called, the proxy answers 410 to paths that end in
+// suffix.
 func startProxyWithMissingFile(t *testing.T, server *stubServer, suffix string) (origin string, mend func()) {
 	t.Helper()
 	return startProxyWithBrokenFiles(t, server, func(w http.ResponseWriter) { http.Error(w, "gone", http.StatusGone) }, suffix)
 }
 
-// startProxyWithBrokenFiles starts a proxy in front of a stub. Until mend is called, breaks answers the paths that end in one of
-// the suffixes.
+// startProxyWithBrokenFiles starts a proxy in front of a stubServer. Until mend is called, breaks answers requests for the paths that end
+// in one of the suffixes.
 func startProxyWithBrokenFiles(t *testing.T, server *stubServer, breaks func(http.ResponseWriter), suffixes ...string) (origin string, mend func()) {
 	t.Helper()
 	target, err := url.Parse(server.origin)
@@ -112,7 +113,7 @@ func TestPageWithoutItsScript(t *testing.T) {
 	browsertest.PermitScripts(blind, t, false)
 	for name, tab := range map[string]context.Context{origin: browsertest.NewTab(blind, t), server.origin: blind} {
 		browsertest.Navigate(tab, t, name+"/graphiql")
-		browsertest.PermitScripts(tab, t, true) // for the test's own questions
+		browsertest.PermitScripts(tab, t, true) // the test's own scripts need JavaScript
 		browsertest.WaitFor(tab, t, "the words are seen", `getComputedStyle(document.querySelector('.late')).opacity === '1'`)
 		text := browsertest.Evaluate[string](tab, t, `document.body.innerText`)
 		if !strings.Contains(text, "needs JavaScript") || !strings.Contains(text, "Bearer dev:alice") {
@@ -124,6 +125,7 @@ func TestPageWithoutItsScript(t *testing.T) {
 	}
 }
 
+// In a browser that forbids storage the page works, and says that it keeps nothing.
 func TestPageWithoutStorage(t *testing.T) {
 	t.Parallel()
 	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})
@@ -143,6 +145,7 @@ func TestPageWithoutStorage(t *testing.T) {
 	checkNoErrorsOrForeignRequests(t, tab, server.origin)
 }
 
+// TestLinks checks which operation and which person an address of the page leads to.
 func TestLinks(t *testing.T) { runAtEachPageSize(t, checkLinksToOperations) }
 
 // checkLinksToOperations opens addresses that lead to an operation, to somebody or to nothing, and an address that the page made
@@ -236,6 +239,7 @@ func checkKeyboardOnlyUse(t *testing.T, server *stubServer, tab context.Context)
 	checkNoErrorsOrForeignRequests(t, tab, server.origin)
 }
 
+// On a phone the page fits the screen, in both themes and with each of its panes, and has no serious accessibility faults.
 func TestPageOnAPhone(t *testing.T) {
 	t.Parallel()
 	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true})

@@ -15,10 +15,10 @@ import (
 // secretToken is a token that a test puts into the page, which must store it nowhere.
 const secretToken = "eyJhbGciOiJIUzI1NiJ9.a-real-token"
 
-// initialTabs are the tabs that a new visitor gets: the first operations.
+// initialTabs are the titles of the tabs that a new visitor gets: the names of the first ready-made operations.
 var initialTabs = []string{"MyBadges", "WatchMyBadges", "FollowSomebody", "Publish", "MyHomeFeed", "Like"}
 
-// pageSize is the size of a page.
+// pageSize is the size of a browser tab's page, in CSS pixels.
 type pageSize struct{ width, height int64 }
 
 var (
@@ -26,13 +26,13 @@ var (
 	phoneSize  = pageSize{390, 844}
 )
 
-// openPage opens the page of a stub in development mode that answers introspection, in a fresh browser profile.
+// openPage opens the GraphiQL page of a new stubServer in development mode, at the size of a laptop, in a fresh browser profile.
 func openPage(t *testing.T) (*stubServer, context.Context) {
 	t.Helper()
 	return openPageAtSize(t, laptopSize)
 }
 
-// runAtEachPageSize runs a test of the page on a laptop and on a phone.
+// runAtEachPageSize runs a test of the GraphiQL page at the size of a laptop and at that of a phone.
 func runAtEachPageSize(t *testing.T, test func(t *testing.T, server *stubServer, tab context.Context)) {
 	t.Parallel()
 	for name, size := range map[string]pageSize{"laptop": laptopSize, "phone": phoneSize} {
@@ -44,7 +44,7 @@ func runAtEachPageSize(t *testing.T, test func(t *testing.T, server *stubServer,
 	}
 }
 
-// openPageAtSize is openPage for a page of a size.
+// openPageAtSize opens the GraphiQL page of a new stubServer in development mode, at a size, in a fresh browser profile.
 func openPageAtSize(t *testing.T, size pageSize) (*stubServer, context.Context) {
 	t.Helper()
 	server := newStubServer(t, GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
@@ -70,6 +70,7 @@ func checkNoErrorsOrForeignRequests(t *testing.T, tab context.Context, origin st
 	}
 }
 
+// The page offers the ready-made operations in its menu, and runs each of them unchanged.
 func TestPageInTheBrowser(t *testing.T) {
 	t.Parallel()
 	server, tab := openPage(t)
@@ -126,7 +127,7 @@ func TestPageInTheBrowser(t *testing.T) {
 		t.Errorf("the title is %q", got)
 	}
 	for _, request := range browsertest.Requests(tab) {
-		// The page itself gives up a question to /readyz after five seconds, and asks again.
+		// The page itself gives up a request to /readyz after five seconds, and sends another.
 		gaveUp := request.Error == "net::ERR_ABORTED" && strings.HasSuffix(request.URL, "/readyz")
 		if request.Error != "" && !gaveUp || request.Status >= 400 && !strings.HasSuffix(request.URL, "/graphql") {
 			t.Errorf("%s %s answered %d %s", request.Method, request.URL, request.Status, request.Error)
@@ -222,6 +223,7 @@ func TestOperationOpensWhileAnEditIsTakenIn(t *testing.T) {
 	}
 }
 
+// Operations run as the person that is chosen on the page, in each tab of the browser separately.
 func TestPersonInTheBrowser(t *testing.T) {
 	t.Parallel()
 	server, first := openPage(t)

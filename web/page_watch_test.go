@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestWatchesGoOn tests watches: subscriptions that were run in GraphiQL, each of which shows its events in a pane.
 func TestWatchesGoOn(t *testing.T) { runAtEachPageSize(t, checkSubscriptionsContinue) }
 
 // checkSubscriptionsContinue runs subscriptions. It checks that their events go on arriving while tabs and persons change, and after a
@@ -91,8 +92,8 @@ func checkSubscriptionsContinue(t *testing.T, server *stubServer, tab context.Co
 	}
 }
 
-// A token of the Headers editor is in neither storage of the browser, after queries and a watch that use it. So no reload can start
-// that watch again.
+// A token of the Headers editor is in neither storage of the browser, after queries and a subscription that use it. So no reload can
+// start that subscription again.
 func TestTokensOfTheHeadersEditorAreNotStored(t *testing.T) {
 	t.Parallel()
 	server := newStubServer(t, GraphiQLConfig{})

@@ -24,11 +24,11 @@ type stubServer struct {
 	graphql.ExecutableSchema
 	origin string // such as http://127.0.0.1:8080
 
-	mu                       sync.Mutex
+	mu                       sync.Mutex              // guards the fields below
 	requests                 []receivedOperation     // all operations over HTTP, except introspection
 	initPayloads             []transport.InitPayload // the payloads of all connection_init messages
 	offeredProtocols         []string                // the header Sec-WebSocket-Protocol of each upgrade
-	authorizationByEventChan map[chan string]string  // running subscription -> its authorization
+	authorizationByEventChan map[chan string]string  // the authorization of each running subscription, by its channel
 }
 
 // receivedOperation is one operation that arrived over HTTP.
@@ -41,7 +41,7 @@ type receivedOperation struct {
 // authorizationContextKey is the key of a socket's authorization in its context.
 type authorizationContextKey struct{}
 
-// newStubServer starts a server whose page has the configuration cfg.
+// newStubServer starts a stubServer whose GraphiQL page has the configuration cfg.
 func newStubServer(t *testing.T, cfg GraphiQLConfig) *stubServer {
 	t.Helper()
 	s := &stubServer{
@@ -71,7 +71,7 @@ func newStubServer(t *testing.T, cfg GraphiQLConfig) *stubServer {
 	return s
 }
 
-// init takes the payload of a connection_init message.
+// init keeps the payload of a connection_init message, and puts its authorization into the context of the socket.
 func (s *stubServer) init(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *stubServer) init(ctx context.Context, payload transport.InitPayload) (c
 	return context.WithValue(ctx, authorizationContextKey{}, payload.Authorization()), nil, nil
 }
 
-// Exec answers an operation that passed the schema's validation.
+// Exec answers a valid operation with its name and its authorization; introspection is answered from the schema.
 func (s *stubServer) Exec(ctx context.Context) graphql.ResponseHandler {
 	operation := graphql.GetOperationContext(ctx)
 	if operation.OperationName == "IntrospectionQuery" {

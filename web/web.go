@@ -20,7 +20,7 @@ import (
 	"sync"
 )
 
-// People are the users of the tour. GraphiQL offers them in development mode, where they exist from the start.
+// People are the keys of the users in the tour (docs/tour.md). GraphiQL offers them in development mode, where they exist from the start.
 var People = []string{"alice", "bob", "carol"}
 
 // GraphiQLConfig says what the GraphiQL page talks to.
@@ -41,6 +41,8 @@ const (
 	assetsPath   = graphiqlPath + "/assets/"
 )
 
+// files has the files of the pages, and the ready-made operations.
+//
 //go:embed assets operations
 var files embed.FS
 
@@ -53,7 +55,7 @@ var embeddedAssets = sync.OnceValue(func() map[string]*asset {
 	return assets
 })
 
-// contentSecurityPolicy allows the GraphiQL page its own files and its own server. GraphiQL sets styles from its script, and
+// contentSecurityPolicy lets the GraphiQL page load its own files and call its own server. GraphiQL sets styles from its script, and
 // brings its fonts and pictures as data. Its worker is made of a blob.
 var contentSecurityPolicy = strings.Join([]string{
 	"default-src 'none'",
@@ -127,7 +129,8 @@ func querySuffix(r *http.Request) string {
 	return "?" + r.URL.RawQuery
 }
 
-// mustPage renders a page, which is the same for everybody. It panics if that fails, because that is a fault of the build.
+// mustPage renders a template with its settings to a page, which is the same for everybody. It panics if that fails, because that is a
+// fault of the build.
 func mustPage(name string, cfg any) *asset {
 	page, err := newPage(name, cfg, embeddedAssets())
 	if err != nil {

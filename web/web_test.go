@@ -50,6 +50,7 @@ func readBody(t *testing.T, response *http.Response) []byte {
 	return content
 }
 
+// The GraphiQL page has its headers and its settings, and all files that it names are served.
 func TestPage(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{Development: true, Introspection: true, Version: "v1.2.3"})
 	response := sendRequest(t, handler, http.MethodGet, "/graphiql?as=bob")
@@ -112,6 +113,7 @@ func TestPageEscapesItsConfiguration(t *testing.T) {
 	}
 }
 
+// Each file of the pages is served plain and compressed, with its hash in its address.
 func TestAssets(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
 	names := []string{"LICENSES.txt", "demo.css", "demo.js", "docs.css", "favicon.svg", "graphiql-page.css", "graphiql-page.js",
@@ -201,6 +203,7 @@ func checkConditionalRequests(t *testing.T, handler http.Handler, path, plainTag
 	}
 }
 
+// TestAddresses checks the status of the handler for addresses that it serves and for others.
 func TestAddresses(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
 	known := embeddedAssets()["favicon.svg"].path()
@@ -270,6 +273,7 @@ func TestNewPageRefusesAFileThatIsNotThere(t *testing.T) {
 	}
 }
 
+// The embedded files of other projects load nothing from elsewhere, and LICENSES.txt covers their projects.
 func TestVendoredFiles(t *testing.T) {
 	handler := GraphiQL(GraphiQLConfig{})
 	content := func(name string) string {
@@ -294,6 +298,7 @@ func TestVendoredFiles(t *testing.T) {
 	}
 }
 
+// The npm packages of the pages are locked at exact versions.
 func TestPackagesArePinned(t *testing.T) {
 	for _, folder := range []string{".", "demo"} {
 		checkPackagesPinned(t, folder)

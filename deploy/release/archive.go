@@ -13,7 +13,7 @@ import (
 type archiveEntry struct {
 	name    string
 	mode    os.FileMode
-	content []byte // its content
+	content []byte // the bytes of the file
 }
 
 // makeTar returns a compressed tar file of entries. It contains no user's name, and no time except at.

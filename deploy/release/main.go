@@ -26,10 +26,10 @@ import (
 	"time"
 )
 
-// targets are the systems of a release.
+// targets are the systems that a release has an archive for.
 var targets = []target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
 
-// target is a system by Go's names.
+// target is an operating system and a processor, by the names that Go has for them (GOOS and GOARCH).
 type target struct{ system, processor string }
 
 func (t target) String() string { return t.system + "/" + t.processor }

@@ -13,6 +13,7 @@ import (
 	"time"
 )
 
+// entries are the files that the tests pack into archives.
 var entries = []archiveEntry{{"t/LICENSE", 0o644, []byte("free")}, {"t/tidings", 0o755, bytes.Repeat([]byte("program"), 10_000)}}
 
 // The same files with the same time make the same bytes each time they are packed.

@@ -27,12 +27,14 @@ func main() {
 	}
 }
 
-// compilersPlugin is the plugin that writes the compilers.
+// compilersPlugin is the plugin of gqlgen that writes the compilers of the types.
 type compilersPlugin struct{}
 
 // Name returns the name of the plugin for errors.
 func (compilersPlugin) Name() string { return "compilers" }
 
+// compiledTemplate is the template of compiled.generated.go.
+//
 //go:embed compiled.gotpl
 var compiledTemplate string
 
@@ -75,7 +77,7 @@ func (o object) Compilable() (fields []field) {
 // field is a field of an object.
 type field struct {
 	*codegen.Field
-	owner object
+	owner object // the type that has the field
 }
 
 // Compiler is the Go expression that compiles the field. A field that is plain Go is read and appended, and nodes are read from the
@@ -109,7 +111,7 @@ func (f field) isPlain() bool {
 	return f.IsMethod() && f.NoErr && !f.VOkFunc && !f.MethodHasContext
 }
 
-// valueExpr is the Go expression of a plain field.
+// valueExpr is the Go expression that reads a plain field of v.
 func (f field) valueExpr() string {
 	if f.IsMethod() {
 		return "v." + f.GoFieldName + "()"
@@ -177,7 +179,7 @@ func nonNullExpr(ref *config.TypeReference) string {
 	return fmt.Sprint(ref.GQL.NonNull)
 }
 
-// plainExpr is the compiler of a plain field; "" if its Go type has no plain form.
+// plainExpr is the compiler of a plain field; "" if the generated code cannot append values of its Go type.
 func (f field) plainExpr() string {
 	ref, goType := f.TypeReference, f.owner.GoType()
 	leaf := func(body string) string {
@@ -222,7 +224,7 @@ func (f field) plainObjectExpr() string {
 	return ""
 }
 
-// appendExpr is the Go expression that appends a value of a type without fields; "" for a type whose form is not known here.
+// appendExpr is the Go expression that appends a value of a type without fields; "" for a type that it cannot append.
 func appendExpr(ref *config.TypeReference, value string) string {
 	if ref.Definition.Kind == ast.Enum {
 		// The Go types of enums are strings that are printed as they are.

@@ -23,7 +23,7 @@ const actRetention = 400 * 24 * time.Hour
 
 const (
 	outcomeTimeout        = 2 * time.Second // for writing the outcome, even if the caller is gone
-	maxActsDroppedPerTurn = 10_000          // acts that one turn of the projector's janitor drops at most
+	maxActsDroppedPerTurn = 10_000          // the most acts that are dropped at once: see dropOldActs
 	maxDetailsCharacters  = 200             // characters of Details
 	maxTargetCharacters   = 2000            // characters of Target: longer than any ID
 )
@@ -52,7 +52,7 @@ type Act struct {
 type Config struct {
 	DB        *sql.DB
 	IDs       *services.IDClock
-	Projector *projector.Projector // its janitor drops old acts; if nil, no act is dropped
+	Projector *projector.Projector // calls dropOldActs regularly; if nil, no act is dropped
 	Log       *slog.Logger         // default slog.Default()
 }
 
@@ -135,7 +135,7 @@ func (s *Service) List(ctx context.Context, before services.PostID, limit int) (
 	return list, err
 }
 
-// dropOldActs drops acts that are older than actRetention.
+// dropOldActs drops acts that are older than actRetention. The projector's janitor, which deletes old rows every ten minutes, calls it.
 func (s *Service) dropOldActs(ctx context.Context) (dropped int, err error) {
 	err = s.db.Write(ctx, func(tx *sql.Tx) error {
 		dropped, err = tx.Run(ctx, dropActs, services.PostIDAt(tx.Now.Add(-actRetention)), maxActsDroppedPerTurn)

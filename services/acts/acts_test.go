@@ -93,8 +93,8 @@ func TestTheOutcomeIsCommittedWithTheWork(t *testing.T) {
 	eachEngine(t, func(k testService) {
 		for _, c := range []struct {
 			name         string
-			errs         []error
-			during, then string
+			errs         []error // the error of each write of the work
+			during, then string  // the outcome after the writes of the work, and after the work has returned
 		}{
 			{"committed", []error{nil}, OutcomeDone, OutcomeDone},
 			{"rolled back", []error{services.Errorf(services.Conflict, "no")}, OutcomeStarted, "CONFLICT"},

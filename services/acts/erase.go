@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// The acts have IDs above $2, up to $3.
+	// eraseActor empties the actor of a user's acts, among the acts with IDs above $2, up to $3.
 	eraseActor = sql.NewStatement("forget who acted", `UPDATE acts SET actor = '' WHERE id > $2 AND id <= $3 AND actor = $1`)
 
 	// actsPartEnd finds the end of the next range of IDs, and whether that range is the last.

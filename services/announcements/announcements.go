@@ -65,9 +65,9 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// sharedStateCommand is a host application's command that changes state that all users share. change receives the stamp of the
-// change, and returns the ID of the announcement, "" for a dot, and the key of the log entry, which names what has changed. The
-// host's next read on this node shows the change, since AfterApply loads it.
+// sharedStateCommand is a host application's command that changes state that all users share. change receives the stamp of the change, a
+// new value of the announcements' clock. It returns the ID of the announcement, "" for a dot, and the key of the changelog entry, which
+// names what has changed. The host's next read on this node shows the change, since AfterApply loads it.
 func (s *Service) sharedStateCommand(name string, change func(ctx context.Context, tx *sql.Tx, stamp uint64) (id, changed string, err error)) *jobs.Command {
 	var stamp uint64
 	return &jobs.Command{

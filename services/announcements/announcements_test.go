@@ -25,7 +25,7 @@ type node struct {
 	*Service
 }
 
-// newNode makes the service of a world's node.
+// newNode makes a node on the databases and caches of a test.
 func newNode(w *fanouttest.World) node {
 	return node{w, New(Config{DB: w.Store, Redis: w.Redis, Jobs: w.Fanout.Engine, Changelog: w.Caches.Changelog, Projector: w.Projector, IDs: w.IDs, Clock: w.Clock})}
 }

@@ -89,7 +89,7 @@ func (s *Service) Edit(id services.PostID, edit Edit) (*jobs.Command, error) {
 		return nil, err
 	}
 	return s.sharedStateCommand("editAnnouncement", func(ctx context.Context, tx *sql.Tx, stamp uint64) (string, string, error) {
-		// The stamp is taken already, so the locks are in the order of all changes: the clock, then the row.
+		// The stamp was taken under the lock of the announcements' clock. So every change locks in the same order: the clock, then the row.
 		a, err := lock(ctx, tx, id)
 		if err != nil {
 			return "", "", err

@@ -13,7 +13,7 @@ import (
 // neverEnds is stored as the end of an announcement that has no end.
 const neverEnds = math.MaxInt64
 
-// ChangelogKind is the kind of log entry for announcements and dots. Both share one kind, and so one order: a node never shows a
+// ChangelogKind is the kind of changelog entry for announcements and dots. Both share one kind, and so one order: a node never shows a
 // later change of one without the earlier changes of the other. The key is the global id of the announcement, or the name of
 // the dot.
 const ChangelogKind = "notice"
@@ -26,8 +26,9 @@ const announcementColumns = `SELECT id, title, content, segments, created_at, up
 const listedCondition = `position > 0 AND NOT withdrawn AND position > (SELECT value FROM counters WHERE name = 'announcement_floor')`
 
 var (
-	// A stamp is odd. An announcement ends at a whole millisecond, which is an even number of microseconds, so no version can
-	// mean both an end and a change.
+	// raiseClock raises the announcements' clock to the time $1, or at least above its last stamp, and returns the new stamp. A stamp is
+	// odd. An announcement ends at a whole millisecond, which is an even number of microseconds, so no version can mean both an end and a
+	// change.
 	raiseClock = sql.NewStatement("raise the announcements' clock", `UPDATE counters
 		SET value = (CASE WHEN CAST($1 AS BIGINT) > value THEN CAST($1 AS BIGINT) ELSE value + 1 END) | 1 WHERE name = 'notices' RETURNING value`)
 
@@ -152,9 +153,9 @@ func scanAnnouncements(ctx context.Context, r sql.Runner, st sql.Statement, whic
 
 // Facts are the facts that all users share: the list of announcements and the dots.
 type Facts struct {
-	ReadAt          time.Time // when they were read
-	LastChangeStamp uint64    // the stamp of the last change
-	LogVersion      uint64    // the version of the log at the last change
+	ReadAt          time.Time // when the facts were read
+	LastChangeStamp uint64    // the announcements' clock at the last change
+	LogVersion      uint64    // the version of the changelog at the last change
 	EndedCount      uint64    // how many announcements that were ever in the list have ended; one change lowers it by one at most
 	// Announcements are the entries of the list that are not over, the newest first, without their texts and their times of creation
 	// and start.

@@ -21,15 +21,15 @@ var (
 		SELECT dot, segment, raised_at FROM {rows $1 dot TEXT, segment BIGINT, raised_at BIGINT} AS r WHERE TRUE
 		ON CONFLICT (dot, segment) DO UPDATE SET raised_at = CASE WHEN excluded.raised_at > dot_raises.raised_at THEN excluded.raised_at ELSE dot_raises.raised_at END`)
 
-	// The statement itself reads the clock's present value: a raise that is committed later has a later stamp and lights the dot
-	// again.
+	// clearDotNow clears a dot for a user up to the present value of the announcements' clock. The statement itself reads the clock: a raise
+	// that is committed later has a later stamp and lights the dot again.
 	clearDotNow = sql.NewStatement("clear a dot", `INSERT INTO user_dots AS d (user_number, dot, seen)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), value FROM counters
 		WHERE name = 'notices' AND EXISTS (SELECT 1 FROM dot_raises WHERE dot = CAST($2 AS TEXT))
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
 
-	// For a clear at a past time, whose stamp is $3.
+	// clearDotUntil clears a dot for a user up to the stamp $3, for a clear at a past time.
 	clearDotUntil = sql.NewStatement("clear a dot as it was", `INSERT INTO user_dots AS d (user_number, dot, seen) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number, dot) DO UPDATE SET seen = CASE WHEN excluded.seen > d.seen THEN excluded.seen ELSE d.seen END
 		RETURNING seen`)
@@ -39,6 +39,7 @@ var (
 		COALESCE((SELECT seen FROM user_dots WHERE user_number = $1 AND dot = $2), 0),
 		COALESCE((SELECT dots_from FROM user_notices WHERE user_number = $1), 0) FROM dot_raises r WHERE r.dot = $2`)
 
+	// segmentBits reads the bits that stand for segments in the type Segments, by the names of the segments.
 	segmentBits = sql.NewStatement("segments", `SELECT name, bit FROM segments WHERE {in name $1 TEXT}`)
 
 	insertSegments = sql.NewInsertion("insert segments", "segments", "name TEXT, bit BIGINT", "ON CONFLICT DO NOTHING")

@@ -56,7 +56,7 @@ func TestDotsAreRaisedAndCleared(t *testing.T) {
 			{Name: "a.b-c_1", Raises: []DotRaise{raise(0, other)}},
 			{Name: "shop", Raises: []DotRaise{raise(0, all), raise(1, some), raise(1<<5, last), raise(1<<63, some)}},
 		})
-		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), other) // the end of the clock, even if another dot was raised last
+		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), other) // the last stamp of the announcements' clock, even if another dot was raised last
 		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), other)
 		again := b.raiseDotNow("shop", 1)
 		sqltest.Equal(b.T, b.clearUserDot(7, "shop"), again)

@@ -12,7 +12,8 @@ import (
 // of its own time decides where an announcement stands, when a dot was raised or cleared, and how far a mark reaches. So events
 // keep their order, however late they are reported.
 
-// pastStamp is the stamp of a moment. It is odd, like the clock's stamps, and stamps of one millisecond rise with their sequence.
+// pastStamp is the stamp of a past moment. It is odd, like the stamps of the announcements' clock. Stamps of one millisecond rise with
+// the moments' numbers within the millisecond.
 func pastStamp(moment services.PostID) uint64 {
 	// A millisecond has 500 odd microseconds: beyond them, events of one millisecond share the last stamp.
 	const last = 499

@@ -36,7 +36,7 @@ func (b *testStore) newAnnouncement(id services.PostID) Announcement {
 	return Announcement{ID: id, Title: "title of " + id.String(), Content: "content", CreatedAt: now, UpdatedAt: now, StartsAt: now}
 }
 
-// announce adds an announcement to the list now.
+// announce adds an announcement to the list now, and trims the list to three.
 func (b *testStore) announce(id services.PostID, change ...func(*Announcement)) (a Announcement) {
 	b.T.Helper()
 	a = b.newAnnouncement(id)

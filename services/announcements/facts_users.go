@@ -22,28 +22,31 @@ func (s UserState) IsNew(dormantBefore time.Time) bool {
 	return s.Version == 0 || s.SeenAt.Before(dormantBefore) && s.Version < uint64(sql.Micros(dormantBefore))
 }
 
-// newerVersion is the version after n.ver in a statement whose $2 is now.
+// newerVersion is the SQL of the next version of a row n of user_notices: the time $2 in microseconds, or one more than the present
+// version if that is not earlier.
 const newerVersion = `CASE WHEN CAST($2 AS BIGINT) > n.ver THEN CAST($2 AS BIGINT) ELSE n.ver + 1 END`
 
 var (
-	// The condition is in the same statement, so that only one of two first requests of a returning user resets the row.
+	// resetDormant moves a returning dormant user to the present end of the list, like a new user. The condition is in the same statement,
+	// so that only one of two first requests of the user resets the row.
 	resetDormant = sql.NewStatement("reset the announcements of a dormant user", `UPDATE user_notices AS n SET ver = `+newerVersion+`,
 			position = CASE WHEN c.value > n.position THEN c.value ELSE n.position END,
 			dots_from = CASE WHEN c.value > n.dots_from THEN c.value ELSE n.dots_from END
 		FROM counters AS c
 		WHERE c.name = 'notices' AND n.user_number = $1 AND n.ver < $3 AND EXISTS (SELECT 1 FROM users WHERE number = $1 AND seen_at < $3)`)
 
-	// dots_from replaces the deleted rows: everything raised before the return counts as dismissed.
+	// forgetDots deletes the dots that users have cleared. The column dots_from of user_notices replaces the deleted rows: everything raised
+	// before the return counts as dismissed.
 	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
 	currentListEnd = sql.NewStatement("the present end of the announcements", `SELECT value FROM counters WHERE name = 'notices'`)
 
-	// An upsert locks the row, whether it exists or not.
+	// insertPosition gives a user without a position the present end of the list. An upsert locks the row, whether it exists or not.
 	insertPosition = sql.NewStatement("enter a user's announcement position", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET ver = n.ver`)
 
-	// If the new position is not ahead, the row keeps its version, so that a repeated mark wakes nobody.
+	// If the new position is not ahead, the row keeps its version, so that a repeated mark does not change the badges.
 	raisePosition = sql.NewStatement("raise the position in the announcements", `INSERT INTO user_notices AS n (user_number, ver, position, dots_from)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), value, value FROM counters WHERE name = 'notices'
 		ON CONFLICT (user_number) DO UPDATE SET
@@ -156,7 +159,7 @@ func dropDormantPositions(ctx context.Context, db *sql.DB, before time.Time, aft
 	if err != nil {
 		return 0, 0, err
 	}
-	// The end of the table: the next turn begins at its start.
+	// The end of the table is reached: the next call begins at its start.
 	if looked < limit {
 		last = 0
 	}

@@ -15,9 +15,11 @@ import (
 	"tidings/tests/histories"
 )
 
+// dormancy is how long a user must be away in these tests until they count as new again.
 const dormancy = 30 * 24 * time.Hour
 
-// recordVisit visits as a user: it enters their position, and then records the visit.
+// recordVisit records a visit: a new user, or one who was away too long, gets a read position at the present end of the list. It returns
+// their state.
 func (b *testStore) recordVisit(user services.UserID) (n UserState) {
 	b.T.Helper()
 	b.write(func(tx *sql.Tx) (err error) {
@@ -67,7 +69,7 @@ func TestNewUsersStartAtTheEnd(t *testing.T) {
 		want := UserState{AnnouncementState: announcementState(version, stamp, stamp), DismissedUpToByDot: map[string]uint64{}}
 		sqltest.Equal(b.T, b.recordVisit(user), want)
 		b.raiseDotNow("shop", 0)
-		sqltest.Equal(b.T, b.recordVisit(user), want) // again changes nothing
+		sqltest.Equal(b.T, b.recordVisit(user), want) // a second visit changes nothing
 		sqltest.Equal(b.T, b.stateWithoutVisitTime(user), want)
 		b.write(func(tx *sql.Tx) error { _, _, err := setSegments(b.Ctx, tx, user, 6); return err })
 		cleared := b.clearUserDot(user, "shop")
@@ -80,7 +82,7 @@ func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		user := b.MakeUsers("alice")[0]
 		first := b.announce(1).Position
-		sqltest.Equal(b.T, b.markAnnouncementsRead(user, first-1).Position, first) // new: the present end
+		sqltest.Equal(b.T, b.markAnnouncementsRead(user, first-1).Position, first) // a new user starts at the present end of the list
 		second, third := b.announce(2).Position, b.announce(3).Position
 		version := b.recordVisit(user).Version
 		sqltest.Equal(b.T, b.markAnnouncementsRead(user, third).Position, third)
@@ -89,7 +91,7 @@ func TestAnnouncementsReadNeverGoesBack(t *testing.T) {
 	})
 }
 
-// A user who was away for 30 days counts as new, whether or not the janitor has run.
+// A user who was away for 30 days counts as new, whether or not the janitor has deleted their position.
 func TestDormantPositionsAreDropped(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		for _, swept := range []bool{false, true} {
@@ -152,7 +154,7 @@ func TestDormantPositionsAreDroppedInSteps(t *testing.T) {
 	})
 }
 
-// A user returns on two devices while the janitor runs: they have one position, which the janitor leaves alone.
+// A user returns on two devices while the janitor deletes old positions: they have one position, which the janitor leaves alone.
 func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		var users []services.UserID
@@ -181,8 +183,8 @@ func TestReturningWhileDormantPositionsAreDropped(t *testing.T) {
 	})
 }
 
-// TestUserStateAgainstModel runs visits, marks, clears, absences and janitor rounds at random, and compares the user's state with a
-// model.
+// TestUserStateAgainstModel runs visits, reads up to a position, dismissals of a dot, absences and rounds of the janitor at random, and
+// compares the user's state with a model.
 func TestUserStateAgainstModel(t *testing.T) {
 	histories.ReduceRapidChecks(t, 3)
 	eachStore(t, func(b *testStore) {
@@ -192,7 +194,7 @@ func TestUserStateAgainstModel(t *testing.T) {
 			user := b.MakeUsers(fmt.Sprint("user", history))[0]
 			stamp := b.raiseDotNow("shop", 0)
 			var model UserState
-			var seen, changed time.Time // changed: when the row was made, or a mark moved the position
+			var seen, changed time.Time // changed: when the row was made, or a read moved the position
 			away := func() bool {
 				since := b.Clock.Now().Add(-dormancy)
 				return model.Version > 0 && seen.Before(since) && changed.Before(since)

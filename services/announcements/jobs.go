@@ -50,7 +50,7 @@ func (s *Service) runStart(ctx context.Context, _ jobs.Job, id services.PostID) 
 // startIfDue gives an announcement its position if its start time has come and it has none. It may be repeated, and the announcement
 // may have changed since the job was queued.
 func startIfDue(ctx context.Context, tx *sql.Tx, id services.PostID) (started bool, err error) {
-	// This read takes no lock of the clock: most jobs that are late or repeated end here, and then nobody waits for them.
+	// This read does not lock the announcements' clock: most jobs that are late or repeated end here, and then nobody waits for them.
 	found, err := Read(ctx, tx.Runner, []services.PostID{id})
 	if err != nil {
 		return false, err
@@ -61,7 +61,7 @@ func startIfDue(ctx context.Context, tx *sql.Tx, id services.PostID) (started bo
 	case a.StartsAt.After(tx.Now): // postponed, or the clock of another node is ahead of this one's
 		return false, jobs.Enqueue(ctx, tx, StartJob(a))
 	}
-	// The announcements' clock comes first: every change of an announcement takes the two locks in this order.
+	// The lock of the announcements' clock comes first, then the row's: every change of an announcement takes the two locks in this order.
 	stamp, err := nextStamp(ctx, tx)
 	if err != nil {
 		return false, err

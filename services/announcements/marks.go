@@ -11,13 +11,13 @@ import (
 // ReadUpTo is how far a user has read: up to an announcement at its present position, or up to the position at which the user saw
 // one. The zero value is the end of the list.
 type ReadUpTo struct {
-	Announcement services.PostID
-	Position     uint64
+	Announcement services.PostID // read up to its present position; 0: Position says how far
+	Position     uint64          // a stamp of the announcements' clock; 0: the end of the list
 }
 
-// MarkRead is the command by which a user reads the list up to a position. The mark only grows. NOT_FOUND for an announcement
-// that does not exist, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for a
-// position beyond the end.
+// MarkRead is the command by which a user reads the list up to a position. Their read position never moves backward. NOT_FOUND for an
+// announcement that does not exist, or not for this user: one that has not started, was withdrawn, or is for other segments; INVALID for
+// a position beyond the end.
 func (s *Service) MarkRead(user services.UserID, upTo ReadUpTo) *jobs.Command {
 	return s.ownStateCommand("markAnnouncementsRead", user, func(ctx context.Context, tx *sql.Tx) error {
 		position, err := upTo.position(ctx, tx, user)
@@ -25,11 +25,11 @@ func (s *Service) MarkRead(user services.UserID, upTo ReadUpTo) *jobs.Command {
 			return err
 		}
 		if tx.EventMoment() != 0 {
-			// A user who has no position yet starts at the stamp of the mark's time, and not at the present end: later
-			// announcements must be unread.
+			// A user who has no position yet starts at the stamp of the time at which they read, and not at the present end: later announcements
+			// must be unread.
 			return raisePastReadPosition(ctx, tx, user, pastStamp(tx.EventMoment()), position)
 		}
-		// First, a user who returns after a long time gets the position of a new user. The mark can only move it forward.
+		// First, a user who returns after a long time gets the position of a new user. Reading can only move it forward.
 		if err := s.initPosition(ctx, tx, user); err != nil {
 			return err
 		}
@@ -37,8 +37,8 @@ func (s *Service) MarkRead(user services.UserID, upTo ReadUpTo) *jobs.Command {
 	})
 }
 
-// position is the stamp that a mark reaches. The errors do not disclose announcements for other segments: these get the same error
-// as missing ones.
+// position returns the stamp up to which the list is marked read. The errors do not disclose announcements for other segments: these get
+// the same error as missing ones.
 func (upTo ReadUpTo) position(ctx context.Context, tx *sql.Tx, user services.UserID) (uint64, error) {
 	if upTo.Announcement != 0 {
 		found, err := Read(ctx, tx.Runner, []services.PostID{upTo.Announcement})

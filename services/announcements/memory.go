@@ -28,8 +28,8 @@ func (d sqlReader) announcements(ctx context.Context, ids []services.PostID) (ma
 
 // SharedState is the announcements and dots that all users share, as they are at a moment. It is immutable.
 type SharedState struct {
-	LogVersion    uint64         // the version of the log
-	EndedCount    uint64         // how many announcements have ended, see sequence; a clock that is set back does not lower it
+	LogVersion    uint64         // the version of the changelog that the state includes
+	EndedCount    uint64         // how many announcements have ended, a part of sequence(); a clock that is set back does not lower it
 	Announcements []Announcement // the running ones, the newest first, without their texts
 	Dots          []Dot          // in the order of their names
 
@@ -42,8 +42,8 @@ type Memory struct {
 	log    *changelog.Follower // of this node
 	// Before a dot is shown, documents must be read with its field: see rdb.Projections.SetDots.
 	setDocumentDots func(names []string)
-	texts           *changelog.Cache[services.PostID, Announcement]
-	current         atomic.Pointer[SharedState] // the state that was made last
+	texts           *changelog.Cache[services.PostID, Announcement] // whole announcements, with their texts, for lists
+	current         atomic.Pointer[SharedState]                     // the state that was made last
 
 	// mu guards facts and endedCountOffset, and the making of current; readers of current take no lock.
 	mu               sync.Mutex
@@ -64,8 +64,8 @@ func newMemory(log *changelog.Follower, from factsReader, setDots func(names []s
 	return m
 }
 
-// addVersions adds twice the cached version to each user's sum, as sequence does. It omits the changes that time alone makes,
-// because every node makes these by itself.
+// addVersions adds twice the changelog's version that the cache contains to each user's sum, as SharedState.sequence does. It omits the
+// ends of announcements, because every node counts these by its own clock.
 func (m *Memory) addVersions(_ []services.UserID, sums []uint64) {
 	learned := 2 * m.cachedVersion()
 	for i := range sums {
@@ -182,7 +182,7 @@ func (m *Memory) cachedStamp() uint64 {
 	return m.facts.LastChangeStamp
 }
 
-// cachedVersion is the version of the log of the last change that is cached.
+// cachedVersion is the changelog's version at the last change that is cached; 0 before the first load.
 func (m *Memory) cachedVersion() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +220,7 @@ func (m *Memory) makeState(now time.Time) *SharedState {
 		now = m.facts.ReadAt
 	}
 	shown := &SharedState{Dots: m.facts.Dots, LogVersion: m.facts.LogVersion, EndedCount: m.facts.EndedCount, validFrom: m.facts.ReadAt, validUntil: now.Add(stateLifetime)}
-	// passes reports whether an end is over, and narrows the time in which the state is valid.
+	// passes reports whether an end is in the past, and narrows the time in which the state is valid.
 	passes := func(end time.Time) bool {
 		switch {
 		case end.IsZero():
@@ -246,7 +246,7 @@ func (m *Memory) makeState(now time.Time) *SharedState {
 	if last := m.current.Load(); last != nil {
 		same := shown.LogVersion == last.LogVersion && shown.EndedCount == last.EndedCount
 		if sequence := last.sequence(); shown.sequence() < sequence || shown.sequence() == sequence && !same {
-			more := sequence - shown.sequence() + 1 // one more than the last sequence, which stands for other content
+			more := sequence - shown.sequence() + 1 // so the sequence becomes one more than the last, which stands for other content
 			shown.EndedCount, m.endedCountOffset = shown.EndedCount+more, m.endedCountOffset+more
 		}
 	}
@@ -273,7 +273,7 @@ func (s *SharedState) Unread(state services.AnnouncementState, segments Segments
 	return list
 }
 
-// countUnread counts the list of Unread, and returns the time at which the first of these announcements ends; zero if none ends.
+// countUnread counts a user's unread announcements, and returns the time at which the first of them ends; zero if none ends.
 func (s *SharedState) countUnread(state services.AnnouncementState, segments Segments) (count int, ends time.Time) {
 	s.eachUnread(state, segments, func(a *Announcement) {
 		count++
@@ -284,8 +284,8 @@ func (s *SharedState) countUnread(state services.AnnouncementState, segments Seg
 	return count, ends
 }
 
-// eachUnread calls do with each unread announcement. The list is in descending order of positions, so the first that is read ends
-// the walk: a badge costs as much as is unread.
+// eachUnread calls do with each announcement that a user has not read. The list is in descending order of positions, so the first that is
+// read ends the walk: a badge costs as much as is unread.
 func (s *SharedState) eachUnread(state services.AnnouncementState, segments Segments, do func(*Announcement)) {
 	if state.Version == 0 {
 		return

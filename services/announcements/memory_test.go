@@ -17,13 +17,13 @@ import (
 // noon is when these tests begin.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// fakeSQL stands in for SQL and its log, and records the reads.
+// fakeSQL stands in for SQL and the changelog in it, and records the reads.
 type fakeSQL struct {
 	sharedFacts       Facts                            // what facts returns
 	fullAnnouncements map[services.PostID]Announcement // with their texts
-	log               []changelog.Entry
-	lastSetDotNames   []string // the names of the last call of setDots
-	readError         error    // the error of every read; nil: SQL answers
+	log               []changelog.Entry                // the changelog, in ascending order of versions
+	lastSetDotNames   []string                         // the dots' names with which the memory last called setDots
+	readError         error                            // the error of every read; nil: SQL answers
 
 	// How often the facts were read, and how many announcements were read with their texts.
 	factReads, textReads int
@@ -45,6 +45,7 @@ func (e *fakeSQL) announcements(_ context.Context, ids []services.PostID) (map[s
 	return found, e.readError
 }
 
+// LogAfter returns all entries after a version, whatever their kind.
 func (e *fakeSQL) LogAfter(_ context.Context, _ string, version uint64, _ int) (after []changelog.Entry, err error) {
 	for _, entry := range e.log {
 		if entry.Version > version {
@@ -54,10 +55,12 @@ func (e *fakeSQL) LogAfter(_ context.Context, _ string, version uint64, _ int) (
 	return after, e.readError
 }
 
+// LogHead returns the version of the newest entry. No entry is ever deleted, so oldest is 0.
 func (e *fakeSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
 	return uint64(len(e.log)), 0, e.readError
 }
 
+// LogHeads returns the version of the newest entry of each kind: here there is one kind.
 func (e *fakeSQL) LogHeads(context.Context) (map[string]uint64, error) {
 	return map[string]uint64{ChangelogKind: uint64(len(e.log))}, e.readError
 }
@@ -336,7 +339,7 @@ func TestOneVersionIsOneState(t *testing.T) {
 	})
 }
 
-// An announcement raises the sum that the log gives for every watched user. Otherwise a change whose notification was lost would
+// An announcement raises the sum of versions (VersionSums) of every watched user. Otherwise a change whose notification was lost would
 // never be pushed.
 func TestEveryUserLearnsOfAnAnnouncement(t *testing.T) {
 	e := &fakeSQL{}

@@ -17,7 +17,7 @@ func TestUsersSeeAnnouncementsForThem(t *testing.T) {
 		segments Segments
 		position uint64
 		count    int
-		ends     time.Duration
+		ends     time.Duration // from noon to the first end; 0: none ends
 	}{{0, 0, 2, 0}, {1, 0, 3, time.Hour}, {3, 0, 4, time.Minute}, {3, 5, 2, time.Hour}, {2, 4, 2, time.Minute}, {3, 9, 0, 0}} {
 		state := services.AnnouncementState{Version: 1, Position: c.position}
 		count, ends := n.countUnread(state, c.segments)

@@ -29,7 +29,7 @@ type Announcement struct {
 	ID        services.PostID // an ID of the moment of its publication
 	Title     string          // 1 to 255 characters
 	Content   string          // up to 64 KB
-	Segments  Segments
+	Segments  Segments        // the target: whom it is for; 0 is everyone
 	CreatedAt time.Time
 	UpdatedAt time.Time // the last edit, to the microsecond
 	StartsAt  time.Time
@@ -43,11 +43,12 @@ type Announcement struct {
 // GlobalID is the announcement's global id.
 func (a Announcement) GlobalID() string { return globalID(a.ID) }
 
+// globalID is the global id of the announcement with an ID, such as "announcement:ID".
 func globalID(id services.PostID) string {
 	return services.GlobalID(services.AnnouncementType, id.String())
 }
 
-// ParseID parses "announcement:KEY". field names the argument in the error.
+// ParseID parses the global id "announcement:ID". field names the argument in the error.
 func ParseID(field, id string) (services.PostID, error) {
 	return services.ParseTypedID(field, id, services.AnnouncementType)
 }
@@ -72,8 +73,8 @@ type Dot struct {
 
 // DotRaise is the last time that a dot was raised for a target.
 type DotRaise struct {
-	Target Segments
-	Stamp  uint64 // a stamp of the announcements' clock
+	Target Segments // whom it was raised for; 0 is everyone
+	Stamp  uint64   // a stamp of the announcements' clock
 }
 
 // litFor reports whether the dot is lit for a user with these segments who has seen it up to a stamp. At an equal stamp it is

@@ -81,7 +81,7 @@ type dormantPositionRemover struct {
 	walkedUpTo services.UserID // the user ID that the walk has reached
 }
 
-// forget checks the next users. After an error it tries the same users again.
+// forget checks the next users, and deletes the positions of the dormant ones. After an error it tries the same users again.
 func (d *dormantPositionRemover) forget(ctx context.Context) (dropped int, err error) {
 	walked, dropped, err := dropDormantPositions(ctx, d.service.db, d.service.projector.DormantBefore(), d.walkedUpTo, positionsCheckedPerTurn)
 	if err == nil {
@@ -104,7 +104,7 @@ func (s *Service) userView(ctx context.Context, user services.UserID) (at userVi
 	if at.shared, err = s.Memory.At(ctx, s.clock.Now()); err != nil {
 		return at, err
 	}
-	// If the views are stale, the user's last mark is in SQL and not in the document yet.
+	// If the user's views in Redis are stale, what they last read is in SQL and not in the document yet.
 	if !s.jobs.ViewsStale(ctx, user) {
 		document, err := s.document(ctx, user)
 		if err == nil && !document.Ready && !services.Observed(ctx) {

@@ -29,10 +29,10 @@ import (
 )
 
 const (
-	usersPerTurn         = 100
+	usersPerTurn         = 100              // active users that a turn compares
 	parallelReads        = 2                // users whose facts are read at once
 	recheckDelay         = 2 * time.Second  // between the check that finds a difference and the next check
-	maxChecksPerSuspect  = 10               // of a user who changes all the time; the next lap checks them again
+	maxChecksPerSuspect  = 10               // a user who changes between all these checks is left to the next lap
 	maxSuspects          = 1000             // while there are this many suspects, no other user is visited
 	maxPauseBetweenTurns = time.Second      // the longest rest of Run between two turns
 	turnLease            = 30 * time.Second // after it, another node takes the turn of a node that died
@@ -64,7 +64,7 @@ type Audit struct {
 	suspects          []suspect
 	recountPostsBelow services.PostID // the posts below it are recounted next
 
-	// Metrics read these fields while Run runs.
+	// The counters of Stats with these names. Metrics read them while Run runs.
 	visitedUsers, restoredUsers, driftedUsers atomic.Uint64
 	miscountedPosts                           atomic.Uint64 // see Stats.MiscountedPosts
 	lapAgeNanos                               atomic.Int64  // see Stats.LapAge
@@ -73,9 +73,9 @@ type Audit struct {
 // suspect is a user whose projection differed at the last check.
 type suspect struct {
 	user             services.UserID
-	checkedAt        time.Time // when that check ran
-	lastJobID        int64     // the last job at that check: jobs up to it may explain the difference
-	comparisonDigest [32]byte  // of everything that the check saw
+	checkedAt        time.Time // when the last check ran
+	lastJobID        int64     // the newest job at the last check: jobs up to it may explain the difference
+	comparisonDigest [32]byte  // of all that the last check saw, in the projection and in the facts
 	changedChecks    int       // how many checks found something else than the check before
 }
 
@@ -165,8 +165,7 @@ func (a *Audit) checkUsers(ctx context.Context, users []services.UserID) error {
 			continue
 		}
 		visited++
-		// If the turn reaches a user again before their second check, they stay one suspect, so that one fault counts as one
-		// drift.
+		// If a turn reaches a user again before their second check, they stay one suspect, so that one fault counts as one drift.
 		known := slices.ContainsFunc(a.suspects, func(s suspect) bool { return s.user == users[i] })
 		if len(compared.DifferingParts) > 0 && !known {
 			a.suspects = append(a.suspects, suspect{user: users[i], checkedAt: now, lastJobID: job, comparisonDigest: compared.Digest()})
@@ -180,8 +179,8 @@ func (a *Audit) checkUsers(ctx context.Context, users []services.UserID) error {
 func (a *Audit) recheckSuspects(ctx context.Context) error {
 	now := a.Clock.Now()
 	type check struct {
-		job int64
-		at  time.Time
+		job int64     // the newest job at the check
+		at  time.Time // when the check ran
 	}
 	waiting := map[check]bool{}
 	var kept, due []suspect

@@ -77,7 +77,7 @@ func newUserWithFullDocument(w node) (user, author services.UserID) {
 		}
 		return nil
 	})
-	// The first is counted when read, the second, smaller one when written.
+	// The first conversation is counted on read. The second has fewer members, and is counted on write.
 	for _, others := range [][]services.UserID{users, users[:1]} {
 		id, err := services.ParseConversationID("id", w.commit(w.chat.Create(author, chat.Group, "g", others))[0])
 		w.Must(err)
@@ -160,7 +160,7 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 				t.Errorf("%s = %q is right", field, value)
 			}
 			put := []any{"HSET", fmt.Sprintf("{u%d}:b", user), field, value}
-			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // without it the document would be incomplete
+			if head := "H" + field[1:]; field[0] == 'N' && before.Fields[head] == "" { // a document with this field and without the head would be incomplete
 				put = append(put, head, "3;0000000000009")
 			}
 			w.RedisServer.Do(put...)
@@ -184,7 +184,8 @@ func TestAuditRepairsEveryWrongField(t *testing.T) {
 	}
 }
 
-// The audit repairs the other keys too: missing, additional and different entries and states, and keys of another type.
+// The audit repairs a user's other keys as it repairs the document: missing, additional and different entries and states, and keys of
+// another type.
 func TestAuditRepairsEveryWrongKey(t *testing.T) {
 	w := redisServerNode(t, nil)
 	user, _ := newUserWithFullDocument(w)
@@ -293,7 +294,7 @@ func TestAuditWaitsForJobs(t *testing.T) {
 	sendSiteMessage(w, user, author)
 	w.Unfollow(author, user)
 	for range 5 {
-		runLap(w, a) // the workers have stopped long ago
+		runLap(w, a) // no worker runs meanwhile
 	}
 	if got := a.Stats(); got.DriftedUsers != 0 {
 		t.Errorf("what jobs were to bring is taken for drift: %+v", got)

@@ -152,7 +152,7 @@ func TestAuditCatchesUp(t *testing.T) {
 	})
 }
 
-// Nodes that ask at once get different turns, one at a time, and together they visit everyone.
+// Nodes that ask for a turn concurrently get different turns, one at a time, and together they visit all users.
 func TestAuditTurnsAreShared(t *testing.T) {
 	eachEngine(t, func(b auditStore) {
 		active := b.addUsers(60, func(int) bool { return true })

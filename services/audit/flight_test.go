@@ -22,14 +22,14 @@ import (
 	"tidings/tests/eventually"
 )
 
-// actingPeople has people who act all the time, while jobs run concurrently.
+// actingPeople are users of a test who post, like, read and follow at random, while jobs run concurrently.
 type actingPeople struct {
 	node   node
 	people []services.UserID
 	random *rand.Rand
 
-	mu    sync.Mutex
-	posts []services.Post
+	mu    sync.Mutex      // guards posts
+	posts []services.Post // all that were published, also deleted ones
 }
 
 // randomPerson returns one of the people, at random.
@@ -87,7 +87,7 @@ func (f *actingPeople) mutateAtRandom(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// Hundreds of people are audited while posts are pushed, likes counted and marks made, and while jobs stop for a time. None
+// Hundreds of users are audited while posts are pushed, likes are counted and feeds are marked seen, and while jobs stop for a time. None
 // of these changes is reported as drift, and in the end everything is right.
 func TestAuditOfHundredsInFullFlight(t *testing.T) {
 	w := newPostgresNode(t)

@@ -33,7 +33,7 @@ type node struct {
 	views         *views.Service
 }
 
-// newNode adds these features to the node of a world.
+// newNode adds all features that write to users' documents to the node of a world.
 func newNode(w *fanouttest.World) node {
 	notificationstest.New(w)
 	messages.New(messages.Config{DB: w.Store, Jobs: w.Fanout.Engine, Projector: w.Projector, IDs: w.IDs})
@@ -56,24 +56,24 @@ func (n node) commit(cmd *jobs.Command, err error) []string {
 	return cmd.IDs()
 }
 
-// newAudit returns the audit of a world's node.
+// newAudit returns an audit of a node; every is its LapTime.
 func newAudit(w node, every time.Duration) *audit.Audit {
 	return audit.New(audit.Config{Store: w.Store, Redis: w.Redis, Projector: w.Projector, Clock: w.Clock, Log: w.Log, LapTime: every})
 }
 
-// newFastNode returns a world on the engines that start fastest.
+// newFastNode returns a node on the engines that start fastest; settings changes the configuration of its fan-out.
 func newFastNode(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Fanout: settings}))
 }
 
-// redisServerNode returns a world on a redis-server, which the test may flush and kill.
+// redisServerNode returns a node on a redis-server, which the test may flush and kill; settings changes the configuration of its fan-out.
 func redisServerNode(t *testing.T, settings func(*fanout.Config)) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{Fanout: settings}))
 }
 
-// newPostgresNode returns a world for hundreds of people: PostgreSQL, since the race detector makes SQLite slow.
+// newPostgresNode returns a node for hundreds of users: on PostgreSQL, since the race detector makes SQLite slow.
 func newPostgresNode(t *testing.T) node {
 	t.Helper()
 	return newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.Postgres(t)}))

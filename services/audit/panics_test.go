@@ -21,7 +21,7 @@ type injectedPanics struct {
 	setRebuildPanics func(users ...services.UserID) // sets the users whose rebuild panics
 }
 
-// newFaultyNode is a world with faults, its audit and its log.
+// newFaultyNode returns a node, what makes its comparisons and rebuilds panic, its audit, and the log of the audit.
 func newFaultyNode(t *testing.T) (w node, f *injectedPanics, a *audit.Audit, log *bytes.Buffer) {
 	t.Helper()
 	f, log = &injectedPanics{}, &bytes.Buffer{}

@@ -13,7 +13,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// Every versioned field is compared: a value that only a rebuild writes is drift.
+// Every versioned field is compared. The rebuild and the audit each have their own reader of the facts: a value that only the rebuild's
+// reader returns is drift.
 func TestAuditComparesEveryVersionedField(t *testing.T) {
 	for name, wrong := range map[string]rdb.Register{
 		"notifications":          rdb.CategoryRegisters(services.CategoryCounts{Category: services.CategoryLike, Version: 1 << 51, CountByDay: [8]int{9}})[0],

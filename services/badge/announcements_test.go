@@ -36,11 +36,11 @@ func TestAnnouncementsAndDotsAreRendered(t *testing.T) {
 	}
 	for _, c := range []struct {
 		state    services.AnnouncementState
-		bits     uint64
+		bits     uint64 // the user's segments
 		count    int
-		next     time.Time
-		lit      [2]bool
-		clearing map[string]uint64
+		next     time.Time         // NextAt of the badges: the first end
+		lit      [2]bool           // whether shop and wallet are lit
+		clearing map[string]uint64 // the dots that the user dismissed, up to a stamp
 	}{
 		{services.AnnouncementState{}, 1, 0, time.Time{}, [2]bool{}, nil},
 		{services.AnnouncementState{Version: 1}, 1, 3, noon.Add(time.Minute), [2]bool{true, true}, nil},

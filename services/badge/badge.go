@@ -42,7 +42,7 @@ type Config struct {
 	Redis     *rdb.Projections
 	Jobs      *jobs.Engine
 	Projector *projector.Projector
-	Pulled    *nodecache.PulledCache
+	Pulled    *nodecache.PulledCache // the node cache of huge authors' posts
 	Clock     services.Clock
 	Log       *slog.Logger
 	// Sources are the sources of the features that have a package of their own.
@@ -64,25 +64,25 @@ type Service struct {
 	redis     *rdb.Projections
 	jobs      *jobs.Engine
 	projector *projector.Projector
-	pulled    *nodecache.PulledCache
+	pulled    *nodecache.PulledCache // the node cache of huge authors' posts
 	clock     services.Clock
 	log       *slog.Logger
 
 	sources         sourceList
 	expiringSources []source.ExpiringSource // the ExpiringSources among sources
 	sqlReaders      []source.SQLReader      // the SQLReaders among sources
-	settings        source.Settings         // of all renderings
+	settings        source.Settings         // the settings of all renderings
 	// sqlCountSlots holds a token for each count in SQL that is under way. When Redis is lost all users come at once, and SQL must
 	// still serve commands.
 	sqlCountSlots      chan struct{}
-	sqlTimeout         time.Duration
+	sqlTimeout         time.Duration        // bounds the time of one source in SQL
 	visits             *visits              // notes visits, which are written each second
 	shownStaleVersions shownStaleVersions   // users who were shown STALE badges
-	lastShown          *badgeCache          // the badges shown last
-	inboxOverflow      *inboxOverflowCounts // counts of posts beyond the inboxes
+	lastShown          *badgeCache          // the badges that this node last showed each user
+	inboxOverflow      *inboxOverflowCounts // the numbers of unseen posts that no longer fit into inboxes
 	latestShownMicros  atomic.Int64         // the latest moment at which badges were shown, in microseconds
 
-	fallbacks fallbackVersions // users who were answered from SQL
+	fallbacks fallbackVersions // the last versions of users who were answered from SQL
 }
 
 // New makes the service.

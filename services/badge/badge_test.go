@@ -55,7 +55,7 @@ func TestUsersWithPendingUpdatesAreReadFromSQL(t *testing.T) {
 	n.commitWithRedisUpdate(users[0], func(context.Context) error { return errors.New("missed") })
 	for name, want := range map[string]struct {
 		users []services.UserID
-		trips int
+		trips int // round trips to Redis
 	}{"alone": {users[:1], 0}, "with another": {users, 1}} {
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		badges, errs := n.ReadMany(ctx, want.users)

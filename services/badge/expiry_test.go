@@ -29,11 +29,11 @@ type sentItem struct {
 type expiryModel struct {
 	node
 	reader, smallAuthor, hugeAuthor, host, friend services.UserID
-	rooms                                         [2]services.ConversationID // one counted when written, and one counted when read
-	feed, siteMessages, announcementItems, shows  []sentItem
-	roomMessages                                  [2][]sentItem    // the messages of each room
-	firstRoomMuted                                bool             // whether the reader has muted the first room
-	lastBadges                                    *services.Badges // at the last check; nil before the first
+	rooms                                         [2]services.ConversationID // the first is counted on write, the second on read
+	feed, siteMessages, announcementItems, shows  []sentItem                 // what the reader was sent
+	roomMessages                                  [2][]sentItem              // the messages of each room
+	firstRoomMuted                                bool                       // whether the reader has muted the first room
+	lastBadges                                    *services.Badges           // at the last check; nil before the first
 }
 
 // longShowDuration is how long a show stays live in these tests.
@@ -132,7 +132,7 @@ func (m *expiryModel) arrivalSteps(random *rand.Rand) []func() {
 	return []func(){
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
 		func() { m.Clock.Advance(time.Duration(random.IntN(40)) * time.Hour) },
-		func() { // the clock moves exactly to the boundary, or to the last moment before it
+		func() { // the clock moves exactly to the next midnight (UTC), or to the last microsecond before it
 			boundary := services.DayStart(services.DayOf(m.Clock.Now()) + 1)
 			m.Clock.Advance(boundary.Sub(m.Clock.Now()) - time.Duration(random.IntN(2))*time.Microsecond)
 		},
@@ -218,7 +218,7 @@ func (m *expiryModel) markSteps(random *rand.Rand) []func() {
 	}
 }
 
-// checkCounts compares every count with the model, for every way of counting.
+// checkCounts compares every count with the model: in the badges from Redis, in those counted in SQL, and in the explanations.
 func (m *expiryModel) checkCounts(what string) {
 	t, ctx := m.TB, m.TB.Context()
 	t.Helper()

@@ -74,7 +74,7 @@ func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badge
 	return badges, errs
 }
 
-// countBadges counts the users at some places in SQL, and writes their badges. The caller holds a slot.
+// countBadges counts the badges of the users at some places in SQL, and stores them in badges. The caller holds a slot.
 func (s *Service) countBadges(ctx context.Context, places []int, users []services.UserID, earlier []cachedBadges, badges []*services.Badges) error {
 	at := s.moment(ctx)
 	documents, failed, err := s.documentsFromFacts(ctx, elementsAt(users, places), at.Today())

@@ -47,10 +47,10 @@ type mixedUsers struct {
 	models           []*expiryModel      // readers whose counts a plain model computes
 	users            []services.UserID   // all: those of the models, authors, readers and strangers
 	postsByAuthor    [][]services.PostID // of each author
-	authors, readers []services.UserID
+	authors, readers []services.UserID   // the readers follow some of the authors
 }
 
-// newMixedUsers makes users with different things to count. ages is the setting for the models.
+// newMixedUsers makes users with different things to count; seed makes their random steps repeatable.
 func newMixedUsers(n node, ages services.SourceExpiry, seed uint64) *mixedUsers {
 	c := &mixedUsers{node: n, random: rand.New(rand.NewPCG(seed, 3))}
 	for range 4 {
@@ -67,7 +67,7 @@ func newMixedUsers(n node, ages services.SourceExpiry, seed uint64) *mixedUsers 
 	return c
 }
 
-// addManyConversations gives a user unread messages in more conversations than one page of a group has.
+// addManyConversations gives a user unread messages in many conversations, so that SQL reads them in more than one page.
 func (n node) addManyConversations(user services.UserID, count int) {
 	n.TB.Helper()
 	numbers := fmt.Sprintf("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %d) ", count)
@@ -217,7 +217,7 @@ func TestUsersCountedTogetherHaveTheirOwnCounts(t *testing.T) {
 
 // statementCounter counts the statements that a node runs.
 type statementCounter struct {
-	mu         sync.Mutex
+	mu         sync.Mutex     // guards runsByName
 	runsByName map[string]int // the number of runs, by the name of the statement
 }
 

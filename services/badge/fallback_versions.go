@@ -15,7 +15,7 @@ import (
 // version is newer than the document that Redis still has: the document must be raised above it before it is shown again, or
 // clients would drop the exact counts.
 type fallbackVersions struct {
-	mu           sync.Mutex
+	mu           sync.Mutex                 // guards versions
 	versions     map[services.UserID]uint64 // the user's half of the newest version from SQL
 	count        atomic.Int64               // number of versions: a read that finds zero takes no lock
 	latestMicros atomic.Int64               // the latest moment of any version, in microseconds
@@ -99,15 +99,16 @@ func (s *Service) rememberFallbackVersion(ctx context.Context, user services.Use
 	s.fallbacks.remember(user, version, most)
 }
 
-// raiseDocumentsAboveFallbacks raises the documents of all users who were answered from SQL, and returns how many need no raise any
-// more. Users without a document are forgotten too, unless their version is ahead of the clock of Redis.
+// raiseDocumentsAboveFallbacks raises the documents of all users who were answered from SQL above the versions of these answers, and
+// returns how many users need no further raise. Users without a document are forgotten too, unless their version is ahead of the clock
+// of Redis.
 func (s *Service) raiseDocumentsAboveFallbacks(ctx context.Context) (int, error) {
 	return s.raiseDocumentsAboveFallbacksOf(ctx, nil)
 }
 
-// raiseDocumentsAboveFallbacksOf raises the documents of some users, if they were answered from SQL; nil means all users. It does
-// not raise a document that lacks a command that this node has acknowledged, because such a document would replace the newer counts
-// that its user was shown.
+// raiseDocumentsAboveFallbacksOf raises the documents of some users above the versions that SQL answered them with; nil means all users.
+// It does not raise a document that lacks a command that this node has acknowledged, because such a document would replace the newer
+// counts that its user was shown.
 func (s *Service) raiseDocumentsAboveFallbacksOf(ctx context.Context, of []services.UserID) (int, error) {
 	passed := s.fallbacks.list(of)
 	maps.DeleteFunc(passed, func(user services.UserID, _ uint64) bool { return s.jobs.OwesUpdate(user) })
@@ -204,8 +205,8 @@ func (s *Service) fallbackVersionsOf(users []services.UserID) map[services.UserI
 	return s.fallbacks.list(users)
 }
 
-// RaiseDocumentsAbove makes the documents of users newer than versions that the users were shown: for the hub, which found two
-// contents under one version.
+// RaiseDocumentsAbove makes the documents of users newer than versions that the users were shown: for the push hub, which sends badges to
+// subscribers and found two contents under one version.
 func (s *Service) RaiseDocumentsAbove(ctx context.Context, users []services.UserID, shown []uint64) error {
 	_, err := s.projector.RaiseVersions(ctx, users, shown)
 	return err

@@ -20,7 +20,7 @@ import (
 // failingSource is a source whose facts fail.
 type failingSource struct {
 	Source
-	failWith func(ctx context.Context) error
+	failWith func(ctx context.Context) error // makes the error of Facts, at once or later
 }
 
 func (f failingSource) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {

@@ -48,7 +48,7 @@ func TestAShowThatStartsWhileNothingAnswersIsPushed(t *testing.T) {
 			select {
 			case badges := <-states:
 				if badges.Total.Precision == services.Stale {
-					continue // the last-good state is shown while nothing answers
+					continue // the badges shown last are pushed again while nothing answers
 				}
 				if badges.LiveBoard.Value != want || badges.LiveBoard.Precision != services.Exact {
 					t.Fatalf("%s: %+v", what, badges.LiveBoard)

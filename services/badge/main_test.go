@@ -46,7 +46,8 @@ type node struct {
 
 func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, live.ShowLimits{}) }
 
-// newNodeWith is newNode with another source of conversations' last sequences, and other limits of shows.
+// newNodeWith makes the badges of a world's node. facts, unless it is nil, replaces the reader of conversations' last sequences; limits
+// are those of shows.
 func newNodeWith(w *fanouttest.World, facts chat.SequenceFacts, limits live.ShowLimits) node {
 	n := node{
 		World:         w,
@@ -116,7 +117,7 @@ func (n node) commitForIDs(cmd *jobs.Command, err error) []string {
 	return cmd.IDs()
 }
 
-// makeRoom makes a room; with more than two members it is counted when it is read.
+// makeRoom makes a room, whose first member creates it; with more than two members it is counted on read.
 func (n node) makeRoom(members ...services.UserID) services.ConversationID {
 	n.TB.Helper()
 	id, err := services.ParseConversationID("id", n.commitForIDs(n.chat.Create(members[0], chat.Room, "den", members[1:]))[0])
@@ -210,7 +211,7 @@ func momentOf(now time.Time) source.Moment {
 	return source.Moment{Now: now, MonotonicNow: now, SharedState: &announcements.SharedState{}}
 }
 
-// newTestView makes a rendering without engines.
+// newTestView makes a view of a document, which renders badges without engines.
 func newTestView(settings source.Settings, document rdb.Document, at source.Moment) *view {
 	return &view{sources: testSources, View: source.View{Settings: &settings, Document: document, Moment: at}}
 }

@@ -109,6 +109,7 @@ func TestTheNewestPostIsThatOfTheFacts(t *testing.T) {
 // feedWithoutFacts is the home feed's source whose Explain fails: its newest item must be found without the facts.
 type feedWithoutFacts struct{ homeFeed }
 
+// errFactsRead is what Explain of feedWithoutFacts returns.
 var errFactsRead = errors.New("the facts are read")
 
 func (feedWithoutFacts) Explain(context.Context, source.ExplainRequest) ([]services.Explanation, error) {

@@ -13,9 +13,9 @@ import (
 // posts, including the reader's own: without the remembered number, a user who posts much would see fewer new posts than there
 // are.
 type inboxOverflowCounts struct {
-	// simplelru has no lock of its own.
+	// mu guards users: simplelru has no lock of its own.
 	mu    sync.Mutex
-	users *lru.LRU[services.UserID, inboxOverflowCount]
+	users *lru.LRU[services.UserID, inboxOverflowCount] // the readers who were counted last
 }
 
 // inboxOverflowCount is a number of new posts, and the versions of its inputs: every change of an input raises one of the versions. So
@@ -38,7 +38,7 @@ func newInboxOverflowCounts() *inboxOverflowCounts {
 	return &inboxOverflowCounts{users: users}
 }
 
-// get returns the number of new posts that was counted for this state of the inputs.
+// get returns the number of new posts that was counted for this version of the document and of the pulled posts.
 func (b *inboxOverflowCounts) get(user services.UserID, document *rdb.Document, aged services.PostID) (unread int, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,7 +46,7 @@ func (b *inboxOverflowCounts) get(user services.UserID, document *rdb.Document, 
 	return had.unread, known && had.documentVersion == document.Version && had.pulledVersion == document.PulledCount.VersionSum && had.expiredUpTo == aged
 }
 
-// keep remembers the document's Unread, which was counted for this state of the inputs.
+// keep remembers the document's FeedUnread, which was counted for its version and that of the pulled posts.
 func (b *inboxOverflowCounts) keep(user services.UserID, document *rdb.Document, aged services.PostID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// wantFeedCountEverywhere checks that the count, its explanation and the count of the facts are as wanted, and the count also on
-// another node.
+// wantFeedCountEverywhere checks the count of a home feed on this node and on another one, and that its explanation and the facts agree.
+// It returns the badges.
 func (n node) wantFeedCountEverywhere(user services.UserID, want int, precision services.Precision) *services.Badges {
 	n.TB.Helper()
 	badges := n.wantFeedCount(user, want, precision)
@@ -100,8 +100,8 @@ func TestAPostThatWasNeverPushedLeavesTheCount(t *testing.T) {
 	remove := func(n node, _, _ services.UserID, post services.PostID) { n.Delete(post) }
 	unfollow := func(n node, reader, author services.UserID, _ services.PostID) { n.Unfollow(author, reader) }
 	for name, test := range map[string]struct {
-		begin func(n node) (reader, author services.UserID, count int)
-		leave func(n node, reader, author services.UserID, post services.PostID)
+		begin func(n node) (reader, author services.UserID, count int)           // makes a reader with count new posts, and one of the authors
+		leave func(n node, reader, author services.UserID, post services.PostID) // takes the post out of the count
 	}{
 		"a deletion beside an inbox full of own posts": {ownPosts, remove},
 		"a deletion beside many pulled posts":          {pulledPosts, remove},
@@ -165,7 +165,7 @@ func TestALatePostBelowTheInboxLeavesTheCount(t *testing.T) {
 		return func(n node, reader, author services.UserID) { n.SetFollowMode(author, reader, mode) }
 	}
 	for name, test := range map[string]struct {
-		leave, back func(n node, reader, author services.UserID)
+		leave, back func(n node, reader, author services.UserID) // takes the author's posts out of the count, or back into it
 	}{
 		"a mute": {node.mute, node.unmute},
 		"a mode": {mode(services.FollowNone), mode(services.FollowAll)},
@@ -276,7 +276,7 @@ func TestCountingGoesOnToTheCap(t *testing.T) {
 	}
 }
 
-// The count beyond the list costs SQL once for each version of the document. Another read is one round trip and no statement.
+// New posts beyond the inbox are counted in SQL once for each version of the document. Another read is one round trip and no statement.
 func TestTheCountBeyondTheListIsCached(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
@@ -319,7 +319,7 @@ func TestOwnPostsDoNotDisplaceOthersInTheDigest(t *testing.T) {
 	}
 }
 
-// The counts beyond the lists of several readers are one statement, and each is the reader's own.
+// The new posts beyond several readers' inboxes are counted by one statement, and each reader has their own count.
 func TestCountsBeyondListsAreMadeTogether(t *testing.T) {
 	statements := &statementCounter{runsByName: map[string]int{}}
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: statements.countRun}))

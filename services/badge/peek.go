@@ -51,10 +51,10 @@ func (s *Service) Peek(ctx context.Context, users []services.UserID) (badges []*
 	return badges, errs
 }
 
-// peekFacts counts the users at some places in SQL. If one source of a user cannot be counted, the user gets an error.
+// peekFacts counts the badges of the users at some places in SQL. If one source of a user cannot be counted, the user gets an error.
 func (s *Service) peekFacts(ctx context.Context, places []int, users []services.UserID, at source.Moment, badges []*services.Badges, errs []error) {
-	// The wait for a turn ends only with ctx: no user waits for this answer, and there are no older badges that could be returned
-	// in its place.
+	// The wait for a slot ends only with ctx: no user waits for this answer, and there are no older badges that could be returned in its
+	// place.
 	if _, err := s.acquireSQLCountSlot(ctx, false); err != nil {
 		for _, i := range places {
 			errs[i] = err

@@ -11,18 +11,18 @@ import (
 	"tidings/services/sql"
 )
 
-// PolicyChange is a user's change of the policy. Settings that it does not name stay as they are.
+// PolicyChange is a user's change of their display policy. Settings that it does not name stay as they are.
 type PolicyChange struct {
 	InTotal map[services.Source]bool // whether each source enters the total
 	AsDot   map[services.Source]bool // whether each source shows a dot instead of its count
-	Quiet   *QuietHours              // nil leaves them as they are
+	Quiet   *QuietHours              // the quiet hours; nil leaves them as they are
 }
 
 // QuietHours are the hours in which no count is shown. From and To are "HH:MM" of the user's day; equal values end the quiet
 // hours.
 type QuietHours struct {
-	From, To         string
-	UTCOffsetMinutes int // minutes by which the user's clock is ahead of UTC, -720 to 840
+	From, To         string // "HH:MM"; equal values end the quiet hours
+	UTCOffsetMinutes int    // minutes by which the user's clock is ahead of UTC, -720 to 840
 }
 
 // The least and the greatest UTC offset of a time zone, in minutes.

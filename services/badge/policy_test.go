@@ -75,7 +75,7 @@ func TestAnInvalidPolicyIsRefused(t *testing.T) {
 	user := n.MakeUsers(1)[0]
 	for _, refused := range []struct {
 		hours QuietHours
-		says  string
+		says  string // a part of the error
 	}{
 		{QuietHours{"24:00", "06:00", 0}, "quietHours.from"},
 		{QuietHours{"7:00", "06:00", 0}, "quietHours.from"},

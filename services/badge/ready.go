@@ -8,10 +8,10 @@ import (
 	"tidings/services/rdb"
 )
 
-// ReadWithoutSQL is ReadMany in one round trip to Redis, two if a document has changed, and without SQL, so that no user waits
-// long for another. badges[i] is nil for a user whose document does not suffice: it is missing, is from before a long
-// absence, is owed an update, is older than an earlier answer, counts items that are too old, or needs more than the node
-// cache holds. The caller reads these users by Read. ReadWithoutSQL is a visit of the users whose badges it returns.
+// ReadWithoutSQL returns the badges of several users in one round trip to Redis, two if a document has changed, and without SQL, so that
+// no user waits long for another. badges[i] is nil for a user whose document does not suffice: it is missing, is from before a long
+// absence, lacks an update, is older than an earlier answer, counts items that are too old, or needs more than the node cache holds. The
+// caller reads these users by Read. ReadWithoutSQL is a visit of the users whose badges it returns.
 //
 // An error comes from Redis, and no badges are ready then: ReadFacts reads them without asking Redis again.
 func (s *Service) ReadWithoutSQL(ctx context.Context, users []services.UserID) ([]*services.Badges, error) {

@@ -14,8 +14,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Ready badges take one round trip and no statement, for all users together. In the other tests, node.read compares ReadWithoutSQL
-// with Read.
+// Badges that need no SQL take one round trip to Redis and no statement, for all users together. In the other tests, node.read compares
+// ReadWithoutSQL with Read.
 func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	var statements atomic.Int64
 	n := newNode(fanouttest.New(t, fanouttest.Options{SQLURL: sqltest.SQLite(t), Trace: func(string) { statements.Add(1) }}))
@@ -39,7 +39,7 @@ func TestReadyBadgesAreOneRoundTrip(t *testing.T) {
 	}
 }
 
-// wantBadgesNotReady checks that a user's badges are not ready, and that Read makes them ready.
+// wantBadgesNotReady checks that ReadWithoutSQL does not return a user's badges, and that it does so after a Read.
 func (n node) wantBadgesNotReady(what string, user services.UserID) {
 	n.TB.Helper()
 	for range 2 { // ReadWithoutSQL does not make them ready either
@@ -84,7 +84,8 @@ func TestReadWithoutSQLOmitsUnreadyDocuments(t *testing.T) {
 	}
 }
 
-// If a node has not cached what a count needs, the badges are not ready: Read asks SQL, and other users do not wait for it.
+// If a node has not cached what a count needs, ReadWithoutSQL does not return the badges: Read asks SQL, and other users do not wait for
+// it.
 func TestWhatNeedsSQLIsNotReady(t *testing.T) {
 	n := redisServerNode(t)
 	users := n.MakeUsers(4)
@@ -105,7 +106,7 @@ func TestWhatNeedsSQLIsNotReady(t *testing.T) {
 	n.wantBadgesNotReady("the same after another post", reader)
 }
 
-// A document with items that have become too old is not ready: Read takes them out.
+// ReadWithoutSQL does not return the badges of a document with items that have become too old: Read takes these out.
 func TestAgedDocumentsAreNotReady(t *testing.T) {
 	ages := services.SourceExpiry{services.SourceHomeFeed: 2}
 	m := newExpiryModel(newLongShowNode(fanouttest.New(t, fanouttest.Options{Projector: withExpiry(ages)})))

@@ -23,14 +23,14 @@ func (v *view) render() *services.Badges {
 		source.Render(&v.View, badges)
 	}
 	badges.Version, badges.NextAt = services.BadgesVersion(v.Document.Version, sharedVersionBase+v.SequenceSum), v.NextChangeAt
-	// Learned is without the boundaries of time, which every node passes by itself: the hub compares it with the sequences
-	// that the caches have learned.
+	// Learned is the sum without the boundaries of time, which every node passes by itself: the push hub compares it with the sequences that
+	// the caches have learned.
 	badges.Learned = v.SequenceSumWithoutTime
 	v.writeTotals(badges)
 	return badges
 }
 
-// view is one rendering by all sources.
+// view is one rendering of a user's badges by all sources.
 type view struct {
 	source.View
 	sources sourceList

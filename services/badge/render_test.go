@@ -12,6 +12,7 @@ import (
 	"tidings/services/rdb"
 )
 
+// noon is the time at which most of these tests render badges.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // daysSinceEpoch is the number of days since 1970.

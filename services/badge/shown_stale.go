@@ -10,14 +10,14 @@ import (
 // shownStaleVersions remembers users whose badges were shown as STALE because updates were outstanding: a node died, or an engine
 // did not answer. Once the work is done their badges need a newer version, whether a count or only its precision has changed.
 type shownStaleVersions struct {
-	mu       sync.Mutex
-	versions map[services.UserID]staleVersion
+	mu       sync.Mutex                       // guards versions
+	versions map[services.UserID]staleVersion // the newest version that each of these users was shown
 }
 
 // staleVersion is the version of STALE badges.
 type staleVersion struct {
-	documentHalf    uint64 // the user's half of it
-	shownToHostOnly bool   // only others than the user were shown it, such as the host application
+	documentHalf    uint64 // the user's half of the version
+	shownToHostOnly bool   // the user was not shown the version; others were, such as the host application
 }
 
 // remember remembers that a user's badges were shown as STALE. If it remembers version.maxUsers users already, it adds no user and
@@ -38,8 +38,8 @@ func (r *shownStaleVersions) remember(user services.UserID, version staleVersion
 	r.versions[user] = version
 }
 
-// maxUsers is the number of users above which this version adds no user. Reads for the host leave room for users, as in
-// rememberFallbackVersion.
+// maxUsers is the number of remembered users from which on no user with this version is added. Reads for the host leave room for users,
+// as in rememberFallbackVersion.
 func (v staleVersion) maxUsers() int {
 	if v.shownToHostOnly {
 		return maxHostFallbackVersions

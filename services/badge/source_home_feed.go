@@ -24,6 +24,7 @@ type homeFeed struct {
 func (homeFeed) Name() string         { return "home feed" }
 func (homeFeed) Key() services.Source { return services.SourceHomeFeed }
 
+// Part is the count of the home feed, the only one of this source.
 func (homeFeed) Part(badges *services.Badges, i int) *services.Count {
 	return source.SinglePart(&badges.HomeFeed, i)
 }
@@ -39,6 +40,7 @@ func (h homeFeed) AddCached(ctx context.Context, users []services.UserID, docume
 	h.countOverflow(ctx, users, documents, today)
 }
 
+// Facts counts users' new posts, pushed and pulled, in SQL.
 func (h homeFeed) Facts(ctx context.Context, users []services.UserID, today int64, documents []rdb.Document) error {
 	seen, err := positions.OfUsers(ctx, h.service.store, users, positions.HomeFeedView)
 	if err != nil {
@@ -92,6 +94,7 @@ func (homeFeed) Render(v *source.View, badges *services.Badges) {
 	badges.HomeFeed = services.NewCount(value, precision, time.Time{})
 }
 
+// Explain lists the new posts behind the count, from SQL, the newest first.
 func (h homeFeed) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
 	entries, err := posts.UnreadFeed(ctx, h.service.store, of.User, max(of.SeenPositions[positions.HomeFeedView], h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, of.Today)), min(h.service.settings.Caps.FeedCountLimit(), of.MaxItems()))
 	if err != nil {
@@ -144,6 +147,7 @@ func (h homeFeed) Newest(ctx context.Context, of source.ExplainRequest) (explana
 	return []services.Explanation{{Source: services.SourceHomeFeed, Count: of.Badges.HomeFeed, Items: []services.Item{postItem(newest)}}}, true, nil
 }
 
+// Digest adds the number of posts since a moment, seen or not, and the authors who published the most of them.
 func (h homeFeed) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	before := max(services.PostIDAt(since), 1) - 1
 	entries, err := posts.UnreadFeed(ctx, h.service.store, user, before, services.FeedRetention)
@@ -206,8 +210,8 @@ func (h homeFeed) NeedsSQL(user services.UserID, document *rdb.Document, today i
 	return !known
 }
 
-// countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each state of
-// the inputs: see inboxOverflowCount. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
+// countOverflow continues the count in SQL if an inbox ends before the new posts do. It does so once for each version of the document and
+// of the pulled posts. If SQL does not answer in time, the count stays that of the inbox, as AT_LEAST.
 func (h homeFeed) countOverflow(ctx context.Context, users []services.UserID, documents []rdb.Document, today int64) {
 	limit, aged := h.service.settings.Caps.FeedCountLimit(), h.service.settings.Expiry.ExpiredUpTo(services.SourceHomeFeed, today)
 	var places []int

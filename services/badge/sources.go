@@ -152,8 +152,8 @@ func (l sourceList) countsDependingOn(source Source, badges *services.Badges) it
 // addCached adds to documents the node cache's state for the counts that are computed when read. For watched users it also
 // follows changes of that state.
 func (s *Service) addCached(ctx context.Context, users []services.UserID, documents []rdb.Document, watched bool, today int64) {
-	// Follow is called first for all documents, and then AddCached. A change in between wakes the hub, and an earlier change is in
-	// the state that AddCached reads.
+	// Follow is called first for all documents, and then AddCached. A change in between notifies the push hub, which reads the badges again;
+	// an earlier change is in the state that AddCached reads.
 	for i := range documents {
 		if watched && documents[i].Ready {
 			for _, source := range s.sources {

@@ -124,7 +124,7 @@ func TestQuietHoursHideEveryCount(t *testing.T) {
 	for _, moment := range []struct {
 		at    time.Time
 		quiet bool
-		next  time.Time
+		next  time.Time // NextAt of the badges
 	}{
 		{at(5, 59), true, at(6, 0)},
 		{at(6, 0), false, at(21, 0)},

@@ -22,23 +22,25 @@ import (
 	"tidings/tests/histories"
 )
 
-// The streams that a badge shows beside its own document.
+// The streams of facts that badges show beside the user's own document. A node reads each stream in its order, into its cache.
 const (
-	announcementFactStream = "announcements and dots"
-	pulledPostFactStream   = "pulled posts"
-	showFactStream         = "shows"
-	roomFactStream         = "rooms"
+	announcementFactStream = "announcements and dots" // in the changelog
+	pulledPostFactStream   = "pulled posts"           // huge authors' posts, in the changelog
+	showFactStream         = "shows"                  // in the changelog
+	roomFactStream         = "rooms"                  // the numbers of rooms' newest messages
 )
 
+// factStreams are the names of all streams of facts that a node reads into its cache.
 var factStreams = []string{announcementFactStream, pulledPostFactStream, showFactStream, roomFactStream}
 
 // streamFilteredSQL restricts a node to reading one stream of the facts.
 type streamFilteredSQL struct {
 	nodecache.SQL
-	mu             sync.Mutex
-	readableStream string // the readable stream; "": all
+	mu             sync.Mutex // guards readableStream
+	readableStream string     // the readable stream; "": all
 }
 
+// errStreamNotReadable is the error of a read of any stream but the readable one.
 var errStreamNotReadable = errors.New("the gate is closed")
 
 // checkStreamReadable returns an error for a stream that cannot be read now.
@@ -51,6 +53,7 @@ func (g *streamFilteredSQL) checkStreamReadable(stream string) error {
 	return errStreamNotReadable
 }
 
+// LogAfter reads the changelog, if the stream to which the kind belongs is readable.
 func (g *streamFilteredSQL) LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]changelog.Entry, error) {
 	stream := map[string]string{announcements.ChangelogKind: announcementFactStream, nodecache.PullChangelogKind: pulledPostFactStream, live.ChangelogKind: showFactStream}[kind]
 	if err := g.checkStreamReadable(stream); err != nil {
@@ -59,6 +62,7 @@ func (g *streamFilteredSQL) LogAfter(ctx context.Context, kind string, version u
 	return changelog.LogAfter(ctx, g.DB, kind, version, limit)
 }
 
+// Heads reads the last messages of conversations, if the rooms' stream is readable.
 func (g *streamFilteredSQL) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.ConversationHead, error) {
 	if err := g.checkStreamReadable(roomFactStream); err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func (g *streamFilteredSQL) Heads(ctx context.Context, ids []services.Conversati
 	return chat.Heads(ctx, g.DB, ids)
 }
 
-// streamUpdatedNode is one node: a cache that learns the streams in any order, and a device that subscribes to the node.
+// streamUpdatedNode is a node whose cache the test updates stream by stream, in any order, and a device that subscribes to the node.
 type streamUpdatedNode struct {
 	node
 	filteredSQL  *streamFilteredSQL
@@ -84,7 +88,7 @@ func (n node) newStreamUpdatedNode() *streamUpdatedNode {
 	return l
 }
 
-// updateCacheFromStream updates the cache with one stream, or with all.
+// updateCacheFromStream updates the cache with one stream; "" stands for all.
 func (l *streamUpdatedNode) updateCacheFromStream(stream string) {
 	l.TB.Helper()
 	l.filteredSQL.mu.Lock()
@@ -95,7 +99,7 @@ func (l *streamUpdatedNode) updateCacheFromStream(stream string) {
 	}
 }
 
-// pushBadgesToDevice pushes the node's present badges to the device.
+// pushBadgesToDevice pushes the node's present badges to the device, which drops them if it has newer ones.
 func (l *streamUpdatedNode) pushBadgesToDevice(user services.UserID) {
 	if badges := l.read(user); l.deviceBadges == nil || badges.Version > l.deviceBadges.Version {
 		l.deviceBadges = badges
@@ -113,10 +117,10 @@ type readerScenario struct {
 	reader, hugeAuthor, messageSender services.UserID
 	host                              services.UserID
 	room                              services.ConversationID
-	hugeAuthorPosts                   []services.PostID          // of hugeAuthor
+	hugeAuthorPosts                   []services.PostID          // without the deleted ones
 	applyLastChangeAsOwn              func(l *streamUpdatedNode) // applies the last change to l as its own, before l reads the log
 	show                              services.PostID            // of the host
-	lastAnnouncement                  services.PostID            // the last one; 0: none yet
+	lastAnnouncement                  services.PostID            // the one that was published last; 0: none yet
 }
 
 // newReaderScenario makes a reader who follows an author, a host and a room.
@@ -192,9 +196,9 @@ func (n node) commitAnnouncementChange(t *rapid.T, a *readerScenario) {
 	a.applyLastChangeAsOwn = func(l *streamUpdatedNode) { _ = l.announcements.Memory.Refresh(l.TB.Context()) }
 }
 
-// Several nodes learn several streams: each stream in its own order, the streams in any order relative to each other, and a
-// node's own changes first. Some nodes restart. When nothing changes any more, every device shows the right state, whether it
-// stayed at one node or changed nodes. All nodes agree, also one that has just started.
+// Several nodes read several streams of facts: each stream in its own order, the streams in any order relative to each other, and a
+// node's own changes first. Some nodes restart. When nothing changes any more, every device shows the right state, whether it stayed at
+// one node or changed nodes. All nodes agree, also one that has just started.
 func TestEveryDeviceConverges(t *testing.T) {
 	n := redisServerNode(t)
 	histories.ReduceRapidChecks(t, 2)

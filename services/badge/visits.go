@@ -24,15 +24,15 @@ type visits struct {
 
 	// mu guards the rest. unwritten is a set: a user who reads often in one second is written once.
 	mu           sync.Mutex
-	unwritten    map[services.UserID]struct{}
+	unwritten    map[services.UserID]struct{} // users whose visit is not in SQL yet
 	visitedToday map[services.UserID]struct{} // the users for whom Visit has read badges on the day visitedDay
-	visitedDay   int64                        // a day as today gives it
+	visitedDay   int64                        // the day of visitedToday, in days since 1970
 }
 
 const (
 	visitWriteInterval = time.Second // between two writes of visits
-	maxUnwrittenVisits = 100_000     // beyond it a user is recorded at their next read
-	maxVisitedToday    = 100_000     // beyond it Visit reads each time
+	maxUnwrittenVisits = 100_000     // users in unwritten; beyond it a user is recorded at their next read
+	maxVisitedToday    = 100_000     // users in visitedToday; beyond it Visit reads each time
 )
 
 func newVisits(cfg Config) *visits {

@@ -10,17 +10,17 @@ import (
 // Cache keeps the most recently used values. It knows the time of each value's last change: an older copy never replaces a
 // newer one, nor the note that a newer one exists. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	changedAt func(V) time.Time
+	changedAt func(V) time.Time // the time of a value's last change
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards items
 	items *lru.LRU[K, item[V]]
 }
 
 // item is a value and the time of its last change. If known is false, it is only a note: copies from before that time are stale.
 type item[V any] struct {
 	value V
-	at    time.Time
-	known bool
+	at    time.Time // the last change
+	known bool      // false: there is no value, only the time of its change
 }
 
 // NewCache makes an empty cache for capacity values, at least one. changedAt is the time of a value's last change.
@@ -103,8 +103,7 @@ func (c *Cache[K, V]) Keep(key K, value V) {
 	c.put(key, value)
 }
 
-// put adds a value. It returns false for a copy that is known to be stale. Peek does not count as a use, so that a flood
-// of changes evicts nothing.
+// put adds a value. It returns false for a copy that is known to be stale; such a copy does not count as a use of the value.
 func (c *Cache[K, V]) put(key K, value V) bool {
 	at := c.changedAt(value)
 	if had, ok := c.items.Peek(key); ok && had.at.After(at) {

@@ -66,8 +66,8 @@ func TestEachEndsAtTheFirstThatIsMissing(t *testing.T) {
 	}
 	m.RecordChange("d", timeAtSecond(9))
 	for _, test := range []struct {
-		keys, want []string
-		all        bool
+		keys, want []string // want: index, key and time of each value that Each hands over
+		all        bool     // what Each returns
 	}{
 		{nil, nil, true},
 		{[]string{"c", "a", "c"}, []string{"0c3", "1a1", "2c3"}, true},

@@ -25,8 +25,11 @@ import (
 
 // Log is the interface through which the log is read.
 type Log interface {
+	// LogAfter lists the entries of a kind after a version, in their order, at most limit.
 	LogAfter(ctx context.Context, kind string, version uint64, limit int) ([]Entry, error)
+	// LogHead returns the versions of the newest entry of a kind and of the oldest that is kept; 0, 0 if there never was one.
 	LogHead(ctx context.Context, kind string) (head, oldest uint64, err error)
+	// LogHeads returns the version of the newest entry of each kind.
 	LogHeads(ctx context.Context) (map[string]uint64, error)
 }
 
@@ -46,7 +49,7 @@ type Kind struct {
 	ConcernsAllUsers bool
 }
 
-// ApplyEach is an Apply that takes entries one by one.
+// ApplyEach makes a Kind's Apply from a function that applies one entry.
 func ApplyEach(apply func(Entry)) func([]Entry) bool {
 	return func(entries []Entry) bool {
 		for _, entry := range entries {
@@ -56,7 +59,7 @@ func ApplyEach(apply func(Entry)) func([]Entry) bool {
 	}
 }
 
-// LoadByClearing is a Load that empties a memory, for memories that are filled on use.
+// LoadByClearing makes a Kind's Load that empties a memory, for memories that are filled on use.
 func LoadByClearing(clear func()) func(context.Context) error {
 	return func(context.Context) error {
 		clear()
@@ -83,7 +86,7 @@ type PollTask struct {
 
 // Config is what a Follower needs.
 type Config struct {
-	Log          Log
+	Log          Log // the log in SQL
 	Logger       *slog.Logger
 	Clock        services.Clock // nil is the machine's
 	PollInterval time.Duration  // the time between two polls; 0 means 500 ms
@@ -96,13 +99,13 @@ type Follower struct {
 	logger       *slog.Logger
 	clock        services.Clock
 	pollInterval time.Duration // between two polls
-	wakeUp       chan struct{}
+	wakeUp       chan struct{} // of Wake
 
 	// All registrations are made before Run, so the lists need no lock.
-	kinds             []*KindFollower
-	pollTasks         []PollTask              // of RegisterPollTask
-	loops             []func(context.Context) // of RegisterLoop
-	versionSources    []VersionSource
+	kinds             []*KindFollower           // of Register
+	pollTasks         []PollTask                // of RegisterPollTask
+	loops             []func(context.Context)   // of RegisterLoop
+	versionSources    []VersionSource           // of RegisterVersionSource
 	onSharedChange    []func()                  // of OnSharedChange
 	onReadersNotified []func([]services.UserID) // of OnReadersNotified
 }

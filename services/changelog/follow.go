@@ -24,7 +24,7 @@ type KindFollower struct {
 	mu      sync.Mutex    // held during a read of the log
 	inSync  atomic.Bool   // memory is at version; else it must be loaded
 	loaded  atomic.Bool   // memory was loaded at least once
-	version atomic.Uint64 // see Version
+	version atomic.Uint64 // the version of the log that memory is at; see Version
 }
 
 // Version is the version of the log that memory is at, or was at before a load that failed.
@@ -39,7 +39,7 @@ func (k *KindFollower) Refresh(ctx context.Context) error {
 	return err
 }
 
-// isBehind reports whether a read of the log may find entries.
+// isBehind reports whether a read of the log may find entries. grown reports whether a kind has entries after a version.
 func (k *KindFollower) isBehind(grown func(kind string, at uint64) bool) bool {
 	return !k.inSync.Load() || grown(k.kind.Name, k.version.Load())
 }
@@ -56,7 +56,7 @@ func (k *KindFollower) follow(ctx context.Context) (changes int, loaded bool, er
 	return k.catchUp(ctx)
 }
 
-// catchUp is follow with the lock held.
+// catchUp does the work of follow: it applies the new entries, and loads memory where that is not enough. The lock is held.
 func (k *KindFollower) catchUp(ctx context.Context) (changes int, loaded bool, err error) {
 	defer func() {
 		if services.IsPanic(err) {

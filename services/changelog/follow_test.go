@@ -61,12 +61,12 @@ func (s *fakeLog) LogHeads(context.Context) (map[string]uint64, error) {
 
 // logKeyCache remembers the keys in a log of one kind.
 type logKeyCache struct {
-	keys               []string
-	loadCount          int     // how often it was loaded
-	afterLogReadErrors []error // the errors that AfterLogRead was called with
+	keys               []string // of the entries, in their order
+	loadCount          int      // how often the keys were loaded
+	afterLogReadErrors []error  // the errors that AfterLogRead was called with
 }
 
-// kind is a kind whose memory is the list. An entry with the key "?" does not say what changed.
+// kind is a kind of entries whose memory is the list of keys. An entry with the key "?" does not say what changed.
 func (l *logKeyCache) kind(s *fakeLog, name string) Kind {
 	return Kind{
 		Name: name,

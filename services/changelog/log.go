@@ -14,8 +14,8 @@ import (
 type Entry struct {
 	Kind    string
 	Version uint64
-	At      time.Time
-	Key     string // names what changed
+	At      time.Time // when the entry was added
+	Key     string    // names what changed
 	Payload []byte
 }
 
@@ -80,7 +80,7 @@ func AppendLog(ctx context.Context, tx *sql.Tx, kind, key string, payload []byte
 	return version, err
 }
 
-// AppendChange is AppendLog for a value whose changes have times of their own: at is the time of this change. Caches that hold a later
+// AppendChange adds an entry for a value whose changes have times of their own: at is the time of this change. Caches that hold a later
 // change ignore the entry. So the statements that change a value make its time later than that of its last change, also when the clock
 // was set back.
 func AppendChange(ctx context.Context, tx *sql.Tx, kind, key string, at time.Time) (uint64, error) {

@@ -17,9 +17,9 @@ const MinNotifyInterval = 100 * time.Millisecond
 // count it: who are shown the key. A ReaderIndex is safe for concurrent use.
 type ReaderIndex[K comparable] struct {
 	clock  services.Clock
-	notify func([]services.UserID)
+	notify func([]services.UserID) // notifies users, by the functions of OnReadersNotified
 
-	mu       sync.Mutex
+	mu       sync.Mutex                         // guards the fields below
 	shown    map[services.UserID][]K            // the keys that each watched user is shown
 	readers  map[K]map[services.UserID]struct{} // the inverse of shown
 	owed     map[K]struct{}                     // changed keys whose readers are not notified yet

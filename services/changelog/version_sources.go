@@ -6,7 +6,7 @@ import (
 	"tidings/services"
 )
 
-// VersionSource is a memory of changes that many users share and that are counted on read.
+// VersionSource is a node's memory of data that many users share and that is counted on read. It adds to the sums of VersionSums.
 type VersionSource struct {
 	// AddVersions adds a number to each user's sum. The number rises, by one or more, with each change that the user is shown and that
 	// this node has applied. It never falls.
@@ -54,7 +54,7 @@ func (f *Follower) Unfollow(users []services.UserID) {
 // OnSharedChange registers a callback for changes that concern all users. It must not block.
 func (f *Follower) OnSharedChange(call func()) { f.onSharedChange = append(f.onSharedChange, call) }
 
-// NotifySharedChange says that a change concerns all users.
+// NotifySharedChange calls the functions of OnSharedChange, after a change that concerns all users.
 func (f *Follower) NotifySharedChange() {
 	for _, call := range f.onSharedChange {
 		call()
@@ -67,7 +67,7 @@ func (f *Follower) OnReadersNotified(call func(readers []services.UserID)) {
 	f.onReadersNotified = append(f.onReadersNotified, call)
 }
 
-// NotifyReaders reports a change of a key that users see.
+// NotifyReaders calls the functions of OnReadersNotified with the watched users who see a key that has changed.
 func (f *Follower) NotifyReaders(readers []services.UserID) {
 	if len(readers) == 0 {
 		return

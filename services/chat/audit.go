@@ -15,7 +15,7 @@ import (
 // counts the unread messages that had not expired on the ExpiredAsOfDay of the document's state.
 type membershipFact struct {
 	services.Membership
-	unexpiredUnread unreadCounts
+	unexpiredUnread unreadCounts // the unread messages that had not expired; zero if messages never expire
 }
 
 // audit compares a user's states and sums in Redis with the facts. It reads the facts page by page.
@@ -79,8 +79,8 @@ func (s *Service) sameState(state services.Membership, fact membershipFact) bool
 	shown := state
 	shown.NewestMessageNumber = fact.NewestMessageNumber // it lags where it is not projected: in muted conversations and those counted on read
 	state.ReadUpTo, state.UnreadAdjustment, state.Mentions = fact.ReadUpTo, fact.UnreadAdjustment, fact.Mentions
-	// Everything but the position must be equal. The state of a member who left or is inside counts nothing, so that its position
-	// is not compared at all.
+	// Everything but the position must be equal. The state of a member who left, or who has the conversation open, counts nothing, so that
+	// its position is not compared at all.
 	if countedFields(state) != countedFields(fact.Membership) || fact.HasLeft || fact.IsOpen || state.ExpiredAsOfDay > s.today() {
 		return state.ExpiredAsOfDay <= s.today() && countedFields(state) == countedFields(fact.Membership)
 	}
@@ -95,9 +95,9 @@ func (s *Service) sameState(state services.Membership, fact membershipFact) bool
 		(!waits || shown.NextExpiryDay > shown.ExpiredAsOfDay && shown.NextExpiryDay <= leaves)
 }
 
-// differences compares the states with the facts, and the sums with the states.
+// differences names what differs between the facts and a user's states in Redis, and between these states and the sums in the document.
 func (s *Service) differences(facts []membershipFact, states map[services.ConversationID]services.Membership, got services.ConversationSums) (differs []string) {
-	// The states that remain after all facts are in the document alone.
+	// What remains of left after the loop over the facts is in Redis alone.
 	left := maps.Clone(states)
 	for _, fact := range facts {
 		state, known := states[fact.Conversation]
@@ -123,7 +123,7 @@ func (s *Service) differences(facts []membershipFact, states map[services.Conver
 		}
 		unread, mentions, place := state.Unread(), state.UnreadMentions(), state.ReadUpTo-state.UnreadAdjustment
 		switch {
-		// The state of a user who has left or is inside is in no sum.
+		// The state of a user who has left, or who has the conversation open, is in no sum.
 		case state.HasLeft || state.IsOpen:
 		case state.Muted:
 			sums.Unread += int(mentions)

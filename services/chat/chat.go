@@ -42,30 +42,30 @@ import (
 type Config struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
-	Changelog *changelog.Follower  // each of its turns refreshes the last sequences
+	Changelog *changelog.Follower  // each of its polls refreshes Sequences
 	Jobs      *jobs.Engine         // New registers the kinds of jobs of conversations in it
 	Projector *projector.Projector // New registers the conversations' part of rebuilds and audits
 	Clock     services.Clock
-	// Facts reads the last sequences; nil reads them from Store.
+	// Facts reads the numbers of conversations' newest messages; nil reads them from Store.
 	Facts SequenceFacts
 
 	MuteMentions bool // mentions in a conversation that the user has muted do not count either
 
 	// MaxMembersCountedOnWrite and MaxLoadCountedOnWrite bound the cost of counting on write: one state takes some 5 us of Redis'
 	// one thread, so 300 messages a second to 500 members would fill it.
-	MaxGroupMembers          int           // members of a GROUP; 500
-	MaxMembersCountedOnWrite int           // above it a conversation is counted on read; 500
-	MaxLoadCountedOnWrite    int           // likewise with at least this product of members and messages a minute; 20,000
-	InsideLease              time.Duration // how long a device is inside without renewing; 60 s
+	MaxGroupMembers          int           // the most members of a GROUP; 0 means 500
+	MaxMembersCountedOnWrite int           // with more members a conversation is counted on read; 0 means 500
+	MaxLoadCountedOnWrite    int           // a conversation with this product of members and messages a minute is counted on read; 0 means 20,000
+	InsideLease              time.Duration // how long a device that opened a conversation is inside without renewing; 0 means 60 s
 }
 
 // Service implements conversations. It is safe for concurrent use.
 type Service struct {
 	Config
-	Sequences *SequenceCache // the last sequences, in this node's cache
+	Sequences *SequenceCache // the numbers of conversations' newest messages, in this node's cache
 
-	expiry             services.SourceExpiry
-	projectionThrottle jobs.Throttle[services.ConversationID] // paces the passes over a conversation
+	expiry             services.SourceExpiry                  // after how many days unread items leave their counts
+	projectionThrottle jobs.Throttle[services.ConversationID] // limits how often a conversation's states are projected to all members
 	// newestExpiredMessages remembers which messages are too old today, so that the members of a conversation share one search.
 	newestExpiredMessages newestExpiredCache
 }
@@ -195,7 +195,8 @@ func distinct(users []services.UserID) []services.UserID {
 // where its size and traffic require it.
 func (s *Service) queueProjectionJobs(ctx context.Context, tx *sql.Tx, c Conversation, users ...services.UserID) error {
 	var queued []jobs.NewJob
-	// Nodes read the head by themselves. Only changed rows are projected: of the author, of mentioned and of new members.
+	// In a conversation that is counted on read, nodes read the number of its newest message by themselves. Only changed rows are projected:
+	// of the author, of mentioned and of new members.
 	if c.Way == OnRead {
 		for _, user := range users {
 			queued = append(queued, projectMemberJob(c.ID, user))
@@ -214,9 +215,9 @@ func (s *Service) queueProjectionJobs(ctx context.Context, tx *sql.Tx, c Convers
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// wantedCountingWay is how a conversation should be counted. A conversation returns to counting on write only well below the
-// threshold, so that its way does not alternate. The return takes one step: messages are projected from then on, and each member
-// counts by the flag in their own document.
+// wantedCountingWay is how a conversation should be counted. A conversation returns to counting on write only well below the threshold,
+// so that its way does not alternate. The return takes one step: messages are projected from then on, and each member counts by the flag
+// CountedOnRead in their own document.
 func (s *Service) wantedCountingWay(c Conversation) CountingWay {
 	load := c.Members * c.MessagesPerMinute
 	switch {
@@ -256,9 +257,9 @@ func (s *Service) Send(author services.UserID, id services.ConversationID, body 
 // notifyWatchersAfter shows a command's change of a conversation to this node's watchers at once; head is its state at the end of the
 // transaction, which Apply writes and AfterApply reads. Other nodes see the change with their next read of SQL.
 func (s *Service) notifyWatchersAfter(cmd *jobs.Command, head *ConversationHead) *jobs.Command {
-	// Each kind of command that wakes watchers has its own key. Of an actor's commands with one key that are committed together,
-	// only the last one runs its AfterApply. If that were a mark, which has none, no watcher would be woken. Of two commands of one
-	// kind, the last has the newest head.
+	// Each kind of command that wakes watchers has its own key. Of an actor's commands with one key that are committed together, only the
+	// last one runs its AfterApply. If that were a command without one, such as a mark of messages as read, no watcher would be woken. Of
+	// two commands of one kind, the last has the newest head.
 	cmd.CoalesceKey = cmd.Name + " in " + cmd.CoalesceKey
 	cmd.AfterApply = func(context.Context) error {
 		s.Sequences.Advance(*head)
@@ -300,7 +301,7 @@ func (s *Service) Recall(author services.UserID, id services.MessageID) *jobs.Co
 		if !recalled {
 			return []string{id.GlobalID()}, jobs.ErrUnchanged
 		}
-		// The head stays. The revision tells watchers to read again.
+		// The newest message keeps its number. The revision tells watchers to read again.
 		head = ConversationHead{Conversation: conversation, NewestNumber: c.HeadNumber, SentAt: c.LastActiveAt, Revision: c.Revision}
 		job := s.projectJob(conversation)
 		if c.Way == OnRead { // the states of many members changed, and only a pass projects them

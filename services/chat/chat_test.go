@@ -67,7 +67,7 @@ func TestMessagesMarkInactiveMembers(t *testing.T) {
 	send := func() { n.send(users[0], group) }
 	sendLater := func() { n.Clock.Advance(leftConversationsKeptFor + time.Second); send() }
 	for _, c := range []struct {
-		marking bool
+		marking bool // whether marks are asked for
 		does    func()
 		want    []services.UserID
 	}{
@@ -183,7 +183,8 @@ func TestMessagesAreProjectedUntilAllHaveTheFlag(t *testing.T) {
 	}
 }
 
-// Changes that are committed while the members get the flag, after a member's page and before the switch, reach the members' counts.
+// Changes that are committed while the members get the flag for counting on read, after the page with a member was read and before the
+// switch, reach the members' counts.
 func TestTheSwitchToCountingOnReadLosesNoChange(t *testing.T) {
 	// The job that ends the switch locks the conversation, and then reads pages of members. The second page is of one member.
 	locked, pages := false, 0

@@ -9,16 +9,16 @@ import (
 	"tidings/services"
 )
 
-// newestExpiredCache remembers for each conversation the number of the newest message sent before one day. An entry is final once a
+// newestExpiredCache remembers for each conversation the number of the newest message sent before one day. An entry stays right once a
 // later message has been sent, because times rise with numbers. Until then a message from before that day may still be reported.
 type newestExpiredCache struct {
-	mu             sync.Mutex
-	dayStart       time.Time // the start of that day
+	mu             sync.Mutex // guards the fields below
+	dayStart       time.Time  // the start of that day: messages from before it are too old
 	byConversation map[services.ConversationID]newestExpired
 }
 
-// newestExpired is the number of the newest message sent before the day, and the conversation's last sequence when that number was
-// found.
+// newestExpired is the number of the newest message sent before the day, and the number of the conversation's newest message (head) when
+// that was found.
 type newestExpired struct{ newest, head int64 }
 
 // get is the number of the newest message sent before a time, if it is remembered and still right: either a later message existed when
@@ -106,7 +106,8 @@ func (s *Service) earliestExpiryDay(state services.Membership, today int64) int6
 	return s.expiry.ExpiryDay(services.SourceConversations, today-1)
 }
 
-// removeExpiredFromStates is removeExpired for one user's own states in conversations.
+// removeExpiredFromStates takes messages that are too old on a day out of the counts of one user's states in conversations, as
+// removeExpired does.
 func (s *Service) removeExpiredFromStates(ctx context.Context, states []MemberState, today int64) error {
 	if !s.expiry.Expires(services.SourceConversations) {
 		return nil
@@ -140,7 +141,7 @@ func (s *Service) readOldestUnreadTimes(ctx context.Context, states []services.M
 	return times, nil
 }
 
-// searchBatchSize is how many conversations are searched by the same statements, at most. Each asks for up to 16 messages at once.
+// searchBatchSize is how many conversations are searched by the same statements, at most. Each search reads up to 16 messages at once.
 const searchBatchSize = 500
 
 // newestNumbersBefore returns, for each state, the number of the newest message of its conversation from before a time.

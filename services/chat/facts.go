@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// These are the columns in the order of scanConversation. The load is the greater of the messages of this minute and of the last
-	// one: at the start of a minute, the new count is always small.
+	// conversationColumns are the columns of a conversation, in the order of scanConversation. The last is MessagesPerMinute: the greater
+	// of the messages of this minute and of the last one, because at the start of a minute the new count is always small.
 	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
-	// These are the columns of a conversation cv and a member's row m. One statement reads both, so that they are of one snapshot.
+	// membershipColumns are the columns of a conversation cv and a member's row m. One statement reads both, so that they are of one
+	// snapshot.
 	membershipColumns = `m.conversation, m.user_number, cv.head, m.base, m.k, m.mv, m.mentions, m.gen,
 	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, m.marked, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
 )

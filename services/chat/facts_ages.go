@@ -13,15 +13,16 @@ var (
 		FROM {rows $1 i BIGINT, conversation BIGINT, number BIGINT} AS c CROSS JOIN conversation_messages m
 		WHERE m.conversation = c.conversation AND m.number = c.number`)
 
-	// recountMembers counts as recountMember does, for several members at once, and reads ranges of the same indexes.
+	// recountMembers counts, for several members, the messages above a number that never count as unread for the member (their own,
+	// and recalled ones of others), and the mentions. recountMember does the same for one member.
 	recountMembers = sql.NewStatement("count members above a message", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.author = c.user_number AND m.number > c.number) +
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number AND m.recalled_at > 0 AND m.author <> c.user_number),
 	(SELECT count(*) FROM conversation_mentions m WHERE m.conversation = c.conversation AND m.user_number = c.user_number AND m.number > c.number)
 		FROM {rows $1 i BIGINT, conversation BIGINT, user_number BIGINT, number BIGINT} AS c`)
 
-	// countUnreadSince counts the messages above a position one by one, without k. The audit uses it to check the counts that
-	// removeExpired has computed.
+	// countUnreadSince counts the messages above a position one by one, without the stored correction k
+	// (Membership.UnreadAdjustment). The audit uses it to check the counts that removeExpired has computed.
 	countUnreadSince = sql.NewStatement("count what waits since a time", `SELECT c.i,
 	(SELECT count(*) FROM conversation_messages m WHERE m.conversation = c.conversation AND m.number > c.number
 		AND m.sent_at >= c.since AND m.author <> c.user_number AND m.recalled_at = 0),

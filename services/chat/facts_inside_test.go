@@ -38,7 +38,7 @@ func (i conversationLeaseFixture) endExpiredLeases() (next time.Time) {
 	return next
 }
 
-// enterAt and leaveAt are events of the past, of a device with leases of a minute.
+// enterAt reports that a device entered at a past time, and took a lease of a minute then.
 func (i conversationLeaseFixture) enterAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
@@ -48,6 +48,7 @@ func (i conversationLeaseFixture) enterAt(at time.Time, device string) {
 	})
 }
 
+// leaveAt reports that a device left at a past time.
 func (i conversationLeaseFixture) leaveAt(at time.Time, device string) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error {
@@ -111,6 +112,7 @@ func TestAPastLeaseDoesNotShortenALaterOne(t *testing.T) {
 	})
 }
 
+// While a device is inside a conversation, its messages do not count as unread for the user.
 func TestNothingCountsWhileInside(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}
@@ -157,6 +159,7 @@ func TestALeaseEndsAtItsTime(t *testing.T) {
 	})
 }
 
+// The renewal of a lease does not change the member's row.
 func TestRenewingChangesNothingElse(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}

@@ -13,7 +13,7 @@ var (
 	putMember = sql.NewStatement("put a member", `UPDATE conversation_members
 		SET base = $3, k = $4, mv = $5, gen = $6, mentions = $7, muted = $8, inside = $9, marked = $10 WHERE conversation = $1 AND user_number = $2`)
 
-	// This counts in three ranges above the position: the member's own messages, recalled messages of others, and mentions. A
+	// recountMember counts in three ranges above a position: the member's own messages, recalled messages of others, and mentions. A
 	// recalled message of the member is in the first, so the second leaves it out. Members are mostly near the end, so the ranges
 	// are short.
 	recountMember = sql.NewStatement("recount a member", `SELECT
@@ -30,13 +30,14 @@ var (
 
 	dropLease = sql.NewStatement("drop a lease", `DELETE FROM conversation_leases WHERE conversation = $1 AND user_number = $2 AND device = $3`)
 
+	// A device that left at a past time keeps a lease that it took later, and that so ends after $4.
 	dropPastLease = sql.NewStatement("drop a lease of the past", `DELETE FROM conversation_leases
 		WHERE conversation = $1 AND user_number = $2 AND device = $3 AND until_at <= $4`)
 
 	dropEndedLeases = sql.NewStatement("drop ended leases", `DELETE FROM conversation_leases
 		WHERE conversation = $1 AND user_number = $2 AND until_at <= $3 RETURNING until_at`)
 
-	// The first and the last end of a user's leases, which may have expired; null without a lease.
+	// leaseEnds reads when the first and the last of a user's leases end, which may be in the past; null without a lease.
 	leaseEnds = sql.NewStatement("open leases", `SELECT min(until_at), max(until_at) FROM conversation_leases WHERE conversation = $1 AND user_number = $2`)
 
 	openLease = sql.NewStatement("a device's open lease", `SELECT until_at FROM conversation_leases
@@ -49,7 +50,7 @@ var (
 	leasesOfDevice = sql.NewStatement("leases of a device", `SELECT conversation FROM conversation_leases WHERE user_number = $1 AND device = $2`)
 )
 
-// putState writes a row back. Its version rises if the row was changed.
+// putState writes a member's row back, with the next version, if m differs from before.
 func putState(ctx context.Context, tx *sql.Tx, before, m services.Membership) error {
 	if m == before {
 		return nil
@@ -152,7 +153,7 @@ func markReadWhileOpen(ctx context.Context, tx *sql.Tx, m *services.Membership) 
 }
 
 // setIsOpen sets whether the user is inside: some device has a lease, and the messages were not marked unread meanwhile. A lease that
-// has expired does not keep the user inside, even if its job has not run yet.
+// has expired does not keep the user inside, even if the job that ends it has not run yet.
 func setIsOpen(ctx context.Context, tx *sql.Tx, m *services.Membership) error {
 	var first, last sql.NullInt64
 	_, err := tx.One(ctx, leaseEnds, []any{m.Conversation, m.User}, &first, &last)
@@ -339,7 +340,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 	return next, putState(ctx, tx, before, m)
 }
 
-// readLeases lists the conversations in which a user's device has a lease, also one that has expired and whose job has not run yet.
+// readLeases lists the conversations in which a user's device has a lease. It includes expired leases that no job has ended yet.
 func readLeases(ctx context.Context, db *sql.DB, user services.UserID, device string) (ids []services.ConversationID, err error) {
 	return sql.ReadColumn[services.ConversationID](ctx, db, leasesOfDevice, user, device)
 }

@@ -54,7 +54,7 @@ var (
 
 	headsOf = sql.NewStatement("last sequences of conversations", `SELECT id, head, last_at, way, revision FROM conversations WHERE {in id $1 BIGINT}`)
 
-	// The order is that of the conversations, so all of the user's memberships are read and sorted.
+	// The list is sorted by the last activity of each conversation, so all of the user's memberships are read.
 	conversationsOf = sql.NewStatement("conversations of a user", `SELECT `+conversationColumns+`, `+membershipColumns+`
 		FROM conversation_members m CROSS JOIN conversations cv
 		WHERE m.user_number = $1 AND cv.id = m.conversation AND m.left_at = 0 AND (cv.last_at < $2 OR cv.last_at = $2 AND cv.id < $3)
@@ -88,7 +88,7 @@ type ConversationHead struct {
 	NewestNumber int64       // of the last message
 	SentAt       time.Time   // of the last message
 	Way          CountingWay // how unread messages are counted
-	Revision     int64       // see Conversation.Revision
+	Revision     int64       // rises with every visible change other than a new message
 }
 
 // membershipsIn reads the states of some users in one conversation, in one snapshot. A user who never was a member is absent. A
@@ -115,10 +115,11 @@ type userMembershipsPageRequest struct {
 	after services.ConversationID
 }
 
-// membershipsOfEach is MembershipsOf for several users, at most limit of each, in the order of pages.
+// membershipsOfEach reads a page of the memberships of each of several users, at most limit states in each: current ones, and those
+// of conversations that the user left since a time. The result is in the order of pages.
 func membershipsOfEach(ctx context.Context, db *sql.DB, pages []userMembershipsPageRequest, leftSince time.Time, limit int) ([][]services.Membership, error) {
 	asked, found := make(sql.RowsParameter, len(pages)), make([][]services.Membership, len(pages))
-	// The single read takes half the time, and most reads are of one user.
+	// For one user the statement for one user takes half the time, and most reads are of one user.
 	if len(pages) == 1 {
 		var err error
 		found[0], err = MembershipsOf(ctx, db, pages[0].user, pages[0].after, leftSince, limit)
@@ -253,7 +254,8 @@ func mentionedIn(ctx context.Context, db *sql.DB, ids []services.MessageID) (map
 	return found, err
 }
 
-// messageRows turns the ids of messages into ranges. A page of one conversation is one range.
+// messageRows turns the ids of messages into rows of a conversation and the least and greatest number of a range without gaps. A page
+// of one conversation is one range.
 func messageRows(ids []services.MessageID) (ranges sql.RowsParameter) {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)

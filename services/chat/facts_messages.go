@@ -12,8 +12,8 @@ import (
 
 var (
 	// The update locks the conversation: of two messages one waits, and numbers have no gaps. last_at rises even if the clock was
-	// set back, since lists and expiry rely on times that rise with numbers. in_minute belongs to the minute with the number
-	// minute.
+	// set back, since lists and expiry rely on times that rise with numbers. in_minute counts the messages of the minute whose
+	// number is in the column minute, and in_before those of the minute before it.
 	nextNumber = sql.NewStatement("next message number", `UPDATE conversations SET head = head + 1,
 			last_at = CASE WHEN $2 > last_at THEN $2 ELSE last_at + 1 END,
 			in_before = CASE WHEN minute = $3 THEN in_before WHEN minute = $3 - 1 THEN in_minute ELSE 0 END,
@@ -41,13 +41,14 @@ var (
 	dropMentions = sql.NewStatement("drop mentions", `DELETE FROM conversation_mentions WHERE conversation = $1 AND {in number $2 BIGINT}
 		RETURNING user_number, number`)
 
-	// Only mentions above a member's position are in their count. The version is left to lowerUnreadCounts, which changes the same
-	// rows.
+	// unmentionMembers takes mentions in recalled messages out of counts: only those above a member's position are in them. The version is
+	// left to lowerUnreadCounts, which changes the same rows.
 	unmentionMembers = sql.NewStatement("unmention members", `UPDATE conversation_members AS m
 		SET mentions = mentions - (SELECT count(*) FROM {rows $3 user_number BIGINT, number BIGINT} AS c WHERE c.user_number = m.user_number AND c.number > m.base)
 		WHERE conversation = $1 AND {in user_number $2 BIGINT} AND left_at = 0`)
 
-	// One statement takes all messages: a ROOM has many members, and most of them have not read the messages.
+	// lowerUnreadCounts takes recalled messages out of the unread counts of the members who have not read them. One statement takes
+	// all messages: a ROOM has many members, and most of them have not read the messages.
 	lowerUnreadCounts = sql.NewStatement("lower members", `UPDATE conversation_members AS m
 		SET k = k - (SELECT count(*) FROM {rows $2 number BIGINT} AS c WHERE c.number > m.base), mv = mv + 1
 		WHERE conversation = $1 AND base < $3 AND left_at = 0 AND user_number <> $4`)

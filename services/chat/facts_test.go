@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// testStore is a database, and conversations in it.
+// testStore is a SQL database of a test, with helpers that write and read conversations in it.
 type testStore struct{ *peopletest.TestStore }
 
 // eachStore runs a test on both SQL engines.
@@ -46,7 +46,7 @@ func (b *testStore) send(id services.ConversationID, author services.UserID, men
 // runTx runs one transaction and returns its error.
 func (b *testStore) runTx(fn func(tx *sql.Tx) error) error { return b.Write(b.Ctx, fn) }
 
-// markRead marks a conversation read up to a message number: see readUpTo.
+// markRead marks a conversation read up to a message number, 0 for all, in the generation gen, -1 for the present one: see readUpTo.
 func (b *testStore) markRead(id services.ConversationID, user services.UserID, number, gen int64) error {
 	return b.runTx(func(tx *sql.Tx) error {
 		_, err := readUpTo(b.Ctx, tx, id, user, number, gen)
@@ -118,6 +118,7 @@ func TestMessagesAreReadByTheirIDs(t *testing.T) {
 	})
 }
 
+// A message counts as unread for every member except its author.
 func TestMessagesWaitForTheOthers(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		id := b.createGroup(1, 2, 3)
@@ -138,6 +139,7 @@ func TestMessagesWaitForTheOthers(t *testing.T) {
 	})
 }
 
+// A read position moves only forward, until a "mark unread" begins a new generation. Marks of the former generation then change nothing.
 func TestPositionsGoForwardWithinAGeneration(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		id := b.createGroup(1, 2)
@@ -321,6 +323,8 @@ func TestConversationsAreListedByTheirLastMessage(t *testing.T) {
 	})
 }
 
+// Of two changes of the way of counting that begin from the same state, only the first takes effect. MessagesPerMinute is the greater
+// count of this minute and the one before.
 func TestCountingWayChangesOnce(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		id := b.createGroup(1, 2)

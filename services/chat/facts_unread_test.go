@@ -9,13 +9,13 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// markUnread marks messages from a number on as unread.
+// markUnread marks the messages from a number on as unread for user 2.
 func (i conversationLeaseFixture) markUnread(from int64) {
 	i.T.Helper()
 	i.MustWrite(func(tx *sql.Tx) error { return markUnread(i.Ctx, tx, i.id, 2, from) })
 }
 
-// wantUnread compares the number of unread messages.
+// wantUnread checks the number of user 2's unread messages, of which none is a mention.
 func (i conversationLeaseFixture) wantUnread(want int64) {
 	i.T.Helper()
 	i.wantUnreadAndMentions(i.id, map[services.UserID][2]int64{2: {want, 0}})
@@ -56,8 +56,8 @@ func TestALeaseDoesNotUndoAMark(t *testing.T) {
 	})
 }
 
-// After a mark the devices that have the conversation open are inside again when the user enters with another device, writes, or reads
-// all messages; if the user reads some, the others stay unread.
+// After a mark as unread, the devices that have the conversation open are inside again when the user enters with another device, writes,
+// or reads all messages; if the user reads some, the others stay unread.
 func TestAMarkAsUnreadEndsWhenAllIsRead(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		i := conversationLeaseFixture{b, b.createGroup(1, 2)}

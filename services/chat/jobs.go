@@ -43,7 +43,8 @@ func (s *Service) kinds() []jobs.Kind {
 	}
 }
 
-// membersOrEveryone is the UsersOf of jobs of a conversation: its members, or everyone if there are more than membersPerPage of them.
+// membersOrEveryone lists the users whose counts a job of a conversation may change: its members, or everyone if there are more than
+// membersPerPage of them.
 func (s *Service) membersOrEveryone(ctx context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	err = conversationJobFunc(func(ctx context.Context, id services.ConversationID) error {
 		page := MembersPage{Conversation: id, Size: membersPerPage + 1}
@@ -97,7 +98,8 @@ func conversationJobFunc(do func(ctx context.Context, id services.ConversationID
 	}
 }
 
-// memberJobFunc is conversationJobFunc for keys that memberJobKey made.
+// memberJobFunc makes the function of a job from a function that takes the conversation and the user in the job's key, which
+// memberJobKey made.
 func memberJobFunc(do func(ctx context.Context, id services.ConversationID, user services.UserID) error) func(context.Context, jobs.Job) error {
 	return func(ctx context.Context, job jobs.Job) error {
 		conversation, number, _ := strings.Cut(job.Key, "/")
@@ -154,7 +156,7 @@ func (s *Service) projectAllMembers(ctx context.Context, id services.Conversatio
 }
 
 // markDormantMembers records that the badges of the dormant members changed. They have no documents, but the change stream reports
-// messages to their closed applications, and also the end of a membership that was just removed.
+// their new messages too, and the end of a membership that was just removed.
 func (s *Service) markDormantMembers(ctx context.Context, id services.ConversationID) error {
 	// If nobody reads the change stream, no mark is needed.
 	if !s.Projector.MarkingEnabled(ctx) {
@@ -218,7 +220,7 @@ func (s *Service) projectStates(ctx context.Context, states []services.Membershi
 	return s.projectStatesOn(ctx, states, s.today())
 }
 
-// projectStatesOn is projectStates with the counts of a given day.
+// projectStatesOn writes states into documents, as they count on a given day, and sends hints where they changed.
 func (s *Service) projectStatesOn(ctx context.Context, states []services.Membership, today int64) (results []redis.Result, err error) {
 	if err := s.applySettings(ctx, states, today); err != nil {
 		return nil, err

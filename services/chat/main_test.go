@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	*fanouttest.World
 	*Service
-	fan *fanout.Fanout
+	fan *fanout.Fanout // commits commands and runs jobs
 }
 
 // newNode makes the service of a world's node. change may change its configuration, nil does not.
@@ -38,6 +38,7 @@ func redisServerNode(t *testing.T) node {
 	return newNode(fanouttest.New(t, fanouttest.Options{}), nil)
 }
 
+// commit commits a command, a millisecond later, and returns its error.
 func (n node) commit(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Millisecond)
@@ -86,7 +87,8 @@ func (n node) runJobs() {
 	n.Must(err)
 }
 
-// countsFromBadge returns what a user's badge shows: unread messages and mentions. A bad document is rebuilt, as by its next reader.
+// countsFromBadge returns what a user's badge shows: unread messages and mentions. A document that is not ready is
+// rebuilt, as its next reader would do.
 func (n node) countsFromBadge(user services.UserID) (unread, mentions int) {
 	n.TB.Helper()
 	document := n.Document(user)

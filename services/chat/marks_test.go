@@ -14,15 +14,15 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// deviceCall is a request of a device: verb "read" up to a number, in a generation unless it is -1, "unread" from a number, or
-// "look".
+// deviceCall is a request of a device: it marks messages read up to a number ("read"), marks them unread from a number on ("unread"), or
+// reads the member's position ("look").
 type deviceCall struct {
 	verb                 string
-	messageNumber        int64
-	markUnreadGeneration int64
+	messageNumber        int64 // up to or from which messages are marked
+	markUnreadGeneration int64 // in which the device marks messages read; -1: in any
 }
 
-// readState is a position in its generation.
+// readState is a member's read position, and the generation in which it is: each mark as unread begins another generation.
 type readState struct{ readUpTo, markUnreadGeneration int64 }
 
 // readPositionModel is the sequential model of one member's position, for all devices.
@@ -104,7 +104,7 @@ func randomDeviceCalls(t *testing.T, n node, seed uint64) []porcupine.Operation 
 	return history
 }
 
-// runDeviceCall does a call through the service, as a device does.
+// runDeviceCall does a call through the service, as a device does. It returns the position that a "look" reads.
 func (n node) runDeviceCall(t *testing.T, user services.UserID, group services.ConversationID, call deviceCall) (state readState) {
 	ctx := t.Context()
 	switch call.verb {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	sequencesBatch   = 1000            // in one SELECT
+	sequencesBatch   = 1000            // conversations in one SELECT
 	sequencesKeptFor = 2 * time.Minute // how long a sequence is kept without being read or watched
 )
 
@@ -23,7 +23,7 @@ type SequenceFacts interface {
 	Heads(ctx context.Context, ids []services.ConversationID) ([]ConversationHead, error)
 }
 
-// sequenceFacts is SequenceFacts in SQL.
+// sequenceFacts reads the last messages of conversations from the database db.
 type sequenceFacts struct{ db *sql.DB }
 
 func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID) ([]ConversationHead, error) {
@@ -31,20 +31,20 @@ func (f sequenceFacts) Heads(ctx context.Context, ids []services.ConversationID)
 }
 
 // SequenceCache is this node's cache of the last sequences of conversations: of those that were counted on read lately, and of
-// those that are watched on this node. A sequence has no log entries, because each message would need one; instead the node reads
+// those that are watched on this node. Sequences are not in the changelog, because each message would need an entry; the node reads
 // all cached sequences from SQL every half second. A sequence only grows. SequenceCache is safe for concurrent use.
 type SequenceCache struct {
 	facts SequenceFacts
 	clock services.Clock
 	log   *slog.Logger
 
-	mu sync.RWMutex
+	mu sync.RWMutex // guards byConversation and watchers
 	// A sequence that is missing is unknown, never 0: see OnReadCount.Complete.
 	byConversation map[services.ConversationID]*cachedSequence
 
 	readers *changelog.ReaderIndex[services.ConversationID] // the watched users and the conversations in their badges
-	// watchers are the open subscriptions of single conversations and lists. mu guards watchers and byConversation; readers has a
-	// lock of its own, which may be taken under mu.
+	// watchers are the channels of the open subscriptions of single conversations and of lists of conversations. readers has a lock
+	// of its own, which may be taken under mu.
 	watchers map[services.ConversationID][]chan struct{}
 }
 
@@ -52,12 +52,12 @@ type SequenceCache struct {
 // this node left them. Both numbers only grow.
 type cachedSequence struct {
 	lastMessage int64 // the number of the last message
-	revision    int64 // see Conversation.Revision; only watchers of the conversation are notified
+	revision    int64 // rises with each visible change other than a message; only watchers of the conversation are notified
 	// lastUsed is when a badge last used the sequence: see sequencesKeptFor.
 	lastUsed time.Time
 }
 
-// newSequences makes an empty cache.
+// newSequences makes an empty cache. log follows the changelog, and refreshes the cache after each of its reads.
 func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
 	l := &SequenceCache{
 		facts: facts, clock: log.Clock(), log: log.Logger(),
@@ -70,7 +70,8 @@ func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
 	return l
 }
 
-// Follow sets the conversations in the badges of a user who is watched on this node: see changelog.ReaderIndex.
+// Follow sets the conversations in the badges of a user who is watched on this node. The user is notified when one of them gets a
+// message: see changelog.ReaderIndex.
 func (l *SequenceCache) Follow(user services.UserID, places []services.CountedOnReadPosition) {
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }

@@ -23,16 +23,20 @@ type sqlStub struct {
 
 func newSQLStub() *sqlStub { return &sqlStub{} }
 
+// LogAfter reads the changelog, which is empty.
 func (e *sqlStub) LogAfter(context.Context, string, uint64, int) ([]changelog.Entry, error) {
 	return nil, e.readError
 }
 
+// LogHead reads the end of the changelog, which is empty.
 func (e *sqlStub) LogHead(context.Context, string) (head, oldest uint64, err error) {
 	return 0, 0, e.readError
 }
 
+// LogHeads reads the end of the changelog for each kind of entry; it is empty.
 func (e *sqlStub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.readError }
 
+// Heads returns the last messages of conversations, as SQL does.
 func (e *sqlStub) Heads(_ context.Context, ids []services.ConversationID) (heads []ConversationHead, err error) {
 	e.requestedHeadCount += len(ids)
 	for _, id := range ids {
@@ -111,6 +115,7 @@ func (r *cachingNode) wantUnread(unread int, known bool, places ...services.Coun
 	return got
 }
 
+// The last messages (heads) of conversations are read from SQL once, and each refresh keeps them current.
 func TestHeadsAreReadOnceAndFollowed(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 10)
@@ -244,6 +249,7 @@ func TestWatchersOfAQuietConversationAreNotified(t *testing.T) {
 	}
 }
 
+// A last sequence that nobody reads for two minutes leaves the cache.
 func TestUnusedSequencesAreDropped(t *testing.T) {
 	r := newCachingNode(t)
 	r.setHeadInSQL(1, 4)

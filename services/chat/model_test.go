@@ -15,9 +15,10 @@ import (
 	"tidings/tests/histories"
 )
 
-// chatModel is the slow, independent model: lists of the messages of a few people in two rooms, and of their positions.
+// chatModel is a slow, independent model of conversations, which random histories compare with the product: lists of the messages of
+// a few people in two rooms, and of their positions.
 type chatModel struct {
-	node       node
+	node       node // the product's service, which the model is compared with
 	people     []services.UserID
 	rooms      []*modelRoom
 	flushRedis func(*rapid.T) // deletes keys from Redis; nil if that is not possible
@@ -290,7 +291,7 @@ func (w *chatModel) queueNeedlessJobs(t *rapid.T) {
 	w.node.enqueue(w.node.projectJob(room.id), projectAllAndSwitchJob(room.id), projectMemberJob(room.id, user), leaseEndJob(room.id, user, time.Time{}))
 }
 
-// runWorkerOnce lets one worker run once.
+// runWorkerOnce lets one of the node's workers, which run jobs, run once.
 func (w *chatModel) runWorkerOnce(t *rapid.T) {
 	worker := rapid.SampledFrom(w.node.fan.Workers(1)).Draw(t, "worker")
 	if _, err := worker.RunOnce(w.node.TB.Context()); err != nil {
@@ -333,8 +334,8 @@ func (w *chatModel) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// Badges and lists equal a straight count after every history, on each pair of engines, while the way of counting changes
-// with the traffic.
+// Badges and lists equal the counts of the model (chatModel) after every history, on each pair of engines, while the way of counting
+// changes with the traffic.
 func TestConversationsEqualTheModel(t *testing.T) {
 	histories.ReduceRapidChecks(t, 3)
 	small := func(c *Config) { c.MaxLoadCountedOnWrite = 9 }

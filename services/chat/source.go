@@ -28,7 +28,7 @@ func (Source) Name() string { return "conversations" }
 // Key is CONVERSATIONS.
 func (Source) Key() services.Source { return services.SourceConversations }
 
-// Part is the total of all conversations.
+// Part returns the source's i-th count in the badges; it has one, the total of all conversations.
 func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.SinglePart(&badges.Conversations.Total, i)
 }
@@ -85,7 +85,7 @@ func (c Source) Facts(ctx context.Context, users []services.UserID, today int64,
 // membershipsPerUser is how many states of each user are read at once, if the states of this many users are read together. It is
 // bounded, so that users with very many conversations do not fill the memory. Most users have fewer states, so one read is enough.
 func membershipsPerUser(users int) int {
-	const ofAll, ofOne, ofEach = 5000, 1000, 50
+	const ofAll, ofOne, ofEach = 5000, 1000, 50 // at most for all users together, at most for one, at least for each
 	return max(min(ofAll/users, ofOne), ofEach)
 }
 
@@ -131,7 +131,7 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	}
 }
 
-// CopyNonCounts forgets the version of the list that came with earlier counts, because the list may have changed since.
+// CopyNonCounts clears the version of the list in badges that repeat earlier counts, because the list may have changed since.
 func (Source) CopyNonCounts(_ *source.View, badges *services.Badges, _ source.ShownBadges) {
 	badges.Conversations.List = services.ConversationListVersion{}
 }
@@ -178,7 +178,7 @@ func (c Source) Newest(ctx context.Context, of source.ExplainRequest) (explanati
 	return []services.Explanation{unread, mentions}, true, err
 }
 
-// Digest counts the conversations with new messages.
+// Digest adds to an away digest the number of conversations with messages since a time.
 func (c Source) Digest(ctx context.Context, user services.UserID, since time.Time, digest *services.Digest) error {
 	count := 0
 	err := c.eachConversation(ctx, user, false, func(state MemberState) bool {
@@ -213,8 +213,8 @@ func (c Source) AddCached(ctx context.Context, _ []services.UserID, documents []
 	}
 	c.service.Sequences.cacheMissing(ctx, lists...)
 	for i := range documents {
-		// The count is made after cacheMissing, and Follow was called before it: a message in between is in the count or wakes the
-		// hub.
+		// The count is made after cacheMissing, and Follow was called before it: a message in between is in the count, or the user
+		// is notified of it.
 		sums := &documents[i].Conversations
 		counted := c.service.Sequences.countOnRead(sums.CountedOnRead, c.service.Clock.Now())
 		sums.CachedUnread, sums.CachedSequenceSum, sums.CacheNotLoaded = counted.Unread, counted.SequenceSum, !counted.Complete

@@ -22,7 +22,7 @@ var GroupPolicies = []GroupPolicy{AddedByEveryone, AddedByFollowees, AddedByNobo
 // Kind is the kind of a conversation, which bounds its size.
 type Kind string
 
-// The kinds.
+// The kinds of conversations.
 const (
 	Direct Kind = "DIRECT" // two people; the same two have only one
 	Group  Kind = "GROUP"  // members are added; up to 500 by default

@@ -15,10 +15,9 @@ type ConversationChange struct {
 }
 
 // Watch opens a channel with a conversation's full state for a member, and then each further state, only the latest for a slow
-// consumer: after each message, and when the member's own state or badges change. open opens the member's badges, from the hub; the
-// first state is read after the first badges have come, so that it is no older than these. The channel is closed when ctx ends,
-// when the badges end, and when the user is no longer a member. NOT_FOUND if they are no member at the start: then nothing is
-// opened.
+// consumer: after each message, and when the member's own state or badges change. open opens the member's badges, at the hub (push.Hub);
+// the first state is read after the first badges have come, so that it is no older than these. The channel is closed when ctx ends, when
+// the badges end, and when the user is no longer a member. NOT_FOUND if they are no member at the start: then nothing is opened.
 func (s *Service) Watch(ctx context.Context, user services.UserID, id services.ConversationID, open func() (<-chan *services.Badges, error)) (<-chan ConversationChange, error) {
 	// Membership is checked before the badges are opened: a stranger's subscription costs one read.
 	if _, err := s.ReadConversation(ctx, user, id); err != nil {

@@ -19,7 +19,7 @@ type ListChange struct {
 }
 
 // WatchList opens a channel with the conversations of a user that were active last, at most size, including muted ones: first the
-// present list, then the list after each change, only the latest for a slow consumer. badges are the user's, from the hub;
+// present list, then the list after each change, only the latest for a slow consumer. badges are the user's, from the hub (push.Hub);
 // WatchList waits for the first of them. The list is read again only when one of the user's conversations may have changed: when
 // the badges have another version of the list or none, or when somebody writes in a large conversation that the badges do not
 // follow, because the user has muted it or has it open. The channel is closed when ctx ends and when badges is closed.

@@ -25,7 +25,7 @@ type Command struct {
 	Export ExportOptions `embed:""`
 	Erase  EraseOptions  `embed:""`
 	Token  TokenOptions  `embed:""`
-	Shell  string        `kong:"-"` // of a completion
+	Shell  string        `kong:"-"` // the shell to print the completion script for
 	Schema SchemaOptions `embed:""`
 
 	Webhooks WebhookOptions `embed:""`
@@ -60,8 +60,8 @@ type importArgs struct {
 }
 
 type (
-	doctorArgs struct{}
-	schemaArgs struct{}
+	doctorArgs struct{} // doctor takes no words
+	schemaArgs struct{} // schema takes no words
 )
 
 // tokenArgs are the words after token.
@@ -103,7 +103,7 @@ func newParser(g *commandLineGrammar, r valueDecoder, more ...kong.Option) *kong
 // and variable, so it can be fixed without reading the help.
 type usageError struct {
 	faults []error
-	hint   string
+	hint   string // where to find help
 }
 
 func (e *usageError) Error() string {

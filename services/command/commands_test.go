@@ -15,7 +15,7 @@ import (
 	"tidings/services/sql"
 )
 
-// callImport runs a whole import: command line, database, files.
+// callImport runs a whole import of follows: command line, database, files. in is the standard input, text what is printed.
 func callImport(t *testing.T, in string, args ...string) (exit int, text string) {
 	t.Helper()
 	command, err := ParseArgs(append([]string{"import", "follows"}, args...), environmentOf(nil), &bytes.Buffer{})

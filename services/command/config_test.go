@@ -31,7 +31,7 @@ func environmentOf(items []string) func(string) string {
 	}
 }
 
-// mustParse is parse for a command line without a fault.
+// mustParse reads a command line as parse does. A fault ends the test.
 func mustParse(t *testing.T, line string, environment ...string) Command {
 	t.Helper()
 	command, err := parse(t, line, environment...)
@@ -41,9 +41,10 @@ func mustParse(t *testing.T, line string, environment ...string) Command {
 	return command
 }
 
+// signingSecret is a valid --jwt-secret.
 const signingSecret = "0123456789-0123456789-0123456789"
 
-// vapidKey is the private key with the value 1.
+// vapidKey is a valid --vapid-private-key: the key with the value 1.
 const vapidKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"
 
 func TestDefaults(t *testing.T) {
@@ -103,6 +104,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// A flag takes precedence over its environment variable, and the variable over the default.
 func TestFlagBeforeEnvironmentBeforeDefault(t *testing.T) {
 	for _, c := range []struct {
 		line string
@@ -189,6 +191,7 @@ func TestTrustedOnlyNeedsItsDocuments(t *testing.T) {
 	}
 }
 
+// Outside development mode, --pprof needs --operations-listen.
 func TestProfilesNeedAnAddressOfOperators(t *testing.T) {
 	_, err := parse(t, "--pprof --jwt-secret "+signingSecret)
 	if err == nil || !strings.Contains(err.Error(), "--pprof (TIDINGS_PPROF)") || !strings.Contains(err.Error(), "--operations-listen (TIDINGS_OPERATIONS_LISTEN)") {

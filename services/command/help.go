@@ -6,8 +6,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Each Help is what --help prints between the usage and the flags.
-// kong wraps these texts, except for indented lines. The books repeat some of them, and tests run their examples.
+// Each method Help returns the text that --help prints between the usage and the flags.
+// kong wraps these texts, except for indented lines. The documentation repeats some of them, and tests run their examples.
 
 // about is what tidings --help prints first. It begins with what a user needs who has only downloaded the program.
 const about = `Tidings serves feeds and unread badges over GraphQL.
@@ -158,8 +158,8 @@ func printHelpOn(k *kong.Kong, args []string) error {
 	return line.PrintUsage(false)
 }
 
-// printHelp prints the flags that the command takes, and the text. For import and webhooks, whose kind or act is not known yet,
-// these are the flags of all kinds or acts. kong hides a flag by a field of its model, which belongs to this one parse, so
+// printHelp prints a command's help, with the flags that the command takes. For import and webhooks these are the flags of all their
+// forms, such as import follows and webhooks add. kong hides a flag by a field of its model, which belongs to this one parse, so
 // nothing has to be put back.
 func printHelp(options kong.HelpOptions, line *kong.Context) error {
 	command := commandOf(line)

@@ -46,7 +46,7 @@ func runImport(ctx context.Context, command Command, in io.Reader, out io.Writer
 	}()
 	// A second Ctrl-C ends the process at once, because a read of the standard input cannot be cancelled.
 	defer context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })()
-	// A bar is drawn only where somebody watches; a file or a pipe gets lines.
+	// A progress bar is drawn only on a terminal; a file or a pipe gets lines.
 	// Tests give a buffer, and get lines.
 	file, _ := out.(*os.File)
 	opts := importer.Options{
@@ -118,7 +118,7 @@ func importFile(ctx context.Context, db *sql.DB, command Command, opts importer.
 	return report, err
 }
 
-// isTerminal reports whether a bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm. A nil
+// isTerminal reports whether a progress bar can be drawn: on a character device. /dev/null is one too, where the bar does no harm. A nil
 // file means a writer that is no file, as in tests.
 func isTerminal(file *os.File) bool {
 	if file == nil {

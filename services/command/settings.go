@@ -120,10 +120,11 @@ func flagText(flag *kong.Flag) string {
 const secretMask = "***" // printed in place of a secret
 
 var (
-	// urlPassword is greedy, because a password may have any character: everything up to the last @ is hidden, even if that is too
-	// much.
+	// urlPassword matches the password in a URL. It is greedy, because a password may have any character: everything up to the last
+	// @ is hidden, even if that is too much.
 	urlPassword = regexp.MustCompile(`(?s)(://[^:@/]*:).*@`)
-	// Drivers take passwords as parameters too. A parameter is hidden if its name contains one of these words.
+	// queryPassword matches a password among the parameters of a URL, where drivers take it too. A parameter is hidden if its name contains
+	// one of these words.
 	queryPassword = regexp.MustCompile(`(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*`)
 )
 

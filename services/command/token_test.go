@@ -17,6 +17,7 @@ import (
 	"tidings/transport"
 )
 
+// testSecret signs the tokens of these tests.
 const testSecret = "a secret of more than thirty-two bytes"
 
 // callToken runs "tidings token".
@@ -71,6 +72,7 @@ func TestAServerAcceptsSignedTokens(t *testing.T) {
 	}
 }
 
+// writeKeyFiles writes a pair of keys as the PEM files name.key and name.pub.
 func writeKeyFiles(t *testing.T, name string, private, public any) {
 	t.Helper()
 	secret, err := x509.MarshalPKCS8PrivateKey(private)

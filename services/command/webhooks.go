@@ -25,7 +25,7 @@ import (
 // acts that take it.
 type WebhookOptions struct {
 	Name      string        `kong:"-"` // of the endpoint; "" for all
-	URL       string        `kong:"-"`
+	URL       string        `kong:"-"` // the address to send events to
 	Away      bool          `group:"Webhooks:" for:"webhooks add" help:"send only what concerns users without an open socket; those who have one get theirs after they closed it"`
 	Totals    bool          `for:"webhooks add" help:"send only changes of the total, of quiet hours, and what alerts, without the counts behind the total"`
 	Sources   []string      `for:"webhooks add" placeholder:"LIST" words:"HOME_FEED NOTIFICATIONS SITE_MESSAGES ANNOUNCEMENTS CONVERSATIONS LIVE_BOARD VIEWS" help:"send only changes of these sources or of their parts, separated by commas: CONVERSATIONS,NOTIFICATIONS:MENTION; empty: of all"`

@@ -19,7 +19,7 @@ import (
 	"tidings/services"
 )
 
-// ViewerKey is the key of the person whose phones the page shows. Only the visitor acts for them.
+// ViewerKey is the key of the person whose phones the demo's page shows. Only the visitor acts for them.
 const ViewerKey = "mia"
 
 // Seed is the seed of the world of tidings --demo.
@@ -34,18 +34,18 @@ type Config struct {
 	Log           *slog.Logger
 }
 
-// World is a world on a server: Build makes it, Run keeps it alive. PausePeople, WatchIcon and Icon may be called concurrently.
+// World is a world on a server: Build makes it, Run lets its people act. PausePeople, WatchIcon and Icon may be called concurrently.
 // Only the goroutine of Build and Run uses script, next and nextDueAt.
 type World struct {
 	cfg         Config
-	host        *host
-	iconUpdater *iconUpdater // sets the icon
-	script      *script
-	next        act       // the act that is sent next
-	nextDueAt   time.Time // when next is due
+	host        *host        // sends the requests
+	iconUpdater *iconUpdater // keeps the app icon on the viewer's phone current
+	script      *script      // decides what happens, from the seed
+	next        act          // the act that is sent next
+	nextDueAt   time.Time    // when next is due
 
-	mu           sync.Mutex
-	noActsBefore time.Time // no act happens before this time
+	mu           sync.Mutex // guards noActsBefore
+	noActsBefore time.Time  // no act happens before this time
 }
 
 // New returns the world of the seed. It sends no request.

@@ -81,6 +81,7 @@ func TestThePastTookDays(t *testing.T) {
 	}
 }
 
+// A few people have many followers, and most have few. The script acts for everybody but the viewer.
 func TestActivityAndFollowersAreSkewed(t *testing.T) {
 	s := newScript(Seed)
 	if len(s.people) < 200 || len(s.people) > 900 {
@@ -131,9 +132,9 @@ func (c *manualClock) Now() time.Time { return c.now }
 // eventCountingServer is a server that accepts every event and counts it.
 type eventCountingServer struct {
 	*httptest.Server
-	mu              sync.Mutex
-	eventsSinceTake int // since the last call of takeEventCount
-	requestCount    int // since the start
+	mu              sync.Mutex // guards the counts
+	eventsSinceTake int        // since the last call of takeEventCount
+	requestCount    int        // since the start
 }
 
 func newEventCountingServer(t *testing.T) *eventCountingServer {
@@ -146,7 +147,7 @@ func newEventCountingServer(t *testing.T) *eventCountingServer {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.requestCount++
-		if len(request.Variables.Events) == 0 { // Resume
+		if len(request.Variables.Events) == 0 { // the request is resumeQuery
 			_, _ = io.WriteString(w, `{"data": {"viewer": {"user": {"name": null}}}}`)
 			return
 		}
@@ -169,6 +170,7 @@ func (c *eventCountingServer) takeEventCount() int {
 	return c.eventsSinceTake
 }
 
+// The people act as often as the configuration says. Acts that were missed during a pause or a suspension are not made up for.
 func TestThePaceIsKept(t *testing.T) {
 	for _, pace := range []int{0, 60, 600} {
 		server, clock := newEventCountingServer(t), &manualClock{time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)}

@@ -36,9 +36,9 @@ type fromNow time.Duration
 // script knows no IDs and no time, so a seed always gives the same script.
 type event struct {
 	ActorKey string         // the key of a user, "" for the application itself
-	Mutation string         // the mutation
-	Input    map[string]any // of the mutation
-	Creates  objectName     // the name of the object that it makes
+	Mutation string         // the field of IngestEvent's do, such as publishPost
+	Input    map[string]any // the input of the mutation
+	Creates  objectName     // the name of the object that it makes; zero if it makes none
 	At       fromNow        // when it happened; 0 is now
 }
 
@@ -46,14 +46,13 @@ type event struct {
 // only their host may start.
 type madeObject struct{ id, by string }
 
-// host speaks to the server for the application, with development tokens. mu guards made, which the icon updater does
-// not use. cfg, began and client do not change.
+// host sends the requests of the host application to the server, with development tokens. The fields above mu do not change.
 type host struct {
 	cfg    Config
 	began  time.Time // the times of past events count back from it
 	client *http.Client
-	mu     sync.Mutex
-	made   map[objectName]madeObject // by the script's name of the object
+	mu     sync.Mutex                // guards made
+	made   map[objectName]madeObject // the objects that events have made, by the script's names for them
 }
 
 // newHost makes the host of a world that begins now. The client's connections are used by this host only, and close ends
@@ -154,7 +153,7 @@ func (h *host) ingestEntry(e event) (map[string]any, bool) {
 	return entry, true
 }
 
-// resumeQuery is the query of findExistingWorld. It is sent as the viewer, who follows all of the cast, and so sees all shows and
+// resumeQuery is the query of findExistingWorld. It is sent as the viewer, who follows everybody in cast, and so sees all shows and
 // conversations that the script can act on. The lists are long enough for these, and for as many posts as the script acts on.
 const resumeQuery = `query Resume { viewer { user { posts(first: 3) { nodes { id } } } announcements(first: 1) { nodes { id } }
   homeFeed(first: 50) { nodes { id author { key } } }
@@ -165,11 +164,12 @@ const resumeQuery = `query Resume { viewer { user { posts(first: 3) { nodes { id
 // objects the names that the script has for them. It hardly matters which object gets which name: the acts are random. Without it,
 // a restart on the same folder would build a second past over the first.
 func (h *host) findExistingWorld(ctx context.Context, s *script) (known bool, err error) {
+	// object is a post, conversation, show or announcement in the answer.
 	type object struct {
 		ID, Status, Title string
 		Author, Host      struct{ Key string }
 	}
-	type list struct{ Nodes []object }
+	type list struct{ Nodes []object } // a list of the API
 	var answer struct {
 		Viewer struct {
 			User                                              struct{ Posts list }

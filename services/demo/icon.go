@@ -17,8 +17,8 @@ const iconUpdateInterval = 100 * time.Millisecond
 // Icon is the app icon on a phone of the viewer while the app is closed. The application sets it from the change stream. It
 // is the whole state, like every push of Tidings: a page that missed ten icons needs only the last one.
 type Icon struct {
-	Version string    `json:"version"`
-	Total   int       `json:"total"`
+	Version string    `json:"version"` // the version of the change; "" before the first
+	Total   int       `json:"total"`   // the number on the icon
 	Display string    `json:"display"` // the number as text; "" or a dot if the viewer wants that
 	Silent  bool      `json:"silent"`  // the change has no alert
 	At      time.Time `json:"at"`      // when the change happened
@@ -63,14 +63,13 @@ const (
 )
 
 // iconUpdater is the part of the application that sets the icon. It reads the change stream as any reader outside does, by a cursor,
-// and only while somebody looks. It opens no subscription. mu guards the fields below it; only the goroutine of run uses the
-// other fields.
+// and only while somebody looks. It opens no subscription. Only the goroutine of run uses the fields above mu.
 type iconUpdater struct {
-	host       *host
-	cursor     *string // the cursor; nil at the start of the stream
+	host       *host   // sends the requests
+	cursor     *string // up to where the change stream was read; nil at its start
 	skipAlerts bool    // the changes up to now were not followed, so they cause no alert
 
-	mu           sync.Mutex
+	mu           sync.Mutex    // guards the fields below
 	watcherCount int           // how many calls of WatchIcon have not ended
 	icon         Icon          // without a version before the first change
 	changed      chan struct{} // closed when the icon changes
@@ -169,7 +168,7 @@ func (f *iconUpdater) readAlertItem(ctx context.Context, id string) json.RawMess
 	return answer.Node
 }
 
-// run follows until ctx ends.
+// run reads the change stream until ctx ends.
 func (f *iconUpdater) run(ctx context.Context) error {
 	return services.Every(ctx, iconUpdateInterval, f.followChanges)
 }

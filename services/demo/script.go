@@ -16,7 +16,7 @@ type act struct {
 
 // The world in numbers.
 const (
-	otherPeopleCount = 300 // people besides the cast
+	otherPeopleCount = 300 // people besides those in cast
 	viewerPostCount  = 3   // of the viewer, before all others
 	pastPostCount    = 160 // posts from before the viewer followed anybody
 	unreadPostCount  = 7   // posts from after these follows, which the viewer has not seen
@@ -320,7 +320,7 @@ func (d *shuffledTexts) nextText() string {
 // ascending order.
 type person struct {
 	key, name string
-	follows   []int
+	follows   []int // the people whom this person follows, as positions in script.people
 }
 
 // makePeople makes the cast, the other people, and the follows of all: a few people have many followers, most have hardly

@@ -14,11 +14,11 @@ var cast = []person{
 // a title it is a direct conversation. The first member creates it.
 type plannedConversation struct {
 	title   string
-	members []int
+	members []int // positions in cast
 }
 
-// After a restart, findExistingWorld finds the conversations by their titles, so each title is different. At most one has no title:
-// the empty title finds the direct conversation.
+// plannedConversations are all conversations of the demo. After a restart, findExistingWorld finds them by their titles, so each title is
+// different. At most one has no title: the empty title finds the direct conversation.
 var plannedConversations = []plannedConversation{
 	{"Climbing on Thursday", []int{1, 2, 3, 5, 6}},
 	{"", []int{1}},

@@ -23,8 +23,8 @@ import (
 type deviceCluster struct {
 	*deviceWorld
 	random           *rand.Rand
-	users            []services.UserID
-	browserNames     []string                   // of browsers
+	users            []services.UserID          // who sign in to the browsers
+	browserNames     []string                   // the names of all browsers
 	ownerByBrowser   map[string]services.UserID // by browser; 0: not registered
 	senders          []*deviceSender            // of the running nodes
 	stoppedSenders   []*deviceSender            // killed or paused, with outcomes that are not recorded yet

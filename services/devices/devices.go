@@ -38,7 +38,7 @@ import (
 // Config has the dependencies and settings of devices.
 type Config struct {
 	DB     *sql.DB
-	Stream *stream.Service
+	Stream *stream.Service // the change stream
 	// Online reports which users have an open socket.
 	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
 	// StreamNeeded reports whether another reader needs the change stream. If none does, the stream is on only while there are
@@ -72,16 +72,16 @@ type Service struct {
 	db         *sql.DB
 	pool       *leases.WorkerPool // runs the deviceSender while this node has the lease
 	guard      outbound.Guard     // refuses addresses that are not public
-	client     *outbound.Client
-	maxPerStep int // the most changes, or devices, in one step
-	// hasDevices says whether there were devices at the last look; Register sets it at once.
+	client     *outbound.Client   // sends the requests to push services
+	maxPerStep int                // the most changes, or devices, in one step
+	// hasDevices says whether checkDevices found devices the last time; Register sets it at once.
 	hasDevices            atomic.Bool
 	firstDeviceRegistered chan struct{} // wakes Run for the first device
 
 	// Only the goroutine of Run uses checkedOnce and streamOn.
-	checkedOnce, streamOn bool // checkedOnce: checkDevices has run; streamOn: the last look switched the stream on
+	checkedOnce, streamOn bool // checkedOnce: checkDevices has run; streamOn: checkDevices has left the stream on
 
-	deliveredMessages, failedRequests, removedDevices atomic.Uint64
+	deliveredMessages, failedRequests, removedDevices atomic.Uint64 // see Stats
 }
 
 // New makes the Web Push of a node.
@@ -95,7 +95,7 @@ func New(cfg Config) *Service {
 	guard := outbound.Guard{Allow: cfg.Allow, SettingName: "--web-push-allow (TIDINGS_WEB_PUSH_ALLOW)"}
 	s := &Service{cfg: cfg, db: cfg.DB, guard: guard, client: outbound.NewClient(guard, cfg.Timeout, cfg.RequestsPerService), maxPerStep: 500, firstDeviceRegistered: make(chan struct{}, 1)}
 	if s.On() {
-		cfg.Stream.SetHasReaders(true) // until the first look: otherwise jobs before it would mark no user
+		cfg.Stream.SetHasReaders(true) // until checkDevices has run: otherwise jobs before it would mark no user
 	}
 	s.pool = leases.NewWorkerPool(leases.Config{
 		DB: cfg.DB, Table: leaseTable, RowsName: "devices", Node: cfg.Node, Lease: cfg.Timeout + leaseMargin, Log: cfg.Log,
@@ -105,7 +105,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// On reports whether this node has keys. A node without keys takes no lease, because it can sign no message.
+// On reports whether Web Push is on: this node has VAPID keys. A node without keys takes no lease, because it can sign no message.
 func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
 
 // PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another key has to
@@ -135,7 +135,7 @@ func (s *Service) Run(ctx context.Context) error {
 	// The pool ends before the client's connections are closed: requests may be under way.
 	sending := make(chan struct{})
 	defer func() { <-sending }()
-	ctx, cancel := context.WithCancel(ctx) // a panic of a look ends the pool too
+	ctx, cancel := context.WithCancel(ctx) // a panic of checkDevices ends the pool too
 	defer cancel()
 	go func() { defer close(sending); _ = services.KeepRunning(ctx, s.cfg.Log, s.pool.Run) }() // its error is that of ctx
 	timer := time.NewTimer(0)
@@ -155,7 +155,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // checkDevices finds out whether there are devices, and switches the change stream on or off. Without devices and webhooks the
-// stream is off, and jobs need not mark anybody. If nothing changed since the last look, it does nothing more.
+// stream is off, and jobs need not mark anybody. If nothing changed since its last run, it does nothing more.
 func (s *Service) checkDevices(ctx context.Context) error {
 	some, err := s.anyDevices(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Service) checkDevices(ctx context.Context) error {
 	s.cfg.Stream.SetHasReaders(read)
 	if s.checkedOnce && read {
 		if err := s.markUsersOfFirstDevices(ctx); err != nil {
-			return err // the next look tries again
+			return err // the next run tries again
 		}
 	}
 	s.checkedOnce, s.streamOn = true, read
@@ -184,7 +184,7 @@ func (s *Service) checkDevices(ctx context.Context) error {
 }
 
 // markUsersOfFirstDevices marks the users of the first devices, because the jobs of this node have marked no user until now.
-// Otherwise a change between the registration and this look would be lost until the next lap of the stream.
+// Otherwise a change between the registration and this call would be lost until the next lap of the stream.
 func (s *Service) markUsersOfFirstDevices(ctx context.Context) error {
 	users, err := sql.ReadColumn[services.UserID](ctx, s.db, firstUsers)
 	if err != nil {

@@ -21,9 +21,9 @@ var (
 	// A repeated registration changes only seen_at, by which the oldest devices of a user are found.
 	touchDevice = sql.NewStatement("touch a device", `UPDATE devices SET seen_at = $2 WHERE hash = $1`)
 
-	// A registration that changes something makes the row a new one. has is 0, so that the newest badges are sent again. heard is
-	// $12, so that older items do not alert. By registered_at an outcome of the former device is recognized. due_at is now, so that
-	// the icon is right at once.
+	// A registration that changes something makes the row a new one. has, the version that the device has, is 0, so that the newest
+	// badges are sent again. heard, up to which the user was alerted, is $12, so that older items do not alert. By registered_at an outcome
+	// of the former device is recognized. due_at is now, so that the icon is right at once.
 	putDevice = sql.NewStatement("put a device", `INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at,
 			has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12, $12, $10, 0, 0, 0, 0, '')
@@ -57,9 +57,11 @@ var (
 	// and changes no row.
 	moveStreamPosition = sql.NewStatement("move the position of devices", `UPDATE device_readers SET read_to = $2 WHERE name = 'devices' AND token = $1`)
 
+	// countSent adds to the counters of all messages, which are in the row of the lease.
 	countSent = sql.NewStatement("count messages to devices", `UPDATE device_readers SET delivered = delivered + $2, failed = failed + $3, removed = removed + $4,
 		error = CASE WHEN $5 = '' THEN error ELSE $5 END WHERE name = 'devices' AND token = $1`)
 
+	// setWantedVersions gives devices a newer version to send, and makes them due.
 	// A device that waits for a further attempt goes on waiting: its next message has the new change too. A device that was given
 	// up is tried again, for another day. A device that waits until its user's socket is closed is due now, since the socket may
 	// be closed by now. The last condition makes a repetition harmless.
@@ -71,7 +73,7 @@ var (
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
 	dueDevices = sql.NewStatement("due devices", `SELECT `+deviceRowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
-	// dueAmong is dueDevices for the listed services alone. It is used while services that have accepted nothing yet may get no
+	// dueAmong lists the due devices of the given push services alone. It is used while services that have accepted nothing yet may get no
 	// further request: see pushServices.serviceFilter.
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+deviceRowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
@@ -138,7 +140,7 @@ func (s *Service) byID(ctx context.Context, user services.UserID, id string) (De
 	return Device{}, false, err
 }
 
-// devicesOf is List, and returns the hashes of the devices too.
+// devicesOf lists a user's devices, the last registered first, and the hash of each, by which its row is found.
 func (s *Service) devicesOf(ctx context.Context, r sql.Reader, user services.UserID) (list []Device, hashes []string, err error) {
 	err = r.Each(ctx, devicesOf, []any{user}, func(scan func(...any) error) error {
 		var d Device

@@ -34,7 +34,7 @@ var testVAPIDKeys = func() VAPIDKeys {
 // deviceWorld is users whose badges a test sets, the stream of their changes and one push service.
 type deviceWorld struct {
 	*peopletest.TestStore
-	mu           sync.Mutex
+	mu           sync.Mutex                        // guards the four fields below
 	unreadLikes  map[services.UserID]int           // the unread likes of each user, which are their badges
 	newestLikes  map[services.UserID]services.Item // the newest like of each user
 	online       map[services.UserID]bool          // who has an open socket
@@ -172,7 +172,7 @@ func (w *deviceWorld) lastTotalInBrowser(name string) int {
 	return m.Total
 }
 
-// deviceCounts are the numbers of all devices.
+// deviceCounts reads how many devices there are, and how many messages were sent to them.
 func (w *deviceWorld) deviceCounts(s *Service) Counts {
 	w.T.Helper()
 	return sqltest.Must(s.Counts(w.Ctx))(w.T)

@@ -29,13 +29,13 @@ const (
 // message is the text for a service worker, as JSON. The fields have the names of BadgeChange in the schema. It is small: push
 // services take 4 KB with the encryption.
 type message struct {
-	Version string      `json:"version"`
+	Version string      `json:"version"` // of the change
 	UserID  string      `json:"userId"`
 	Total   int         `json:"total"`
 	Display string      `json:"display"` // the total as text
 	Silent  bool        `json:"silent"`  // this change does not alert
 	Alert   *string     `json:"alert"`   // the version of the last alert whose item is still unread; a state, unlike Silent
-	Cause   *alertCause `json:"cause"`
+	Cause   *alertCause `json:"cause"`   // the item of Alert; nil without one
 }
 
 // alertCause is the newest item that alerts.
@@ -46,7 +46,8 @@ type alertCause struct {
 	At     string          `json:"at"`
 }
 
-// changeAlerts reports whether a change alerts a user who was alerted of everything up to heard. In quiet hours no change does.
+// changeAlerts reports whether a change alerts a user who was alerted of everything up to the version heard. In quiet hours no change
+// does.
 func changeAlerts(change stream.Change, heard uint64) bool {
 	return !change.Silent(heard)
 }
@@ -84,14 +85,14 @@ func (r deviceRow) messageFor(change stream.Change) message {
 // Nobody without the browser's keys has the same topic.
 func (r deviceRow) topic() string { return r.hash[:topicLength] }
 
-// errRequestCaptured ends the library's sending once the request is made: the library would use a client without the guard of
-// addresses.
+// errRequestCaptured is what a requestCapture returns to the webpush library, so that the library makes a request and does not send
+// it: Service.client sends it, which refuses addresses that are not public.
 var errRequestCaptured = errors.New("the request is made")
 
-// requestCapture takes the request that the library makes: the guarded client sends it.
+// requestCapture is the HTTP client that the webpush library gets: it keeps the request, which Service.client sends.
 type requestCapture struct{ request *http.Request }
 
-// Do takes the request.
+// Do keeps the request, and sends nothing.
 func (b *requestCapture) Do(request *http.Request) (*http.Response, error) {
 	b.request = request
 	return nil, errRequestCaptured

@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// A panic of a look ends Run with its pool, so that the node can begin Run again: Run does not wait for a pool that nobody ends.
+// A panic of checkDevices, which looks for devices, ends Run with its pool, so that the node can begin Run again: Run does not wait for a
+// pool that nobody ends.
 func TestAPanicOfALookEndsRun(t *testing.T) {
 	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	ctx, cancel := context.WithCancel(b.Ctx)

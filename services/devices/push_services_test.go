@@ -43,7 +43,8 @@ func TestUnprovenServicesGetFewRequestsAtOnce(t *testing.T) {
 	}
 }
 
-// A push service that fails several devices in a row gets one request at a time, after a pause; one success opens it.
+// A push service that fails several devices in a row gets one request at a time, after a pause. After one success it gets several at
+// once again.
 func TestAPushServiceThatIsDownGetsOneRequest(t *testing.T) {
 	l, now := newPushServices(100), time.Now()
 	for range outbound.FailuresUntilDown {

@@ -30,14 +30,14 @@ const (
 // without one; send puts its outcome into unrecorded; recordOutcomes writes the outcome in the next Step. From beginRequests to
 // recordOutcomes the device is under way, and nothing else is done for it.
 type deviceSender struct {
-	devices *Service
-	lease   *leases.Lease
+	devices *Service      // the service of this node
+	lease   *leases.Lease // the right to send to all devices
 
 	runningRequests sync.WaitGroup // the requests under way
-	mu              sync.Mutex
+	mu              sync.Mutex     // guards the fields below
 	pushServices    *pushServices
-	underwayByHash  map[string]bool // by hash: a request runs, or its outcome is not recorded yet
-	unrecorded      []sendOutcome   // not recorded yet
+	underwayByHash  map[string]bool // by the device's hash: a request runs, or its outcome is not recorded yet
+	unrecorded      []sendOutcome   // outcomes that are not in SQL yet
 }
 
 // newDeviceSender makes the worker that sends to all devices while it has the lease.

@@ -19,7 +19,8 @@ import (
 // endLease ends the lease of the node that sends.
 var endLease = sql.AdHoc("the lease ends", `UPDATE device_readers SET until_us = 0`)
 
-// The number rises with an alert and falls in silence, down to 0. Each device of the user gets it, and no device of another user.
+// The number on the icon rises with an alert and falls in silence, down to 0. Each device of the user gets it, and no device of another
+// user.
 func TestNumberGoesUpAndDown(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T

@@ -40,8 +40,8 @@ func TestGoneDevicesAreRemoved(t *testing.T) {
 // However a push service fails, the device is tried again, and then has the newest number.
 func TestRudePushServices(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer func(w http.ResponseWriter, r *http.Request)
-		err    string
+		answer func(w http.ResponseWriter, r *http.Request) // what the push service does with each message
+		err    string                                       // a part of the error that the device then has
 	}{
 		"400":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, "the receiver answered 400"},
 		"403":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, "the receiver answered 403"},
@@ -71,7 +71,7 @@ func TestRudePushServices(t *testing.T) {
 			if list := sqltest.Must(s.List(b.Ctx, user))(t); list[0].FailingSince.IsZero() || !strings.Contains(list[0].Error, c.err) {
 				t.Errorf("%+v", list)
 			}
-			// The deviceSender can have the end of its request before the push service is done with it.
+			// The deviceSender may have its error before the push service has ended its handler.
 			eventually.Holds(t, "the push service sees that nobody waits", func() bool { return w.pushService.RequestsUnderway() == 0 })
 			w.pushService.SetAnswer(nil)
 			w.setLikes(2, user)
@@ -110,7 +110,7 @@ func TestANULInACertificateNameStopsNobodyElse(t *testing.T) {
 	})
 }
 
-// answerGarbage writes to the connection itself and closes it.
+// answerGarbage writes a text to the connection in place of an HTTP answer, and closes the connection.
 func answerGarbage(to http.ResponseWriter, text string) {
 	connection, _, err := http.NewResponseController(to).Hijack()
 	if err != nil {
@@ -206,7 +206,7 @@ func TestPushServiceIsDown(t *testing.T) {
 		w.register(s, user, names[i])
 	}
 	w.setLikes(1, users[0])
-	w.sendAllDue(c) // the push service is known
+	w.sendAllDue(c) // from now on the push service is one that has accepted a message
 	w.pushService.TakeArrivals()
 	w.pushService.SetAnswerStatus(http.StatusServiceUnavailable)
 	w.setLikes(1, users...)

@@ -19,24 +19,23 @@ const (
 type Device struct {
 	ID           string
 	Name         string // "" for none
-	Endpoint     string
-	Silent       bool // see NewDevice
+	Endpoint     string // the URL at its push service to which its messages are sent
+	Silent       bool   // it also takes messages that show nothing
 	RegisteredAt time.Time
 	DeliveredAt  time.Time // zero: never
 	FailingSince time.Time // zero: it does not fail
 	Error        string    // of the last failure since the last delivery
 }
 
-// NewDevice is a device to register: the fields of the browser's PushSubscription, and the application's name for it. Silent
-// means that it also takes messages that show nothing.
+// NewDevice is a device to register.
 type NewDevice struct {
-	Endpoint, P256dh, Auth string
-	Name                   string
-	Silent                 bool
+	Endpoint, P256dh, Auth string // as in the browser's PushSubscription
+	Name                   string // the application's name for the device; "" for none
+	Silent                 bool   // it also takes messages that show nothing
 }
 
-// hashOf is the key of the row of a subscription. The keys are in it: an endpoint with other keys is another device, so that a
-// stranger who knows an endpoint can neither take it over nor learn that somebody registered it.
+// hashOf is the primary key of a device's row. It includes the browser's encryption keys: an endpoint with other keys is another device,
+// so that a stranger who knows an endpoint can neither take it over nor learn that somebody registered it.
 func hashOf(endpoint, p256dh, auth string) string {
 	sum := sha256.Sum256([]byte(endpoint + " " + p256dh + " " + auth))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -49,7 +48,7 @@ func idOf(user services.UserID, hash string) string {
 	return services.GlobalID(services.DeviceType, base64.RawURLEncoding.EncodeToString(sum[:16]))
 }
 
-// ParseID checks a global ID of a device. INVALID for anything else.
+// ParseID checks a global ID of a device. The error is INVALID for anything else.
 func ParseID(field, id string) (string, error) {
 	kind, key, err := services.SplitGlobalID(id)
 	if err != nil {
@@ -61,17 +60,16 @@ func ParseID(field, id string) (string, error) {
 	return id, nil
 }
 
-// deviceRow is a device with the fields that the deviceSender needs. See the table's migration for its columns. registeredAt is in
-// microseconds, as the statements compare it.
+// deviceRow is a device with the fields that the deviceSender needs. See the table's migration for its columns.
 type deviceRow struct {
 	hash                          string // the key of the row: see hashOf
 	user                          services.UserID
 	endpoint                      string
-	pushServiceHost               string // the host of the endpoint
-	p256dh, auth                  string
-	vapidPublicKey                string // the public key of the server with which the browser subscribed
-	silent                        bool   // it also takes messages that show nothing
-	registeredAt                  int64
+	pushServiceHost               string    // the host of the endpoint
+	p256dh, auth                  string    // the browser's keys, with which its messages are encrypted
+	vapidPublicKey                string    // the public key of the server with which the browser subscribed
+	silent                        bool      // it also takes messages that show nothing
+	registeredAt                  int64     // in microseconds, as the statements compare it
 	deliveredVersion, alertedUpTo uint64    // the version that the device has, and the one up to which items do not alert
 	wantedVersion                 uint64    // the version of the user's newest change
 	consecutiveFailures           int       // failures in a row

@@ -15,12 +15,11 @@ import (
 	"tidings/services/sql"
 )
 
-// StepPosition says for which user a run of a step is, and where it begins. Key is the user's key; the user's row in users is
-// already deleted.
+// StepPosition says for which user a run of a step is, and where it begins. The user's row in the table of users is already deleted.
 type StepPosition struct {
 	User        services.UserID
-	UserKey     string
-	ResumeAfter int64 // where the previous run ended; 0: the beginning
+	UserKey     string // the user's key
+	ResumeAfter int64  // where the previous run ended; 0: the beginning
 	// LaterPass says that this is not the first pass. A later pass also removes data that earlier passes kept for the jobs of other
 	// users, because those jobs have read it meanwhile.
 	LaterPass bool
@@ -35,8 +34,8 @@ type StepResult struct {
 	NeedsLaterPass bool           // another pass is needed, after a while
 }
 
-// Step is one step. Run writes only in the transaction: other effects could not be rolled back, and a run is repeated after a
-// conflict.
+// Step is one step of an erasure. Run writes only in the transaction: other effects could not be rolled back, and a run is repeated after
+// a conflict.
 type Step struct {
 	Name string // stored: unique and the same across releases
 	Run  func(ctx context.Context, tx *sql.Tx, at StepPosition) (StepResult, error)
@@ -46,7 +45,7 @@ type Step struct {
 // then requests can name the user, even after the step that removes what earlier requests wrote.
 type KeyRemover func(ctx context.Context, tx *sql.Tx, key string, since time.Time) error
 
-// These bound a run: how many rows it removes, and how many it passes over in a table without an index of the user.
+// These bound a run: how many rows it removes, and how many it passes over in a table without an index on the user.
 const (
 	// RowsPerRun is how many rows a run of DeleteRows or UndoFoundRows removes at most: so few that requests hardly notice the lock of
 	// SQLite's writer.
@@ -56,9 +55,9 @@ const (
 	rowsPerScanPart = 10_000
 )
 
-// DeleteRows returns the step that deletes the rows of a table that have the user in a column with an index. keys is the primary
-// key, by which the subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind names the rows for the answer; "" for rows that
-// other counts include.
+// DeleteRows returns the step that deletes the rows of a table that have the user in a column with an index. keys is the primary key, by
+// which the subquery picks a batch: DELETE has no LIMIT on PostgreSQL. kind is the name under which the removed rows are counted; "" for
+// rows that other counts include.
 func DeleteRows(kind, table, column, keys string) Step {
 	st := sql.NewStatement("erase "+table+" by "+column, fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE (%[3]s) IN (SELECT %[3]s FROM %[1]s WHERE %[2]s = $1 LIMIT $2)`, table, column, keys))
@@ -86,9 +85,9 @@ func DeleteRowsByScan(kind, table, first, column string) Step {
 	}}
 }
 
-// ScanPartEndFinder makes the function that finds the end of a part of a table: a value of the first column of its primary key, a
-// bounded number of rows after a position. last is true for the last part, which has no end: rows that are added meanwhile belong
-// to it. Rows with the same value stay together, so a part may be longer than the bound.
+// ScanPartEndFinder makes the function that finds where a part of a table ends, for steps that go through a whole table part by part: a
+// value of the first column of its primary key, a bounded number of rows after a position. last is true for the last part, which has no
+// end: rows that are added meanwhile belong to it. Rows with the same value stay together, so a part may be longer than the bound.
 func ScanPartEndFinder(table, first string) func(ctx context.Context, tx *sql.Tx, after int64) (end int64, last bool, err error) {
 	st := sql.NewStatement("bound of "+table, fmt.Sprintf(`SELECT %[2]s FROM %[1]s WHERE %[2]s > $1 ORDER BY %[2]s LIMIT 1 OFFSET $2`, table, first))
 	return func(ctx context.Context, tx *sql.Tx, after int64) (end int64, last bool, err error) {

@@ -8,8 +8,8 @@ import (
 	"tidings/services"
 )
 
-// userFields are the fields of payloads of jobs and of the log that hold a user, or a list of users, in lower case. A new kind of
-// payload with a user in another field has to add the field here, or erasures would leave the payload.
+// userFields are the fields of jobs' payloads that hold a user, or a list of users, in lower case. A new kind of payload with a user in
+// another field has to add the field here, or erasures would leave the payload.
 var userFields = map[string]bool{
 	"author": true, "recipient": true, "actor": true, "host": true, "user": true, "users": true, "hosts": true,
 }

@@ -38,8 +38,8 @@ import (
 // JobKind is the kind of the job; its key is the user.
 const JobKind = "erase"
 
-// logKind is the kind of log entry for an erasure that begins. The entry does not name the user, because the log outlives the
-// erasure: nodes read the pending erasures instead.
+// logKind is the kind of the changelog's entry that tells all nodes that an erasure has begun. The entry does not name the user, because
+// the changelog outlives the erasure: nodes read the pending erasures instead.
 const logKind = "erasure"
 
 // Config has the dependencies and settings of a Service.
@@ -58,7 +58,7 @@ type Config struct {
 	// KeyRemovers remove a user's key where requests have written it since the erasure began, in the transaction that frees the
 	// key. What was written earlier is gone: a pass that began after the grace has removed it.
 	KeyRemovers []erase.KeyRemover
-	// RequestGrace is how long requests of the user may still be under way after an erasure began: the last pass begins later. 0
+	// RequestGrace is how long requests of the user may still be under way after an erasure began: the last pass begins after that time. 0
 	// means 30 s. A transaction that may take longer holds its users, and the erasure begins after it: see people.EnsureLocked.
 	RequestGrace time.Duration
 	// OnErasureBegun is called on every node when an erasure has begun, and again if the node cache holds the user again later; nil
@@ -69,9 +69,9 @@ type Config struct {
 // Service removes users. It is safe for concurrent use. All that must outlive the process is in SQL: the fields only save work.
 type Service struct {
 	cfg       Config
-	stepIndex map[string]int // the index of each step
+	stepIndex map[string]int // the index of each step in Config.Steps, by its name
 
-	mu          sync.Mutex
+	mu          sync.Mutex               // guards beingErased
 	beingErased map[services.UserID]bool // the users for whom OnErasureBegun was called
 
 	// scrubState is used on SQLite only. It has a lock of its own.
@@ -90,7 +90,7 @@ type Erasure struct {
 // Done reports whether nothing is left.
 func (e Erasure) Done() bool { return !e.DoneAt.IsZero() }
 
-// New makes the service, and registers its kind of jobs and of log entries.
+// New makes the service, and registers its kind of jobs and its kind of changelog entries.
 func New(cfg Config) *Service {
 	if cfg.RequestGrace == 0 {
 		cfg.RequestGrace = 30 * time.Second
@@ -126,7 +126,7 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 		return erasure, 0, err
 	}
 	err = db.Write(ctx, func(tx *sql.Tx) (err error) {
-		// Write may run this again after a conflict.
+		// Write may run the function again after a conflict.
 		user = 0
 		var found bool
 		if erasure, found, err = resumeErasure(ctx, tx, key); err != nil || found {
@@ -135,7 +135,7 @@ func Begin(ctx context.Context, db *sql.DB, key string) (erasure Erasure, user s
 		if found, err = tx.One(ctx, lockKey, []any{key}, &user); err != nil {
 			return err
 		}
-		if !found { // another request may have begun meanwhile
+		if !found { // another request may have begun the erasure meanwhile
 			if erasure, found, err = resumeErasure(ctx, tx, key); err == nil && !found {
 				err = services.NoUserError("userId", key)
 			}
@@ -193,8 +193,8 @@ func ByName(ctx context.Context, db *sql.DB, name string) (erasure Erasure, foun
 	return read(ctx, db.Runner, erasureByName, name)
 }
 
-// forgetErasedUsers makes this node forget the users who are being erased. It is called for each entry of the log, when the node
-// starts, and when it has missed entries: so it reads all erasures that have not ended.
+// forgetErasedUsers makes this node forget the users who are being erased. It is called for each changelog entry of logKind, when the
+// node starts, and when it has missed entries: so it reads all erasures that have not ended.
 func (s *Service) forgetErasedUsers(ctx context.Context) error {
 	// The documents of all users are forgotten, because an erasure that has ended meanwhile no longer names its user.
 	s.cfg.Redis.ForgetDocuments()

@@ -18,7 +18,7 @@ import (
 
 const erasedUserKey = "leaver" // the key of the user who is erased
 
-// erasureWorld is a node with erasures of some steps, and a user.
+// erasureWorld is a node whose erasures consist of steps that the test gives, and a user to erase.
 type erasureWorld struct {
 	*fanouttest.World
 	*Service
@@ -99,8 +99,8 @@ func TestTheLastPassBeginsAfterTheGrace(t *testing.T) {
 	}
 }
 
-// A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node
-// forgets it again, long before the end, and closes the sockets that were opened with it.
+// A request that read the ID of the user before the erasure gives it to the node cache after the node has forgotten it. The node forgets
+// the ID again, long before the erasure ends, and closes the sockets that were opened with the ID.
 func TestANodeForgetsALeavingUserAgain(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, emptyStep("nothing"))
 	w.Caches.People.KeepUserID(erasedUserKey, w.erasedUser)
@@ -133,12 +133,12 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	}
 	w.Must(read())
 	w.RedisServer.Do("ACL", "SETUSER", "default", "-hgetall")
-	w.Must(read()) // it is kept
+	w.Must(read()) // this node has a copy: Redis refuses the read
 	erasure := w.beginErasure()
 	if err := read(); err == nil {
 		t.Error("the document is kept")
 	}
-	// A node that was away during the whole erasure still has the document, and finds entries of the log that name nobody.
+	// A node that was away during the whole erasure still has the document, and finds changelog entries that name nobody.
 	w.RedisServer.Do("ACL", "SETUSER", "default", "+hgetall")
 	w.runToEnd(erasure)
 	_, err = w.Projector.RebuildDocument(t.Context(), w.erasedUser)
@@ -152,7 +152,7 @@ func TestANodeForgetsTheDocumentOfWhoIsLeaving(t *testing.T) {
 	}
 }
 
-// A node that does not read the log while a user is erased, such as one that hangs, later finds entries that name nobody. It
+// A node that does not read the changelog while a user is erased, such as one that hangs, later finds entries that name nobody. It
 // forgets all users, so it does not use the cached ID for the user who has the key now.
 func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, people.EraseChangelog(people.ProfileChangelogKind, nodecache.PullChangelogKind))
@@ -175,8 +175,8 @@ func TestALateNodeForgetsWhoWasErased(t *testing.T) {
 	}
 }
 
-// A node whose clock is ahead changed a user's profile just before the erasure, so the profile's time is after the erasure's. Even
-// so no node shows the profile any more.
+// A node whose clock is ahead changed a user's profile just before the erasure, so the time of the profile is later than that of the
+// erasure. Even so no node shows the profile any more.
 func TestAProfileFromTheFutureIsForgotten(t *testing.T) {
 	w := newErasureWorld(t, fanouttest.Options{RedisURL: "embedded"}, emptyStep("nothing"))
 	w.Caches.People.Keep(w.erasedUser, services.User{Number: w.erasedUser, Key: erasedUserKey, Name: "Leaver", UpdatedAt: w.Clock.Now().Add(time.Minute)})

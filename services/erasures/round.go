@@ -7,14 +7,14 @@ import (
 	"tidings/services/sql"
 )
 
-// scrubRoundStaleAfter is how long a round may stand still before another erasure begins its own round. The job of the round's
+// scrubRoundStaleAfter is how long a scrubRound may make no progress before another erasure begins its own round. The job of the round's
 // leader may have died, or wait long for a worker.
 const scrubRoundStaleAfter = time.Minute
 
-// scrubRound is one reading of the whole file, by the job of one erasure. It serves all erasures that had come to the step of
-// scrubbing when the round began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the
-// next round. Without rounds, twenty erasures at once would read a large file twenty times. After a restart, an erasure that had
-// begun the step ends it alone.
+// scrubRound is one scrub of the whole SQLite file, by the job of one erasure. It serves all erasures that had come to the step of
+// scrubbing when the round began: the bytes of their deleted rows were in the file by then. Erasures that come later wait for the next
+// round. Without rounds, twenty erasures at once would read a large file twenty times. After a restart, an erasure that had begun the
+// step ends it alone.
 type scrubRound struct {
 	leaderErasure          string    // whose job scrubs; "" while there is no round
 	erasureNames           []string  // the erasures, the leader among them
@@ -30,7 +30,7 @@ var (
 	moveErasuresOfRound = sql.NewStatement("move on the erasures of a round", `UPDATE erasures SET step = $3 WHERE {in id $1 TEXT} AND step = $2 AND after = 0`)
 )
 
-// joinScrubRound makes an erasure the leader of a round, if there is no round. wait is how long to wait for the round of another
+// joinScrubRound makes an erasure the leader of a new scrubRound, if there is no round. wait is how long to wait for the round of another
 // erasure, and 0 if the caller may scrub. A caller that may scrub calls pauseScrubRound at the end of the part.
 func (s *Service) joinScrubRound(ctx context.Context, at erasureProgress) (wait time.Duration, err error) {
 	s.scrubState.Lock()

@@ -20,12 +20,12 @@ const (
 	stepEmptyWAL   = "empty the log"
 )
 
-// While a long read, such as a backup, is in progress, the log cannot be emptied. The erasure waits for it only for a
-// bounded time.
+// While a long read, such as a backup, is in progress, the write-ahead log cannot be emptied. The erasure waits for it only for a bounded
+// time.
 const (
-	maxEmptyWALTries  = 30          // to empty the log
+	maxEmptyWALTries  = 30          // tries to empty the write-ahead log
 	emptyWALRetryWait = time.Second // between two tries
-	maxWALPages       = 16384       // written between two tries to empty the log: about 64 MB
+	maxWALPages       = 16384       // pages written to the write-ahead log between two tries to empty it: about 64 MB
 )
 
 // atScrubStep reports whether the erasure is at one of the steps of the scrub, which belong to no feature.
@@ -37,9 +37,9 @@ func (at erasureProgress) atScrubStep() bool {
 // node has all erasures.
 type sharedScrubState struct {
 	sync.Mutex
-	walPages         int // pages written since the log was last emptied
-	emptyWALFailures int // failed tries to empty the log since then
-	round            scrubRound
+	walPages         int        // pages written since the write-ahead log was last emptied
+	emptyWALFailures int        // failed tries to empty the write-ahead log since then
+	round            scrubRound // the round in progress; zero while there is none
 }
 
 // runScrubStep does the next part of the step of the scrub at which the erasure is. wait is how long the following part has to
@@ -95,8 +95,8 @@ func (s *Service) runScrubStep(ctx context.Context, user services.UserID, at era
 	return false, 0, err
 }
 
-// emptyWAL is the last step of the scrub: the log still has the old content of the overwritten pages. In this step at.stepPosition
-// counts the tries.
+// emptyWAL is the last step of the scrub: it empties the write-ahead log, which still has the old content of the overwritten pages. In
+// this step at.stepPosition counts the tries.
 func (s *Service) emptyWAL(ctx context.Context, user services.UserID, at erasureProgress) (done bool, wait time.Duration, err error) {
 	emptied, fault := s.cfg.DB.EmptyWAL(ctx)
 	next := at
@@ -129,8 +129,8 @@ func (s *Service) writeIfStillAtStep(ctx context.Context, user services.UserID, 
 	return moved && err == nil, err
 }
 
-// scrubPart scrubs the next part of the file. given says why the scrub is given up: the file is damaged, its pages are not
-// understood, or a reader holds the log, which would grow by as much as is overwritten. wait is how long to wait for such a reader.
+// scrubPart scrubs the next part of the file. given says why the scrub is given up: the file is damaged, its pages are not understood, or
+// a reader holds the write-ahead log, which would grow by as much as is overwritten. wait is how long to wait for such a reader.
 func (s *Service) scrubPart(ctx context.Context, at erasureProgress) (part sql.ScrubbedPart, given string, wait time.Duration, err error) {
 	// The file is checked before the first page is overwritten, because a scrub may damage a damaged file further. The check
 	// reads the whole file.
@@ -146,8 +146,8 @@ func (s *Service) scrubPart(ctx context.Context, at erasureProgress) (part sql.S
 	now := &s.scrubState
 	now.Lock()
 	defer now.Unlock()
-	// Overwritten pages are in the log until it is emptied. Without this bound, the log of a large file would become as large
-	// as the file.
+	// Overwritten pages are in the write-ahead log until it is emptied. Without this bound, the log of a large file would become as large as
+	// the file.
 	if now.walPages >= maxWALPages {
 		emptied, err := s.cfg.DB.EmptyWAL(ctx)
 		switch {
@@ -170,7 +170,7 @@ func (s *Service) scrubPart(ctx context.Context, at erasureProgress) (part sql.S
 	return part, "", 0, err
 }
 
-// warn writes to the server's log, if there is one.
+// warn writes a warning to the server's log, if there is one.
 func (s *Service) warn(text string, more ...any) {
 	if s.cfg.Logger != nil {
 		s.cfg.Logger.Warn(text, more...)

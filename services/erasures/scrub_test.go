@@ -15,6 +15,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// selectCounterNames is a read that the tests keep open, so that the write-ahead log cannot be emptied meanwhile.
 var selectCounterNames = sql.NewStatement("rows that the test holds", `SELECT name FROM counters`)
 
 // currentStep returns the step at which the erasure is.
@@ -27,7 +28,7 @@ func (w *erasureWorld) currentStep() string {
 	return rows[0]
 }
 
-// runOneSecond runs the due jobs, and advances the clock by a second.
+// runOneSecond runs the due jobs, and advances the clock by a second. It returns the erasure as it is then.
 func (w *erasureWorld) runOneSecond(erasure Erasure) Erasure {
 	w.TB.Helper()
 	w.RunDueJobs(w.Fanout)
@@ -47,7 +48,7 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 		w.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		erasure := w.beginErasure()
 		tries := 0
-		held := func(scan func(...any) error) error { // the other rows are not read yet
+		held := func(scan func(...any) error) error { // the read stays open until the call for the first row returns
 			if tries > 0 {
 				return nil
 			}
@@ -68,7 +69,7 @@ func TestAReaderDoesNotHoldAnErasure(t *testing.T) {
 			t.Errorf("with a reader that ends: %v, the log says %s", ends, said.String())
 		}
 		log, err := os.Stat(strings.TrimPrefix(url, "sqlite:") + "-wal")
-		if w.Must(err); ends && log.Size() > 64<<10 { // the end of the erasure is written to the log after it was emptied
+		if w.Must(err); ends && log.Size() > 64<<10 { // a little is left: the end of the erasure is written after the log was emptied
 			t.Errorf("the log has %d bytes", log.Size())
 		}
 	}
@@ -103,8 +104,8 @@ func TestADamagedFileIsNotScrubbed(t *testing.T) {
 	}
 }
 
-// While a reader holds the log, overwritten pages make it longer. Beyond a bound the scrub waits for the reader. The scrub
-// continues if the reader ends, and is given up otherwise.
+// While a reader holds the write-ahead log, overwritten pages make that log longer. Beyond a bound the scrub waits for the reader. The
+// scrub continues if the reader ends, and is given up otherwise.
 func TestAScrubDoesNotFillTheDisk(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		var said bytes.Buffer

@@ -15,7 +15,7 @@ import (
 
 // erasureProgress is how far an erasure has come. It is a row of erasures as lockProgress has read it.
 type erasureProgress struct {
-	id, key, step     string
+	id, key, step     string         // the erasure's ID, the key of its user, and the name of the present step
 	began             time.Time      // when the erasure began
 	pass, foundInPass int            // foundInPass: how much the pass has found so far
 	stepPosition      int64          // where the step goes on
@@ -29,11 +29,11 @@ const (
 	minPassWait = time.Second // the least time between two passes, so that the jobs of the first pass are done
 	// The wait after a pass grows with the number of passes, up to maxRequeueWait: if something adds data again and again, the
 	// erasure must not keep a worker busy.
-	maxRequeueWait = time.Minute
+	maxRequeueWait = time.Minute // the longest wait between two jobs of an erasure
 )
 
-// run runs the next steps. The job ends with the erasure. A long erasure takes several jobs, one after the other: a job holds a
-// worker of its class and has a lease that must be renewed.
+// run does the work of a job: it runs the next steps of the user's erasure. The job ends with the erasure. A long erasure takes several
+// jobs, one after the other: a job holds a worker of its class and has a lease that must be renewed.
 func (s *Service) run(ctx context.Context, job jobs.Job) error {
 	user, err := services.ParseUserIDText(job.Key)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Service) runNextStep(ctx context.Context, user services.UserID) (at era
 	return at, done, err
 }
 
-// freeKeys forgets the keys of erasures, so that they are free.
+// freeKeys removes users' keys from their erasures and from what requests have written, so that other users can have the keys.
 func (s *Service) freeKeys(ctx context.Context, tx *sql.Tx, erasures []string) error {
 	var freed []erasureProgress
 	err := tx.Each(ctx, keysToFree, []any{erasures}, func(scan func(...any) error) error {
@@ -156,7 +156,7 @@ func (s *Service) freeKeys(ctx context.Context, tx *sql.Tx, erasures []string) e
 	return err
 }
 
-// end ends an erasure.
+// end records that an erasure is done.
 func (s *Service) end(ctx context.Context, tx *sql.Tx, at erasureProgress) error {
 	_, err := tx.Run(ctx, endErasure, at.id, tx.Now)
 	return err

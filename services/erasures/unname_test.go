@@ -16,7 +16,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Requests name the user in acts and refusals until the key is free, also after the steps that look for them. Nothing of that is left.
+// Until the key is free, requests name the user in acts and in remembered refusals, even after the steps that remove such acts and
+// refusals. Nothing of that is left in the end.
 func TestWhatNamesTheUserUntilTheKeyIsFreeIsRemoved(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		requests := 0

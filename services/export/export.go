@@ -28,7 +28,7 @@ import (
 // their keys, because IDs of users mean nothing outside. The lines have an order by columns that do not change, so that a page
 // begins exactly where the previous page ended.
 type LineKind struct {
-	name                string
+	name                string              // the type that each line shows
 	columnForms         string              // NAME FORM, NAME FORM for the columns, in their order; see columnFormatters
 	keyTypes            []string            // the types of the columns that order the lines, BIGINT or TEXT; none: one line at most
 	FirstLinesStatement sql.Statement       // selects at most $2 lines of the user $1, from the first line on

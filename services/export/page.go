@@ -33,12 +33,12 @@ type Reader struct {
 // Line is one line of an export, without its line break. Position is opaque to clients, but not secret: it is the kind and the
 // keys of the line as JSON, and says nothing that the line does not.
 type Line struct {
-	Type     string
+	Type     string // the name of the line's LineKind
 	Text     string
 	Position string // for Page, to go on after this line
 }
 
-// errFull ends a page.
+// errFull is what the function emit of Page returns when the page has no room for another line.
 var errFull = errors.New("the page is full")
 
 // Page reads up to size lines of a user after a position, "" from the first line on, in the order of Write. A page of long lines is

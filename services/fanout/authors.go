@@ -17,22 +17,23 @@ import (
 
 // The kinds of jobs of authors' modes. The names are stored in the queue, so they stay the same across releases.
 const (
-	jobUpdateMode            = "author.mode"  // key: author. The author's audience may have crossed a threshold
-	jobUpdateAllModes        = "author.modes" // key: "all". Any audience may have crossed a threshold, or the thresholds have changed
-	jobNameAuthorInDocuments = "author.name"  // a chunk of followers whose documents are to name the author; payload: FollowerChunk
+	jobUpdateMode            = "author.mode"  // key: author. Recounts the followers: they may have crossed a threshold
+	jobUpdateAllModes        = "author.modes" // key: "all". Recounts the followers of all authors
+	jobNameAuthorInDocuments = "author.name"  // names an author in the documents of a chunk of followers; payload: FollowerChunk
 )
 
 const (
-	// A mode may lag behind the audience: a post that is pushed to more followers than necessary costs time and nothing else.
-	updateModeDelay    = 5 * time.Second // so that several follows are counted together
-	minRecountInterval = time.Minute     // the least time between two counts of an audience of thousands
+	// A mode may change some time after the number of followers: a post that is pushed to more followers than necessary costs time and
+	// nothing else.
+	updateModeDelay    = 5 * time.Second // from a follow to the count of the author's followers: one count serves several follows
+	minRecountInterval = time.Minute     // the least time between two counts of thousands of followers
 	// modeJobsPerBatch is how many authors queueModeJobs queues in one transaction: SQLite runs one writing transaction at a time,
 	// and others wait.
 	modeJobsPerBatch = 1000
 )
 
-// authorKinds are the kinds of jobs in this file. A mode changes how later posts reach followers, and changes no count. A name in
-// a document makes the author's pulled posts count, so a naming chunk that a dead node left may concern everybody's counts.
+// authorKinds are the kinds of jobs in this file. A mode changes how later posts reach followers, and changes no count. A document that
+// names an author counts the author's pulled posts, so a naming chunk that a dead node left may concern everybody's counts.
 func (f *Fanout) authorKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobUpdateMode, Class: jobs.ShortClass, Each: jobs.UserWork(f.updateMode), ChangedCounts: jobs.NoCounts()},
@@ -41,16 +42,15 @@ func (f *Fanout) authorKinds() []jobs.Kind {
 	}
 }
 
-// FollowerChunk is a chunk of an author's followers: IDs above After, up to To. It names a range and not the followers, so
-// its job is small, and serves the users who follow when it runs. It is the payload of jobs: the names of its fields are
-// stored.
+// FollowerChunk is a chunk of an author's followers: the users with IDs above After, up to To. It names a range and not the followers, so
+// its job is small, and serves the users who follow when it runs. It is the payload of jobs: the names of its fields are stored.
 //
 // The chunks of one split meet without a gap: After is the To of the chunk before, 0 in the first, and To is the greatest ID in the
 // last.
 type FollowerChunk struct {
 	Author services.UserID `json:"author"`
-	After  services.UserID `json:"after"`
-	To     services.UserID `json:"to"`
+	After  services.UserID `json:"after"` // the followers' IDs are greater than this
+	To     services.UserID `json:"to"`    // the greatest ID that a follower of the chunk may have
 }
 
 // UpdateModeJob is the job that recounts an author's followers a little later than now, because a follow or an unfollow has changed
@@ -61,11 +61,11 @@ func UpdateModeJob(author services.UserID, now time.Time) jobs.NewJob {
 	return job
 }
 
-// updateAllModesJob is the job that recounts all audiences: after an import, or when the thresholds have changed.
+// updateAllModesJob is the job that recounts the followers of all authors: after an import, or when the thresholds have changed.
 func updateAllModesJob() jobs.NewJob { return jobs.KeyedJob(jobUpdateAllModes, "all") }
 
-// QueueUpdateAllModes queues a job that recounts all audiences. An import needs it: its follows come into SQL without jobs of their
-// own.
+// QueueUpdateAllModes queues a job that recounts the followers of all authors. An import needs it: its follows come into SQL without jobs
+// of their own.
 func QueueUpdateAllModes(ctx context.Context, db *sql.DB) error {
 	return db.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, updateAllModesJob()) })
 }
@@ -80,8 +80,9 @@ func (f *Fanout) Thresholds(ctx context.Context) (services.FollowerThresholds, e
 	return thresholds, err
 }
 
-// updateMode sets an author's mode: the mode for their number of followers, or the one that an admin has pinned. Before an author
-// becomes huge, the documents of all followers name them. Pushing stops only then, when every reader pulls the author's posts.
+// updateMode sets an author's mode: the mode for their number of followers, or the one that an admin has pinned. Before an author becomes
+// huge, the documents of all followers name them among the pulled authors. Pushing stops only then, when every reader pulls the author's
+// posts.
 //
 // A count may take long. A pin or another count that commits meanwhile wins: updateMode stores its count only if the author's row is
 // still as it was before, and begins again otherwise.
@@ -108,9 +109,9 @@ func (f *Fanout) updateMode(ctx context.Context, author services.UserID) error {
 	}.Run(ctx)
 }
 
-// readAuthor reads the stored state of an author; without a row it returns the zero state. A count of thousands is put off while the
-// last one is recent: putOff then says that a job for it is queued, and updateMode ends. An author whose mode is about to change is
-// never put off.
+// readAuthor reads the stored state of an author; without a row it returns the zero state. A count of thousands of followers is put off
+// while the last count is recent: putOff then says that a job for it is queued, and updateMode ends. An author whose mode is about to
+// change is never put off.
 func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known services.Author, putOff bool, err error) {
 	found, err := posts.Authors(ctx, f.store, []services.UserID{author})
 	if err != nil {
@@ -128,12 +129,12 @@ func (f *Fanout) readAuthor(ctx context.Context, author services.UserID) (known 
 	return known, true, f.store.Write(ctx, func(tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, job) })
 }
 
-// maxFollowersAlwaysRecounted is the size up to which an audience is counted at each change. Counting that many rows of one index
-// takes milliseconds.
+// maxFollowersAlwaysRecounted is the number of followers up to which an author's followers are counted at each change. Counting that many
+// rows of one index takes milliseconds.
 const maxFollowersAlwaysRecounted = 10_000
 
-// modeWithoutCount is the mode that an author has or is about to get without a new count: the pinned one, or huge once the
-// documents of all followers name the author. Where it differs from the stored mode, a count must not be put off.
+// modeWithoutCount is the mode that an author has or is about to get without a new count: the pinned one, or huge once the documents of
+// all followers name the author. Where this mode differs from the stored mode, a count must not be put off.
 func modeWithoutCount(author services.Author) services.AuthorMode {
 	switch {
 	case author.Pinned != nil:
@@ -144,10 +145,11 @@ func modeWithoutCount(author services.Author) services.AuthorMode {
 	return author.Mode
 }
 
-// storeModeAfterCount stores the mode that a count yields. It does nothing if the author has changed since known was read, and
-// reports done as false: updateMode then begins again. The way to huge takes two calls: the first sets NamedInFollowerDocuments and
-// queues the naming of all followers, and the job of the last chunk causes the second, which changes the mode. The field stays set
-// after the author shrinks, because the newest posts that were pulled are still merged in from the node cache.
+// storeModeAfterCount stores the mode that a count yields. It does nothing if the author has changed since known was read, and reports
+// done as false: updateMode then begins again. To make an author huge takes two calls: the first sets NamedInFollowerDocuments and queues
+// the jobs that name the author in all followers' documents, and the job of the last chunk causes the second, which changes the mode.
+// NamedInFollowerDocuments stays set after the author shrinks, because the newest posts that were pulled are still merged in from the
+// node cache.
 func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.FollowerThresholds, known, counted services.Author) (done bool, err error) {
 	target := thresholds.NextMode(known.Mode, counted.Followers)
 	if known.Pinned != nil {
@@ -159,16 +161,16 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 	}
 	var chunks []FollowerChunk
 	switch {
-	// Step one. Until the naming ends, the mode stays and posts are pushed: no reader misses one.
+	// The first of the two calls. Until all documents name the author, the mode stays and posts are pushed: no reader misses one.
 	case target == services.AuthorHuge && !known.NamedInFollowerDocuments:
 		if chunks, err = f.FollowerChunks(ctx, known.Number, f.Projector.DormantBefore()); err != nil {
 			return false, err
 		}
 		counted.NamedInFollowerDocuments, counted.FollowerChunksToName = true, len(chunks)
 		if len(chunks) == 0 {
-			// All followers are dormant, or there are none: no document has to name the author first, and the mode changes now. But
-			// a user who follows before the commit below still reads that the author is not pulled. So one chunk of all followers,
-			// whose end nothing waits for, writes the name into their documents.
+			// All followers are dormant, or there are none: no document has to name the author first, and the mode changes now. But a user who
+			// follows before the commit below still reads that the author is not pulled. So one chunk of all followers, whose end nothing waits
+			// for, names the author in their documents.
 			counted.Mode, chunks = target, []FollowerChunk{allFollowers(known.Number)}
 		}
 	case target == services.AuthorHuge && known.FollowerChunksToName > 0: // the last chunk queues this job again
@@ -178,7 +180,7 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 	// The function may run again, and each run decides by the row that it reads.
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
-		// Every transaction that locks both the log and the author's row locks the log first: see changelog.LockLog.
+		// Every transaction that locks both the changelog and the author's row locks the changelog first: see changelog.LockLog.
 		if counted.NamedInFollowerDocuments != known.NamedInFollowerDocuments {
 			if _, err := changelog.LockLog(ctx, tx, nodecache.PullChangelogKind); err != nil {
 				return err
@@ -203,9 +205,9 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 	return done, err
 }
 
-// queueAuthorNaming queues the chunks of followers whose documents are to name an author, and announces the author to the nodes. The
-// chunks and the announcement commit with the author's NamedInFollowerDocuments: documents that are rebuilt later name the author
-// because of that column.
+// queueAuthorNaming queues the jobs that name an author among the pulled authors in the documents of chunks of followers, and announces
+// the author to all nodes by the changelog. The chunks and the announcement commit with the author's NamedInFollowerDocuments: documents
+// that are rebuilt later name the author because of that column.
 func queueAuthorNaming(ctx context.Context, tx *sql.Tx, author services.UserID, chunks []FollowerChunk) error {
 	naming, err := jobs.ChunkJobs(jobNameAuthorInDocuments, chunks)
 	if err != nil {
@@ -219,8 +221,8 @@ func queueAuthorNaming(ctx context.Context, tx *sql.Tx, author services.UserID, 
 	return err
 }
 
-// runNameAuthorChunk writes the author's name into the documents of one chunk of followers. A user who follows or returns
-// meanwhile gets the name elsewhere: every document that is written after the commit of storeModeAfterCount names the author.
+// runNameAuthorChunk runs a job that names an author among the pulled authors in the documents of one chunk of followers. A user who
+// follows or returns meanwhile needs no job: every document that is written after the commit of storeModeAfterCount names the author.
 func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job) error {
 	chunk, err := f.nameAuthorInChunk(ctx, rdb.PulledAuthorsField, job)
 	if err != nil {
@@ -236,7 +238,7 @@ func (f *Fanout) runNameAuthorChunk(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// nameAuthorInChunk is NameAuthorInDocuments for the chunk in a job's payload.
+// nameAuthorInChunk names the author of the chunk that is a job's payload in the followers' documents, and returns the chunk.
 func (f *Fanout) nameAuthorInChunk(ctx context.Context, field rdb.AuthorsField, job jobs.Job) (chunk FollowerChunk, err error) {
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
 		return chunk, err
@@ -244,8 +246,8 @@ func (f *Fanout) nameAuthorInChunk(ctx context.Context, field rdb.AuthorsField, 
 	return chunk, f.NameAuthorInDocuments(ctx, field, chunk)
 }
 
-// NameAuthorInDocuments names the author of a chunk in a field of followers' documents: of those users of the chunk who follow the
-// author when it runs. Dormant followers have no document; their rebuild names the author.
+// NameAuthorInDocuments adds the author of a chunk to a list of authors (field: the pulled authors or the hosts) in documents: those of
+// the users in the chunk who follow the author when it runs. Dormant followers have no document; their rebuild names the author.
 func (f *Fanout) NameAuthorInDocuments(ctx context.Context, field rdb.AuthorsField, chunk FollowerChunk) error {
 	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
 	// refuse the name, see NameAuthorsInDocuments.
@@ -258,8 +260,8 @@ func (f *Fanout) NameAuthorInDocuments(ctx context.Context, field rdb.AuthorsFie
 	})
 }
 
-// NameAuthorsInDocuments writes authors into followers' documents, in a field, by edges that were read after a stamp. A document
-// refuses the names if something was removed from it since the stamp; that follower is then reconciled with the author.
+// NameAuthorsInDocuments adds authors to a list of authors (field) in followers' documents, by follows that were read after the stamp. A
+// document refuses the names if something was removed from it since the stamp; that follower is then reconciled with the author.
 func (f *Fanout) NameAuthorsInDocuments(ctx context.Context, field rdb.AuthorsField, stamp redis.ClockStamp, edges []services.FollowEdge) error {
 	adds := make([]rdb.AuthorAddition, len(edges))
 	for i, edge := range edges {
@@ -289,15 +291,14 @@ func (f *Fanout) NameAuthorsInDocuments(ctx context.Context, field rdb.AuthorsFi
 	return nil
 }
 
-// queueModeJobs queues a job for every author whose audience may call for another mode: authors with enough followers, and authors
-// that have a row already.
+// queueModeJobs queues a job for every author whose number of followers may call for another mode: authors with enough followers, and
+// authors that have a row already.
 func (f *Fanout) queueModeJobs(ctx context.Context, _ jobs.Job) error {
 	thresholds, err := f.Thresholds(ctx)
 	if err != nil {
 		return err
 	}
-	// The first turn finds authors by their followers. The second finds the authors who have a row, because their audience may
-	// have become too small.
+	// The first pass finds authors by their followers. The second finds the authors who have a row, because they may have lost followers.
 	for _, followers := range []int{thresholds.Big, 0} {
 		for after := services.UserID(0); ; {
 			authors, err := posts.AuthorsForModeCheck(ctx, f.store, followers, after, modeJobsPerBatch)
@@ -339,15 +340,15 @@ func (f *Fanout) SetThresholds(ctx context.Context, thresholds services.Follower
 	return err
 }
 
-// PinMode pins an author's mode regardless of their audience; nil lets the mode follow the audience again. It holds at once,
-// except that a future huge author becomes huge only when the documents of all followers name them.
+// PinMode pins an author's mode, whatever the number of their followers; nil lets the mode follow the number again. The new mode holds at
+// once, except that an author becomes huge only when the documents of all followers name them among the pulled authors.
 func (f *Fanout) PinMode(ctx context.Context, author services.UserID, mode *services.AuthorMode) error {
 	err := f.store.Write(ctx, func(tx *sql.Tx) error {
 		known, err := posts.LockAuthor(ctx, tx, author)
 		if err != nil {
 			return err
 		}
-		// An earlier count does not say what mode the audience calls for now.
+		// An earlier count does not say which mode the followers call for now.
 		known.Pinned, known.CountedAt = mode, time.Time{}
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err

@@ -24,14 +24,14 @@ func lowModeThresholds(cfg *fanout.Config) {
 	cfg.Thresholds = services.FollowerThresholds{Big: 3, Huge: 5}
 }
 
-// follow writes edges with the jobs that the mutation queues.
+// follow makes readers follow an author, and queues the jobs that the mutation queues.
 func follow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Follow(author, readers...)
 	enqueue(w, fanout.UpdateModeJob(author, w.Clock.Now()))
 }
 
-// unfollow removes edges with the jobs that the mutation queues.
+// unfollow ends readers' follows of an author, and queues the jobs that the mutation queues.
 func unfollow(w *fanouttest.World, author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Unfollow(author, readers...)
@@ -46,14 +46,14 @@ func modeInSQL(w *fanouttest.World, author services.UserID) services.AuthorMode 
 	return mode
 }
 
-// documentNamesAuthor reports whether a reader's document names an author.
+// documentNamesAuthor reports whether a reader's document has an author among its pulled authors.
 func documentNamesAuthor(w *fanouttest.World, reader, author services.UserID) bool {
 	w.TB.Helper()
 	return slices.ContainsFunc(w.Document(reader).PulledAuthors, func(p services.FollowedAuthor) bool { return p.Author == author })
 }
 
-// An author's mode follows their number of followers: up at a threshold, and down below 80 % of it. Documents keep the names of
-// authors who were huge once.
+// An author's mode follows their number of followers: up at a threshold, and down below 80 % of it. Documents still name authors who were
+// huge once among the pulled authors.
 func TestAModeFollowsTheAudience(t *testing.T) {
 	fanouttest.EachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(7)
@@ -87,7 +87,7 @@ func TestAModeFollowsTheAudience(t *testing.T) {
 	})
 }
 
-// Follows of one moment are counted once, and an audience of thousands once a minute.
+// Follows of one moment are counted once, and an author's thousands of followers once a minute.
 func TestALargeAudienceIsNotCountedAgainAtOnce(t *testing.T) {
 	w := newEmbeddedWorld(t, lowModeThresholds)
 	users := w.MakeUsers(4)
@@ -215,8 +215,8 @@ func TestOneJobSetsTheModesAfterAnImport(t *testing.T) {
 	}
 }
 
-// A user begins to follow and another returns, at any moment while an author becomes huge: in the end every follower's document names
-// the author.
+// A user begins to follow and another returns, at any moment while an author becomes huge: in the end every follower's document has the
+// author among its pulled authors.
 func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 	fanouttest.EachEnginePair(t, lowModeThresholds, func(t *testing.T, w *fanouttest.World) {
 		for moment := range 6 {
@@ -255,7 +255,7 @@ func TestEveryDocumentNamesANewHugeAuthor(t *testing.T) {
 	})
 }
 
-// logEntries are the log's entries of one kind.
+// logEntries returns the changelog's entries of one kind.
 func logEntries(w *fanouttest.World, kind string) []changelog.Entry {
 	w.TB.Helper()
 	entries, err := changelog.LogAfter(w.TB.Context(), w.Store, kind, 0, 1000)
@@ -317,8 +317,8 @@ func TestAPulledPostIsInItsAuthorsInboxAlone(t *testing.T) {
 	})
 }
 
-// If something was removed from a follower's feed since the chunk was read, that follower alone is read again. They get the name if
-// they still follow.
+// If something was removed from a follower's feed after the follows of a chunk were read, that follower's follow alone is read again.
+// Their document names the author if they still follow.
 func TestAFollowerWhoChangesDuringAChunkIsReadAgain(t *testing.T) {
 	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(4)

@@ -15,27 +15,28 @@ import (
 	"tidings/services/sql"
 )
 
-// postChunk is a chunk of an author's followers: IDs above After, up to To. With OnlineOnly it serves only the followers in this range
-// who are online now. With OnlineShardCount it serves, in place of a range, the followers among the online users of that many
-// shards. It is the payload of jobs: the names of its fields are stored, and a node of the release before may read them.
+// postChunk is a post and a chunk of its author's followers to whom it is pushed, or from whom it is taken: those with IDs above After,
+// up to To. With OnlineOnly it serves only the followers in this range who are online now. With OnlineShardCount it serves, in place of a
+// range, the followers among the online users of that many shards. It is the payload of jobs: the names of its fields are stored, and a
+// node of the release before may read them.
 type postChunk struct {
 	Post services.PostID `json:"post"`
 	// Author is the author of the post, so that a chunk can end the fan-out without a read of the post.
 	Author           services.UserID `json:"author"`
-	After            services.UserID `json:"after,omitempty"`
-	To               services.UserID `json:"to,omitempty"`
-	FirstOnlineShard int             `json:"shard,omitempty"`  // the first shard
-	OnlineShardCount int             `json:"shards,omitempty"` // how many; 0: the chunk is a range of followers
-	OnlineOnly       bool            `json:"online,omitempty"`
+	After            services.UserID `json:"after,omitempty"`  // the followers' IDs are greater than this
+	To               services.UserID `json:"to,omitempty"`     // the greatest ID that a follower of the chunk may have
+	FirstOnlineShard int             `json:"shard,omitempty"`  // the first shard of online users, with OnlineShardCount
+	OnlineShardCount int             `json:"shards,omitempty"` // how many shards of online users; 0: the chunk is a range of followers
+	OnlineOnly       bool            `json:"online,omitempty"` // only the followers in the range who are online
 
-	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. It is not stored, because that chunk
-	// runs within the job that would split it off.
+	// OnlineFirst serves all followers, the online ones first: for a fan-out of one chunk. The field is not stored, because that chunk runs
+	// within the job that would split it off.
 	OnlineFirst bool `json:"-"`
 }
 
-// fanOut serves the author and then their followers: at once when they are one chunk, else by a job for each chunk. These jobs
-// replace the parent in one transaction. A pulled post goes to the author's feed alone. For a post that is in no feed, only its
-// copy in Redis is updated. It runs for a new post and for a deletion; every step may be repeated.
+// fanOut brings a post to its author and then to their followers: at once when they are one chunk, else by a job for each chunk. These
+// jobs replace the job in one transaction. A pulled post goes to the author's feed alone. For a post that is in no feed, only its copy in
+// Redis is updated. It also takes a deleted post from them; every step may be repeated.
 func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) error {
 	found, err := posts.ByID(ctx, f.store, []services.PostID{id})
 	if err != nil {
@@ -73,9 +74,9 @@ func (f *Fanout) fanOut(ctx context.Context, job jobs.Job, id services.PostID) e
 	}
 }
 
-// splitIntoChunkJobs replaces the parent by the chunks. For a new post, only the chunks of online followers are queued now; the
-// last of these queues the others. From now on every node knows that the post is in flight. A deletion needs no such record: feeds
-// leave out a deleted post because its copy, which pushOrDropForAuthor has updated, says so.
+// splitIntoChunkJobs replaces the job of a fan-out by one job for each chunk of followers. For a new post, only the chunks of online
+// followers are queued now; the last of these queues the others. From now on every node knows that the post is in flight. A deletion
+// needs no such record: feeds leave out a deleted post because its copy, which pushOrDropForAuthor has updated, says so.
 func (f *Fanout) splitIntoChunkJobs(ctx context.Context, job jobs.Job, kind string, post services.Post, chunks []postChunk) error {
 	count := len(chunks)
 	if kind == jobPushChunk {
@@ -84,7 +85,7 @@ func (f *Fanout) splitIntoChunkJobs(ctx context.Context, job jobs.Job, kind stri
 			return err
 		}
 		if len(online) > 0 {
-			kind, chunks, count = jobPushOnlineChunk, online, len(online)+1 // the extra one stands for the chunks queued later
+			kind, chunks, count = jobPushOnlineChunk, online, len(online)+1 // the extra one stands for all chunks queued later
 		}
 	}
 	queued, err := jobs.ChunkJobs(kind, chunks)
@@ -94,7 +95,8 @@ func (f *Fanout) splitIntoChunkJobs(ctx context.Context, job jobs.Job, kind stri
 	if kind == jobDropChunk {
 		return f.Replace(ctx, job, queued)
 	}
-	// The end of the parent, the number of chunks, the announcement and the chunks are one transaction: a crash leaves all or none.
+	// One transaction ends the job, stores the number of chunks, announces the fan-out to the nodes and queues the chunks: a crash leaves
+	// all or nothing.
 	return f.FinishWith(ctx, job, func(tx *sql.Tx) error {
 		fanout := posts.InFlightFanout{Post: post.ID, Author: post.Author}
 		if err := posts.BeginFanout(ctx, tx, fanout, count); err != nil {
@@ -107,8 +109,8 @@ func (f *Fanout) splitIntoChunkJobs(ctx context.Context, job jobs.Job, kind stri
 	})
 }
 
-// runPostChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes. A chunk
-// that dies counts as not done: its fan-out stays in flight, and pages merge the post in.
+// runPostChunk serves one of the chunks that a job was split into. The last chunk ends the fan-out on all nodes. A chunk whose job is
+// dead counts as not done: the fan-out stays in flight, and pages merge the post in.
 func (f *Fanout) runPostChunk(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -143,8 +145,8 @@ func (s postChunk) announceFanoutEnd(ctx context.Context, tx *sql.Tx) error {
 	return nodecache.FanoutChange{InFlightFanout: posts.InFlightFanout{Post: s.Post, Author: s.Author}, Ended: true}.Append(ctx, tx)
 }
 
-// pushOrDropForAuthor updates the copy of the post and the author's feed. The copy comes first: a page that finds the entry then finds
-// its text in Redis.
+// pushOrDropForAuthor updates the copy of the post in Redis and the author's feed. The copy comes first: a page that finds the entry then
+// finds its text in Redis.
 func (f *Fanout) pushOrDropForAuthor(ctx context.Context, kind string, post services.Post) error {
 	if err := f.redis.PutCopies(ctx, []services.Post{post}, nil); err != nil {
 		return err
@@ -195,10 +197,10 @@ func (f *Fanout) lastSeenCutoff(ctx context.Context, kind string, post services.
 }
 
 // PushLastSeenCutoff is the cutoff for an author's posts: followers who were seen since then get them pushed. For a small author these
-// are all users who are not dormant, for any other author the active users. The cutoffs have some slack, so that everyone whose
-// document is shown without a rebuild is served: see projector.IdleBefore. The mode is read when a chunk runs. If it has changed
-// since the split, some followers may be served without need. Followers who are not served count as away, and their documents
-// will be rebuilt.
+// are all users who are not dormant, for any other author the active users. The cutoffs have some slack, so that everyone whose document
+// is shown without a rebuild is served: see projector.IdleBefore. The mode is read when a chunk runs. If it has changed since the split,
+// some followers may be served without need. The documents of followers who are not served count as documents of idle users, and are
+// rebuilt before they are shown.
 func (f *Fanout) PushLastSeenCutoff(ctx context.Context, author services.UserID) (since time.Time, err error) {
 	mode, err := posts.ModeOf(ctx, f.store.Runner, author)
 	if err != nil || mode == services.AuthorSmall {
@@ -245,7 +247,7 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 		if err != nil {
 			return err
 		}
-		// A full chunk that has not changed since the split is one page, and no further one is read.
+		// A full chunk that has not changed since the split is one page, and no further page is read.
 		more := len(edges) == f.ChunkSize && edges[len(edges)-1].Follower < chunk.To
 		// The query has no upper bound: its last page may reach into the next chunk.
 		for len(edges) > 0 && edges[len(edges)-1].Follower > chunk.To {
@@ -261,7 +263,7 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 	}
 }
 
-// pushOrDropChunk serves one chunk of followers, as SQL has them when it runs.
+// pushOrDropChunk pushes a post to one chunk of followers, or takes it from them (kind), as SQL has the followers when it runs.
 func (f *Fanout) pushOrDropChunk(ctx context.Context, kind string, chunk postChunk) error {
 	// The stamp is taken before every read of SQL below: an inbox from which something was removed after the stamp refuses the
 	// post, see pushToInboxes.
@@ -307,8 +309,9 @@ func (f *Fanout) pushOrDropChunk(ctx context.Context, kind string, chunk postChu
 	})
 }
 
-// pushToInboxes adds the post to the followers' inboxes. The stamp was taken before post and edges were read. An inbox that has
-// lost anything since then may have lost this author: it refuses the post, and the post and the edge are read again for its reader.
+// pushToInboxes adds the post to the followers' inboxes. The stamp was taken before the post and the follows (edges) were read. An inbox
+// that has lost anything since then may have lost this author: it refuses the post, and the post and the follow are read again for its
+// reader.
 func (f *Fanout) pushToInboxes(ctx context.Context, stamp redis.ClockStamp, post services.Post, edges []services.FollowEdge) error {
 	adds := make([]rdb.InboxPost, len(edges))
 	for i, edge := range edges {
@@ -336,7 +339,7 @@ func (f *Fanout) pushToInboxes(ctx context.Context, stamp redis.ClockStamp, post
 	return f.Projector.HintAndMark(ctx, FollowerIDs(edges), results)
 }
 
-// FollowerIDs are the followers of edges.
+// FollowerIDs returns the followers of a list of follows.
 func FollowerIDs(edges []services.FollowEdge) []services.UserID {
 	numbers := make([]services.UserID, len(edges))
 	for i, edge := range edges {

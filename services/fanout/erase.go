@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// EraseStep is the step that ends the fan-outs of the user's posts, in SQL and in the memory of every node: the chunks that still
-// run find no fan-out, and do not end it.
+// EraseStep is the step that ends the fan-outs of the user's posts, in SQL and, by the changelog, in the memory of every node: the chunks
+// that still run find no fan-out, and do not end it.
 var EraseStep = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (erase.StepResult, error) {
 	end, last, err := findFanoutPartEnd(ctx, tx, at.ResumeAfter)
 	if err != nil {
@@ -27,18 +27,19 @@ var EraseStep = erase.Step{Name: "fanouts.author", Run: func(ctx context.Context
 	return erase.StepResult{ResumeAfter: end, More: !last}, err
 }}
 
+// findFanoutPartEnd finds where the part of the table of fan-outs ends that one run of EraseStep reads.
 var findFanoutPartEnd = erase.ScanPartEndFinder("fanouts", "post")
 
-// logEntriesPerRun is how many entries of the log one run of EraseLogStep reads.
+// logEntriesPerRun is how many entries of the changelog one run of EraseLogStep reads.
 const logEntriesPerRun = 1000
 
-// EraseLogStep is the step that takes the author out of the log of fan-outs. The entries stay, as ends of the posts' fan-outs: a
-// node that has not applied them yet learns that the posts are not in flight, whatever the entry was.
+// EraseLogStep is the step that takes the user out of the changelog's entries about fan-outs. The entries stay, as ends of the posts'
+// fan-outs: a node that has not applied them yet learns that the posts are not in flight, whatever the entry was.
 var EraseLogStep = erase.Step{Name: "log.fanout", Run: func(ctx context.Context, tx *sql.Tx, at erase.StepPosition) (done erase.StepResult, err error) {
 	entries, err := changelog.LogAfter(ctx, tx, nodecache.FanoutChangelogKind, uint64(at.ResumeAfter), logEntriesPerRun)
 	for _, entry := range entries {
 		done.ResumeAfter = int64(entry.Version)
-		// Nodes cannot read such an entry either, and say so.
+		// An entry that cannot be parsed stays: nodes cannot read it either, and report it.
 		change, unread := nodecache.ParseFanoutChange(entry)
 		if err != nil || unread != nil || change.Author != at.User {
 			continue

@@ -12,12 +12,12 @@ import (
 
 // Parts of fan-out that tests run one by one.
 
-// PushPost adds a post to inboxes with a stamp and edges that were read before.
+// PushPost adds a post to inboxes, by a stamp and follows (edges) that the test has read before.
 func (f *Fanout) PushPost(ctx context.Context, stamp redis.ClockStamp, post services.Post, edges []services.FollowEdge) error {
 	return f.pushToInboxes(ctx, stamp, post, edges)
 }
 
-// DeliverChunk delivers a chunk to inboxes, and does not record that the chunk is done.
+// DeliverChunk pushes a post to the followers of a chunk, and does not record that the chunk is done.
 func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := json.Unmarshal(job.Payload, &chunk); err != nil {
@@ -26,7 +26,8 @@ func (f *Fanout) DeliverChunk(ctx context.Context, job jobs.Job) error {
 	return f.pushOrDropChunk(ctx, jobPushChunk, chunk)
 }
 
-// AddAuthorToDocuments lets followers' documents name the author, with a stamp and edges that were read before.
+// AddAuthorToDocuments adds the author to the pulled authors in followers' documents, by a stamp and follows (edges) that the test has
+// read before.
 func (f *Fanout) AddAuthorToDocuments(ctx context.Context, stamp redis.ClockStamp, edges []services.FollowEdge) error {
 	return f.NameAuthorsInDocuments(ctx, rdb.PulledAuthorsField, stamp, edges)
 }

@@ -56,7 +56,7 @@ type Fanout struct {
 	// Engine is embedded, because callers commit the commands of feeds and run their jobs on the same value.
 	*jobs.Engine
 	Projector *projector.Projector
-	ChunkSize int // how many followers a chunk has: see Config
+	ChunkSize int // how many followers one job of a fan-out serves: see Config
 
 	store      *sql.DB
 	redis      *rdb.Projections

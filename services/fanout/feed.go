@@ -14,13 +14,13 @@ import (
 
 // The kinds of jobs of feeds. The names and keys are stored in the queue, so they stay the same across releases.
 const (
-	jobFanOut = nodecache.JobFanOut // key: post id. A new post to all followers
+	jobFanOut = nodecache.JobFanOut // key: post ID. Brings a new post to all followers
 
-	jobPushChunk       = "post.push"   // a new post to a chunk of followers; payload: postChunk
-	jobPushOnlineChunk = "post.online" // a new post to the followers of a chunk who are online; payload: postChunk
-	jobRemovePost      = "post.remove" // key: post id. A deleted post from all followers
-	jobDropChunk       = "post.drop"   // a deleted post from a chunk of followers; payload: postChunk
-	jobFollow          = "follow"      // key: reader/author. The edge changed
+	jobPushChunk       = "post.push"   // brings a new post to a chunk of followers; payload: postChunk
+	jobPushOnlineChunk = "post.online" // brings a new post to the followers of a chunk who are online; payload: postChunk
+	jobRemovePost      = "post.remove" // key: post ID. Takes a deleted post out of all followers' feeds
+	jobDropChunk       = "post.drop"   // takes a deleted post out of the feeds of a chunk of followers; payload: postChunk
+	jobFollow          = "follow"      // key: reader/author. A follow began, ended or changed its mode
 	jobProjectSeen     = "feed.seen"   // key: user. The seen position of their feed moved
 )
 
@@ -40,22 +40,22 @@ func (f *Fanout) feedKinds() []jobs.Kind {
 	}
 }
 
-// FanOutJob brings a new post to all followers.
+// FanOutJob is the job that brings a new post to all followers.
 func FanOutJob(post services.PostID) jobs.NewJob { return jobs.KeyedJob(jobFanOut, post.String()) }
 
-// RemovePostJob takes a deleted post out of all followers' feeds.
+// RemovePostJob is the job that takes a deleted post out of all followers' feeds.
 func RemovePostJob(post services.PostID) jobs.NewJob {
 	return jobs.KeyedJob(jobRemovePost, post.String())
 }
 
-// FollowJob makes a reader's feed agree with whether they follow the author. The job says only that the edge changed, and reads
-// the edge when it runs: so the result is right for any order of follows and unfollows.
+// FollowJob is the job that makes a reader's feed agree with whether they follow the author. The job says only that the follow has
+// changed, and reads the follow when it runs: so the result is right for any order of follows and unfollows.
 func FollowJob(reader, author services.UserID) jobs.NewJob {
 	return jobs.KeyedJob(jobFollow, jobs.PairKey(reader, author))
 }
 
-// ProjectSeenJob projects the seen position of a user's feed into their document. The command does that at once too; the job makes up
-// for a failure of the command.
+// ProjectSeenJob is the job that projects the seen position of a user's feed into their document. The command does that at once too; the
+// job makes up for a failure of the command.
 func ProjectSeenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserJob(jobProjectSeen, user)
 }
@@ -77,7 +77,7 @@ func (f *Fanout) ProjectSeen(ctx context.Context, user services.UserID) error {
 // Lag is how far fan-out is behind, for metrics and the console.
 type Lag struct {
 	WaitingJobs  int           // jobs that deliver posts or deletions
-	OldestJobAge time.Duration // the age of the oldest; 0 when there is none
+	OldestJobAge time.Duration // the age of the oldest job or fan-out; 0 when there is none
 }
 
 // Lag reads how far fan-out is behind, on all nodes together.

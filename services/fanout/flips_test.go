@@ -22,15 +22,15 @@ type authorModeHistory struct {
 	t              *rapid.T
 	authors        []services.UserID
 	readers        []services.UserID
-	posts          []services.PostID
+	posts          []services.PostID           // that are not deleted
 	follows        map[[2]services.UserID]bool // the pairs of reader and author that are a follow now
 	pendingFollows map[[2]services.UserID]bool // the pairs whose last follow or unfollow has a job that may not have run
 }
 
-// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers
-// die at any step. At every moment the documents of all followers name every huge author, except those of followers whose follow
-// has a job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled posts
-// together.
+// TestFlipsLeaveNoHole publishes, deletes, follows and unfollows while authors become big, huge, big and small again and workers die at
+// any step. At every moment the documents of all followers have every huge author among their pulled authors, except those of followers
+// whose follow has a job that may not have run yet. When all jobs have run, every user sees the feed of the facts, pushed and pulled
+// posts together.
 func TestFlipsLeaveNoHole(t *testing.T) {
 	settings := func(cfg *fanout.Config) {
 		cfg.ChunkSize = 1
@@ -70,7 +70,7 @@ func TestFlipsLeaveNoHole(t *testing.T) {
 	})
 }
 
-// runRandomStep does one random thing.
+// runRandomStep does one random thing: a follow, a post, some jobs, a crash of a worker and so on.
 func (h *authorModeHistory) runRandomStep() {
 	author := rapid.SampledFrom(h.authors).Draw(h.t, "author")
 	reader := rapid.SampledFrom(h.readers).Draw(h.t, "reader")
@@ -119,8 +119,8 @@ func (h *authorModeHistory) runJobsOrCrash(count, checks int) {
 	}
 }
 
-// checkDocumentsNameAuthors checks the rule that keeps feeds complete through changes of mode: the documents of a huge author's
-// followers name the author.
+// checkDocumentsNameAuthors checks the rule that keeps feeds complete through changes of mode: the documents of a huge author's followers
+// have the author among their pulled authors.
 func (h *authorModeHistory) checkDocumentsNameAuthors() {
 	for pair := range h.follows {
 		if reader, author := pair[0], pair[1]; !h.pendingFollows[pair] && modeInSQL(h.World, author) == services.AuthorHuge && !documentNamesAuthor(h.World, reader, author) {

@@ -23,7 +23,7 @@ func newWorldWithOtherNode(t *testing.T) (w *fanouttest.World, other *sql.DB) {
 	return w, sqltest.Open(t, sql.Config{URL: url, Node: "gone", Clock: w.Clock, Log: w.Log})
 }
 
-// claimJobsOnOtherNode lets the other node claim everything that is due. The heartbeat before that is its last.
+// claimJobsOnOtherNode lets the other node claim everything that is due. The other node sends a last heartbeat before.
 func claimJobsOnOtherNode(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	w.TB.Helper()
 	_, err := jobs.RecordHeartbeat(w.TB.Context(), other, false)
@@ -33,14 +33,14 @@ func claimJobsOnOtherNode(w *fanouttest.World, other *sql.DB) []jobs.Job {
 	return jobs
 }
 
-// beat runs one turn of a heartbeat.
+// beat runs one turn of a node's heartbeat.
 func beat(w *fanouttest.World, heart *jobs.Heartbeat) {
 	w.TB.Helper()
 	eventually.SucceedsDespiteTimeouts(w.TB, func() error { return heart.RunOnce(w.TB.Context()) })
 }
 
-// While a node that holds jobs is silent, only the counts that these jobs change are behind. Then the jobs are freed, and these
-// counts are behind until the jobs are done.
+// While a node that holds jobs is silent, only the counts that these jobs change are reported as behind the facts. Then the jobs are
+// freed, and these counts are behind until the jobs are done.
 func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	w, other := newWorldWithOtherNode(t)
 	users := w.MakeNeverSeenUsers(4)
@@ -97,7 +97,8 @@ func TestJobsOfASilentNodeAreBehindUntilTheyAreDone(t *testing.T) {
 	}
 }
 
-// A job that reaches an unknown number of users makes its counts behind for everybody.
+// While a silent node holds a job that reaches an unknown number of users, the counts that the job changes are behind the facts for
+// everybody.
 func TestAFanOutOfASilentNodeIsBehindForEverybody(t *testing.T) {
 	w, other := newWorldWithOtherNode(t)
 	users := w.MakeNeverSeenUsers(2)

@@ -17,7 +17,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// factScenarios together cause most kinds of fan-out's jobs: not those of online followers, of all authors, and of the ends of mutes.
+// factScenarios returns scenarios that together cause most kinds of fan-out's jobs: all but those of online followers, of all authors,
+// and of the ends of mutes.
 func factScenarios() []fanouttest.FactScenario {
 	follow := func(w *fanouttest.World, users []services.UserID) { w.Follow(users[0], users[1:]...) }
 	withPost := func(w *fanouttest.World, users []services.UserID) {

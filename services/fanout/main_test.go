@@ -28,7 +28,7 @@ func redisServerWorld(t *testing.T, settings func(*fanout.Config)) *fanouttest.W
 	return fanouttest.New(t, fanouttest.Options{Fanout: settings})
 }
 
-// smallChunks make three chunks of five followers.
+// smallChunks is a setting of two followers in a chunk: five followers are three chunks.
 func smallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 
 // enqueue queues jobs in a transaction of their own.

@@ -9,8 +9,8 @@ import (
 	"tidings/services/sql"
 )
 
-// A push may have read the follow before its mode changed. The post that it adds late is counted by the mode of now: not if the
-// mode was set meanwhile, and again if it was taken back.
+// A push may have read the follow before the follow's mode changed. The post that the push adds late counts by the present mode: it does
+// not count if the reader has set another mode, and counts again if they have taken that back.
 func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	for name, modes := range map[string][]services.FollowMode{
 		"set": {services.FollowLiveOnly}, "set again": {services.FollowNone, services.FollowLiveOnly}, "taken back": {services.FollowNone, services.FollowAll},
@@ -38,8 +38,8 @@ func TestAModeWinsOverAnOlderPush(t *testing.T) {
 	}
 }
 
-// The inbox has trimmed posts of an author that still counted, so its count is a lower bound. A mode then takes the author's posts
-// out of the count. The count is exact again, because the inbox is rebuilt, once.
+// The inbox has trimmed posts of an author that still counted, so its count is a lower bound. The reader then sets a mode of the follow
+// that takes the author's posts out of the count. The count is exact again, because the inbox is rebuilt, once.
 func TestTrimmedPostsOfAModeDoNotCount(t *testing.T) {
 	w := redisServerWorld(t, nil)
 	users := w.MakeUsers(3)

@@ -12,7 +12,7 @@ import (
 	"tidings/services/sql"
 )
 
-// followWithoutJob writes an edge without its job, as for a follower whose job ran before the author was pulled.
+// followWithoutJob writes a follow without its job, as for a follower whose job ran before the author was pulled.
 func followWithoutJob(w *fanouttest.World, follower, author services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -21,8 +21,8 @@ func followWithoutJob(w *fanouttest.World, follower, author services.UserID) {
 	})
 }
 
-// A user who follows between the split of the followers and the commit of the new mode gets the author's name too, even if all
-// chunks are full.
+// The document of a user who follows between the split of the followers and the commit of the new mode also names the author among the
+// pulled authors, even if all chunks are full.
 func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 	for followers := 1; followers < 5; followers++ {
 		t.Run(fmt.Sprint(followers), func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestAFollowerDuringTheSplitIsNamed(t *testing.T) {
 	}
 }
 
-// An author without followers is huge at once. A job writes the name into the document of a user who followed just before.
+// An author without followers is huge at once. A job names the author in the document of a user who followed just before.
 func TestAFirstFollowerDuringThePinIsNamed(t *testing.T) {
 	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(2)

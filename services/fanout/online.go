@@ -48,7 +48,7 @@ func (f *Fanout) onlineChunks(ctx context.Context, post services.Post, chunks []
 }
 
 // runOnlineChunk serves a chunk of the online followers. The last such chunk queues the chunks of all followers. A chunk that keeps
-// failing holds these up only until its last try: they also serve the users that it missed.
+// failing holds up the chunks of all followers only until its last try: those chunks also serve the users that it missed.
 func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job) error {
 	var chunk postChunk
 	if err := jobs.ReadPayload(job, &chunk); err != nil {
@@ -92,8 +92,8 @@ func (f *Fanout) runOnlineChunk(ctx context.Context, job jobs.Job) error {
 	})
 }
 
-// splitOnline separates the followers who are online now from the others. The answer of Redis may be as old as a lease, but it
-// only decides the order.
+// splitOnline separates the followers who are online now from the others. The answer of Redis may be as old as a lease, but it only
+// decides who gets the post first.
 func (f *Fanout) splitOnline(ctx context.Context, edges []services.FollowEdge) (online, others []services.FollowEdge, err error) {
 	isOnline, err := f.redis.OnlineOf(ctx, FollowerIDs(edges))
 	if err != nil {
@@ -109,7 +109,8 @@ func (f *Fanout) splitOnline(ctx context.Context, edges []services.FollowEdge) (
 	return online, others, nil
 }
 
-// pushOnline serves the followers among the users who are online now. The stamp was taken before the follows are read.
+// pushOnline pushes a post to its author's followers among the online users of the chunk's shards. The stamp was taken before the follows
+// are read.
 func (f *Fanout) pushOnline(ctx context.Context, stamp redis.ClockStamp, post services.Post, chunk postChunk) error {
 	for shard := chunk.FirstOnlineShard; shard < chunk.FirstOnlineShard+chunk.OnlineShardCount; shard++ {
 		online, err := f.redis.OnlineInShard(ctx, shard)
@@ -124,8 +125,7 @@ func (f *Fanout) pushOnline(ctx context.Context, stamp redis.ClockStamp, post se
 				return err
 			}
 			edges := make([]services.FollowEdge, 0, len(following))
-			// Edges are added in the order of the batch, because a map has no order: scripts then run in an order that a test can
-			// repeat.
+			// Follows are added in the order of the batch, because a map has no order: scripts then run in an order that a test can repeat.
 			for _, user := range batch {
 				if edge, follows := following[user]; follows {
 					edges = append(edges, edge)

@@ -140,7 +140,7 @@ func TestAFailingOnlineChunkDoesNotHoldThePost(t *testing.T) {
 	w.Post(users[0])
 	quick, _, online := workersOf(w.Fanout)
 	runOnce(w, quick)
-	const set = "on:" // a shard of the online users becomes a key of the wrong type, which is an error of the job itself
+	const set = "on:" // the prefix of the keys of online users; one key gets the wrong type, which is an error of the job itself
 	shard := set + strconv.Itoa(int(users[8])%rdb.OnlineShards)
 	w.RedisServer.Do("SET", shard, "a string")
 	for range jobs.MaxTries {
@@ -181,7 +181,7 @@ func TestOnlineFollowersComeFirstInOneChunk(t *testing.T) {
 	w.CheckAgainstFacts(users...)
 }
 
-// postsOfInFlightFanouts are the posts that all nodes consider in flight, according to SQL and to the log.
+// postsOfInFlightFanouts returns the posts that are in flight according to SQL, and according to the changelog.
 func postsOfInFlightFanouts(w *fanouttest.World) (bySQL, byLog []services.PostID) {
 	w.TB.Helper()
 	unfinished, err := posts.InFlightFanouts(w.TB.Context(), w.Store)
@@ -200,8 +200,8 @@ func postsOfInFlightFanouts(w *fanouttest.World) (bySQL, byLog []services.PostID
 	return bySQL, byLog
 }
 
-// From its split to the end of its last chunk a post with several chunks is in flight, once according to SQL and once according
-// to the log.
+// From its split to the end of its last chunk a post with several chunks is in flight, once according to SQL and once according to the
+// changelog.
 func TestAFanOutIsInFlightUntilItsEnd(t *testing.T) {
 	fanouttest.EachEnginePair(t, smallChunks, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(6)
@@ -336,8 +336,8 @@ func TestIdleUsersGetNoPostsOfBigAuthors(t *testing.T) {
 	})
 }
 
-// Every user who does not count as away had every post of a big author pushed to them, at whatever hours the visit, the read and
-// the fan-out happen. So no user is left out between the cutoff of fan-out and that of IsOfIdleUser.
+// Every user whose document does not count as one of an idle user had every post of a big author pushed to them, at whatever hours the
+// visit, the read and the fan-out happen. So no user is left out between the cutoff of fan-out and that of IsOfIdleUser.
 func TestEveryUserIsServedOrAway(t *testing.T) {
 	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(2)

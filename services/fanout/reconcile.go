@@ -23,17 +23,17 @@ func (f *Fanout) stampFunc(reader services.UserID) func(ctx context.Context) (st
 	}
 }
 
-// currentEdge is an edge as SQL has it now, or its absence.
+// currentEdge is a follow as SQL has it now, or its absence.
 type currentEdge struct {
 	services.FollowEdge
-	follows bool // false: there is no edge
+	follows bool // false: the reader does not follow the author
 }
 
-// ReconcileFollow brings one author's part of a reader's inbox in line with the edge that SQL has now. It does the work of a
-// follow, of a change of its mode and of an unfollow, and may be repeated. If the edge exists, it merges the author's newest
-// posts, of which those after the follow count, and the replays of their shows, and names the author in the document if their
-// posts are pulled or they are a host. If there is no edge, it removes all of the author's items, and then reads the edge
-// again.
+// ReconcileFollow brings one author's part of a reader's inbox in line with the follow that SQL has now. It does the work of a follow, of
+// a change of its mode and of an unfollow, and may be repeated. If the reader follows, it merges the author's newest posts, of which
+// those after the follow count, and the replays of their shows, and adds the author to the lists of pulled authors or hosts in the
+// document if their posts are pulled or they are a host. If the reader does not follow, it removes all of the author's items, and then
+// reads the follow again.
 func (f *Fanout) ReconcileFollow(ctx context.Context, reader, author services.UserID) error {
 	err := jobs.ProjectionMerge[redis.ClockStamp, currentEdge]{
 		Name: func() string { return fmt.Sprintf("reconcile reader %d with author %d", reader, author) },
@@ -66,7 +66,7 @@ func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, e
 	if err != nil || refused {
 		return false, err
 	}
-	// This reads one more than an inbox holds: the inbox then trims itself, and the trimmed post raises its floor, which says that
+	// This reads one more than an inbox holds: the inbox then trims itself, and the trimmed post raises the inbox floor, which says that
 	// older posts exist.
 	found, err := posts.PushedPostsOfAuthor(ctx, f.store, edge.Followee, projector.RebuiltInboxEntries+1)
 	if err != nil {
@@ -76,7 +76,8 @@ func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, e
 	for i, post := range found {
 		entries[i] = services.FeedEntry{Post: post, Author: edge.Followee, CountsAsNew: post > edge.PostsCountAfter}
 	}
-	// RefuseEarlierReads refuses whatever was read before: a chunk that read the former edge would count its posts differently.
+	// RefuseEarlierReads makes the inbox refuse later merges of what was read before: a push that read the former follow would count its
+	// posts differently.
 	result, err := f.redis.MergeIntoInbox(ctx, rdb.InboxMerge{
 		Reader: edge.Follower, Stamp: stamp, RefuseEarlierReads: true, AuthorNoLongerCounts: edge.Mode != services.FollowAll, PulledAuthors: pulled, Hosts: hosts, Entries: entries,
 	})
@@ -96,9 +97,9 @@ func (f *Fanout) mergeAuthorItems(ctx context.Context, stamp redis.ClockStamp, e
 	return true, f.dropDeletedPosts(ctx, edge.Follower, edge.Followee, found)
 }
 
-// pulledEntry is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. The
-// author's NamedInFollowerDocuments decides, and not the mode: an author who shrank has pulled posts, and an author who grows must
-// be named before the mode changes.
+// pulledEntry is the entry of a follower's document for an author whose posts may be pulled, and nothing for other authors. The author's
+// NamedInFollowerDocuments decides, and not the mode: an author who shrank has pulled posts, and an author who grows must be in the
+// documents before the mode changes.
 func (f *Fanout) pulledEntry(ctx context.Context, edge services.FollowEdge) ([]services.FollowedAuthor, error) {
 	pulls, err := posts.IsPullAuthor(ctx, f.store, edge.Followee)
 	if err != nil || !pulls {
@@ -139,10 +140,11 @@ func (f *Fanout) dropDeletedPosts(ctx context.Context, reader, author services.U
 	return nil
 }
 
-// dropAuthorItems removes the author's items and answers whether the edge is still absent. The edge is read again after the removal:
-// the removal may have removed the items that a follow in between had merged. gone is false then, and ReconcileFollow merges again.
+// dropAuthorItems removes the author's items and reports whether the reader still does not follow. The follow is read again after the
+// removal: the removal may have removed the items that a follow in between had merged. gone is false then, and ReconcileFollow merges
+// again.
 func (f *Fanout) dropAuthorItems(ctx context.Context, reader, author services.UserID) (gone bool, err error) {
-	// The script also refuses, from then on, pushes that read the old edge.
+	// The script also refuses, from then on, pushes that read the former follow.
 	result, err := f.redis.DropFromInbox(ctx, reader, author)
 	if err != nil {
 		return false, err
@@ -159,9 +161,8 @@ func (f *Fanout) dropAuthorItems(ctx context.Context, reader, author services.Us
 	return true, nil
 }
 
-// mergePostIntoInbox reads one post and one edge again for a reader whose inbox refused the post with Retry. The result is zero if
-// the post is not for the reader, or the reader has no document. AddToOwnFeed and AddInFlightPosts also use it, to add one post to
-// one inbox.
+// mergePostIntoInbox reads one post and one follow again for a reader whose inbox refused the post with Retry. The result is zero if the
+// post is not for the reader, or the reader has no document. AddToOwnFeed and AddInFlightPosts also use it, to add one post to one inbox.
 func (f *Fanout) mergePostIntoInbox(ctx context.Context, reader services.UserID, id services.PostID) (result redis.Result, err error) {
 	err = jobs.ProjectionMerge[redis.ClockStamp, *services.FeedEntry]{
 		Name: func() string { return fmt.Sprintf("post %s for reader %d", id, reader) },
@@ -171,8 +172,8 @@ func (f *Fanout) mergePostIntoInbox(ctx context.Context, reader services.UserID,
 			if entry == nil {
 				return true, nil
 			}
-			// The merge needs no RefuseEarlierReads, because the edge did not change. It also replaces an entry of this post that
-			// counts differently.
+			// The merge needs no RefuseEarlierReads, because the follow did not change. It also replaces an entry of this post that counts
+			// differently.
 			merged, err := f.redis.MergeIntoInbox(ctx, rdb.InboxMerge{Reader: reader, Stamp: stamp, Entries: []services.FeedEntry{*entry}})
 			if err != nil || merged.Status == redis.Retry {
 				return false, err

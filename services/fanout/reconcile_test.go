@@ -15,7 +15,7 @@ import (
 	"tidings/services/trace"
 )
 
-// preparedPush is a push that has read all its facts and has not written yet: its stamp, its post and its edges.
+// preparedPush is a push of a post that has taken its stamp and read the post and the follows (edges), and has not written yet.
 type preparedPush struct {
 	stamp redis.ClockStamp
 	post  services.Post
@@ -38,7 +38,7 @@ func preparePush(w *fanouttest.World, id services.PostID) preparedPush {
 	return preparedPush{stamp, found[id], edges}
 }
 
-// write does the write of the push.
+// write writes the post into the followers' inboxes.
 func (h preparedPush) write(w *fanouttest.World) {
 	w.TB.Helper()
 	w.Must(w.Fanout.PushPost(w.TB.Context(), h.stamp, h.post, h.edges))
@@ -98,8 +98,8 @@ func TestAChangeBetweenStampAndAddWins(t *testing.T) {
 	}
 }
 
-// A removal only visits users who follow when it runs. A user unfollows, and follows again before their feed was reconciled; in
-// between the author deletes a post. The user still has the post: the follow must remove it, and keep the others.
+// The job of a deleted post visits only users who follow its author when the job runs. A user unfollows, and follows again before their
+// feed was reconciled; in between the author deletes a post. The user still has the post: the follow must remove it, and keep the others.
 func TestAFollowRemovesPostsDeletedMeanwhile(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)
@@ -210,7 +210,7 @@ func TestARemovalThatDiesRefills(t *testing.T) {
 func fillInboxes(w *fanouttest.World, quiet, author services.UserID, readers ...services.UserID) (newest []services.PostID) {
 	w.TB.Helper()
 	newest = w.InsertPosts(author, 40)
-	w.Must(w.Projector.Rebuild(w.TB.Context(), author)) // of the author's own posts
+	w.Must(w.Projector.Rebuild(w.TB.Context(), author)) // the author's own inbox has the new posts too
 	w.Follow(quiet, readers...)
 	w.Follow(author, readers...)
 	w.RunAllJobs(w.Fanout)
@@ -251,8 +251,8 @@ func TestAFollowRefillsWhatAnUnfollowLeftShort(t *testing.T) {
 	}
 }
 
-// Deletions queue no refill for readers who are idle. Otherwise each further deletion, even of a post that is
-// not in it, would queue another one, because their inbox stays short until they return.
+// Deletions queue no refill for readers who are idle. Otherwise each further deletion, even of a post that their inbox lacks, would queue
+// another refill, because the inbox stays short until they return.
 func TestDeletionsQueueNoRefillsForIdleReaders(t *testing.T) {
 	w := newEmbeddedWorld(t, nil)
 	users := w.MakeUsers(4)
@@ -312,8 +312,8 @@ func TestMassDeletionRefills(t *testing.T) {
 	}
 }
 
-// The node where a reader is online gets a hint at once of everything that a follow, a mode and an unfollow change: it does
-// not wait for reconciliation.
+// The node where a reader is online gets a hint at once of everything that a follow, a mode and an unfollow change: the change does not
+// wait for reconciliation.
 func TestAReaderOnlineHearsOfFollows(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)

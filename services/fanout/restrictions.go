@@ -10,20 +10,20 @@ import (
 	"tidings/services/sql"
 )
 
-// jobMuteEnd is the only job of restrictions that waits for a time. No other part of the program notices that a mute is over,
-// because no statement of feeds reads the column of its end.
+// jobMuteEnd is the only job of restrictions (mutes, hides and blocks) that waits for a time. No other part of the program notices that a
+// mute is over, because no statement of feeds reads the column of its end.
 const jobMuteEnd = "mute.end" // key: muter/muted. The mute may be over
 
-// restrictionKinds are the kinds of this file. Every other change of a restriction is a command of services/social,
-// with FollowJob.
+// restrictionKinds are the kinds of jobs in this file. Every other change of a restriction is a command of services/social, with
+// FollowJob.
 func (f *Fanout) restrictionKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobMuteEnd, Class: jobs.ShortClass, Each: jobs.PairWork(f.endMute), ChangedCounts: jobs.CountsOf(jobs.FirstUserOfKey, services.SourceHomeFeed)},
 	}
 }
 
-// MuteEndJob ends a mute at its time, unless the mute changes before. The job stays when the mute changes: endMute checks the
-// mute.
+// MuteEndJob is the job that ends a mute at the time until, unless the mute changes before. The job stays when the mute changes: endMute
+// checks the mute.
 func MuteEndJob(muter, muted services.UserID, until time.Time) jobs.NewJob {
 	job := jobs.KeyedJob(jobMuteEnd, jobs.PairKey(muter, muted))
 	job.NotBefore = until
@@ -42,7 +42,7 @@ func (f *Fanout) endMute(ctx context.Context, muter, muted services.UserID) erro
 		if err != nil || !found || until.IsZero() || until.After(tx.Now) {
 			return err
 		}
-		// The removal is a fact of its own: without a restriction the edge counts again, which ReconcileFollow then projects.
+		// The removal is a fact of its own: without the mute the follow counts again, which ReconcileFollow then projects.
 		_, err = people.Unrestrict(ctx, tx, services.Restriction{Kind: services.Mute, Owner: muter, Other: muted})
 		return err
 	})

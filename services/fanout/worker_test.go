@@ -12,7 +12,7 @@ import (
 	"tidings/services/posts"
 )
 
-// The fan-out of a post to many followers is split: all chunks replace their parent, or none.
+// The fan-out of a post to many followers is split: all its chunks replace the job, or none.
 func TestAFanOutIsSplitInOneTransaction(t *testing.T) {
 	w := newEmbeddedWorld(t, smallChunks)
 	users := w.MakeUsers(6)

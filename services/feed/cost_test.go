@@ -13,10 +13,10 @@ import (
 	"tidings/services/sql"
 )
 
-// statementLog has the names of the statements that SQL ran, for any caller.
+// statementLog records the names of the SQL statements that ran. It is safe for concurrent use.
 type statementLog struct {
-	mu    sync.Mutex
-	names []string
+	mu    sync.Mutex // guards names
+	names []string   // since the last takeNames
 }
 
 // addName adds the name of a statement.
@@ -36,7 +36,7 @@ func (s *statementLog) takeNames() []string {
 }
 
 // A post's transaction runs the same statements for any number of followers: none of them reads followers. A pulled post adds two
-// statements for the log, and one for the version of its author.
+// statements for the changelog, and one for the version of its author.
 func TestPublishingCostsTheSameWhoeverPublishes(t *testing.T) {
 	asked := &statementLog{}
 	w := fanouttest.New(t, fanouttest.Options{RedisURL: "embedded", Trace: asked.addName})

@@ -92,8 +92,8 @@ func usersInMentionList(ctx context.Context, tx *sql.Tx, post services.Post) ([]
 	return append(listed, slices.DeleteFunc(unknown, func(user services.UserID) bool { return slices.Contains(byBody, user) })...), nil
 }
 
-// mentionsAfterEdit are the mentions of an edited post: users that it mentioned before keep the time of their mention, and the
-// others are mentioned since the edit, at an ID of its time.
+// mentionsAfterEdit are the mentions of an edited post: users that it mentioned before keep the time of their mention, and the others are
+// mentioned since the edit. at is an ID of the edit's time.
 func mentionsAfterEdit(were []posts.Mention, mentioned []services.UserID, at services.PostID) []posts.Mention {
 	mentions := make([]posts.Mention, len(mentioned))
 	for i, user := range mentioned {
@@ -105,7 +105,7 @@ func mentionsAfterEdit(were []posts.Mention, mentioned []services.UserID, at ser
 	return mentions
 }
 
-// usersOf are the users of mentions.
+// usersOf returns the mentioned users.
 func usersOf(mentions []posts.Mention) []services.UserID {
 	users := make([]services.UserID, len(mentions))
 	for i, mention := range mentions {
@@ -114,10 +114,10 @@ func usersOf(mentions []posts.Mention) []services.UserID {
 	return users
 }
 
-// notificationJobsAfterEdit makes the jobs that bring the notifications of an edited post in line with the post: a job for each
-// user that the post mentions or mentioned, and one for the parent's author. If the post now mentions the parent's author, they get
-// the mention instead of the answer. If it mentions them no longer, both causes are in their job, so that the answer is as seen and
-// as read as the mention was.
+// notificationJobsAfterEdit makes the jobs that bring the notifications of an edited post in line with the post: a job for each user that
+// the post mentions or mentioned, and one for the parent's author. If the post now mentions the parent's author, they are notified of the
+// mention and not of the answer. If it mentions them no longer, both causes are in their job, so that the answer is as seen and as read
+// as the mention was.
 func notificationJobsAfterEdit(ctx context.Context, tx *sql.Tx, post services.Post, were, mentioned []services.UserID) ([]jobs.NewJob, error) {
 	// There is a job for each mention, new or gone: it compares the cause with the facts.
 	everyone := slices.Concat(were, mentioned)

@@ -17,7 +17,7 @@ import (
 	"tidings/services/sql"
 )
 
-// edit edits a post, which must succeed.
+// edit edits a post. An error fails the test.
 func (n node) edit(author services.UserID, post services.PostID, draft Draft) {
 	n.TB.Helper()
 	cmd, err := n.Edit(author, post, draft)
@@ -161,10 +161,11 @@ func TestAnEditMovesMentions(t *testing.T) {
 // whatever else is in its notification.
 func TestAnEditKeepsWhatWasSeenOfAMention(t *testing.T) {
 	for name, c := range map[string]struct {
+		// mark is what the user does before the edit; nil: nothing.
 		mark   func(told *notifications.Service, user services.UserID) (*jobs.Command, error)
-		others bool // another answer is unseen
-		unseen int
-		read   bool
+		others bool // another answer to the post is unseen
+		unseen int  // how many answers are to be unseen after the edit
+		read   bool // the notification is to be read after the edit
 	}{
 		"unseen": {nil, false, 1, false},
 		"seen with everything": {func(told *notifications.Service, user services.UserID) (*jobs.Command, error) {
@@ -247,6 +248,7 @@ func TestAMentionByAnEditNotifiesAtTheEdit(t *testing.T) {
 	})
 }
 
+// Edits of missing or deleted posts, of other authors' posts and with bad bodies are refused, and change nothing.
 func TestRefusedEdits(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()

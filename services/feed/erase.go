@@ -16,8 +16,8 @@ import (
 
 // EraseSteps are the steps that take back a user's likes and delete their posts, as the commands do.
 func (s *Service) EraseSteps() []erase.Step {
-	// Each post is deleted by the Apply of the command Delete, so that its facts, jobs and log entries are the same as when its
-	// author deletes the post.
+	// Each post is deleted by the Apply of the command Delete, so that its facts, jobs and changelog entries are the same as when its author
+	// deletes the post.
 	return []erase.Step{posts.EraseLikes(), posts.ErasePosts(func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error) {
 		_, err := s.Delete(author, id).Apply(ctx, tx)
 		if errors.Is(err, jobs.ErrUnchanged) {

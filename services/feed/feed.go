@@ -1,4 +1,5 @@
-// Package feed is posts, likes and home feeds: publishing, deleting, liking, marks, and pages that neither repeat nor skip a post.
+// Package feed is posts, likes and home feeds: publishing, deleting, liking, marking as seen, and pages that neither repeat nor skip a
+// post.
 //
 // A post and the job that fans it out are one transaction; the author's own feed has the post before the answer. Pages
 // come from the reader's inbox in at most two round trips. When the inbox is lost it is rebuilt first; when Redis does
@@ -6,9 +7,9 @@
 //
 // One page is made like this:
 //
-//  1. readRaw reads a piece of the reader's inbox, and rebuilds an inbox that is lost or from before the reader's absence.
-//  2. mergePage merges the posts of pulled authors into it, from this node's memory. The list ends at the 300th entry of all sources,
-//     or where one of the sources has lost posts.
+//  1. readRaw reads a part of the reader's inbox, and rebuilds an inbox that is lost or from before the reader's absence.
+//  2. mergePage merges the posts of pulled authors into it, from this node's memory. The list ends at its 300th entry, or where the
+//     inbox or a pulled author's list has lost posts.
 //  3. For the newest page, readRawNewest adds posts in flight to the inbox, and reads it again.
 //  4. appendVisible reads the posts and authors, and leaves out deleted posts. page goes on with step 1 until the page is full.
 //
@@ -37,9 +38,9 @@ type Config struct {
 	Jobs     *jobs.Engine // New registers its kinds of jobs
 	Store    *sql.DB
 	Redis    *rdb.Projections
-	Posts    *nodecache.PostCache
-	Reader   *nodecache.PostAndUserReader
-	Pulled   *nodecache.PulledCache
+	Posts    *nodecache.PostCache           // the node's copies of posts
+	Reader   *nodecache.PostAndUserReader   // reads posts and authors from the node cache, Redis or SQL
+	Pulled   *nodecache.PulledCache         // the posts of pulled authors
 	InFlight *nodecache.InFlightFanoutCache // the posts that may not have reached all their readers yet
 	Fanout   *fanout.Fanout
 	IDs      *services.IDClock
@@ -87,11 +88,11 @@ func New(cfg Config) *Service {
 // maxClockSkew is how far ahead of this node's time a position may be: other nodes' clocks differ.
 const maxClockSkew = time.Minute
 
-// MarkSeen is the command that marks a reader's feed as seen up to a position. 0 is the newest post that the feed holds when the
-// command is committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's
-// cache. A mark of a past moment, see jobs.Command.HappenedAt, reaches the newest post that the feed has from before that moment. The
-// mark only moves forward. The post at the position may have been deleted or hidden since, or its author unfollowed. INVALID if the
-// position is in the future, NOT_FOUND if the reader can never have been shown such a post.
+// MarkSeen is the command that marks a reader's feed as seen up to a position (upTo). 0 is the newest post that the feed holds when the
+// command is committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's cache.
+// A mark of a past moment, see jobs.Command.HappenedAt, reaches the newest post that the feed has from before that moment. The mark only
+// moves forward. The post at the position may have been deleted or hidden since, or its author unfollowed. INVALID if the position is in
+// the future, NOT_FOUND if the reader can never have been shown such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {
 	return &jobs.Command{
 		Name: "markHomeFeedSeen", Actor: reader,

@@ -29,7 +29,7 @@ type node struct {
 	*fanouttest.World
 	*Service
 	fan           *fanout.Fanout         // the fan-out of the node
-	notifications *notifications.Service // as notificationstest makes them
+	notifications *notifications.Service // the notifications of the node
 }
 
 // newNode makes the feeds of a world's node.
@@ -53,12 +53,14 @@ func (n node) newAuthorAndReader() (author, reader services.UserID) {
 	return users[0], users[1]
 }
 
+// commit advances the clock by a millisecond, and then commits a command.
 func (n node) commit(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Millisecond)
 	return n.fan.Commit(n.TB.Context(), cmd)[0]
 }
 
+// publish publishes a post and returns its ID. An error fails the test.
 func (n node) publish(author services.UserID, body string) services.PostID {
 	n.TB.Helper()
 	cmd, err := n.Publish(author, Draft{Body: body})
@@ -87,6 +89,7 @@ func TestPublishReachesTheAuthorAtOnce(t *testing.T) {
 	})
 }
 
+// Bodies of posts that are empty, too long or not valid text are refused.
 func TestBodies(t *testing.T) {
 	n := redisServerNode(t)
 	for what, body := range map[string]struct {
@@ -147,6 +150,7 @@ func TestOnlyTheAuthorDeletesAPostAndOnce(t *testing.T) {
 	}
 }
 
+// The seen position of a feed never moves backward.
 func TestTheMarkOnlyGrows(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
@@ -169,7 +173,7 @@ func TestTheMarkOnlyGrows(t *testing.T) {
 }
 
 // A post that was shown may have been deleted since, or its author unfollowed: its position is still accepted. Positions of posts that
-// never existed, and positions in the future, are refused, and the mark stays.
+// never existed, and positions in the future, are refused, and the seen position stays.
 func TestOnlyPublishedPostsCanBeMarkedSeen(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
@@ -282,7 +286,7 @@ func TestPublishAgainUnderItsKey(t *testing.T) {
 	}
 }
 
-// countListedPosts is how many posts a page lists.
+// countListedPosts is how many posts the first page of a reader's feed lists.
 func countListedPosts(n node, reader services.UserID) int {
 	n.TB.Helper()
 	page, err := n.Page(n.TB.Context(), reader, services.MaxPostID, 20)
@@ -322,7 +326,7 @@ func postIDsOf(page Page) []services.PostID {
 	return ids
 }
 
-// readWholeFeed reads a feed to its end.
+// readWholeFeed reads a feed to its end, in pages of first posts.
 func (n node) readWholeFeed(reader services.UserID, first int) (ids []services.PostID, end services.FeedEnd) {
 	n.TB.Helper()
 	before := services.MaxPostID

@@ -8,7 +8,7 @@ import (
 	"tidings/services/posts"
 )
 
-const jobProjectPostCopy = "post.copy" // key: post id. The post was edited or erased: writes it into its copy in Redis
+const jobProjectPostCopy = "post.copy" // key: post ID. Writes a post that was edited or erased into its copy in Redis
 
 // kinds are the kinds of this package's own jobs. A copy changes no count.
 func (s *Service) kinds() []jobs.Kind {
@@ -21,13 +21,13 @@ func projectPostCopyJob(post services.PostID) jobs.NewJob {
 	return jobs.KeyedJob(jobProjectPostCopy, post.String())
 }
 
-// runProjectPostCopy is projectPostCopy as a job.
+// runProjectPostCopy runs a job of the kind jobProjectPostCopy.
 func (s *Service) runProjectPostCopy(ctx context.Context, _ jobs.Job, post services.PostID) error {
 	return s.projectPostCopy(ctx, post)
 }
 
-// projectPostCopy writes a post into its copy in Redis. Until the copy is written, a node that has applied the log's entry refuses
-// the older copy and asks SQL. A post that is gone gets no copy, and its job ends: facts that were restored from a backup may
+// projectPostCopy writes a post into its copy in Redis. Until the copy is written, a node that has applied the change's changelog entry
+// refuses the older copy and asks SQL. A post that is gone gets no copy, and its job ends: facts that were restored from a backup may
 // lack the post.
 func (s *Service) projectPostCopy(ctx context.Context, id services.PostID) error {
 	found, err := posts.ByID(ctx, s.store, []services.PostID{id})

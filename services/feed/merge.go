@@ -9,23 +9,23 @@ import (
 	"tidings/services/rdb"
 )
 
-// rawPage is entries of a reader's feed, of all its sources, before anything is filtered.
+// rawPage is a part of a reader's feed, merged from the inbox and the posts of pulled authors, before deleted posts are left out.
 type rawPage struct {
 	Entries       []services.FeedEntry // newest first
-	OlderPostsCut bool                 // older posts exist and are not listed: feeds end at their 300th entry
+	OlderPostsCut bool                 // older posts exist that the feed does not list: it ends at its 300th entry
 	InboxBuilding bool                 // the page comes from the facts, because the inbox is still being built
 	FromFacts     bool                 // the page comes from the facts
 	SeenUpTo      services.PostID      // the seen position; not read if FromFacts is set
-	NewestTrimmed services.PostID      // the inbox takes no post up to here; not read if FromFacts is set
+	NewestTrimmed services.PostID      // the inbox floor; not read if FromFacts is set
 }
 
-// mergePage returns the newest limit entries below a position, merged from the inbox and from the pulled posts. A feed has 300
-// entries in all sources together, so it ends after the 300th entry, counted from the top. Each source has a floor: at or below it
-// the source may have lost posts. Nothing older than the newest floor is listed, because one source would be missing there. The
-// inbox brings limit entries, or all that it has.
+// mergePage returns the newest limit entries below a position, merged from the inbox and from the posts of pulled authors. A feed has 300
+// entries in all, so it ends after the 300th entry, counted from the top. The inbox and each author's posts have a floor, the newest post
+// that was dropped there. Nothing at or below the newest floor is listed, because posts may be missing there. The inbox comes with limit
+// entries, or with all that it has.
 func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before services.PostID, limit int) rawPage {
 	page := rawPage{OlderPostsCut: inbox.OlderPostsCut, SeenUpTo: inbox.SeenUpTo, NewestTrimmed: inbox.NewestTrimmed}
-	// room is how many of the feed's 300 entries are below the position.
+	// room is how many of the feed's 300 entries can be below the position.
 	floor, room := inbox.NewestTrimmed, services.FeedRetention-inbox.EntriesAbove
 	// A heap of the authors finds the newest pulled post in the logarithm of their number: a reader may follow many of
 	// them.
@@ -54,7 +54,7 @@ func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before servi
 		if next.Post <= floor {
 			break
 		}
-		// A post that is in both sources is listed once.
+		// A post that is in the inbox and among the pulled posts is listed once.
 		if last := len(page.Entries) - 1; last >= 0 && page.Entries[last].Post == next.Post {
 			continue
 		}
@@ -70,25 +70,25 @@ func mergePage(inbox rdb.InboxPage, pulled []nodecache.PulledPosts, before servi
 	return page
 }
 
-// authorPosts is an author's posts, from the post at an index downwards.
+// authorPosts is the part of a pulled author's posts that mergePage has not taken yet.
 type authorPosts struct {
 	nodecache.PulledPosts
-	newestIndex int
+	newestIndex int // the index of the newest post of that part; the older posts are before it
 }
 
-// post is the author's newest post that is not used up.
+// post is the author's newest post that is not taken yet.
 func (s authorPosts) post() services.PostID { return s.Posts[s.newestIndex] }
 
-// entry is the author's newest unused post as an entry of the feed. It counts if it is newer than the follow.
+// entry is the author's newest post that is not taken yet, as an entry of the feed. The entry counts if it is newer than the follow.
 func (s authorPosts) entry() services.FeedEntry {
 	return services.FeedEntry{Post: s.post(), Author: s.Author, CountsAsNew: s.post() > s.ItemsCountAfter}
 }
 
-// authorHeap is a heap of the authors whose posts are not used up, the newest post on top. container/heap calls its
-// methods.
+// authorHeap is a heap of the authors who have posts that are not taken yet, the author of the newest such post on top. container/heap
+// calls its methods.
 type authorHeap []authorPosts
 
-// dropTopPost removes the post on top. An author whose posts are used up leaves the heap.
+// dropTopPost removes the newest post of the author on top. An author whose posts are all taken leaves the heap.
 func (s *authorHeap) dropTopPost() {
 	if top := &(*s)[0]; top.newestIndex > 0 {
 		top.newestIndex--

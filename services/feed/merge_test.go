@@ -14,14 +14,15 @@ import (
 
 const inboxAuthor = services.UserID(1) // the author of posts in the inbox
 
-// feedSources are the posts of a reader's sources, each with the floor below which the source has none.
+// feedSources is what mergePage merges in a test: a reader's inbox and the posts of pulled authors, each with its floor, up to which
+// older posts are missing.
 type feedSources struct {
 	inbox      []services.FeedEntry // newest first
 	inboxFloor services.PostID      // the inbox has no post up to here
 	pulled     []nodecache.PulledPosts
 }
 
-// readInbox is the part of a page that the inbox gives.
+// readInbox returns a page of the inbox, as Redis would.
 func (s feedSources) readInbox(before services.PostID, limit int) rdb.InboxPage {
 	page := rdb.InboxPage{Ready: true, NewestTrimmed: s.inboxFloor, OlderPostsCut: s.inboxFloor > 0}
 	for i, entry := range s.inbox {
@@ -91,7 +92,8 @@ func drawFeedSources(t *rapid.T) feedSources {
 	return s
 }
 
-// For any sources and pages, a walk returns the newest 300 entries of all sources, down to the newest floor, each once.
+// For any inbox, pulled posts and sizes of pages, reading page after page returns the newest 300 entries of all, down to the newest
+// floor, each once.
 func TestAWalkOverMergedPagesReturnsTheExpectedFeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawFeedSources(t)
@@ -131,7 +133,7 @@ func TestAMergedPageStartsAnywhere(t *testing.T) {
 	})
 }
 
-// A post that is in two sources, as after an error in Redis that the audit has not found yet, is listed once.
+// A post that is in the inbox and among the pulled posts, as after an error in Redis that the audit has not found yet, is listed once.
 func TestAPostInTwoSourcesIsListedOnce(t *testing.T) {
 	s := feedSources{
 		inbox:  []services.FeedEntry{{Post: 9, Author: 7, CountsAsNew: true}, {Post: 5, Author: inboxAuthor, CountsAsNew: true}},

@@ -78,7 +78,7 @@ func TestALatePostIsNotMissed(t *testing.T) {
 	}
 }
 
-// Even if the last five seconds have very many posts, a walk makes progress.
+// Even if the last five seconds have very many posts, a client that reads page after page comes to the newest.
 func TestABurstDoesNotBlockAWalk(t *testing.T) {
 	n := redisServerNode(t)
 	reader, _, small := n.newFollower()

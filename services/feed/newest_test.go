@@ -19,7 +19,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// readyPage is a reader's page from the top by ReadNewest; nil if it is not ready.
+// readyPage is a reader's page from the top by ReadNewest; nil if ReadNewest leaves it to Page.
 func (n node) readyPage(reader services.UserID, first int) (page *Page) {
 	n.TB.Helper()
 	err := n.ReadNewest(n.TB.Context(), []NewestRequest{{reader, first}}, func(_ int, ready Page) { page = &ready })
@@ -29,8 +29,8 @@ func (n node) readyPage(reader services.UserID, first int) (page *Page) {
 	return page
 }
 
-// Page is Service.Page, and checks that ReadNewest has the same page before it and after it, if the page is ready. After a page of
-// a feed that is being built it does not check: the feed may be complete by then.
+// Page calls Service.Page, and checks that ReadNewest has the same page before that call and after it, if the page is ready then. After a
+// page of a feed that is being built it does not check: the feed may be complete by then.
 func (n node) Page(ctx context.Context, reader services.UserID, before services.PostID, first int) (Page, error) {
 	n.TB.Helper()
 	if before != services.MaxPostID || first > 100 || services.Observed(ctx) {
@@ -101,6 +101,7 @@ func (n node) wantPageNotReady(what string, reader services.UserID, first int) {
 	}
 }
 
+// ReadNewest leaves pages to Page that need more than the inbox and the node cache.
 func TestPagesThatAreLeftToPage(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()
@@ -139,7 +140,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 	for range 5 {
 		n.publish(author, "newer")
 	}
-	n.runJobsAndReadLog() // includes the first read of the log, which empties the cache
+	n.runJobsAndReadLog() // includes the first read of the changelog, which empties the cache
 	if page, err := n.Page(t.Context(), reader, services.MaxPostID, 20); err != nil || len(page.Items) != 5 || n.readyPage(reader, 20) == nil {
 		t.Fatalf("%v, %v", postIDsOf(page), err)
 	}
@@ -160,6 +161,7 @@ func TestPagesDuringAFanOut(t *testing.T) {
 	}
 }
 
+// A command has failed to update its user's document: ReadNewest leaves the user to Page until that is made up for.
 func TestPagesOfReadersWhoAreOwedAnUpdate(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()

@@ -36,19 +36,19 @@ func (s *Service) Page(ctx context.Context, reader services.UserID, before servi
 	return s.page(ctx, reader, before, 0, first)
 }
 
-// PageBelow is the Page below a given post: NOT_FOUND if the reader can never have been shown it. A post that was deleted or hidden
-// since, or whose author was unfollowed, keeps its position.
+// PageBelow reads the page below a given post. The error is NOT_FOUND if the reader can never have been shown that post. A post that was
+// deleted or hidden since, or whose author was unfollowed, keeps its position.
 func (s *Service) PageBelow(ctx context.Context, reader services.UserID, post services.PostID, first int) (Page, error) {
 	return s.page(ctx, reader, post, post, first)
 }
 
-// page reads a page. If named is set, it also checks that the reader can have been shown that post.
+// page reads a page. If named is not 0, page also checks that the reader can have been shown that post.
 func (s *Service) page(ctx context.Context, reader services.UserID, before, named services.PostID, first int) (Page, error) {
 	var page Page
 	for looked := 0; ; {
 		want := min(first-len(page.Items), maxRawEntriesPerPage-looked)
 		read := s.readRaw
-		if named != 0 { // the first piece is below the named post
+		if named != 0 { // the first read starts below the named post
 			read = s.readRawBelow
 		}
 		// One entry more than the wanted number is read, to learn whether there is a next page.
@@ -69,7 +69,7 @@ func (s *Service) page(ctx context.Context, reader services.UserID, before, name
 	}
 }
 
-// takeEntries takes the first entries of a piece, as many as are wanted, and notes what follows them.
+// takeEntries returns the first entries of raw, at most want. It notes in the page whether more follow, and if not, why the feed ends.
 func (p *Page) takeEntries(raw rawPage, want int) (entries []services.FeedEntry) {
 	p.InboxBuilding = p.InboxBuilding || raw.InboxBuilding
 	p.HasNext = len(raw.Entries) > want
@@ -131,9 +131,9 @@ func visibleItems(items []Item) []Item {
 	return slices.DeleteFunc(items, func(item Item) bool { return item.Post.Deleted || item.Author.Key == "" })
 }
 
-// readRawBelow is readRaw below a post, and checks that the reader can have been shown it. A post that the feed lists comes with the
-// entries, so that a client that pages its own feed costs no statement. Any other post is looked up in SQL; if SQL does not
-// answer, the check is skipped.
+// readRawBelow reads the entries below a post as readRaw does, and checks that the reader can have been shown the post. A post that the
+// feed lists comes with the entries, so that a client that pages its own feed costs no statement. Any other post is looked up in SQL; if
+// SQL does not answer, the check is skipped.
 func (s *Service) readRawBelow(ctx context.Context, reader services.UserID, post services.PostID, limit int) (rawPage, error) {
 	page, err := s.readRaw(ctx, reader, min(post, services.MaxPostID-1)+1, limit+1)
 	if err != nil {
@@ -207,8 +207,8 @@ func (s *Service) readInbox(ctx context.Context, reader services.UserID, before 
 	return page, false, err
 }
 
-// readRawFromFacts reads the entries of readRaw from SQL, out of the 300 entries that a feed lists. It does not read the seen
-// position, which pages do not show.
+// readRawFromFacts reads from SQL the entries that readRaw would return, out of the 300 entries that a feed lists. It does not read the
+// seen position, which pages do not show.
 func (s *Service) readRawFromFacts(ctx context.Context, reader services.UserID, before services.PostID, limit int, building bool) (rawPage, error) {
 	// The list begins at the top whatever the position: its end is at the 300th entry, and only a count from the top
 	// finds that.
@@ -231,9 +231,9 @@ func (s *Service) readRawNewest(ctx context.Context, reader services.UserID, lim
 }
 
 // withInFlight reads entries by readRaw or readRawBelow, with the posts in flight that belong there. They are added to the reader's
-// inbox, so that the reader notices a slow fan-out neither in the list nor in the next count. A post may still be in flight when
-// newer ones fill the first page, so this holds for every page. A post below the floor of the inbox is on no page: its own fan-out
-// brings it into the count.
+// inbox, so that the reader notices a slow fan-out neither in the list nor in the next count. This is done for every page, because a post
+// may still be in flight when newer posts fill the first page. A post below the inbox floor is on no page: its own fan-out brings it into
+// the count.
 func (s *Service) withInFlight(ctx context.Context, read func(context.Context, services.UserID, services.PostID, int) (rawPage, error),
 	reader services.UserID, before services.PostID, limit int,
 ) (rawPage, error) {
@@ -254,8 +254,8 @@ func (s *Service) withInFlight(ctx context.Context, read func(context.Context, s
 	return read(ctx, reader, before, limit)
 }
 
-// missingInFlight are the posts in flight that a page of at most limit entries below a position should have and does not. Older
-// posts belong to the pages below, or to none: the inbox refuses a post up to its floor, and each try would move the version of the
+// missingInFlight are the posts in flight that a page of at most limit entries below a position should have and does not. Older posts
+// belong to the pages below, or to none: the inbox refuses a post up to the inbox floor, and each try would move the version of the
 // document.
 func (p *rawPage) missingInFlight(unfinished []posts.InFlightFanout, before services.PostID, limit int) (lacking []posts.InFlightFanout) {
 	for _, post := range unfinished {

@@ -127,7 +127,7 @@ func TestAPositionNeedsNoPost(t *testing.T) {
 	}
 }
 
-// A post that is published during a walk is on no later page, and no post is repeated or skipped.
+// A post that is published while a reader reads page after page is on no later page, and no post is repeated or skipped.
 func TestAWalkIsSteadyWhilePostsCome(t *testing.T) {
 	n := redisServerNode(t)
 	author, reader := n.newAuthorAndReader()

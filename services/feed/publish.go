@@ -57,7 +57,7 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 		return nil, err
 	}
 	var post services.Post
-	var pulled uint64 // the version of the log
+	var pulled uint64 // the changelog's version of a pulled post's entry
 	return &jobs.Command{
 		Name: "publishPost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -108,8 +108,8 @@ func (s *Service) Publish(author services.UserID, draft Draft) (*jobs.Command, e
 	}, nil
 }
 
-// insert writes a post with the mode of its author, which is one look-up for any number of followers. A pulled post is also
-// written to the log, from which every node learns of it; pulled is its version there.
+// insert writes a post with the mode of its author, which is one look-up for any number of followers. A pulled post is also written to
+// the changelog, from which every node learns of it; pulled is the version of that entry.
 func insert(ctx context.Context, tx *sql.Tx, post *services.Post) (pulled uint64, err error) {
 	if !post.OffFeed {
 		mode, err := posts.ModeOf(ctx, tx.Runner, post.Author)
@@ -178,8 +178,8 @@ func usersNamedIn(ctx context.Context, tx *sql.Tx, body string) (map[string]serv
 	return people.IDs(ctx, tx, keys)
 }
 
-// causesOf are the notifications of a new post, or those that a deletion of the post withdraws. They only name the event: whether
-// a notification is due follows from the facts when its job runs.
+// causesOf are the notifications of a new post, or those that a deletion of the post withdraws. The causes only name the event: whether a
+// notification is due follows from the facts when its job runs.
 func causesOf(post, parent services.Post, mentioned []services.UserID) (causes []notifications.Cause) {
 	// Nobody is notified of their own acts.
 	for _, user := range mentioned {
@@ -199,7 +199,7 @@ func causesOf(post, parent services.Post, mentioned []services.UserID) (causes [
 // when it is another author's. Deleting again changes nothing.
 func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Command {
 	var changedAt time.Time
-	var pulled uint64 // the version of the log; 0: the post is not pulled
+	var pulled uint64 // the changelog's version of a pulled post's entry; 0: the post is not pulled
 	return &jobs.Command{
 		Name: "deletePost", Actor: author,
 		Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -212,7 +212,7 @@ func (s *Service) Delete(author services.UserID, id services.PostID) *jobs.Comma
 				return []string{post.GlobalID()}, jobs.ErrUnchanged
 			}
 			changedAt = post.UpdatedAt
-			// The log tells every node that the body is gone; the removal from inboxes is a job.
+			// The changelog tells every node that the body is gone; the removal from inboxes is a job.
 			if _, err := changelog.AppendChange(ctx, tx, nodecache.PostChangelogKind, id.String(), changedAt); err != nil {
 				return nil, err
 			}

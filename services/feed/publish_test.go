@@ -15,7 +15,7 @@ import (
 	"tidings/services/sql"
 )
 
-// publishDraft returns the ID of the new post. An error fails the test.
+// publishDraft publishes a draft and returns the ID of the new post. An error fails the test.
 func (n node) publishDraft(author services.UserID, draft Draft) services.PostID {
 	n.TB.Helper()
 	cmd, err := n.Publish(author, draft)

@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// runJobsAndReadLog runs all jobs, and reads the log.
+// runJobsAndReadLog runs all jobs, and brings the node cache up to date from the changelog.
 func (n node) runJobsAndReadLog() {
 	n.TB.Helper()
 	n.RunAllJobs(n.fan)
@@ -32,7 +32,8 @@ func (n node) newFollower() (reader, huge, small services.UserID) {
 	return users[0], users[1], users[2]
 }
 
-// checkWholeFeed checks that walks with large and small pages equal SQL's feed, and end with the right reason.
+// checkWholeFeed checks that a reader's feed, read to its end in large and in small pages, equals the feed from SQL, and ends for the
+// right reason.
 func (n node) checkWholeFeed(reader services.UserID) {
 	n.TB.Helper()
 	entries, err := posts.HomeFeed(n.TB.Context(), n.Store, reader, services.MaxPostID, services.FeedRetention+1)
@@ -89,7 +90,7 @@ func TestAFeedOfPushedAndPulledPosts(t *testing.T) {
 	})
 }
 
-// A feed has 300 posts in all sources together, for any number in each source.
+// A feed has the newest 300 posts, from the inbox and the pulled posts together, however many each of them has.
 func TestAFeedOf300OfAllSources(t *testing.T) {
 	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()
@@ -117,7 +118,7 @@ func TestAPulledPostIsThereAtOnce(t *testing.T) {
 	}
 }
 
-// During a walk everything changes, and no post is skipped or repeated.
+// While a reader reads page after page everything changes, and no post is skipped or repeated.
 func TestAWalkWhileEverythingMoves(t *testing.T) {
 	n := redisServerNode(t)
 	reader, huge, small := n.newFollower()

@@ -18,16 +18,16 @@ type FeedChange struct {
 	Badges        *services.Badges  // NewPosts is their home feed's count
 }
 
-// These limit the part of a change beside the count.
+// These limit what a FeedChange tells beside the count.
 const (
-	// maxChangeAuthors is how many authors a change names, and maxSearchedEntries how many entries are searched for them.
+	// maxChangeAuthors is how many authors a FeedChange names at most.
 	maxChangeAuthors   = 3
-	maxSearchedEntries = 100
+	maxSearchedEntries = 100 // how many of a feed's newest entries are searched for those authors
 )
 
-// Watch opens a channel with the new posts of a reader's feed: the present state, and then each change. A slow consumer
-// receives only the latest. badges are the reader's, from the hub; Watch waits for the first. A page that is read after a
-// change contains everything that the change reports. The channel is closed when ctx ends and when badges is closed.
+// Watch opens a channel with the new posts of a reader's feed: the present state, and then each change. A slow consumer receives only the
+// latest. badges brings the reader's badges whenever they change; Watch waits for the first. A page that is read after a change contains
+// everything that the change reports. The channel is closed when ctx ends and when badges is closed.
 func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-chan *services.Badges) <-chan FeedChange {
 	changes := make(chan FeedChange)
 	go func() {
@@ -39,7 +39,7 @@ func (s *Service) Watch(ctx context.Context, reader services.UserID, badges <-ch
 	return changes
 }
 
-// change reads the newest unseen post and the authors of the newest ones.
+// change makes the FeedChange of a reader's badges. It reads the newest unseen post and the authors of the newest ones.
 func (s *Service) change(ctx context.Context, reader services.UserID, badges *services.Badges) (change FeedChange, err error) {
 	change = FeedChange{NewPosts: badges.HomeFeed, Badges: badges}
 	// Most changes of badges are not of the feed: without new posts nothing is read.

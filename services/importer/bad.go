@@ -28,9 +28,9 @@ type badLines struct {
 	maxKeptBytes int      // bytes of a line that are kept; 0 is maxLineBytes
 	addedThisRun int      // bad lines of this run, of which the first are put on the screen
 	handle       *os.File // the open file; nil before the first flush
-	// The entries that flush has yet to write, and their number. count includes them.
+	// pending has the entries that flush has yet to write. count includes them.
 	pending      bytes.Buffer
-	pendingCount int
+	pendingCount int // the number of entries in pending
 }
 
 // badLineRemarkFormat precedes each bad line in the file. reopenCutAfter reads the number back by the same format.

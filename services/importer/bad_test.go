@@ -109,11 +109,13 @@ type tickingClock struct {
 	step time.Duration
 }
 
+// Now advances the clock by a step, and returns the new time.
 func (c *tickingClock) Now() time.Time {
 	c.now = c.now.Add(c.step)
 	return c.now
 }
 
+// Progress is printed as the options say: in lines, as a bar, or not at all.
 func TestProgress(t *testing.T) {
 	text := "alice,bob\n" + strings.Repeat("bob,alice\n", 999)
 	for name, c := range map[string]struct {

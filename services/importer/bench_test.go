@@ -15,8 +15,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// BenchmarkImportFollows imports 578,006 edges among 37,700 users, users included, in batches of some rows. Each
-// row is an edge both ways, as in a file of friendships.
+// BenchmarkImportFollows imports 578,006 follows among 37,700 users, users included, in batches of some rows. Each row is two follows,
+// one in each direction, as in a file of friendships.
 func BenchmarkImportFollows(b *testing.B) {
 	const users, friendships = 37_700, 289_003
 	random := rand.New(rand.NewPCG(1, 2))

@@ -23,6 +23,7 @@ type interruptedDB struct {
 	beforeWrite, withinWrite map[int]func() // what happens, by the number of the write
 }
 
+// Write runs a transaction, and what is to happen before it and at its end.
 func (i *interruptedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	i.writeCount++
 	if happens := i.beforeWrite[i.writeCount]; happens != nil {
@@ -90,7 +91,7 @@ type importOfErasedUser struct {
 	countStatement string // the statement that counts the rows that user $1 has of the import
 }
 
-// importsOfErasedUser are the imports of files in batches, by name.
+// importsOfErasedUser are imports of follows, posts and shows, by name.
 var importsOfErasedUser = map[string]importOfErasedUser{
 	"follows": {
 		fileText: "alice,bob\nbob,alice\ncarol,alice\n", runImport: (*importer).importFollows,
@@ -106,7 +107,7 @@ var importsOfErasedUser = map[string]importOfErasedUser{
 	},
 }
 
-// threeJSONLines are three lines with the numbers 1 to 3.
+// threeJSONLines returns three lines of a format, with the numbers 1 to 3.
 func threeJSONLines(format string) (lines string) {
 	for i := range 3 {
 		lines += fmt.Sprintf(format, i+1) + "\n"
@@ -178,7 +179,7 @@ func TestAnErasureIsUnderWayBetweenTwoBatches(t *testing.T) {
 		if services.CodeOf(err) != services.Conflict || !strings.Contains(fmt.Sprint(err), `"alice" is being erased`) || report.NewItems != 1 {
 			im.t.Errorf("%+v, %v", report, err)
 		}
-		// The erasure will remove the first row. If the batch added another one, the erasure might be past its place already.
+		// The erasure will remove the first row. If the batch added another one, the erasure might not find that row any more.
 		if rows := im.countRows(of, former); rows != "1" {
 			im.t.Errorf("%s rows are there, of which one was before the erasure", rows)
 		}
@@ -215,8 +216,9 @@ func TestAnErasureIsUnderWayDuringAReplay(t *testing.T) {
 	})
 }
 
-// An erasure that begins during a batch waits for its end, however long the batch takes, so that it finds all rows of the batch. That
-// holds for a user of an earlier batch, for one who was there before the import, and for one in a transaction of a replay.
+// An erasure that begins during a batch waits for the end of the batch, however long the batch takes, so that it finds all rows of the
+// batch. That holds for a user of an earlier batch, for a user who was there before the import, and for a user in a transaction of a
+// replay.
 func TestAnErasureWaitsForTheBatch(t *testing.T) {
 	imports := map[string]importOfErasedUser{
 		"messages": {

@@ -40,8 +40,8 @@ func Follows(ctx context.Context, db Store, ids interface{ Next() services.PostI
 // followImport is one import of follows under way.
 type followImport struct {
 	*fileRun
-	ids  interface{ Next() services.PostID }
-	keys *keyTable
+	ids  interface{ Next() services.PostID } // gives the present time, as IDs
+	keys *keyTable                           // the keys of users that the file names
 
 	firstLineRead bool            // a line was read that is no comment
 	batch         []followRow     // since the last commit
@@ -50,11 +50,12 @@ type followImport struct {
 
 // followRow is one good row; its keys are indexes in the key table.
 type followRow struct {
-	follower, followee int32
+	follower, followee int32           // indexes in the key table
 	since              services.PostID // 0: the time of the import
 }
 
-// batchFull counts follows rather than rows, because BatchSize bounds the size of a transaction.
+// batchFull reports whether the batch must be written. It counts follows rather than rows, because BatchSize bounds the size of a
+// transaction.
 func (im *followImport) batchFull() bool {
 	return len(im.batch)*im.edgesPerRow() >= im.opts.BatchSize || im.bad.pendingLines() >= im.opts.BatchSize
 }
@@ -94,7 +95,7 @@ func (im *followImport) addLine(_ context.Context, line []byte) error {
 	return nil
 }
 
-// commit writes the batch and the position in the file, 0 at the end of the file.
+// commit writes the batch and the position in the file, which is 0 at the end of the file.
 func (im *followImport) commit(ctx context.Context, line int64) error {
 	// Flush before the transaction: a bad line that is written twice can be removed again, a lost one cannot be restored.
 	if err := im.bad.flush(); err != nil {
@@ -112,7 +113,7 @@ func (im *followImport) commit(ctx context.Context, line int64) error {
 		if users, err = im.keys.ensureUsers(ctx, tx, used); err != nil {
 			return err
 		}
-		// The edges are made here, because the IDs of new keys are known here only, and anew for each run.
+		// The follows are made here, because the IDs of new keys are known here only, and anew for each run.
 		edges = im.edges(edges[:0], users)
 		if inserted, err = people.ImportFollows(ctx, tx, edges); err != nil || im.source.progressKey == "" {
 			return err

@@ -10,18 +10,18 @@ import (
 	"tidings/services"
 )
 
-// column is the meaning of a column, by its name.
+// column says which user of a follow a column of the file names.
 type column int
 
 const (
 	unknownColumn  column = iota // no known name: the line is a row
 	followerColumn               // the user who follows
 	followeeColumn               // the user who is followed
-	eitherColumn                 // one of the two: the other column says which
+	eitherColumn                 // the follower or the followee: the name of the other column says which
 )
 
-// The names that the first line may give the columns, in lower case. Exports of applications and public data sets of graphs use
-// these names.
+// columnNames are the names that the first line may give the columns, in lower case. Exports of applications and public data sets of
+// graphs use these names.
 var columnNames = map[column][]string{
 	followerColumn: {"follower", "follower_id", "from", "from_id", "source", "src", "id_1", "id1", "node_1"},
 	followeeColumn: {"followee", "followee_id", "followed", "followed_id", "follows", "following", "to", "to_id", "target", "dst", "friend", "friend_id", "id_2", "id2", "node_2"},

@@ -12,6 +12,7 @@ import (
 // latestAllowedID is the latest time that a row of these tests may name.
 var latestAllowedID = services.PostIDAt(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC))
 
+// Good rows of a file of follows are parsed into two keys and a time.
 func TestRows(t *testing.T) {
 	for line, want := range map[string]string{
 		"alice,bob":                           "alice>bob",
@@ -42,6 +43,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// Bad rows of a file of follows are refused with a reason, and make no users.
 func TestBadRows(t *testing.T) {
 	for line, word := range map[string]string{
 		"alice":                             "2 or 3 columns are needed, follower,followee,since; got 1",
@@ -93,6 +95,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
+// A first line that names the columns is a header. It is refused if it names the followee first.
 func TestHeaders(t *testing.T) {
 	const header, row, refused = "a header", "a row", "refused"
 	for line, want := range map[string]string{
@@ -126,7 +129,7 @@ func TestBlankLines(t *testing.T) {
 	}
 }
 
-// The IDs come from the transaction once, then from the table. A table that has become too large is emptied.
+// A key table takes the ID of a user from a transaction once, and then has it itself. A table that has become too large is emptied.
 func TestKeyTableRemembersIDs(t *testing.T) {
 	table := newKeyTable("u")
 	first, err := table.row([]byte("1,2"), latestAllowedID)

@@ -21,7 +21,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// importer is a database, a folder and a stopped clock: everything that an import uses.
+// importer is a database, a folder and a stopped clock: everything that an import of the tests uses.
 type importer struct {
 	t   *testing.T
 	db  *sql.DB
@@ -30,7 +30,7 @@ type importer struct {
 	out bytes.Buffer // what the last import printed
 }
 
-// newImporter makes the importer's folder the working folder: bad lines of the standard input are written there.
+// newImporter makes an importer on a database. Its folder becomes the working folder: bad lines of the standard input are written there.
 func newImporter(t *testing.T, db *sql.DB) *importer {
 	t.Helper()
 	im := &importer{t: t, db: db, dir: t.TempDir(), now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
@@ -43,6 +43,7 @@ func sqliteImporter(t *testing.T) *importer {
 	return newImporter(t, sqltest.Open(t, sql.Config{URL: sqltest.SQLite(t)}))
 }
 
+// Now makes the importer the clock of its imports.
 func (im *importer) Now() time.Time { return im.now }
 
 // writeFile writes a file and returns its path.
@@ -65,7 +66,7 @@ func (im *importer) readFile(path string) string {
 	return string(text)
 }
 
-// importFollows imports into the database, or into a wrapper of it.
+// importFollows imports a file of follows into db: the database of the importer, or a wrapper of it.
 func (im *importer) importFollows(db Store, opts Options) (Report, error) {
 	im.out.Reset()
 	opts.Out, opts.Clock = &im.out, im
@@ -106,7 +107,7 @@ func (im *importer) sinceByFollow(keys ...string) map[string]services.PostID {
 	return all
 }
 
-// followPairs are the follows without their since, in order.
+// followPairs returns the follows among the keys, such as "alice>bob", sorted.
 func (im *importer) followPairs(keys ...string) []string {
 	return slices.Sorted(maps.Keys(im.sinceByFollow(keys...)))
 }
@@ -264,6 +265,7 @@ func TestImportFromStandardInput(t *testing.T) {
 	}
 }
 
+// An import that cannot read its file, or cannot save its bad lines, ends with an error that says why.
 func TestImportFaults(t *testing.T) {
 	im := sqliteImporter(t)
 	cut := gzipText(t, strings.Repeat("alice,bob\n", 10))

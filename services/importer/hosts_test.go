@@ -34,9 +34,9 @@ func showLinesOfEachStatus(hosts []string, now time.Time) (keys []string, lines 
 	return keys, lines
 }
 
-// One job names the many new hosts of an import in documents, and one log entry puts their shows onto boards, except those of a host
-// with many followers. In the end every follower's document, board, count and list of replays is right, and a session from before has
-// none of the shows.
+// One job names the many new hosts of an import in followers' documents, and one changelog entry puts their shows onto boards, except
+// those of a host with many followers. In the end every follower's document, board, count and list of replays is right, and a session of
+// the live board from before has none of the shows.
 func TestManyNewHostsArePublishedTogether(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		w := addShowService(fanouttest.New(t, fanouttest.Options{SQLURL: url, RedisURL: "embedded", Fanout: func(cfg *fanout.Config) { cfg.ChunkSize = 3 }}))
@@ -68,7 +68,7 @@ func TestManyNewHostsArePublishedTogether(t *testing.T) {
 		w.RunAllJobs(w.Fanout)
 		_, err := w.Caches.Changelog.RunOnce(t.Context())
 		w.Must(err)
-		// The log has one entry for the hosts with few followers, and one for each show of the host with many.
+		// The changelog has one entry for the hosts with few followers, and one for each show of the host with many.
 		if got := livetest.Service(w).Memory.Version() - before; got != 1+3 {
 			t.Errorf("the log has %d entries, want 4", got)
 		}

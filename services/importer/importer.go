@@ -56,10 +56,10 @@ type Options struct {
 
 // fileForm is the form of the lines of an import. It is comparable: the zero form in Options stands for follows.
 type fileForm struct {
-	name            string // of the import
+	name            string // the kind of the import, such as "posts"
 	expectedLine    string // the expected form of a line
-	countedUnit     string // what progress counts
-	maxBytesPerLine int    // bytes of a line
+	countedUnit     string // what progress counts, such as "follows"
+	maxBytesPerLine int    // a longer line is a bad line
 }
 
 // formOrDefault is the form of the file. newRun sets it; tests that leave it out mean follows.

@@ -16,8 +16,8 @@ import (
 //
 // Every key in the table becomes a user with the next commit. So rows are checked whole before their keys enter it.
 type keyTable struct {
-	prefix        string
-	indexByKey    map[string]int32  // the index of each key
+	prefix        string            // is put before every key of the file
+	indexByKey    map[string]int32  // the index of each key in keys
 	keys          []string          // as the database has them, with the prefix
 	ids           []services.UserID // of keys[:resolvedCount]
 	resolvedCount int               // keys[:resolvedCount] have their IDs

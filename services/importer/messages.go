@@ -27,23 +27,23 @@ type messageRow struct {
 	Content string   `json:"content"`
 	To      []string `json:"to"`
 
-	message messages.ID
-	text    messages.Text // all lines of a key share it
+	message messages.ID   // the ID of the message
+	text    messages.Text // the text of the message, which all lines of its key share
 }
 
 // messageImport is one import of site messages under way. newMessages has the messages that the next commit inserts, by their
 // keys: lines of the batch find their message there before the database has it.
 type messageImport struct {
 	*fileRun
-	facts *sql.DB // to look messages up
-	ids   interface{ Next() services.PostID }
-	types []string // of messages that exist, the default first
+	facts *sql.DB                             // the database, to look up messages of earlier imports
+	ids   interface{ Next() services.PostID } // makes the IDs of messages
+	types []string                            // of messages that exist, the default first
 
 	batch []messageRow // since the last commit
 	// recipientCount counts the recipients of the batch, each as often as a line names them: the cost of a transaction depends on it.
 	recipientCount int
-	newMessages    map[string]messageRow
-	textBytes      int // of the texts of newMessages
+	newMessages    map[string]messageRow // the messages that the next commit inserts, by their keys
+	textBytes      int                   // of the texts of newMessages
 }
 
 // maxBatchTextBytes bounds the texts of a batch, in bytes. 20,000 rows of the longest texts would be gigabytes.

@@ -17,6 +17,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// messageTypes are the types of messages in the tests.
 var messageTypes = []string{"general", "offer"}
 
 // importMessages imports a file of messages.
@@ -37,7 +38,7 @@ func (im *importer) mustImportMessages(opts Options) Report {
 	return report
 }
 
-// messagesFile is a file of messages.
+// messagesFile is a file of two messages, "spring" in two lines.
 const messagesFile = `{"key":"spring","type":"offer","title":"Spring","content":"It is here.","to":["ann","bob","ann"]}
 {"key":"spring","to":["carl","ann"]}
 
@@ -101,6 +102,7 @@ type failingDB struct {
 	writesLeft int
 }
 
+// Write fails once no writes are left.
 func (b *failingDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if b.writesLeft--; b.writesLeft < 0 {
 		return services.Errorf(services.Unavailable, "the database went away")

@@ -21,14 +21,14 @@ var postForm = fileForm{
 // postRow is one line: a post and, if the line has a key, the post's ref. It keeps the text of the line, because planning
 // may find that the row is bad, long after it was read.
 type postRow struct {
-	Key    string `json:"key"`
+	Key    string `json:"key"` // the ref of the post; "" for none
 	Author string `json:"author"`
-	At     string `json:"at"`
+	At     string `json:"at"` // when the post was published, in the format of RFC 3339
 	Body   string `json:"body"`
 	Parent string `json:"parent"` // the ID or the key of the post that it answers; "" for none
 
-	firstIDOfMilli services.PostID // the least id of its millisecond
-	parentID       services.PostID // where the parent is named by an id
+	firstIDOfMilli services.PostID // the least ID of the post's millisecond
+	parentID       services.PostID // the parent, if the line names it by its ID; else 0
 	lineNumber     int64           // of the line
 	line           []byte          // its text
 }
@@ -36,13 +36,13 @@ type postRow struct {
 // postImport is one import of posts under way.
 type postImport struct {
 	*fileRun
-	store        Store // the database, which planning reads outside of the transaction
-	ids          interface{ Next() services.PostID }
-	kindsInFeeds []services.PostKind // that enter home feeds
-	keys         *keyTable
+	store        Store                               // the database, which planning reads outside of the transaction
+	ids          interface{ Next() services.PostID } // gives the present time, as IDs
+	kindsInFeeds []services.PostKind                 // the kinds of posts that enter home feeds
+	keys         *keyTable                           // the keys of the authors
 
 	batch        []postRow // since the last commit
-	bytesOfLines int       // of its lines
+	bytesOfLines int       // of the batch's lines
 }
 
 // Posts imports the posts of a file of JSON Lines. A post has the time that the file gives it, to the millisecond; of two posts

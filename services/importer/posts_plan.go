@@ -11,7 +11,7 @@ import (
 // plannedPost is a post that does not exist yet, with its ref; an empty text means none. Its author is an index in the table of keys.
 type plannedPost struct {
 	services.Post
-	ref services.Ref
+	ref services.Ref // of the post; without a text if it has none
 }
 
 // plan makes posts of the batch, in its order: it finds the posts that they answer, omits those that exist already, and
@@ -94,7 +94,7 @@ func planOne(row postRow, known knownPosts, last map[services.PostID]services.Po
 // knownPosts has the objects that a batch names by key or by ID and that exist. plan adds the posts that it makes.
 // A ref without a post is absent, and so is a post that nothing in the batch answers.
 type knownPosts struct {
-	ids   map[services.Ref]services.PostID
+	ids   map[services.Ref]services.PostID  // the posts that have the refs
 	posts map[services.PostID]services.Post // the posts that the batch may answer
 }
 

@@ -61,7 +61,7 @@ func (im *importer) postLinesOf(key string) (lines []string) {
 	return lines
 }
 
-// postsFile is a file of posts.
+// postsFile is the text of a file of posts, with a blank line and a post without a key.
 const postsFile = `{"key":"p1","author":"ann","at":"2026-01-30T09:30:00Z","body":"one"}
 {"key":"p3","author":"ann","at":"2026-01-30T09:30:00.007+00:00","body":"three"}
 {"key":"p2","author":"ann","at":"2026-01-30T09:30:00Z","body":"two"}
@@ -192,7 +192,7 @@ func TestBadLinesOfPosts(t *testing.T) {
 	im := sqliteImporter(t)
 	const at = `"at":"2026-01-30T09:30:00Z"`
 	line := func(fields string) string { return `{"author":"x",` + at + `,"body":"b",` + fields + `}` }
-	bad := []struct{ line, says string }{
+	bad := []struct{ line, says string }{ // says is a part of the reason that is written above the line
 		{`not JSON`, "not one JSON object with key, author, at, body and parent"},
 		{line(`"extra":1`), `unknown field "extra"`},
 		{line(`"key":"k"`) + ` {}`, "not one JSON object with key, author, at, body and parent: there is more text after it"},
@@ -292,6 +292,7 @@ func (p *publishingStore) Each(ctx context.Context, st sql.Statement, args []any
 	return err
 }
 
+// If others publish in the milliseconds of a batch, the import plans the batch again with new IDs. It fails if that never ends.
 func TestPostsPublishedDuringAnImportMakeItPlanAgain(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		im := newImporter(t, sqltest.Open(t, sql.Config{URL: url}))
@@ -322,7 +323,7 @@ func TestOrderOfImportedPosts(t *testing.T) {
 		im := sqliteImporter(t)
 		defer func() { _ = im.db.Close() }()
 		began := time.Date(2026, 1, 30, 9, 30, 0, 0, time.UTC)
-		type placed struct {
+		type placed struct { // a post of the file; ms is its time in milliseconds after began
 			ms   int
 			body string
 		}

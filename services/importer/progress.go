@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	progressLineInterval = 5 * time.Second        // between two lines where nothing can be redrawn
-	progressBarInterval  = 100 * time.Millisecond // between two states of a bar
+	progressLineInterval = 5 * time.Second        // between two lines, where the output is no terminal
+	progressBarInterval  = 100 * time.Millisecond // between two drawings of the bar on a terminal
 	barWidth             = 24                     // in letters, full or empty
 )
 
@@ -25,9 +25,9 @@ type progress struct {
 	// a remaining time is shown.
 	fileBytes    int64
 	started      time.Time // when this run came to its first new line
-	skippedBytes int64     // bytes that an earlier run has done
-	lastDrawnAt  time.Time // of the last drawing; at first the start
-	drawsBar     bool      // a bar is drawn
+	skippedBytes int64     // bytes of the file that an earlier run has imported
+	lastDrawnAt  time.Time // when the bar or a line was last drawn; at first the start
+	drawsBar     bool      // a bar is drawn on a terminal, in place of lines
 	countedUnit  string    // what the counted items are called: follows, posts
 	drawnLength  int       // letters of the bar that are on the screen
 }
@@ -71,7 +71,7 @@ func (p *progress) shouldDraw(now time.Time) bool {
 	if now.Sub(p.lastDrawnAt) < every {
 		return false
 	}
-	// The wait begins with the drawing and not with the last batch: short batches do not delay it for ever.
+	// Only a drawing begins the next wait. If each batch began it, short batches would delay the next drawing for ever.
 	p.lastDrawnAt = now
 	return true
 }

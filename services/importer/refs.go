@@ -39,7 +39,7 @@ func namedObject(ref services.Ref, id uint64, owner services.UserID) refs.Object
 // importRefs gives new objects their refs, or returns errKeyOrIDTaken: another import or an ingest took one of the keys since the
 // batch was planned, and the caller's transaction is to be rolled back.
 func importRefs(ctx context.Context, tx *sql.Tx, named []refs.ObjectWithRef) error {
-	// A ref that is taken is left out without an error, so the count tells.
+	// refs.Import omits a ref that is taken, without an error: then it inserts fewer refs than were given.
 	inserted, err := refs.Import(ctx, tx, named)
 	if err == nil && inserted < len(named) {
 		err = errKeyOrIDTaken

@@ -36,7 +36,7 @@ func (im *importer) readPosts(keys ...string) map[string]services.Post {
 	return found
 }
 
-// readShows reads shows back by their keys.
+// readShows reads shows by their keys. It returns them by key, and sorted as lines of showLine.
 func (im *importer) readShows(keys ...string) (lines []string, shows map[string]live.Show) {
 	im.t.Helper()
 	holders, err := findRefs(im.t.Context(), im.db, services.ShowType, keys)
@@ -56,6 +56,7 @@ func (im *importer) readShows(keys ...string) (lines []string, shows map[string]
 	return lines, shows
 }
 
+// selectShow reads one show, for readShow.
 var selectShow = sql.AdHoc("a show of the test", `SELECT host, title, cover_url, replay_url, status, planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp FROM shows WHERE id = $1`)
 
 // readShow reads a show from SQL.
@@ -82,10 +83,11 @@ func (im *importer) readShow(id services.PostID) live.Show {
 type claimingStore struct {
 	*sql.DB
 	t           *testing.T
-	refsToClaim []services.Ref  // the refs to take
-	refOwner    services.UserID // of the other objects
+	refsToClaim []services.Ref  // the refs that Each gives to other objects
+	refOwner    services.UserID // the owner of the objects that get the refs
 }
 
+// Each runs the statement. If the statement has looked up refs for the import, Each then gives refsToClaim to other objects, once.
 func (c *claimingStore) Each(ctx context.Context, st sql.Statement, args []any, scan func(into func(...any) error) error) error {
 	err := c.DB.Each(ctx, st, args, scan)
 	if st.Text(sql.SQLite) != sql.Statements()["the objects of refs"].Text(sql.SQLite) {

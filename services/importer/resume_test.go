@@ -19,15 +19,18 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// errConnectionGone is the error of a write that breakingStore lets fail.
 var errConnectionGone = errors.New("the connection is gone")
 
 // breakingStore is a database that fails at its n-th write, before the commit or after it, which the caller cannot distinguish.
 type breakingStore struct {
 	*sql.DB
-	writeCount, failAtWrite int
+	writeCount, failAtWrite int  // the writes so far, and the number of the write that fails; 0: none
 	failAfterCommit         bool // the write fails after its commit
 }
 
+// Write fails with errConnectionGone if it is the write number failAtWrite. Its transaction is rolled back, or with failAfterCommit
+// committed.
 func (b *breakingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	b.writeCount++
 	if b.writeCount != b.failAtWrite {
@@ -215,15 +218,16 @@ func TestALastRowWithoutALineBreakIsSetAside(t *testing.T) {
 	}
 }
 
-// importChildVariable tells TestImportChild what to import: URL|PATH.
+// importChildVariable is the environment variable that tells TestImportChild what to import: URL|PATH, of the database and the file.
 const importChildVariable = "TIDINGS_TEST_IMPORT"
 
 // printingStore is a database that prints each commit to the standard output, and blocks after the commit number blockAfterWrite.
 type printingStore struct {
 	*sql.DB
-	writeCount, blockAfterWrite int
+	writeCount, blockAfterWrite int // the commits so far, and the number of the commit after which Write blocks
 }
 
+// Write runs a transaction, prints its number and error, and after the commit number blockAfterWrite blocks until ctx ends.
 func (a *printingStore) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	err := a.DB.Write(ctx, fn)
 	a.writeCount++

@@ -16,7 +16,7 @@ import (
 // Report is the result of an import. It is valid also with an error.
 type Report struct {
 	Kind         string        // the kind of import: follows, messages, posts or shows
-	ResumedAfter int64         // the line after which this run went on; 0: from the start
+	ResumedAfter int64         // the line of the file after which this run went on; 0: from the start
 	LastLine     int64         // the last line that was read
 	GoodRows     int64         // good rows of this run
 	NewItems     int64         // items that did not exist before
@@ -24,7 +24,7 @@ type Report struct {
 	Recipients   int64         // recipients named in rows of messages; a user who has a message does not get it again
 	BadLines     int64         // lines that could not be used, including lines of earlier runs
 	BadFile      string        // the file with the bad lines; "" when there are none
-	Took         time.Duration // this run
+	Took         time.Duration // how long this run took
 }
 
 // String is the report for a person, in one line.
@@ -60,14 +60,14 @@ func (r Report) progressCount() int64 {
 type fileRun struct {
 	db       Store
 	opts     Options
-	form     fileForm
-	source   *importFile
-	bad      *badLines
+	form     fileForm    // the form of the lines
+	source   *importFile // the file that is read
+	bad      *badLines   // writes the bad lines to a file of their own
 	progress *progress
-	started  time.Time
+	started  time.Time // when this run began
 	// report counts committed items, except that its LastLine is the last line read, and a replay counts its rows as it reads them.
 	report      Report
-	hasGoodLine bool // a line was right, in this run or before
+	hasGoodLine bool // a line was good, in this run or an earlier run of the file
 }
 
 // lineImport handles the lines of an import's file.
@@ -199,13 +199,13 @@ func (r *fileRun) skipImported(ctx context.Context) (err error) {
 	}
 	r.progress.startAt(r.source.bytesRead())
 	_, _ = fmt.Fprintf(r.opts.Out, "%s: continuing after line %s\n", r.opts.File, humanize.Comma(done))
-	// The earlier run got this far, so the file has good lines: refuseLastLine need not doubt it.
+	// The earlier run got this far, so the file has good lines: refuseLastLine does not take it for a wrong file.
 	r.report.ResumedAfter, r.hasGoodLine = done, true
 	return r.bad.reopenCutAfter(done)
 }
 
-// refuseLastLine puts the last line aside. It returns an error after many bad lines without a good one: an import of the wrong file
-// should stop soon, and not fill a second file with a copy.
+// refuseLastLine puts aside the line that was read last. It returns an error after many bad lines without a good one: an import of the
+// wrong file stops soon, and does not copy the whole file into the file of bad lines.
 func (r *fileRun) refuseLastLine(line []byte, reason error) error {
 	r.recordBadLine(r.source.lineNumber, line, reason)
 	if !r.hasGoodLine && r.bad.count >= badLinesUntilStop {

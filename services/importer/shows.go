@@ -25,20 +25,20 @@ var showForm = fileForm{
 // showImport is one import of shows under way.
 type showImport struct {
 	*fileRun
-	store Store // for reads outside of the transactions
-	ids   interface{ Next() services.PostID }
-	keys  *keyTable
+	store Store                               // for reads outside of the transactions
+	ids   interface{ Next() services.PostID } // makes the IDs of the shows
+	keys  *keyTable                           // the keys of hosts in the file, with their user IDs
 
-	batch        []showRow // since the last commit
-	bytesOfLines int       // of its lines
+	batch        []showRow // the good rows since the last commit
+	bytesOfLines int       // the bytes of the lines of the batch
 }
 
-// Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled ones
-// are on no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once, however
-// often a file names it; a key of another host's show makes a bad line. No reminders are sent. A live or upcoming show is closed at
-// its time if nothing else is reported of it. After a batch every node reloads all shows, unless all hosts of the batch are new:
-// shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds
-// nothing when it is imported again. Bad lines and broken files are treated as by Follows.
+// Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled ones are
+// on no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once, however often a
+// file names it; a key of another host's show makes a bad line. No reminders are sent. A live or upcoming show of which nothing else is
+// reported is closed by a job, as every show is: see live.ShowLimits. After a batch every node reloads all shows, unless all hosts of the
+// batch are new: shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end
+// adds nothing when it is imported again. Bad lines and broken files are treated as by Follows.
 func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, showForm)
 	if err != nil {
@@ -47,7 +47,8 @@ func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID 
 	return run.importLines(ctx, &showImport{fileRun: run, store: db, ids: ids, keys: newKeyTable(opts.KeyPrefix)})
 }
 
-// batchFull reports whether the batch is full. The limits are those of postImport.batchFull.
+// batchFull reports whether the batch has reached one of three limits: the rows of a transaction, the memory for lines, and bad lines
+// that wait to be written.
 func (im *showImport) batchFull() bool {
 	return len(im.batch) >= im.opts.BatchSize || im.bytesOfLines >= maxBatchTextBytes || im.bad.pendingLines() >= im.opts.BatchSize
 }
@@ -86,8 +87,8 @@ type plannedShow struct {
 	ref services.Ref
 }
 
-// plan makes the shows of the batch that do not exist yet. A row that moves a show to another host is set aside and leaves
-// the batch. Like the plan of posts it reads outside of the transaction, and runs again if a key was taken meanwhile.
+// plan makes the shows of the batch that do not exist yet. A row that moves a show to another host is set aside and leaves the batch.
+// plan reads outside of the transaction, and runs again if a key was taken meanwhile.
 func (im *showImport) plan(ctx context.Context) ([]plannedShow, error) {
 	hosts, err := storedHostKeys(ctx, im.store, im.batch)
 	if err != nil {
@@ -159,8 +160,8 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	if len(planned) == 0 {
 		return nil
 	}
-	// The lock comes before anything that gets a version: versions are then committed in their order, and no reader of
-	// the log skips one.
+	// The lock comes before anything that gets a version: versions are then committed in their order, and no reader of the changelog skips
+	// one.
 	if _, err := changelog.LockLog(ctx, tx, live.ChangelogKind); err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 		return err
 	}
 	var version uint64
-	// One entry of the log makes every node load all shows again, however many shows the batch has.
+	// One entry of the changelog makes every node load all shows again, however many shows the batch has.
 	if len(unnamed) < len(hosts) {
 		if version, err = live.AppendReload(ctx, tx); err != nil {
 			return err
@@ -198,9 +199,10 @@ func (im *showImport) insert(ctx context.Context, tx *sql.Tx, planned []live.Sho
 	return jobs.Enqueue(ctx, tx, queued...)
 }
 
-// putOnBoards gives shows the version from which boards have them, unless some documents do not name their hosts yet: then the job
-// that names the host sets the version. It marks the replays of huge authors, which are in no follower's list but pulled. A
-// live show counts for the present followers of its host, whenever it started: for them it went live with the import.
+// putOnBoards gives shows the version from which boards have them, unless some followers' documents do not name their hosts yet
+// (unnamed): then the job that writes the host into the documents sets the version. It marks the replays of huge authors, which are in no
+// follower's list but pulled. A live show counts for the present followers of its host, whenever it started: for them it went live with
+// the import.
 func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []live.Show, hosts []services.UserID, unnamed map[services.UserID]bool, version uint64) error {
 	authors, err := posts.Authors(ctx, im.store, hosts)
 	if err != nil {
@@ -213,8 +215,8 @@ func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []liv
 		if show.Status == live.ShowLive {
 			show.LiveStamp = show.ID
 		}
-		// Version 0 keeps a show off all boards: until the job of its host sets the version, and for good if the show is
-		// cancelled.
+		// Version 0 keeps a show off all boards: until the job that writes its host into documents sets the version, and for good if the show
+		// is cancelled.
 		if unnamed[show.Host] || show.Status == live.ShowCancelled {
 			continue
 		}
@@ -235,8 +237,8 @@ func (im *showImport) putOnBoards(ctx context.Context, tx *sql.Tx, planned []liv
 	return nil
 }
 
-// jobsForShows are the jobs that name new hosts, close shows without further reports, and put replays into the lists of followers.
-// For the lists, one job for each host is enough, because it reads all of the host's replays.
+// jobsForShows are the jobs that write new hosts into documents, close shows without further reports, and put replays into the lists of
+// followers. For the lists, one job for each host is enough, because it reads all of the host's replays.
 func jobsForShows(planned []live.Show, unnamed map[services.UserID]bool) ([]jobs.NewJob, error) {
 	queued, err := live.HostsIntoDocumentsJobs(slices.Sorted(maps.Keys(unnamed)))
 	if err != nil {

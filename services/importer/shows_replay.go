@@ -45,7 +45,7 @@ const (
 	stepEnd
 )
 
-// showEvent is one step of one row, at its time in the file. rowIndex is an index in rows.
+// showEvent is one step of one row, at its time in the file. rowIndex is an index in showReplayRun.rows.
 type showEvent struct {
 	at       time.Time
 	step     showStep
@@ -56,12 +56,12 @@ type showEvent struct {
 // rows and events do not change once the file was read.
 type showReplayRun struct {
 	*fileRun
-	store       Store // for reads outside of the transactions
-	service     ShowService
-	speedFactor int // how many times as fast as the file
+	store       Store       // for reads outside of the transactions
+	service     ShowService // applies the events to shows
+	speedFactor int         // how many times as fast as the file
 
-	rows   []showRow
-	events []showEvent
+	rows   []showRow   // the good lines of the file
+	events []showEvent // all steps of the rows, in the order of their times
 	// began and firstEventAt are the same moment on two clocks: replayTime converts between them.
 	began        time.Time // by this machine's clock
 	firstEventAt time.Time // the time of this run's first event in the file

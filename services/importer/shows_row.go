@@ -24,8 +24,8 @@ type showRow struct {
 	CoverURL  string   `json:"coverUrl"`
 	ReplayURL string   `json:"replayUrl"`
 
-	lineNumber int64 // of the line
-	line       []byte
+	lineNumber int64  // the number of the line in the file
+	line       []byte // the text of the line, for the file of bad lines
 }
 
 // showTime is a moment in RFC 3339, or in milliseconds since 1970 as a number or as a text of digits; to the millisecond,

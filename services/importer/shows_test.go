@@ -256,7 +256,8 @@ func TestManyImportedReplaysAreOneJob(t *testing.T) {
 	lists(services.FeedRetention)
 }
 
-// An imported show without further reports is closed by its own times.
+// An imported show of which nothing else is reported is closed as other shows are: 6 hours after its plan if it has not started, and 12
+// hours after its start if it has not ended.
 func TestImportedShowsAreClosed(t *testing.T) {
 	w := addShowService(fanouttest.New(t, fanouttest.Options{}))
 	im := newImporter(t, w.Store)
@@ -321,7 +322,7 @@ func TestBadLinesOfShows(t *testing.T) {
 	}
 	const plan = `"plannedAt":"2026-01-31T10:00:00Z"`
 	const noObject = "not one JSON object with key, host, title, plannedAt, startedAt, endedAt, cancelled, coverUrl and replayUrl"
-	bad := []struct{ line, says string }{
+	bad := []struct{ line, says string }{ // says is a part of the reason that is written above the line
 		{`not JSON`, noObject + ""},
 		{`[]`, noObject + ": it is a list"},
 		{`"x"`, noObject + ": it is a text"},

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Two keys and a time are far shorter: a longer line is no row of follows.
+	// maxLineBytes bounds a line of a file of follows: two keys and a time are far shorter.
 	maxLineBytes           = 4096
 	progressKeySampleBytes = 64 << 10 // bytes of the beginning of a file, by which it is recognized
 )
@@ -38,10 +38,10 @@ type importFile struct {
 	gzipped      bool   // the file is compressed by gzip, which detects a file that is cut off
 	noLineBreak  bool   // the last line read has no line break: the file may be truncated there
 
-	form    fileForm
-	file    *os.File
-	counter *countingReader
-	reader  *bufio.Reader
+	form    fileForm        // the form of its lines
+	file    *os.File        // nil for the standard input
+	counter *countingReader // counts what was read, as it is stored
+	reader  *bufio.Reader   // reads lines, unpacked
 }
 
 // countingReader counts the bytes as they are stored, before anything is unpacked: the size of a packed file says nothing of its rows.
@@ -61,7 +61,7 @@ func openSource(opts Options) (*importFile, error) {
 	form := opts.formOrDefault()
 	// Without a regular file there is no folder beside it: bad lines go into the working folder.
 	s := &importFile{badLinesPath: "import-" + form.name + ".bad", form: form, counter: &countingReader{Reader: opts.Input}}
-	// An input cannot be read again, so it has no progressKey and no progress.
+	// The standard input cannot be read again, so it has no progressKey and no stored progress.
 	if opts.File == "-" {
 		if opts.Input == nil {
 			return nil, services.Errorf(services.Invalid, "there is no standard input to import from")

@@ -9,7 +9,7 @@ import (
 	"tidings/services/jobs"
 )
 
-// withRecordedUpdates makes a command record its updates in the list notes, and returns the command.
+// withRecordedUpdates makes a command record its calls of AfterApply and AfterCommit in notes, as "apply NAME" and "commit NAME".
 func withRecordedUpdates(o *command, name string, notes *[]string) *jobs.Command {
 	note := func(what string) func(context.Context) error {
 		return func(context.Context) error {
@@ -37,7 +37,7 @@ func TestARepetitionRunsNoAfterApply(t *testing.T) {
 	})
 }
 
-// Of coalesced commands, the last one that was applied updates the view, also if repetitions come after it.
+// Of commands with one CoalesceKey, the last one that was applied updates the view, also if repetitions come after it.
 func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		var notes []string
@@ -57,7 +57,8 @@ func TestTheLastAppliedOfCoalescedCommandsRunsForAll(t *testing.T) {
 	})
 }
 
-// If AfterApply fails, the actor's views are stale and their update is owed. When the update is tried again, it runs AfterApply again.
+// If AfterApply fails, the actor's views are stale, and the engine owes them the update. When it tries the update again, it runs
+// AfterApply again.
 func TestAnAfterApplyThatFailsIsOwed(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var notes []string

@@ -12,9 +12,10 @@ import (
 // priorityHeadStart a job of bulk work goes first. A separate worker claims the jobs that go ahead, because the worker of all short
 // jobs runs up to claimLimit of them before it claims again.
 
-// The limits of work that goes ahead.
+// The limits of jobs that go ahead of bulk work.
 const (
-	// priorityHeadStart is longer than the backlog of any burst that is not an overload.
+	// priorityHeadStart is how much earlier a job that goes ahead is due. It is longer than the backlog of any burst that is not an
+	// overload.
 	priorityHeadStart = 5 * time.Minute
 	// priorityClaimLimit bounds a claim of jobs that go ahead: further jobs wait until the claimed jobs are done.
 	priorityClaimLimit = 250
@@ -23,15 +24,16 @@ const (
 // priorityKey is the context key of withPriority.
 type priorityKey struct{}
 
-// withPriority makes the jobs that are enqueued with a context go ahead.
+// withPriority returns a context with which jobs are enqueued as those of a small commit: they go ahead of the jobs of bulk work.
 func withPriority(ctx context.Context) context.Context {
 	return context.WithValue(ctx, priorityKey{}, true)
 }
 
-// isPrioritized reports whether the jobs that are enqueued with a context go ahead.
+// isPrioritized reports whether a context comes from withPriority: jobs that are enqueued with it go ahead of the jobs of bulk work.
 func isPrioritized(ctx context.Context) bool { return ctx.Value(priorityKey{}) != nil }
 
-// inheritPriority makes the jobs that are enqueued with the returned context go ahead if all of the given jobs do.
+// inheritPriority returns withPriority(ctx) if all of the given jobs went ahead of bulk work, so that the jobs that they enqueue do too.
+// Otherwise it returns ctx.
 func inheritPriority(ctx context.Context, jobs ...Job) context.Context {
 	for _, job := range jobs {
 		if !job.Prioritized {

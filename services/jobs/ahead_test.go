@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-const burstCommandCount = 300 // commands: enough that their jobs do not go ahead
+const burstCommandCount = 300 // commands that are committed together: so many that their jobs do not go ahead of others
 
 // newEnqueueingCommand makes a command that enqueues one job.
 func newEnqueueingCommand(job jobs.NewJob) *jobs.Command {
@@ -77,7 +77,7 @@ func TestShortWorkGoesAheadOfABurst(t *testing.T) {
 	})
 }
 
-// No job waits for ever behind jobs that go ahead, and a planned job is not claimed before its time.
+// No job waits for ever behind the jobs of small commits, which go ahead, and a planned job is not claimed before its time.
 func TestGoingAheadIsBounded(t *testing.T) {
 	n := sqliteNode(t, nil, shortJobKind("a", doNothing))
 	n.commitEnqueueingCommands(burstCommandCount, "a", "long")

@@ -11,8 +11,8 @@ import (
 
 // Command is one mutation: facts and jobs that are committed together, and the views that show them to the actor at once.
 type Command struct {
-	Name  string // the mutation's name, for idempotency and logs
-	Actor services.UserID
+	Name  string          // the mutation's name, for idempotency and logs
+	Actor services.UserID // the user who acts, or for whom the application acts
 
 	// IdempotencyKey is the client's idempotency key, "" for none. It remembers the answer: the ids that were made, or the refusal
 	// (CONFLICT, NOT_FOUND or FORBIDDEN; any other error leaves the key free). Input is the mutation's input without the
@@ -32,8 +32,8 @@ type Command struct {
 	// HappenedAt is when the event of the command happened, as an ID of that time, see services.IDClock.NextAt; 0: now. Apply sees
 	// it as tx.EventMoment and in tx.NewID. With an IdempotencyKey, it is part of the input that is compared.
 	HappenedAt services.PostID
-	// ArrivedAt is the moment at which an event that happens now came, if it has a time of its own: see sql.Tx.SetMomentOfNewIDs.
-	// 0: it has none, or it happened in the past.
+	// ArrivedAt is set for an event that came with a time of its own and counts as happening now. It is an ID of the moment at which the
+	// event came, of which Apply makes its IDs: see sql.Tx.SetMomentOfNewIDs. Otherwise it is 0.
 	ArrivedAt services.PostID
 
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it
@@ -43,15 +43,15 @@ type Command struct {
 	// that Apply has queued does the same work later. If the answer comes from the key, only AfterCommit runs: so AfterCommit must
 	// not read variables that Apply sets. They may then be unset, or be those of a run that was rolled back.
 	AfterApply, AfterCommit func(ctx context.Context) error
-	// CoalesceKey names the view that these two update. If several commands of one actor with the same CoalesceKey are committed
-	// together, one of them runs its two functions, for all: the last one that was applied or, if none was, the last one. A command
-	// with "" always runs its own.
+	// CoalesceKey names the view that AfterApply and AfterCommit update. If several commands of one actor with the same CoalesceKey are
+	// committed together, one of them runs its AfterApply and AfterCommit, for all: the last one that was applied or, if none was, the last
+	// one. A command with "" always runs its own.
 	CoalesceKey string
 
-	applied    bool            // the last run has called Apply
-	ids        []string        // what IDs returns
+	applied    bool            // the last call of run has called Apply, and did not take a stored answer
+	ids        []string        // the IDs that Apply made, now or the first time
 	refusal    *services.Error // the answer, now or, under the same idempotency key, the first time; nil after success
-	viewsStale bool            // what ViewsStale returns
+	viewsStale bool            // the update of the actor's views failed
 
 	unchanged bool // the state was already as requested: see ErrUnchanged
 }
@@ -92,7 +92,7 @@ func (c *Command) ViewsStale() bool { return c.viewsStale }
 // IDs are the ids that the mutation made, now or, under the same idempotency key, the first time.
 func (c *Command) IDs() []string { return c.ids }
 
-// maxIdempotencyKeyLength leaves room for a UUID or a hash, and bounds the table of keys.
+// maxIdempotencyKeyLength is in characters. It leaves room for a UUID or a hash, and bounds the table of keys.
 const maxIdempotencyKeyLength = 64
 
 // CheckIdempotencyKey reports whether an idempotency key is valid: 1 to 64 characters.

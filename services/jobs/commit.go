@@ -30,7 +30,7 @@ func (e *Engine) CommitInOrder(ctx context.Context, cmds ...*Command) (errs []er
 // ErrEarlierCommandFailed is the error of a command of CommitInOrder that was not applied.
 var ErrEarlierCommandFailed = sql.ErrEarlierWriteFailed
 
-// commit is Commit with the function that runs the commands in a transaction: writeAll.
+// commit does the work of Commit and CommitInOrder. writeAll runs the commands in one transaction.
 func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []func(*sql.Tx) error) []error, cmds []*Command) (errs []error) {
 	few := len(cmds) <= maxPriorityCommitSize
 	if few {
@@ -64,8 +64,8 @@ func (e *Engine) commit(ctx context.Context, writeAll func(context.Context, []fu
 // takes at most maxSQLReadsAfterBulkCommit reads of SQL, and by the jobs otherwise: each single read would cost several round trips to
 // PostgreSQL.
 const (
-	maxPriorityCommitSize      = 20 // up to so many commands are short work
-	maxSQLReadsAfterBulkCommit = 3  // reads of SQL
+	maxPriorityCommitSize      = 20 // up to so many commands that are committed together are short work
+	maxSQLReadsAfterBulkCommit = 3  // reads of SQL by which the views may be updated at once after a larger commit
 )
 
 // afterCommit updates the actors' own views: one actor's in order, several actors' in parallel.

@@ -16,12 +16,13 @@ import (
 	"tidings/services/sql"
 )
 
-// command is a command that leaves a log entry, and counts its runs.
+// command is a command that appends an entry to the changelog, and counts its runs.
 type command struct {
 	jobs.Command
 	applyCount, afterCommitCount int // the runs of Apply and of AfterCommit
 }
 
+// newCommand makes a command whose Apply appends an entry of the kind name to the changelog.
 func newCommand(actor services.UserID, name string) *command {
 	o := &command{Command: jobs.Command{Name: name, Actor: actor, Input: "input"}}
 	o.Apply = func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -38,6 +39,7 @@ func newCommand(actor services.UserID, name string) *command {
 
 func (n *node) commit(c *command) error { return n.Commit(n.tb.Context(), &c.Command)[0] }
 
+// Requests of one user with one idempotency key have one effect and one answer within IdempotencyRetention.
 func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		for range 3 {
@@ -70,6 +72,7 @@ func TestTheSameKeyHasOneEffectAndOneAnswer(t *testing.T) {
 	})
 }
 
+// A request with the idempotency key of another request is refused.
 func TestAKeyUsedForAnotherRequestIsAConflict(t *testing.T) {
 	n := sqliteNode(t, nil)
 	first := newCommand(1, "make")
@@ -136,7 +139,7 @@ func TestAKeyRemembersARefusal(t *testing.T) {
 	})
 }
 
-// Each code is remembered or leaves its key free, and a failed command has no effect.
+// An idempotency key remembers the errors of some codes, and stays free after those of others, and a failed command has no effect.
 func TestCodesThatAKeyRemembers(t *testing.T) {
 	n := sqliteNode(t, nil)
 	for _, code := range []services.Code{
@@ -170,7 +173,7 @@ func TestCodesThatAKeyRemembers(t *testing.T) {
 	}
 }
 
-// Concurrent requests with one key get the same answer as the first, even if a repetition would be refused.
+// Concurrent requests with one idempotency key get the same answer as the first, even if a repetition would be refused.
 func TestConcurrentRequestsWithOneKeyHaveOneEffect(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		const callers, keys = 10, 20
@@ -318,6 +321,7 @@ func TestOneActorsViewsAreInOrder(t *testing.T) {
 	}
 }
 
+// An idempotency key has 1 to 64 characters.
 func TestKeysOfOneTo64Characters(t *testing.T) {
 	for key, fits := range map[string]bool{
 		"": false, "a": true, strings.Repeat("é", 64): true, strings.Repeat("é", 65): false, "a\x00": false, "\xff": false,
@@ -329,8 +333,8 @@ func TestKeysOfOneTo64Characters(t *testing.T) {
 	}
 }
 
-// Of one actor's commands with one CoalesceKey only the last one runs its AfterCommit, for all of them. Commands of other actors
-// and commands without a key all run their own.
+// Of one actor's commands with one CoalesceKey only the last one runs its AfterCommit, for all of them. Commands of other actors and
+// commands without a CoalesceKey all run their own.
 func TestTheLastOfCoalescedCommandsRunsForAll(t *testing.T) {
 	n := sqliteNode(t, nil)
 	var mu sync.Mutex

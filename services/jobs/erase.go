@@ -66,7 +66,7 @@ func EraseKeyFromRefusalsSince(ctx context.Context, tx *sql.Tx, key string, sinc
 }
 
 // eraseKeyFromRefusalsBetween removes a user's key from the texts of the refusals that were remembered later than after, and not later
-// than end. Such a refusal names a user whom its request did not find. The code and the argument stay, so a repetition is refused
+// than end. Such a refusal names a user whom its request did not find. The code and the rest of the text stay, so a repetition is refused
 // as before.
 func eraseKeyFromRefusalsBetween(ctx context.Context, tx *sql.Tx, key string, after, end int64) error {
 	name := services.Quote(key)
@@ -120,5 +120,5 @@ func eraseJobsStep(table string, find, remove sql.Statement, except string) eras
 	}}
 }
 
-// idempotencyScope is the scope of the idempotency keys of a user.
+// idempotencyScope is the scope that SQL stores with the idempotency keys of a user: users may use the same keys.
 func idempotencyScope(user services.UserID) string { return "u" + services.UserIDText(user) }

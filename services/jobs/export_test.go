@@ -6,5 +6,5 @@ func (e *Engine) MarkPossiblyLeased(claimed []Job) { e.possiblyLeasedJobs.add(cl
 // MaxMergeAttempts is how often a merge reads the facts at most.
 const MaxMergeAttempts = maxMergeAttempts
 
-// PriorityHeadStart is how much earlier short work is due.
+// PriorityHeadStart is how much earlier the jobs of a small commit are due than those of a large one.
 const PriorityHeadStart = priorityHeadStart

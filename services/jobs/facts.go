@@ -19,7 +19,7 @@ type NewJob struct {
 	// key and no NotBefore. "" keeps the job separate.
 	MergeGroup string
 
-	cause       trace.Cause // of the command that enqueued it
+	cause       trace.Cause // the span of the command that enqueued it, for traces
 	prioritized bool        // it goes ahead of waiting bulk work, see priorityHeadStart
 }
 
@@ -85,8 +85,8 @@ func Enqueue(ctx context.Context, tx *sql.Tx, jobs ...NewJob) error {
 	return addJobs(ctx, tx, single)
 }
 
-// addJobs inserts jobs. They are due at tx.Began, which is never ahead of the clock, unless they are planned for later or go ahead:
-// at tx.Now the last jobs of a batch would not be due yet when the workers are woken.
+// addJobs inserts jobs. They are due at tx.Began, which is never ahead of the clock, unless they are planned for later or go ahead of
+// bulk work. If they were due at tx.Now, the last jobs of a batch would not be due yet when the workers are woken.
 func addJobs(ctx context.Context, tx *sql.Tx, jobs []NewJob) error {
 	all := make([][]any, 0, len(jobs))
 	for _, job := range jobs {

@@ -23,12 +23,15 @@ const dueOfKind = `SELECT * FROM (SELECT id, kind, key, payload, tries, created_
 var (
 	leaseJobs = sql.NewStatement("lease jobs", `UPDATE jobs SET token = $2, due_at = $3, node = $4 WHERE {in id $1 BIGINT}`)
 
+	// backdateJobs gives each job that a claim keeps the creation time of the oldest job that collapsed into it.
 	backdateJobs = sql.NewStatement("backdate collapsed jobs", `UPDATE jobs AS j SET created_at = r.created_at
 		FROM {rows $1 id BIGINT, created_at BIGINT} AS r WHERE j.id = r.id`)
 
+	// dropJobs deletes the jobs that collapsed into a newer job of their kind and key.
 	dropJobs = sql.NewStatement("drop collapsed jobs", `DELETE FROM jobs WHERE {in id $1 BIGINT}`)
 
-	// firstDueStatement steps from one kind that has jobs to the next: few kinds have jobs, and the statement runs before each claim.
+	// firstDueStatement lists the kinds that have jobs, and when the first job of each is due. It steps from one kind to the next in an
+	// index: few kinds have jobs, and the statement runs before each claim.
 	firstDueStatement = sql.NewStatement("first due jobs", `WITH RECURSIVE k (kind) AS (SELECT min(kind) FROM jobs
 			UNION ALL SELECT (SELECT min(j.kind) FROM jobs j WHERE j.kind > k.kind) FROM k WHERE k.kind IS NOT NULL)
 		SELECT k.kind, (SELECT min(j.due_at) FROM jobs j WHERE j.kind = k.kind) FROM k WHERE k.kind IS NOT NULL`)

@@ -56,7 +56,7 @@ func RememberRequest(ctx context.Context, tx *sql.Tx, scope, key string, as Reme
 	return err
 }
 
-// RememberIDs stores the result under a key that this transaction has claimed.
+// RememberIDs stores the IDs that the request made, under a key that this transaction has claimed.
 func RememberIDs(ctx context.Context, tx *sql.Tx, scope, key string, ids []string) error {
 	_, err := tx.Run(ctx, rememberIDs, scope, key, sql.AsJSON(ids))
 	return err
@@ -87,12 +87,12 @@ func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 // that the request changed nothing. SentInputHash and Subject are those of Command.SentInput and Command.Subject; both are
 // empty for a request without SentInput.
 type RememberedRequest struct {
-	InputHash     []byte
-	SentInputHash []byte
-	Subject       string
-	IDs           []string
-	Refusal       *services.Error
-	Unchanged     bool
+	InputHash     []byte          // see inputHash
+	SentInputHash []byte          // the hash of Command.SentInput; empty: there was none
+	Subject       string          // see Command.Subject
+	IDs           []string        // the IDs that the request made
+	Refusal       *services.Error // nil: it was not refused
+	Unchanged     bool            // the state was already as requested
 }
 
 // RecallRequest returns the result that a key had within the last 24 hours.

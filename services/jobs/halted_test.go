@@ -32,8 +32,8 @@ func (e *unreliableEngine) kinds() []jobs.Kind {
 	return []jobs.Kind{{Name: "paint", Each: do, ChangedCounts: jobs.CountsOf(users, "RED")}}
 }
 
-// runJobsAndBeat lets a worker run the due jobs and checks that they fail exactly if the engine is away. Then it beats, and
-// advances the clock by a job's pause.
+// runJobsAndBeat lets a worker run the due jobs and checks that they fail exactly if the engine does not answer (away). Then it runs one
+// turn of the heartbeat, and advances the clock by a job's pause.
 func (n *node) runJobsAndBeat(heart *jobs.Heartbeat, away bool) {
 	n.tb.Helper()
 	if _, err := n.Workers(1)[0].RunOnce(n.tb.Context()); services.IsUnavailable(err) != away {
@@ -81,8 +81,8 @@ func TestJobsThatWaitForAnEngineAreBehind(t *testing.T) {
 	})
 }
 
-// After an engine did not answer, jobs wait behind a backlog. The counts that they change are behind too, however late these jobs
-// become overdue.
+// After an engine did not answer, jobs wait behind a backlog of older jobs. CountsBehind names the counts that they change too, however
+// late these jobs become overdue.
 func TestJobsBehindABacklogAreBehind(t *testing.T) {
 	e := &unreliableEngine{unavailable: true, onJobRead: func() {}}
 	n := sqliteNode(t, nil, e.kinds()...)

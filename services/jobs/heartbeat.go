@@ -44,14 +44,14 @@ type Heartbeat struct {
 	// predecessorCrashed says that an earlier process of the same name crashed. PostgreSQL may not have noticed yet that it is gone.
 	predecessorCrashed bool
 	startedAt          time.Time // the start of this process
-	unfreed            []Job     // jobs that could not be freed so far
+	unfreed            []Job     // jobs of the earlier process that are not freed yet, because its transactions lock them
 
 	processes map[string]process // of the other nodes, by name
 }
 
 // process is a process of another node.
 type process struct {
-	id          string
+	id          string    // the LeaseTokenPrefix of the process's jobs
 	restartedAt time.Time // when it replaced a crashed process; zero: it did not
 }
 
@@ -64,7 +64,7 @@ func (e *Engine) OnBeat(call func(ctx context.Context, nodes []Node) error) {
 	e.beatCallbacks = append(e.beatCallbacks, call)
 }
 
-// onBeat calls the registered functions. An error fails the beat, and the next one calls all of them again.
+// onBeat calls the functions that OnBeat has registered. An error fails the beat, and the next one calls all of them again.
 func (e *Engine) onBeat(ctx context.Context, nodes []Node) error {
 	for _, call := range e.beatCallbacks {
 		if err := call(ctx, nodes); err != nil {
@@ -120,7 +120,7 @@ func (h *Heartbeat) predecessorLingers() bool {
 
 // Run beats until ctx ends, and then removes this node from the list. Stop it after the workers.
 func (h *Heartbeat) Run(ctx context.Context) error {
-	// Logged once for each outage.
+	// failing is true while beats fail, so that an outage is logged once.
 	failing := false
 	err := services.Every(ctx, beatEvery, func(ctx context.Context) {
 		err := h.RunOnce(ctx)
@@ -165,7 +165,7 @@ func (h *Heartbeat) RunOnce(ctx context.Context) error {
 	}
 	var silent, dead []string
 	replaced := h.restartedNodes(nodes)
-	// While jobs are overdue, later ones become overdue too, so look for them until none is left.
+	// hanging says that jobs may be overdue, and are to be looked for. While some are overdue, later ones become overdue too.
 	hanging := h.predecessorLingers() || len(replaced) > 0 || halted || len(e.lateJobs.jobs) > 0
 	for _, node := range nodes {
 		if node.SilentFor >= nodeSilentAfter {
@@ -256,7 +256,7 @@ func (e *Engine) jobsHalted() bool {
 // possiblyLeasedJobs are jobs that this node may hold although no worker runs them: SQL did not answer when they were claimed or
 // settled.
 type possiblyLeasedJobs struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards jobs
 	jobs []Job
 }
 
@@ -267,8 +267,8 @@ func (d *possiblyLeasedJobs) add(jobs []Job) {
 	d.jobs = append(d.jobs, jobs...)
 }
 
-// giveBack releases the jobs in doubt. Jobs that were claimed again or finished meanwhile no longer have this node's token,
-// and do not change.
+// giveBack releases the jobs that this node may hold. Jobs that were claimed again or finished meanwhile no longer have this node's
+// token, and do not change.
 func (d *possiblyLeasedJobs) giveBack(ctx context.Context, e *Engine) error {
 	d.mu.Lock()
 	jobs := d.jobs

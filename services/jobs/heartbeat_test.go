@@ -16,7 +16,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// twoNodes are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, jobs of "flood" a count of everyone.
+// twoNodes are two nodes on one PostgreSQL. Jobs of "paint" change two counts of one user, jobs of "flood" a count of everyone. Jobs of
+// "lost" have a key that cannot be read, and jobs of "dry" change no count. other.restart starts the other node anew.
 func twoNodes(t *testing.T) (n, other *node) {
 	t.Helper()
 	url := sqltest.Postgres(t)

@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Of commands in order, none is applied after one that failed for now, and no key remembers it. A refusal does not hinder the
-// later ones.
+// If a command of CommitInOrder fails with a transient error, the later ones are not applied, and no idempotency key remembers the
+// failure. A refusal does not hinder the later commands.
 func TestCommandsInOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		for _, code := range []services.Code{
@@ -53,7 +53,7 @@ func TestCommandsInOrder(t *testing.T) {
 	})
 }
 
-// A panic of a command is a failure for now as well.
+// A panic of a command counts as a transient error: CommitInOrder applies no later command.
 func TestNothingIsAppliedAfterAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, n *node) {
 		panics, after := newCommand(1, "panics"), newCommand(1, "after")
@@ -65,9 +65,9 @@ func TestNothingIsAppliedAfterAPanic(t *testing.T) {
 	})
 }
 
-// In a long batch, the commands before the one that fails for now are applied, each once, and none after it.
+// In a long batch, the commands before the one that fails with a transient error are applied, each once, and none after it.
 func TestALongBatchInOrder(t *testing.T) {
-	const commands, ill = 80, 50
+	const commands, ill = 80, 50 // ill is the index of the command that fails
 	eachDatabase(t, func(t *testing.T, n *node) {
 		cmds := make([]*jobs.Command, commands)
 		for i := range cmds {

@@ -14,7 +14,7 @@ import (
 // BehindSince is, for each source, the time since which its counts may lack acknowledged changes.
 type BehindSince map[services.Source]time.Time
 
-// add takes the earlier time of each source.
+// add merges the times of more into l. It keeps the earlier time of each source.
 func (l BehindSince) add(more BehindSince) {
 	for source, since := range more {
 		if had, known := l[source]; !known || since.Before(had) {
@@ -45,22 +45,22 @@ func (e *Engine) AnyCountsBehind() bool { return e.lateJobs.summary.Load() != ni
 // lateJobs holds, until they are done, the jobs that nodes held when they fell silent, and jobs that have waited long
 // because a node hung or an engine did not answer. Only the heartbeat changes it.
 type lateJobs struct {
-	jobs    affectedCountsByJob
+	jobs    affectedCountsByJob           // the counts that each late job changes
 	summary atomic.Pointer[behindSummary] // what CountsBehind reads; nil: there are no jobs
 }
 
 // behindSummary is the summary that CountsBehind reads.
 type behindSummary struct {
-	everybody BehindSince
-	users     map[services.UserID]BehindSince
+	everybody BehindSince                     // of all users
+	users     map[services.UserID]BehindSince // of single users, besides everybody
 }
 
 // affectedCounts are the counts that one job changes.
 type affectedCounts struct {
-	everybody   bool
-	users       []services.UserID
-	sources     []services.Source
-	behindSince time.Time // when the counts may first have lacked the job's effect
+	everybody   bool              // the counts of all users
+	users       []services.UserID // the users whose counts change, unless everybody is set
+	sources     []services.Source // the sources of the counts
+	behindSince time.Time         // when the counts may first have lacked the job's effect
 }
 
 // These keys in lateJobs.jobs are not IDs of jobs. They stand for jobs that were not read yet and may change any count.
@@ -130,7 +130,7 @@ func (i *lateJobs) refreshWithTimeout(ctx context.Context, e *Engine) error {
 func (i *lateJobs) refresh(ctx context.Context, e *Engine) error {
 	now := e.clock.Now()
 	dueBy := now.Add(-nodeSilentAfter)
-	// Do this before the list of overdue jobs is read: that list then has a job that replaces another one in between.
+	// The remaining jobs are read before the overdue ones: a job that replaces another one in between is then among the overdue.
 	next, err := i.remaining(ctx, e)
 	if err != nil {
 		next = affectedCountsByJob{}
@@ -174,7 +174,7 @@ func (i *lateJobs) setJobs(jobs affectedCountsByJob) {
 // affectedCountsByJob are the counts that jobs change, by job ID.
 type affectedCountsByJob map[int64]affectedCounts
 
-// add adds the given jobs, except jobs that are there already.
+// add adds the given jobs with the counts that they change. Jobs that are there already stay as they are.
 func (a affectedCountsByJob) add(ctx context.Context, e *Engine, some []Job) error {
 	for _, job := range some {
 		if _, known := a[job.ID]; known {

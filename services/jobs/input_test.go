@@ -83,9 +83,9 @@ func TestAnswersStoredByThePreviousRelease(t *testing.T) {
 	before, now := make([]byte, 32), make([]byte, 33)
 	refusal := &services.Error{Code: services.Conflict}
 	for _, memory := range []struct {
-		had   RememberedRequest
-		makes string
-		fits  bool
+		had   RememberedRequest // the stored answer
+		makes string            // the type of the IDs that the command makes
+		fits  bool              // the answer may be that of the command
 	}{
 		{RememberedRequest{InputHash: before}, "", true},
 		{RememberedRequest{InputHash: before, IDs: []string{"post:1"}}, services.PostType, true},

@@ -49,17 +49,17 @@ type Engine struct {
 	cfg   Config
 
 	// Registrations fill kinds, kindsByClass and beatCallbacks before the first worker runs; they are only read afterwards.
-	kinds          map[string]Kind
-	kindsByClass   map[JobClass][]string // the names of the kinds
-	beatCallbacks  []func(ctx context.Context, nodes []Node) error
-	wakeUp         map[JobClass]chan struct{} // wakes the workers of a class
-	wakeUpPriority chan struct{}              // wakes the worker of the jobs that go ahead
+	kinds          map[string]Kind                                 // by name
+	kindsByClass   map[JobClass][]string                           // the names of the kinds
+	beatCallbacks  []func(ctx context.Context, nodes []Node) error // see OnBeat
+	wakeUp         map[JobClass]chan struct{}                      // wakes the workers of a class
+	wakeUpPriority chan struct{}                                   // wakes the worker of the jobs that go ahead of bulk work
 
 	// Many goroutines use these fields. Each is safe for that by itself.
-	staleViews         staleViews
-	possiblyLeasedJobs possiblyLeasedJobs
-	lateJobs           lateJobs
-	lastHaltMicros     atomic.Int64 // when an engine last did not answer a job, in microseconds; 0: never
+	staleViews         staleViews         // failed updates of actors' views
+	possiblyLeasedJobs possiblyLeasedJobs // jobs that this node may hold, to be released
+	lateJobs           lateJobs           // the jobs whose counts CountsBehind names
+	lastHaltMicros     atomic.Int64       // when an engine last did not answer a job, in microseconds; 0: never
 }
 
 // New makes the engine of a node, without any kind of job.

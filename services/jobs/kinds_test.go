@@ -20,7 +20,7 @@ func TestAnIncompleteKindIsRefused(t *testing.T) {
 	batch := func(context.Context, []jobs.Job) []error { return nil }
 	counts := jobs.CountsOf(jobs.Everyone, "RED")
 	for _, c := range []struct {
-		says string
+		says string // a part of the panic of Register; "": the kind is accepted
 		kind jobs.Kind
 	}{
 		{"", jobs.Kind{Name: "paint", Class: jobs.ShortClass, Each: doNothing, ChangedCounts: counts}},

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // manualClock stands still until it is moved.
 type manualClock struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards now
 	now time.Time
 }
 
@@ -135,7 +135,7 @@ func (n *node) queueCounts() (waiting, dead int) {
 	return waiting, dead
 }
 
-// countLogEntries is how many log entries the commands of a name have left.
+// countLogEntries is how many entries of the changelog the commands of a name have appended.
 func (n *node) countLogEntries(name string) int {
 	n.tb.Helper()
 	list, err := changelog.LogAfter(n.tb.Context(), n.db, name, 0, 100)

@@ -16,7 +16,7 @@ import (
 type projection struct {
 	fact        int // the source of truth
 	shownFact   int // the copy
-	changeCount int // of shownFact
+	changeCount int // how often setFact has changed shownFact
 }
 
 // merge makes the ProjectionMerge of a projection. Before each step it calls before with the name of the step.
@@ -66,7 +66,8 @@ func TestAMergeNeverLeavesAnOlderFact(t *testing.T) {
 	})
 }
 
-// A round marks before it reads. A merge ends with the first successful round, and gives up after MaxMergeAttempts.
+// Each round stamps the projection before it reads the fact. A merge ends with the first successful round, and gives up after
+// MaxMergeAttempts.
 func TestAMergeRepeatsAllStepsUntilItIsDone(t *testing.T) {
 	round := []string{"mark", "read", "put"}
 	for refusals, want := range map[int]int{0: 1, 1: 2, 5: 6, jobs.MaxMergeAttempts: jobs.MaxMergeAttempts} {

@@ -18,7 +18,7 @@ import (
 
 // lockedText is a log that several workers write.
 type lockedText struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards text
 	text bytes.Buffer
 }
 

@@ -69,7 +69,7 @@ func (e *Engine) Replace(ctx context.Context, job Job, with []NewJob) error {
 	return e.FinishWith(ctx, job, func(tx *sql.Tx) error { return Enqueue(ctx, tx, with...) })
 }
 
-// JobCounts counts the jobs; see the function of that name.
+// JobCounts returns how many jobs wait, how many are dead, and since when the oldest waiting job has waited: see the function JobCounts.
 func (e *Engine) JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error) {
 	return JobCounts(ctx, e.db)
 }

@@ -31,8 +31,8 @@ func TestRequestsByIDsAndByRefsAreTheSame(t *testing.T) {
 		const done, refused, another = "", "there is no ref", "was used for another mutation"
 		for i, of := range []struct {
 			first, again *command
-			says         string
-			subject      string
+			says         string // a part of the error of again; "": it succeeds
+			subject      string // the Subject of again after its commit
 		}{
 			{byRef("ref", "1"), byRef("ref", "1"), done, "1"},
 			{byRef("ref", "1"), ids("1"), done, "1"},

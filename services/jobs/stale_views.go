@@ -9,11 +9,12 @@ import (
 	"tidings/services"
 )
 
-// maxOwedViewUpdates bounds how many updates are remembered. Beyond it, a command is visible only after its job has run.
+// maxOwedViewUpdates bounds how many failed updates of views are remembered. Beyond it, the actor's views show a command only after its
+// job has run.
 const maxOwedViewUpdates = 100_000
 
-// readerUpdateTimeoutDivisor is the divisor by which a reader has less time for an owed update than a command: the reader can read
-// from SQL instead, and if Redis hangs the time is lost.
+// readerUpdateTimeoutDivisor divides the time that a command has for the update of its views: a reader has only that part of it for an
+// owed update. The reader can read from SQL instead, and if Redis hangs the time is lost.
 const readerUpdateTimeoutDivisor = 6
 
 // staleViews are the updates of actors' own views that this node owes: their facts are committed and acknowledged, and the
@@ -23,21 +24,21 @@ type staleViews struct {
 	userCount          atomic.Int64 // number of users with an owed update: readers check this first
 	unkeyedUpdateCount atomic.Int64 // number of failed updates with neither a CoalesceKey nor an input: no other update replaces them
 
-	mu          sync.Mutex
+	mu          sync.Mutex // guards byUser and updateCount
 	byUser      map[services.UserID]*owedViewUpdates
-	updateCount int // of all updates
+	updateCount int // the owed updates of all users together
 }
 
 // owedViewUpdates are the updates that one actor's views lack.
 type owedViewUpdates struct {
 	updates map[string]*owedViewUpdate // by kind, see recordOwedUpdate
-	trying  bool                       // a try is under way
+	trying  bool                       // a reader or the engine tries the updates now
 }
 
 // owedViewUpdate brings a view up to date from the facts. It may run again at any time.
 type owedViewUpdate struct {
-	run            func(context.Context) error
-	commandApplied bool // it is of a command that was applied, and runs its AfterApply
+	run            func(context.Context) error // updates the view
+	commandApplied bool                        // it is of a command that was applied, and runs its AfterApply
 }
 
 // recordOwedUpdate records a failed update. A later update of its kind replaces it, because each update reads the facts anew or
@@ -77,7 +78,8 @@ func (s *staleViews) recordOwedUpdate(cmd *Command) {
 	s.userCount.Store(int64(len(s.byUser)))
 }
 
-// beginTry begins a try for an actor. stale reports whether an update is owed; updates is empty if another try is under way.
+// beginTry begins a try of an actor's owed updates. stale reports whether an update is owed; updates is empty if another try is under
+// way.
 func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*owedViewUpdate, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +95,8 @@ func (s *staleViews) beginTry(actor services.UserID) (updates map[string]*owedVi
 	return updates, true
 }
 
-// endTry ends a try. The updates in done are owed no longer, unless an update of the same kind failed meanwhile for a newer command.
-// It reports whether any update is still owed.
+// endTry ends a try of owed updates. The updates in done are owed no longer, unless an update of the same kind failed meanwhile for a
+// newer command. It reports whether any update is still owed.
 func (s *staleViews) endTry(actor services.UserID, done map[string]*owedViewUpdate) (stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +139,8 @@ func (e *Engine) ViewsStale(ctx context.Context, user services.UserID) bool {
 	return e.tryUpdates(ctx, user)
 }
 
-// OwesUpdate is ViewsStale without a try.
+// OwesUpdate reports whether a user's views in Redis lack a change that this node has acknowledged. Unlike ViewsStale it does not try to
+// bring them up to date.
 func (e *Engine) OwesUpdate(user services.UserID) bool {
 	if e.staleViews.userCount.Load() == 0 {
 		return false
@@ -147,7 +150,8 @@ func (e *Engine) OwesUpdate(user services.UserID) bool {
 	return e.staleViews.byUser[user] != nil
 }
 
-// StaleAmong is ViewsStale for several users, whose tries share its time; nil when no user's views are stale.
+// StaleAmong reports which of several users have views in Redis that lack a change that this node has acknowledged. It first tries to
+// bring the views up to date, and one short time limit holds for all of them. It returns nil when no views of any user are stale.
 func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[services.UserID]bool {
 	if e.staleViews.userCount.Load() == 0 {
 		return nil
@@ -166,7 +170,7 @@ func (e *Engine) StaleAmong(ctx context.Context, users []services.UserID) map[se
 // UpdateStaleViews tries the owed updates of all users, each for as long as a command would. It stops once it has failed
 // for a few users, and returns how many users still have owed updates.
 func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
-	const enough = 8
+	const enough = 8 // users whose updates failed
 	failed := 0
 	for _, actor := range e.staleViews.actors() {
 		if e.tryUpdatesWithTimeout(ctx, actor) {
@@ -178,7 +182,7 @@ func (e *Engine) UpdateStaleViews(ctx context.Context) (left int) {
 	return int(e.staleViews.userCount.Load())
 }
 
-// tryUpdatesWithTimeout tries one user's updates for as long as a command would.
+// tryUpdatesWithTimeout tries one user's owed updates for as long as a command waits for its own.
 func (e *Engine) tryUpdatesWithTimeout(ctx context.Context, actor services.UserID) (stale bool) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.AfterCommitTimeout)
 	defer cancel()

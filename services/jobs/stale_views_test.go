@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// errUpdateFailed is the error of an update that fails.
+// errUpdateFailed is the error of an update of views that fails.
 var errUpdateFailed = errors.New("missed")
 
 // When the update after a command fails, the actor's views are stale as soon as the command is answered, and until an update succeeds.
@@ -43,8 +43,8 @@ func TestViewsAreStaleUntilTheUpdateSucceeds(t *testing.T) {
 	}
 }
 
-// While one reader makes up an owed update, other readers do not wait and see the views as stale. If a newer command's update fails
-// meanwhile, that one stays owed.
+// While one reader runs an owed update, other readers do not wait and see the views as stale. If a newer command's update fails
+// meanwhile, the update of the newer command stays owed.
 func TestAnUpdateThatFailsAgainStaysOwed(t *testing.T) {
 	n := sqliteNode(t, nil)
 	ctx := t.Context()
@@ -132,7 +132,8 @@ func TestAPanicLeavesOtherUpdatesOwed(t *testing.T) {
 	}
 }
 
-// Of many owed updates of one actor, each kind runs once.
+// If updates of one kind fail several times for one actor, one of them is owed and runs again: commands of one name and input have one
+// kind.
 func TestEachKindOfUpdateIsOwedOnce(t *testing.T) {
 	n := sqliteNode(t, nil)
 	failure := errUpdateFailed

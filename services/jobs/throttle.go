@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// Throttle keeps the passes over one key apart, so that the jobs that request a pass wait for the next one and merge. It knows only
-// the passes of this process. Its zero value is ready, and it is safe for concurrent use.
+// Throttle spaces out the passes over one key, such as those that update the views of a conversation's members: the jobs that request a
+// pass wait until the next one is due, and merge. It knows only the passes of this process. Its zero value is ready, and it is safe for
+// concurrent use.
 type Throttle[K comparable] struct {
-	mu   sync.Mutex
+	mu   sync.Mutex      // guards next
 	next map[K]*nextPass // by key; a key without a pass so far is absent
 }
 
 // nextPass is when the next pass over a key is due.
 type nextPass struct {
 	due           time.Time
-	wakeScheduled bool // a wake-up is scheduled for it
+	wakeScheduled bool // a wake-up of the workers is scheduled for due
 }
 
 // BeginPass records that a pass over a key begins now. The next one is due after gap.
@@ -30,7 +31,7 @@ func (t *Throttle[K]) BeginPass(key K, now time.Time, gap time.Duration) {
 	t.next[key] = &nextPass{due: now.Add(gap)}
 }
 
-// NextPassAt is when the next pass is due, or the zero time if it is due already.
+// NextPassAt is when the next pass over a key is due, or the zero time if it is due already.
 func (t *Throttle[K]) NextPassAt(key K, now time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

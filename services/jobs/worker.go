@@ -14,24 +14,22 @@ import (
 // MaxTries is how many times a job fails by itself until it is dead.
 const MaxTries = 5
 
-// The limits of workers. claimLimit is for short jobs: workers of chunks claim one at a time, so that nodes share them.
-// retryAfter is multiplied by the number of tries. maxParallelJobs is how many jobs one worker runs at a time. shutdownGrace
-// bounds claims and the settling of jobs after the process was asked to stop.
+// The limits of workers.
 const (
-	claimLimit       = 1000
-	retryAfter       = 2 * time.Second        // the wait after the first failure
+	claimLimit       = 1000                   // short jobs that a worker claims at once; a worker of chunks claims one at a time
+	retryAfter       = 2 * time.Second        // the wait after the first failure; it is multiplied by the number of tries
 	unavailablePause = 500 * time.Millisecond // a worker's pause after an engine did not answer
-	maxParallelJobs  = 4
-	shutdownGrace    = 5 * time.Second
+	maxParallelJobs  = 4                      // how many jobs one worker runs at a time
+	shutdownGrace    = 5 * time.Second        // the most time for a claim after the process was asked to stop, and for settling jobs
 )
 
 // Worker runs the jobs of one class.
 type Worker struct {
 	engine     *Engine
 	class      JobClass
-	minDueFor  time.Duration // how long its jobs are due at least: priorityHeadStart for the worker of jobs that go ahead, else 0
-	maxClaimed int           // of one claim
-	wakeUp     <-chan struct{}
+	minDueFor  time.Duration   // how long its jobs are due at least: priorityHeadStart for the worker of jobs that go ahead, else 0
+	maxClaimed int             // the most jobs of one claim
+	wakeUp     <-chan struct{} // wakes Run while it waits
 }
 
 // Workers makes this node's workers: one for short jobs, some for bulk jobs, one for urgent ones, and one for the short jobs that go

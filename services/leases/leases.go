@@ -77,11 +77,11 @@ type Config struct {
 // WorkerPool works on the rows that this node holds, each in a goroutine of its own. It is safe for concurrent use.
 type WorkerPool struct {
 	cfg        Config
-	leaseToken string // of this node
-	wake       chan struct{}
+	leaseToken string        // what this node writes into the rows that it holds
+	wake       chan struct{} // makes Run look for rows
 
 	// runningRows are the rows with a worker, held or not: at most one worker for each.
-	mu          sync.Mutex
+	mu          sync.Mutex // guards runningRows
 	runningRows map[string]bool
 }
 
@@ -196,9 +196,9 @@ func step(ctx context.Context, w Worker) (wait time.Duration, err error) {
 type Lease struct {
 	pool *WorkerPool
 	Name string
-	// renewAt and until are zero until Hold has succeeded.
-	renewAt time.Time // by the machine's clock, as is until
-	until   time.Time
+	// renewAt and until are by the machine's clock, and zero until Hold has succeeded.
+	renewAt time.Time // when Hold renews the lease next
+	until   time.Time // see Until
 }
 
 // Lease returns the lease of a row, which is not held yet.

@@ -31,10 +31,10 @@ type leaseFixture struct {
 	url string
 	db  *sql.DB
 
-	mu                     sync.Mutex
+	mu                     sync.Mutex          // guards the fields below
 	nodesWorkingOn         map[string][]string // painting: the nodes that work on it now
-	stepsByNodeAndPainting map[string]int      // node and painting: steps
-	stepError              error               // the error of each step
+	stepsByNodeAndPainting map[string]int      // the number of steps, by node + painting
+	stepError              error               // what each step returns as its error
 	panickingPainting      string              // the painting whose steps panic
 }
 
@@ -102,6 +102,7 @@ type testWorker struct {
 	lease   *leases.Lease
 }
 
+// Step holds the row, checks that no other node works on the painting, and counts the step.
 func (p *testWorker) Step(ctx context.Context) (time.Duration, error) {
 	if err := p.lease.Hold(ctx); err != nil {
 		return 0, err
@@ -122,6 +123,7 @@ func (p *testWorker) Step(ctx context.Context) (time.Duration, error) {
 	return time.Millisecond, s.stepError
 }
 
+// Resign records that the node no longer works on the painting, and resigns the row's lease.
 func (p *testWorker) Resign(ctx context.Context) {
 	p.fixture.mu.Lock()
 	p.fixture.nodesWorkingOn[p.lease.Name] = slices.DeleteFunc(p.fixture.nodesWorkingOn[p.lease.Name], func(node string) bool { return node == p.node })

@@ -13,7 +13,7 @@ type BoardRequest struct {
 	First  int    // how many shows
 	Device string // the client's name for its device; "": it has none
 
-	// After is a cursor, nil for none. It contains the session and the position, so it excludes Session and LastID.
+	// After is a cursor, nil for none. It contains a session and a position in it, so Session and LastID must be nil with it.
 	After *string
 	// Session is the text of a session, nil for a new one; LastID is the ID of a show in it, after which the page starts, nil for the
 	// top.
@@ -120,9 +120,9 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask BoardRe
 	if !given || board.SessionReplaced {
 		session = s.newSession(session, reader.hosts)
 	}
-	// A new session in a slot of its own needs no write: without a lease it lives for the first idle time (Session.lives).
-	// A new session that shares a slot takes the slot now, which ends the earlier session. The result is ignored: if a later
-	// session has the slot, the next page of this session finds that out.
+	// Only one session of a slot lives, see SessionScope. A new session in a slot of its own needs no write: without a lease it lives for
+	// the first idle time (Session.lives). A new session that shares a slot takes the slot now, which ends the earlier session. The result
+	// is ignored: if a later session has the slot, the next page of this session finds that out.
 	if given && !board.SessionReplaced || session.sharesSlot(s.sessionScope) {
 		s.renew(ctx, session, reader.lease)
 	}
@@ -269,8 +269,8 @@ const allReplaysLimit = 2 * services.FeedRetention
 // replays does.
 func (s *Service) cachedReplays(session Session, hosts []services.FollowedAuthor, after ShowPlace, first int) (known replayList) {
 	if after.ID != 0 {
-		// The floor is counted from the top of the board and not from the position of the page, so that all pages end at the same
-		// replay.
+		// The floor, the newest replay that the page must not list, is counted from the top of the board and not from the position of the page,
+		// so that all pages end at the same replay.
 		all, _ := s.Memory.replaysAt(hosts, session.Version, ShowPlace{}, services.FeedRetention+1)
 		if len(all) > services.FeedRetention {
 			known.Floor = all[services.FeedRetention].Place()

@@ -13,10 +13,10 @@ type FirstPageRequest struct {
 	Device string // as in BoardRequest
 }
 
-// ReadFirstPages reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits
-// long for another. It calls found with each page that is complete, the same page that Board returns. It leaves out a viewer if
-// only Board can make the page: the document is missing or from before a long absence, the viewer is owed an update, the session
-// shares a slot, or the page needs replays or data that the node's cache lacks. The context must not come from services.Observe.
+// ReadFirstPages reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits long
+// for another. It calls found with each page that is complete, the same page that Board returns. It leaves out a viewer if only Board can
+// make the page: the document is missing or from before a long absence, the viewer is owed an update, the session shares a slot with
+// others (SessionScope), or the page needs replays or data that the node's cache lacks. The context must not come from services.Observe.
 //
 // The error is UNAVAILABLE, if Redis does not answer. Then found is not called.
 func (s *Service) ReadFirstPages(ctx context.Context, asked []FirstPageRequest, found func(i int, board Board)) error {

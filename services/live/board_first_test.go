@@ -80,6 +80,7 @@ func (h boardNode) wantFirstPageNotReady(what string, viewer services.UserID) {
 	}
 }
 
+// ReadFirstPages leaves out a page that only Board can make, and finds it once Board has read the missing data.
 func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 	h := newBoardNode(fanouttest.New(t, fanouttest.Options{}), nil)
 	viewer := h.newFullBoardViewer()
@@ -109,7 +110,7 @@ func TestFirstPagesThatAreLeftToBoard(t *testing.T) {
 	}
 }
 
-// A first page whose session shares a slot writes to Redis, so it is left to Board.
+// A first page whose session shares a slot with others (SessionScope) is written to Redis, so it is left to Board.
 func TestFirstPagesThatShareASlot(t *testing.T) {
 	for scope, ready := range map[SessionScope]map[string]bool{
 		PerRequest: {"": true, "phone": true}, PerDevice: {"": true, "phone": false}, PerUser: {"": false, "phone": false},

@@ -64,7 +64,7 @@ func boardShowIDs(board Board) (list []services.PostID) {
 	return list
 }
 
-// nextRequest is the request for the next page.
+// nextRequest is the request for the page after board: by a cursor, or by the session and the last show's ID.
 func nextRequest(board Board, byCursor bool) BoardRequest {
 	if len(board.Items) == 0 {
 		session := board.Session.String()
@@ -337,7 +337,8 @@ func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 	})
 }
 
-// A subscription whose slot another session has taken continues with a new session, and does not end the session that has the slot.
+// A subscription whose session's slot (SessionScope) another session has taken continues with a new session, and does not end the session
+// that has the slot.
 func TestAnOpenBoardContinuesWhenItsSlotIsTaken(t *testing.T) {
 	w := fanouttest.New(t, fanouttest.Options{})
 	redis, err := rdb.Open(t.Context(), redis.Options{URL: w.RedisServer.URL(), NodeID: "clocked", Clock: w.Clock, Log: w.Log, DataDir: t.TempDir()}, rdb.DocumentShape{})
@@ -374,6 +375,6 @@ func TestAnOpenBoardContinuesWhenItsSlotIsTaken(t *testing.T) {
 		t.Errorf("what went live after the new session: %+v", event)
 	}
 	cancel()
-	for range changes { // it is closed
+	for range changes { // until it is closed
 	}
 }

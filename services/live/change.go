@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// maxChangedShows bounds each list of a change, and with it the size of a frame. A client that gets Truncated reads the board anew.
+// maxChangedShows bounds each list of a Difference, and with it the size of the event that a client gets. A client that gets Truncated
+// reads the board anew.
 const maxChangedShows = 100
 
 // Difference is the difference between a session's frozen board and the present one. The shows are as they are now, each
@@ -14,10 +15,10 @@ const maxChangedShows = 100
 type Difference struct {
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []Show
 
-	Truncated bool // some are omitted: no list has more than maxChangedShows
+	Truncated bool // shows are omitted: no list has more than maxChangedShows
 }
 
-// newDifference sorts the moves since a session into the lists of a Difference.
+// newDifference sorts the moves since a session began into the lists of a Difference.
 func newDifference(moves []Move) (d Difference) {
 	for _, move := range moves {
 		// was stays "" if no board had the show at the session's version. A show that went live and ended since then is only

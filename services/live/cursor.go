@@ -8,7 +8,8 @@ import (
 
 const (
 	cursorFormByte = 0x41 // the first byte of a cursor: no session begins with it
-	// cursorPlaceBytes is the length in bytes of what precedes the session in a cursor: the form, the section, the score and the ID.
+	// cursorPlaceBytes is the length in bytes of what precedes the session in a cursor: the form, the section (1 for replays, 0 for other
+	// shows), the score and the ID.
 	cursorPlaceBytes = 1 + 1 + 8 + 8
 )
 

@@ -9,6 +9,7 @@ type boardLine struct {
 	Show  Show // as the session froze it; the zero Show until its data is read
 }
 
+// boardLineOf is the line of a show at the position that its status and times give.
 func boardLineOf(show Show) boardLine {
 	return boardLine{Place: show.Place(), Host: show.Host, Show: show}
 }
@@ -17,7 +18,7 @@ func boardLineOf(show Show) boardLine {
 // the viewer's list, and the node cache's replays.
 type replayList struct {
 	Lines   []boardLine
-	HasMore bool // more follow that were not read
+	HasMore bool // more replays follow that were not read
 	// Floor is the position of the newest replay that the list has dropped; the zero position: it has all.
 	Floor ShowPlace
 }
@@ -44,9 +45,8 @@ func (p *boardPart) fillsPage(first int, hosts []services.FollowedAuthor) bool {
 	return p.HasMoreActive || len(p.Active) > first || len(hosts) == 0
 }
 
-// page cuts the first lines off a part. If one source of replays ends while another continues, the page lists nothing older
-// than the newest such end, to avoid gaps. If too few lines of a source were read, the page is short and says that more
-// follow.
+// page returns the first lines of a part. If one source of replays ends while another continues, the page lists nothing older than the
+// newest such end, to avoid gaps. If too few lines of a source were read, the page is short and says that more follow.
 func (p boardPart) page(first int) (page linePage) {
 	page.Lines = make([]boardLine, len(p.Active), max(len(p.Active), first))
 	for i := range p.Active {

@@ -152,6 +152,7 @@ func TestAPageEndsWhereASourceWasNotReadFurther(t *testing.T) {
 	}
 }
 
+// newDifference puts each move into the list of its kind, and sorts each list by comparePlaces.
 func TestDifferencesAreSortedByKind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var moves []Move
@@ -194,6 +195,7 @@ func TestDifferencesAreSortedByKind(t *testing.T) {
 	})
 }
 
+// Each list of a Difference has at most maxChangedShows, and Truncated says that shows are missing.
 func TestADifferenceIsBounded(t *testing.T) {
 	var moves []Move
 	for id := range maxChangedShows + 5 {

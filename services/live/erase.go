@@ -22,8 +22,8 @@ var (
 	deleteShows = sql.NewStatement("erase shows", `DELETE FROM shows WHERE {in id $1 BIGINT} AND host = $2 AND status = 3`)
 )
 
-// EraseSteps are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes
-// last: without it the log would not get the entries that take the shows off boards.
+// EraseSteps are the steps that remove a host's shows from all boards and lists, and a user's reminders. The row in hosts goes last:
+// without it logChange would not append the entries to the changelog that take the shows off boards.
 func (s *Service) EraseSteps() []erase.Step {
 	return []erase.Step{
 		erase.DeleteRows("reminders", "reminders", "user_number", "show, user_number"),
@@ -85,7 +85,7 @@ func (s *Service) eraseShows(ctx context.Context, tx *sql.Tx, at erase.StepPosit
 	if removed > 0 || !at.LaterPass {
 		return erase.RemovedCounts("shows", removed), nil
 	}
-	// No board has these shows any more. Now their payloads in the log, their former positions and their rows are deleted.
+	// No board has these shows any more. Now their payloads in the changelog, their former positions and their rows are deleted.
 	keys := make([]string, len(found))
 	for i, id := range found {
 		keys[i] = services.PostID(id).String()

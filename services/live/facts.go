@@ -30,13 +30,14 @@ var (
 		planned_at, started_at, ended_at, cancelled_at, ver, live_ver, live_stamp, pull, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING`)
 
+	// newestOfMillisecond finds the newest show ID of a millisecond, so that the ID of a dated show can come after it.
 	newestOfMillisecond = sql.NewestIDOfMillisecond("shows")
 
 	updateShow = sql.NewStatement("update a show", `UPDATE shows SET title = $2, cover_url = $3, replay_url = $4, status = $5,
 		planned_at = $6, started_at = $7, ended_at = $8, cancelled_at = $9, ver = $10, live_ver = $11, live_stamp = $12, pull = $13, updated_at = $14
 		WHERE id = $1`)
 
-	// An existing row is not an error of the statement, for the same reason as in the log: see insertLog in package changelog.
+	// An existing row is not an error of the statement: on PostgreSQL an error would end the transaction, with all commands that share it.
 	insertFormerPosition = sql.NewStatement("note where a show stood", `INSERT INTO show_history (show, ver, until_ver, until_at, host, status, score)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (show, ver) DO NOTHING`)
 
@@ -96,8 +97,8 @@ func statusCode(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// putShow inserts a show. CONFLICT if its ID is taken. Status and times are written as they are: the caller took them from a
-// transition.
+// putShow inserts a show. CONFLICT if its ID is taken. Status and times are written as they are: the caller took them from a transition,
+// such as Show.Start.
 func putShow(ctx context.Context, tx *sql.Tx, show Show) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, statusCode(show.Status),
 		show.PlannedAt, nullTime(show.StartedAt), nullTime(show.EndedAt), nullTime(show.CancelledAt),
@@ -179,7 +180,7 @@ func scanShow(scan func(...any) error, first ...any) (show Show, err error) {
 	return show, nil
 }
 
-// timeOrNone is the inverse of nullTime.
+// timeOrNone is the time in a nullable column: the zero time for null.
 func timeOrNone(us sql.NullInt64) time.Time {
 	if !us.Valid {
 		return time.Time{}

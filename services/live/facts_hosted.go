@@ -22,7 +22,7 @@ func (s *Service) HostedBy(ctx context.Context, viewer services.UserID, pages []
 	return hostedBy(ctx, s.store, viewer, pages)
 }
 
-// hostedBy is HostedBy on a database.
+// hostedBy reads the pages of HostedBy from a database, without a Service.
 func hostedBy(ctx context.Context, db *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[Show], error) {
 	return sql.ReadUserLists(ctx, db.Runner, showsOfHosts, viewer, pages, func(scan func(...any) error, first ...any) (Show, uint64, error) {
 		show, err := scanShow(scan, first...)

@@ -23,6 +23,8 @@ const (
 )
 
 var (
+	// insertHost inserts a row of hosts. Its column named says that the documents of all followers name the host, so that boards have the
+	// host's shows; unnamed is the number of chunks of followers whose documents do not name the host yet, 0 before they are counted.
 	insertHost = sql.NewStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
 		ON CONFLICT (host) DO NOTHING`)
 
@@ -49,7 +51,8 @@ var (
 	hostsWithManyFollowers = sql.NewStatement("hosts with many followers", `SELECT h.host FROM {rows $1 host BIGINT} AS h
 		WHERE EXISTS (SELECT 1 FROM follows f WHERE f.followee = h.host LIMIT 1 OFFSET $2)`)
 
-	// There is one statement for each partial index of shows.
+	// publishActive and publishReplays put the shows of hosts onto boards, from version $2 of the changelog on. There is one statement for
+	// each partial index of shows.
 	publishActive = sql.NewStatement("publish active shows", `UPDATE shows SET ver = $2, live_ver = CASE WHEN status = 1 THEN CAST($2 AS BIGINT) ELSE live_ver END
 		WHERE {in host $1 BIGINT} AND status < 2 AND ver = 0 RETURNING host, status`)
 
@@ -217,7 +220,8 @@ func followedHosts(ctx context.Context, db *sql.DB, reader services.UserID) ([]s
 	return hosts[reader], err
 }
 
-// followedHostsByReader is followedHosts for several readers. Readers who follow no host are absent.
+// followedHostsByReader lists, for each of several readers, the hosts that they follow and whose shows they see, in order of user ID.
+// Readers who follow no host are absent.
 func followedHostsByReader(ctx context.Context, db *sql.DB, readers []services.UserID) (map[services.UserID][]services.FollowedAuthor, error) {
 	hosts := make(map[services.UserID][]services.FollowedAuthor, len(readers))
 	st, of := hostsOfReaders.ForUsers(readers)

@@ -23,6 +23,7 @@ func (b *testStore) addHosts(hosts ...services.UserID) {
 	})
 }
 
+// A host's shows come onto boards when the documents in all chunks of followers name the host.
 func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		is := func(host services.UserID) [2]bool {
@@ -81,6 +82,7 @@ func TestAHostIsPublishedAfterItIsNamed(t *testing.T) {
 	})
 }
 
+// HostVersions lists, for each host, the version at which their live shows last changed, and whether they have pulled replays.
 func TestVersionsOfHosts(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.addHosts(7, 8, 9)
@@ -96,6 +98,7 @@ func TestVersionsOfHosts(t *testing.T) {
 	})
 }
 
+// followedHosts lists the hosts that a reader follows and whose shows the reader sees, with the mode of each follow.
 func TestHostsOfAReader(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		users := b.MakeUsers("ann", "bob", "cat", "dan", "eve")

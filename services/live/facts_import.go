@@ -21,6 +21,7 @@ var (
 		ShowCancelled: sql.NewInsertion("import cancelled shows", "shows", importedColumns+", cancelled_at BIGINT", "ON CONFLICT DO NOTHING"),
 	}
 
+	// importFormerPositions inserts rows of noFormerPositionRow.
 	importFormerPositions = sql.NewInsertion("note that imported shows stood nowhere", "show_history",
 		"show BIGINT, ver BIGINT, until_ver BIGINT, until_at BIGINT, host BIGINT, status BIGINT, score BIGINT", "ON CONFLICT DO NOTHING")
 

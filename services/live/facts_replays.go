@@ -16,7 +16,7 @@ const (
 )
 
 var (
-	// It reads a range of the index shows_replays from its end, without a sort.
+	// hostReplays reads a range of the index shows_replays from its end, without a sort.
 	hostReplays = sql.NewStatement("replays of a host", selectShow+`shows s WHERE s.host = $1 AND `+pushedReplay+`
 		ORDER BY s.ended_at DESC, s.id DESC LIMIT $2`)
 
@@ -27,8 +27,8 @@ WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
-	// replaysOfReader is built like the statement of a home feed: see feedPageSQL. Here positions are times and not unique, so
-	// it reads all replays that have the last one's time.
+	// replaysOfReader is built like the statement of a home feed: see feedPageSQL in package posts. Here positions are times and not unique,
+	// so it reads all replays that have the last one's time.
 	replaysOfReader = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+selectFollowedHosts+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges

@@ -81,6 +81,7 @@ func idsOf(shows []Show) []services.PostID {
 	return ids
 }
 
+// A show and its former position are read as they were written, also after a change of every field.
 func TestAShowIsStoredUnchanged(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		at := showTime(0).Add(123 * time.Millisecond)
@@ -116,6 +117,7 @@ func TestAShowIsStoredUnchanged(t *testing.T) {
 	})
 }
 
+// lockShow and lockShowShared read the show that they lock, and return NOT_FOUND for an unknown ID.
 func TestShowsAreLocked(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		show := aShow(9, 1, ShowLive, 0)
@@ -141,6 +143,7 @@ func TestShowsAreLocked(t *testing.T) {
 	})
 }
 
+// ActiveShows lists the upcoming and live shows that boards have, host by host. A page never ends within a host.
 func TestActiveShows(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		unpublished := aShow(90, 2, ShowUpcoming, 1)
@@ -167,6 +170,7 @@ func TestActiveShows(t *testing.T) {
 	})
 }
 
+// Pushed and pulled replays of hosts are listed apart, the newest end first, without shows that no board has yet.
 func TestReplaysOfHosts(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		pulled := func(show Show) Show {

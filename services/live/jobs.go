@@ -47,7 +47,7 @@ type reminderPayload struct {
 	Show  services.PostID `json:"show"`
 	After services.UserID `json:"after,omitempty"`
 
-	StartedAt services.PostID `json:"moment,omitempty"` // of the start, if it was reported late: see notifications.Cause
+	StartedAt services.PostID `json:"moment,omitempty"` // an ID of the time of the start, if it was reported late: see notifications.Cause
 }
 
 // remindJob returns the job that sends all reminders of a show that has started. moment is an ID of the time of a past start; 0
@@ -109,7 +109,7 @@ func (s *Service) changeShow(ctx context.Context, tx *sql.Tx, before, after Show
 	return after, jobs.Enqueue(ctx, tx, s.jobsForShowChange(tx, before, after)...)
 }
 
-// logChange appends a change of a show to the log if boards have its host's shows. It returns the show with its version, and its
+// logChange appends a change of a show to the log of shows if boards have its host's shows. It returns the show with its version, and its
 // former position on boards: nil if the position did not change or there was none.
 func (s *Service) logChange(ctx context.Context, tx *sql.Tx, before, after Show) (Show, *FormerPosition, error) {
 	_, named, err := readHost(ctx, tx.Runner, after.Host)
@@ -152,8 +152,8 @@ func (s *Service) jobsForShowChange(tx *sql.Tx, before, after Show) (queued []jo
 	return queued
 }
 
-// closeShows handles shows together: one transaction reschedules the jobs of all shows that are not due yet. Each of the other
-// shows is closed in its own transaction.
+// closeShows runs jobs of the kind jobClose together: one transaction reschedules the jobs of all shows that are not due yet. Each of the
+// other shows is closed in its own transaction.
 func (s *Service) closeShows(ctx context.Context, claimed []jobs.Job) (outcomes []error) {
 	outcomes = make([]error, len(claimed))
 	ids := make([]services.PostID, len(claimed))

@@ -56,7 +56,7 @@ func HostsIntoDocumentsJobs(hosts []services.UserID) ([]jobs.NewJob, error) {
 	return jobs.ChunkJobs(jobHostsIntoDocuments, chunks)
 }
 
-// projectSeenJob projects a user's seen position in the live board into their document.
+// projectSeenJob is the job that projects a user's seen position in the live board into their document.
 func projectSeenJob(user services.UserID) jobs.NewJob {
 	return jobs.UserJob(jobLiveSeen, user)
 }
@@ -125,9 +125,9 @@ func (s *Service) runHostsIntoDocuments(ctx context.Context, job jobs.Job) error
 	return jobs.ErrFinished
 }
 
-// writeHostsIntoDocuments writes some hosts into the documents of their followers who are not dormant, by the present follows. The
-// stamp is taken before the follows are read: a document that has lost a host since then refuses the entry, and
-// NameAuthorsInDocuments reads that edge again.
+// writeHostsIntoDocuments writes some hosts into the documents of their followers who are not dormant, by the present follows. The stamp
+// is taken before the follows are read: a document that has lost a host since then refuses the entry, and NameAuthorsInDocuments reads
+// that follow again.
 func (s *Service) writeHostsIntoDocuments(ctx context.Context, hosts []services.UserID) error {
 	stamp, err := s.redis.Now(ctx)
 	if err != nil {
@@ -148,8 +148,8 @@ func (s *Service) writeHostsIntoDocuments(ctx context.Context, hosts []services.
 // publishHosts publishes all shows of hosts on boards, with one log entry. All documents already name these hosts. The
 // caller has locked the log of shows.
 func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services.UserID) error {
-	// named are the hosts that this statement has set as named. The other hosts are published already, or the last of their chunks
-	// publishes them.
+	// named are the hosts of which it is recorded only now that all documents name them. The other hosts are published already, or the last
+	// of their chunks publishes them.
 	named, err := recordHostsInDocuments(ctx, tx, hosts)
 	if err != nil || len(named) == 0 {
 		return err
@@ -170,8 +170,8 @@ func (s *Service) publishHosts(ctx context.Context, tx *sql.Tx, hosts []services
 }
 
 // runHostIntoDocuments writes a host into the documents of their followers: at once if they are one chunk, otherwise by a job for each
-// chunk. If there is no chunk to queue, it publishes the host's shows on boards. It queues nothing for a host that all
-// documents name, or whose chunks are in flight.
+// chunk. If there is no chunk to queue, it publishes the host's shows on boards. It queues nothing for a host that all documents name, or
+// of which a job for some chunk has not ended.
 func (s *Service) runHostIntoDocuments(ctx context.Context, job jobs.Job) error {
 	host, err := services.ParseUserIDText(job.Key)
 	if err != nil {

@@ -29,7 +29,8 @@ func onBoardsSinceVersion(w *fanouttest.World, show services.PostID) uint64 {
 	return shows[show].Version
 }
 
-// runJobsOfKind runs up to most waiting jobs of one kind, and returns their number.
+// runJobsOfKind runs up to most waiting jobs of one kind, and returns their number. It claims all due jobs: afterwards the leases of the
+// others have ended.
 func runJobsOfKind(w *fanouttest.World, kind string, most int) (done int) {
 	w.TB.Helper()
 	for _, job := range claim(w) {

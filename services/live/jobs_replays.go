@@ -167,7 +167,7 @@ func (s *Service) pushReplays(ctx context.Context, chunk replayChunk) error {
 // maxEntriesPerCall bounds how many entries go to Redis together: about 600 kB, and some milliseconds of Redis' one thread.
 const maxEntriesPerCall = 20_000
 
-// pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the edge is read again.
+// pushEntries adds replays of a host to the followers' lists. For each list that refuses them, the follow is read again.
 func (s *Service) pushEntries(ctx context.Context, stamp redis.ClockStamp, entries []replayEntry, edges []services.FollowEdge) error {
 	readers := fanout.FollowerIDs(edges)
 	results, err := s.addReplays(ctx, stamp, entries, readers...)
@@ -202,7 +202,7 @@ func (s *Service) addReplays(ctx context.Context, stamp redis.ClockStamp, entrie
 // ReplaysDelivered is how many times this node has put replays into a list that lacked them.
 func (s *Service) ReplaysDelivered() uint64 { return s.replaysDelivered.Load() }
 
-// addReplaysAgain reads the edge again for a follower whose list refused replays, and adds the replays if the follow still exists. The
+// addReplaysAgain reads the follow again for a follower whose list refused replays, and adds the replays if the follow still exists. The
 // replays are not read again: they do not change.
 func (s *Service) addReplaysAgain(ctx context.Context, edge services.FollowEdge, entries []replayEntry) error {
 	return jobs.ProjectionMerge[redis.ClockStamp, bool]{

@@ -108,7 +108,7 @@ func TestEachUserIsRemindedOnceDespiteCrashes(t *testing.T) {
 	})
 }
 
-// Shows without further reports are closed when they are due and not earlier, each by its own times.
+// Shows of which nothing more is reported are closed when they are due and not earlier, each by its own times.
 func TestForgottenShowsAreClosed(t *testing.T) {
 	eachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		users := w.MakeUsers(2)
@@ -175,8 +175,8 @@ func TestClosingByLongerTimes(t *testing.T) {
 	patient := other.Fanout
 	planned := storedShow(w, show).PlannedAt
 	for _, step := range []struct {
-		after  time.Duration
-		status ShowStatus
+		after  time.Duration // since the show's plan
+		status ShowStatus    // of the show by then
 	}{{6 * time.Hour, ShowUpcoming}, {24*time.Hour - time.Millisecond, ShowUpcoming}, {24 * time.Hour, ShowCancelled}} {
 		w.Clock.Advance(planned.Add(step.after).Sub(w.Clock.Now()))
 		w.RunDueJobs(patient)
@@ -206,8 +206,8 @@ func TestTheJanitorKeepsWhatSessionsNeed(t *testing.T) {
 	}
 	janitor := w.Projector.Janitor()
 	for _, step := range []struct {
-		after time.Duration
-		rows  int
+		after time.Duration // since the start of the show and the unfollow
+		rows  int           // former positions that are left
 	}{{0, 1}, {12*time.Hour + extraSessionRetention, 1}, {12*time.Hour + extraSessionRetention + time.Second, 0}} {
 		w.Clock.Advance(began.Add(step.after).Sub(w.Clock.Now()))
 		_, err := janitor.RunOnce(t.Context())

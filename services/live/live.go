@@ -78,9 +78,9 @@ type Service struct {
 	// These come from Config, with its defaults filled in. sessionIdleTime is Config.SessionIdleTime, maxSessionLife is the longest
 	// life of a session.
 	limits                          ShowLimits
-	sessionScope                    SessionScope // which sessions share a slot
+	sessionScope                    SessionScope // which sessions cannot live at the same time
 	sessionIdleTime, maxSessionLife time.Duration
-	buildWait                       time.Duration
+	buildWait                       time.Duration // Config.RebuildWait
 
 	// replaysDelivered is for metrics: how often a list got replays that it lacked.
 	replaysDelivered atomic.Uint64
@@ -121,8 +121,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// extraSessionRetention is how long the data of a session is kept after the longest session has ended: clocks of nodes differ, and a
-// page may be in flight.
+// extraSessionRetention is how long the data of a session is kept after the longest session has ended: clocks of nodes differ, and a page
+// may be under way.
 const extraSessionRetention = time.Hour
 
 // forgetAfterSessions returns a function that deletes the rows that are older than every session that may be open.

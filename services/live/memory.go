@@ -47,17 +47,17 @@ const (
 
 // Memory is this node's cache of the shows on boards. It is safe for concurrent use.
 type Memory struct {
-	facts          memoryFacts
+	facts          memoryFacts // what the cache is loaded from
 	clock          services.Clock
 	log            *slog.Logger
 	historyHorizon time.Duration                           // how long former positions are kept
-	recentShows    *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for those that are not in state
+	recentShows    *changelog.Cache[services.PostID, Show] // shows that were read or changed lately, for reads of shows that state lacks
 
 	logFollower *changelog.KindFollower // reads the log of shows
 	// mu guards state and what state points to. It does not guard the version of the log: logFollower raises the version after
 	// apply has returned.
 	mu    sync.RWMutex
-	state *showState
+	state *showState // the shows on boards, and their former positions
 	// No lock guards changed: only reads of the log use it, one at a time.
 	changed changedHosts // the changes that the present read of the log has found so far
 
@@ -76,7 +76,7 @@ type changedHosts struct {
 // newMemory makes an empty cache that follows the log. horizon is how long it keeps former positions: longer than any
 // session lives.
 func newMemory(log *changelog.Follower, facts memoryFacts, horizon time.Duration) *Memory {
-	// recentShows caches shows for pages of replays that ended before the horizon. A few thousand shows serve most of these pages.
+	// recentShows caches shows for pages of replays that ended longer ago than horizon. A few thousand shows serve most of these pages.
 	const capacity = 10_000
 	clock := log.Clock()
 	m := &Memory{
@@ -132,7 +132,7 @@ func (m *Memory) catchUp(ctx context.Context, version uint64) error {
 // host reads their own show back from this cache.
 func (m *Memory) Refresh(ctx context.Context) error { return m.logFollower.Refresh(ctx) }
 
-// finishLogRead drops the data that no session needs any more, and notifies the receivers of changes.
+// finishLogRead drops the data that no session needs any more, and notifies the watched users and the open boards of changes.
 func (m *Memory) finishLogRead(err error) {
 	// After an error nothing was applied, and the next read of the log forgets as well.
 	if err == nil {
@@ -155,7 +155,8 @@ func (m *Memory) finishLogRead(err error) {
 	m.boards.notifyPending()
 }
 
-// apply applies changes in their order. When one of them does not say what changed, it applies none and returns false.
+// apply applies entries of the log of shows to the cache, in their order. If one of them does not say what changed, it applies none and
+// returns false: then all shows are loaded.
 func (m *Memory) apply(entries []changelog.Entry) bool {
 	changes := make([]LogChange, len(entries))
 	for i, entry := range entries {
@@ -195,12 +196,12 @@ func (m *Memory) apply(entries []changelog.Entry) bool {
 	return true
 }
 
-// load reads everything anew. The order of the reads keeps the result complete while others write. The log's head was read first:
-// later entries may already be in the loaded state, and then change nothing. The hosts' versions are read before the shows: if a
-// show goes live in between, its host's count is newer than the version, and is notified again when the log brings the newer
-// version. Active shows come before ended ones, because an active show may end in between. Former positions come last, so they are
-// never older than the shows. The new state is built apart and installed in one step: readers see the former one until then, and a
-// failed load changes nothing.
+// load fills the cache anew from the facts. The order of the reads keeps the result complete while others write. The log's head was read
+// first: later entries may already be in the loaded state, and then change nothing. The hosts' versions are read before the shows: if a
+// show goes live in between, its host's count is newer than the version, and is notified again when the log brings the newer version.
+// Active shows come before ended ones, because an active show may end in between. Former positions come last, so they are never older
+// than the shows. The new state is built apart and installed in one step: readers see the former one until then, and a failed load
+// changes nothing.
 func (m *Memory) load(ctx context.Context) error {
 	since := m.clock.Now().Add(-m.historyHorizon)
 	state := newShowState()
@@ -248,6 +249,7 @@ func (m *Memory) loadHosts(ctx context.Context, state *showState) (pulls []servi
 	}
 }
 
+// loadActive reads the upcoming and live shows of all hosts into state.
 func (m *Memory) loadActive(ctx context.Context, state *showState) error {
 	for after := services.UserID(0); ; {
 		active, err := m.facts.ActiveShows(ctx, after, hostsPerRead)
@@ -268,8 +270,7 @@ func (s *showState) addEndedAndFormer(ended []Show, history []FormerPosition) {
 		s.put(one, one.UpdatedAt)
 	}
 	s.recentMoves = nil
-	// put has treated each show as if it had just moved. But its last move is older than the horizon, unless the history below
-	// has it.
+	// put has treated each show as if it had just moved. But its last move is older than all sessions, unless the history below has it.
 	for _, one := range s.byID {
 		one.movedBeforeSessions = true
 	}

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	benchShowCount     = 100_000
-	benchHostCount     = 50_000
-	benchLiveShowCount = 300 // live ones among benchShowCount
-	benchPageSize      = 20  // shows on a page
+	benchShowCount     = 100_000 // active shows in newFullCache
+	benchHostCount     = 50_000  // hosts among whom these shows are spread
+	benchLiveShowCount = 300     // live ones among benchShowCount
+	benchPageSize      = 20      // shows on a page
 )
 
-// newFullCache is a cache with 100,000 active shows, some of which moved within the horizon.
+// newFullCache is a cache with 100,000 active shows. A tenth of them have moved lately, and the cache keeps their former positions too.
 func newFullCache(tb testing.TB) (m *showCache, version uint64) {
 	m = newFakeShowSQL().newCache()
 	readLog(tb, m)
@@ -48,7 +48,7 @@ func newFullCache(tb testing.TB) (m *showCache, version uint64) {
 	return m, version
 }
 
-// randomHostLists are viewers' lists of hosts, in no order, as documents have them.
+// randomHostLists makes the lists of hosts that a number of viewers follow: count hosts for each, in no order, as documents have them.
 func randomHostLists(viewers, count int) [][]services.FollowedAuthor {
 	random := rand.New(rand.NewPCG(3, 4))
 	lists := make([][]services.FollowedAuthor, viewers)
@@ -60,8 +60,8 @@ func randomHostLists(viewers, count int) [][]services.FollowedAuthor {
 	return lists
 }
 
-// BenchmarkBoard reads the first 20 shows of boards of 10, 200 and 2000 hosts, and counts the new shows on them. It also measures
-// the two alternative ways to read a page.
+// BenchmarkBoard reads the first 20 shows of boards of 10, 200 and 2000 hosts, and counts the new shows on them. It also measures two
+// other ways to read a page: pageByHeap and pageByScan.
 func BenchmarkBoard(b *testing.B) {
 	m, version := newFullCache(b)
 	for _, count := range []int{10, 200, 2000} {
@@ -148,7 +148,8 @@ func BenchmarkShowMemory(b *testing.B) {
 	}
 }
 
-// hostSpanHeap is a heap of hosts' lists ordered by their first spans.
+// hostSpanHeap is a container/heap of lists, each with the positions (spans) of one host's shows. The list whose first position is the
+// highest on the board comes first.
 type hostSpanHeap [][]positionSpan
 
 func (h hostSpanHeap) Len() int           { return len(h) }
@@ -161,7 +162,7 @@ func (h *hostSpanHeap) Pop() any {
 	return last
 }
 
-// pageByHeap reads a page by a heap of the hosts' lists: one of the alternatives in BenchmarkBoard.
+// pageByHeap reads a page of active shows by a heap of the hosts' lists. BenchmarkBoard compares it with Memory.activeAt.
 func pageByHeap(state *showState, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	heads := make(hostSpanHeap, 0, len(hosts))
 	for _, followed := range hosts {
@@ -183,7 +184,7 @@ func pageByHeap(state *showState, hosts []services.FollowedAuthor, version uint6
 	return page
 }
 
-// allSpans is the one sorted list of all active spans, for pageByScan.
+// allSpans is one list of the positions (spans) of all hosts' active shows, in the order of boards, for pageByScan.
 func allSpans(state *showState) (all []positionSpan) {
 	state.hosts.each(func(known *cachedHost) {
 		if known.shows != nil {
@@ -194,7 +195,7 @@ func allSpans(state *showState) (all []positionSpan) {
 	return all
 }
 
-// pageByScan reads a page by a walk through all spans: the other alternative in BenchmarkBoard.
+// pageByScan reads a page of active shows by a walk through allSpans. BenchmarkBoard compares it with Memory.activeAt.
 func pageByScan(all []positionSpan, hosts []services.FollowedAuthor, version uint64) (page []Show) {
 	mine := make(map[services.UserID]struct{}, len(hosts))
 	for _, followed := range hosts {

@@ -9,7 +9,7 @@ import (
 	"tidings/services"
 )
 
-// Version is the log version of the cache: the version of every board that is read now.
+// Version is the version of the changelog of shows up to which the cache has read it: a board that is read now has this version.
 func (m *Memory) Version() uint64 { return m.logFollower.Version() }
 
 // Loaded reports whether the shows were ever loaded. A node that has not loaded them serves no boards.
@@ -17,7 +17,7 @@ func (m *Memory) Loaded() bool { return m.logFollower.Loaded() }
 
 // activeAt lists the shows of hosts that were live or upcoming at a version, in the order of boards. It begins after a position
 // (the zero value is the top), lists at most limit shows, and reports whether there are more. Each show has its status and times
-// at that version, and its present texts. Versions older than the horizon are incomplete.
+// at that version, and its present texts. A board is incomplete if its version is older than any session can be.
 func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if after.Replay {
 		return nil, false
@@ -25,8 +25,8 @@ func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after
 	return m.pageAt(hosts, version, after, limit, false)
 }
 
-// replaysAt lists the hosts' cached replays, as activeAt does: all replays that ended within the horizon, at this version or
-// before, and the newest replays of hosts whose replays are pulled.
+// replaysAt lists the hosts' cached replays, as activeAt lists their active shows: the shows that were over at the version and whose
+// end was recorded less than Memory.historyHorizon ago, and the newest replays of hosts whose replays are pulled.
 func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if !after.Replay {
 		after = ShowPlace{}
@@ -34,26 +34,27 @@ func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, afte
 	return m.pageAt(hosts, version, after, limit, true)
 }
 
-// hostSpans is the positions of one host's shows, with the greatest score among them.
+// hostSpans is the positions (spans) of one host's active shows, or of their replays, with the greatest score among them.
 type hostSpans struct {
-	topScore int64 // the greatest score of the spans
-	spans    *[]positionSpan
+	topScore int64           // the greatest score of the spans
+	spans    *[]positionSpan // in the order of boards
 }
 
 // boardPage holds the working space of a page. It is reused, since for a page of many hosts the allocation would be most of the
 // cost.
 type boardPage struct {
-	candidates []hostSpans
+	candidates []hostSpans     // of the hosts that may have shows on the page
 	topScores  []int64         // the greatest scores of candidates, one more than the page has lines, least first
 	topSpans   []*positionSpan // the first spans of the page found so far, in the order of boards
 }
 
+// boardPages has the working spaces that no page uses now.
 var boardPages = sync.Pool{New: func() any { return new(boardPage) }}
 
-// pageAt reads a page. First it finds the highest score among the shows of each host, which the table stores. The hosts with the
-// greatest of these scores fill the page, or nearly; another host is skipped unless its highest score is at least that of the page's
-// last show. Two alternatives are slower: a heap of all hosts' first shows, and a walk through one list of all shows that checks each
-// show's host (BenchmarkBoard).
+// pageAt reads a page of active shows or of replays. First it finds the highest score among the shows of each host, which hostTable
+// stores. The hosts with the greatest of these scores fill the page, or nearly; another host is skipped unless its highest score is at
+// least that of the page's last show. Two alternatives are slower: a heap of all hosts' first shows, and a walk through one list of all
+// shows that checks each show's host (BenchmarkBoard).
 func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int, replays bool) ([]Show, bool) {
 	page := boardPages.Get().(*boardPage)
 	defer page.free()
@@ -70,16 +71,16 @@ func (m *Memory) pageAt(hosts []services.FollowedAuthor, version uint64, after S
 	return shows, more
 }
 
-// free gives the working space back, without pointers to lists that may have been replaced since.
+// free gives the working space back to boardPages, without pointers to lists that may have been replaced since.
 func (p *boardPage) free() {
 	clear(p.candidates)
 	clear(p.topSpans)
 	boardPages.Put(p)
 }
 
-// findHosts collects the hosts that have spans of replays, or of active shows, and their greatest scores: p.topScores gets the
-// greatest of these scores, at most count of them, the least first. If the spans with these scores hold at the version, count shows
-// have at least the score p.topScores[0].
+// findHosts collects the hosts that have replays or, if replays is false, active shows. p.topScores gets one score of each host, that of
+// its highest show: the greatest of these scores, at most count of them, the least first. If the shows with these scores stood there at
+// the version of the page, count shows have at least the score p.topScores[0].
 func (p *boardPage) findHosts(table *hostTable, hosts []services.FollowedAuthor, after ShowPlace, count int, replays bool) {
 	p.candidates, p.topScores = p.candidates[:0], p.topScores[:0]
 	for _, followed := range hosts {
@@ -165,7 +166,7 @@ func (s *positionSpan) below(after ShowPlace) bool {
 	return s.score < after.Score || s.score == after.Score && s.id < after.ID
 }
 
-// frozen is the show as it was in the span. An end that was reported before the start is omitted.
+// frozen is the show as it was while it had the position of the span. An end that was reported before the start is omitted.
 func (s *positionSpan) frozen() Show {
 	whole := s.show.toShow()
 	// This is the present position of a show that has begun or is over: its status and times have not changed since.
@@ -184,8 +185,8 @@ func (s *positionSpan) frozen() Show {
 }
 
 // ShowAt is a show as it was at a version. known is false for a show that is not cached: it does not exist, is on no board,
-// or was over before the horizon. there is false if no board had it at that version: not yet, or no longer because it was
-// cancelled.
+// or has been over for longer than any session lives. there is false if no board had it at that version: not yet, or no longer because
+// it was cancelled.
 func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known, there bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -209,7 +210,8 @@ func (m *Memory) ShowAt(id services.PostID, version uint64) (frozen Show, known,
 }
 
 // CountLive counts the running shows of hosts that went live after seen, a version of the log, and after the viewer followed the
-// host. Shows of quiet hosts do not count. The count is marked as behind until the first load, which catchUp makes for any version.
+// host. Shows of a host whose follow has CountsNothing set do not count. Until the node has loaded the shows, the result for a viewer
+// with hosts is only CacheNotLoaded.
 func (m *Memory) CountLive(hosts []services.FollowedAuthor, seen uint64) (count services.LiveCount) {
 	return m.countLiveSince(hosts, seen, 0)
 }
@@ -234,7 +236,7 @@ func (m *Memory) countLiveSince(hosts []services.FollowedAuthor, seen uint64, af
 	return count
 }
 
-// liveSince lists the shows of CountLive, in the order of boards.
+// liveSince lists the shows that CountLive counts, in the order of boards.
 func (m *Memory) liveSince(hosts []services.FollowedAuthor, seen uint64) []Show {
 	var shows []Show
 	m.mu.RLock()
@@ -260,7 +262,7 @@ func (h *hostShows) eachLive(followed services.FollowedAuthor, seen uint64, foun
 		if one.score <= 0 {
 			return // the upcoming shows begin here, and none of them counts
 		}
-		// The first condition leaves out former positions, which are among the active ones for as long as sessions last.
+		// The first condition leaves out former positions, which the list keeps for as long as a session may need them.
 		if one.fromVersion == one.show.version && one.show.liveVersion > seen && one.show.liveStamp > followed.ItemsCountAfter {
 			found(one.show)
 		}

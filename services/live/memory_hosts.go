@@ -7,12 +7,12 @@ import (
 	"tidings/services"
 )
 
-// cachedHost is a user who has or had a show on boards. Its summary lets a board of many hosts skip most of them without
-// reading their shows.
+// cachedHost is a user who has or had a show on boards. The top scores let a board of many hosts skip most hosts without reading their
+// shows.
 type cachedHost struct {
 	userID                         services.UserID // 0: a free slot of the table
-	liveVersion                    uint64          // of the log, at which the set of live shows last changed
-	topActiveScore, topReplayScore int64           // the greatest scores of the spans in these lists
+	liveVersion                    uint64          // the version of the log at which the host's set of live shows last changed
+	topActiveScore, topReplayScore int64           // the greatest scores in shows.active and shows.replays; MinInt64: the list is empty
 	shows                          *hostShows      // nil: none is cached
 }
 
@@ -78,8 +78,8 @@ func (t *hostTable) each(call func(*cachedHost)) {
 	}
 }
 
-// updateTopScores updates the summary that boards read first. Call it after a change of the host's shows. For a host without shows
-// it keeps only the version.
+// updateTopScores updates the top scores, which boards read first. Call it after a change of the host's shows. For a host without
+// shows it keeps only liveVersion.
 func (h *cachedHost) updateTopScores() {
 	h.topActiveScore, h.topReplayScore = math.MinInt64, math.MinInt64
 	if len(h.shows.active) > 0 {

@@ -19,9 +19,10 @@ import (
 type showWriter struct {
 	*testing.T
 	*sql.DB
-	now time.Time
+	now time.Time // the time of the last change; each change is a minute later
 }
 
+// Now makes the writer the clock of the database and of the caches.
 func (h *showWriter) Now() time.Time { return h.now }
 
 // writeChange writes a show in a transaction, with its log entry and its former position, and returns it.

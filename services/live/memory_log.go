@@ -19,13 +19,12 @@ type LogChange struct {
 	Live bool `json:",omitempty"` // the set of the host's live shows has changed; see HostLiveVersion
 }
 
-// logEntry is the payload. An entry gets its version when it is written, so a moved show takes that version when the entry
-// is read.
+// logEntry is the payload of an entry of the log of shows. An entry gets its version when it is written, so a moved show takes that
+// version when the entry is read.
 type logEntry struct {
 	LogChange
-	// Moved says that the show's Version is the entry's version. WentLive says the same of its LiveVersion.
-	Moved    bool `json:",omitempty"`
-	WentLive bool `json:",omitempty"`
+	Moved    bool `json:",omitempty"` // the show's Version is the entry's version
+	WentLive bool `json:",omitempty"` // the show's LiveVersion is the entry's version
 }
 
 // Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which

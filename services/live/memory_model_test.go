@@ -17,10 +17,10 @@ import (
 type showHistoryModel struct {
 	t                *rapid.T
 	fakeSQL          *fakeShowSQL
-	showStates       []Show      // in the order of their versions
-	versionTimes     []time.Time // when each version of the log was written, from version 1 on
-	nextShowID       services.PostID
-	clientLiveCounts map[services.UserID]services.LiveCount // a client that asks all nodes and drops answers that are not newer
+	showStates       []Show                                 // in the order of their versions
+	versionTimes     []time.Time                            // when each version of the log was written, from version 1 on
+	nextShowID       services.PostID                        // the ID of the show that was made last
+	clientLiveCounts map[services.UserID]services.LiveCount // by host: the newest count of a client that asks all nodes
 }
 
 const lastModelHost = services.UserID(4) // the hosts have the IDs from 1 to this one
@@ -107,7 +107,7 @@ func (h *showHistoryModel) importRandomShows() {
 	h.addVersionTimes()
 }
 
-// reapplyLogAfter reapplies the changes after a version.
+// reapplyLogAfter applies the changes after a version, which the cache has applied already, once more.
 func (h *showHistoryModel) reapplyLogAfter(m *showCache, after uint64) {
 	var entries []changelog.Entry
 	for _, entry := range h.fakeSQL.log {
@@ -152,7 +152,7 @@ func (h *showHistoryModel) checkBoards(m *showCache) {
 	}), 1, int(lastModelHost), rapid.ID[services.UserID]).Draw(r, "hosts")...)
 	for version := uint64(0); version <= m.Shows.Version(); version++ {
 		if int(version) < len(h.versionTimes) && !h.versionTimes[version].After(cut) {
-			continue // this version was replaced before the horizon, so no session has it
+			continue // this version was replaced longer ago than the cache keeps former positions, so no session has it
 		}
 		stood := h.showsAt(version)
 		shows, more := m.Shows.activeAt(hosts, version, ShowPlace{}, 1000)
@@ -171,8 +171,8 @@ func (h *showHistoryModel) checkBoards(m *showCache) {
 	h.checkLiveCounts(m)
 }
 
-// checkReplays checks that every replay that ended within the horizon and every pulled replay is in got, and that all other lines
-// of got are true replays.
+// checkReplays checks that got has every pulled replay and every replay of a show that ended after cut, and that all other lines of
+// got are in truth.
 func (h *showHistoryModel) checkReplays(version uint64, got, truth []boardEntry, cut time.Time) {
 	known := got[:0:0]
 	for _, one := range truth {
@@ -186,8 +186,8 @@ func (h *showHistoryModel) checkReplays(version uint64, got, truth []boardEntry,
 	}
 }
 
-// checkLiveCounts compares the counts of badges, and checks that a client that orders answers by their sequences has the right
-// count.
+// checkLiveCounts compares the badges' counts of live shows with the model, host by host. It also checks that a client that keeps the
+// answer with the greatest sequence (VersionSum) has the right count.
 func (h *showHistoryModel) checkLiveCounts(m *showCache) {
 	stood := h.showsAt(m.Shows.Version())
 	for host := services.UserID(1); host <= lastModelHost; host++ {
@@ -213,7 +213,7 @@ func (h *showHistoryModel) checkLiveCounts(m *showCache) {
 	}
 }
 
-// updateClientLiveCount lets the client ask a node for the count of a host.
+// updateClientLiveCount lets the client of clientLiveCounts ask a node for the count of a host. It drops an answer that is not newer.
 func (h *showHistoryModel) updateClientLiveCount(m *showCache, host services.UserID) {
 	if now := m.Shows.CountLive(followedAuthors(host), 0); !now.CacheNotLoaded && now.VersionSum > h.clientLiveCounts[host].VersionSum {
 		h.clientLiveCounts[host] = now
@@ -281,7 +281,7 @@ func TestMemoryHasEveryBoardThatASessionCanHave(t *testing.T) {
 	})
 }
 
-// checkOldShowsForgotten checks that beside the active shows only pulled replays are left once no session can need the past.
+// checkOldShowsForgotten checks that the cache has only active shows and pulled replays once no session can need the past.
 func (h *showHistoryModel) checkOldShowsForgotten(m *showCache) {
 	want := 0
 	for _, one := range h.fakeSQL.shows {

@@ -13,7 +13,8 @@ type Move struct {
 }
 
 // movesSince lists the shows of hosts that moved after a version, in no order. Shows that have come onto boards since and have
-// left them again are omitted. movesSince needs no log: it compares the spans that hold at the version with the present spans.
+// left them again are omitted. movesSince does not read the log: it compares the positions that shows had at the version with their
+// present ones.
 func (m *Memory) movesSince(hosts []services.FollowedAuthor, version uint64) (moves []Move) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -20,7 +20,7 @@ func TestShowsAreReadFromTheCacheFirst(t *testing.T) {
 	s.start(2, 1)
 	s.end(2, 2)
 	s.shows[3] = Show{ID: 3, Host: 8, Title: "of a host who is new", PlannedAt: noon, UpdatedAt: noon, Status: ShowUpcoming}
-	s.now = noon.Add(3 * time.Hour) // the second is beyond the horizon
+	s.now = noon.Add(3 * time.Hour) // the second show was over so long ago that the cache leaves it out
 	readLog(t, m)
 	read := func(wantSQL int, ids ...services.PostID) map[services.PostID]Show {
 		t.Helper()
@@ -116,7 +116,7 @@ func TestReadersOfLiveShowsAreNotified(t *testing.T) {
 	s.start(3, 9)
 	step(3, "leaving")
 	sequence := m.Shows.CountLive(followedAuthors(7), 0).VersionSum
-	s.newestVersion, s.liveVersions = s.newestVersion+1, map[services.UserID]uint64{} // SQL was set back
+	s.newestVersion, s.liveVersions = s.newestVersion+1, map[services.UserID]uint64{} // SQL has lost the hosts' versions, as after a restore
 	s.schedule(4, 7, 9)
 	readLog(t, m)
 	if got := m.Shows.CountLive(followedAuthors(7), 0).VersionSum; got != sequence {
@@ -218,7 +218,7 @@ func TestConsecutiveChangesAreNotifiedTogether(t *testing.T) {
 		}
 	}
 	a.setHosts("one", followedAuthors(7, 8, 9))
-	a.setHosts("two", followedAuthors(9, 7+1<<12)) // which has the same remainder in due as 7
+	a.setHosts("two", followedAuthors(9, 7+1<<12)) // the last host has the same index as host 7 in the array of hostChangeReceivers.due
 	a.recordChange(7)
 	a.notifyPending()
 	if first := next(); !slices.Equal(first, []string{"one"}) {

@@ -15,9 +15,9 @@ import (
 // A board at a version is read without a search by time: a host's spans are sorted by position, and those that are not valid
 // at the version are skipped. Most spans are present positions, so few are skipped.
 type showState struct {
-	byID        map[services.PostID]*cachedShow
-	hosts       *hostTable
-	recentMoves []recentMove // the oldest first
+	byID        map[services.PostID]*cachedShow // all cached shows
+	hosts       *hostTable                      // the hosts of shows on boards, with the shows' positions
+	recentMoves []recentMove                    // the oldest first
 }
 
 // cachedShow is a compact Show: a node keeps all active ones, tens of thousands. Times are numbers and the texts one string,
@@ -25,21 +25,21 @@ type showState struct {
 // spans of a show point to it.
 type cachedShow struct {
 	id                                                         services.PostID
-	version, liveVersion                                       uint64
-	liveStamp                                                  services.PostID
-	plannedMillis, startedMillis, endedMillis, cancelledMillis int64 // 0: not yet
-	updatedMicros                                              int64 // of Show.UpdatedAt
-	joinedTexts                                                string
+	version, liveVersion                                       uint64          // as in Show
+	liveStamp                                                  services.PostID // as in Show
+	plannedMillis, startedMillis, endedMillis, cancelledMillis int64           // 0: not yet
+	updatedMicros                                              int64           // of Show.UpdatedAt
+	joinedTexts                                                string          // the title, the cover URL and the replay URL, joined
 	host                                                       services.UserID
-	titleBytes, coverBytes                                     uint32 // lengths in joinedTexts: title, cover URL, replay URL
+	titleBytes, coverBytes                                     uint32 // the lengths of the title and of the cover URL in joinedTexts
 	status                                                     uint8  // the index in ShowStatuses
-	pull                                                       bool
-	movedBeforeSessions                                        bool // its last move is older than any running session
+	pull                                                       bool   // as in Show
+	movedBeforeSessions                                        bool   // its last move is older than any running session
 }
 
-// hostShows are a host's spans, each list in the order of boards.
+// hostShows are the present and former positions of a host's shows, each list in the order of boards.
 type hostShows struct {
-	active, replays []positionSpan
+	active, replays []positionSpan // active: positions of live and of upcoming shows
 }
 
 // positionSpan is the position of a show in the versions v of the log with fromVersion <= v < untilVersion.
@@ -50,7 +50,7 @@ type positionSpan struct {
 	fromVersion, untilVersion uint64 // untilVersion 0: the present position
 }
 
-// recentMove is a move of a show. When the move is older than the horizon, no session can need the position before it.
+// recentMove is a move of a show. When the move is older than Memory.historyHorizon, no session can need the position before it.
 type recentMove struct {
 	atMillis int64 // the time of the move
 	show     services.PostID
@@ -102,8 +102,8 @@ func (s *showState) showsOf(number services.UserID) *hostShows {
 	return known.shows
 }
 
-// raiseLiveVersion raises a host's version, and reports whether the version was lower before: false for an entry that was applied
-// before, or whose effect a load has read.
+// raiseLiveVersion raises the version at which a host's set of live shows last changed, and reports whether it was lower before: false
+// for an entry that was applied before, or whose effect a load has read.
 func (s *showState) raiseLiveVersion(number services.UserID, version uint64) bool {
 	known := s.hosts.add(number)
 	behind := known.liveVersion < version
@@ -171,14 +171,14 @@ func (s *showState) beginPosition(known *cachedShow) {
 	}
 }
 
-// addFormerPosition adds a former position of a show.
+// addFormerPosition adds a former position of a show that a load has read from SQL.
 func (s *showState) addFormerPosition(former FormerPosition) {
 	known := s.byID[former.Show]
 	if known == nil {
 		return // the show was published after the load began, and the log will bring it
 	}
 	s.recentMoves = append(s.recentMoves, recentMove{former.UntilAt.UnixMilli(), former.Show, former.UntilVersion})
-	// This is the last move of the show, and it is within the horizon: a session may need the position before it.
+	// This is the last move of the show, and it is recent: a session may need the position before it.
 	if former.UntilVersion == known.version {
 		known.movedBeforeSessions = false
 	}
@@ -276,6 +276,7 @@ func (k *cachedShow) setTexts(next Show) {
 	k.titleBytes, k.coverBytes = uint32(len(next.Title)), uint32(len(next.CoverURL))
 }
 
+// texts splits joinedTexts.
 func (k *cachedShow) texts() (title, cover, replay string) {
 	return k.joinedTexts[:k.titleBytes], k.joinedTexts[k.titleBytes : k.titleBytes+k.coverBytes], k.joinedTexts[k.titleBytes+k.coverBytes:]
 }

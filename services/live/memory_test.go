@@ -16,7 +16,8 @@ import (
 	"tidings/services/changelog"
 )
 
-// fakeShowSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction.
+// fakeShowSQL stands in for SQL: shows, their history, hosts and the log. A write is a transaction. It implements memoryFacts,
+// changelog.Log and services.Clock.
 type fakeShowSQL struct {
 	log                 []changelog.Entry
 	readError           error // what reads return while SQL does not answer; nil: it answers
@@ -24,9 +25,9 @@ type fakeShowSQL struct {
 	formerPositions     []FormerPosition
 	liveVersions        map[services.UserID]uint64 // of the hosts, see HostLiveVersion
 	newestVersion       uint64                     // the newest version of the log
-	now                 time.Time
-	beforeRead          func(what string) // runs before each read, as if others wrote while the cache loads
-	nextEntryUnparsable atomic.Bool       // the next log entry cannot be parsed
+	now                 time.Time                  // the time of the node and of SQL
+	beforeRead          func(what string)          // runs before each read, with its name; a test writes in it, as others do during a load
+	nextEntryUnparsable atomic.Bool                // the next read of the log returns an entry that cannot be parsed
 
 	showsReadByID, loadCount int // how many shows were read by ID, and how often a load began
 }
@@ -84,6 +85,7 @@ func (s *fakeShowSQL) commitTexts(next Show) Show {
 	return next
 }
 
+// appendEntry adds an entry to the log, under the next version.
 func (s *fakeShowSQL) appendEntry(key string, entry any) {
 	payload, err := json.Marshal(entry)
 	if err != nil {
@@ -93,6 +95,7 @@ func (s *fakeShowSQL) appendEntry(key string, entry any) {
 	s.log = append(s.log, changelog.Entry{Kind: ChangelogKind, Version: s.newestVersion, At: s.now, Key: key, Payload: payload})
 }
 
+// LogHead returns the newest version of the log. A load of the cache begins with this call.
 func (s *fakeShowSQL) LogHead(context.Context, string) (head, oldest uint64, err error) {
 	s.loadCount++
 	s.beforeRead("head")
@@ -140,6 +143,7 @@ func (s *fakeShowSQL) showsWhere(of func(Show) bool) (list []Show) {
 	return list
 }
 
+// ActiveShows returns at most two hosts' shows, so that a load needs several calls.
 func (s *fakeShowSQL) ActiveShows(_ context.Context, after services.UserID, limit int) ([]Show, error) {
 	s.beforeRead("active")
 	hosts := map[services.UserID]bool{}
@@ -155,6 +159,7 @@ func (s *fakeShowSQL) ActiveShows(_ context.Context, after services.UserID, limi
 	return list, s.readError
 }
 
+// EndedShows lists the shows that are over or cancelled and have moved since a time.
 func (s *fakeShowSQL) EndedShows(_ context.Context, since time.Time) ([]Show, error) {
 	s.beforeRead("ended")
 	return s.showsWhere(func(one Show) bool {
@@ -163,6 +168,7 @@ func (s *fakeShowSQL) EndedShows(_ context.Context, since time.Time) ([]Show, er
 	}), s.readError
 }
 
+// ShowHistory lists the former positions that shows have left since a time.
 func (s *fakeShowSQL) ShowHistory(_ context.Context, since time.Time) (list []FormerPosition, err error) {
 	s.beforeRead("history")
 	for _, former := range s.formerPositions {
@@ -182,6 +188,7 @@ func (s *fakeShowSQL) PulledReplays(_ context.Context, hosts []services.UserID, 
 	return list, s.readError
 }
 
+// HostVersions returns the live versions of at most two hosts, so that a load needs several calls.
 func (s *fakeShowSQL) HostVersions(_ context.Context, after services.UserID, limit int) (list []HostLiveVersion, err error) {
 	s.beforeRead("versions")
 	hosts := map[services.UserID]bool{} // whether the host pulls
@@ -215,6 +222,7 @@ func (s *fakeShowSQL) end(id services.PostID, minutes int) Show {
 	return s.commitMove(one)
 }
 
+// noon is the time at which these tests begin.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func minutesAfterNoon(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }

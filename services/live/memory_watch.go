@@ -15,7 +15,7 @@ type hostChangeReceivers[K comparable] struct {
 	clock  services.Clock
 	notify func(list []K) // must not block
 
-	mu         sync.Mutex
+	mu         sync.Mutex                   // guards the fields below
 	hosts      map[K][]services.UserID      // the IDs of each receiver's hosts
 	pending    map[services.UserID]struct{} // hosts whose shows have changed since the last notification; not yet reported
 	allChanged bool                         // shows have changed, and it is unknown whose
@@ -94,7 +94,7 @@ func (a *hostChangeReceivers[K]) notifyPending() {
 	a.notify(list)
 }
 
-// due lists the receivers to notify now, none within the gap after the last notification. The lock is held.
+// due lists the receivers to notify now: none if the last notification was less than MinNotifyInterval ago. The lock is held.
 func (a *hostChangeReceivers[K]) due(now time.Time) (list []K) {
 	if since := now.Sub(a.notified); len(a.pending) == 0 && !a.allChanged || since >= 0 && since < changelog.MinNotifyInterval {
 		return nil
@@ -123,16 +123,16 @@ func (a *hostChangeReceivers[K]) due(now time.Time) (list []K) {
 
 // BoardHostsWatch notifies an open board when a show of one of its hosts has changed.
 type BoardHostsWatch struct {
-	boards  *hostChangeReceivers[*BoardHostsWatch]
-	changed chan struct{} // what Changed returns
+	boards  *hostChangeReceivers[*BoardHostsWatch] // notifies this watch and those of the other open boards
+	changed chan struct{}                          // what Changed returns
 }
 
-// watchHosts opens a watch without hosts; SetHosts sets them. Close it with the board.
+// watchHosts makes the watch of an open board, without hosts; SetHosts sets them. Close the watch when the board closes.
 func (m *Memory) watchHosts() *BoardHostsWatch {
 	return &BoardHostsWatch{boards: m.boards, changed: make(chan struct{}, 1)}
 }
 
-// Changed is a channel that gets a token when the position or the texts of a show have changed since the last token was taken.
+// Changed is a channel that gets a value when the position or the texts of a show have changed since the last value was received.
 func (w *BoardHostsWatch) Changed() <-chan struct{} { return w.changed }
 
 // SetHosts sets the hosts of the board. Call it before reading their shows, so that no change is missed in between.
@@ -141,12 +141,12 @@ func (w *BoardHostsWatch) SetHosts(hosts []services.FollowedAuthor) { w.boards.s
 // Close ends the watch.
 func (w *BoardHostsWatch) Close() { w.boards.remove([]*BoardHostsWatch{w}) }
 
-// wakeBoards leaves a token for each board that has none.
+// wakeBoards puts a value into the channel of each board, unless one waits there already.
 func wakeBoards(boards []*BoardHostsWatch) {
 	for _, board := range boards {
 		select {
 		case board.changed <- struct{}{}:
-		default: // it has a token already
+		default: // a value waits there already
 		}
 	}
 }

@@ -22,10 +22,10 @@ type hostHistory struct {
 	*fanouttest.World
 	t              *rapid.T
 	hosts          []services.UserID
-	readers        []services.UserID
-	liveShows      []services.PostID           // live shows
+	readers        []services.UserID           // the followers of the hosts; one of them is a host too
+	liveShows      []services.PostID           // the shows that are live now
 	follows        map[[2]services.UserID]bool // by reader and host
-	muted          map[[2]services.UserID]bool
+	muted          map[[2]services.UserID]bool // by reader and host
 	pendingFollows map[[2]services.UserID]bool // pairs whose follow or unfollow has a pending job
 }
 
@@ -208,8 +208,8 @@ func (b *hostHistory) checkDocumentsNameHosts() {
 	}
 }
 
-// documentLacksHost reports whether a reader's document would be shown and does not name a host. A document of an absent user may lack
-// hosts, because it is rebuilt before it is shown.
+// documentLacksHost reports whether a reader's document does not name a host and would be shown as it is. A document of an idle user
+// may lack hosts, because it is rebuilt before it is shown.
 func documentLacksHost(w *fanouttest.World, reader, host services.UserID) bool {
 	w.TB.Helper()
 	document := w.Document(reader)

@@ -14,9 +14,9 @@ import (
 // A member of a list of replays is 27 printable bytes: when the show ended (9 letters, milliseconds), its ID (13) and its
 // host's ID (5). So members sort in the reverse order of boards.
 const (
-	endTimeLength = 9
-	placeLength   = endTimeLength + services.PostIDLetters
-	replayLength  = placeLength + 5
+	endTimeLength = 9                                      // letters of the time at which the show ended
+	placeLength   = endTimeLength + services.PostIDLetters // letters of that time and the show's ID, as placeText prints them
+	replayLength  = placeLength + 5                        // letters of a whole member
 
 	builtListMark   = '!'                                // before the floor, in the first member of a list that is not being built
 	endTimeAlphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // the letters of IDs
@@ -29,17 +29,17 @@ var luaFiles embed.FS
 var (
 	scripts = redis.ScriptFiles{FS: luaFiles}
 
-	replaysBegin = scripts.Load("replays_begin", replaysLib)
-	replaysMerge = scripts.Load("replays_merge", replaysLib)
-	replaysTrim  = scripts.Load("replays_trim", replaysLib)
-	sessionTouch = scripts.Load("session_touch")
+	replaysBegin = scripts.Load("replays_begin", replaysLib) // begins a rebuild of a list of replays
+	replaysMerge = scripts.Load("replays_merge", replaysLib) // merges replays into a list
+	replaysTrim  = scripts.Load("replays_trim", replaysLib)  // trims a list to FeedRetention entries
+	sessionTouch = scripts.Load("session_touch")             // extends a session and gives it its slot
 
 	// replaysList is the newest replays of the hosts that the user follows: ZSET, all scores 0, with one mark and at most
 	// FeedRetention + 32 members of 27 bytes, see replayText. A read of the user's board makes it.
 	replaysList = rdb.RegisterList(rdb.FeatureList{KeyPart: "r", Lua: scripts.FileText(replaysLib), DropFunction: "dropHost", Trim: replaysTrim})
 
-	// sessionsPart is the user's live board sessions that are being paged through: HASH, slot -> "end (ms);session", at most
-	// maxSessionSlots. It expires with the last session.
+	// sessionsPart is the part of the key of a user's live board sessions that are being paged through: HASH, slot (see
+	// Session.slotKey) -> "end (ms);session", at most maxSessionSlots. The key expires with the last session.
 	sessionsPart = rdb.RegisterLeaseKey("s")
 )
 
@@ -104,8 +104,8 @@ func parseReplay(member string) (entry replayEntry, ok bool) {
 	return entry, ok
 }
 
-// beginReplays makes the readers' missing lists and returns the stamps under which their facts are to be read; 0 for a
-// reader without a document. No reader uses a list until a merge has ended its rebuild.
+// beginReplays makes the readers' missing lists of replays, and returns the stamps under which their facts are to be read; 0 for a
+// reader without a document. No board shows a new list until a merge has ended its rebuild.
 func (p projection) beginReplays(ctx context.Context, readers []services.UserID) ([]redis.ClockStamp, error) {
 	calls := make([]redis.ScriptCall, len(readers))
 	for i, reader := range readers {
@@ -117,14 +117,15 @@ func (p projection) beginReplays(ctx context.Context, readers []services.UserID)
 // replayMerge is the result of a SQL read for one reader, to be merged into their list.
 type replayMerge struct {
 	Reader    services.UserID
-	Stamp     redis.ClockStamp
-	IsRebuild bool // Entries are the reader's newest replays, and the merge ends a rebuild
+	Stamp     redis.ClockStamp // taken before the SQL read
+	IsRebuild bool             // Entries are the reader's newest replays, and the merge ends a rebuild
 	Entries   []replayEntry
 	Floor     ShowPlace // with IsRebuild: the newest replay below Entries; the zero position if there is none
 }
 
-// mergeReplays merges replays into lists, at most 500 lists in a round trip. Results are in the order of merges, and their N is 0. If
-// anything was removed from a reader since the stamp, the result is Retry: the caller reads the reader's edges again.
+// mergeReplays merges replays into lists, at most 500 lists in a round trip. Results are in the order of merges, and their Version is
+// 0. If anything was removed from a reader's feed or lists since the stamp, the result is Retry: the caller reads the reader's follows
+// again.
 func (p projection) mergeReplays(ctx context.Context, merges []replayMerge) ([]redis.Result, error) {
 	calls := make([]redis.ScriptCall, len(merges))
 	for i, merge := range merges {

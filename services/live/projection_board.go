@@ -19,7 +19,7 @@ type boardQuery struct {
 	Reader services.UserID
 	Before ShowPlace // only replays below this position are read; a position that is no replay's means from the top
 	Limit  int       // the most replays to read; 0: only the document is read, as for the badges
-	Slot   string    // the slot of the page's session
+	Slot   string    // the slot of the page's session: see Session.slotKey
 }
 
 // redisBoard is the part of a live board that Redis holds.
@@ -28,10 +28,10 @@ type redisBoard struct {
 	ListReady          bool          // false: the list of replays is missing or being built; of the fields below, only Lease is valid
 	Replays            []replayEntry // newest first, among the newest FeedRetention of the list
 	Floor              ShowPlace     // the newest replay that the list does not have; zero: it has all
-	Lease              slotLease     // of the slot
+	Lease              slotLease     // of the slot in the query
 }
 
-// readBoard reads a page's hosts, replays and lease in one round trip.
+// readBoard reads, in one round trip, the hosts and the replays of a page, and the lease of its session.
 func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard, error) {
 	if err := p.CheckTrusted(); err != nil {
 		return redisBoard{}, err
@@ -79,14 +79,14 @@ func (p projection) readBoard(ctx context.Context, query boardQuery) (redisBoard
 	return read, nil
 }
 
-// replaysMarkRange reads the mark of a list of replays; firstBeyondRetention reads its first replay beyond the newest
-// FeedRetention.
 var (
-	replaysMarkRange     = redis.NewRange(0, 0, false)
+	// replaysMarkRange reads the first member of a list of replays, which is its mark and its floor.
+	replaysMarkRange = redis.NewRange(0, 0, false)
+	// firstBeyondRetention reads the newest replay of a list beyond the newest FeedRetention.
 	firstBeyondRetention = redis.NewRange(services.FeedRetention, services.FeedRetention, true)
 )
 
-// replaysAbove are the replays of a list above its floor.
+// replaysAbove parses members of a list of replays, and leaves out what is not above the list's floor.
 func replaysAbove(floor ShowPlace, members []string) (replays []replayEntry) {
 	for _, member := range members {
 		entry, ok := parseReplay(member)

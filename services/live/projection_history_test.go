@@ -19,12 +19,12 @@ import (
 
 // The kinds of events of boards.
 const (
-	endShowEvent = feedhistory.FirstBoardEvent + iota
-	loseReplaysEvent
-	visitBoardEvent
+	endShowEvent     = feedhistory.FirstBoardEvent + iota // a show of a host ends
+	loseReplaysEvent                                      // Redis loses a user's list of replays
+	visitBoardEvent                                       // a user opens their board
 )
 
-// boardWorld is the facts of shows in a history, and the work that they cause.
+// boardWorld is the facts of shows in a random history, and the jobs that they cause.
 type boardWorld struct {
 	*feedhistory.World
 	redis                 projection
@@ -76,7 +76,8 @@ func (w *boardWorld) endShow(host services.UserID) {
 	})
 }
 
-// pushReplay updates the followers with IDs in (after, to]. It reads the followers when it runs.
+// pushReplay merges a replay into the lists of the host's followers with IDs in (after, to]. It reads the followers when it runs. Other
+// work can run at each pause.
 func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to services.UserID) error {
 	stamp, err := w.redis.Now(w.Ctx)
 	if err != nil {
@@ -125,7 +126,8 @@ func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id ser
 	return fmt.Errorf("replay %d for reader %d: refused %d times", id, reader, feedhistory.MaxJobTries)
 }
 
-// Follow merges a host's replays into a follower's list, and returns the hosts that the document must name.
+// Follow merges a host's replays into a follower's list, and returns the hosts that the document must name: the host, or none. refused
+// is true if the facts that were read under the stamp are too old.
 func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error) {
 	if !w.hostsNamedInDocuments[author] {
 		return nil, false, nil
@@ -140,7 +142,7 @@ func (w *boardWorld) Follow(pause func(), reader, author services.UserID, since 
 	return []services.FollowedAuthor{{Author: author, ItemsCountAfter: since}}, results[0].Status == redis.Retry, nil
 }
 
-// rebuildReplays marks the list, reads the facts and merges them, in this order.
+// rebuildReplays rebuilds a user's list of replays: it marks the list as being built, reads the facts and merges them, in this order.
 func (w *boardWorld) rebuildReplays(pause func(), user services.UserID) error {
 	for range feedhistory.MaxJobTries {
 		entries := w.replaysFor(user)
@@ -194,7 +196,7 @@ func (w *boardWorld) replaysOfHosts(fits func(host services.UserID) bool) (list 
 	return list
 }
 
-// CheckBoards compares every visible list with the facts, except for what a queued job will still apply.
+// CheckBoards compares every list of replays that boards show with the facts, except for what a queued job will still apply.
 func (w *boardWorld) CheckBoards() error {
 	for _, user := range w.Users {
 		read, err := w.redis.readBoard(w.Ctx, boardQuery{Reader: user, Limit: services.FeedRetention})
@@ -214,7 +216,8 @@ func (w *boardWorld) CheckBoards() error {
 	return nil
 }
 
-// hasQueuedChange reports whether a queued job will still apply an edge, or add a missing replay, for a user.
+// hasQueuedChange reports whether a queued job will still change whether a user's list has a replay: a job for the user's follow of the
+// host or, if the replay is missing, the job that adds it.
 func (w *boardWorld) hasQueuedChange(user services.UserID, entry replayEntry, missing bool) bool {
 	return w.HasQueuedWorker(func(name string) bool {
 		return name == fmt.Sprintf("edge %d/%d", user, entry.Host) || missing && strings.HasPrefix(name, fmt.Sprintf("replay %d ", entry.Place.ID))
@@ -242,7 +245,7 @@ func (w *boardWorld) CompareBoard(user services.UserID) error {
 	return nil
 }
 
-// runBoardHistory is a history with hosts of shows.
+// runBoardHistory runs the random history of a number, with hosts of shows and an injected bug; the zero Bug is none.
 func runBoardHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*boardWorld]) error {
 	return feedhistory.Run(ctx, client, number, 20_000_000, func(w *feedhistory.World) {
 		all := &boardWorld{World: w, redis: projection{client}, hostsNamedInDocuments: map[services.UserID]bool{}, replaysByID: map[services.PostID]replayEntry{}}
@@ -279,10 +282,12 @@ var (
 	rebuildMerge = clienttest.Script("rebuild_merge")
 )
 
-// keepListsOnRebuildBug makes every rebuild behave as a refill. Only a refill keeps the list, and refills are rare.
+// keepListsOnRebuildBug makes every rebuild of a document keep the user's lists, as a rebuild with RebuildMode.Refill does. Bugs that
+// need a kept list are then found sooner, because refills are rare.
 var keepListsOnRebuildBug = clienttest.ReplaceInScript(rebuildBegin, "if ARGV[1] ~= '1' and KEYS[4] then redis.call('DEL', unpack(KEYS, 4)) end", "")
 
-// boardBugs are the bugs that these histories must find. Each is injected alone, and omits one rule of the protocol.
+// boardBugs are the bugs that these histories must find. Each is injected alone, and omits one rule by which lists, documents and facts
+// are kept in agreement.
 var boardBugs = map[string]clienttest.Bug[*boardWorld]{
 	"a list that is read while it is built":     {Scripts: clienttest.ReplaceInScript(replaysBegin, "'#' .. NOWHERE", "'!' .. NOWHERE"), Known: 2},
 	"facts that are read before the list is":    {Work: func(w *boardWorld) { w.readsFactsEarly = true }},

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	listReader = services.UserID(7)
-	listHost   = services.UserID(8)
-	otherHost  = services.UserID(9)
+	listReader = services.UserID(7) // the user whose board and list of replays are tested
+	listHost   = services.UserID(8) // a host whose replays are in the list
+	otherHost  = services.UserID(9) // another user, in most tests a second such host
 )
 
 // boardTest is one reader's board on one Redis, for tests that cover every branch of a script.
@@ -52,7 +52,7 @@ func (v boardTest) buildFromFacts(facts rdb.FeedFacts) {
 	v.must(err)
 }
 
-// beginRebuild begins a rebuild of the reader's document and returns its stamp.
+// beginRebuild begins a rebuild of the reader's document and returns its stamp. A refill keeps the list of replays.
 func (v boardTest) beginRebuild(refill bool) redis.ClockStamp {
 	v.Helper()
 	stamps, err := v.projection.BeginRebuild(v.Context(), []services.UserID{listReader}, rdb.RebuildMode{IsVisit: true, Refill: refill})
@@ -60,7 +60,7 @@ func (v boardTest) beginRebuild(refill bool) redis.ClockStamp {
 	return stamps[0]
 }
 
-// takeStamp takes a stamp of this moment. It does not use Now: on a cluster, its stamps are refused for a second after a removal.
+// takeStamp takes a stamp of this moment. It does not use Now: on a cluster, the stamps of Now are refused for a second after a removal.
 func (v boardTest) takeStamp() redis.ClockStamp {
 	v.Helper()
 	stamp, err := v.projection.TakeUserStamp(v.Context(), listReader)
@@ -115,6 +115,7 @@ func replaysEndedBetween(from, to int, host services.UserID) (list []replayEntry
 	return list
 }
 
+// beginReplays begins a rebuild of the reader's list of replays and returns its stamp.
 func (v boardTest) beginReplays() redis.ClockStamp {
 	v.Helper()
 	stamps, err := v.projection.beginReplays(v.Context(), []services.UserID{listReader})
@@ -122,6 +123,7 @@ func (v boardTest) beginReplays() redis.ClockStamp {
 	return stamps[0]
 }
 
+// mergeReplays merges replays into the reader's list.
 func (v boardTest) mergeReplays(merge replayMerge) redis.ResultStatus {
 	v.Helper()
 	merge.Reader = listReader
@@ -130,6 +132,7 @@ func (v boardTest) mergeReplays(merge replayMerge) redis.ResultStatus {
 	return results[0].Status
 }
 
+// readBoard reads the reader's board, with all of its replays.
 func (v boardTest) readBoard() redisBoard {
 	v.Helper()
 	read, err := v.projection.readBoard(v.Context(), boardQuery{Reader: listReader, Limit: 1000})
@@ -137,7 +140,8 @@ func (v boardTest) readBoard() redisBoard {
 	return read
 }
 
-// wantReplays checks a script's result, and a board's list after it; nil means that there is no list.
+// wantReplays checks a script's result and the list of replays after it: list are its replays, nil means that there is no list, and
+// floor is the millisecond of its floor, 0 for none.
 func (v boardTest) wantReplays(what string, got, want redis.ResultStatus, floor int, list []replayEntry) {
 	v.Helper()
 	read := v.readBoard()

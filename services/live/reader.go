@@ -11,8 +11,8 @@ import (
 type readerData struct {
 	hosts           []services.FollowedAuthor
 	replays         replayList
-	replaysComplete bool // replays is complete; otherwise it must be read from SQL
-	lease           slotLease
+	replaysComplete bool      // replays is complete; otherwise it must be read from SQL
+	lease           slotLease // of the session's slot
 
 	replaysSkipped bool // Redis was not asked for replays
 	beingRebuilt   bool // Redis answers, and the viewer's data there is still being built
@@ -68,7 +68,7 @@ func (s *Service) readerData(ctx context.Context, session Session, after ShowPla
 	return known, err
 }
 
-// readerDataOf is the readerData of an answer of Redis. limit is the number of replays that were asked for.
+// readerDataOf turns an answer of Redis into readerData. limit is the number of replays that were asked for.
 func readerDataOf(read redisBoard, limit int) readerData {
 	v := readerData{replaysSkipped: limit == 0, hosts: read.Hosts, replaysComplete: read.ListReady, lease: read.Lease}
 	v.replays = replayList{HasMore: len(read.Replays) >= limit, Floor: read.Floor, Lines: make([]boardLine, len(read.Replays))}
@@ -187,7 +187,7 @@ func (s *Service) checkHostOnBoard(ctx context.Context, session Session, hosts [
 	return err
 }
 
-// renew extends a session by its idle time from now on. It returns false if a later session has its slot. If Redis fails, the
+// renew lets a session live for its idle time from now on. It returns false if a later session has its slot. If Redis fails, the
 // session is not extended, and the result is true: a lost Redis must not end sessions.
 func (s *Service) renew(ctx context.Context, session Session, held slotLease) bool {
 	now, last := s.clock.Now(), session.CreationID.Time().Add(s.maxSessionLife)

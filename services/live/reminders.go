@@ -9,10 +9,10 @@ import (
 	"tidings/services/sql"
 )
 
-// Remind is the command by which a user sets or cancels a reminder of an upcoming show; its one ID is the show's. A reminder that
-// is as requested already stays. Cancelling a reminder after the start also removes its notification. The error is NOT_FOUND if
+// Remind is the command by which a user sets or cancels a reminder of an upcoming show; the command's one ID is the show's. A reminder
+// that is as requested already stays. Cancelling a reminder after the start also removes its notification. The error is NOT_FOUND if
 // there is no such show or it is hidden from the user; CONFLICT for setting a reminder when the show has started or was
-// cancelled, or when the user has too many; and INVALID for the user's own show.
+// cancelled, or when the user has too many reminders; and INVALID for the user's own show.
 func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) *jobs.Command {
 	name := "remindMe"
 	if !remind {
@@ -42,7 +42,7 @@ func (s *Service) Remind(user services.UserID, id services.PostID, remind bool) 
 	}
 }
 
-// addReminder sets a user's reminder of an upcoming show and checks their limit; false if it was set already.
+// addReminder sets a user's reminder of an upcoming show, and checks how many reminders they have; false if it was set already.
 func addReminder(ctx context.Context, tx *sql.Tx, user services.UserID, show Show) (added bool, err error) {
 	if show.Host == user {
 		return false, services.Errorf(services.Invalid, "showId: %s is your own show", show.GlobalID())

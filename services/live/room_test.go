@@ -41,6 +41,6 @@ func TestAnOpenBoardDetectsThatItsSlotIsTaken(t *testing.T) {
 		t.Errorf("after another first page: %+v", change)
 	}
 	cancel()
-	for range changes { // it is closed
+	for range changes { // until it is closed
 	}
 }

@@ -46,7 +46,7 @@ const (
 	// noFollowFormByte has no LatestFollow. It is the form of sessions whose LatestFollow is CreationID: an older release made only
 	// these.
 	noFollowFormByte     = 1
-	noFollowSessionBytes = sessionBytes - 8
+	noFollowSessionBytes = sessionBytes - 8 // of a session of noFollowFormByte
 	// maxClockSkew is how far ahead of this node's clock another one's may be.
 	maxClockSkew = time.Minute
 )
@@ -57,6 +57,7 @@ var sessionEncoding = base64.RawURLEncoding.Strict()
 // String formats the session for clients. It contains no secret.
 func (s Session) String() string { return sessionEncoding.EncodeToString(s.append(nil)) }
 
+// append appends the bytes of the session, which String encodes.
 func (s Session) append(to []byte) []byte {
 	form := byte(sessionFormByte)
 	switch { // one session has one text
@@ -126,7 +127,7 @@ func deviceHash(name string) uint64 {
 // slot.
 func (s Session) name() string { return s.CreationID.String() }
 
-// slotKey is the key under which the session is held in Redis. Only the session that holds it lives.
+// slotKey is the session's slot, as Redis names it among the viewer's slots. Only the session that holds the slot lives.
 func (s Session) slotKey(scope SessionScope) string {
 	switch {
 	case scope == PerUser:

@@ -63,6 +63,7 @@ func TestSessionsAndCursorsParseOnlyForTheirViewer(t *testing.T) {
 	})
 }
 
+// aSession is a valid session. The tests change its text or its bytes.
 var aSession = Session{Version: 7, CreationID: 99, Viewer: 3, DeviceHash: 5, LatestFollow: 98}
 
 // Any text sent as a session is either parsed or refused with a reason. A parsed session prints as the same text.

@@ -10,8 +10,8 @@ import (
 	"tidings/services/sql"
 )
 
-// Schedule is the command by which a host announces a show; its one ID is the show's. The error is INVALID for a text that does
-// not fit or a plan that is not in the future or too far ahead, and CONFLICT if too many shows of the host are upcoming.
+// Schedule is the command by which a host announces a show; the command's one ID is the show's. The error is INVALID for a text that
+// does not fit or a plan that is not in the future or too far ahead, and CONFLICT if too many shows of the host are upcoming.
 func (s *Service) Schedule(host services.UserID, draft ShowDraft) *jobs.Command {
 	return &jobs.Command{
 		Name: "scheduleShow", Actor: host,
@@ -98,8 +98,8 @@ func (s *Service) SetReplay(host services.UserID, id services.PostID, replayURL 
 	})
 }
 
-// changeCommand is a command that changes one show of a host, or changes nothing when the show is already as requested. Its one ID is
-// the show's.
+// changeCommand is a command that changes one show of a host by a transition, or changes nothing when the show is already as
+// requested. The command's one ID is the show's.
 func (s *Service) changeCommand(name string, host services.UserID, id services.PostID,
 	transition func(show Show, now time.Time) (Show, bool, error)) *jobs.Command {
 	return &jobs.Command{

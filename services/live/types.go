@@ -39,10 +39,11 @@ type Show struct {
 
 	// Version is the changelog version of the last change of the show's status or position; 0 while no board has the show.
 	Version uint64
-	// LiveVersion is the version at which the show went live, and LiveStamp an ID of that moment: the show counts for users who
-	// followed the host before that moment. Both are 0 for a show that never went live.
+	// LiveVersion is the changelog version at which the show went live; 0 if it never did.
 	LiveVersion uint64
-	LiveStamp   services.PostID
+	// LiveStamp is an ID of the moment at which the show went live: the show counts for users who followed the host before that moment.
+	// It is 0 for a show that never went live.
+	LiveStamp services.PostID
 	// Pull reports that the replay is in no list: it comes from the node cache. Pull is decided once, when the show ends, by the
 	// host's mode at that moment. A later change of the mode moves no replay: otherwise the replay could be in both places, or in
 	// neither.
@@ -80,9 +81,9 @@ func (s Show) Place() ShowPlace {
 // one, the end of a replay. Descending order puts live shows before upcoming ones, the newest start first and the soonest plan
 // first. Replays come after both. Equal times are ordered by ID, the greater first. The zero value is no position.
 type ShowPlace struct {
-	Replay bool // the position is among the replays
-	Score  int64
-	ID     services.PostID
+	Replay bool            // the position is among the replays
+	Score  int64           // a time in milliseconds, see ShowPlace
+	ID     services.PostID // of the show
 }
 
 // Before reports whether a position is above another one on a board.

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	scheduledAt  = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
-	plannedStart = scheduledAt.Add(time.Hour)
+	scheduledAt  = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC) // when the shows of these tests were scheduled
+	plannedStart = scheduledAt.Add(time.Hour)                    // when they are planned to start
 	testLimits   = ShowLimits{CloseUnstartedAfter: 6 * time.Hour, CloseLiveAfter: 12 * time.Hour}
 )
 
@@ -57,8 +57,10 @@ func runTransition(s Show, name string, now time.Time) (Show, bool, error) {
 // TestTransitions applies reports in many orders. It checks the resulting show, and the code of each refused report.
 func TestTransitions(t *testing.T) {
 	for _, c := range []struct {
-		steps string // @ sets the clock, which begins at 100. A step ends in = if it changes nothing, ! if CONFLICT, ? if INVALID
-		want  string
+		// steps are transitions as runTransition takes them. @ sets the clock, which begins at minute 100. A step ends in = if it changes
+		// nothing, ! if the error is CONFLICT, ? if it is INVALID.
+		steps string
+		want  string // as describeShow prints the show
 	}{
 		{"", "UPCOMING plan 60"},
 		{"@50 put90 put90= put120", "UPCOMING plan 120"},

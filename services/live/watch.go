@@ -65,17 +65,17 @@ type boardWatcher struct {
 	session    Session          // with CreationID 0: none yet
 	hostWatch  *BoardHostsWatch // notifies of changes of the hosts' shows
 
-	badges *services.Badges // the badges at the time when the following fields were read
+	badges *services.Badges // the viewer's badges at the time when session, reader and topPlace were read
 	reader readerData       // the followed hosts
 	// topPlace is the position of the session's first line: shows above it are new. It is zero if the session's board is empty.
 	topPlace          ShowPlace
 	sessionReplaced   bool      // a session that was sent or requested has ended
 	slotTaken         bool      // another session has the slot: this one is not renewed, and a request for its pages gets a new one
 	renewedAt         time.Time // when the session was renewed last
-	badgesBehindSince time.Time // zero if the badges are not behind
+	badgesBehindSince time.Time // since when the badges are older than the live shows in this node's cache; zero if they are not
 }
 
-// startWakes returns a channel that gets a token when there may be something to send: a show has changed, or the session must be
+// startWakes returns a channel that gets a value when there may be something to send: a show has changed, or the session must be
 // renewed. The goroutine turns two causes into the one channel that push.SendDerivedStates takes, and ends with ctx.
 func (w *boardWatcher) startWakes(ctx context.Context) <-chan struct{} {
 	wakes := make(chan struct{}, 1)
@@ -172,7 +172,7 @@ func (w *boardWatcher) readHosts(ctx context.Context, badges *services.Badges, o
 	if err != nil {
 		return err
 	}
-	// The hosts are set before the shows are read, so that a change in between leaves a token.
+	// The hosts are set before the shows are read, so that the watch reports a change in between.
 	w.hostWatch.SetHosts(read.hosts)
 	// Another subscription or page may have taken the slot: then this session is over too. If the slot was taken from this watcher
 	// before, its present session has no slot, and stays.

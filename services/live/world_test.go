@@ -16,7 +16,8 @@ import (
 	"tidings/services/sql"
 )
 
-// planShow schedules a show. On a host's first show it adds the job that names the host in the documents of their followers.
+// planShow schedules a show that is planned to start after the time in. On a host's first show it adds the job that names the host in
+// the documents of their followers.
 func planShow(w *fanouttest.World, host services.UserID, in time.Duration) services.PostID {
 	w.TB.Helper()
 	id := w.IDs.Next()
@@ -55,7 +56,7 @@ func newReplay(w *fanouttest.World, host services.UserID) services.PostID {
 	return id
 }
 
-// changeShows changes shows in one transaction.
+// changeShows changes shows by a transition, such as Show.Start, in one transaction.
 func changeShows(w *fanouttest.World, ids []services.PostID, move func(show Show, now time.Time) (Show, bool, error)) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

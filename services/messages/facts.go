@@ -11,20 +11,19 @@ import (
 	"tidings/services/sql"
 )
 
-// messageSelection selects a user's messages: the messages in IDs or, if IDs is empty, the messages of Types up to UpTo (0 means all
-// that exist now).
+// messageSelection selects a user's messages: the messages in IDs or, if IDs is empty, the messages of Types up to UpTo.
 type messageSelection struct {
 	IDs   []ID
 	Types []string
-	UpTo  ID
+	UpTo  ID // the newest message that is selected; 0: all that exist now
 	// Generation is the generation of the list that showed the messages as unread: a message that was marked unread in a later
 	// generation stays unread. services.AnyMarkGeneration is the current one.
 	Generation uint64
 }
 
-// onConflictRaiseReadTo is the end of both statements that keep a mark. read_to only rises, whatever the order of the marks. The
-// column marks keeps at least the last 16 marks for firstMarkTime; a mark at the position of the last one is not added. RETURNING
-// names every type, raised or not: the rows of all of them are locked.
+// onConflictRaiseReadTo is the end of raiseReadTo and raiseReadToNewest, which store up to which message a user has marked types read
+// (a mark). read_to only rises, whatever the order of the marks. The column marks has at least the last 16 marks for firstMarkTime; a
+// mark at the position of the last one is not added. RETURNING names every type, raised or not: the rows of all of them are locked.
 const onConflictRaiseReadTo = `
 ON CONFLICT (user_number, type) DO UPDATE SET read_to = CASE WHEN excluded.read_to > s.read_to THEN excluded.read_to ELSE s.read_to END,
 	marks = CASE WHEN s.marks LIKE CAST(excluded.read_to AS TEXT) || '@%' THEN s.marks ELSE substr(excluded.marks || s.marks, 1, 600) END
@@ -39,10 +38,10 @@ INSERT INTO site_messages (id, type, title, content, created_at, updated_at) VAL
 UPDATE site_messages SET title = COALESCE(CAST($2 AS TEXT), title), content = COALESCE(CAST($3 AS TEXT), content),
 	updated_at = CASE WHEN $4 > updated_at THEN $4 ELSE updated_at END WHERE id = $1`)
 
-	newestOfMillisecond = sql.NewestIDOfMillisecond("site_messages")
+	newestOfMillisecond = sql.NewestIDOfMillisecond("site_messages") // for tx.NewIDInTable
 
-	// A mark also covers messages that were sent at a past time and are delivered after the mark. Keeping the mark locks its types
-	// too.
+	// A mark also covers messages that were sent at a past time and are delivered after the mark. Storing the mark locks the user's
+	// states of its types too.
 	raiseReadTo = sql.NewStatement("keep how far types of site messages were read", `
 INSERT INTO site_message_state AS s (user_number, type, ver, read_to, marks)
 SELECT CAST($1 AS BIGINT), type, 1, CAST($3 AS BIGINT), CAST($3 AS TEXT) || CAST($4 AS TEXT) FROM {rows $2 type TEXT} AS c WHERE TRUE ORDER BY type`+onConflictRaiseReadTo)
@@ -55,6 +54,7 @@ SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST
 	SELECT message FROM site_message_recipients WHERE user_number = $1 AND {in type $3 TEXT} ORDER BY message DESC LIMIT 1
 ) AS r WHERE TRUE ORDER BY c.type`+onConflictRaiseReadTo)
 
+	// Marks a message read for users to whom it is delivered after a mark that covers it.
 	markLateDeliveredRead = sql.NewStatement("mark what was delivered late read", `
 UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number BIGINT, read_at BIGINT} AS r
 WHERE site_message_recipients.user_number = r.user_number AND message = $1 AND site_message_recipients.read_at IS NULL`)
@@ -95,9 +95,11 @@ UPDATE site_message_recipients SET read_at = NULL, unread_gen = $3 WHERE user_nu
 	markReadByType = sql.NewStatement("mark site messages of types read", `
 UPDATE site_message_recipients SET read_at = $4 WHERE user_number = $1 AND {in type $2 TEXT} AND message <= $3 AND read_at IS NULL AND unread_gen <= $5 RETURNING type`)
 
+	// Raises the generation of messages that are unread already, so that a mark of an older list leaves them unread.
 	keepUnread = sql.NewStatement("keep site messages unread", `
 UPDATE site_message_recipients SET unread_gen = $3 WHERE user_number = $1 AND {in message $2 BIGINT} AND read_at IS NULL AND unread_gen < $3`)
 
+	// A user's generation of site messages rises with each command that marks some of them unread.
 	nextGeneration = sql.NewStatement("next generation of site messages", `
 INSERT INTO site_message_gens AS g (user_number, gen) VALUES ($1, 1) ON CONFLICT (user_number) DO UPDATE SET gen = g.gen + 1 RETURNING gen`)
 
@@ -274,7 +276,7 @@ func markRead(ctx context.Context, tx *sql.Tx, user services.UserID, chosen mess
 			return nil, err
 		}
 	}
-	// Keeping the mark locks the types as well.
+	// Storing the mark locks the user's states of the types as well.
 	which, err := lockUserTypes(ctx, tx, user, keep, args...)
 	if err != nil {
 		return nil, err
@@ -300,8 +302,9 @@ func markUnread(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID)
 	return states, err
 }
 
-// updateStatesByID is updateStates for an update whose first parameters are the user and the ids. If the user does not have one of
-// the messages, it fails before anything is changed.
+// updateStatesByID runs an update of some of a user's messages, whose first parameters are the user and the ids, and returns the states
+// of the messages' types. It locks these types first. If the user does not have one of the messages, it fails before anything is
+// changed.
 func updateStatesByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID, st sql.Statement, more ...any) ([]UnreadState, error) {
 	types, err := typesOfOwnMessages(ctx, tx, user, ids)
 	if err != nil {
@@ -314,8 +317,8 @@ func updateStatesByID(ctx context.Context, tx *sql.Tx, user services.UserID, ids
 	return updateStates(ctx, tx, which, st, append([]any{user, ids}, more...)...)
 }
 
-// lockUserTypes runs a statement that locks types of a user and returns them. The result has a row of the user and each type, in
-// order. A user without a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
+// lockUserTypes runs a statement that locks a user's states of some types and returns the types. The result has a row of the user and
+// each type, in order. A user without a state of a type has no message of that type, so there is nothing to lock and nothing to mark.
 func lockUserTypes(ctx context.Context, tx *sql.Tx, user services.UserID, st sql.Statement, args ...any) (which sql.RowsParameter, err error) {
 	err = tx.Each(ctx, st, args, func(scan func(...any) error) error {
 		var kind string

@@ -106,7 +106,8 @@ func readStates(ctx context.Context, r sql.Runner, st sql.Statement, which any) 
 	return states, err
 }
 
-// readGeneration reads a user's generation of messages. Call it before a list: then the list shows this generation or a later one.
+// readGeneration reads a user's generation of messages, which rises with each command that marks some of them unread. Call it before
+// the list is read: then the list shows this generation or a later one.
 func readGeneration(ctx context.Context, db *sql.DB, user services.UserID) (gen uint64, err error) {
 	_, err = db.One(ctx, generationOf, []any{user}, &gen)
 	return gen, err

@@ -86,7 +86,7 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 		return err
 	}
 	if len(upTo) > 0 {
-		// "Up to this message" also means those that were sent before it and wait in the queue behind it.
+		// "Up to this message" also means the messages that were sent before it and whose jobs have not run yet.
 		earlier, typesOfEarlier, err := deliveriesBefore(ctx, tx, user, ids[0])
 		if err != nil {
 			return err
@@ -110,7 +110,8 @@ func deliverEarly(ctx context.Context, tx *sql.Tx, user services.UserID, ids []I
 	return nil
 }
 
-// deliveriesBefore is deliveriesTo for all messages before a given one.
+// deliveriesBefore are the deliveries of all messages before a given one whose jobs have not ended and whose recipients include a user,
+// and the types of these messages.
 func deliveriesBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id ID) ([]delivery, []string, error) {
 	keys, err := sql.ReadColumn[string](ctx, tx, deliveryKeys)
 	var earlier []ID
@@ -127,7 +128,7 @@ func deliveriesBefore(ctx context.Context, tx *sql.Tx, user services.UserID, id 
 	return deliveriesTo(ctx, tx, user, slices.Compact(slices.Sorted(slices.Values(earlier))))
 }
 
-// deliveriesTo are the deliveries of some messages whose recipients include a user, and the types of these messages. It reads the
+// deliveriesTo are the queued deliveries of some messages whose recipients include a user, and the types of these messages. It reads the
 // payloads of all chunks, up to 40 for each message: that happens only to a mark that comes within moments after the message.
 func deliveriesTo(ctx context.Context, tx *sql.Tx, user services.UserID, ids []ID) (chunks []delivery, types []string, err error) {
 	exist, err := typesByID(ctx, tx, typesSent, ids)

@@ -14,7 +14,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// commitMark commits a mark.
+// commitMark commits a user's request to mark messages read, and returns the error.
 func (b messageNode) commitMark(user services.UserID, mark MarkReadRequest) error {
 	b.TB.Helper()
 	cmd, err := b.service.MarkRead(user, mark)
@@ -220,7 +220,7 @@ func TestALateMessageWasReadAtTheFirstMarkThatCoversIt(t *testing.T) {
 	})
 }
 
-// The text of marks is bounded. A mark that is cut off at its end does not count.
+// The column marks has a bounded length. A mark at its end that is cut off does not count.
 func TestFirstMarkTime(t *testing.T) {
 	const none = 7
 	for _, c := range []struct {
@@ -275,7 +275,7 @@ func TestTheOldestMarksAreDropped(t *testing.T) {
 	})
 }
 
-// A mark of all messages by a user who has none makes no state: their badge has nothing to show.
+// A mark of all messages by a user without messages makes no state: their badge has nothing to show.
 func TestAMarkOfNothingLeavesNothing(t *testing.T) {
 	eachStore(t, func(b testStore) {
 		sqltest.Equal(b.T, len(b.markRead(1, messageSelection{Generation: services.AnyMarkGeneration, Types: []string{"general", "offer"}})), 0)

@@ -316,8 +316,8 @@ func TestConcurrentChangesKeepOneCountPerVersion(t *testing.T) {
 	})
 }
 
-// A mark of a list from before a message was marked unread skips that message and marks the rest; a mark without a list, or with
-// a later one, marks all.
+// A mark with the generation of a list that was read before a message was marked unread skips that message and marks the rest. A mark
+// without a generation, or with a later one, marks all.
 func TestAMarkOfAnOlderListKeepsMessagesUnread(t *testing.T) {
 	eachStore(t, func(b testStore) {
 		for id := ID(1); id <= 3; id++ {

@@ -114,7 +114,7 @@ type messageHistory struct {
 	*fanouttest.World
 	service             *Service
 	users               []services.UserID
-	readByMessage       map[services.UserID]map[ID]bool // message -> read
+	readByMessage       map[services.UserID]map[ID]bool // each user's delivered messages, and whether they were read
 	sentMessages        map[services.UserID][]ID        // also messages that are not delivered yet
 	unreadByUserVersion map[string]int                  // user/version -> unread, as the facts had it
 	claimedJobs         []jobs.Job                      // claimed by a slow worker, or by one that runs them twice
@@ -158,6 +158,7 @@ func (m *messageHistory) applyMark(t *rapid.T, user services.UserID, change func
 	m.Must(m.service.project(m.TB.Context(), states))
 }
 
+// markRead marks messages read in SQL; the caller updates the model.
 func (m *messageHistory) markRead(t *rapid.T, user services.UserID, mark messageSelection) {
 	mark.Types = []string{generalType}
 	m.applyMark(t, user, func(ctx context.Context, tx *sql.Tx) ([]UnreadState, error) {

@@ -12,9 +12,9 @@ import (
 // messages of that type, or up to that message, are selected.
 type MarkReadRequest struct {
 	IDs  []ID
-	Type *string
-	All  bool // all messages; it excludes IDs and Type
-	UpTo ID   // 0 means all that exist when the command is committed
+	Type *string // nil means all types
+	All  bool    // all messages; it excludes IDs and Type
+	UpTo ID      // 0 means all that exist when the command is committed
 	// ReadToken is the readToken of the list that was shown; "" for none.
 	ReadToken string
 }
@@ -72,8 +72,9 @@ func checkMarkedCount(ids []ID) error {
 	return nil
 }
 
-// markCommand is a command that changes a user's rows. The command projects the counts once it is committed; if that fails, its job
-// projects them. Apply reads the states under its locks, and sets them anew if it runs again.
+// markCommand is a command that marks messages of a user by change, which returns the changed states. The command projects the counts
+// once it is committed; if that fails, its job projects them. Apply reads the states under its locks, and sets them anew if it runs
+// again.
 func (s *Service) markCommand(name string, user services.UserID, change func(context.Context, *sql.Tx) ([]UnreadState, error)) *jobs.Command {
 	var states []UnreadState
 	return &jobs.Command{

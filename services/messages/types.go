@@ -56,8 +56,8 @@ type Message struct {
 // Recipients grows. Rows of erased users are gone, so it may also fall.
 type SentMessage struct {
 	Message    Message // without ReadAt
-	Recipients int
-	ReadCount  int
+	Recipients int     // users to whom it was delivered
+	ReadCount  int     // those of them who have read it
 }
 
 // UnreadState is a user's absolute state of one type of messages: a lower version is an older state. The version rises in the

@@ -53,7 +53,7 @@ func (s *Server) newConsole(identity *transport.Identity, root *resolvers.Resolv
 			return identity.Viewer(ctx, token, "", "")
 		},
 		Execute: local.Do,
-		// Act is for acts of the console that are no mutations, such as a look at a user.
+		// RecordAct is for acts of the console that are no mutations, such as a look at a user.
 		RecordAct: func(ctx context.Context, action, target string, work func(ctx context.Context) error) error {
 			viewer, err := services.ViewerFrom(ctx)
 			if err != nil {
@@ -105,7 +105,7 @@ func (s *Server) consoleState(ctx context.Context, metrics prometheus.Gatherer) 
 }
 
 // pingEngine asks an engine for an answer, and measures how long that takes. The error itself is not shown, because it may have an
-// address in it. Whether it refuses writes is known already: Watch asks each second.
+// address in it. Whether the engine refuses writes is known already: WatchMasters and WatchWrites check it each second.
 func pingEngine(ctx context.Context, name, kind string, ping func(context.Context) error, refuses func() bool) console.Engine {
 	ctx, cancel := context.WithTimeout(ctx, overviewTimeout)
 	defer cancel()

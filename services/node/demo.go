@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// A demo has a folder of its own, because its people would otherwise be in a real database for good.
+	// demoFolderPattern is the name of the temporary folder of a demo, for os.MkdirTemp. A demo has a folder of its own, because its
+	// people would otherwise be in a real database for good.
 	demoFolderPattern = "tidings-demo-*"
 	demoMarkerFile    = "demo" // the file that marks a data folder as one of --demo
 
@@ -34,7 +35,7 @@ func claimDemoFolder(cfg *Config) (remove func(), err error) {
 		}
 		return func() { _ = os.RemoveAll(cfg.Data) }, nil
 	}
-	// The mark is written before the database is made. So a database without a mark does not belong to a demo.
+	// The marker file is written before the database is made. So a database beside no marker file does not belong to a demo.
 	mark := filepath.Join(cfg.Data, demoMarkerFile)
 	_, unmarked := os.Stat(mark)
 	if _, err := os.Stat(filepath.Join(cfg.Data, databaseFile)); err == nil && unmarked != nil {
@@ -91,7 +92,7 @@ const (
 	flushRedisHeader = "Tidings-Demo"
 	// pauseAfterFlush is how long the people stop, so that the badges before and after the flush can be compared.
 	pauseAfterFlush       = 3 * time.Second
-	settleTimeBeforeFlush = 300 * time.Millisecond // until the effects of their last acts have arrived
+	settleTimeBeforeFlush = 300 * time.Millisecond // how long a flush waits for the effects of the people's last acts
 )
 
 // flushDemoRedis empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only, where

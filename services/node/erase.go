@@ -41,8 +41,8 @@ func eraseSteps(posted *feed.Service, hosted *live.Service, talks *chat.Service)
 	)
 }
 
-// wireErasures makes the service that removes users, after all features. Gone ends the user's sockets on this node; each node
-// does so when it learns of the erasure by the changelog.
+// wireErasures makes the service that removes users, after all features. OnErasureBegun ends the user's sockets on this node; each
+// node does so when it learns of the erasure by the changelog.
 func (s *Server) wireErasures(posted *feed.Service, talks *chat.Service) *erasures.Service {
 	s.erasures = erasures.New(erasures.Config{
 		DB: s.Store, Redis: s.Redis, Jobs: s.Jobs, People: s.Caches.People, Changelog: s.Caches.Changelog, Clock: s.clock, Logger: s.Log,

@@ -61,7 +61,7 @@ const expectedExport = `{"type":"profile","user":"user:ann","name":"Ann \"A\"","
 {"type":"pushDevice","name":"phone","endpoint":"https://push.example/1","silent":true,"registeredAt":"1970-01-01T00:00:01Z","lastRegisteredAt":"1970-01-01T00:00:02Z","deliveredAt":"1970-01-01T00:00:03Z"}
 `
 
-// makePosts makes posts of the first user.
+// makePosts inserts posts of the user with the ID 1.
 func makePosts(b *peopletest.TestStore, ids ...services.PostID) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -263,7 +263,7 @@ func TestPagesWhileLinesComeAndGo(t *testing.T) {
 		goes := services.PostID(1001)
 		makePosts(b, goes)
 		lines := readExportPages(b, 1, 7, func(page int) {
-			// One is behind the present page, and one may be ahead of it.
+			// One of these posts is on an earlier page, and the other may be on a later one.
 			makePosts(b, services.PostID(2+page), services.PostID(1003+60*page))
 			b.MustWrite(func(tx *sql.Tx) error {
 				return exec(b.Ctx, tx, fmt.Sprintf("DELETE FROM posts WHERE id = %d", goes))

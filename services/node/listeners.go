@@ -106,8 +106,8 @@ func (s *Server) routes(graphql http.Handler, operational, profiles bool) http.H
 	return mux
 }
 
-// headBytesBesideQuery is the most bytes of a head beside the query of a URL, which may be as long as a body: a token of up to 8
-// KB, a page's cookies of other paths of its host, and what proxies add.
+// headBytesBesideQuery is the most bytes that the head of a request may have beside the query of its URL, which may be as long as a
+// body: a token of up to 8 KB, a page's cookies of other paths of its host, and what proxies add.
 const headBytesBesideQuery = 32 << 10
 
 // httpServer is the server of a listener. Every wait for a client has a deadline. Faults of clients are logged for debugging

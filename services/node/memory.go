@@ -66,12 +66,12 @@ func GCPercent(live uint64) int {
 
 // The rules of ReleaseIdleMemory.
 const (
-	minIdleBytes              = 16 << 20 // less is not worth a collection
-	maxLiveToIdleRatio        = 4        // less than a quarter of the live heap is not worth a collection either
+	minIdleBytes              = 16 << 20 // less idle memory is not worth a collection
+	maxLiveToIdleRatio        = 4        // idle memory of less than a quarter of the live heap is not worth a collection
 	minSecondsUntilReuse      = 5        // memory that will be used again sooner is not idle
-	idleSecondsBeforeRelease  = 3        // seconds in a row in which all this must hold
-	minSecondsBetweenReleases = 15       // seconds between two collections of ours, at least
-	maxGCMarkedBytesPerSecond = 8 << 20  // bytes a second on average, so that a large heap is collected more rarely
+	idleSecondsBeforeRelease  = 3        // seconds in a row in which worthGivingBack must hold
+	minSecondsBetweenReleases = 15       // seconds between two releases, at least
+	maxGCMarkedBytesPerSecond = 8 << 20  // live bytes that releases may walk a second on average: a large heap is released more rarely
 )
 
 // ReleaseIdleMemory returns a function that is called each second. When a rush is over, it calls free, which collects the heap and
@@ -100,7 +100,7 @@ func ReleaseIdleMemory(free func()) func(context.Context) {
 type heapUse struct {
 	live      uint64 // what the last collection has found alive
 	idle      uint64 // memory allocated since that collection, all taken for garbage, and free memory that was not given back yet
-	allocated uint64 // ever
+	allocated uint64 // all that was allocated since the process began, freed memory included
 }
 
 func readHeap() heapUse {

@@ -141,8 +141,9 @@ var (
 	fanoutWaiting  = prometheus.NewDesc("tidings_fanout_waiting", "Jobs that bring posts or deletions to followers.", nil, nil)
 	fanoutLag      = prometheus.NewDesc("tidings_fanout_lag_seconds", "Age of the oldest post that is still being brought to followers.", nil, nil)
 	changesWaiting = prometheus.NewDesc("tidings_changes_waiting", "Users whose badges are to be compared with their last change.", nil, nil)
-	changesLag     = prometheus.NewDesc("tidings_changes_lag_seconds", "Time since the first of them was due.", nil, nil)
-	jobsOldest     = prometheus.NewDesc("tidings_jobs_oldest_seconds", "Time since the oldest waiting job was due.", nil, nil)
+	// changesLag is about the users whom changesWaiting counts.
+	changesLag = prometheus.NewDesc("tidings_changes_lag_seconds", "Time since the first of them was due.", nil, nil)
+	jobsOldest = prometheus.NewDesc("tidings_jobs_oldest_seconds", "Time since the oldest waiting job was due.", nil, nil)
 )
 
 // Describe names the metrics.

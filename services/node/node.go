@@ -134,7 +134,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 		return nil, err
 	}
 	ages, _ := services.ParseSourceExpiry(cfg.BadgeExpiry) // checked with the settings
-	// Late: the node starts also while Redis does not answer, and reads SQL until it does.
+	// With AllowLateServer the node starts also while Redis does not answer, and reads SQL until it does.
 	s.Redis, err = rdb.Open(ctx, redis.Options{URL: cfg.Redis, AllowLateServer: true, NodeID: cfg.Node, DataDir: cfg.Data, Clock: s.clock, Log: log},
 		rdb.DocumentShape{MessageTypes: cfg.SiteMessageTypes, Expiry: ages})
 	if err != nil {
@@ -153,7 +153,7 @@ func NewServer(ctx context.Context, cfg Config, clock services.Clock, log *slog.
 	if err = s.Projector.RecordConfiguredThresholds(ctx); err == nil {
 		err = root.Notifications.LoadAndDefineCategories(ctx)
 	}
-	// The people of the tour are there from the start, so that its first query finds them.
+	// The users of the tour (docs/tour.md, web.People) exist from the start, so that its first query finds them.
 	if err == nil && cfg.Development() {
 		_, err = root.Social.EnsureUsers(ctx, web.People)
 	}

@@ -19,7 +19,8 @@ func exec(ctx context.Context, tx *sql.Tx, text string) error {
 	return err
 }
 
-// fillTables fills tables to some size, with statistics, as after some time of use.
+// fillTables fills the tables to some size and makes statistics, as after some time of use. If notified is false, the tables of
+// notifications stay empty.
 func fillTables(b *peopletest.TestStore, notified bool) {
 	b.T.Helper()
 	const upTo = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000) "
@@ -219,7 +220,8 @@ func TestFeedsDoNotNeedStatistics(t *testing.T) {
 	}
 }
 
-// postgresPlan is PostgreSQL's plan of a statement, for any parameters or for the given ones.
+// postgresPlan is PostgreSQL's plan of a statement. mode is a plan_cache_mode: with force_generic_plan the plan is for any parameters,
+// with force_custom_plan for those in args.
 func postgresPlan(b *peopletest.TestStore, name, mode, args string) (plan []string) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) {

@@ -14,7 +14,8 @@ import (
 	"tidings/services/ratelimit"
 )
 
-// selectAllFields selects all of a type: of Badges it makes the fragment TidingsBadges of @tidings/client.
+// selectAllFields returns a selection of all fields of a type that take no argument, and of all of theirs. Of Badges it is the
+// selection in the fragment TidingsBadges of @tidings/client.
 func selectAllFields(schema *ast.Schema, kind string) (text string) {
 	for _, field := range schema.Types[kind].Fields {
 		if len(field.Arguments) > 0 || strings.HasPrefix(field.Name, "__") {
@@ -126,7 +127,7 @@ func TestSubscriptionsOfAScreenAreCoveredByTheBudget(t *testing.T) {
 	}
 }
 
-// fragmentOfBadges is the fragment TidingsBadges.
+// fragmentOfBadges is the text of the fragment TidingsBadges, which selects all fields of Badges.
 func fragmentOfBadges() string {
 	return "fragment TidingsBadges on Badges {" + selectAllFields(graph.NewExecutableSchema(graph.Config{}).Schema(), "Badges") + " }"
 }

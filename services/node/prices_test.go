@@ -24,7 +24,7 @@ import (
 // priceRecorder records the cost of an operation, and refuses it.
 type priceRecorder struct {
 	transport.Limits
-	price int
+	price int // the cost of the last operation
 }
 
 func (*priceRecorder) ChargeAddress(string) error { return nil }

@@ -97,7 +97,7 @@ func (s *Server) Run(ctx context.Context, at Listeners) error {
 // proxy that keeps using such a connection gets an answer that closes the connection within that time.
 const minIdleConnectionTime = time.Second
 
-// receiveHints receives the other nodes' hints until ctx ends. A hint may be lost, so each kind has a poll behind it.
+// receiveHints receives the other nodes' hints until ctx ends. A hint may be lost, so for each kind of hint the node also polls.
 func (s *Server) receiveHints(ctx context.Context) error {
 	return s.Redis.RunHints(ctx, redis.HintReceiver{
 		DocumentsChanged: func(hints []redis.Hint, cause trace.Cause) {

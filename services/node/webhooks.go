@@ -34,8 +34,8 @@ func (s *Server) wireWebhooks() {
 // no metrics. The names of the webhooks are a label: operators have chosen the names, and there are few. All endpoints are read
 // together.
 type webhookCollector struct {
-	enabled func() bool
-	list    func(ctx context.Context, name string) ([]webhooks.Endpoint, error)
+	enabled func() bool                                                         // whether the change stream is on
+	list    func(ctx context.Context, name string) ([]webhooks.Endpoint, error) // Service.Endpoints; the name "" is for all
 	now     func() time.Time
 }
 

@@ -109,9 +109,10 @@ func (s *Server) wire(changes []func(*fanout.Config)) *resolvers.Resolver {
 	}
 }
 
-// wireHub makes the hub, and connects it with the parts that wake it. A change of data that everybody's badges depend on wakes
-// the hub when this node has learned the change, and not when the change is written: an earlier read would show the old state
-// under a new version. The functions stand for packages that the hub does not import.
+// wireHub makes the hub, which renders the badges of watched users and sends them, and connects it with the parts that wake it. A
+// change of data that everybody's badges depend on wakes the hub when this node has learned the change, and not when the change is
+// written: an earlier read would show the old state under a new version. The functions stand for packages that the hub does not
+// import.
 func (s *Server) wireHub() {
 	s.Hub = push.New(push.Config{
 		DocumentVersions: s.Redis.DocumentVersions, WriteLeases: s.Redis.WriteOnlineLeases, RemoveLeases: s.forgetUnwatchedUsers, MarkDocumentsLost: s.Redis.MarkDocumentsLost, Render: s.Badge.ReadAndFollow,

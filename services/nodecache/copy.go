@@ -9,14 +9,14 @@ import (
 	"tidings/services"
 )
 
-// maxQueuedRedisCopies bounds the queue of copies. When it is full, a value is not copied; the next reader who misses it in Redis
-// queues it again.
+// maxQueuedRedisCopies bounds the posts and users that wait to be copied to Redis. When the queue is full, a value is not copied; the
+// next reader who misses it in Redis queues it again.
 const maxQueuedRedisCopies = 10_000
 
 // redisCopyQueue has the posts and users that this node has read from SQL because Redis had no copy. A loop puts copies into
 // Redis for other nodes; no answer waits for it.
 type redisCopyQueue struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards posts and users
 	posts  map[services.PostID]struct{}
 	users  map[services.UserID]struct{}
 	wakeUp chan struct{} // a token means that the queue is not empty
@@ -51,7 +51,7 @@ func (c *redisCopyQueue) add(posts []services.PostID, users []services.UserID) {
 	}
 }
 
-// takeAll empties the queue.
+// takeAll empties the queue and returns what was in it.
 func (c *redisCopyQueue) takeAll() (posts []services.PostID, users []services.UserID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,13 +61,13 @@ func (c *redisCopyQueue) takeAll() (posts []services.PostID, users []services.Us
 	return posts, users
 }
 
-// copyToRedisAtLogTurn copies the queued values at a turn of the log, such as those that were queued before runCopyingToRedis began.
+// copyToRedisAtLogTurn copies the queued values to Redis at each poll of the changelog, also before runCopyingToRedis has begun.
 func (r *PostAndUserReader) copyToRedisAtLogTurn(ctx context.Context) error {
 	r.copyQueuedToRedis(ctx)
 	return nil
 }
 
-// runCopyingToRedis is the loop that copies queued values until ctx ends.
+// runCopyingToRedis is the loop that copies queued values to Redis until ctx ends.
 func (r *PostAndUserReader) runCopyingToRedis(ctx context.Context) {
 	for {
 		select {

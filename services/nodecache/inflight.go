@@ -60,7 +60,7 @@ type InFlightFanoutCache struct {
 	clock services.Clock
 	log   *slog.Logger
 
-	// mu guards both maps. fanningOut follows the log; awaitingFanout is replaced at each turn.
+	// mu guards both maps. fanningOut follows the changelog; awaitingFanout is replaced at each poll of the changelog.
 	mu             sync.RWMutex
 	fanningOut     map[services.PostID]posts.InFlightFanout // being fanned out in several chunks
 	awaitingFanout map[services.PostID]postAwaitingFanout   // fan-out not begun, because the workers are behind
@@ -73,7 +73,7 @@ type postAwaitingFanout struct {
 	toBePushed bool // false: the post is pulled, deleted or off the feed
 }
 
-// newInFlightFanoutCache makes an empty cache that follows the log, and reads the waiting jobs at each turn.
+// newInFlightFanoutCache makes an empty cache that follows the changelog, and reads the waiting jobs at each poll of it.
 func newInFlightFanoutCache(log *changelog.Follower, facts InFlightFanoutFacts) *InFlightFanoutCache {
 	p := &InFlightFanoutCache{facts: facts, clock: log.Clock(), log: log.Logger(), fanningOut: map[services.PostID]posts.InFlightFanout{}}
 	log.Register(changelog.Kind{Name: FanoutChangelogKind, Load: p.load, Apply: changelog.ApplyEach(p.apply)})
@@ -94,7 +94,7 @@ func (p *InFlightFanoutCache) List() []posts.InFlightFanout {
 		list = append(list, one)
 	}
 	for post, one := range p.awaitingFanout {
-		// Between two turns a post may be in both maps.
+		// A post whose fan-out has just begun is in both maps until the next poll.
 		if _, begun := p.fanningOut[post]; one.toBePushed && !begun {
 			list = append(list, one.InFlightFanout)
 		}
@@ -147,7 +147,7 @@ func (p *InFlightFanoutCache) readAwaitingFanout(ctx context.Context) error {
 	for _, key := range keys {
 		post, err := services.ParsePostID(key)
 		if err != nil {
-			continue // the worker that claims it reports the unknown id
+			continue // the key is not a post's ID: the worker that claims the job reports it
 		}
 		one, known := p.awaitingFanout[post]
 		if next[post] = one; !known {

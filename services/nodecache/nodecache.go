@@ -42,7 +42,7 @@ type Config struct {
 	Redis        CopyStore // the copies that the caches keep in Redis for all nodes
 	Log          *slog.Logger
 	Clock        services.Clock // nil is the machine's clock
-	PollInterval time.Duration  // the time between two turns of the log; 0 means 500 ms
+	PollInterval time.Duration  // the time between two polls of the changelog; 0 means 500 ms
 }
 
 // Caches are the caches of one node. Take only the cache that you use.
@@ -58,7 +58,7 @@ type Caches struct {
 
 // New makes the caches of a node, all empty.
 func New(cfg Config) *Caches {
-	// The caches are made in the order in which their kinds and poll tasks run: see changelog.Follower.
+	// The caches are made in the order in which their kinds of log entries and their poll tasks run: see changelog.Follower.
 	log := changelog.New(changelog.Config{Log: cfg.Facts, Logger: cfg.Log, Clock: cfg.Clock, PollInterval: cfg.PollInterval})
 	m := &Caches{
 		Changelog: log,

@@ -17,20 +17,20 @@ import (
 
 // fakeStores stands in for SQL and Redis and records the calls.
 type fakeStores struct {
-	posts      map[services.PostID]services.Post
-	users      map[services.UserID]services.User
+	posts      map[services.PostID]services.Post // the posts in SQL
+	users      map[services.UserID]services.User // the users in SQL
 	redisPosts map[services.PostID]services.Post // the copies of posts in Redis
-	logEntries []changelog.Entry
-	activity   services.ActivityThresholds
-	sqlErr     error // what reads of SQL return; nil while SQL answers
-	redisErr   error // what calls of Redis return; nil while Redis answers
+	logEntries []changelog.Entry                 // the changelog in SQL
+	activity   services.ActivityThresholds       // the thresholds in SQL; the zero value: none are set
+	sqlErr     error                             // what reads of SQL return; nil while SQL answers
+	redisErr   error                             // what calls of Redis return; nil while Redis answers
 
 	pullAuthors       []services.UserID                     // the authors that PullAuthors lists
 	pulledPosts       map[services.UserID]posts.PulledPosts // what PulledPosts returns
 	inFlightFanouts   []posts.InFlightFanout                // the fan-outs that InFlightFanouts returns
 	pulledAuthorsRead int                                   // how many authors PulledPosts was asked for
-	waitingJobKeys    []string                              // keys of fan-out jobs
-	waitingKeysMadeBy time.Time                             // as given to the last call of WaitingKeys
+	waitingJobKeys    []string                              // keys of fan-out jobs that no worker has begun; WaitingKeys returns them
+	waitingKeysMadeBy time.Time                             // the argument madeBy of the last call of WaitingKeys
 
 	// These count the posts and users that SQL was asked for, the reads of a log, the reads of copies, and the copies that were
 	// put.
@@ -47,6 +47,7 @@ func (e *fakeStores) PullAuthors(_ context.Context, after services.UserID, limit
 	return list, e.sqlErr
 }
 
+// PulledPosts returns the newest posts of pulledPosts, at most limit of each author.
 func (e *fakeStores) PulledPosts(_ context.Context, authors []services.UserID, limit int) (map[services.UserID]posts.PulledPosts, error) {
 	e.pulledAuthorsRead += len(authors)
 	found := map[services.UserID]posts.PulledPosts{}
@@ -65,6 +66,7 @@ func (e *fakeStores) InFlightFanouts(context.Context) ([]posts.InFlightFanout, e
 	return slices.Clone(e.inFlightFanouts), e.sqlErr
 }
 
+// WaitingKeys returns waitingJobKeys: the test has chosen these as the jobs that wait for a worker.
 func (e *fakeStores) WaitingKeys(_ context.Context, kind string, madeBy time.Time, limit int) ([]string, error) {
 	e.waitingKeysMadeBy = madeBy
 	if kind != JobFanOut {
@@ -112,6 +114,7 @@ func (e *fakeStores) LogAfter(_ context.Context, kind string, version uint64, li
 	return after, e.sqlErr
 }
 
+// LogHead returns the version of the newest entry of a kind. oldest is always 0.
 func (e *fakeStores) LogHead(_ context.Context, kind string) (head, oldest uint64, err error) {
 	for _, entry := range e.logEntries {
 		if entry.Kind == kind {
@@ -121,6 +124,7 @@ func (e *fakeStores) LogHead(_ context.Context, kind string) (head, oldest uint6
 	return head, 0, e.sqlErr
 }
 
+// Copies returns the copies of posts in Redis. There are none of users.
 func (e *fakeStores) Copies(_ context.Context, posts []services.PostID, _ []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	e.redisCopyReads++
 	return pick(e.redisPosts, posts), map[services.UserID]services.User{}, e.redisErr
@@ -150,7 +154,7 @@ func newCaches(e *fakeStores) *Caches {
 	return New(Config{Facts: e, Redis: e, Log: slog.New(slog.DiscardHandler), PollInterval: time.Hour})
 }
 
-// postChangedAt is a post whose UpdatedAt is timeAtSecond(changed).
+// postChangedAt is a post that was last changed at the given second: see timeAtSecond.
 func postChangedAt(id services.PostID, changed int) services.Post {
 	return services.Post{ID: id, Author: 7, Body: "body", UpdatedAt: timeAtSecond(changed)}
 }
@@ -328,4 +332,5 @@ func TestUserIDsAreCached(t *testing.T) {
 // noon is when the tests with a time of day begin.
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
+// timeAtSecond is the time that is some seconds after the beginning of 1970.
 func timeAtSecond(second int) time.Time { return time.Unix(int64(second), 0) }

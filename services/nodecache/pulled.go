@@ -35,18 +35,20 @@ type PulledCache struct {
 	mu                   sync.RWMutex
 	authors              map[services.UserID]*pulledAuthor
 	ownChangesAheadOfLog map[uint64]PullChange // by version: this node's own changes that the log has not brought yet
-	// requestedAuthors are authors to be read from SQL at the next turn: they are not cached, or too few of their posts are left.
+	// requestedAuthors are authors to be read from SQL at the next poll of the changelog: they are not cached, or too few of their
+	// posts are left.
 	requestedAuthors map[services.UserID]struct{}
 	// readers indexes the watched users by the authors in their badges.
 	readers *changelog.ReaderIndex[services.UserID]
 }
 
-// pulledAuthor is one author's posts. Callers may retain slices of posts: only the space after their end is ever written.
+// pulledAuthor has the newest pulled posts of one author, and says which changes they include. Callers may retain slices of posts: only
+// the space after their end is ever written.
 type pulledAuthor struct {
 	posts             []services.PostID // the oldest first
 	nextOlder         services.PostID   // the newest post that is older than posts; 0 if there is none
-	logVersion        uint64            // of the log: all changes up to it are applied
-	changesAheadOfLog uint64            // how many later changes are applied already
+	logVersion        uint64            // a version of the changelog: all changes up to it are applied
+	changesAheadOfLog uint64            // how many of this node's changes after logVersion are applied already
 }
 
 // PulledPosts are the newest posts of a followed author, the oldest first. Callers must not modify them, and may keep them:
@@ -203,7 +205,7 @@ func (p *PulledCache) readRequested(ctx context.Context) error {
 	return err
 }
 
-// requestRead asks for authors at the next turn.
+// requestRead makes the next poll of the changelog read authors from SQL: see readRequested.
 func (p *PulledCache) requestRead(authors []services.UserID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,10 +308,10 @@ func (p *PulledCache) applyToAuthor(author *pulledAuthor, change PullChange) {
 	}
 }
 
-// effectiveVersion rises with every change, in whatever order this node learns of changes, and is greatest when the node knows all
-// of them. The changes ahead of the log have versions above logVersion, which are whole numbers: the version of the last change is
-// therefore at least logVersion + changesAheadOfLog. The sum is doubled, so that it can be one less while older posts still have to
-// be read.
+// effectiveVersion is a version of the cached posts. It rises with every change, in whatever order this node learns of changes, and is
+// greatest when the node knows all of them. The changes ahead of the log have versions above logVersion, which are whole numbers: the
+// version of the last change is therefore at least logVersion + changesAheadOfLog. The sum is doubled, so that it can be one less while
+// older posts still have to be read.
 func (a *pulledAuthor) effectiveVersion() uint64 {
 	sequence := 2 * (a.logVersion + a.changesAheadOfLog)
 	if a.hasTooFewPosts() {

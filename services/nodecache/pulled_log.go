@@ -16,8 +16,8 @@ const PullChangelogKind = "pull"
 // PullChange is an entry of the log of pulled posts; its key is the author's ID.
 type PullChange struct {
 	Author  services.UserID `json:"author"`
-	Post    services.PostID `json:"post"` // 0: no post yet, the author's posts may be pulled from now on
-	Deleted bool            `json:"deleted,omitempty"`
+	Post    services.PostID `json:"post"`              // 0: no post yet, the author's posts may be pulled from now on
+	Deleted bool            `json:"deleted,omitempty"` // the post was deleted; false: it was published
 }
 
 // Append writes the change into the log, in the transaction of the fact, and returns its version. A transaction that also locks

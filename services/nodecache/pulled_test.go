@@ -17,12 +17,12 @@ import (
 
 const hugeAuthor = services.UserID(50) // an author whose posts are pulled
 
-// testNode is a node that follows the log, over stores that the test writes. It is the node's clock too.
+// testNode has the caches of a node that follows the changelog, over stores that the test writes. It is the node's clock too.
 type testNode struct {
 	*Caches
 	stores          *fakeStores
-	now             time.Time
-	logHead         uint64       // of the log
+	now             time.Time    // the time of the node's clock
+	logHead         uint64       // the version of the newest entry in the changelog
 	notifiedReaders atomic.Int64 // how many watched readers were told of changes
 }
 
@@ -37,13 +37,13 @@ func newTestNode() *testNode {
 	return s
 }
 
-// versionedPullChange is a change and its version.
+// versionedPullChange is a change of a pulled post, with the version of its entry in the changelog.
 type versionedPullChange struct {
 	PullChange
 	version uint64
 }
 
-// applyOwnChange makes the node see its own change at once.
+// applyOwnChange makes the node see its own change of a pulled post at once, before it reads the change in the changelog.
 func (s *testNode) applyOwnChange(change versionedPullChange) {
 	s.Pulled.ApplyOwnChange(change.PullChange, change.version)
 }
@@ -183,8 +183,8 @@ func TestALoadKeepsADeletionOfAnOwnPost(t *testing.T) {
 	s.wantNewPosts(t, 0, 1, followsOf(hugeAuthor)...)
 }
 
-// The cache keeps a bounded number of an author's posts. Below them is a floor, and a count that may lack posts below it says
-// so. When deletions leave too few posts, older ones are read.
+// The cache keeps a bounded number of an author's newest posts, and the ID of the next older one, NextOlder. A count that may lack
+// older posts says so. When deletions leave too few posts, older ones are read.
 func TestTheFloorOfPulledPosts(t *testing.T) {
 	s := newTestNode()
 	s.readLogOnce(t)
@@ -211,8 +211,8 @@ func TestTheFloorOfPulledPosts(t *testing.T) {
 	}
 }
 
-// When deletions have left too few posts the count says that there are more, until the older ones are read. Each of these
-// states has a sequence of its own.
+// When deletions have left too few posts the count says that there are more, until the older ones are read. Each of these states
+// has a greater VersionSum than the one before.
 func TestOlderPulledPostsAreANewState(t *testing.T) {
 	s := newTestNode()
 	for i := range services.PostID(2 * pulledPostsKeptPerAuthor) {
@@ -242,8 +242,8 @@ func TestOlderPulledPostsAreANewState(t *testing.T) {
 	}
 }
 
-// Counts with an unknown author are marked uncertain until the author is read: at once by LoadMissing, or by the next turn, which
-// notifies the author's readers.
+// Counts with an author who is not in the cache say so (CacheNotLoaded) until the author is read: at once by LoadMissing, or at the
+// next poll of the changelog, which notifies the author's readers.
 func TestCountsAreBehindUntilTheirAuthorIsRead(t *testing.T) {
 	s := newTestNode()
 	s.readLogOnce(t)
@@ -279,7 +279,7 @@ func TestCountsAreBehindUntilTheirAuthorIsRead(t *testing.T) {
 }
 
 // Random histories of publications and deletions through this node and others, with trimmed logs, loads and repetitions: in the
-// end the cache equals SQL, and every change of a count has raised the sequence.
+// end the cache equals SQL, and every change of a count has raised its VersionSum.
 func TestPulledMemoryIsTheFactsAfterEveryHistory(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newTestNode()

@@ -28,7 +28,7 @@ type PostAndUserReader struct {
 }
 
 // newPostAndUserReader makes a reader. Values that it reads from SQL because Redis has no copy are copied to Redis in the
-// background, by a loop and at each turn of the log.
+// background, by a loop and at each poll of the changelog.
 func newPostAndUserReader(log *changelog.Follower, posts *PostCache, people *people.Memory, copies CopyStore) *PostAndUserReader {
 	r := &PostAndUserReader{posts: posts, people: people, copies: copies, copyQueue: newRedisCopyQueue(), log: log.Logger()}
 	log.RegisterPollTask(changelog.PollTask{Name: "copies", Phase: changelog.AfterPollRead, Run: r.copyToRedisAtLogTurn})
@@ -133,7 +133,7 @@ func (r *PostAndUserReader) readCopies(ctx context.Context, foundPosts map[servi
 	if err != nil {
 		return posts, users
 	}
-	// Take keeps copies out of the cache that are older than a change that the log has reported.
+	// AddReadValues leaves out copies that are older than a change that the changelog has reported.
 	if len(posts) > 0 {
 		posts = r.posts.AddReadValues(foundPosts, copiedPosts, posts)
 	}

@@ -17,7 +17,8 @@ func (e *fakeStores) LogHeads(context.Context) (map[string]uint64, error) {
 	return heads, e.sqlErr
 }
 
-// A hint that the log has grown costs one SELECT if it has not. If it has, only the kinds that have grown are read.
+// Tail, which a hint that the changelog has grown runs, costs one SELECT if no kind of entry has grown. Otherwise it reads only the
+// kinds that have grown.
 func TestTailReadsOnlyTheKindsThatHaveGrown(t *testing.T) {
 	e := newFakeStores()
 	e.posts[1] = postChangedAt(1, 1)

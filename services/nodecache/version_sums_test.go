@@ -40,5 +40,5 @@ func TestTheVersionSumRisesWithAPulledPost(t *testing.T) {
 	}
 }
 
-// reader is the watched user.
+// reader is a user who is watched on the tests' node and follows authors of pulled posts.
 const reader = services.UserID(7)

@@ -17,12 +17,13 @@ var (
 	recipientsOfErasedActor = sql.NewStatement("recipients of an erased actor", `SELECT recipient FROM notification_causes
 		WHERE recipient > $2 AND recipient <= $3 AND actor = $1 ORDER BY recipient LIMIT 1`)
 
-	// Only causes that do not stand are deleted: a cause that the facts still support is left to the next pass.
+	// Only causes that do not count (NOT standing) are deleted: a cause that the facts still support is left to the next pass.
 	eraseCauses = sql.NewStatement("erase causes of an actor", `DELETE FROM notification_causes WHERE (recipient, category, subject, actor, object) IN
 		(SELECT recipient, category, subject, actor, object FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing LIMIT $3)`)
 
-	// A position that was shown stays a valid upTo after its row is deleted: the column gone keeps the greatest such position. The +
-	// keeps SQLite from choosing the index of positions, which would walk all causes of the recipient.
+	// A client may mark notifications up to a position that it was shown, even after the position's row is deleted: the column gone
+	// keeps the greatest such position. The + keeps SQLite from choosing the index of positions, which would walk all causes of the
+	// recipient.
 	keepLastErasedPosition = sql.NewStatement("keep the last position of an erased actor", `UPDATE notification_heads SET gone = erased.place
 		FROM (SELECT max(place) AS place FROM notification_causes WHERE recipient = $1 AND actor = $2 AND NOT standing
 			AND +place <= (SELECT max(head) FROM notification_state WHERE recipient = $1)) AS erased
@@ -49,8 +50,8 @@ var (
 	// oldestHostJobTime reads when the oldest job of a host notification that still waits was made.
 	oldestHostJobTime = sql.NewStatement("the first recipients who wait", `SELECT COALESCE(min(created_at), 0) FROM jobs WHERE kind = '`+jobNotifyChunk+`'`)
 
-	// h.recipients includes recipients whose job has not run. If h.recipients is above 1, only causes show whether another recipient
-	// is left.
+	// soleRecipientNotifications finds the host notifications of which a user is the only recipient left. h.recipients includes
+	// recipients whose job has not run. If it is above 1, only causes show whether another recipient is left.
 	soleRecipientNotifications = sql.NewStatement("what a user alone was told", `
 SELECT DISTINCT c.object FROM notification_causes c JOIN host_notifications h ON h.id = c.object
 WHERE c.recipient = $1 AND `+hostCauseConditionOf("c")+` AND (h.recipients = 1 OR h.id < $3 AND NOT EXISTS (

@@ -21,14 +21,14 @@ const groupsPerDay = int64(24 * time.Hour / groupSpan)
 // halfDayOf is the number of the half day since 1970 that contains a time in microseconds.
 func halfDayOf(us int64) int64 { return us / groupSpan.Microseconds() }
 
-// causeMatchesRow joins the rows c to the causes by their whole key.
+// causeMatchesRow is the SQL condition that a stored cause has the whole key of a row c.
 const causeMatchesRow = `notification_causes.recipient = c.recipient AND notification_causes.category = c.category
 	AND notification_causes.subject = c.subject AND notification_causes.actor = c.actor AND notification_causes.object = c.object`
 
-// causeRows are the rows c that causeMatchesRow joins: causes by their whole key.
+// causeRows is the SQL list of the rows c for causeMatchesRow: the parameter $1 has the whole keys of causes.
 const causeRows = `{rows $1 recipient BIGINT, category TEXT, subject BIGINT, actor BIGINT, object BIGINT} AS c`
 
-// fromCountingCauses selects the standing causes of a group c: those that count.
+// fromCountingCauses is the part of a SELECT that finds the standing causes of a group c: those that count.
 const fromCountingCauses = ` FROM notification_causes n
 		WHERE n.recipient = c.recipient AND n.category = c.category AND n.subject = c.subject AND n.bucket = c.bucket AND n.standing`
 
@@ -54,8 +54,8 @@ var (
 	// restoreCauses leaves the position and the half day as they are: a cause that was seen before it ended is still seen.
 	restoreCauses = sql.NewStatement("restore causes", `UPDATE notification_causes SET standing = TRUE FROM `+causeRows+` WHERE `+causeMatchesRow)
 
-	// changeGroups looks up the newest position and time, since the newest cause may have been undone. It updates the count by a
-	// difference, since counting would read every like that the post has ever had.
+	// changeGroups adds and updates groups. It looks up the newest position and time, since the newest cause may have been undone. It
+	// updates the count by a difference, since counting would read every like that the post has ever had.
 	changeGroups = sql.NewStatement("change notification groups", `
 INSERT INTO notification_groups AS g (recipient, category, subject, bucket, first, top, newest, at, causes, read_to, unread_gen, undo, undo_to)
 SELECT recipient, category, subject, bucket, first, top, COALESCE((SELECT n.place`+fromCountingCauses+`
@@ -74,8 +74,8 @@ ON CONFLICT (recipient, category, subject, bucket) DO UPDATE SET top = CASE WHEN
 // group is the key of a group, one row of a list: a subject in one half day.
 type group struct {
 	counter
-	subject services.PostID
-	halfDay int64
+	subject services.PostID // what the causes are about: see Cause.Subject
+	halfDay int64           // the number of the half day since 1970
 }
 
 // applyCauses brings the notifications of the given causes in line with the present facts, whatever happened before and however
@@ -135,23 +135,23 @@ func applyStoredCausesPage(ctx context.Context, tx *sql.Tx, all []services.Categ
 // newCause is a cause that is stored for the first time.
 type newCause struct {
 	Cause
-	atMicros    int64
-	position    services.PostID // of the cause in the list
+	atMicros    int64           // when it happened, in microseconds
+	position    services.PostID // of the cause among all causes of its recipient
 	counts      bool            // it counts as unread
-	eventMoment services.PostID // see Cause.Moment
-	wasMention  bool            // it has the state of its mention: see copyMentionStates
-	mentionRead bool            // its mention was read
+	eventMoment services.PostID // of a cause that was reported later: see Cause.Moment
+	wasMention  bool            // it is an answer that was seen or read as a mention: see copyMentionStates
+	mentionRead bool            // that mention was read
 }
 
 // groupChange is the change of a group. lowestPosition and highestPosition are the least and the greatest position among the
 // changing causes. lowestPosition is used only for a new group, all of whose causes are among them.
 type groupChange struct {
-	lowestPosition, highestPosition services.PostID
-	// readTo is not 0 if a mark already covers a cause of a past time that is reported only now, or if a cause was read as a
-	// mention. undoableMarkNumber is the number of that mark, if it can be undone; readToBeforeMark is the position up to which the
-	// category was read before that mark.
+	lowestPosition, highestPosition services.PostID // among the changing causes
+	// readTo is the position up to which the group becomes read: a mark already covers a cause of a past time that is reported only
+	// now, or a cause was read as a mention. Otherwise it is 0. undoableMarkNumber is the number of that mark, if it can be undone;
+	// readToBeforeMark is the position up to which the category was read before that mark.
 	readTo, readToBeforeMark services.PostID
-	undoableMarkNumber       uint64
+	undoableMarkNumber       uint64 // the mark that an undo can still take back; 0: none
 	// causesDelta is the change of the number of causes that count. It is 0 if only hidden ones changed: the row is written for
 	// highestPosition.
 	causesDelta int

@@ -64,8 +64,8 @@ func (b *lockedCounters) copyMentionStates(ctx context.Context, missing []newCau
 	return b.assignLowestPositions(ctx, carried, asked)
 }
 
-// lowestPositionRange is a range of positions of 1970, below the positions of all other causes. The positions of read causes are below
-// those of causes that were only seen, so that a group can be read up to the read causes alone.
+// lowestPositionRange is the range of positions for answers that were read, or only seen, as mentions. These are positions of 1970, below
+// the positions of all other causes. The range for read answers is the lower one, so that a group can be read up to them alone.
 func lowestPositionRange(user services.UserID, read bool) positionRange {
 	at := time.UnixMilli(2)
 	if read {

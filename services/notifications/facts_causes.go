@@ -13,8 +13,8 @@ import (
 // microseconds, or an ID that was made then. The last column is true if the cause exists but does not count: its recipient blocks
 // its actor, or may not see what the actor published.
 type causeStatements struct {
-	byKey, bySubject sql.Statement
-	timeIsID         bool // the time is an id
+	byKey, bySubject sql.Statement // read the causes with given keys, and all causes of given subjects
+	timeIsID         bool          // the statements return the time as an ID and not in microseconds
 }
 
 const (
@@ -35,7 +35,7 @@ const (
 )
 
 // blockedByRecipientSQL is an SQL expression: 1 if a cause's recipient blocks the actor, else 0. actor is the name of the actor's
-// column. The scan reads the expression as hidden.
+// column. readSupportedCauses scans the expression into supportedCause.hidden.
 func blockedByRecipientSQL(actor string) string {
 	return "(SELECT count(*) FROM blocks WHERE blocker = c.recipient AND blocked = " + actor + ")"
 }
@@ -145,16 +145,16 @@ WITH c AS MATERIALIZED (SELECT * FROM {rows $1 recipient BIGINT, category TEXT, 
 
 // storedCause is the row of a cause in notification_causes. Its position and half day never change, so that a seen cause stays seen.
 type storedCause struct {
-	position services.PostID
-	halfDay  int64
-	counts   bool
+	position services.PostID // of the cause among all causes of its recipient
+	halfDay  int64           // of its group: the number of the half day since 1970
+	counts   bool            // it counts: the column standing
 }
 
 // supportedCause is a cause that exists according to the facts: its time in microseconds, and whether it does not count, because its
 // recipient blocks its actor or may not see what the actor published.
 type supportedCause struct {
-	atMicros int64
-	hidden   bool
+	atMicros int64 // when it happened, in microseconds
+	hidden   bool  // it does not count, because of a block or a hide
 }
 
 // readSupportedCauses returns the causes that the facts support now. It runs one statement for each category and form (one actor or

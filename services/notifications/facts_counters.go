@@ -71,10 +71,11 @@ type counterRow struct {
 	// Neither goes back.
 	newestShown, seenTo services.PostID
 	// readTo is the position up to which the user has marked the category read. It also covers causes that happened before it and are
-	// reported later: see Cause.Moment. readToBeforeMark is the value that readTo had before the last such act that can be undone.
+	// reported later: see Cause.Moment. readToBeforeMark is the value that readTo had before the last mark of everything that can be
+	// undone.
 	readTo, readToBeforeMark services.PostID
 	changed                  bool // save raises the version
-	changedInvisibly         bool // seenTo, readTo or readToBeforeMark changed: a newer version could reveal a hidden cause
+	changedInvisibly         bool // save writes the row and keeps the version: a newer one could reveal a hidden cause
 }
 
 // lockedCounters are the locked counters of a transaction, with their rows as read under the lock. save writes the changed rows.

@@ -28,18 +28,18 @@ type listQuery struct {
 	categories       []services.Category
 	filter           listFilter
 	before           Position // only entries after this position; the zero position means from the top
-	limit            int      // 0: no entry, only the generation
+	limit            int      // 0: no entry, only Page.MarkGeneration
 	limitPerCategory bool     // limit applies to each category, not to all together
 	withoutActors    bool     // without the actors; may contain a group whose last cause was undone meanwhile
 	expiry           ExpiryDays
 }
 
-// Page is a page of a list, with the generation that was read before the page.
+// Page is a page of a list, with the generation of marks that was read before the page.
 type Page struct {
 	Notifications  []Notification
 	More           bool     // more groups follow
 	Next           Position // the position of the last group that was read; zero if none was
-	MarkGeneration uint64   // the generation
+	MarkGeneration uint64   // rises when notifications become unread again; a mark of this page as read names it
 }
 
 // listStatementText lists the groups that meet a condition, in some categories. Each category is a range of an index. The statement
@@ -95,8 +95,8 @@ ORDER BY c.i, n.at DESC, n.object DESC, n.actor DESC`)
 SELECT c.i, count(DISTINCT NULLIF(n.actor, 0)) FROM {rows $2 i BIGINT, category TEXT, subject BIGINT, bucket BIGINT} AS c CROSS JOIN notification_causes n
 WHERE `+inGroupCondition("n")+` GROUP BY c.i`)
 
-	// generationAndNewestUnread reads the generation, and the greatest position of an unread group: a mark of the whole list
-	// reaches up to that position.
+	// generationAndNewestUnread reads a user's generation of marks (Page.MarkGeneration), and the greatest position of an unread
+	// group: a mark of the whole list reaches up to that position.
 	generationAndNewestUnread = sql.NewStatement("the generation and the last place of notifications", `
 SELECT h.gen, COALESCE((SELECT max(unread.last) FROM (
 		SELECT (SELECT g.newest FROM notification_groups g WHERE g.recipient = $1 AND g.category = c.category AND g.newest > g.read_to
@@ -116,9 +116,9 @@ WHERE n.recipient = $1 AND {in n.place $2 BIGINT} AND g.recipient = n.recipient 
 // listedGroup is a group as a list query returns it, before its actors are known. seenTo is the seen position of its category.
 type listedGroup struct {
 	group
-	id, newestPosition, readTo, seenTo services.PostID
-	atMicros                           int64 // when the newest of its causes happened
-	causeCount                         int   // how many standing causes
+	id, newestPosition, readTo, seenTo services.PostID // the group is read up to readTo, its category seen up to seenTo
+	atMicros                           int64           // when the newest of its causes happened
+	causeCount                         int             // how many standing causes
 }
 
 // scanListedGroup reads a row of a list; first receives the columns before the group.

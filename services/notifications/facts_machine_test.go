@@ -15,11 +15,11 @@ import (
 	"tidings/tests/histories"
 )
 
-// loadedList shows a list of an earlier moment: its marks arrive after later changes.
+// loadedList is a list of notifications as a device loaded it. Marks of this list may arrive after later changes.
 type loadedList struct {
-	markGeneration uint64
-	groupPlaces    []services.PostID // of the lines
-	causePlaces    []services.PostID // of every cause at that moment
+	markGeneration uint64            // the generation of marks when the list was loaded
+	groupPlaces    []services.PostID // the positions of the listed notifications, in the order of the list
+	causePlaces    []services.PostID // the positions of all causes when the list was loaded
 	markAllUpTo    services.PostID   // position up to which a mark of the whole list reaches
 }
 
@@ -29,18 +29,19 @@ const (
 	hostCalls  services.Category = "calls"
 )
 
+// modelCategories are the categories of the state machine: Tidings' own and the two of the host application.
 var modelCategories = append(slices.Clone(services.Categories), hostOrders, hostCalls)
 
-// stateMachine is the state machine: the store, its model, and the causes and marks in flight.
+// stateMachine makes random changes to one recipient's notifications, in the store and in a model of them, and compares the two.
 type stateMachine struct {
 	*testStore
-	model           *notificationsModel
+	model           *notificationsModel // what the store should have
 	t               *rapid.T
 	lastID          services.PostID   // the last ID that was given out
 	posts           []services.PostID // by the recipient
 	queuedCauses    []Cause           // causes that have a job; it may run late, and again
 	pastMomentClock *services.IDClock // makes the moments of causes of a past time
-	devices         [2]loadedList
+	devices         [2]loadedList     // what each of the recipient's devices loaded last
 	expiry          ExpiryDays
 }
 
@@ -55,6 +56,7 @@ func (p *stateMachine) drawActor() services.UserID {
 	return p.model.recipient + services.UserID(rapid.IntRange(1, 10).Draw(p.t, "actor"))
 }
 
+// drawPost draws a post of the recipient.
 func (p *stateMachine) drawPost() services.PostID {
 	return rapid.SampledFrom(p.posts).Draw(p.t, "post")
 }
@@ -195,7 +197,7 @@ func (p *stateMachine) sendMark() {
 	}
 }
 
-// unseenPlaces are the positions that the count includes.
+// unseenPlaces are the positions of the unseen notifications, those that the count includes.
 func (p *stateMachine) unseenPlaces() (places []services.PostID) {
 	for _, n := range p.readAllPages(onlyUnseen) {
 		places = append(places, n.NewestPosition)
@@ -280,7 +282,7 @@ func (p *stateMachine) checkAgainstModel() {
 	}
 }
 
-// readAllPages pages through a list.
+// readAllPages reads a whole list of the recipient, page by page.
 func (p *stateMachine) readAllPages(only listFilter) []Notification {
 	all, before := []Notification{}, Position{}
 	for {

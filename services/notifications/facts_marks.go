@@ -24,7 +24,7 @@ type readMarkSelection struct {
 	// MarkGeneration is the generation in which the reader saw the notifications: a notification that was marked unread in a later
 	// generation stays unread. services.AnyMarkGeneration is the current one.
 	MarkGeneration uint64
-	AllCategories  []services.Category // every category
+	AllCategories  []services.Category // every category: a named notification may be of any
 }
 
 // groupMatchesRow joins the rows c to the groups of the user $1.
@@ -44,7 +44,7 @@ WHERE recipient = $1 AND {in category $2 TEXT} AND %s AND read_to < $3 AND unrea
 RETURNING category`
 
 var (
-	// n.place finds a cause. The other columns are of the cause's group.
+	// groupsAtPositions finds the groups that contain some positions. A position is the n.place of a cause.
 	groupsAtPositions = sql.NewStatement("notifications by place", `
 SELECT n.category, n.subject, n.bucket, n.place, g.first, g.newest FROM notification_causes n CROSS JOIN notification_groups g
 WHERE n.recipient = $1 AND {in n.place $2 BIGINT}
@@ -145,7 +145,7 @@ func readNewestShown(ctx context.Context, tx *sql.Tx, user services.UserID) (new
 // placedGroup is the group that contains a position.
 type placedGroup struct {
 	group
-	id services.PostID
+	id services.PostID // see Notification.ID
 	// newestPosition is 0 if none of the group's causes stands: the group is not shown.
 	newestPosition services.PostID
 }

@@ -33,7 +33,7 @@ func (b *testStore) wantUnseenAndUnread(when string, unseen, unread int) {
 	}
 }
 
-// runMark runs a mark of user 1 and returns its error.
+// runMark runs a transaction that marks notifications, and returns its error.
 func (b *testStore) runMark(mark func(tx *sql.Tx) error) error {
 	b.T.Helper()
 	return b.Write(b.Ctx, mark)
@@ -199,7 +199,7 @@ func TestMarksOfOthersNotificationsAreRefused(t *testing.T) {
 	})
 }
 
-// A read row becomes unread again when somebody joins after the position that the mark reached.
+// A read notification becomes unread again when it gets a cause after the position up to which it was marked read.
 func TestAReadMarkReachesTheShownPosition(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.insertPosts(1, 5)
@@ -277,7 +277,7 @@ func TestAMarkCoversAShownGroupWhoseNewestCauseWasUndone(t *testing.T) {
 	})
 }
 
-// A row that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
+// A notification that is marked unread counts only if it is above the seen position. A late mark of an earlier list leaves it unread.
 func TestUnreadOpensAGeneration(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		places := b.likeThreePosts()

@@ -14,7 +14,7 @@ type incomingPost struct {
 	id, parent     services.PostID // parent is 0 if it answers nothing
 	author         services.UserID
 	mentionsMe     bool            // it mentions the recipient
-	mentionedSince services.PostID // of the edit by which it mentions the recipient; 0: since it was published
+	mentionedSince services.PostID // ID of the time of the edit that added the mention; 0: since it was published
 	deleted        bool
 }
 
@@ -25,16 +25,16 @@ type hostNotificationModel struct {
 	content   HostNotificationContent
 }
 
-// groupKey is the model of a group, which a list shows as one line.
+// groupKey identifies a group in the model: the causes that a list shows as one line.
 type groupKey struct {
 	category services.Category
-	subject  services.PostID
-	halfDay  int64
+	subject  services.PostID // see Cause.Subject
+	halfDay  int64           // the number of the half day since 1970
 }
 
 // readState is the model of a group's row: up to which position the group was read.
 type readState struct {
-	readTo, readToBeforeMark services.PostID
+	readTo, readToBeforeMark services.PostID // now, and before the mark undoableMarkNumber
 	// markedUnreadGeneration is the generation in which the group was last marked unread; undoableMarkNumber is the number of the
 	// mark that readToBeforeMark belongs to.
 	markedUnreadGeneration, undoableMarkNumber uint64
@@ -43,7 +43,7 @@ type readState struct {
 
 // storedCauseModel is the model of a stored cause.
 type storedCauseModel struct {
-	place        services.PostID
+	place        services.PostID // its position
 	happenedAt   time.Time
 	counts       bool // its fact exists, so it counts
 	hasPastPlace bool // it was reported with its time, and its place is of that time
@@ -52,8 +52,8 @@ type storedCauseModel struct {
 // notificationsModel is a simple model of one user's notifications.
 type notificationsModel struct {
 	recipient         services.UserID
-	likes             map[Cause]time.Time
-	follows           map[services.UserID]time.Time
+	likes             map[Cause]time.Time           // the likes that exist, each with its time
+	follows           map[services.UserID]time.Time // by follower: when the follow began
 	incomingPosts     map[services.PostID]*incomingPost
 	hostNotifications map[Cause]*hostNotificationModel
 	deletedPosts      map[services.PostID]bool // of the recipient's posts
@@ -61,11 +61,11 @@ type notificationsModel struct {
 	// storedCauses has the stored causes, and readStates has the stored groups.
 	storedCauses   map[Cause]*storedCauseModel
 	readStates     map[groupKey]*readState
-	newestPlace    services.PostID // the newest position of any cause
-	markGeneration uint64          // the generation of marks
-	lastMarkNumber uint64          // the number of the last mark of everything
-	undoableMarkAt time.Time       // when that mark happened; zero if it cannot be undone
-	versions       map[services.Category]uint64
+	newestPlace    services.PostID                       // the newest position of any cause
+	markGeneration uint64                                // rises when notifications become unread again
+	lastMarkNumber uint64                                // the number of the last mark of everything
+	undoableMarkAt time.Time                             // when that mark happened; zero if it cannot be undone
+	versions       map[services.Category]uint64          // of the counts
 	newestShown    map[services.Category]services.PostID // the greatest position that was ever shown
 	seenTo         map[services.Category]services.PostID // the position up to which each category is seen
 	// readTo is the position up to which each category was marked read, and readToBeforeMark is what it was before the last mark
@@ -83,7 +83,7 @@ func newNotificationsModel(me services.UserID) *notificationsModel {
 	}
 }
 
-// countingCauses are the causes that count according to the facts.
+// countingCauses are the causes that count according to the facts, each with its time.
 func (m *notificationsModel) countingCauses() map[Cause]time.Time {
 	facts := map[Cause]time.Time{}
 	for like, at := range m.likes {
@@ -137,7 +137,7 @@ func compareCauses(a, b Cause) int {
 	return cmp.Or(cmp.Compare(a.Category, b.Category), cmp.Compare(a.Subject, b.Subject), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Object, b.Object))
 }
 
-// applyCauses is the model of applyCauses.
+// applyCauses does in the model what the function applyCauses does in SQL: it makes causes agree with the facts.
 func (m *notificationsModel) applyCauses(now time.Time, causes []Cause) {
 	facts := m.countingCauses()
 	causes, moments := splitEventMoments(causes)
@@ -232,7 +232,7 @@ func (m *notificationsModel) allPlaces() (places []services.PostID) {
 	return places
 }
 
-// markSeen is the model of markSeen.
+// markSeen marks categories of the model seen up to a position, as the function markSeen does in SQL.
 func (m *notificationsModel) markSeen(categories []services.Category, upTo services.PostID) {
 	for _, category := range categories {
 		if upTo = cmp.Or(upTo, m.newestPlace); upTo > m.seenTo[category] {
@@ -252,7 +252,7 @@ func (m *notificationsModel) groupAt(place services.PostID) (of groupKey, found 
 	return of, false
 }
 
-// markShownRead is the model of a mark of shown positions.
+// markShownRead marks the notifications at some positions of the model read, each up to the position.
 func (m *notificationsModel) markShownRead(gen uint64, places []services.PostID) {
 	changed := map[services.Category]bool{}
 	reach := map[groupKey]services.PostID{}
@@ -277,7 +277,7 @@ func (r *readState) markReadTo(upTo services.PostID, undo uint64) {
 	r.readTo = upTo
 }
 
-// markCategoriesRead is the model of a mark of categories, or of everything. It reports whether a visible group changed.
+// markCategoriesRead marks categories of the model read up to a position. It reports whether a visible group changed.
 func (m *notificationsModel) markCategoriesRead(gen uint64, categories []services.Category, upTo services.PostID, undo uint64) bool {
 	upTo = cmp.Or(upTo, m.newestPlace)
 	changed := map[services.Category]bool{}
@@ -308,7 +308,7 @@ func (m *notificationsModel) markCategoriesRead(gen uint64, categories []service
 	return len(changed) > 0
 }
 
-// undoAllRead is the model of undoAllRead.
+// undoAllRead undoes the last "mark all read" of the model.
 func (m *notificationsModel) undoAllRead() {
 	m.markGeneration, m.undoableMarkAt = m.markGeneration+1, time.Time{}
 	changed := map[services.Category]bool{}
@@ -321,7 +321,7 @@ func (m *notificationsModel) undoAllRead() {
 	m.incrementVersions(changed)
 }
 
-// markUnread is the model of the function of that name.
+// markUnread marks the notification at a position of the model unread.
 func (m *notificationsModel) markUnread(place services.PostID) {
 	of, _ := m.groupAt(place)
 	m.markGeneration++

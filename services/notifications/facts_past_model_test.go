@@ -47,7 +47,8 @@ func (m *notificationsModel) nextFreePlace(first, last services.PostID) services
 	return next
 }
 
-// placeOfNewCause returns the place of a new cause. An answer that was seen or read as a mention has the lowest place, and is seen.
+// placeOfNewCause returns the position of a new cause: place, or for an answer that was seen or read as a mention the next free position
+// of lowestPositionRange. Such an answer is seen.
 func (m *notificationsModel) placeOfNewCause(c Cause, place services.PostID, causes []Cause) services.PostID {
 	mention := Cause{Recipient: m.recipient, Category: services.CategoryMention, Subject: c.Object, Actor: c.Actor}
 	was := m.storedCauses[mention]

@@ -40,7 +40,7 @@ func TestAnEndedMentionHasTheTimeOfItsEdit(t *testing.T) {
 }
 
 // More causes have come in a millisecond than the range of one event holds. Causes of that millisecond that are reported later get
-// free positions behind them.
+// free positions after the taken ones.
 func TestAPastCauseFindsAPlaceInAFullMillisecond(t *testing.T) {
 	eachNode(t, func(t *testing.T, n node) {
 		users := n.MakeUsers(2)
@@ -101,7 +101,7 @@ func TestAPastCauseOfThePresentMillisecond(t *testing.T) {
 func TestALateCauseLeavesANotificationUnread(t *testing.T) {
 	for name, c := range map[string]struct {
 		marks  func(b *testStore, places []services.PostID)
-		unread int
+		unread int // how many notifications are unread after the marks
 	}{
 		"marked unread": {func(b *testStore, places []services.PostID) {
 			b.markAllRead(services.AnyMarkGeneration)

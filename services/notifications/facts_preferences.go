@@ -22,6 +22,7 @@ var (
 	// selectPreferences takes no lock. It is for readers.
 	selectPreferences = sql.NewUserStatement("category preferences", "category preferences of users", preferencesText)
 
+	// lockPreferences reads preferences and locks their rows.
 	lockPreferences = sql.NewUserStatement("lock category preferences", "lock category preferences of users", preferencesText+` {for update}`)
 
 	// putPreferences expects that the row exists and is locked.
@@ -42,7 +43,7 @@ var modeNames = map[services.CategoryMode]string{services.CategoryCounted: "COUN
 // preferences are a user's preferences of categories, by the name of each. A category without a preference counts and alerts by
 // its definition.
 type preferences struct {
-	version    uint64
+	version    uint64 // rises with each change; 0: the user has set no preference
 	byCategory map[services.Category]Preference
 }
 
@@ -67,7 +68,7 @@ func preferencesOf(ctx context.Context, r sql.Reader, user services.UserID) (pre
 	return all[user], err
 }
 
-// readPreferences reads preferences by a statement. Users without any are absent.
+// readPreferences reads the preferences of some users by selectPreferences or lockPreferences. Users without any are absent.
 func readPreferences(ctx context.Context, r sql.Reader, both sql.UserStatement, users []services.UserID) (map[services.UserID]preferences, error) {
 	all := make(map[services.UserID]preferences, len(users))
 	st, of := both.ForUsers(users)

@@ -13,16 +13,16 @@ import (
 // half day) is unseen while one of its counted causes is after SeenTo and unread. UnseenByDay[i] counts the unseen groups of the
 // day NewestDay-i, OlderUnseen those before NewestDay-7.
 //
-// UnseenByDay and OlderUnseen depend on NewestDay, so they are right for one day only; Render moves them to the day on which it is
-// called.
+// UnseenByDay and OlderUnseen depend on NewestDay, so they are right for one day only; Source.Render moves them to the day on which it
+// is called.
 type CategoryState struct {
 	Recipient           services.UserID
 	Category            services.Category
-	Version             uint64
+	Version             uint64          // rises with each visible change
 	NewestShown, SeenTo services.PostID // the greatest position that was ever shown, and the greatest that was seen
-	OlderUnseen         int
-	NewestDay           int64 // days since 1970, UTC: the day of the read
-	UnseenByDay         [8]int
+	OlderUnseen         int             // unseen groups of the days before NewestDay-7
+	NewestDay           int64           // days since 1970, UTC: the day of the read
+	UnseenByDay         [8]int          // unseen groups of NewestDay, of the day before, and so on
 }
 
 // documentCounts returns the part of a state that a document shows, and whether the state is shown. The state of a category that is
@@ -81,7 +81,8 @@ func statesOfUser(ctx context.Context, db *sql.DB, user services.UserID) ([]Cate
 	return statesOfUsers(ctx, db, []services.UserID{user})
 }
 
-// statesOfUsers is statesOfUser for several users, in order of their IDs.
+// statesOfUsers reads the states of several users, in order of user ID and category name. A category without a notification or a mark
+// is absent.
 func statesOfUsers(ctx context.Context, db *sql.DB, users []services.UserID) ([]CategoryState, error) {
 	st, of := statesByUser.ForUsers(users)
 	return readStates(ctx, db.Runner, st, of, db.Now())

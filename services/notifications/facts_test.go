@@ -66,7 +66,7 @@ func (b *testStore) deletePost(post services.PostID) {
 	b.MustWrite(func(tx *sql.Tx) error { _, _, err := posts.Delete(b.Ctx, tx, post); return err })
 }
 
-// applyCauses makes causes agree with the facts.
+// applyCauses makes the notifications of some causes agree with the facts, and returns the states of their categories.
 func (b *testStore) applyCauses(causes ...Cause) (states []CategoryState) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) (err error) { states, err = applyCauses(b.Ctx, tx, causes); return err })
@@ -91,7 +91,7 @@ func newLikeCause(subject services.PostID, actor services.UserID) Cause {
 	return Cause{Recipient: 1, Category: likeCategory, Subject: subject, Actor: actor}
 }
 
-// stateWithUnseenToday is the state of user 1 with some unseen groups of today and no others.
+// stateWithUnseenToday is the state of the likes of user 1, with some unseen groups of today and no others.
 func (b *testStore) stateWithUnseenToday(version uint64, head, seen services.PostID, groups int) CategoryState {
 	return CategoryState{Recipient: 1, Category: likeCategory, Version: version, NewestShown: head, SeenTo: seen,
 		NewestDay: b.Clock.Now().Unix() / 86400, UnseenByDay: [8]int{groups}}
@@ -279,7 +279,7 @@ func TestApplyCausesAtOnce(t *testing.T) {
 	})
 }
 
-// A recount reads only unseen groups, from the index notification_groups_unread.
+// The counts of a user are read from the unseen groups alone, by the index notification_groups_unread.
 func TestARecountReadsOnlyUnseenGroups(t *testing.T) {
 	b := &testStore{peopletest.NewTestStore(t, sqltest.SQLite(t))}
 	plan := b.QueryPlan("notification states of a user")

@@ -59,8 +59,8 @@ func checkDefinition(category services.HostCategory) error {
 	return nil
 }
 
-// definitions reads all definitions and their version. It is the version of the changelog, by which nodes compare their
-// definitions.
+// definitions reads all definitions and their version: the version of the newest entry of ChangelogKind. By this version nodes tell
+// newer definitions from older ones.
 func definitions(ctx context.Context, r sql.Reader) (*services.HostCategories, error) {
 	read := &services.HostCategories{}
 	return read, r.Each(ctx, readDefinitions, nil, func(scan func(...any) error) error {
@@ -203,7 +203,7 @@ func (s *Service) LoadAndDefineCategories(ctx context.Context) error {
 }
 
 // defineConfigured defines the categories of the configuration that are not defined that way yet. While one of them is still being
-// removed, each turn of the node cache tries again. mu is needed because a turn and LoadAndDefineCategories may run at once.
+// removed, each poll of the changelog tries again. mu is needed because a poll and LoadAndDefineCategories may run at once.
 func (s *Service) defineConfigured(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *Service) defineConfigured(ctx context.Context) error {
 		}
 		return nil
 	})
-	// A conflict of one category holds up all, since they are defined in one transaction. The next turn tries again.
+	// A conflict of one category holds up all, since they are defined in one transaction. The next poll tries again.
 	if services.CodeOf(err) == services.Conflict {
 		s.log.Warn("the configured categories are not all defined yet", "error", err)
 		return nil

@@ -38,7 +38,8 @@ var (
 INSERT INTO host_notifications (id, category, subject, group_key, actor, about_type, about, title, body, at, recipients, withdrawn_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`)
 
-	// See sql.Tx.NewIDInTable: past events of one millisecond get IDs in the order in which they are reported.
+	// newestOfMillisecond reads the greatest ID of a millisecond, for sql.Tx.NewIDInTable: past events of one millisecond get IDs in
+	// the order in which they are reported.
 	newestOfMillisecond = sql.NewestIDOfMillisecond("host_notifications")
 
 	// A transaction that removes the category or withdraws the notification waits for the lock's holder, and then sees its rows.
@@ -60,7 +61,7 @@ UPDATE host_notifications SET withdrawn_at = $2 WHERE id = $1 AND withdrawn_at =
 UPDATE host_notifications SET title = '', body = '', group_key = '' WHERE id = $1
 AND NOT EXISTS (SELECT 1 FROM notification_causes WHERE object = $1 AND `+hostCauseCondition+`)`)
 
-	// This is for the host application, which may also read a notification that it withdrew.
+	// hostNotificationByID reads a notification for the host application, which may also read one that it withdrew.
 	hostNotificationByID = sql.NewStatement("a notification of the host", `
 SELECT category, recipients, withdrawn_at FROM host_notifications WHERE id = $1`)
 
@@ -130,7 +131,7 @@ func addHostContents(ctx context.Context, db *sql.DB, list []Notification, newes
 	return err
 }
 
-// hostNotificationObject is a notification of the host application as refs know it.
+// hostNotificationObject is a host notification as an object that can have a ref and a label.
 func hostNotificationObject(id services.PostID) services.Object {
 	return services.Object{Type: services.HostNotificationType, Number: uint64(id)}
 }

@@ -32,7 +32,7 @@ type recipientChunk struct {
 	EventMoment    services.PostID   `json:"moment,omitempty"` // see Cause.Moment
 }
 
-// hostJobKinds are the kinds of jobs of this file.
+// hostJobKinds are the kinds of jobs of host notifications.
 func (s *Service) hostJobKinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: jobNotifyChunk, Class: jobs.BulkClass, Each: s.notifyChunk, ChangedCounts: jobs.CountsOf(usersOfChunk, services.SourceNotifications)},
@@ -57,7 +57,7 @@ func notifyChunkJobs(id services.PostID, users []services.UserID, moment service
 	return jobs.ChunkJobs(jobNotifyChunk, chunks)
 }
 
-// purgeCategoryJob deletes the notifications of a removed category.
+// purgeCategoryJob is the job that deletes the notifications of a removed category.
 func purgeCategoryJob(category services.Category) jobs.NewJob {
 	return jobs.KeyedJob(jobPurgeCategory, string(category))
 }
@@ -130,7 +130,8 @@ var (
 	usersWithCategory = sql.NewStatement("users with a category of the host", `
 SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
 
-	// See keepLastErasedPosition: a position that was shown stays a valid upTo.
+	// A client may mark notifications up to a position that it was shown, even after the position's row is deleted: see
+	// keepLastErasedPosition.
 	keepLastPurgedPosition = sql.NewStatement("keep the last position of a category", `UPDATE notification_heads SET gone = s.head
 FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 AND notification_heads.recipient = s.recipient AND gone < s.head`)
 
@@ -234,7 +235,7 @@ func purgeCategoryRows(ctx context.Context, tx *sql.Tx, category services.Catego
 }
 
 // purgeHostNotifications deletes some host notifications of a category, with their labels. It runs after the deletion of the causes
-// that refer to them.
+// that refer to them. more is true if others may be left.
 func purgeHostNotifications(ctx context.Context, tx *sql.Tx, category services.Category) (more bool, err error) {
 	var ids []services.PostID
 	err = tx.Each(ctx, hostNotificationsInCategory, []any{string(category), recipientChunkSize}, func(scan func(...any) error) error {

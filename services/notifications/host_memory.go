@@ -17,7 +17,7 @@ import (
 // one immutable value, so that all of a badge is rendered by one version of them.
 type CategoryMemory struct {
 	db  *sql.DB
-	log *changelog.Follower
+	log *changelog.Follower // nil: the cache follows no changelog
 	// setDocumentFields tells the reader of documents the fields of the host categories. It is nil if nobody reads documents.
 	setDocumentFields func(*services.HostCategories)
 	// current is nil until the first definition: a node without host categories renders without them. Its version only rises.

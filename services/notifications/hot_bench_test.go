@@ -20,7 +20,8 @@ const (
 	commandsPerCommit = 500 // the number of commands that ingest commits at once
 )
 
-// likeCommands are likes of one user's posts by users who have not liked them before.
+// likeCommands are commands that like one user's posts, each by a user who has not liked the post before. first is the number of the
+// commands that were made earlier.
 func likeCommands(author services.UserID, liked []services.PostID, first, count int) []*jobs.Command {
 	cmds := make([]*jobs.Command, count)
 	for i := range cmds {

@@ -29,7 +29,7 @@ func (s *Service) jobKinds() []jobs.Kind {
 	}, s.hostJobKinds()...)
 }
 
-// recipientsOf are the users whose notifications the causes of a job change. It is the jobs.UsersOf of jobNotify.
+// recipientsOf are the users whose notifications a job of the kind jobNotify changes: the recipients of its causes.
 func recipientsOf(_ context.Context, job jobs.Job) (users []services.UserID, everyone bool, err error) {
 	causes, err := causesOf(job)
 	for _, cause := range causes {
@@ -52,7 +52,7 @@ func NotifyJob(cause Cause) (jobs.NewJob, error) {
 	return jobs.NewJob{Kind: jobNotify, MergeGroup: services.UserIDText(cause.Recipient), Payload: payload}, nil
 }
 
-// NotifyJobs are the jobs of several causes.
+// NotifyJobs are the jobs of several causes, one for each: see NotifyJob.
 func NotifyJobs(causes ...Cause) ([]jobs.NewJob, error) { return NotifyJobsAt(0, causes...) }
 
 // NotifyJobsAt are the jobs of several causes that happened at a past moment: see Cause.Moment.

@@ -86,7 +86,7 @@ func setSmallChunks(cfg *fanout.Config) { cfg.ChunkSize = 2 }
 // causesPerTestPage is causesPerPage for tests: a transaction takes two causes, so five causes of one actor take three transactions.
 const causesPerTestPage = 2
 
-// newRedisServerNode is a node on a redis-server, which the test may flush and kill.
+// newRedisServerNode is a node on a redis-server, which the test may flush and kill. causes is the node's causesPerPage.
 func newRedisServerNode(t *testing.T, settings func(*fanout.Config), causes int) node {
 	t.Helper()
 	return newNodeWithCausesPerPage(fanouttest.New(t, fanouttest.Options{Fanout: settings}), causes)
@@ -100,7 +100,7 @@ func (n node) claimDueJobs() []jobs.Job {
 	return queued
 }
 
-// Every kind of job in steps brings the counts in line with the facts, and repeating all of the jobs changes nothing.
+// Every kind of job in factSteps brings the counts in line with the facts, and repeating all of the jobs changes nothing.
 func TestEveryJobMakesTheCountsEqualTheFacts(t *testing.T) {
 	fanouttest.EachEnginePair(t, setSmallChunks, func(t *testing.T, w *fanouttest.World) {
 		newNodeWithCausesPerPage(w, causesPerTestPage)

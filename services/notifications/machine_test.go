@@ -27,7 +27,7 @@ type recipientHistory struct {
 	t                  *rapid.T
 	recipient          services.UserID
 	otherUsers         []services.UserID
-	posts              []services.PostID
+	posts              []services.PostID                           // by the recipient
 	existingCauses     map[Cause]bool                              // the causes that exist
 	causesWithJobs     []Cause                                     // causes that ever had a job
 	blockedUsers       map[services.UserID]bool                    // the users whom this user blocks
@@ -42,7 +42,7 @@ func (p *recipientHistory) setRandomMode() {
 	p.Must(err)
 	dies := rapid.Bool().Draw(p.t, "the process dies after the commit")
 	if dies {
-		cmd.AfterApply, cmd.AfterCommit = nil, nil // the job does it
+		cmd.AfterApply, cmd.AfterCommit = nil, nil // only the job projects the mode
 	}
 	p.Must(p.commit(cmd))
 	if before, chosen := p.modes[category]; cmd.Changed() != (!chosen || before != mode) {
@@ -55,7 +55,7 @@ func (p *recipientHistory) setRandomMode() {
 	}
 }
 
-// renderBadges are the user's badges as their document has them, or as the facts have them.
+// renderBadges renders the recipient's notification counts from their document or, with facts, from SQL.
 func (p *recipientHistory) renderBadges(facts bool) *services.Badges {
 	of := NewSource(p.Store, nil)
 	view := source.View{Settings: &source.Settings{}, Document: p.Document(p.recipient), Moment: source.Moment{Now: p.Clock.Now(), MonotonicNow: p.Clock.Now()}}

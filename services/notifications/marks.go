@@ -11,8 +11,8 @@ import (
 	"tidings/services/sql"
 )
 
-// newMarkCommand makes the command of a mark: write returns the resulting states and the data for the answer. The counts are projected
-// before the answer, and once more by the job.
+// newMarkCommand makes the command by which a user marks notifications seen, read or unread. write makes the mark, and returns the
+// resulting states and the data for the answer. The counts are projected before the answer, and once more by the job.
 func (s *Service) newMarkCommand(name string, user services.UserID, write func(ctx context.Context, tx *sql.Tx) ([]CategoryState, []string, error)) *jobs.Command {
 	var states []CategoryState
 	return &jobs.Command{
@@ -46,12 +46,12 @@ func (s *Service) MarkSeen(user services.UserID, categories []services.Category,
 // now). If IDs and UpToPositions are nil, none were given; a list that was given and is empty is refused. MarkRead checks the
 // combination.
 type ReadSelection struct {
-	IDs           []services.PostID // of notifications: each one's causes until now
-	UpToPositions []services.PostID // positions of notifications: each one's causes up to there
-	Categories    []services.Category
-	UpTo          services.PostID
-	All           bool   // alone: everything until now
-	ReadToken     string // the readToken of the list that was shown; "" for none
+	IDs           []services.PostID   // of notifications: each one's causes until now
+	UpToPositions []services.PostID   // positions of notifications: each one's causes up to there
+	Categories    []services.Category // nil: all
+	UpTo          services.PostID     // a position; 0: until now
+	All           bool                // alone: everything until now
+	ReadToken     string              // the readToken of the list that was shown; "" for none
 }
 
 // maxMarkedNotifications bounds the notifications that one mark names: a page of a list, many times over.

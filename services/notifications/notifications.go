@@ -7,8 +7,9 @@
 //
 // The path of a cause: a feature enqueues NotifyJob in the transaction of its fact. notifyEach takes many such jobs. applyCauses
 // locks their recipients, reads the supporting facts and the stored causes, and updates the rows: causes, groups, and the states
-// with their versions. project writes the counts into documents; Source renders them. Marks change the same rows under the same
-// lock. A host notification is stored once for all recipients, and its causes take the same path (host_*.go).
+// with their versions. project writes the counts into documents; Source renders them. Marks of notifications as seen, read or unread
+// change the same rows under the same lock. A host notification is stored once for all recipients, and its causes take the same path
+// (host_*.go).
 //
 // When a mark is answered, it is committed in SQL. If Redis fails after that, the mark's job projects the counts later, and until
 // then the user's badges come from SQL.
@@ -57,7 +58,7 @@ type Service struct {
 	mu       sync.Mutex
 	toDefine []services.HostCategory
 
-	// causesPerPage is the constant causesPerPage. Tests lower it to get several pages.
+	// causesPerPage is how many causes of one actor RecountActor handles in one transaction. Tests lower it to get several pages.
 	causesPerPage int
 }
 

@@ -29,7 +29,7 @@ type node struct {
 // newNode makes the notifications of a world's node and of nodes made later. CheckAgainstFacts compares their counts.
 func newNode(w *fanouttest.World) node { return newNodeWithCausesPerPage(w, causesPerPage) }
 
-// newNodeWithCausesPerPage is newNode with the given number of causes of one actor in a transaction.
+// newNodeWithCausesPerPage makes the notifications of a world's node, as newNode does; causes is the value of Service.causesPerPage.
 func newNodeWithCausesPerPage(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
@@ -67,20 +67,22 @@ func (n node) markSeen(user services.UserID, categories []services.Category, upT
 	return cmd
 }
 
+// commit advances the clock by a second, commits a command, and returns its error. It runs no jobs.
 func (n node) commit(cmd *jobs.Command) error {
 	n.TB.Helper()
 	n.Clock.Advance(time.Second)
 	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
-// like and unlike return commands that write the fact and the job that notifies, as those of services/feed do. That package is a
-// layer above.
+// like returns the command that likes a post. As the command of services/feed does, it writes the fact and the job that notifies. That
+// package is a layer above, so these tests cannot use it.
 func (n node) like(user services.UserID, post services.PostID) *jobs.Command {
 	return n.newLikeCommand(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) {
 		return posts.InsertLike(ctx, tx, post, user, tx.NewID(n.IDs).OrderedTime())
 	})
 }
 
+// unlike returns the command that ends a like.
 func (n node) unlike(user services.UserID, post services.PostID) *jobs.Command {
 	return n.newLikeCommand(user, post, func(ctx context.Context, tx *sql.Tx) (bool, error) { return posts.DeleteLike(ctx, tx, post, user) })
 }

@@ -48,9 +48,9 @@ type CategoryPreference struct {
 
 // PreferenceChange is a change of a preference. A nil field leaves that part unchanged. UseDefault takes precedence over Mode.
 type PreferenceChange struct {
-	Mode       *services.CategoryMode
-	UseDefault bool // the category counts again by its definition
-	NoPush     *bool
+	Mode       *services.CategoryMode // nil: the mode stays
+	UseDefault bool                   // the category counts again by its definition
+	NoPush     *bool                  // see Preference.NoPush; nil: it stays
 }
 
 // defaultMode is the mode in which a category counts for users without a preference: the mode of its definition.

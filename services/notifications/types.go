@@ -49,7 +49,7 @@ func (n Notification) Position() Position { return Position{n.At, n.Category, n.
 // subject. It depends on the facts alone, and not on the order in which they arrived, so all nodes list in the same order. The
 // zero position is before the first.
 type Position struct {
-	At       time.Time
+	At       time.Time // when the newest cause happened
 	Category services.Category
 	Subject  services.PostID
 }
@@ -64,7 +64,7 @@ type Cause struct {
 	Recipient services.UserID
 	Category  services.Category
 	Subject   services.PostID // a post; FOLLOW: 0; REMINDER: the show; host categories: see HostNotification.subjectOf
-	Actor     services.UserID
+	Actor     services.UserID // 0: every actor of the subject; in host categories nobody
 	Object    services.PostID `json:",omitempty"` // COMMENT: the comment; host categories: the host notification; else 0
 
 	// Moment is an ID of the time at which the cause happened, if it was reported later. If Moment is 0, the cause gets its position

@@ -22,7 +22,7 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, query PageQue
 	// state in a buffer.
 	changes := make(chan PageUpdate)
 	var last PageUpdate
-	// Only the goroutine below calls look.
+	// look reads the page again if the badges say that it changed. Only the goroutine below calls it.
 	look := func(ctx context.Context, badges *services.Badges) (PageUpdate, error) {
 		next := PageUpdate{last.Page, badges}
 		if last.Badges == nil || !next.hasSamePage(last) {
@@ -42,7 +42,7 @@ func (s *Service) Watch(ctx context.Context, user services.UserID, query PageQue
 	return changes
 }
 
-// hasSamePage reports whether nothing of the list changed between two changes. A list of unknown version may have changed.
+// hasSamePage reports whether nothing of the list changed between two updates. A list of unknown version may have changed.
 func (c PageUpdate) hasSamePage(other PageUpdate) bool {
 	return c.Badges.Notifications.Equal(&other.Badges.Notifications) && c.Badges.Notifications.Version != 0
 }

@@ -9,7 +9,7 @@
 // keeps.
 //
 // On failure: the answer says what went wrong in a text without the address, which may hold a token. Nothing is repeated
-// here: the callers keep the messages in SQL, and Pause gives the time until the next attempt.
+// here: the callers keep the messages in SQL, and RetryPause gives the time until the next attempt.
 package outbound
 
 import (
@@ -32,19 +32,18 @@ const (
 	maxRetryAfter         = time.Hour   // the longest wait that a receiver may ask for by Retry-After
 	maxErrorLength        = 200         // the most characters of an error's text
 	idleConnectionTimeout = time.Minute // how long an unused connection is kept
-	// The first pause is so short that a receiver's restart causes hardly any delay.
+	// firstRetryPause is the pause after the first failure. It is so short that a receiver's restart causes hardly any delay.
 	firstRetryPause = 5 * time.Second
 )
 
 // RetryFor is how long after its first attempt a message is still retried.
 const RetryFor = 24 * time.Hour
 
-// LongestRetryPause is the longest time between two attempts for one message; LongestDownPause is the longest time between two requests
-// to a receiver that fails as a whole; FailuresUntilDown is how many failures in a row show that a receiver fails as a whole.
+// These are the longest pauses between attempts, and the number of failures that makes a receiver count as failing as a whole.
 const (
-	LongestRetryPause = time.Hour
-	LongestDownPause  = 5 * time.Minute
-	FailuresUntilDown = 5
+	LongestRetryPause = time.Hour       // the longest time between two attempts for one message
+	LongestDownPause  = 5 * time.Minute // the longest time between two requests to a receiver that fails as a whole
+	FailuresUntilDown = 5               // how many failures in a row show that a receiver fails as a whole
 )
 
 // RetryPause returns the time to wait after a failure; failures is the number of failures before it. The time doubles with each
@@ -58,8 +57,8 @@ func RetryPause(failures int, most time.Duration) time.Duration {
 // Client makes requests. It is safe for concurrent use. It has a transport for each scheme, because the guard must know when
 // it dials whether the connection is going to be encrypted.
 type Client struct {
-	tlsTransport, plaintextTransport *http.Transport
-	timeout                          time.Duration
+	tlsTransport, plaintextTransport *http.Transport // for https, and for http
+	timeout                          time.Duration   // the longest that one request may take
 }
 
 // NewClient makes a client. timeout bounds a request; each is the number of idle connections kept open to one host.
@@ -82,7 +81,7 @@ func (c *Client) CloseIdle() {
 
 // Answer is the outcome of a request.
 type Answer struct {
-	Status     int           // HTTP's; 0: there was no answer
+	Status     int           // the status of the HTTP response; 0: there was no response
 	Err        string        // why it counts as a failure; "" for a status of 200 to 299
 	RetryAfter time.Duration // how long the receiver asks to wait; 0: it does not ask
 	Took       time.Duration
@@ -138,7 +137,7 @@ func answerOf(got *http.Response) Answer {
 	return a
 }
 
-// retryAfter reads the header: seconds, or a time by the receiver's own clock.
+// retryAfter returns the wait that a receiver asks for in the header Retry-After: seconds, or a time by the receiver's own clock.
 func retryAfter(header http.Header) time.Duration {
 	text := header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(text); err == nil {

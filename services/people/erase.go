@@ -28,7 +28,7 @@ var (
 
 	followersToErase = sql.NewStatement("followers to erase", `SELECT follower FROM follows WHERE followee = $1 AND follower > $2 ORDER BY follower LIMIT $3`)
 
-	// Erasures that are done have the key ''.
+	// keysBeingErased finds the keys whose users are being erased. Erasures that are done have the key ''.
 	keysBeingErased = sql.NewStatement("keys that are being erased", `SELECT key FROM erasures WHERE {in key $1 TEXT} AND key <> ''`)
 )
 

@@ -23,9 +23,9 @@ var (
 
 	usersByNumber = sql.NewStatement("users by number", `SELECT number, key, name, avatar_url, updated_at FROM users WHERE {in number $1 BIGINT}`)
 
-	// add holds the lock of the counter of user IDs, so no other transaction inserts its keys. But two functions of one batch (see
-	// package sql) may insert the same key, because each looked for it before the other's row was there. That pass of the batch is
-	// rolled back, and in the next one the second function finds the row.
+	// insertUsers runs under the lock of the counter of user IDs, so no other transaction inserts the same keys. But two functions of
+	// one batch (see package sql) may insert the same key, because each looked for it before the other's row was there. That pass of
+	// the batch is rolled back, and in the next one the second function finds the row.
 	insertUsers = sql.NewInsertion("insert users", "users", "number BIGINT, key TEXT", "ON CONFLICT DO NOTHING")
 
 	// A change gets a later time than the one before, even if both come at one time or the clock was set back between them:
@@ -41,7 +41,8 @@ var (
 
 	inactiveUsers = sql.NewStatement("inactive users", `SELECT number FROM users WHERE number > $1 AND seen_at < $2 ORDER BY number LIMIT $3`)
 
-	// While a visit continues, the visit before stays as it is. The last condition makes late and repeated marks harmless.
+	// markActive records a visit. While a visit continues, the visit before stays as it is. The last condition makes late and repeated
+	// records harmless.
 	markActive = sql.NewStatement("mark users active", `UPDATE users SET seen_at = $2,
 		visited_before = CASE WHEN seen_at > 0 AND seen_at < $3 THEN seen_at ELSE visited_before END
 		WHERE {in number $1 BIGINT} AND seen_at < $2`)

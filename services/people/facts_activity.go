@@ -21,17 +21,17 @@ var (
 			away_before = excluded.away_before, by_admin = excluded.by_admin`)
 )
 
-// activityRowName is the name of the one row, which all nodes use: a node with other thresholds would drop data of users that
-// another node keeps.
+// activityRowName is the name of the one row in activity_thresholds, which all nodes use: a node with other thresholds would drop data
+// of users that another node keeps.
 const activityRowName = "users"
 
-// activityRow is the row as it is stored.
+// activityRow is the row of activity_thresholds as it is stored.
 type activityRow struct {
-	idleMicros, dormantMicros, formerIdleCutoffMicros int64 // microseconds
+	idleMicros, dormantMicros, formerIdleCutoffMicros int64 // services.ActivityThresholds in microseconds
 	byAdmin                                           bool  // an admin has set the row, and not the settings of a node
 }
 
-// scanTargets are where the columns are scanned to, in their order.
+// scanTargets are the pointers to the fields for scanning the row, in the order of the statements' columns.
 func (r *activityRow) scanTargets() []any {
 	return []any{&r.idleMicros, &r.dormantMicros, &r.formerIdleCutoffMicros, &r.byAdmin}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// shown is set once here, and kept right by showFollow afterwards.
+	// The column shown says whether the follower sees the followee's posts. It is set once here, and kept right by showFollow.
 	insertFollows = sql.NewInsertion("insert follows", "follows", "follower BIGINT, followee BIGINT, since BIGINT, shown BOOLEAN",
 		"ON CONFLICT (follower, followee) DO NOTHING")
 
@@ -23,7 +23,7 @@ var (
 	followeesWithinLimit = sql.NewStatement("whether users follow too many", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
 		WHERE (SELECT count(*) FROM follows WHERE follower = c.owner) > c.most)`)
 
-	// Every statement that feeds are made from has the condition f.shown: a muted or hidden follow has no edge.
+	// Every statement that feeds are made from has the condition f.shown: it returns no follow that is muted or hidden.
 	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
 
 	edgesTo = sql.NewStatement("follows of one user", `SELECT f.follower, `+FollowColumns+` FROM follows f WHERE f.followee = $2 AND {in f.follower $1 BIGINT} AND f.shown`)
@@ -48,7 +48,7 @@ func InsertFollow(ctx context.Context, tx *sql.Tx, edge services.FollowEdge) (cr
 	return inserted > 0, err
 }
 
-// noteUnfollow inserts nothing unless the followee has shows.
+// noteUnfollow records when the follow of a host ended. If the followee has no shows, it inserts nothing.
 var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO past_follows (follower, followee, until_at)
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)

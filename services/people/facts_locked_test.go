@@ -60,7 +60,7 @@ func TestLockedUsersExist(t *testing.T) {
 	})
 }
 
-// An erasure that begins after the IDs were read, and before the users are held, is noticed.
+// An erasure that begins after the IDs were read, and before the users' rows are locked, is noticed.
 func TestAnErasureBeforeTheLockIsNoticed(t *testing.T) {
 	for name, of := range map[string]struct {
 		texts []string

@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// A follow in another mode than FollowAll has a row in follow_modes, and a since after every post. So feeds and fan-outs read
-// since alone, and no mode.
+// The column since of a follow is the ID after which posts count. A follow in another mode than FollowAll has a row in follow_modes, and
+// in since an ID after every post. So feeds and fan-outs read since alone, and no mode.
 const (
 	// FollowColumns are the columns of a follow f that a services.FollowEdge is made of: since, and the argument held of
 	// WithDecodedMode.
@@ -51,7 +51,7 @@ var (
 
 	modesOf = sql.NewStatement("modes of a user's follows", `SELECT followee, mode FROM follow_modes WHERE follower = $1`)
 
-	// The index is the primary key, read backwards.
+	// reducedFollows lists the follows in another mode than FollowAll. The index is the primary key, read backwards.
 	reducedFollows = sql.NewStatement("follows in a mode", `SELECT followee FROM follow_modes
 		WHERE follower = $1 AND followee < $2 ORDER BY followee DESC LIMIT $3`)
 )

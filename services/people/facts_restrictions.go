@@ -44,7 +44,7 @@ WHERE follower = $1 AND followee = $2`)
 // restrictionTable has the statements of one kind. $1 is the owner, except in newest; in insert and delete $2 is the other user.
 // Restrictions are listed by made, an ID that is unique among the restrictions of their owner.
 type restrictionTable struct {
-	insert, delete, count, list, newest sql.Statement
+	insert, delete, count, list, newest sql.Statement // newest finds the greatest made of an owner in a millisecond
 }
 
 // newRestrictionTable makes the statements. until is the column with the end, or 0 for a kind without an end.
@@ -114,8 +114,8 @@ func lockUserRows(ctx context.Context, tx *sql.Tx, st sql.Statement, users []ser
 }
 
 // LockRestrictions locks the restrictions and follows between two users until this transaction ends. Reads after it see
-// everything that was committed before. Both rows are locked in order, so that two users who block each other at once do not
-// deadlock.
+// everything that was committed before. The rows of both users are locked, in the order of their IDs, so that two users who block each
+// other at once do not deadlock.
 func LockRestrictions(ctx context.Context, tx *sql.Tx, a, b services.UserID) error {
 	return lockUserRows(ctx, tx, lockUsers, []services.UserID{a, b})
 }
@@ -216,8 +216,8 @@ func EndMutes(ctx context.Context, tx *sql.Tx, muter services.UserID, at time.Ti
 	return err
 }
 
-// NewRestrictionID is the ID by which a new restriction is listed, under LockRestrictions. Several restrictions of a user may have one
-// millisecond in the past.
+// NewRestrictionID is the ID by which a new restriction is listed, under LockRestrictions. It differs from the IDs of the owner's other
+// restrictions, even if several of one past millisecond are reported later.
 func NewRestrictionID(ctx context.Context, tx *sql.Tx, ids *services.IDClock, kind services.RestrictionKind, owner services.UserID) (services.PostID, error) {
 	return tx.NewIDInTable(ctx, ids, restrictionTables[kind].newest, owner)
 }

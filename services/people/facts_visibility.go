@@ -15,16 +15,16 @@ SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1
 UNION ALL SELECT user_number FROM erasures WHERE {in user_number $2 BIGINT} AND user_number > 0`)
 
-// HidesFromCondition is the condition of hiddenAuthors for one author and one viewer, each a column or a parameter. Statements that
-// read an author's content for a viewer contain it.
+// HidesFromCondition is the SQL condition that an author's content is hidden from a viewer, as in hiddenAuthors. Each of the two is the
+// name of a column or a parameter. Statements that read an author's content for a viewer contain the condition.
 func HidesFromCondition(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer +
 		") OR " + beingErasedCondition(author) + ")"
 }
 
-// HidWhenPublishedCondition is HidesFromCondition as of the time when the author published an item, whose ID is id. If the author
-// hid from the viewer then, the viewer was never shown the item.
+// HidWhenPublishedCondition is the SQL condition that an author already hid from a viewer when the author published an item, whose ID is
+// id: the viewer was never shown the item. It also holds while the author is being erased.
 func HidWhenPublishedCondition(author, viewer, id string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer + " AND h.made < " + id +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer + " AND b.made < " + id +
@@ -37,10 +37,11 @@ func beingErasedCondition(user string) string {
 	return "(SELECT count(*) FROM erasures e WHERE e.user_number = " + user + " AND e.user_number > 0) > 0"
 }
 
-// hidesFrom is hiddenAuthors for one author, without lists. It takes 4 us on SQLite; hiddenAuthors, with three lists, takes 27 us.
+// hidesFrom returns a row if one author's content is hidden from a viewer. It takes 4 us on SQLite; hiddenAuthors, which has three
+// lists of authors, takes 27 us.
 var hidesFrom = sql.NewStatement("whether an author hides from a viewer", "SELECT 1 WHERE "+HidesFromCondition("$2", "$1"))
 
-// HiddenOrBlockedCondition is the condition under which a list of users' actions leaves a user out for a viewer: the user hides
+// HiddenOrBlockedCondition is the SQL condition under which a list of users' actions leaves a user out for a viewer: the user hides
 // from the viewer, or one of the two blocks the other.
 func HiddenOrBlockedCondition(user, viewer string) string {
 	return "(" + HidesFromCondition(user, viewer) + " OR " + blocksCondition(viewer, user) + ")"

@@ -12,8 +12,9 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// Short names of the helpers, for the tests of this package.
+// The names below are short names of helpers of sqltest and peopletest, for the tests of this package.
 
+// clock is a clock that stands still until a test advances it.
 type clock struct{ *sqltest.Clock }
 
 func newClock() *clock { return &clock{sqltest.NewClock()} }
@@ -26,7 +27,7 @@ type testStore struct {
 	t     *testing.T
 	ctx   context.Context
 	clock *clock
-	url   string
+	url   string // of the database
 }
 
 // eachStore runs a test on both engines, on a new database with a stopped clock.
@@ -58,13 +59,16 @@ func (b *testStore) makeUsers(keys ...string) []services.UserID {
 	return b.MakeUsers(keys...)
 }
 
+// follow writes follows.
 func (b *testStore) follow(edges ...services.FollowEdge) {
 	b.t.Helper()
 	b.MakeFollows(edges...)
 }
 
+// tester has the methods that Go's tests and rapid's tests share.
 type tester = sqltest.Tester
 
+// must returns a function that fails the test if err is not nil, and returns value.
 func must[T any](value T, err error) func(t tester) T { return sqltest.Must(value, err) }
 
 func wantEqual(t tester, got, want any) {

@@ -9,7 +9,7 @@ import (
 	"tidings/services/sql"
 )
 
-const jobProjectProfile = "profile" // key: user. Their profile changed
+const jobProjectProfile = "profile" // the kind of jobs that copy a profile to Redis; key: the user, whose profile changed
 
 // ProfileProjector projects users' profiles into their copies in Redis. It is safe for concurrent use.
 type ProfileProjector struct {

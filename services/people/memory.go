@@ -22,7 +22,7 @@ type UserFacts interface {
 type Memory struct {
 	*changelog.Cache[services.UserID, services.User]
 	facts UserFacts
-	// The values have no version, because they do not change.
+	// userIDs has the users' IDs by key. They have no version, because they do not change.
 	userIDs *changelog.Cache[string, services.UserID]
 }
 

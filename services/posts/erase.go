@@ -57,7 +57,7 @@ func EraseLikes() erase.Step {
 func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) (bool, error),
 	blanked func(ctx context.Context, tx *sql.Tx, id services.PostID, at time.Time) error) erase.Step {
 	return erase.UndoFoundRows("posts", postsToErase, erase.ScanPartEndFinder("posts", "id"), func(ctx context.Context, tx *sql.Tx, at erase.StepPosition, found []int64) (map[string]int, error) {
-		// All rows are locked before the logs: a transaction that holds one of the rows may be waiting for a log.
+		// All rows are locked before the changelog: a transaction that holds one of the rows may be waiting for the changelog.
 		if _, err := tx.Run(ctx, lockErasedPosts, found); err != nil {
 			return nil, err
 		}
@@ -87,8 +87,8 @@ func ErasePosts(remove func(ctx context.Context, tx *sql.Tx, author services.Use
 	})
 }
 
-// blankDeletedPosts empties deleted posts, and calls blanked for each, in order of ID: other transactions append to the log in this
-// order too.
+// blankDeletedPosts removes the author, the text and the import key of deleted posts, and calls blanked for each, in order of ID:
+// other transactions append changes of posts to the changelog in this order too.
 func blankDeletedPosts(ctx context.Context, tx *sql.Tx, author services.UserID, ids []int64, blanked func(context.Context, *sql.Tx, services.PostID, time.Time) error) error {
 	times := map[services.PostID]time.Time{}
 	err := tx.Each(ctx, blankPosts, []any{ids, author}, func(scan func(...any) error) error {

@@ -2,7 +2,8 @@ package posts
 
 import "tidings/services/export"
 
-// Exports are the kinds of lines of an export of a user.
+// Exports are the kinds of lines that an export of one user's data has about posts: the user as an author, their posts, whom these
+// mention, and the user's likes.
 var Exports = []export.LineKind{
 	export.NewLineKind("author", "followers number, countedAt time, mode number, pinned number", "",
 		`SELECT followers, counted_at, mode, pinned FROM authors WHERE author = $1`),

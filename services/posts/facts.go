@@ -22,7 +22,7 @@ var (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING`)
 
 	// A deletion is a mark. The row stays: lists can be read on from the post's position, and comments and replies still name it as
-	// their parent. updated_at rises for the caches.
+	// their parent. updated_at rises, so that caches take the deleted post for the newer copy.
 	deletePost = sql.NewStatement("delete a post", `UPDATE posts SET deleted_at = $2,
 		updated_at = CASE WHEN updated_at < $2 THEN $2 ELSE updated_at + 1 END WHERE id = $1 AND deleted_at IS NULL`)
 
@@ -45,7 +45,8 @@ var (
 
 	postsByID = sql.NewStatement("posts by id", postColumns+`WHERE {in id $1 BIGINT}`)
 
-	// newestOfMillisecond is for sql.Tx.NewIDInTable: past events of one millisecond get IDs in the order in which they are reported.
+	// newestOfMillisecond reads the greatest ID of a post in one millisecond, for sql.Tx.NewIDInTable: a past event gets the next ID,
+	// so past events of one millisecond get IDs in the order in which they are reported.
 	newestOfMillisecond = sql.NewestIDOfMillisecond("posts")
 
 	// greatestPost reads one entry at the end of the primary key.

@@ -38,20 +38,23 @@ var (
 	authorsWithManyFollowers = sql.NewStatement("authors whom many follow", `SELECT followee FROM follows WHERE followee > $1
 		GROUP BY followee HAVING count(*) >= $2 ORDER BY followee LIMIT $3`)
 
+	// pullAuthors lists the authors whose row has pull set: they have pulled posts, or may have some, and their followers' documents
+	// list them.
 	pullAuthors = sql.NewStatement("pull authors", `SELECT author FROM authors WHERE pull AND author > $1 ORDER BY author LIMIT $2`)
 
 	// The count ends at a limit: beyond the greatest threshold the number does not matter.
 	countFollowers = sql.NewStatement("count followers",
 		`SELECT count(*) FROM (SELECT 1 FROM follows WHERE followee = $1 LIMIT $2) AS counted`)
 
+	// The thresholds are the numbers of followers from which an author is big, and huge.
 	readThresholds = sql.NewStatement("read the thresholds", `SELECT big, huge FROM fanout_thresholds WHERE name = $1`)
 
 	setThresholds = sql.NewStatement("set the thresholds", `INSERT INTO fanout_thresholds (name, big, huge) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET big = excluded.big, huge = excluded.huge`)
 )
 
-// thresholdsRowName is the name of the one row of thresholds. All nodes share it: if their thresholds differed, a mode could
-// change with each count.
+// thresholdsRowName is the name of the one row of fanout_thresholds. All nodes share it: if their thresholds differed, an author's
+// mode could change with each count of their followers.
 const thresholdsRowName = "authors"
 
 // ModeOf returns how an author's posts reach followers now. It costs one look-up, for any number of followers. An author without
@@ -145,13 +148,14 @@ func CountFollowers(ctx context.Context, db *sql.DB, author services.UserID, lim
 	return count, err
 }
 
-// ReadThresholds reads the thresholds that an admin has set; set is false when no admin has set any.
+// ReadThresholds reads the numbers of followers from which authors are big and huge, as an admin has set them; set is false when no
+// admin has.
 func ReadThresholds(ctx context.Context, db *sql.DB) (thresholds services.FollowerThresholds, set bool, err error) {
 	set, err = db.One(ctx, readThresholds, []any{thresholdsRowName}, &thresholds.Big, &thresholds.Huge)
 	return thresholds, set, err
 }
 
-// SetThresholds sets the thresholds for all nodes.
+// SetThresholds sets the numbers of followers from which authors are big and huge, for all nodes.
 func SetThresholds(ctx context.Context, tx *sql.Tx, thresholds services.FollowerThresholds) error {
 	_, err := tx.Run(ctx, setThresholds, thresholdsRowName, thresholds.Big, thresholds.Huge)
 	return err

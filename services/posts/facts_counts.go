@@ -71,13 +71,13 @@ func Recounts(ctx context.Context, db *sql.DB, posts []services.PostID) ([]Engag
 	return readRecounts(ctx, db.Runner, recountPosts, asked)
 }
 
-// CountedPost is a post with its counts as they are kept.
+// CountedPost is a post with its counts as post_counts has them.
 type CountedPost struct {
 	Post            services.PostID
 	Likes, Comments int
 }
 
-// CountsBelow lists the newest posts below a position, of every kind, at most limit, the newest first.
+// CountsBelow lists the newest posts with IDs below a position, of every kind, with their counts: at most limit, the newest first.
 func CountsBelow(ctx context.Context, db *sql.DB, below services.PostID, limit int) (list []CountedPost, err error) {
 	err = db.Each(ctx, countsBelow, []any{below, limit}, func(scan func(...any) error) error {
 		var of CountedPost
@@ -111,7 +111,7 @@ func MendCounts(ctx context.Context, tx *sql.Tx, post services.PostID) error {
 // postCounts.
 type countChange struct {
 	post            services.PostID
-	likes, comments int
+	likes, comments int // how many were added; negative: removed
 }
 
 // postCounts adds the changes of a transaction to the counts, at its end, so that the rows are locked for a short time. The facts
@@ -175,7 +175,7 @@ func Engagements(ctx context.Context, db *sql.DB, viewer services.UserID, posts 
 		var post services.PostID
 		var of services.Engagement
 		err := scan(&post, &of.Likes, &of.Comments, &of.LikedByViewer)
-		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // until the audit corrects counts of a node of an older version
+		of.Likes, of.Comments = max(of.Likes, 0), max(of.Comments, 0) // a node of an older version may leave counts below 0
 		found[post] = of
 		return err
 	})

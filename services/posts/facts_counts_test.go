@@ -20,7 +20,7 @@ import (
 
 // countsModel is a model of likes and answers.
 type countsModel struct {
-	likeByPostAndUser map[[2]uint64]bool                  // of a post and a liker
+	likeByPostAndUser map[[2]uint64]bool                  // the likes; a key is a post and its liker
 	parents           map[services.PostID]services.PostID // the parent of each answer that was written
 	deletedAnswers    map[services.PostID]bool
 }
@@ -29,6 +29,7 @@ func (d *countsModel) clone() *countsModel {
 	return &countsModel{maps.Clone(d.likeByPostAndUser), maps.Clone(d.parents), maps.Clone(d.deletedAnswers)}
 }
 
+// engagement is the model of Engagements, for one post.
 func (d *countsModel) engagement(post services.PostID, viewer services.UserID) (of services.Engagement) {
 	for like := range d.likeByPostAndUser {
 		if services.PostID(like[0]) == post {
@@ -112,7 +113,7 @@ func (b *testStore) runAction(tx *sql.Tx, step postAction) error {
 
 // txFunction is one function in a transaction: its steps, and whether it fails in the end or contains an attempt that fails.
 type txFunction struct {
-	steps          []postAction
+	steps          []postAction // what the function does before the failing attempt
 	fails          bool         // the function returns an error in the end
 	failingAttempt []postAction // the steps of an attempt that fails
 }

@@ -19,7 +19,8 @@ func feedPostSourcesSQL(reader string) string {
 )`
 }
 
-// inboxPostSourcesSQL is the SQL for the sources of a reader's inbox.
+// inboxPostSourcesSQL is the SQL for the sources of a reader's inbox: the pushed posts of each followed author, and the reader's own
+// posts, pushed and pulled.
 func inboxPostSourcesSQL(reader string) string {
 	return followedEdgesSQL(reader) + `, sources AS MATERIALIZED (
 	SELECT author, since, FALSE AS pull FROM edges
@@ -27,7 +28,7 @@ func inboxPostSourcesSQL(reader string) string {
 )`
 }
 
-// followedEdgesSQL is the SQL for the authors whom a reader follows and sees.
+// followedEdgesSQL is the SQL for the authors whom a reader follows and whose posts the reader is shown.
 func followedEdgesSQL(reader string) string {
 	return `edges AS MATERIALIZED (
 	SELECT followee AS author, since FROM follows WHERE follower = ` + reader + ` AND followee <> ` + reader + ` AND shown
@@ -184,7 +185,7 @@ func CountNewPushed(ctx context.Context, db *sql.DB, reader services.UserID, see
 // FeedReader is a reader of a feed who has seen it up to a post.
 type FeedReader struct {
 	ID     services.UserID
-	SeenTo services.PostID
+	SeenTo services.PostID // the newest post that they have seen; 0: none
 }
 
 // CountNew counts for each reader the posts after SeenTo that count for them, up to limit. It counts for several readers by one

@@ -169,7 +169,8 @@ func (m *feedModel) checkPulledPosts(b *testStore, t *rapid.T, users []services.
 	}
 }
 
-// runStep changes the database and the model, in a transaction that runs only once, because nothing conflicts with it.
+// runStep does one random step, whose kind is the number step, in the database and in the model. Its transaction runs only once,
+// because nothing conflicts with it.
 func (m *feedModel) runStep(b *testStore, t *rapid.T, tx *sql.Tx, step int, users []services.UserID, lastID *services.PostID) error {
 	someone := rapid.SampledFrom(users)
 	switch {

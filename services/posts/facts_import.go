@@ -22,8 +22,8 @@ var (
 )
 
 // Import inserts posts and returns how many. A post whose ID is taken is omitted: then the caller rolls the others back and
-// assigns new IDs. Imported posts are never pulled: the pulled posts of an author are versioned by the log, which an import
-// leaves alone.
+// assigns new IDs. Imported posts are never pulled: an author's pulled posts have a version of the changelog, to which an import
+// appends nothing.
 func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted int, err error) {
 	plain, answers := make([][]any, 0, len(posts)), [][]any(nil)
 	for _, post := range posts {

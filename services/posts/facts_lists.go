@@ -13,7 +13,8 @@ import (
 // row that it reads. That is the first listed row after the page, else the last row that may be looked at, else 0: the statement
 // reads to the end. A range without a listed row gives one row, with only the bound.
 const (
-	// These are the conditions of the two ranges, without the condition of who is hidden.
+	// answersRangeCondition and likesRangeCondition select the answers and the likes of a post after the page's position, also those
+	// of users who are hidden from the viewer.
 	answersRangeCondition = `p.parent = c.post AND p.id < c.before AND p.deleted_at IS NULL`
 	likesRangeCondition   = `l.post = c.post AND (l.liked_at, l.liker) < (c.at, c.liker)`
 )

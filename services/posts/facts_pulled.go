@@ -21,7 +21,7 @@ ORDER BY 1, 2`)
 
 	setPulledVersion = sql.NewStatement("set the version of an author's pulled posts", `UPDATE authors SET pulled_ver = $2 WHERE author = $1`)
 
-	// COALESCE: most authors have no row.
+	// An author without a row in authors, as most are, is no pull author: hence COALESCE.
 	pullAuthorsOfReader = sql.NewStatement("pull authors of a reader", `SELECT followee, since FROM follows
 		WHERE follower = $1 AND followee <> $1 AND shown
 			AND COALESCE((SELECT pull FROM authors WHERE authors.author = follows.followee), FALSE)
@@ -30,15 +30,15 @@ ORDER BY 1, 2`)
 	authorPulls = sql.NewStatement("whether an author is a pull author", `SELECT pull FROM authors WHERE author = $1`)
 )
 
-// SetPulledVersion records the version of the log at which an author's pulled posts last changed. The caller has appended to the
-// log in this transaction, so that versions only rise.
+// SetPulledVersion records the version of the changelog at which an author's pulled posts last changed. The caller has appended to
+// the changelog in this transaction, so that versions only rise.
 func SetPulledVersion(ctx context.Context, tx *sql.Tx, author services.UserID, version uint64) error {
 	_, err := tx.Run(ctx, setPulledVersion, author, int64(version))
 	return err
 }
 
 // Pulled reads the newest pulled posts of authors, at most limit of each. An author without a row in authors is absent. Nodes
-// cache the result with its version of the log, and apply the later changes to it.
+// cache the result with its version of the changelog, and apply the later changes to it.
 func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit int) (map[services.UserID]PulledPosts, error) {
 	list := make(sql.RowsParameter, len(authors))
 	for i, author := range authors {
@@ -69,8 +69,8 @@ func Pulled(ctx context.Context, db *sql.DB, authors []services.UserID, limit in
 	return found, err
 }
 
-// PullAuthorsOf lists the pull authors that a reader follows and has not muted, and that do not hide from the reader, in order of user
-// ID. The reader's document lists these authors.
+// PullAuthorsOf lists the pull authors, who may have pulled posts, that a reader follows and has not muted, and that do not hide from
+// the reader, in order of user ID. The reader's document lists these authors.
 func PullAuthorsOf(ctx context.Context, db *sql.DB, reader services.UserID) ([]services.FollowedAuthor, error) {
 	authors := []services.FollowedAuthor{}
 	err := db.Each(ctx, pullAuthorsOfReader, []any{reader}, func(scan func(...any) error) error {
@@ -153,14 +153,14 @@ func readFanouts(ctx context.Context, r sql.Reader, st sql.Statement, args ...an
 	return list, err
 }
 
-// ForgetFanouts deletes fan-outs that began before a time and returns them: the job of one of their chunks is dead. The caller
-// notifies the nodes that they have ended.
+// ForgetFanouts deletes the fan-outs that began before a time and have not ended, and returns them. In a fan-out that old, a job of
+// a chunk has failed for good. The caller notifies the nodes that these fan-outs have ended.
 func ForgetFanouts(ctx context.Context, tx *sql.Tx, before time.Time) ([]InFlightFanout, error) {
 	return readFanouts(ctx, tx, forgetFanouts, before)
 }
 
 // EraseFanouts deletes the fan-outs of an author's posts after one position and up to another, and returns them. The caller notifies
-// the nodes that they have ended.
+// the nodes that these fan-outs have ended.
 func EraseFanouts(ctx context.Context, tx *sql.Tx, author services.UserID, after, end int64) ([]InFlightFanout, error) {
 	return readFanouts(ctx, tx, eraseFanouts, author, after, end)
 }

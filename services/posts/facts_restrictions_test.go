@@ -23,8 +23,8 @@ func (b *testStore) areAuthorPostsShown(reader, author services.UserID) bool {
 	return edge
 }
 
-// Each restriction alone keeps an author out of a feed, and only when the last is removed do the author's posts return, with
-// the since of the follow. Restrictions from before the follow apply to it too.
+// Each restriction alone keeps an author out of a feed. Only when the last is removed do the author's posts return, and those after
+// the follow's PostsCountAfter count, as before. Restrictions from before the follow apply to it too.
 func TestMutesAndHidesTakeAFollowOutOfTheFeed(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.MakeUsers("reader", "author")

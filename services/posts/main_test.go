@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testStore is a database with posts.
+// testStore is a test's database, with helpers that write and read posts.
 type testStore struct{ *peopletest.TestStore }
 
 // eachStore runs a test on both engines, each time on a new database with a stopped clock.

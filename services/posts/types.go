@@ -11,7 +11,7 @@ import (
 // ShownPost is a post with its author, its counts, and whether the viewer likes it.
 type ShownPost struct {
 	services.Post
-	By services.User
+	By services.User // the author
 	services.Engagement
 }
 
@@ -19,8 +19,8 @@ type ShownPost struct {
 // because it is a key in a loader's batch.
 type ListPageRequest[P comparable] struct {
 	Post  services.PostID
-	After P
-	Size  int
+	After P   // the position that the page follows
+	Size  int // the most items of the page
 }
 
 // List is the page that a ListPageRequest asks for.
@@ -32,7 +32,7 @@ type (
 	AnswerList  = List[services.PostID, ShownPost]
 )
 
-// Likes are listed by their place.
+// Likes are listed by LikePlace: an older like comes after a newer one.
 type (
 	LikesPage = ListPageRequest[LikePlace]
 	LikeList  = List[LikePlace, Like]
@@ -70,7 +70,7 @@ func (r EngagementRecount) Matches() bool { return r.Stored == r.Facts }
 type PulledPosts struct {
 	Posts            []services.PostID // the oldest first
 	NextOlder        services.PostID   // the newest pulled post that is older than Posts, 0 when there is none
-	ChangelogVersion uint64            // the version of the log at the last change, 0 when there was none
+	ChangelogVersion uint64            // the version of the changelog at the last change, 0 when there was none
 }
 
 // InFlightFanout is a fan-out of a post in more than one chunk that is not done.

@@ -63,10 +63,10 @@ func (p *Projector) putThresholds(ctx context.Context, next services.ActivityThr
 	return err
 }
 
-// DormantBefore is the cutoff of dormancy: users last seen before it are dormant. It is never later than IdleBefore, because a
-// document that does not count as away is shown without a rebuild, so every post that it should list must have been pushed to it.
-// If both thresholds are close, the exact dormancy threshold alone could exclude a user hours before their document counts as
-// away, because documents count whole days.
+// DormantBefore is the cutoff of dormancy: users last seen before it are dormant. It is never later than IdleBefore: the document of
+// a user who is not idle is shown without a rebuild, so every post that it should list must have been pushed to it. If both
+// thresholds are close, the exact dormancy threshold alone could exclude a user hours before IsOfIdleUser is true of their document,
+// because documents count whole days.
 func (p *Projector) DormantBefore() time.Time {
 	dormant, idle := p.activityThresholds().DormantCutoff(p.clock.Now()), p.IdleBefore()
 	if idle.Before(dormant) {
@@ -100,8 +100,8 @@ func (p *Projector) IsOfIdleUser(document rdb.Document) bool {
 func (p *Projector) IsIdleIfSeenOn(day int64) bool { return day < p.firstNonIdleDay() }
 
 // RedisKeyLifetime is how long a user's keys live without a visit. It is less than the dormancy threshold, so that every user who
-// has keys is pushed to. Keys outlive thresholds that were lowered; their users count as away and are rebuilt when they
-// return.
+// has keys is pushed to. Keys outlive thresholds that were lowered: their users count as idle, and their documents are rebuilt when
+// they return.
 func (p *Projector) RedisKeyLifetime() time.Duration {
 	after := p.activityThresholds().DormantAfter
 	return after - after/30

@@ -16,7 +16,7 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// setActivityThresholds sets the thresholds, and lets the world's cache read them.
+// setActivityThresholds sets the thresholds from which users are idle and dormant, and lets the world's node read them.
 func setActivityThresholds(w *fanouttest.World, idle, dormant time.Duration) {
 	w.TB.Helper()
 	w.Must(w.Projector.SetActivityThresholds(w.TB.Context(), services.ActivityThresholds{IdleAfter: idle, DormantAfter: dormant}))
@@ -24,7 +24,8 @@ func setActivityThresholds(w *fanouttest.World, idle, dormant time.Duration) {
 	w.Must(err)
 }
 
-// rebuildIfMissingOrIdle does what a read does for a returning user: a document that counts as away is rebuilt before it is shown.
+// rebuildIfMissingOrIdle does what a read does for a returning user: a missing document, or that of an idle user, is rebuilt before
+// it is shown.
 func rebuildIfMissingOrIdle(w *fanouttest.World, user services.UserID) {
 	w.TB.Helper()
 	if document := w.Document(user); !document.Ready || w.Projector.IsOfIdleUser(document) {
@@ -118,7 +119,7 @@ func TestChangedActivityThresholdsLoseNoPost(t *testing.T) {
 }
 
 // A document has the day of the last visit, and the thresholds count hours. Keys outlive lowered thresholds. So posts are
-// pushed until the document counts as away, because until then a read shows it without a rebuild.
+// pushed until the document's user counts as idle, because until then a read shows the document without a rebuild.
 func TestUsersArePushedToUntilTheyAreAway(t *testing.T) {
 	for _, dormant := range []time.Duration{oneDay, oneDay + 6*time.Hour, 3 * oneDay} {
 		t.Run(dormant.String(), func(t *testing.T) {

@@ -24,8 +24,8 @@ func (p *Projector) registersFromFacts(ctx context.Context, user services.UserID
 	return facts, nil
 }
 
-// auditPolicy reads the display policy for the audit. It shares the one statement with policyRegisters, because there
-// is nothing to compute that could be wrong.
+// auditPolicy reads the display policy for the audit, by the statement by which rebuilds read it: there is nothing to compute that
+// could be wrong.
 func (p *Projector) auditPolicy(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	policy, err := Policy(ctx, p.store, user)
 	if err != nil || policy.Version == 0 {

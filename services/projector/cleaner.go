@@ -12,7 +12,8 @@ import (
 	"tidings/services/rdb"
 )
 
-// The pace of the cleaner. 500 keys take Redis about a millisecond.
+// The pace of the cleaner. A run goes over all keys. The nodes share it: each takes a turn of some steps. 500 keys take Redis about a
+// millisecond.
 const (
 	cleanerPollInterval    = time.Second // how often a node looks whether a turn is due
 	cleanerKeysPerStep     = 500         // the approximate number of keys in a step
@@ -25,16 +26,16 @@ const (
 )
 
 // Cleaner removes data from Redis that is no longer needed: entries that an inbox or a list of replays holds beyond its limit, all
-// keys of users who are dormant or not in SQL, keys of users without a document, and copies without an expiry. A run looks at all
-// keys, in small steps. Several nodes may run one cleaner each: they take turns, and others take over from a cleaner that dies. It
-// touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new document from the facts.
+// keys of users who are dormant or not in SQL, keys of users without a document, and keys that should have an expiry and have none,
+// such as copies of posts. A run looks at all keys, in small steps. Several nodes may run one cleaner each: they take turns, and others
+// take over from a cleaner that dies. It touches only Tidings' keys. The dropped data can be rebuilt: a user who returns gets a new
+// document from the facts.
 type Cleaner struct {
 	projector   *Projector
 	runInterval time.Duration // from the beginning of one run to the beginning of the next
 
-	// freed is what this node has freed since its start, guarded by mu.
-	mu    sync.Mutex
-	freed FreedCounts
+	mu    sync.Mutex  // guards freed
+	freed FreedCounts // what this node has freed since its start
 }
 
 // FreedCounts is what a cleaner has freed. A run carries it as JSON in its row, from turn to turn and from node to node.
@@ -258,7 +259,8 @@ func (c *Cleaner) dropUsers(ctx context.Context, users []services.UserID, freed 
 	return nil
 }
 
-// parsePlace reads a position. An unreadable text, as another version of this program may write, means the beginning.
+// parsePlace reads a position in the walk over the keys from JSON. An unreadable text, as another version of this program may write,
+// means the beginning.
 func parsePlace(text string) (place rdb.KeyWalkPosition) {
 	if json.Unmarshal([]byte(text), &place) != nil {
 		return rdb.KeyWalkPosition{}
@@ -266,7 +268,7 @@ func parsePlace(text string) (place rdb.KeyWalkPosition) {
 	return place
 }
 
-// parseFreed reads what a run has freed so far; an unreadable text counts as nothing.
+// parseFreed reads from JSON what a run has freed so far; an unreadable text counts as nothing.
 func parseFreed(text string) (freed FreedCounts) {
 	if json.Unmarshal([]byte(text), &freed) != nil {
 		return FreedCounts{}

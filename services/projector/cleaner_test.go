@@ -25,7 +25,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-const cleanInterval = 10 * time.Minute // the time between two runs
+const cleanInterval = 10 * time.Minute // from the beginning of one run of the cleaner to the next
 
 // runCleaner lets a cleaner do a whole run.
 func runCleaner(w *fanouttest.World, c *projector.Cleaner) projector.FreedCounts {
@@ -88,7 +88,8 @@ func TestCleanerFrees(t *testing.T) {
 		if again := runCleaner(w, c); again != (projector.FreedCounts{}) {
 			t.Errorf("the next run freed %+v", again)
 		}
-		// The audit finds nothing wrong in the trimmed inbox, later posts are listed and counted, and an unfollow refills it.
+		// The audit finds nothing wrong in the trimmed inbox, later posts are listed and counted, and a dormant user who returns gets
+		// the whole feed.
 		if differed, err := w.Projector.Recount(t.Context(), reader); err != nil || len(differed) > 0 {
 			t.Errorf("what was trimmed differs from the facts in %v, %v", differed, err)
 		}
@@ -250,9 +251,9 @@ func TestCleanerWithoutRedis(t *testing.T) {
 	}
 }
 
-// lockedLog is a log that a test can read.
+// lockedLog is a log that a test can read while others write to it.
 type lockedLog struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 

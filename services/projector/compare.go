@@ -20,7 +20,7 @@ import (
 // prints the same for equal facts, and the names of the differences.
 type AuditPart func(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (facts any, differs []string, err error)
 
-// namedAuditPart is a registered part.
+// namedAuditPart is an AuditPart and the name under which it is registered.
 type namedAuditPart struct {
 	name    string
 	compare AuditPart
@@ -69,7 +69,7 @@ func (p *Projector) CompareWithFacts(ctx context.Context, user services.UserID, 
 }
 
 // EmptyAndRestore empties a user's view (their document and inbox) and restores it. Restore alone would merge the facts into a view
-// that cannot be trusted. It is no visit: the view of a user who is away stays empty until they return.
+// that cannot be trusted. It is no visit: the view of an idle or dormant user stays empty until they return.
 func (p *Projector) EmptyAndRestore(ctx context.Context, user services.UserID) error {
 	if err := p.redis.ResetUserData(ctx, user); err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 	"tidings/services/sql"
 )
 
-// cleanerRowName is the name of the one row: the cleaner of Redis.
+// cleanerRowName is the name of the one row in the table cleaner, which all nodes share.
 const cleanerRowName = "redis"
 
-// The one row of the table has two states. With a place, a run is under way, and the node with the token holds it until the
+// The one row of the table cleaner has two states. With a place, a run is under way, and the node with the token holds it until the
 // lease ends. Without a place, no run is under way, and began_at says when the last one began.
 var (
 	cleanerState = sql.NewStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)

@@ -14,9 +14,9 @@ import (
 
 // homeFeedFacts is the home feed according to the facts.
 type homeFeedFacts struct {
-	seenUpTo             services.PostID
-	entries              []services.FeedEntry
-	newPushedCount       int                                     // of the new posts that were pushed
+	seenUpTo             services.PostID                         // the user has seen the feed up to this post
+	entries              []services.FeedEntry                    // what an inbox has, and one entry more
+	newPushedCount       int                                     // how many pushed posts count as new
 	modes                map[services.UserID]services.FollowMode // of the follows that are not in mode FollowAll
 	newestTrimmedCounted services.PostID                         // the newest counting post at or below the inbox's floor
 	pulledAuthors        []services.FollowedAuthor               // followed authors whose posts are pulled, in the order of their IDs
@@ -24,7 +24,7 @@ type homeFeedFacts struct {
 
 // auditFeed compares the home feed. Like a rebuild it reads one entry more than an inbox keeps, to know whether older ones exist.
 func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown rdb.UserSnapshot) (any, []string, error) {
-	// Posts of big authors are not pushed to users who are away. Their feed is rebuilt before it is shown.
+	// Posts of big authors are not pushed to idle users. Their feed is rebuilt before it is shown.
 	if p.IsOfIdleUser(shown.Document) {
 		return nil, nil, nil
 	}
@@ -42,8 +42,8 @@ func (p *Projector) auditFeed(ctx context.Context, user services.UserID, shown r
 	if facts.entries, err = posts.InboxFeed(ctx, p.store, user, services.MaxPostID, RebuiltInboxEntries+1); err != nil {
 		return nil, nil, err
 	}
-	// The document has aged as on a later day than this node's, so it leaves out posts that still count. The comparison of the
-	// counts below would not find that: it counts from the document's own mark.
+	// The document has let posts expire that expire only on a later day than this node's, so it leaves out posts that still count.
+	// The comparison of the counts below would not find that: it counts from the document's own FeedExpiredUpTo.
 	if shown.Document.FeedExpiredUpTo > p.cfg.Expiry.ExpiredUpTo(services.SourceHomeFeed, p.today()) {
 		return facts, []string{"home feed: what is too old"}, nil
 	}
@@ -99,8 +99,8 @@ func feedDiffers(facts homeFeedFacts, shown rdb.UserSnapshot) (differs []string)
 	if document.FeedCount != min(counting, services.FeedRetention) || document.FeedCountAtLeast != more || !right {
 		differs = append(differs, "home feed: count")
 	}
-	// The marks NewestUncounted and NewestTrimmedCounted may be ahead of the posts that exist now, because the posts that set them
-	// may have been deleted.
+	// NewestUncounted and NewestTrimmedCounted may be newer than the posts that exist now, because the posts that set them may have
+	// been deleted.
 	if shown.NewestUncounted < uncounted || shown.NewestTrimmedCounted < facts.newestTrimmedCounted || shown.NewestTrimmedCounted > shown.NewestTrimmed {
 		differs = append(differs, "home feed: marks of the list")
 	}

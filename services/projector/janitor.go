@@ -11,22 +11,22 @@ import (
 	"tidings/services/jobs"
 )
 
-// The constants say how often old rows are dropped, and how old they get. A node is hardly ever an hour behind the log; a node
-// that was away for longer loads its memory anew.
+// The constants say how often old rows are dropped, and how old they get. A node is hardly ever an hour behind the changelog; a node
+// that was away for longer loads its caches anew.
 const (
 	janitorEvery       = 10 * time.Minute
 	keepChangelogFor   = time.Hour
 	keepIdempotencyFor = 24 * time.Hour
 )
 
-// Janitor deletes rows that SQL keeps for a limited time: the log after an hour, idempotency keys after a day, nodes that have been
+// Janitor deletes rows that SQL keeps for a limited time: the changelog after an hour, idempotency keys after a day, nodes that have been
 // silent for a day, and the rows that features have registered.
 type Janitor struct{ projector *Projector }
 
 // expiringRows are a feature's rows that are kept for a limited time.
 type expiringRows struct {
 	name   string
-	forget func(ctx context.Context) (dropped int, err error)
+	forget func(ctx context.Context) (dropped int, err error) // deletes the rows that are due
 }
 
 // RegisterExpiringRows adds rows that the janitor drops: forget deletes the rows that are due, in a bounded batch, and is called

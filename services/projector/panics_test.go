@@ -9,7 +9,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// A rebuild that panics fails the job that asked for it, alone: it is tried again later, and the other refills of its claim are done.
+// A rebuild that panics fails only the job that asked for it: that job is tried again later, and the refills of other users are done.
 func TestARefillThatPanicsFailsItsJobAlone(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	panicFor := w.RegisterFaultyRebuild()
@@ -50,7 +50,7 @@ func TestCallersShareAPanic(t *testing.T) {
 	for range callers {
 		go func() {
 			errs <- w.Projector.RunSharedRebuild(t.Context(), "shared", "the test's view", func(context.Context) error {
-				close(running) // twice would be a second run
+				close(running) // panics if this is a second run
 				<-release
 				panic("while it is shared")
 			})

@@ -10,6 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
+// A changed profile reaches the copy of the profile in Redis.
 func TestAProfileReachesItsCopy(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	user := w.MakeUsers(1)[0]

@@ -8,10 +8,10 @@
 //
 // There are two ways into a view. A change of facts takes the short one: the feature's job reads its versioned field from SQL,
 // PutRegisters writes it, and HintAndMark sends hints and marks the user for the change stream. A view that is missing or broken,
-// or whose user was away, takes the long one, Rebuild:
+// or whose user was idle, takes the long one, Rebuild:
 //
 //  1. RecordVisit records the visit, so that all posts published from now on are pushed to the user. RefillInbox and Restore, which
-//     jobs and the audit call, are no visits: they skip this step, make no document, and leave users who are away to their return.
+//     jobs and the audit call, are no visits: they skip this step, make no document, and do nothing for idle and dormant users.
 //  2. rdb.BeginRebuild makes the missing keys, marked as being built, and returns a stamp. Writers find these keys and use them.
 //  3. readRebuildFacts reads everything of the user from SQL: the feed, each registered reader, each registered part.
 //  4. rdb.EndRebuild merges these facts under the stamp. If something was removed meanwhile it refuses, and step 2 begins again.
@@ -43,7 +43,7 @@ type Config struct {
 	Jobs     *jobs.Engine // New registers the kinds of its jobs in it
 	Store    *sql.DB
 	Redis    *rdb.Projections
-	Activity *people.ActivityThresholdCache
+	Activity *people.ActivityThresholdCache // the thresholds of idle and dormant users
 	Clock    services.Clock
 	IDs      *services.IDClock
 	Log      *slog.Logger
@@ -61,7 +61,7 @@ type Projector struct {
 
 	store          *sql.DB
 	redis          *rdb.Projections
-	activityMemory *people.ActivityThresholdCache
+	activityMemory *people.ActivityThresholdCache // the thresholds of idle and dormant users
 	clock          services.Clock
 	ids            *services.IDClock
 	log            *slog.Logger
@@ -69,18 +69,19 @@ type Projector struct {
 
 	// rebuilds, rebuildSlots, rebuildCounts, skew and negativeCounts guard themselves. Registrations fill the other fields from
 	// here on before the first job; afterwards these are only read.
-	rebuilds        singleflight.Group
+	rebuilds        singleflight.Group    // lets concurrent callers share a rebuild
 	rebuildSlots    chan struct{}         // a value for each rebuild that runs
 	rebuildCounts   rebuildCounts         // the numbers that RebuildStats returns
 	registerReaders []namedRegisterReader // of versioned fields
-	auditParts      []namedAuditPart
-	rebuildParts    []namedRebuildPart
-	visitWriters    []VisitWriter
-	expiring        []expiringRows
-	hostsReader     HostsReader
-	skew            clockSkew
-	negativeCounts  atomic.Uint64 // documents in which a count was negative
-	// markFuncs and markingEnabled belong together: see OnMark.
+	auditParts      []namedAuditPart      // see RegisterAuditPart
+	rebuildParts    []namedRebuildPart    // see RegisterRebuildPart
+	visitWriters    []VisitWriter         // see OnVisit
+	expiring        []expiringRows        // the rows that the janitor deletes for features
+	hostsReader     HostsReader           // lists the hosts in documents; nil: documents have no hosts
+	skew            clockSkew             // how far this node's clock is ahead of the database's
+	negativeCounts  atomic.Uint64         // documents in which a count was negative
+	// OnMark adds a function to both: markFuncs record users whose badges may have changed, and markingEnabled report whether the
+	// functions of markFuncs do anything at present.
 	markFuncs      []func(ctx context.Context, users []services.UserID) error
 	markingEnabled []func() bool
 }

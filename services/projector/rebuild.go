@@ -37,14 +37,14 @@ func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (
 }
 
 // RefillInbox reads an inbox from the facts again. After an unfollow, for instance, it has room for older posts. A refill is no
-// visit: it makes no document, and does nothing for a user who is away, because their return brings the posts.
+// visit: it makes no document, and does nothing for an idle or dormant user, because their return brings the posts.
 func (p *Projector) RefillInbox(ctx context.Context, user services.UserID) error {
 	_, err := p.rebuildOnce(ctx, user, forRefill)
 	return err
 }
 
 // Restore makes a user's document and inbox whole again without a visit of the user, and reports whether it did. It makes no new
-// document, and does nothing for a user who is away.
+// document, and does nothing for an idle or dormant user.
 func (p *Projector) Restore(ctx context.Context, user services.UserID) (restored bool, err error) {
 	document, err := p.rebuildOnce(ctx, user, forAudit)
 	return document.Ready, err
@@ -53,8 +53,8 @@ func (p *Projector) Restore(ctx context.Context, user services.UserID) (restored
 // rebuildReason is why a user's view (their document and inbox) is rebuilt. Only a visit makes the user active.
 type rebuildReason string
 
-// The constants are the last parts of the keys of runs. Each reason has runs of its own: a visitor must not share a run that is no
-// visit, and a caller that wants a refill must not share a run that does not put older posts into the inbox.
+// The constants are the last parts of the keys by which concurrent callers share a run. Each reason has runs of its own: a visitor must
+// not share a run that is no visit, and a caller that wants a refill must not share a run that does not put older posts into the inbox.
 const (
 	forVisit  rebuildReason = ""
 	forRefill rebuildReason = "+"
@@ -79,8 +79,8 @@ func (p *Projector) rebuildOnce(ctx context.Context, user services.UserID, reaso
 	if err != nil {
 		return rdb.Document{}, err // the run goes on without this caller and may still write to own: reading it here would be a race
 	}
-	// A refill also marks a user for whom it did nothing: after an import, only this mark tells the host application that the
-	// badges of a user who is away have changed.
+	// A refill also marks a user for whom it did nothing: after an import, only this tells the host application, by the change
+	// stream, that the badges of an idle or dormant user have changed.
 	return own, p.Mark(ctx, []services.UserID{user})
 }
 
@@ -122,7 +122,7 @@ func (p *Projector) RunSharedRebuild(ctx context.Context, key, view string, rebu
 // RebuildStats are the numbers of this node's rebuilds.
 type RebuildStats struct {
 	Running, MostRunning int    // rebuilds that run now, and the most that ran at once
-	Begun                uint64 // since the start
+	Begun                uint64 // rebuilds that have begun since the node started
 	// Pending counts the calls of RunSharedRebuild whose run has not ended: each of those who share a run, and also those whose run
 	// waits for a slot or whose caller gave up.
 	Pending int
@@ -130,7 +130,7 @@ type RebuildStats struct {
 
 // rebuildCounts counts the runs of RunSharedRebuild for metrics.
 type rebuildCounts struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards stats
 	stats RebuildStats
 }
 
@@ -141,7 +141,7 @@ func (r *rebuildCounts) addPending() {
 	r.stats.Pending++
 }
 
-// removePending counts the end of a call's run.
+// removePending takes back what addPending counted for a call, when the call's run has ended.
 func (r *rebuildCounts) removePending() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *Projector) RebuildStats() RebuildStats {
 // document.
 type RebuildPart func(ctx context.Context, user services.UserID) ([]redis.SequenceStep, error)
 
-// namedRebuildPart is a registered part of rebuilds.
+// namedRebuildPart is a RebuildPart and the name under which it is registered.
 type namedRebuildPart struct {
 	name string
 	read RebuildPart
@@ -193,8 +193,8 @@ func (p *Projector) RegisterRebuildPart(name string, read RebuildPart) {
 
 // rebuildFacts are the facts that a rebuild reads of a user.
 type rebuildFacts struct {
-	feed  rdb.FeedFacts
-	steps []redis.SequenceStep
+	feed  rdb.FeedFacts        // the home feed, and the authors that the document lists
+	steps []redis.SequenceStep // the calls that write the versioned fields and the registered parts
 }
 
 // rebuild makes a user's document and inbox from the facts. It returns no document if there is nothing to rebuild. It calls writes

@@ -11,15 +11,17 @@ import (
 // RegisterReader reads one source's versioned fields of a user from the facts.
 type RegisterReader func(ctx context.Context, user services.UserID) ([]rdb.Register, error)
 
-// seenPositions are a user's positions in the views of registered readers; a view that they never looked at is absent.
+// seenPositions are a user's positions in the views of registered readers, by the view's name; a view that they never looked at is
+// absent.
 type seenPositions = map[string]services.PostID
 
-// namedRegisterReader is a registered reader.
+// namedRegisterReader has the two readers of one source's versioned fields, and the name under which they are registered.
 type namedRegisterReader struct {
 	name         string
-	positionView string // the view whose position it needs, or ""
-	read         func(ctx context.Context, user services.UserID, at seenPositions) ([]rdb.Register, error)
-	audit        RegisterReader
+	positionView string // the view whose position read needs, or ""
+	// read is for rebuilds.
+	read  func(ctx context.Context, user services.UserID, at seenPositions) ([]rdb.Register, error)
+	audit RegisterReader // reads the same fields for the audit, without the code of read
 }
 
 // AddRegisters adds a source's two readers, before the first rebuild. read is for rebuilds. audit reads the same fields from SQL
@@ -30,8 +32,8 @@ func (p *Projector) AddRegisters(name string, read, audit RegisterReader) {
 	}, audit})
 }
 
-// AddPositionReader is AddRegisters for a source whose only versioned field is a user's position in a view. A rebuild reads all
-// positions at once.
+// AddPositionReader adds the two readers of a source whose only versioned field is a user's position in a view: of makes the field of
+// the position, for rebuilds, and audit reads the field for the audit. A rebuild reads the positions in all views at once.
 func (p *Projector) AddPositionReader(name, view string, of func(position services.PostID) rdb.Register, audit RegisterReader) {
 	p.addReader(namedRegisterReader{name, view, func(_ context.Context, _ services.UserID, at seenPositions) ([]rdb.Register, error) {
 		// Without a position the field keeps its initial value, and costs nothing.
@@ -42,7 +44,7 @@ func (p *Projector) AddPositionReader(name, view string, of func(position servic
 	}, audit})
 }
 
-// addReader adds a reader. A name that is taken is a bug in the program.
+// addReader registers a source's readers. It panics when the name is taken.
 func (p *Projector) addReader(added namedRegisterReader) {
 	for _, reader := range p.registerReaders {
 		if reader.name == added.name {
@@ -52,7 +54,7 @@ func (p *Projector) addReader(added namedRegisterReader) {
 	p.registerReaders = append(p.registerReaders, added)
 }
 
-// positionViews are the views of the registered positions.
+// positionViews are the views whose positions the registered readers need.
 func (p *Projector) positionViews() (views []string) {
 	for _, reader := range p.registerReaders {
 		if reader.positionView != "" {

@@ -13,7 +13,7 @@ import (
 // clockSkew is how far this node's clock is ahead of the database's, according to its heartbeats. The latency of a heartbeat
 // makes the clock look behind, so the greatest of the last few samples is the most accurate.
 type clockSkew struct {
-	mu          sync.Mutex
+	mu          sync.Mutex        // guards the fields below
 	recent      [16]time.Duration // the last samples
 	sampleCount int               // how many samples were noted in all
 }

@@ -25,6 +25,7 @@ type visitRecord struct {
 	timeToExpiry            time.Duration // until the document expires
 }
 
+// visitRecordOf reads what the visits of a user have left in SQL and in their document.
 func visitRecordOf(w *fanouttest.World, user services.UserID) visitRecord {
 	w.TB.Helper()
 	ctx := w.TB.Context()
@@ -37,7 +38,8 @@ func visitRecordOf(w *fanouttest.World, user services.UserID) visitRecord {
 	return visitRecord{visits[user], before, w.Document(user).LastActiveDay, left}
 }
 
-// wantUnchanged checks that the visits of a user are as they were. The clock of Redis runs on during a test.
+// wantUnchanged checks that the visits of a user are as they were. The time until the document expires may differ by a minute,
+// because the clock of Redis runs on during a test.
 func (p visitRecord) wantUnchanged(w *fanouttest.World, what string, user services.UserID) {
 	w.TB.Helper()
 	now := visitRecordOf(w, user)
@@ -97,8 +99,8 @@ func TestARefillIsNoVisit(t *testing.T) {
 	})
 }
 
-// An import changes the badges of all its readers. The change stream has them all, also those who are away, whose inbox is not
-// refilled.
+// An import changes the badges of all its readers. All of them are marked for the change stream, also the idle ones, whose inboxes
+// are not refilled.
 func TestTheRefillsOfAnImportAreNoVisits(t *testing.T) {
 	w := newEmbeddedWorld(t)
 	var marked sync.Map // jobs run concurrently

@@ -11,8 +11,8 @@ import (
 	"tidings/services/trace"
 )
 
-// newWatchedHub is a running hub with n users, each with one watcher; events counts their wake-ups, and bytes is the memory that each
-// takes.
+// newWatchedHub is a running hub with n users, each with one watcher. version is the version of all users' documents, which the
+// benchmark raises; events counts the watchers' wake-ups, and bytes is the memory that each watcher takes.
 func newWatchedHub(b *testing.B, n int) (h *Hub, version *atomic.Uint64, events *atomic.Int64, bytes float64) {
 	version, events = new(atomic.Uint64), new(atomic.Int64)
 	version.Store(1)

@@ -163,8 +163,8 @@ func TestNoGoroutinePerWatcher(t *testing.T) {
 	})
 }
 
-// TestWaitingUsersAreReadInBatches: waiting users are read together, after their leases are written, and in batches of at most the
-// promised size.
+// TestWaitingUsersAreReadInBatches: waiting users are read together, after their leases are written, and in batches of at most
+// maxUsersPerRender.
 func TestWaitingUsersAreReadInBatches(t *testing.T) {
 	e := newFakeBackend()
 	config := e.config()

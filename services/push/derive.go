@@ -20,16 +20,16 @@ var ErrBadgesBehind = errors.New("the badges are behind")
 // and then each further state; a slow consumer gets only the latest. look reads the state when the badges change or moved has a
 // token (nil: there is no other input). A state that equals the last one is not sent. It returns when ctx ends, when badges is
 // closed, and when look says NOT_FOUND, because the state no longer exists. After ErrBadgesBehind it looks again as soon as an input
-// changes, and after a gap at the latest; after any other error of look it looks again after a gap. After a panic of look it
-// returns: the subscription ends, and its client may begin another.
+// changes, and after minDeriveInterval at the latest; after any other error of look it looks again after minDeriveInterval. After a
+// panic of look it returns: the subscription ends, and its client may begin another.
 func SendDerivedStates[S any](ctx context.Context, out chan<- S, badges <-chan *services.Badges, moved <-chan struct{},
 	look func(ctx context.Context, badges *services.Badges) (S, error), same func(a, b S) bool,
 ) {
 	var newest *services.Badges
 	var last S
-	var sent, dirty, open bool // sent: a state is sent or queued; dirty: inputs changed since the last look; open: the gap is over
+	var sent, dirty, open bool // sent: a state is sent or queued; dirty: inputs changed since the last look; open: gap has fired
 	var ready chan<- S         // out while last is to be sent
-	gap := time.NewTimer(0)
+	gap := time.NewTimer(0)    // the least time between two looks
 	defer gap.Stop()
 	for {
 		select {
@@ -72,7 +72,7 @@ func SendDerivedStates[S any](ctx context.Context, out chan<- S, badges <-chan *
 			}
 			dirty = false
 		}
-		// The next look waits for the gap, whether this one succeeded or not.
+		// The next look waits for minDeriveInterval, whether this one succeeded or not.
 		open = false
 		gap.Reset(minDeriveInterval)
 	}

@@ -14,18 +14,18 @@ import (
 
 // derivedStream is one call of SendDerivedStates, whose state is a number that the test sets.
 type derivedStream struct {
-	badges            chan *services.Badges
-	otherInputChanged chan struct{}
-	states            chan int
+	badges            chan *services.Badges // the first input of SendDerivedStates
+	otherInputChanged chan struct{}         // a token says that the other input has changed
+	states            chan int              // the output
 
-	mu             sync.Mutex
-	nextState      int
+	mu             sync.Mutex // guards the fields below
+	nextState      int        // what the function look returns, with nextErr
 	nextErr        error
 	stateFuncCalls int  // how often SendDerivedStates has called look
 	ended          bool // SendDerivedStates has returned
 }
 
-// setNextState sets the result of look from now on.
+// setNextState sets what the function look of SendDerivedStates returns from now on.
 func (d *derivedStream) setNextState(number int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,7 +50,7 @@ func startDerivedStream(ctx context.Context) *derivedStream {
 	return d
 }
 
-// wantState checks the value in the channel: -1 for none.
+// wantState checks which state waits in d.states: -1 for none.
 func (d *derivedStream) wantState(t *testing.T, what string, want int) {
 	t.Helper()
 	synctest.Wait()

@@ -77,7 +77,7 @@ func (w *hubWorld) deliverHint() {
 	w.hub.Hint(next.user, next.version, trace.Cause{})
 }
 
-// writeLeases is Config.WriteLeases.
+// writeLeases is the Config.WriteLeases of the world's hub: it gives users leases, or fails while Redis is away.
 func (w *hubWorld) writeLeases(_ context.Context, users []services.UserID, _ time.Duration) error {
 	defer w.beginLeaseCall("Enter", users)()
 	w.runConcurrentEvents()
@@ -101,7 +101,7 @@ func (w *hubWorld) writeLeases(_ context.Context, users []services.UserID, _ tim
 	return nil
 }
 
-// removeLeasesOf is Config.RemoveLeases.
+// removeLeasesOf is the Config.RemoveLeases of the world's hub: it takes back users' leases.
 func (w *hubWorld) removeLeasesOf(_ context.Context, users []services.UserID) error {
 	defer w.beginLeaseCall("Leave", users)()
 	w.runConcurrentEvents()
@@ -119,7 +119,7 @@ func (w *hubWorld) removeLeasesOf(_ context.Context, users []services.UserID) er
 	return nil
 }
 
-// versions is Config.DocumentVersions.
+// versions is the Config.DocumentVersions of the world's hub: it returns the versions of users' documents.
 func (w *hubWorld) versions(_ context.Context, users []services.UserID) ([]uint64, error) {
 	w.runConcurrentEvents()
 	if w.redisUnavailable || !w.withFaults { // without faults the hub must do without reconciliation
@@ -133,7 +133,7 @@ func (w *hubWorld) versions(_ context.Context, users []services.UserID) ([]uint6
 	return list, nil
 }
 
-// render is Config.Render.
+// render is the Config.Render of the world's hub: it renders each user by renderOne.
 func (w *hubWorld) render(_ context.Context, users []services.UserID) ([]*services.Badges, []error) {
 	for _, user := range users {
 		if w.usersInRender[user] {
@@ -156,7 +156,7 @@ func (w *hubWorld) render(_ context.Context, users []services.UserID) ([]*servic
 	return list, errs
 }
 
-// renderOne reads the document, rebuilds a lost one, and reads the facts while Redis is away.
+// renderOne renders a user's badges from their document. It rebuilds a lost document, and renders from the facts while Redis is away.
 func (w *hubWorld) renderOne(user services.UserID) (*services.Badges, error) {
 	if w.unrenderableUsers[user] {
 		return nil, errors.New("broken")

@@ -34,7 +34,7 @@ func TestHistoriesWithoutHealing(t *testing.T) {
 func TestHistoriesFindBugs(t *testing.T) {
 	for _, test := range []struct {
 		historyOptions
-		red bool
+		red bool // some history must fail
 	}{
 		{historyOptions{withFaults: true, bug: noBug}, false},
 		{historyOptions{withFaults: false, bug: noBug}, false},

@@ -17,8 +17,7 @@ import (
 // that may wait, or a callback, so no engine and no consumer can stop the hub.
 type Hub struct {
 	config Config
-	// The zero of hubTime.
-	born time.Time
+	born   time.Time // when the hub was made: the zero of hubTime
 
 	renderSignal       chan struct{} // a token means that renderQueue is not empty
 	firstTimerChanged  chan struct{} // a token means that the first timer has changed
@@ -27,17 +26,17 @@ type Hub struct {
 
 	reconcileMu sync.Mutex // one reconciliation at a time
 
-	mu sync.Mutex
+	mu sync.Mutex // guards the fields below, and every user and watcher
 	// users has the users with watchers, and the users whose last watcher left within KeepUnwatchedFor.
 	users             map[services.UserID]*user
 	reconcileOrder    []*user // the same users, in the order in which reconciliation walks
 	renderQueue       []*user // to be rendered, in the order of arrival
 	leaseRemovalQueue []*user // to lose their leases, in the order in which their last watchers left
-	timers            timers
-	retryFailedUsers  bool // the next reconciliation tries failed users even before their turn
-	sampleIndex       int  // the index of the last sampled user in reconcileOrder
-	sampleRemainder   int  // users due for a sample, times Config.CompareOneUserIn
-	draining          bool
+	timers            timers  // the users to wake at a later time, the earliest first
+	retryFailedUsers  bool    // the next reconciliation tries failed users even before their turn
+	sampleIndex       int     // the index in reconcileOrder of the user whom queueSampledUsers queued last
+	sampleRemainder   int     // the part of a user that is due for queueSampledUsers, in units of 1/Config.CompareOneUserIn
+	draining          bool    // Drain was called: there are no new watchers
 	stats             Stats
 }
 
@@ -73,7 +72,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	return err
 }
 
-// runTimers wakes users at their times, by one timer for all: the first in the heap.
+// runTimers wakes users at their times. One time.Timer serves all: it is set to the earliest time in Hub.timers.
 func (h *Hub) runTimers(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -178,8 +177,8 @@ func (h *Hub) HintSharedContent() {
 	}
 }
 
-// markDirtyForSharedChange is like markDirty, for a change of shared content. A failed user may have failed for lack of this
-// change, so the next reconciliation tries them.
+// markDirtyForSharedChange makes sure that a user is read again after a change of shared content. A user whose render failed may have
+// failed for lack of this change, so the next reconciliation tries them.
 func (h *Hub) markDirtyForSharedChange(u *user, now hubTime) {
 	if u.phase == phaseFailed {
 		u.retryAt = min(u.retryAt, now)
@@ -187,7 +186,7 @@ func (h *Hub) markDirtyForSharedChange(u *user, now hubTime) {
 	h.markDirty(u, now)
 }
 
-// HintSharedContentOf is HintSharedContent for content that only some users share. Users who are not watched here are skipped.
+// HintSharedContentOf reports that content that these users share changed: those of them who are watched here are read again.
 func (h *Hub) HintSharedContentOf(users []services.UserID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

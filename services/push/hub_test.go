@@ -205,13 +205,14 @@ func TestDrain(t *testing.T) {
 
 // consumer wakes a test, and ends its channels when the test wants.
 type consumer struct {
-	wake     func()
-	channels []services.ChannelEnder
-	ended    bool // it ends a channel at once
+	wake     func()                  // called at each wake-up
+	channels []services.ChannelEnder // the channels that endChannels ends
+	ended    bool                    // the consumer has ended: it ends each new channel at once
 }
 
 func (c *consumer) Wake() { c.wake() }
 
+// OnEnd keeps a channel to end it when the consumer ends.
 func (c *consumer) OnEnd(channel services.ChannelEnder) {
 	if c.channels = append(c.channels, channel); c.ended {
 		c.endChannels()

@@ -62,8 +62,8 @@ func numbersOf(users []*user) []services.UserID {
 	return numbers
 }
 
-// queueLeaseRemoval queues the removal of the lease of a user without watchers, at once: no socket here shows their changes from
-// now on.
+// queueLeaseRemoval queues the removal of the lease of a user without watchers, at once: nobody on this node needs hints about the
+// user from now on.
 func (h *Hub) queueLeaseRemoval(u *user) {
 	if !u.inLeaseRemovalQueue && u.canRemoveLease() {
 		u.inLeaseRemovalQueue = true

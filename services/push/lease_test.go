@@ -32,8 +32,8 @@ func TestReconciliationWritesLeasesBeforeItCompares(t *testing.T) {
 	wantTotal(t, states, 2, "after one sweep")
 }
 
-// If reconciliation finds lost data while WriteLeases is in flight, the lease is written again, because the order of the two in
-// Redis is unknown.
+// If reconciliation finds lost data while WriteLeases is in flight, the lease is written again: whether Redis wrote the lease before
+// or after the loss is unknown.
 func TestLossFoundDuringWriteLeases(t *testing.T) {
 	clock := &manualClock{time.Unix(1000, 0)}
 	e := newFakeBackend()

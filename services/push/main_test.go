@@ -16,26 +16,27 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// errBackendUnavailable is what a test's functions of Config return while an engine does not answer.
 var errBackendUnavailable = services.Errorf(services.Unavailable, "the engine does not answer")
 
 // fakeBackend stands in for Redis and the renderer: a document per user, and a record of the calls with their times.
 type fakeBackend struct {
-	mu   sync.Mutex
-	docs map[services.UserID]*services.Badges
+	mu   sync.Mutex                           // guards the fields below
+	docs map[services.UserID]*services.Badges // each user's document: the badges that Render returns
 	// leasedUsers has the users whose leases are written and not removed.
 	leasedUsers       map[services.UserID]bool
-	madeAt            time.Time      // when the backend was made
-	writeLeasesCalls  []recordedCall // the calls of WriteLeases
-	removeLeasesCalls []recordedCall // the calls of RemoveLeases
-	versionsCalls     []recordedCall // the calls of DocumentVersions
-	renderCalls       []recordedCall // the calls of Render
-	versionsErr       error
-	writeLeasesErr    error
-	renderErr         error
+	madeAt            time.Time                              // when the backend was made
+	writeLeasesCalls  []recordedCall                         // the calls of WriteLeases
+	removeLeasesCalls []recordedCall                         // the calls of RemoveLeases
+	versionsCalls     []recordedCall                         // the calls of DocumentVersions
+	renderCalls       []recordedCall                         // the calls of Render
+	versionsErr       error                                  // what DocumentVersions fails with; nil: it works
+	writeLeasesErr    error                                  // what WriteLeases fails with; nil: it works
+	renderErr         error                                  // the error of each user in Render
 	beforeCall        func(ctx context.Context, call string) // called without the lock, before the call takes effect
 }
 
-// recordedCall is one recorded call.
+// recordedCall is one call of a function of fakeBackend.
 type recordedCall struct {
 	userCount        int           // how many users it was about
 	sinceBackendMade time.Duration // since the backend was made
@@ -45,7 +46,7 @@ func newFakeBackend() *fakeBackend {
 	return &fakeBackend{docs: map[services.UserID]*services.Badges{}, leasedUsers: map[services.UserID]bool{}, madeAt: time.Now()}
 }
 
-// setDocument writes a user's document: the user's half n, and a value to identify it.
+// setDocument writes a user's document: the document half of its version is n, and value is its total, which identifies it.
 func (e *fakeBackend) setDocument(user services.UserID, n uint64, value int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,7 +71,7 @@ func (e *fakeBackend) withLock(do func(e *fakeBackend)) {
 	do(e)
 }
 
-// copyCalls returns the recorded calls.
+// copyCalls returns a copy of one of the lists of recorded calls, such as &e.renderCalls.
 func (e *fakeBackend) copyCalls(list *[]recordedCall) []recordedCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,7 +89,7 @@ func (e *fakeBackend) beginCall(ctx context.Context, call string) {
 	e.mu.Lock()
 }
 
-// recordCall records a call.
+// recordCall appends a call to one of the lists of recorded calls. The lock is held.
 func (e *fakeBackend) recordCall(list *[]recordedCall, users []services.UserID) {
 	*list = append(*list, recordedCall{len(users), time.Since(e.madeAt)})
 }
@@ -167,12 +168,13 @@ func withHub(t *testing.T, e *fakeBackend, config Config, test func(h *Hub)) {
 	}
 }
 
-// passTime advances time and waits for all effects.
+// passTime advances the time of the test's synctest bubble, and waits until the effects are over.
 func passTime(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
+// mustWatch opens a watch of a user for the rest of the test, and returns its channel.
 func mustWatch(t *testing.T, h *Hub, user services.UserID, since string) <-chan *services.Badges {
 	t.Helper()
 	states, err := h.Watch(t.Context(), user, since)
@@ -182,7 +184,7 @@ func mustWatch(t *testing.T, h *Hub, user services.UserID, since string) <-chan 
 	return states
 }
 
-// takeTotal takes the value out of a channel. It returns -1 if the channel is empty, -2 if it is closed.
+// takeTotal takes the state out of a channel and returns its total, -1 if the channel is empty, or -2 if it is closed.
 func takeTotal(states <-chan *services.Badges) int {
 	select {
 	case badges, open := <-states:
@@ -195,6 +197,7 @@ func takeTotal(states <-chan *services.Badges) int {
 	}
 }
 
+// wantTotal checks what takeTotal returns: the total of the state in the channel, -1 for none, -2 for a closed channel.
 func wantTotal(t *testing.T, states <-chan *services.Badges, want int, when string) {
 	t.Helper()
 	if got := takeTotal(states); got != want {

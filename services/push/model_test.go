@@ -11,7 +11,7 @@ import (
 	"tidings/services"
 )
 
-// hubWorld is a hub, its surroundings, and users who act in an order that a picker chooses. It is single-threaded, so that a
+// hubWorld is a hub, models of the engines, and users who act in an order that a picker chooses. It is single-threaded, so that a
 // history can be repeated and shrunk. Concurrent events happen inside the calls that the hub makes, before and after each
 // takes effect.
 type hubWorld struct {
@@ -20,16 +20,16 @@ type hubWorld struct {
 	hub   *Hub
 	clock *manualClock
 
-	facts       map[services.UserID]*fact
+	facts       map[services.UserID]*fact    // the truth about each user
 	docs        map[services.UserID]document // what Redis holds
 	leasedUsers map[services.UserID]bool     // the users to whom hints go
 
-	redisUnavailable      bool                     // Redis does not answer
-	unrenderableUsers     map[services.UserID]bool // users whose documents cannot be rendered
-	renderedWithoutRedis  map[services.UserID]bool // whether a user was rendered without Redis
-	hintsInFlight         []hint                   // on their way to the hub
-	clients               []*client
-	versionsOfPastClients map[services.UserID][]string // versions that clients left with
+	redisUnavailable      bool                         // Redis does not answer
+	unrenderableUsers     map[services.UserID]bool     // users whose documents cannot be rendered
+	renderedWithoutRedis  map[services.UserID]bool     // whether a user was rendered without Redis
+	hintsInFlight         []hint                       // on their way to the hub
+	clients               []*client                    // those who watch now
+	versionsOfPastClients map[services.UserID][]string // the versions that clients showed when they stopped watching
 	contentOfVersion      map[string]int               // what each version showed: equal version, equal content
 	delayedEffects        []func()                     // effects that an injected bug delays
 	concurrentEventDepth  int                          // how many calls of runConcurrentEvents are nested
@@ -37,13 +37,13 @@ type hubWorld struct {
 	removingLeases        bool                         // a call of removeQueuedLeases is under way
 	usersInLeaseCall      map[services.UserID]bool     // users for whom WriteLeases or RemoveLeases is under way
 	usersInRender         map[services.UserID]bool     // users being rendered
-	firstFailure          error                        // the first one that recordFailure was given
+	firstFailure          error                        // the first failure given to recordFailure
 }
 
 // historyOptions defines which events may happen, and which bug is injected.
 type historyOptions struct {
 	withFaults bool // hints are lost, Redis fails and loses data, renders fail; otherwise reconciliation is prevented from repairing
-	bug        bug
+	bug        bug  // the injected bug, or noBug
 }
 
 // bug is a bug that a test injects, to see whether the histories find it.
@@ -59,14 +59,14 @@ const (
 
 // fact is the truth about a user: a number, and moments at each of which time alone adds 1,000 to it.
 type fact struct {
-	number        int
-	increaseTimes []time.Time
+	number        int         // rises with each change
+	increaseTimes []time.Time // at each, the count that is shown rises by 1,000
 }
 
-// document is what Redis holds of a user: n is its version, and number is its copy of fact.number.
+// document is what Redis holds of a user.
 type document struct {
 	version uint64
-	number  int
+	number  int // fact.number, when it was last projected
 }
 
 // hint is a hint on its way to the hub.
@@ -78,10 +78,10 @@ type hint struct {
 // client is a consumer of one channel, and the state that it shows.
 type client struct {
 	user                services.UserID
-	states              <-chan *services.Badges
-	cancel              context.CancelFunc
-	shownVersion        string // the newest version that it has, by since or by the channel
-	lastReceivedVersion string // the newest version that the channel brought
+	states              <-chan *services.Badges // what Watch returned
+	cancel              context.CancelFunc      // ends the watch
+	shownVersion        string                  // the newest version that it has, by since or by the channel
+	lastReceivedVersion string                  // the newest version that the channel brought
 }
 
 // picker chooses what happens next, by a number from 0 to n-1.
@@ -117,7 +117,7 @@ func (w *hubWorld) nextStamp() uint64 {
 	return uint64(w.clock.at.UnixMicro())
 }
 
-// recordFailure keeps the first violation.
+// recordFailure records a violation of what the hub guarantees. Only the first is kept.
 func (w *hubWorld) recordFailure(format string, args ...any) {
 	if w.firstFailure == nil {
 		w.firstFailure = fmt.Errorf(format, args...)
@@ -173,7 +173,7 @@ func (w *hubWorld) runRandomEvent() {
 	}
 }
 
-// changeFact writes a fact, its job, and the hint that the job sends if the user has a lease.
+// changeFact changes a user's fact and, unless Redis is away, projects it into their document, as a job does, with a hint.
 func (w *hubWorld) changeFact(user services.UserID) {
 	w.facts[user].number++
 	if !w.redisUnavailable {

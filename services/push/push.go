@@ -31,7 +31,7 @@ import (
 // Config holds the functions and settings of a hub. The functions are safe for concurrent use, return when their ctx ends
 // and answer in the order of users.
 type Config struct {
-	// DocumentVersions reads the own half of each user's version in one pipeline. 0 means that the document is missing or not
+	// DocumentVersions reads the document half of each user's version in one pipeline. 0 means that the document is missing or not
 	// ready. The hub asks for at most 1,000 users at once.
 	DocumentVersions func(ctx context.Context, users []services.UserID) ([]uint64, error)
 	// WriteLeases records in Redis that this node wants hints about the users, for the time of the lease.
@@ -43,8 +43,8 @@ type Config struct {
 	// SharedChangeSequences is, for each user, the sequence of the shared changes that this node has applied to the user's badges,
 	// from memory alone. A user who was rendered at a lower value has missed a change. nil: sequences are not compared.
 	SharedChangeSequences func(users []services.UserID) []uint64
-	// RaiseVersions is called with users who have two states of one version, with that version's own half. After it, Render reads
-	// newer versions. nil: the later state is sent with the next change.
+	// RaiseVersions is called with users who have two states of one version; shown is the document half of that version. After it,
+	// Render reads newer versions. nil: the later state is sent with the next change.
 	RaiseVersions func(ctx context.Context, users []services.UserID, shown []uint64) error
 	// NoteClientVersion is called with the version that a client holds when it begins to watch. It never waits for an engine. nil:
 	// it is not called.

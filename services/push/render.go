@@ -10,16 +10,16 @@ import (
 
 // renderBatch is the work of a worker: users who are read together. A worker reuses its batch.
 type renderBatch struct {
-	users           []*user
+	users           []*user                    // at most maxUsersPerRender
 	numbers         []services.UserID          // the IDs of users
 	needLease       []*user                    // those of users whose lease must be written first
 	queuedForChange []bool                     // user.queuedForChange of each user, when the batch was taken
 	consumersToWake []services.ChannelConsumer // the consumers to wake
 
-	causes []trace.Cause // of the users' changes
+	causes []trace.Cause // the spans of the changes for which the users are read
 
 	conflictingUsers []services.UserID // users with two states of one version
-	shownVersions    []uint64          // the user's half of that version
+	shownVersions    []uint64          // the document half of that version, for each of conflictingUsers
 }
 
 // runWorker renders batches until ctx ends. Several workers take from one list, so a slow read of one batch does not stop the
@@ -237,7 +237,7 @@ func (h *Hub) deliver(b *renderBatch, u *user, changed bool, badges *services.Ba
 			}
 		}
 	}
-	// Only a change that somebody could see begins a gap. A first state for a newcomer must not delay the next change.
+	// Only a change that somebody could see delays the next one. A first state for a newcomer must not delay the next change.
 	if open && (changed || told) {
 		u.nextSendAt = now + h.config.MinSendInterval
 	}
@@ -251,8 +251,8 @@ func (h *Hub) deliver(b *renderBatch, u *user, changed bool, badges *services.Ba
 }
 
 // noteRendered remembers the rendered state, and reports whether it differs from the last one under the same version. If the version
-// fell, noteRendered keeps the higher one, so that reconciliation reports the document as lost, unless the higher version did not
-// come from Redis.
+// fell, and the parameter reports says that lost documents are reported, noteRendered keeps the higher one, so that reconciliation
+// reports the document as lost, unless the higher version did not come from Redis.
 func (u *user) noteRendered(badges *services.Badges, reports bool) (conflicting bool) {
 	own, shared := services.DocumentHalf(badges.Version), services.SharedHalf(badges.Version)
 	fromClock := badges.Total.Precision == services.Stale || badges.Total.Precision == services.Unknown

@@ -223,7 +223,7 @@ func TestAPanicOfRenderFailsItsUserAlone(t *testing.T) {
 	})
 }
 
-// TestAPanicOfVersionsEndsNothing: the next reconciliation tries again.
+// TestAPanicOfVersionsEndsNothing: after a panic of DocumentVersions the hub goes on, and the next reconciliation tries again.
 func TestAPanicOfVersionsEndsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()

@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// If the hint of a shared change was lost, reconciliation finds the change, even if the own half is unchanged. If both halves of
-// its version agree, a state is not rendered again.
+// If the hint of a shared change was lost, reconciliation finds the change, even if the document half of the version is unchanged. A
+// state for which both halves agree is not rendered again.
 func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -45,8 +45,8 @@ func TestTheSweepComparesTheSharedHalf(t *testing.T) {
 	})
 }
 
-// The sample finds a state that changed without a newer version. The state is sent once it has a newer version. Until the raise
-// succeeds, each sample finds the state again.
+// Reconciliation renders a sample of the users, and so finds a state that changed without a newer version. The state is sent once
+// RaiseVersions has given it one. Until RaiseVersions succeeds, each sample with that user finds the state again.
 func TestTheSampleFindsTwoStatesOfOneVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()

@@ -6,12 +6,13 @@ import "sync"
 // that are not newer than the last one, so that received versions rise strictly. It serves any kind of subscription whose
 // state has a version.
 type latestSlot[T any] struct {
-	mu      sync.Mutex
-	values  chan T
-	version string // of the last put; before the first put, the version that the client holds
+	mu      sync.Mutex // guards version and closed; only its holder sends on values
+	values  chan T     // has room for one value
+	version string     // of the last put; before the first put, the version that the client holds
 	closed  bool
 }
 
+// newLatestSlot makes an empty slot. since is the version that the client holds, or "".
 func newLatestSlot[T any](since string) latestSlot[T] {
 	return latestSlot[T]{values: make(chan T, 1), version: since}
 }

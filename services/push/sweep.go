@@ -12,12 +12,12 @@ import (
 // reconcileBatch is a part of a reconciliation: users whose versions are compared, and the users whose leases are to be written or
 // who are to be removed.
 type reconcileBatch struct {
-	now              hubTime
-	users            []*user
-	numbers          []services.UserID
-	renderedVersions []uint64 // the rendered version of each when the batch was taken
-	needLease        []*user  // users whose lease must be written
-	unwatched        []*user  // users to remove: they have had no watcher for KeepUnwatchedFor
+	now              hubTime           // when the batch was taken
+	users            []*user           // whose versions are compared
+	numbers          []services.UserID // the IDs of users
+	renderedVersions []uint64          // the rendered version of each of users when the batch was taken
+	needLease        []*user           // users whose lease must be written
+	unwatched        []*user           // users to remove: they have had no watcher for KeepUnwatchedFor
 }
 
 // runReconciliations reconciles at each tick, and at once when ReconcileAll asks. It logs the first failure and the first success
@@ -46,10 +46,10 @@ func (h *Hub) runReconciliations(ctx context.Context) error {
 	}
 }
 
-// reconcile does one reconciliation: it checks every watched user once. It renews leases that are a third old, queues users whose
-// versions differ from their rendered ones and users who failed before, and removes users who have had no watcher for
-// KeepUnwatchedFor. One failing call does not stop it, but several slow ones do. Its error is from the first batch that failed,
-// with the code of the function that failed.
+// reconcile does one reconciliation: it checks every watched user once. It renews leases that have used up a third of their time,
+// queues users whose versions differ from their rendered ones and users whose render failed before, and removes users who have had no
+// watcher for KeepUnwatchedFor. One failing call does not stop it, but several slow ones do. Its error is from the first batch that
+// failed, with the code of the function that failed.
 func (h *Hub) reconcile(ctx context.Context) error {
 	h.reconcileMu.Lock()
 	defer h.reconcileMu.Unlock()
@@ -65,7 +65,7 @@ func (h *Hub) reconcile(ctx context.Context) error {
 	for start := h.now(); end > 0 && ctx.Err() == nil; end -= maxUsersPerCall {
 		h.takeReconcileBatch(&p, end, retryFailed)
 		h.removeUnwatched(ctx, &p)
-		enterErr := h.writeLeases(ctx, p.needLease) // before the comparison: subscribe, then read
+		enterErr := h.writeLeases(ctx, p.needLease) // before the comparison, so that a later change sends a hint
 		compareErr := h.compareVersions(ctx, &p)
 		// The error of the comparison says more: without a comparison no change is found.
 		first = cmp.Or(first, compareErr, enterErr)

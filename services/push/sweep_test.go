@@ -11,6 +11,7 @@ import (
 	"tidings/services/trace"
 )
 
+// Reconciliation finds a change whose hint was lost, and reads the user again once.
 func TestSweepFindsChangesWithoutAHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -67,6 +68,7 @@ func TestSweepRereadsAfterAFailedRender(t *testing.T) {
 	})
 }
 
+// ReconcileAll finds a change without a hint at once, and not at the next tick.
 func TestHintAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -235,6 +237,7 @@ func TestWatchWhileRedisIsAway(t *testing.T) {
 	})
 }
 
+// The lease of a watched user is written again when a third of its time has passed.
 func TestLeaseIsRenewedAtAThird(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -250,6 +253,7 @@ func TestLeaseIsRenewedAtAThird(t *testing.T) {
 	})
 }
 
+// A user whose last watcher left loses the lease at once, and stays in the hub's memory for KeepUnwatchedFor.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()
@@ -292,7 +296,8 @@ func TestLinger(t *testing.T) {
 	})
 }
 
-// RemoveLeases might take effect after the WriteLeases of a user who comes back, so their lease is written when it is answered.
+// RemoveLeases might take effect after the WriteLeases of a user who comes back, so their lease is written when RemoveLeases is
+// answered.
 func TestReturnDuringRemoveLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeBackend()

@@ -6,7 +6,7 @@ const noTimer = -1
 // timers is a heap of users by wakeAt: one timer per user. Each user knows their index in it.
 type timers []*user
 
-// startTimer sets a user's only timer.
+// startTimer sets the time at which a user is woken. It replaces the user's former timer, if there is one.
 func (h *Hub) startTimer(u *user, at hubTime) {
 	u.wakeAt = at
 	if u.timerIndex == noTimer {

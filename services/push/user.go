@@ -41,7 +41,7 @@ type user struct {
 	leaseWritesInFlight   int8        // calls of WriteLeases under way
 	leaseRemovalInFlight  bool        // RemoveLeases is under way
 	inLeaseRemovalQueue   bool        // in Hub.leaseRemovalQueue
-	renderedVersion       uint64      // the user's half of the last rendered version, even if it was too old to be sent
+	renderedVersion       uint64      // document half of the last rendered version, even if it was too old to be sent
 	renderedSequence      uint64      // this node's sequence of shared changes at that render
 	renderedSharedVersion uint64      // shared half of the last rendered version
 	renderedHash          uint64      // of the last rendered state, see hashVisible
@@ -51,7 +51,7 @@ type user struct {
 	leaseSentAt           hubTime     // when WriteLeases was last called
 	retryAt               hubTime     // if failed: when reconciliation tries again
 	lastWatcherLeftAt     hubTime     // without watchers: when the last one left
-	cause                 trace.Cause // the last span whose change is not rendered yet
+	cause                 trace.Cause // the span of the last hint whose change is not rendered yet
 }
 
 // stage is the progress of serving a watcher.
@@ -66,10 +66,10 @@ const (
 // watcher is one open channel. Hub.mu guards stage.
 type watcher struct {
 	hub      *Hub
-	slot     latestSlot[*services.Badges]
-	user     *user
-	consumer services.ChannelConsumer // may be nil
-	stage    stage
+	slot     latestSlot[*services.Badges] // the channel
+	user     *user                        // whose badges are watched
+	consumer services.ChannelConsumer     // may be nil
+	stage    stage                        // how far the watcher's first state is
 }
 
 // close closes the channel, and wakes the consumer once for it. The hub's lock is not held.

@@ -117,7 +117,7 @@ type Limiter struct {
 }
 
 const (
-	shardCount = 64
+	shardCount = 64 // parts into which the buckets are divided, each with its own lock
 	// totalsWindow is how long one total counts. A node never counts what the others report between its own last exchange of a
 	// window and the end of the window. That is at most the spending of one exchange, and a window has ten exchanges by default.
 	totalsWindow = 10 * time.Second
@@ -125,22 +125,22 @@ const (
 
 // shard is a part of the buckets. All buckets of one subject are in the same shard, so that TakeAll needs one lock.
 type shard struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards buckets
 	buckets map[bucketKey]*bucket
 }
 
 // bucketKey names a bucket.
 type bucketKey struct {
 	budget  Budget
-	subject string
+	subject string // such as a user's key or an address
 }
 
 // bucket is one subject's budget on this node.
 type bucket struct {
-	limiter            *rate.Limiter
-	unreportedSpending int   // spent here and not yet reported to the other nodes
-	windowNumber       int64 // the window that total belongs to
-	allNodesSpending   int   // of all nodes, at the last exchange
+	limiter            *rate.Limiter // the token bucket
+	unreportedSpending int           // spent here and not yet reported to the other nodes
+	windowNumber       int64         // the window that allNodesSpending belongs to
+	allNodesSpending   int           // what all nodes together had spent in that window, at the last exchange
 }
 
 // New makes a limiter. Its Run exchanges spending and frees full buckets.
@@ -177,7 +177,7 @@ func (l *Limiter) Take(budget Budget, subject string, amount int) error {
 
 // TakeAll spends from all of several budgets of one subject, each named once, or from none of them. RATE_LIMITED says how long to
 // wait until all of them have enough. If a refused request spent a part, a client that retries as advised would on each try spend
-// the budget for which it waits, and would never succeed. Each amount is as for Take.
+// the budget for which it waits, and would never succeed. An amount beyond a whole budget empties it, as for Take.
 func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 	part := l.shardOf(bucketKey{subject: subject})
 	now := l.cfg.Clock.Now()
@@ -217,8 +217,8 @@ func (l *Limiter) TakeAll(subject string, spendings ...Spending) error {
 // pendingTake is the amount to take from one bucket, if all the request's other buckets have enough too.
 type pendingTake struct {
 	bucket      *bucket
-	reservation *rate.Reservation
-	amount      int // the amount
+	reservation *rate.Reservation // of the amount; cancelled if another bucket has too little
+	amount      int               // the tokens to take
 }
 
 // bucket finds a subject's bucket, or makes a full one. The shard is locked.

@@ -36,11 +36,11 @@ func (c *manualClock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// memoryLedger is a Ledger in this process.
+// memoryLedger is a SpendingLedger in the memory of the test.
 type memoryLedger struct {
-	totals      map[string]int
-	calls       int
-	unavailable bool
+	totals      map[string]int // by window and bucket
+	calls       int            // of Spend
+	unavailable bool           // Spend fails
 }
 
 func (m *memoryLedger) Spend(_ context.Context, window int64, buckets []string, amounts []int) ([]int, error) {
@@ -59,7 +59,8 @@ func (m *memoryLedger) Spend(_ context.Context, window int64, buckets []string, 
 
 func newMemoryLedger() *memoryLedger { return &memoryLedger{totals: map[string]int{}} }
 
-// takeUntilRefused takes 1 at a time until it is refused, at most atMost times, and returns how many were granted.
+// takeUntilRefused spends 1 of a subject's budget at a time until it is refused, at most atMost times, and returns how many times it
+// was granted.
 func takeUntilRefused(l *Limiter, budget Budget, subject string, atMost int) int {
 	for granted := range atMost {
 		if l.Take(budget, subject, 1) != nil {

@@ -16,7 +16,7 @@ type expiringConversation struct {
 	random    *rand.Rand
 	sentDays  []int64             // on which each of its messages was sent
 	userState services.Membership // the user's state: ReadUpTo and Version
-	today     int64
+	today     int64               // the present day, since 1970
 }
 
 // snapshot returns the user's state as read by a node whose clock may be a day behind.
@@ -32,7 +32,8 @@ func (a *expiringConversation) snapshot() services.Membership {
 	return state
 }
 
-// runExpiryHistory delivers states late, twice and in any order, and compares the result with the facts.
+// runExpiryHistory lets days pass and messages arrive in one conversation. It delivers the user's states to their document late, twice
+// and in any order, and compares the count and the next day of expiry with the facts.
 func runExpiryHistory(v feedTest, seed uint64) error {
 	user := services.UserID(1 + seed)
 	stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{user}, RebuildMode{IsVisit: true})

@@ -15,7 +15,7 @@ import (
 // change in microseconds), the epoch of its writing (a Redis that lost writes may hold an older copy), and JSON. An older copy
 // never overwrites a newer one. A missing copy is read from SQL. A broken copy counts as missing.
 
-// cachePut keeps the newer of two copies.
+// cachePut is the script that writes a copy, unless Redis has a newer one.
 var cachePut = loadScript("cache_put")
 
 // The constants are the form of a copy's version, and the lifetime of a copy.
@@ -39,6 +39,7 @@ type postCopy struct {
 	EditedMicros *int64            `json:"e"` // microseconds, 0 for never; nil in a copy from before this field, which counts as missing
 }
 
+// userCopy is the JSON of the copy of a user's profile; its names must not change either.
 type userCopy struct {
 	Key       string `json:"k"`
 	Name      string `json:"n,omitempty"`

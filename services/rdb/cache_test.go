@@ -12,12 +12,12 @@ import (
 
 func timeAtMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// postUpdatedAt is a copy of a post with a version in microseconds.
+// postUpdatedAt is a post that changed last at a time in microseconds, which is the version of its copy.
 func postUpdatedAt(id services.PostID, micros int64) services.Post {
 	return services.Post{ID: id, Author: author, Kind: services.PostKindPost, Body: "version " + timeAtMicros(micros).String(), UpdatedAt: timeAtMicros(micros)}
 }
 
-// userUpdatedAt is a copy of a user with a version in microseconds.
+// userUpdatedAt is a user whose profile changed last at a time in microseconds, which is the version of its copy.
 func userUpdatedAt(number services.UserID, micros int64) services.User {
 	return services.User{Number: number, Key: "alice", Name: "version " + timeAtMicros(micros).String(), UpdatedAt: timeAtMicros(micros)}
 }
@@ -118,6 +118,7 @@ func TestABrokenCopyCountsAsMissing(t *testing.T) {
 	})
 }
 
+// No text is read as a copy of another post or user, or as a copy from before 1970.
 func FuzzParseCopy(f *testing.F) {
 	for _, seed := range []string{"", "170000000000000147{\"a\":1,\"k\":\"POST\"}", "999999999999999947{}", "000000000000000047null"} {
 		f.Add(seed)

@@ -16,9 +16,9 @@ import (
 
 // Each script of the cleaner checks the finding of the walk again before it drops or cuts.
 var (
-	inboxTrim = loadScript("inbox_trim")
-	userDrop  = loadScript("user_drop")
-	keyDrop   = loadScript("key_drop")
+	inboxTrim = loadScript("inbox_trim") // cuts an inbox down to what a feed lists
+	userDrop  = loadScript("user_drop")  // drops the keys of a dormant user
+	keyDrop   = loadScript("key_drop")   // drops a Leftover
 )
 
 // KeyWalkPosition is the position of a walk along all keys. The zero value is its beginning.
@@ -38,9 +38,9 @@ type KeyWalkFindings struct {
 
 // Leftover is a key that nobody reads, or one that would never expire: see DropLeftovers.
 type Leftover struct {
-	kind         string // the kind's name in key_drop.lua
-	markerMember string // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
-	keys         []string
+	kind         string   // the kind's name in key_drop.lua
+	markerMember string   // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
+	keys         []string // the key to drop; for an orphan, then the key of the document that it lacks
 }
 
 // WalkKeys passes keys from a position on, roughly as many as about says, and returns the position that it reached. done is true
@@ -139,7 +139,7 @@ func (c *Projections) findCleanable(ctx context.Context, keys []string) (found K
 		if one.isList() {
 			length, err := commands[0].(*redis.IntCmd).Result()
 			commands = commands[1:]
-			// The length includes the sentinel of an inbox.
+			// The length includes the first member, which is no entry: it has the floor of the inbox or list.
 			if err == nil && held == 1 && length-1 > services.FeedRetention {
 				if one.keyPart == inboxKeyPart {
 					found.UsersWithLongInbox = append(found.UsersWithLongInbox, one.user)

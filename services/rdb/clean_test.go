@@ -15,7 +15,7 @@ import (
 	"tidings/services/redis"
 )
 
-// trimInbox trims the reader's inbox, and returns the number of entries that it removed.
+// trimInbox trims the reader's inbox, and returns the result and the number of entries that it removed.
 func (v feedTest) trimInbox() (redis.Result, int) {
 	v.Helper()
 	results, cut, err := v.projections.TrimInboxes(v.Context(), []services.UserID{reader})
@@ -74,7 +74,7 @@ func TestTrimInboxes(t *testing.T) {
 // feedModel is a feed's content by the facts. Nothing runs concurrently in its history.
 type feedModel struct {
 	entries map[services.PostID]services.FeedEntry
-	seen    services.PostID
+	seen    services.PostID // the reader has seen the feed up to this post
 }
 
 // checkSnapshot compares a snapshot with the facts, as the audit does.
@@ -117,7 +117,7 @@ func (s feedModel) checkSnapshot(shown UserSnapshot) error {
 	return nil
 }
 
-// The list, the count and the marks equal the facts whatever changes before and after a trim.
+// The list, the count, the inbox floor and NewestTrimmedCounted agree with the facts, whatever changes before and after a trim.
 func TestATrimmedInboxEqualsTheFacts(t *testing.T) {
 	v := feedTest{t, openProjections(t, redis.Options{URL: "embedded"})}
 	rapid.Check(t, func(r *rapid.T) {
@@ -235,7 +235,7 @@ func TestALateAddAfterADrop(t *testing.T) {
 	})
 }
 
-// walkKeys passes all keys, reports the findings of each step and returns the number of steps.
+// walkKeys passes all keys, about so many in a step, calls each with the findings of each step, and returns the number of steps.
 func (v feedTest) walkKeys(about int, each func(KeyWalkFindings)) (steps int) {
 	v.Helper()
 	for place, done := (KeyWalkPosition{}), false; !done; steps++ {

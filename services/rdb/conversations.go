@@ -11,7 +11,7 @@ import (
 // conversationsPut is the script of PutMemberships and MembershipRebuildSteps.
 var conversationsPut = loadConversationScript("conversations_put")
 
-// membershipsPerCall bounds how long one call of the script may block Redis.
+// membershipsPerCall is how many states one call of conversationsPut writes, at most: it bounds how long a call blocks Redis.
 const membershipsPerCall = 25
 
 // PutMemberships writes users' own states in conversations into their documents: the newer of each state wins, and the sums change
@@ -81,9 +81,9 @@ func (c *Projections) UpdateNextMessageExpiry(ctx context.Context, users []servi
 	return err
 }
 
-// membershipText prints a state as "head,base,k,version,mentions,way version,flags". The way version is the version of
-// CountedOnRead, which says whether messages are counted when they are written or when the badges are read. If messages leave the
-// count because of their age, "aged on,leaves on" follows.
+// membershipText prints a state as the scripts take it: NewestMessageNumber, ReadUpTo, UnreadAdjustment, Version, Mentions,
+// CountedOnReadVersion and the flags, between commas. The scripts call them head, base, k, version, mentions, way and flags. If
+// messages leave the count because of their age, ExpiredAsOfDay and NextExpiryDay follow.
 func membershipText(state services.Membership) string {
 	text := make([]byte, 0, 64)
 	// The order is the same as in STATE of lib_conversations.lua.

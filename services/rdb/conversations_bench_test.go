@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// BenchmarkMemberships measures how fast the states of 500 members of one conversation are written. Each is online, and each write
-// is a new last sequence. "us/call" is Redis' own time for one of them.
+// BenchmarkMemberships measures how fast the states of 500 members of one conversation are written. Each member is online, and each
+// write brings the number of a new last message. "us/call" is Redis' own time for one call of the script.
 func BenchmarkMemberships(b *testing.B) {
 	const members, conversation = 500, services.ConversationID(1_000_001)
 	c, err := Open(b.Context(), redis.Options{URL: redistest.Redis(b), DataDir: b.TempDir()}, DocumentShape{})

@@ -24,7 +24,7 @@ type conversationModel struct {
 // modelMessage is one message, and the user whom it mentions; 0: nobody.
 type modelMessage struct {
 	author, mentioned services.UserID
-	recalled          bool
+	recalled          bool // taken back by its author
 }
 
 // conversationsWorld is a world of a few people and conversations, with states that reach their documents late, twice and in any
@@ -33,7 +33,7 @@ type conversationsWorld struct {
 	ctx           context.Context
 	projections   *Projections
 	random        *rand.Rand
-	people        []services.UserID
+	people        []services.UserID                              // the members of all conversations
 	conversations map[services.ConversationID]*conversationModel // the conversations, as they must be
 	pendingWrites []func() error                                 // the deliveries and merges that have not happened yet
 	// readsFactsEarly is an injected bug: a rebuild reads the facts before it marks the document.
@@ -65,8 +65,8 @@ func (t *conversationModel) snapshot(user services.UserID) services.Membership {
 	return row
 }
 
-// setReadPosition sets a user's position, and recounts the user's mentions above it and the UnreadAdjustment: the number of
-// messages above it that do not count, as a negative number.
+// setReadPosition sets a user's read position to base, and recounts the user's mentions above it and the UnreadAdjustment: the number
+// of messages above it that do not count, as a negative number.
 func (t *conversationModel) setReadPosition(row *services.Membership, base int64) {
 	row.ReadUpTo, row.UnreadAdjustment, row.Mentions = base, 0, 0
 	for i, message := range t.messages {
@@ -240,7 +240,8 @@ func (w *conversationsWorld) runPendingWrite() error {
 	return arrive()
 }
 
-// shownCounts returns the conversations' counts that a document shows.
+// shownCounts returns the counts of conversations that a reader of the document sees: its sums, and the messages in the conversations
+// that are counted on read.
 func (w *conversationsWorld) shownCounts(d Document) (unread, mentions int) {
 	unread = d.Conversations.Unread
 	for _, place := range d.Conversations.CountedOnRead {
@@ -272,7 +273,8 @@ func (w *conversationsWorld) expectedCounts(user services.UserID) (unread, menti
 	return unread, mentions
 }
 
-// checkUnreadSums compares the sums with the states beside them. They must agree at every moment, whatever was lost before.
+// checkUnreadSums compares the unread sum of each document with the user's states in Redis. The sum and the states must agree at every
+// moment, whatever was lost before.
 func (w *conversationsWorld) checkUnreadSums() error {
 	documents, err := w.projections.Documents(w.ctx, w.people)
 	if err != nil {
@@ -336,8 +338,8 @@ func (w *conversationsWorld) runAndCompare(steps int) error {
 	return nil
 }
 
-// compareWithFacts compares what readers see with the facts once all states have arrived. A document marked as not good is rebuilt
-// first, as its next reader would do; a document marked as good must be right.
+// compareWithFacts compares what readers see with the facts once all states have arrived. A document that is not ready is rebuilt
+// first, as its next reader would do; a document that is ready must be right.
 func (w *conversationsWorld) compareWithFacts(user services.UserID) error {
 	documents, err := w.projections.Documents(w.ctx, []services.UserID{user})
 	if err == nil && !documents[0].Ready {

@@ -69,6 +69,7 @@ func TestANegativeCountIsReportedAndShownAsZero(t *testing.T) {
 	})
 }
 
+// After random changes, losses and rebuilds, the counts of conversations in each document equal the facts.
 func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	test := func(t *testing.T, url string, full int) {
 		client := openProjections(t, redis.Options{URL: url, ReadTimeout: longReadTimeout})
@@ -83,7 +84,7 @@ func TestTheSumsEqualTheFactsAfterEveryHistory(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t), 10) })
 }
 
-// conversationBugs are the injected bugs that these histories must find, each by itself.
+// conversationBugs are the injected bugs that the histories of conversationsWorld must find, each by itself.
 func conversationBugs() map[string]clienttest.Bug[*conversationsWorld] {
 	put := conversationsPut
 	return map[string]clienttest.Bug[*conversationsWorld]{

@@ -12,9 +12,9 @@ import (
 // Document is the badge document of one user as Redis has it: the hash {u<ID>}:b.
 //
 //	st    0 while it is being built, 1 if good
-//	e     epoch of its birth: a document of another epoch counts as missing, see epoch
+//	e     epoch of its birth: a document of another epoch counts as missing, see redis.Client.Epoch
 //	rm    stamp (us) of birth or of the last removal: an add with an older read is refused
-//	n     version of the user's own half (us)
+//	n     document half of the version of the badges (us)
 //	d     the day (since 1970) on which the user was last marked active
 //	T     home feed: seen up to (post id)
 //	fc    home feed: the count, 0 to 300, with "+" when it may be more
@@ -32,8 +32,8 @@ import (
 // and versioned fields, see Register.
 type Document struct {
 	Ready bool // false: missing or being built; the other fields are then meaningless
-	// Version is the version n. Together with the versions of what users share, such as announcements, it makes the version that
-	// clients see.
+	// Version is the field n: the document half of the version that clients see. The shared half comes from what users share, such
+	// as announcements.
 	Version          uint64
 	LastActiveDay    int64                       // the day (since 1970) on which the user was last marked active
 	FeedSeenUpTo     services.PostID             // posts up to this one were seen
@@ -49,7 +49,8 @@ type Document struct {
 	Notifications    []services.CategoryCounts   // of services.Categories, and then of Categories, in that order
 	Categories       *services.HostCategories    // the host application's categories at the time of the read
 	Messages         []services.MessageTypeState // of the configured types, in that order
-	// dot -> the raise (us) that the user has dismissed; nil or absent: none since Announcements.DotsDismissedUpTo
+	// DismissedUpToByDot has, by the name of a dot, the time (us) up to which the user has dismissed it. If it is nil or lacks the
+	// dot, the user has dismissed the dot up to Announcements.DotsDismissedUpTo.
 	DismissedUpToByDot map[string]uint64
 	Conversations      services.ConversationSums
 	Registered
@@ -78,7 +79,7 @@ func (c *Projections) Documents(ctx context.Context, users []services.UserID) ([
 	for i, user := range users {
 		reads[i] = redis.KeyRead{Key: DocumentKey(user), Read: layout.readAll}
 	}
-	// The epoch is read after the answers: every connection that delivered one has then reported its server's history.
+	// The epoch is read after the answers: every connection that delivered one has then reported its server's lineage.
 	documents, epoch := make([]Document, len(users)), ""
 	// Readers wait less than writers, because they can read from SQL instead.
 	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {

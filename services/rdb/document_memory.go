@@ -17,8 +17,8 @@ import (
 // two exceptions, which end with the user's next change: the fields of a removed category, on a node that has not learned of
 // the removal, and a field that another program broke, which all other reads of documents find.
 type documentMemory struct {
-	mu    sync.Mutex // simplelru has no lock of its own
-	users *lru.LRU[services.UserID, keptDocument]
+	mu    sync.Mutex                              // simplelru has no lock of its own
+	users *lru.LRU[services.UserID, keptDocument] // the document of each of the last readers
 }
 
 // keptDocument is a document with the layout, epoch and stamps under which it was read. Readers share the data that it points
@@ -41,8 +41,8 @@ const (
 )
 
 // changeCheckFields are read to find whether a kept document is still the same. They are followed by the unversioned fields of
-// sources that expire, and by birthStampField. The day and these fields change without a new version: their present values
-// are used.
+// sources that expire, and by birthStampField. The day (d) and the fields of sources that expire change without a new version: their
+// present values are used.
 var changeCheckFields = []string{"st", "e", "n", "d"}
 
 // birthStampField is the stamp of a document's birth, or of the last removal from its inbox.
@@ -95,9 +95,9 @@ func (c *Projections) ForgetDocuments() {
 // ForgetDocument drops a user's document, if this node keeps it.
 func (c *Projections) ForgetDocument(user services.UserID) { c.memory.forget(user) }
 
-// DocumentsCached is Documents for users who may have been read before on this node: for a kept document it reads from Redis only
-// the fields that show whether the document has changed. A document that has changed costs a second round trip, and is not ready
-// if the second one fails.
+// DocumentsCached reads the badge documents of the users, in their order. Of a document that this node keeps from an earlier read it
+// reads only the fields that show whether the document has changed. A document that has changed costs a second round trip, and is
+// not ready if the second one fails.
 func (c *Projections) DocumentsCached(ctx context.Context, users []services.UserID) ([]Document, error) {
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 // pulledAuthors are authors for tests. Among their numbers are one with a zero byte and the greatest ones.
 var pulledAuthors = []services.FollowedAuthor{{Author: 300, ItemsCountAfter: 7}, {Author: math.MaxUint32, ItemsCountAfter: services.MaxPostID}, {Author: 5}}
 
-// validDocumentValues are Redis' answers for a valid document.
+// validDocumentValues are Redis' answers for a valid document: the values of defaultDocumentLayout's fields, in their order.
 func validDocumentValues() []any {
 	values := []any{"1", "1234567890", "1700000000000001", "20000", "0000000000004", "299+", packAuthors(pulledAuthors...), packAuthors(pulledAuthors[1:]...), "7", "2", "\x00\x00\x00\x09\x01\x00\x00\x00", "1700000000000000",
 		"3;17;1700000000000000", "4;18446744073709551615", "5;3;16;1320;420;-90", "6;", "7;140;1", "3;DLIKE,OOF_THE_HOST"}

@@ -51,7 +51,8 @@ func entryWithoutFlag(post services.PostID, author services.UserID) string {
 	return post.String() + AuthorLetters(author)
 }
 
-// parseEntry reads a member; ok is false for the sentinel and for anything else that is not an entry.
+// parseEntry reads a member of an inbox; ok is false for the sentinel, the member with the floor, and for anything else that is not
+// an entry.
 func parseEntry(member string) (entry services.FeedEntry, ok bool) {
 	if len(member) != entryLength {
 		return entry, false

@@ -200,7 +200,7 @@ func TestANodeUnawareOfAFailoverKeepsNewDocuments(t *testing.T) {
 	}
 }
 
-// The watch finds the promotion of a replica while all connections stay open.
+// WatchMasters finds the promotion of a replica, and so the new lineage, while all connections stay open.
 func TestTheWatchFindsAPromotionBehindOpenConnections(t *testing.T) {
 	server := redistest.NewServer(t)
 	v := feedTest{t, openProjections(t, redis.Options{URL: server.URL()})}

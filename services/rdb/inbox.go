@@ -9,16 +9,16 @@ import (
 	"tidings/services/redis"
 )
 
-// These are the scripts of the inbox and of the document's half of the feed.
+// These are the scripts of the inbox and of the feed's fields in the document, each of the method that is named beside it.
 var (
-	inboxAdd                = loadScript("inbox_add")
-	inboxMerge              = loadScript("inbox_merge")
-	dropFromInboxScript     = loadScript("inbox_drop")
-	deleteFromInboxesScript = loadScript("inbox_delete")
-	markFeedSeenScript      = loadScript("feed_seen") // of MarkFeedSeen
-	expireFeedPostsScript   = loadScript("feed_aged") // of ExpireFeedPosts
-	stampScript             = loadScript("stamp")     // of TakeUserStamp
-	markActiveScript        = loadScript("activity")  // of MarkActive
+	inboxAdd                = loadScript("inbox_add")    // of AddToInboxes
+	inboxMerge              = loadScript("inbox_merge")  // of MergeIntoInbox
+	dropFromInboxScript     = loadScript("inbox_drop")   // of DropFromInbox
+	deleteFromInboxesScript = loadScript("inbox_delete") // of DeleteFromInboxes
+	markFeedSeenScript      = loadScript("feed_seen")    // of MarkFeedSeen
+	expireFeedPostsScript   = loadScript("feed_aged")    // of ExpireFeedPosts
+	stampScript             = loadScript("stamp")        // of TakeUserStamp
+	markActiveScript        = loadScript("activity")     // of MarkActive
 )
 
 // userDataKeys are the keys of a user's view, in the order in which the scripts activity and rebuild_begin take them.
@@ -26,7 +26,8 @@ func userDataKeys(user services.UserID) []string {
 	return append([]string{DocumentKey(user), inboxKey(user), conversationsKey(user)}, listKeys(user)...)
 }
 
-// inboxScriptKeys are the keys of most scripts. The third lists the nodes on which the user is online, for the result.
+// inboxScriptKeys are the keys that most scripts of an inbox take. The third has the nodes on which the user is online: a result names
+// them, so that they get hints.
 func inboxScriptKeys(user services.UserID) []string {
 	return []string{DocumentKey(user), inboxKey(user), onlineKey(user)}
 }
@@ -62,12 +63,12 @@ func (c *Projections) AddToInboxes(ctx context.Context, stamp redis.ClockStamp, 
 // InboxMerge is the result of a SQL read for one reader, to be merged into their view.
 type InboxMerge struct {
 	Reader             services.UserID
-	Stamp              redis.ClockStamp
-	RefuseEarlierReads bool // the follow may be new: every earlier read is refused afterwards, since its entries may count differently
-	// PulledAuthors (authors whose posts are pulled) and Hosts (authors who have shows) are to be named in the document.
+	Stamp              redis.ClockStamp // from before the SQL read
+	RefuseEarlierReads bool             // the follow may be new: later on, every earlier read is refused, as its entries may count otherwise
+	// PulledAuthors are authors whose posts are pulled. The document lists them afterwards.
 	PulledAuthors []services.FollowedAuthor
-	Hosts         []services.FollowedAuthor
-	// Entries are added, or get another flag.
+	Hosts         []services.FollowedAuthor // authors who have shows; the document lists them too
+	// Entries are added to the inbox; one that it has already gets the flag CountsAsNew that it has here.
 	Entries []services.FeedEntry
 	// AuthorNoLongerCounts says that no post of the author counts any more. Trimmed posts of the author may still be in the count:
 	// then RefillDue is set in the result. It requires RefuseEarlierReads.
@@ -81,7 +82,7 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge InboxMerge) (red
 		args[1] = "1"
 	}
 	if merge.AuthorNoLongerCounts {
-		// The value 2 includes 1: it fences, and also asks the script whether trimmed posts may have counted.
+		// The value 2 includes 1: earlier reads are refused, and the script also says whether trimmed posts may have counted.
 		args[1] = "2"
 	}
 	for _, entry := range merge.Entries {
@@ -91,8 +92,8 @@ func (c *Projections) MergeIntoInbox(ctx context.Context, merge InboxMerge) (red
 }
 
 // DropFromInbox removes everything of an author from a reader's views: their posts, whether pushed or pulled, and their
-// entries in registered lists. If the reader has a document it also fences, even if nothing was removed: an add or a merge
-// whose read of SQL has a stamp from before this removal gets Retry.
+// entries in registered lists. If the reader has a document, an add or a merge whose read of SQL has a stamp from before this removal
+// gets Retry afterwards, even if nothing was removed.
 func (c *Projections) DropFromInbox(ctx context.Context, reader, author services.UserID) (redis.Result, error) {
 	return c.ChangeForResult(ctx, dropFromInboxScript, redis.ScriptCall{
 		Keys: append(inboxScriptKeys(reader), listKeys(reader)...), Args: []any{AuthorLetters(author), packedAuthorID(author)},
@@ -100,7 +101,8 @@ func (c *Projections) DropFromInbox(ctx context.Context, reader, author services
 }
 
 // DeleteFromInboxes removes one post from many inboxes, at most 500 in a round trip. For a reader who does not have the post the
-// result is Unchanged, unless a node may have counted the post in SQL. Their inbox is fenced in any case.
+// result is Unchanged, unless a node may have counted the post in SQL. In any case the inbox then refuses adds whose read of SQL has a
+// stamp from before this deletion.
 func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.UserID, post services.PostID, author services.UserID) ([]redis.Result, error) {
 	calls := make([]redis.ScriptCall, len(readers))
 	// The stem is without the flag, because the deletion must hit the entry whether it counts or not.
@@ -111,7 +113,7 @@ func (c *Projections) DeleteFromInboxes(ctx context.Context, readers []services.
 	return c.ChangeForResults(ctx, deleteFromInboxesScript, calls)
 }
 
-// MarkFeedSeen advances the reader's "seen up to"; an older position changes nothing.
+// MarkFeedSeen advances the position up to which the reader has seen the feed; an older position changes nothing.
 func (c *Projections) MarkFeedSeen(ctx context.Context, reader services.UserID, upTo services.PostID) (redis.Result, error) {
 	return c.ChangeForResult(ctx, markFeedSeenScript, redis.ScriptCall{Keys: inboxScriptKeys(reader), Args: []any{upTo.String()}})
 }
@@ -146,9 +148,9 @@ func (c *Projections) MarkActive(ctx context.Context, users []services.UserID, d
 
 // InboxPage is a raw page of an inbox.
 type InboxPage struct {
-	Ready         bool // false: the inbox is missing or being built
-	Entries       []services.FeedEntry
-	OlderPostsCut bool // older posts exist and are not listed: a feed ends at its 300th entry
+	Ready         bool                 // false: the inbox is missing or being built
+	Entries       []services.FeedEntry // the newest first
+	OlderPostsCut bool                 // older posts exist and are not listed: a feed ends at its 300th entry
 
 	PulledAuthors []services.FollowedAuthor // authors whose posts the caller merges in
 	EntriesAbove  int                       // how many entries of the inbox are above the page
@@ -158,8 +160,8 @@ type InboxPage struct {
 }
 
 // Inbox reads up to limit entries with ids below before, newest first, in one round trip. Besides the page it asks for the state
-// of the document, the sentinel, the last listed entry (a feed ends there, though the inbox may hold more), and how many entries
-// are above the page.
+// of the document, the sentinel (the member with the floor), the last listed entry (a feed ends there, though the inbox may hold
+// more), and how many entries are above the page.
 func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before services.PostID, limit int) (InboxPage, error) {
 	if before == services.MaxPostID && limit <= services.FeedRetention {
 		pages, err := c.NewestOfInboxes(ctx, []services.UserID{reader}, []int{limit})
@@ -213,8 +215,8 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 	return page, nil
 }
 
-// parseInboxState reads the document's fields that the inbox needs, and the inbox's sentinel. The page is not ready when
-// either is missing, broken or of another epoch.
+// parseInboxState reads the document's fields that the inbox needs, and the inbox's sentinel, the member with the floor. The page is
+// not ready when either is missing, broken or of another epoch.
 func parseInboxState(fields, first []string, epoch string) (page InboxPage) {
 	if fields[0] != "1" || fields[1] != epoch || len(first) == 0 || first[0] == "" || first[0][0] != inboxSentinelPrefix {
 		return page

@@ -9,9 +9,9 @@ import (
 
 // These are the reads of the newest entries of an inbox.
 var (
-	inboxFields       = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // of the document: see parseInboxState
-	inboxSentinelRead = redis.NewRange(0, 0, false)                            // the read of the first member, which is the sentinel
-	inboxNewestReads  = newestRanges()                                         // the reads of the newest members, by how many are read
+	inboxFields       = redis.NewFewFields([]string{"st", "e", "F", "T", "d"}) // what parseInboxState needs of the document
+	inboxSentinelRead = redis.NewRange(0, 0, false)                            // the first member: the sentinel, which holds the floor
+	inboxNewestReads  = newestRanges()                                         // the reads of the newest members: at i the read of i members
 )
 
 // newestRanges prepares the read of each number of entries that a page can ask for.
@@ -29,7 +29,7 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
-	const each = 3 // reads of a reader
+	const each = 3 // the number of reads for each reader
 	var room [each]redis.KeyRead
 	reads := room[:0]
 	for i, reader := range readers {
@@ -40,7 +40,7 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 	var fields [5]string
 	epoch := ""
 	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(at int, texts []string) {
-		if at == 0 { // as in Documents
+		if at == 0 { // only now: each connection that answered has reported its server's lineage
 			epoch = c.Epoch()
 		}
 		page := &pages[at/each]
@@ -64,7 +64,7 @@ func (c *Projections) NewestOfInboxes(ctx context.Context, readers []services.Us
 	return pages, nil
 }
 
-// entriesOf reads the members of an inbox, and leaves its sentinel out.
+// entriesOf parses the members of an inbox, without its sentinel: the member that holds the inbox floor.
 func entriesOf(members []string) (entries []services.FeedEntry) {
 	for i, member := range members {
 		entry, ok := parseEntry(member)

@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// wantNewestEntries compares the newest entries of the reader's inbox with the page that is read by position.
+// wantNewestEntries checks that NewestOfInboxes gives the pages that Inbox gives from a position on, and whether they are ready.
 func (v feedTest) wantNewestEntries(what string, ready bool) {
 	v.Helper()
 	for _, limit := range []int{1, 2, 21, services.FeedRetention - 1, services.FeedRetention} {
@@ -44,7 +44,7 @@ func TestTheNewestOfInboxes(t *testing.T) {
 			v.buildFromFacts(facts)
 			v.wantNewestEntries("built", true)
 		}
-		for post := range services.PostID(30) { // beyond the listed entries there is some slack
+		for post := range services.PostID(30) { // an inbox may hold some entries more than it lists
 			v.addEntry(v.takeStamp(), services.FeedEntry{Post: 6000 + post, Author: author, CountsAsNew: true})
 		}
 		v.wantNewestEntries("more than are listed", true)

@@ -50,7 +50,7 @@ func TestARebuildRepairsEveryBrokenField(t *testing.T) {
 		for _, field := range fields {
 			for _, value := range []string{"", "?", "-1", "OOOOOOOOOOOOO", "none"} {
 				if (field == "R" || field == "F" || field == "L") && value == "" {
-					continue // equally valid
+					continue // these are lists, and an empty list is valid
 				}
 				if value == "none" {
 					v.must(v.projections.Commands().HDel(v.Context(), DocumentKey(reader), field).Err())

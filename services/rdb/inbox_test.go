@@ -21,7 +21,7 @@ const (
 	otherUser = services.UserID(9) // a user who has nothing
 )
 
-// feedTest is one reader's feed on one Redis, for tests that cover every branch of a script.
+// feedTest is a test of one reader's feed on one Redis, with helpers that run the scripts and read what they wrote.
 type feedTest struct {
 	*testing.T
 	projections *Projections
@@ -53,7 +53,7 @@ func (v feedTest) buildFromFacts(facts FeedFacts) redis.Result {
 	return result.Result
 }
 
-// beginRebuild begins a rebuild of the reader's view.
+// beginRebuild begins a rebuild of the reader's view, and returns its stamp. A refill removes the inbox floor.
 func (v feedTest) beginRebuild(refill bool) redis.ClockStamp {
 	v.Helper()
 	stamps, err := v.projections.BeginRebuild(v.Context(), []services.UserID{reader}, RebuildMode{IsVisit: true, Refill: refill})
@@ -61,7 +61,7 @@ func (v feedTest) beginRebuild(refill bool) redis.ClockStamp {
 	return stamps[0]
 }
 
-// takeStamp takes a stamp of this moment. On a cluster a removal would refuse the stamps of Now for a second.
+// takeStamp takes a stamp of this moment. The stamps of Projections.Now are a second old on a cluster: after a removal they are refused.
 func (v feedTest) takeStamp() redis.ClockStamp {
 	v.Helper()
 	stamp, err := v.projections.TakeUserStamp(v.Context(), reader)
@@ -77,7 +77,7 @@ func (v feedTest) addEntry(stamp redis.ClockStamp, entry services.FeedEntry) red
 	return results[0]
 }
 
-// mergeEntries merges entries into the reader's inbox, as after a read of SQL.
+// mergeEntries merges entries into the reader's inbox, as after a read of SQL. With a fence, writes from earlier reads are refused.
 func (v feedTest) mergeEntries(stamp redis.ClockStamp, fence bool, entries ...services.FeedEntry) redis.Result {
 	v.Helper()
 	result, err := v.projections.MergeIntoInbox(v.Context(), InboxMerge{Reader: reader, Stamp: stamp, RefuseEarlierReads: fence, Entries: entries})
@@ -85,7 +85,7 @@ func (v feedTest) mergeEntries(stamp redis.ClockStamp, fence bool, entries ...se
 	return result
 }
 
-// dropAuthor removes an author from the reader's view.
+// dropAuthor removes everything of an author from the reader's view, as after an unfollow.
 func (v feedTest) dropAuthor(author services.UserID) redis.Result {
 	v.Helper()
 	result, err := v.projections.DropFromInbox(v.Context(), reader, author)
@@ -125,7 +125,7 @@ func (v feedTest) writeField(name string, value any) {
 	v.must(v.projections.Commands().HSet(v.Context(), DocumentKey(reader), name, value).Err())
 }
 
-// deleteKeys deletes keys behind the client's back.
+// deleteKeys deletes keys of Redis, as no script does.
 func (v feedTest) deleteKeys(keys ...string) {
 	v.Helper()
 	v.must(v.projections.Commands().Del(v.Context(), keys...).Err())

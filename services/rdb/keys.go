@@ -47,17 +47,17 @@ func spendingKey(window int64, bucket string) string {
 // These are the parts of ownedKey that the cleaner tells apart. Every other part belongs to a user's view, perhaps of another
 // version of this program.
 const (
-	documentKeyPart = "b"
-	inboxKeyPart    = "i"
-	leaseKeyPart    = "lease"
-	copyKeyPart     = "copy"
-	familyKeyPart   = "family"
+	documentKeyPart = "b"      // the document of a user
+	inboxKeyPart    = "i"      // the inbox of a user
+	leaseKeyPart    = "lease"  // data of a user that expires by itself: see onlineKey and RegisterLeaseKey
+	copyKeyPart     = "copy"   // a cached copy of a profile or a post
+	familyKeyPart   = "family" // a key of a family that a feature registered, see redis.KeyFamily
 )
 
 // ownedKey is a key, parsed from its name. For a key of a user's view, keyPart is the text after the colon; for other keys it is
 // leaseKeyPart, copyKeyPart or familyKeyPart.
 type ownedKey struct {
-	name, keyPart string
+	name, keyPart string          // the key's whole name, and what it is: a part of a user's view, or one of the constants above
 	user          services.UserID // 0 if the key is not a user's
 	markerMember  string          // the member that every key of its registered family has, see redis.KeyFamily; "" for other keys
 }

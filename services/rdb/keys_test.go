@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis"
 )
 
-// Features register families of keys like this one.
+// This family of keys stands for those that features register.
 var _ = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", MarkerMember: "!r", MayBeOurs: func(rest string) bool {
 	code, id, found := strings.Cut(rest, "/")
 	return found && code != "" && id != ""

@@ -15,20 +15,19 @@ import (
 // the existing dots and on the categories of the host application. It never changes after newLayout: a change makes a
 // new one.
 type documentLayout struct {
-	// absentWithPrevious and optional have one value for each field except the dots, which come last. initialFields has three
-	// values for each field except unversionedFields and the dots.
-	messageTypes, dots    []string
+	messageTypes, dots    []string                 // the configured types of site messages, and the names of the existing dots
 	hostCategories        *services.HostCategories // the categories of the host application
 	expiry                services.SourceExpiry    // the sources whose items leave the counts by age
 	unversionedFieldCount int                      // the number of fields before the versioned ones
-	// fields are the names, in the order of reading.
+	// fields are the names, in the order of reading. absentWithPrevious and optional have one value for each of them except the
+	// dots, which come last; initialFields has three for each except unversionedFields and the dots.
 	fields             []string
 	readAll            *redis.Fields // the read of fields
 	readWithBirthStamp *redis.Fields // the read of fields and birthStampField, see documentMemory
-	changeCheck        *redis.Fields // the read of changeCheckFields and the fields that follow them
-	initialFields      []any         // triples for rebuild_begin: field, value at birth ("": none; "?": may be absent), pattern of a valid value
-	absentWithPrevious []bool        // of fields: whether it is absent until the field before it has a version
-	optional           []bool        // of fields: whether it may be absent
+	changeCheck        *redis.Fields // the read that shows whether a kept document has changed, see changeCheckFields
+	initialFields      []any         // triples for rebuild_begin.lua: field, value at birth ("": none; "?": may be absent), its pattern
+	absentWithPrevious []bool        // for each of fields: whether it is absent until the field before it has a version
+	optional           []bool        // for each of fields: whether it may be absent
 }
 
 // initialValue is a versioned field before its first version. Scripts read no version in it, so that any version is newer. It is
@@ -45,8 +44,9 @@ var unversionedFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu",
 // The constants are Lua patterns for whole values. rebuild_begin compares each field with its pattern: a broken field gets its
 // initial value again, and the rebuild writes its facts.
 const (
-	// countsPattern is for what countsText prints, and positionPattern for a version and a post's ID.
-	countsPattern   = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
+	// countsPattern is for counts by days, as countsText prints them.
+	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
+	// positionPattern is for a version and the ID of a position.
 	positionPattern = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
 		"[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]$"
 )
@@ -79,7 +79,7 @@ func newLayout(types, dots []string, hosts *services.HostCategories, expiry serv
 	}
 	for _, category := range services.Categories {
 		register(countsField(category), initialValue, countsPattern)
-		register(newestField(category), "", positionPattern) // both are written together
+		register(newestField(category), "", positionPattern) // the counts and the newest position are written together
 	}
 	// A category of the host application may be new: older documents lack its fields, which means that they have no notification
 	// of it.
@@ -150,7 +150,7 @@ func (p *documentParser) next() string {
 // number parses a count, a version or a day. 63 bits suffice for all of them, and keep the result within an int64.
 func (p *documentParser) number() uint64 { return p.numberOf(p.next()) }
 
-// numberOf is number for a text that was taken already.
+// numberOf parses a count, a version or a day from a text that next has returned. A text that is none sets failed.
 func (p *documentParser) numberOf(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 63)
 	p.failed = p.failed || err != nil
@@ -164,7 +164,7 @@ func (p *documentParser) parseSigned(text string) int64 {
 	return n
 }
 
-// position parses a position.
+// position parses a position: an ID like that of a post, or the "0" that stands for the position before all others.
 func (p *documentParser) position(text string) services.PostID {
 	id, err := parsePosition(text)
 	p.failed = p.failed || err != nil
@@ -195,7 +195,7 @@ func (p *documentParser) splitField(into ...*string) {
 	}
 }
 
-// parse is parseTexts for values as go-redis gives them.
+// parse parses a document from the answer to HMGET, with the values as go-redis gives them. See parseTexts.
 func (l *documentLayout) parse(values []any, epoch string) Document {
 	texts := make([]string, len(values))
 	for i, value := range values {
@@ -287,7 +287,7 @@ func (p *documentParser) parseRegisters(l *documentLayout, d *Document) {
 }
 
 // category reads the two fields of a category of notifications: its counts, and its newest notification. The second field's
-// own version is only for the script.
+// own version is only for the script that writes it.
 func (p *documentParser) category(name services.Category) (counts services.CategoryCounts) {
 	if text := p.next(); text != initialValue {
 		var err error
@@ -304,7 +304,7 @@ func (p *documentParser) category(name services.Category) (counts services.Categ
 	return counts
 }
 
-// messageDays reads a type's count by days.
+// messageDays parses the unread count by days of one type of site messages.
 func (p *documentParser) messageDays(kind string) services.MessageTypeState {
 	state := services.MessageTypeState{Type: kind}
 	text := p.next()

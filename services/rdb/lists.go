@@ -14,7 +14,7 @@ import (
 // when it is first read. The document's scripts maintain it: it is deleted with the document, expires with it, and loses an
 // author's entries when the author is unfollowed. The cleaner cuts it to the listed length.
 type FeatureList struct {
-	KeyPart      string        // of its key, see redis.UserKey: a small letter
+	KeyPart      string        // the part of its key after the user, see redis.UserKey: a small letter
 	Lua          string        // Lua source that defines DropFunction; it is inserted into inbox_drop.lua
 	DropFunction string        // the Lua function that removes an author: its arguments are the key and the author, see AuthorLetters
 	Trim         *redis.Script // cuts KEYS[1], and returns how many entries it cut
@@ -44,7 +44,7 @@ const dropsEndMarker = "-- The lists' functions end here.\n"
 // Key is the key of a user's list.
 func (l FeatureList) Key(user services.UserID) string { return redis.UserKey(user, ":"+l.KeyPart) }
 
-// listKeys are a user's registered lists.
+// listKeys are the keys of a user's registered lists.
 func listKeys(user services.UserID) []string {
 	keys := make([]string, len(registeredLists))
 	for i, list := range registeredLists {
@@ -53,7 +53,7 @@ func listKeys(user services.UserID) []string {
 	return keys
 }
 
-// listByKeyPart is the registered list of a part. There are one or two lists, so no map is needed.
+// listByKeyPart returns the registered list whose keys have the part. There are one or two lists, so no map is needed.
 func listByKeyPart(part string) (list FeatureList, found bool) {
 	at := slices.IndexFunc(registeredLists, func(l FeatureList) bool { return l.KeyPart == part })
 	if at < 0 {

@@ -14,7 +14,7 @@ import (
 const longReadTimeout = clienttest.LongReadTimeout
 
 func TestMain(m *testing.M) {
-	// After many failed dials the library retries each second, and finds out only then that its pool is closed.
+	// After many failed dials go-redis retries each second, and finds out only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 

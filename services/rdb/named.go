@@ -21,7 +21,8 @@ const (
 const (
 	// packedAuthorSize is the size of one author in a field: the author's ID, and since when they are followed.
 	packedAuthorSize = 4 + 8
-	// countsNothingBit is set in the time of a host whose shows do not count. No ID has this bit.
+	// countsNothingBit is set in the start of the follow (since when the author is followed) if the host's shows do not count. No ID has
+	// this bit.
 	countsNothingBit = 1 << 63
 )
 
@@ -32,7 +33,7 @@ var mergeAuthorsScript = loadScript("named_merge")
 // shows.
 type AuthorAddition struct {
 	Reader services.UserID
-	Author services.FollowedAuthor
+	Author services.FollowedAuthor // to be named in the reader's document
 }
 
 // MergeAuthors adds authors to readers' documents, at most 500 in a round trip. Results are in the order of adds. If anything was
@@ -46,7 +47,7 @@ func (c *Projections) MergeAuthors(ctx context.Context, field AuthorsField, stam
 	return c.ChangeForResults(ctx, mergeAuthorsScript, calls)
 }
 
-// packAuthors packs authors in a field's format.
+// packAuthors packs authors in the format of an AuthorsField: packedAuthorSize bytes each.
 func packAuthors(authors ...services.FollowedAuthor) string {
 	text := make([]byte, 0, packedAuthorSize*len(authors))
 	for _, author := range authors {

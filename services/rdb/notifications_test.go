@@ -19,7 +19,7 @@ func newLikeCounts(version uint64) services.CategoryCounts {
 // NotificationCounts are the absolute counts of one user, for some or all categories.
 type NotificationCounts struct {
 	User   services.UserID
-	Counts []services.CategoryCounts
+	Counts []services.CategoryCounts // of some or all categories
 }
 
 // PutNotifications writes the versioned fields of counts.
@@ -167,7 +167,7 @@ func TestANewestPositionNeedsItsCounts(t *testing.T) {
 				v.Errorf("%s, rebuilt: %+v", what, d)
 			}
 		}
-		// This is the format of an earlier version for a category without notifications.
+		// An earlier version of Tidings wrote this position for a category without notifications.
 		v.writeField("HC", InitialValue)
 		if d := v.readDocument(); !d.Ready || d.Notifications[1].Newest != 0 {
 			v.Errorf("with a place before all others: %+v", d)

@@ -151,8 +151,8 @@ func (c *Projections) OnlineOf(ctx context.Context, users []services.UserID) (on
 	return online, nil
 }
 
-// RemoveOnlineLeases removes this node from the users' presence. The users stay in their shards until their lease ends: they may be
-// online on another node, and fan-out only serves them earlier than it has to.
+// RemoveOnlineLeases records that the users have no open subscription on this node any more. The users stay in their shards until their
+// lease ends: they may be online on another node, and fan-out only serves them earlier than it has to.
 func (c *Projections) RemoveOnlineLeases(ctx context.Context, users []services.UserID) error {
 	return c.writePresence(ctx, func(p redis.Pipeliner) {
 		for _, user := range users {
@@ -161,7 +161,7 @@ func (c *Projections) RemoveOnlineLeases(ctx context.Context, users []services.U
 	})
 }
 
-// writePresence sends commands that write the presence of users. The commands may be repeated, so Read may repair a key of the
+// writePresence sends commands that write online leases. The commands may be repeated, so Read may repair a key of the
 // wrong type in between.
 func (c *Projections) writePresence(ctx context.Context, fill func(redis.Pipeliner)) error {
 	commands, err := c.Read(ctx, fill)

@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// twoNodes are two clients of one Redis, each with its own node.
+// twoNodes are the clients of two nodes, "here" and "there", on one Redis and one clock.
 func twoNodes(t *testing.T, url string) (here, there feedTest, clock *redistest.ManualClock) {
 	clock = redistest.NewManualClock(time.Now())
 	here = feedTest{t, openProjections(t, redis.Options{URL: url, NodeID: "here", Clock: clock, ReadTimeout: longReadTimeout})}
@@ -63,7 +63,7 @@ func TestUsersAreNotifiedUntilTheirLeaseEnds(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { test(t, redistest.Cluster(t)) })
 }
 
-// watchedUsers returns which of the readers have an open subscription.
+// watchedUsers returns which of the users have an open subscription on any node.
 func (v feedTest) watchedUsers(users ...services.UserID) (watched []services.UserID) {
 	v.Helper()
 	of, err := v.projections.UsersWithOpenSubscription(v.Context(), users)

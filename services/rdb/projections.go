@@ -34,7 +34,7 @@ type Projections struct {
 	layout atomic.Pointer[documentLayout]
 	// layoutMu is held while layout is changed, so that each change keeps the settings of the others.
 	layoutMu sync.Mutex
-	memory   *documentMemory
+	memory   *documentMemory // the documents that were read last, kept on this node
 }
 
 // DocumentShape is the part of documents that the configuration decides. The zero value is the default. All nodes need the same

@@ -19,7 +19,7 @@ func sortedByAuthor(list []services.FollowedAuthor) []services.FollowedAuthor {
 	return list
 }
 
-// addPulledAuthor names a pulled author in the reader's document.
+// addPulledAuthor writes an author whose posts are pulled into the reader's document.
 func (v feedTest) addPulledAuthor(stamp redis.ClockStamp, author services.FollowedAuthor) redis.Result {
 	v.Helper()
 	results, err := v.projections.MergeAuthors(v.Context(), PulledAuthorsField, stamp, []AuthorAddition{{reader, author}})

@@ -8,7 +8,7 @@ import (
 	"tidings/services/redis/clienttest"
 )
 
-// While Redis hangs, every kind of read fails at once, except for one read after each pause of the guard.
+// While Redis hangs, the guard of reads lets every kind of read fail at once, except for one read now and then that tries Redis again.
 func TestEveryReadOfAHungRedisIsGuarded(t *testing.T) {
 	user := services.UserID(1)
 	open := func(t *testing.T, options redis.Options) *Projections { return openProjections(t, options) }

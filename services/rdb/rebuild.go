@@ -17,8 +17,8 @@ import (
 // rebuilds of a user overlap, one may find the other's steps in place of its own. That rebuild is refused, and begins again.
 
 var (
-	rebuildBegin = loadScript("rebuild_begin") // of BeginRebuild
-	rebuildMerge = loadScript("rebuild_merge") // the last step of EndRebuild that writes
+	rebuildBegin = loadScript("rebuild_begin") // the script of BeginRebuild
+	rebuildMerge = loadScript("rebuild_merge") // the script of the last step of EndRebuild that writes: it merges the facts of the feed
 )
 
 // RebuildMode says how a rebuild treats what Redis holds of a user.
@@ -56,15 +56,15 @@ func (c *Projections) BeginRebuild(ctx context.Context, users []services.UserID,
 // FeedFacts are SQL's data of one reader's feed, read under a stamp of BeginRebuild.
 type FeedFacts struct {
 	Reader               services.UserID
-	Stamp                redis.ClockStamp
+	Stamp                redis.ClockStamp          // of BeginRebuild, taken before the facts were read
 	SeenUpTo             services.PostID           // posts up to this one were seen
 	PulledAuthors        []services.FollowedAuthor // authors whose posts are not among Entries
 	Hosts                []services.FollowedAuthor // authors who have shows
-	Entries              []services.FeedEntry      // the newest
+	Entries              []services.FeedEntry      // the newest posts of the feed
 	NewestTrimmed        services.PostID           // the newest post older than Entries, 0 if there is none
 	NewestTrimmedCounted services.PostID           // the newest counting post at or below NewestTrimmed, 0 if there is none
-	IsVisit              bool                      // as in the RebuildMode of the beginning
-	LastActiveDay        int64                     // of the last visit, since 1970; without IsVisit: for a document without a day
+	IsVisit              bool                      // as in the RebuildMode that BeginRebuild had
+	LastActiveDay        int64                     // of the last visit, since 1970; without IsVisit only a document without a day gets it
 	KeyLifetime          time.Duration             // the keys' longest lifetime without a further visit; used where LastActiveDay is
 }
 
@@ -72,12 +72,12 @@ type FeedFacts struct {
 type RebuildResult struct {
 	redis.Result
 	Document       Document // as it is after the rebuild; not Ready if it cannot be shown
-	NegativeCounts int      // parts that met a negative count, which happens only if another program wrote to Redis
+	NegativeCounts int      // how many parts met a negative count, which happens only if another program wrote to Redis
 }
 
-// EndRebuild ends a rebuild. It writes the parts, whose scripts record their steps. Then it merges the facts of the feed, marks the
-// document as good and reads it. A round trip has at most 500 steps. The result is Retry if a part is missing from the document, or if
-// something was removed from the view since the stamp: the rebuild has to begin again.
+// EndRebuild ends a rebuild. It runs the parts: steps that write the rest of the document. Then it merges the facts of the feed, marks
+// the document as good and reads it. A round trip has at most 500 steps. The result is Retry if a part is missing from the document, or
+// if something was removed from the view since the stamp: the rebuild has to begin again.
 func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...redis.SequenceStep) (rebuilt RebuildResult, err error) {
 	layout := c.layout.Load()
 	steps := append(rebuildSteps(facts, parts), redis.SequenceStep{ScriptCall: redis.ScriptCall{Args: layout.readCommand(facts.Reader)}})
@@ -118,7 +118,7 @@ func (c *Projections) EndRebuild(ctx context.Context, facts FeedFacts, parts ...
 // rebuildSteps are the writing steps of a rebuild, in their order.
 func rebuildSteps(facts FeedFacts, parts []redis.SequenceStep) []redis.SequenceStep {
 	steps := slices.Clone(parts)
-	// The merge gets the last step's name: it finds a gap in the chain by asking whether that step was reached.
+	// rebuild_merge gets the name of the last step: if that step was recorded, none before it is missing.
 	last := redis.NumberSteps(steps)
 	// The order is the same as in ARGV of rebuild_merge.lua.
 	visit := "0"

@@ -26,8 +26,8 @@ import (
 //	Q                        categories for which the user chose a mode: "ver;C<category>,D<category>,...", C a number, D a dot, O off;
 //	                         absent until the first preference
 type Register struct {
-	Field string
-	Value string
+	Field string // the name of the field in the document
+	Value string // the version, ";" and the parts of the value
 }
 
 // Registers are the versioned fields to write into one user's document.
@@ -40,21 +40,21 @@ type Registers struct {
 const (
 	announcementField  = "A"
 	segmentField       = "G"
-	policyField        = "P"
-	liveSeenField      = "B"
+	policyField        = "P" // the display policy
+	liveSeenField      = "B" // up to where the live board was seen
 	viewsField         = "V"
 	categoryModesField = "Q"
 
-	// These two fields are fx and Cx of Document, and have no version.
-	feedExpiredField   = "fx"
-	nextExpiryDayField = "Cx"
+	// These two fields have no version. Documents have them only if posts or messages leave the counts by age.
+	feedExpiredField   = "fx" // home feed: the newest post that is too old for the count
+	nextExpiryDayField = "Cx" // conversations: the day on which the next messages leave the counts
 )
 
 // fixedRegister is a versioned field of every document, whatever is configured, with the pattern of a whole value. A field
 // that few users have may be absent until its first version, like a dot: each byte counts in the document of an idle user.
 type fixedRegister struct {
-	field, pattern string
-	optional       bool
+	field, pattern string // the field's name, and the Lua pattern of a valid value
+	optional       bool   // the field may be absent until its first version
 }
 
 // fixedRegisters are the versioned fields of every document. Add a new one at the end, with optional: documents of the previous
@@ -75,7 +75,7 @@ type Registered struct {
 	Policy        services.DisplayPolicy
 	LiveSeenUpTo  uint64 // live board: shows that went live up to this version of the changelog were seen
 	Views         services.ViewsState
-	Modes         services.CategoryModes
+	Modes         services.CategoryModes // the modes that the user chose for categories
 }
 
 // parseFixedRegisters reads the fixed versioned fields, in the order of fixedRegisters. It calls the parsers directly: calls
@@ -89,11 +89,12 @@ func (p *documentParser) parseFixedRegisters(r *Registered) {
 	r.Modes = p.modes()
 }
 
-// countsField and newestField name the two fields of a category: a prefix and the category's first letter. Every document has the
-// counts. The newest position is absent until their first version.
+// countsField names the field of a category's counts: a prefix and the category's first letter. Every document has it.
 func countsField(category services.Category) string {
 	return CategoryCountsPrefix + string(category[:1])
 }
+
+// newestField names the field of a category's newest notification. It is absent until the counts get their first version.
 func newestField(category services.Category) string {
 	return newestNotificationPrefix + string(category[:1])
 }
@@ -107,9 +108,10 @@ func hostCategoryFields(id int) (counts, newest string) {
 // newestNotificationPrefix is before a category: the position of its newest notification.
 const newestNotificationPrefix = "H"
 
-// messagesField and dotField contain the name of a type or a dot, which the application chose.
+// messagesField names the field of a type of site messages. It contains the type's name, which the application chose.
 func messagesField(kind string) string { return "S" + kind }
 
+// dotField names the field of a dot. It contains the dot's name, which the application chose.
 func dotField(name string) string { return "D" + name }
 
 // registersPut is the script of PutRegisters and VersionedFieldRebuildSteps.
@@ -125,7 +127,8 @@ func (c *Projections) PutRegisters(ctx context.Context, users []Registers) ([]re
 	return c.ChangeForResults(ctx, registersPut, calls)
 }
 
-// registersCall is the call for one user. Its first argument is a place for the step of a rebuild, see redis.NumberSteps.
+// registersCall is the call of the script registersPut for one user. In a rebuild, redis.NumberSteps puts the step's number in the place
+// of the first argument.
 func registersCall(user Registers) redis.ScriptCall {
 	args := make([]any, 1, 1+2*len(user.Fields))
 	args[0] = redis.NoStepNumber
@@ -151,7 +154,7 @@ func registerValue(version uint64, parts ...string) string {
 // CategoryRegisters are the versioned fields of one category of notifications. Both have the version of the counts, so
 // they win or lose together.
 func CategoryRegisters(counts services.CategoryCounts) []Register {
-	// The fields have the category's ID and not its name: the ID is shorter, and a name may be defined again.
+	// The fields of a category of the host application have its ID and not its name: the ID is shorter, and a name may be defined again.
 	var count, newest string
 	if counts.HostCategoryID > 0 {
 		count, newest = hostCategoryFields(counts.HostCategoryID)
@@ -247,7 +250,8 @@ func ModesRegister(modes services.CategoryModes) Register {
 	return Register{categoryModesField, registerValue(modes.Version, strings.Join(list, ","))}
 }
 
-// modeOf reads the letter of a mode before the name of a category. known is false for any other letter, or without a name.
+// modeOf reads the mode of an item: the letter of a mode before the name of a category. known is false for any other letter, or without a
+// name.
 func modeOf(item string) (mode services.CategoryMode, known bool) {
 	if len(item) < 2 {
 		return mode, false
@@ -263,8 +267,8 @@ func modeOf(item string) (mode services.CategoryMode, known bool) {
 	return mode, false
 }
 
-// modes and the parsers below read one fixed versioned field each. The initial value reads as the zero value. If its version or
-// a part is broken, p remembers that.
+// modes parses the modes of categories. Like it, each parser below reads one fixed versioned field. The initial value reads as the zero
+// value. If the version or a part is broken, failed is set.
 func (p *documentParser) modes() (modes services.CategoryModes) {
 	text := p.next()
 	if text == initialValue {
@@ -289,13 +293,14 @@ func (p *documentParser) modes() (modes services.CategoryModes) {
 	return modes
 }
 
+// announcements parses the user's read position in the announcements, and up to which raise they dismissed all dots.
 func (p *documentParser) announcements() services.AnnouncementState {
 	var version, position, from string
 	p.splitField(&version, &position, &from)
 	return services.AnnouncementState{Version: p.numberOf(version), Position: p.numberOf(position), DotsDismissedUpTo: p.numberOf(from)}
 }
 
-// segments reads the bits of the user's segments.
+// segments parses the user's segments, one bit each.
 func (p *documentParser) segments() services.SegmentState {
 	var version, text string
 	p.splitField(&version, &text)
@@ -304,7 +309,7 @@ func (p *documentParser) segments() services.SegmentState {
 	return services.SegmentState{Version: p.numberOf(version), Bits: bits}
 }
 
-// liveSeen reads a field that has a version and nothing else.
+// liveSeen parses the version of the changelog up to which the user has seen the live board. The field has no other part.
 func (p *documentParser) liveSeen() (version uint64) {
 	text := p.next()
 	if text == initialValue {
@@ -315,6 +320,7 @@ func (p *documentParser) liveSeen() (version uint64) {
 	return p.numberOf(text)
 }
 
+// views parses the count of new items in the user's general views.
 func (p *documentParser) views() services.ViewsState {
 	var version, unread, more string
 	p.splitField(&version, &unread, &more)
@@ -322,6 +328,7 @@ func (p *documentParser) views() services.ViewsState {
 	return services.ViewsState{Version: p.numberOf(version), Unread: int(p.numberOf(unread)), AtLeast: more == "1"}
 }
 
+// policy parses the user's display policy.
 func (p *documentParser) policy() (policy services.DisplayPolicy) {
 	var version, out, dot, from, to, offset string
 	p.splitField(&version, &out, &dot, &from, &to, &offset)

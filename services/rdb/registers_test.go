@@ -59,7 +59,7 @@ func TestRegistersAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// A client without dots reads documents that have some.
+// A client ignores the field of a dot that it does not know yet, and reads it once SetDots has named the dot.
 func TestDotsAreReadAfterSetDots(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{})
@@ -78,7 +78,7 @@ func TestDotsAreReadAfterSetDots(t *testing.T) {
 	})
 }
 
-// A client that was opened for other types of messages finds fields missing, and a rebuild completes them.
+// A client with one more type of site messages finds the field of the new type missing in documents, and a rebuild adds it.
 func TestARebuildAddsANewTypeOfMessages(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{})
@@ -148,8 +148,8 @@ func FuzzVersionedFieldParts(f *testing.F) {
 	})
 }
 
-// The count of views is absent if its user has touched none. A broken count does not read as 0: the document is rebuilt, and
-// the count comes from the facts.
+// The field of the count of views is absent if the user has touched no view. A broken count does not read as 0: the document is rebuilt,
+// and the count comes from the facts.
 func TestACountOfViewsMayBeAbsent(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{})

@@ -18,10 +18,10 @@ type Wholeness int
 // The constants are the degrees of wholeness. The next reader of a view that is DocumentAbsent or DocumentPartial rebuilds it. A
 // view of DocumentWrongType may stay as it is: only a call that meets the key, or ResetUserData, repairs it.
 const (
-	DocumentAbsent  Wholeness = iota // there is no document
-	DocumentPartial                  // something is missing, broken or being built
-	DocumentWhole
-	DocumentWrongType // a key is of the wrong type, or holds a value that the scripts refuse
+	DocumentAbsent    Wholeness = iota // there is no document
+	DocumentPartial                    // something is missing, broken or being built
+	DocumentWhole                      // readers can use it as it is
+	DocumentWrongType                  // a key is of the wrong type, or holds a value that the scripts refuse
 )
 
 // UserSnapshot is everything that Redis holds of one user's view, for comparison with the facts. Document and inbox are read one
@@ -35,14 +35,15 @@ type UserSnapshot struct {
 	NewestTrimmed        services.PostID      // the newest entry ever trimmed from the inbox
 	NewestTrimmedCounted services.PostID      // the newest counting entry ever trimmed from the inbox
 	NewestUncounted      services.PostID      // at least the newest listed entry that does not count
-	LastInboxRemovalAt   time.Time            // stamp of birth or of the last removal
+	LastInboxRemovalAt   time.Time            // when the view was made, or when anything was last removed from it
 
 	Lists map[string][]string // the members of registered lists that are there, by their parts
 
 	Conversations map[services.ConversationID]services.Membership // without User and MarkUnreadGeneration, which are not stored
 }
 
-// maxUsersPerSnapshotRead bounds the size of one round trip: a full inbox has 6 KB, and other calls wait meanwhile.
+// maxUsersPerSnapshotRead is how many users are read in one round trip. It is small: a full inbox has 6 KB, and other calls wait
+// meanwhile.
 const maxUsersPerSnapshotRead = 25
 
 // ReadUserSnapshots reads the users' views, in their order, one round trip for each 25 users. Keys of the wrong type are reported
@@ -115,7 +116,7 @@ func (l *documentLayout) snapshot(commands []redis.Cmder, epoch string) (snapsho
 			snapshot.Lists[list.KeyPart] = members
 		}
 	}
-	// The order matters: parseInbox and parseScriptFields fill the snapshot only if the parts before them are whole.
+	// The order of these conditions matters: parseInbox and parseScriptFields fill the snapshot only if the parts before them are whole.
 	whole := snapshot.Document.Ready && snapshot.parseInbox(commands[1].(*redis.StringSliceCmd).Val()) && snapshot.parseScriptFields() &&
 		snapshot.Fields["Ck"] == strconv.Itoa(len(snapshot.Conversations))
 	snapshot.Wholeness = map[bool]Wholeness{true: DocumentWhole, false: DocumentPartial}[whole]

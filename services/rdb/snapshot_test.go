@@ -13,7 +13,7 @@ import (
 	"tidings/services/redis"
 )
 
-// readSnapshot reads the reader's view, beside that of a user who has none.
+// readSnapshot reads a snapshot of the reader's view, together with that of a user who has no view.
 func (v feedTest) readSnapshot() UserSnapshot {
 	v.Helper()
 	snapshots, err := v.projections.ReadUserSnapshots(v.Context(), []services.UserID{otherUser, reader})
@@ -63,7 +63,8 @@ func TestASnapshotHoldsTheWholeView(t *testing.T) {
 	})
 }
 
-// A snapshot tells an incomplete view from one with a value that only a reset repairs. After a reset, a rebuild makes both whole.
+// A snapshot distinguishes a view that is incomplete from one with a value that only ResetUserData repairs. After a reset, a rebuild
+// makes either view whole.
 func TestASnapshotReportsABrokenView(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		for what, c := range map[string]struct {
@@ -119,8 +120,8 @@ func (v feedTest) replaceWithStringKey(key string) {
 	v.must(v.projections.Commands().Set(v.Context(), key, "text", 0).Err())
 }
 
-// A reset keeps the version rising and the presence, refuses earlier reads, and leaves nothing else: a broken value would survive a
-// merge, in which the newer version wins.
+// ResetUserData keeps the version, which only rises, and the online leases; it refuses facts that were read before. It removes all else,
+// since a broken value with a high version would survive a rebuild.
 func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.projections.SetDots([]string{"shop"})
@@ -154,7 +155,7 @@ func TestAResetKeepsOnlyTheVersion(t *testing.T) {
 	})
 }
 
-// A stamp of the future refuses every add; a reset ends that.
+// A stamp in the future (rm) makes the inbox refuse every add, until ResetUserData removes it.
 func TestAResetRepairsAStampInTheFuture(t *testing.T) {
 	eachRedis(t, func(v feedTest) {
 		v.buildFromFacts(FeedFacts{})

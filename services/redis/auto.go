@@ -34,10 +34,10 @@ func newBatchingClient(client redis.UniversalClient, readGuard *guard, within ti
 
 // batchingHook sends the calls of BatchingClient through the automatic pipeline of the real client.
 type batchingHook struct {
-	client    redis.UniversalClient
-	batches   *redis.AutoPipeliner
-	readGuard *guard        // nil: no guard, see newBatchingClient
-	maxWait   time.Duration // the longest wait of a call in a batch: for the batch before it, and for its own
+	client    redis.UniversalClient // the real client
+	batches   *redis.AutoPipeliner  // gathers calls into batches, and sends them by client
+	readGuard *guard                // nil: no guard, see newBatchingClient
+	maxWait   time.Duration         // the longest wait of a call in a batch: for the batch before it, and for its own
 }
 
 // DialHook refuses to dial: every call is answered by the hooks below, so nothing should ever need a connection.
@@ -57,7 +57,7 @@ func (h batchingHook) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(gobreaker.ErrOpenState)
 			return gobreaker.ErrOpenState
 		}
-		// Two batches may pass until the answer: the one before, and its own.
+		// The call may wait for two batches: the one before its own, and its own.
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < h.maxWait {
 			return h.client.Process(ctx, guardedReadCmd{noRetryCmd{cmd}})
 		}

@@ -93,8 +93,8 @@ func TestConcurrentSharedReadsAreBatched(t *testing.T) {
 
 // requestCounter counts what a client really sends: single commands, and pipelines.
 type requestCounter struct {
-	mu       sync.Mutex
-	requests int
+	mu       sync.Mutex // guards requests
+	requests int        // how many commands and pipelines were sent
 }
 
 // count returns how many commands and pipelines were sent so far.
@@ -115,10 +115,15 @@ func (s *requestCounter) countRequest(first redis.Cmder) {
 	s.requests++
 }
 
+// DialHook changes nothing: connections are not counted.
 func (s *requestCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook counts a command that is sent alone.
 func (s *requestCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { s.countRequest(cmd); return next(ctx, cmd) }
 }
+
+// ProcessPipelineHook counts a pipeline as one request.
 func (s *requestCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error { s.countRequest(cmds[0]); return next(ctx, cmds) }
 }
@@ -171,7 +176,7 @@ func BenchmarkReadOfADocument(b *testing.B) {
 	}
 }
 
-// To open a client of a server at an IP address asks no name server: where that does not answer, the start would wait for it.
+// A client of a server at an IP address opens without a question to a name server: one that does not answer would delay the start.
 func TestOpeningAsksNoNameServer(t *testing.T) {
 	resolver := net.DefaultResolver
 	t.Cleanup(func() { net.DefaultResolver = resolver })

@@ -15,17 +15,17 @@ import (
 // The breaker's limits. Half a second is short enough that a restarted Redis is in use within a second, and long enough
 // that a dead one costs two calls a second.
 const (
-	breakerFailureLimit = 10                     // in a row; after that calls fail without being tried
-	breakerOpenTime     = 500 * time.Millisecond // then one call is tried again
+	breakerFailureLimit = 10                     // failures in a row after which calls fail without being tried
+	breakerOpenTime     = 500 * time.Millisecond // how long calls then fail; after that one call is tried again
 )
 
 // breaker limits the calls of one Redis server: after 10 calls in a row without an answer it refuses all calls for 500 ms, then
 // admits one. It is safe for concurrent use.
 type breaker struct {
-	steps *gobreaker.TwoStepCircuitBreaker[struct{}] // the library's breaker: it admits a call, and takes the result later
+	steps *gobreaker.TwoStepCircuitBreaker[struct{}] // the breaker of gobreaker: it admits a call, and takes the result later
 
-	mu               sync.Mutex
-	runningDoneFuncs []func(error) // one per running call, the oldest first
+	mu               sync.Mutex    // guards runningDoneFuncs
+	runningDoneFuncs []func(error) // take the results of the running calls, the oldest call first
 }
 
 // newBreaker makes the breaker of one address. The limit is ten failures in a row, because one slow answer does not cause so many, and
@@ -51,7 +51,7 @@ func newBreaker(addr string, log *slog.Logger) *breaker {
 	})}
 }
 
-// Allow refuses a call while the breaker is open.
+// Allow refuses a call while the breaker is open. It and ReportResult are the methods of a Limiter of go-redis.
 func (b *breaker) Allow() error {
 	done, err := b.steps.Allow()
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *breaker) Allow() error {
 	return nil
 }
 
-// ReportResult takes the result of a call. The library does not say which call it was: the breaker assumes the oldest running
+// ReportResult takes the result of a call. go-redis does not say which call it was: the breaker assumes the oldest running
 // call. A wrong guess matters only if a call takes longer than the breaker's pause, which hardly ever happens.
 func (b *breaker) ReportResult(err error) {
 	b.mu.Lock()

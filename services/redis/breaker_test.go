@@ -17,7 +17,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// readOneKey runs one small call.
+// readOneKey reads one key in a pipeline.
 func readOneKey(ctx context.Context, c *Client) error {
 	_, err := c.Pipeline(ctx, func(p redis.Pipeliner) { p.Get(ctx, "key") })
 	return err
@@ -77,7 +77,7 @@ func TestManyCallsLeaveNothingBehindInTheBreaker(t *testing.T) {
 }
 
 // While the server is dead the breaker opens. After its restart every way of sending works again within two seconds, and the log tells
-// of both.
+// of the outage and of its end.
 func TestCallsWorkAgainAfterAKilledServerRestarts(t *testing.T) {
 	server := redistest.NewServer(t)
 	test := func(t *testing.T, call func(context.Context, *Client) error) {
@@ -156,7 +156,7 @@ func TestAKilledMasterOfAClusterComesBack(t *testing.T) {
 	eventually.Succeeds(t, 5*time.Second, "all masters serve again", all)
 }
 
-// holdConnections takes all idle connections to the masters, and returns the function that gives them back.
+// holdConnections takes all idle connections to the masters out of the pools, and returns the function that gives them back.
 func holdConnections(t *testing.T, c *Client) (free func()) {
 	t.Helper()
 	var mu sync.Mutex

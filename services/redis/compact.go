@@ -15,13 +15,13 @@ import (
 // ListpackSetting is a setting of Redis: a collection up to this limit is stored as one listpack, which saves most of its memory.
 type ListpackSetting struct {
 	Name, OldName string // OldName is the name before Redis 7, which newer versions accept too
-	MinValue      int    // in the setting's own unit
+	MinValue      int    // the least value that is needed, in the setting's own unit
 }
 
 // listpackSettings are the settings that a package needs, and the warning about the cost without them.
 type listpackSettings struct {
 	settings []ListpackSetting
-	warning  string
+	warning  string // is logged if a Redis does not allow the settings
 }
 
 // registeredListpacks are the registered settings.

@@ -25,24 +25,24 @@ import (
 
 // The constants are the limits and the fixed texts of the epoch.
 const (
-	epochFreshFor     = 200 * time.Millisecond // how long a rebuild on a cluster relies on the last answer
-	epochCheckTimeout = 300 * time.Millisecond // how long a rebuild waits for the answer
-	noEpoch           = "0"                    // before the first answer; no valid data has it
-	embeddedLineage   = "!"                    // of the embedded Redis, which belongs to this process
-	noLineage         = "?"                    // of a Redis that does not allow the question
+	epochFreshFor     = 200 * time.Millisecond // how long a rebuild on a cluster relies on the masters' last answers
+	epochCheckTimeout = 300 * time.Millisecond // how long a rebuild waits for the masters' answers
+	noEpoch           = "0"                    // the epoch before the first answer of a master; no valid data has it
+	embeddedLineage   = "!"                    // the lineage of the embedded Redis, which belongs to this process
+	noLineage         = "?"                    // the lineage of a Redis that does not tell it
 	lineageField      = "master_replid:"       // begins the line of INFO with the lineage
 	masterRole        = "role:master"          // the line of INFO that only a master has
-	soleMasterKey     = ""                     // the key of the one master if there is no cluster
+	soleMasterKey     = ""                     // stands for the address of the only master if there is no cluster
 	epochModulus      = 1<<31 - 1              // 31 bits take 6 bytes in a hash, and 32 would take 10
-	infoSection       = "replication"          // the section of INFO that has both lines
+	infoSection       = "replication"          // the section of INFO that has the lines lineageField and masterRole
 )
 
 // epoch is this node's knowledge of the masters' lineages. It is safe for concurrent use.
 type epoch struct {
 	dataFormat string // Options.DataFormat, a part of the epoch: data in another format has another epoch. Set before the first use
 
-	mu                 sync.Mutex
-	lastQuestionNumber uint64             // number of the latest question
+	mu                 sync.Mutex         // guards lastQuestionNumber, lineages and verifiedAt
+	lastQuestionNumber uint64             // number of the latest question to a master for its lineage
 	lineages           map[string]lineage // master's address -> its last answer
 	verifiedAt         time.Time          // when recordAllLineages last had the answers of all masters
 
@@ -52,10 +52,10 @@ type epoch struct {
 	warnNoLineage sync.Once // logs once that Redis does not report its lineage
 }
 
-// lineage is a master's answer. The answer to an earlier question never replaces the answer to a later one: it may come from a
-// server that has died meanwhile.
+// lineage is a master's answer to the question for its lineage. The answer to an earlier question never replaces the answer to a later
+// one: it may come from a server that has died meanwhile.
 type lineage struct {
-	id             string
+	id             string // the replication ID
 	questionNumber uint64 // the number of the question that it answers
 }
 
@@ -67,7 +67,8 @@ func (e *epoch) value() string {
 	return noEpoch
 }
 
-// nextQuestionNumber numbers a question before it is sent. Its answer may come after the answer to a later question: see lineage.
+// nextQuestionNumber numbers a question for a lineage before it is sent. Its answer may come after the answer to a later question: see
+// lineage.
 func (e *epoch) nextQuestionNumber() (number uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +92,7 @@ func (e *epoch) recordLineage(addr, id string, question uint64) {
 	e.computeEpoch()
 }
 
-// recordAllLineages records the answers of all masters and forgets servers that are no longer masters.
+// recordAllLineages records the answers (ids, by address) of all masters to one question, and forgets servers that are no longer masters.
 func (e *epoch) recordAllLineages(ids map[string]string, question uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +130,8 @@ func (e *epoch) fresh() bool {
 	return time.Since(e.verifiedAt) < epochFreshFor
 }
 
-// askLineageOnConnect asks a server for its lineage when a connection is made, before anything is read through it. An error fails the
-// connection, and so the call that needed it.
+// askLineageOnConnect returns a hook that asks a server for its lineage on each new connection, before anything is read through it. An
+// error fails the connection, and so the call that needed it.
 func (c *Client) askLineageOnConnect(addr string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, connection *redis.Conn) error {
 		question := c.epoch.nextQuestionNumber()

@@ -43,7 +43,7 @@ func MapError(err error) error {
 	return err
 }
 
-// unreachable reports whether no answer came: a network error, a time-out, a closed connection or client. The library has no type
+// unreachable reports whether no answer came: a network error, a time-out, a closed connection or client. go-redis has no type
 // for the error that no sentinel can be reached.
 func unreachable(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {

@@ -20,7 +20,7 @@ import (
 type redisReplyError string
 
 func (r redisReplyError) Error() string { return string(r) }
-func (redisReplyError) RedisError()     {}
+func (redisReplyError) RedisError()     {} // makes it a redis.Error
 
 // dialError is the error of a server that is not there.
 func dialError() error {

@@ -14,10 +14,10 @@ import (
 	"tidings/services"
 )
 
-// Beyond these limits the examination reports a fault.
+// The limits beyond which Examine reports a fault.
 const (
-	clockTolerance      = time.Second           // a node stops taking requests at 2 s
-	slowAnswerThreshold = 20 * time.Millisecond // a badge query waits for one or two answers
+	clockTolerance      = time.Second           // between the clocks of Redis and of this machine; at 2 s a node stops taking requests
+	slowAnswerThreshold = 20 * time.Millisecond // of an answer to one command; a badge query waits for one or two answers
 )
 
 // Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but the probe key of each
@@ -53,7 +53,7 @@ func StartsPrivateServer(url string) bool {
 
 // examination collects findings; masters are examined concurrently.
 type examination struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards found
 	found []services.Finding
 }
 

@@ -16,11 +16,11 @@ const AbsentField = "\x00absent"
 // whole hash. That takes Redis half as long as looking up each of thirty names, and makes the command shorter too.
 type Fields struct {
 	commandPool
-	names       []string
-	indexByName map[string]int // by name; nil: the names are few, and Redis looks up each
+	names       []string       // of the fields to read
+	indexByName map[string]int // the place of each name in names; nil: the names are few, and Redis looks up each
 }
 
-// NewFields prepares the names of most fields of a hash.
+// NewFields prepares the read of most fields of a hash: it asks Redis for the whole hash.
 func NewFields(names []string) *Fields {
 	f := &Fields{names: names, indexByName: make(map[string]int, len(names))}
 	for i, name := range names {
@@ -30,7 +30,7 @@ func NewFields(names []string) *Fields {
 	return f
 }
 
-// NewFewFields prepares the names of a few fields of a hash.
+// NewFewFields prepares the read of a few fields of a hash: it asks Redis for each by its name.
 func NewFewFields(names []string) *Fields {
 	f := &Fields{names: names}
 	f.prepare(func() []any {
@@ -71,7 +71,7 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 	return fields.parse(into, reply)
 }
 
-// queue and texts are the methods of PreparedRead for a cluster.
+// queue adds the read of a key to a pipeline, as PreparedRead does for a cluster.
 func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
 	if f.indexByName == nil {
 		p.HMGet(ctx, key, f.names...)
@@ -80,7 +80,7 @@ func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
 	}
 }
 
-// texts: see queue.
+// texts appends the values that answer has, in the order of the names. answer is the command that queue has added, after its run.
 func (f *Fields) texts(into []string, answer Cmder) []string {
 	switch answer := answer.(type) {
 	case *redis.MapStringStringCmd:
@@ -103,7 +103,7 @@ func AppendTexts(into []string, values []any) []string {
 	return into
 }
 
-// appendOrdered puts the values of a hash into the order of the fields.
+// appendOrdered appends the values of a hash in the order of the names.
 func (f *Fields) appendOrdered(into []string, values map[string]string) []string {
 	for _, name := range f.names {
 		text, present := values[name]
@@ -194,7 +194,7 @@ func wrongReply(reply []byte) error {
 	return fmt.Errorf("redis: unexpected reply to a read of a key: %d bytes", len(reply))
 }
 
-// parseBulk reads a text of a known length, without a copy.
+// parseBulk reads a bulk string of Redis' protocol (its length, then its bytes) without a copy. rest is the text after it.
 func parseBulk(text string) (bulk, rest string, ok bool) {
 	length, rest, ok := parseLengthLine(text, '$')
 	if !ok || length < 0 || len(rest) < length+len("\r\n") {
@@ -203,7 +203,8 @@ func parseBulk(text string) (bulk, rest string, ok bool) {
 	return rest[:length], rest[length+len("\r\n"):], true
 }
 
-// refusedReadError is an error that Redis answered. The library leaves these replies unread, so it does not find the error itself.
+// refusedReadError is an error that Redis answered to a read. go-redis leaves the replies to these reads unparsed, so it does not find
+// the error itself.
 type refusedReadError string
 
 // Error is the refusal as Redis sent it, whole: IsWrongType looks for words in it, MapError for its prefix.

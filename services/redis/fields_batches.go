@@ -11,35 +11,35 @@ import (
 	"tidings/services/trace"
 )
 
-// The limits of batches.
+// The limits of the batches of fieldReadBatcher.
 const (
 	// With two batches the server works on one while the answers to the other are read. 256 reads of a document are
 	// about 100 KB of answers.
-	maxRunningFieldBatches = 2   // that may be under way at a time
-	fieldBatchSize         = 256 // the most reads of a batch
+	maxRunningFieldBatches = 2   // the most batches that may be under way at a time
+	fieldBatchSize         = 256 // the greatest number of reads in a batch
 )
 
 // fieldReadBatcher joins concurrent reads into pipelines without a goroutine of its own. A read that finds fewer than maxRunningFieldBatches
-// under way leads one itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next batch,
+// under way leads a batch itself, at once. Other reads wait; when a batch has ended, the first waiting read leads the next batch,
 // together with the reads that wait by then. So the slower the server, the larger the batches.
 type fieldReadBatcher struct {
-	client    redis.UniversalClient
-	readGuard *guard          // nil: no guard
-	maxWait   time.Duration   // the longest wait of a read: for the batch before it, and for its own batch
-	ctx       context.Context // of the batches
+	client    redis.UniversalClient // sends the batches
+	readGuard *guard                // nil: no guard
+	maxWait   time.Duration         // the longest wait of a read: for the batch before it, and for its own batch
+	ctx       context.Context       // of the pipelines that send the batches
 
-	mu              sync.Mutex
-	waiting         []*fieldRead // empty unless all batches are under way
+	mu              sync.Mutex   // guards waiting and batchesUnderWay
+	waiting         []*fieldRead // reads that no batch has taken; empty unless maxRunningFieldBatches are under way
 	batchesUnderWay int          // at most maxRunningFieldBatches
 }
 
 // fieldRead is one read. While it waits in fieldReadBatcher.waiting, its goroutine waits for leadsNext.
 type fieldRead struct {
-	command   *redis.RawCmd
-	leadsNext chan bool // true: it leads the next batch; false: it is answered
+	command   *redis.RawCmd // reads one key, and has the reply in the end
+	leadsNext chan bool     // true: it leads the next batch; false: it is answered
 }
 
-// newFieldReads makes the batches of a client; within is the time that a batch may take.
+// newFieldReads makes the batcher of a client's reads; within is the time that a batch may take.
 func newFieldReads(client redis.UniversalClient, readGuard *guard, within time.Duration) *fieldReadBatcher {
 	return &fieldReadBatcher{client: client, readGuard: readGuard, maxWait: 2 * within, ctx: WithReadGuard(context.Background())}
 }

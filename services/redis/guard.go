@@ -15,7 +15,7 @@ import (
 const (
 	// guardPause is the pause after the first time-out: a short stall must not send every reader to SQL for long.
 	guardPause     = 100 * time.Millisecond
-	guardLongPause = breakerOpenTime // after a probe that timed out too: the server hangs
+	guardLongPause = breakerOpenTime // the pause after a probe (the one read after a pause) that timed out too: the server hangs
 )
 
 // guard keeps readers from waiting for a server that hangs. They can read from SQL instead, so one time-out is enough for them,
@@ -25,8 +25,8 @@ type guard struct {
 	maxWait time.Duration    // the longest wait of a read
 	now     func() time.Time // monotonic: the machine's clock and not the node's
 
-	mu      sync.Mutex
-	tripped bool // a read timed out, and no probe was answered since
+	mu      sync.Mutex // guards tripped, probing and pauseEnd
+	tripped bool       // a read timed out, and no probe was answered since
 	// probing: one read is probing the server, and all others are refused until it ends.
 	probing  bool
 	pauseEnd time.Time // from then on a read may probe the server
@@ -45,7 +45,7 @@ func (g *guard) refuses() bool {
 	return g.refusesLocked()
 }
 
-// refusesLocked is refuses with the lock held.
+// refusesLocked reports whether a read that began now would be refused. The lock is held.
 func (g *guard) refusesLocked() bool {
 	return g.tripped && (g.probing || g.now().Before(g.pauseEnd))
 }
@@ -89,8 +89,8 @@ func (g *guard) endRead(probe, timedOut, answered bool) {
 // guardedReadKey is the context key of WithReadGuard.
 type guardedReadKey struct{}
 
-// WithReadGuard marks a context's calls as a reader's: the guards bound and refuse them. Mark only calls whose caller can go
-// to SQL.
+// WithReadGuard marks the calls of a context as reads to which the guard applies: it bounds their wait, and refuses them while the
+// server hangs. Mark only calls whose caller can read from SQL instead.
 func WithReadGuard(ctx context.Context) context.Context {
 	return context.WithValue(ctx, guardedReadKey{}, true)
 }
@@ -99,7 +99,7 @@ func WithReadGuard(ctx context.Context) context.Context {
 // each command has a mark of its own.
 type guardedReadCmd struct{ noRetryCmd }
 
-// isGuardedRead reports whether a call is a reader's, by its command or by its context.
+// isGuardedRead reports whether the guard applies to a call: its command or its context is marked.
 func isGuardedRead(ctx context.Context, cmd redis.Cmder) bool {
 	if _, ok := cmd.(guardedReadCmd); ok {
 		return true
@@ -108,7 +108,7 @@ func isGuardedRead(ctx context.Context, cmd redis.Cmder) bool {
 	return marked
 }
 
-// guardHook applies a guard to a server.
+// guardHook is the hook of go-redis that applies a guard to the reads of one server.
 type guardHook struct{ *guard }
 
 // DialHook leaves dialling alone: it is a part of the call that needs the connection.
@@ -121,7 +121,7 @@ func (h guardHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		err := h.run(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
-		// A refused command was never sent, and the library reads the error from the command.
+		// A refused command was never sent, and go-redis reads the error from the command.
 		if err != nil && cmd.Err() == nil {
 			cmd.SetErr(err)
 		}

@@ -41,7 +41,7 @@ func TestOneTimeOutTripsTheGuard(t *testing.T) {
 	admitted(false)
 	clock.Move(1)
 	probe := admitted(true)
-	admitted(false) // one is enough
+	admitted(false) // only one read at a time is a probe
 	g.endRead(probe, true, false)
 	clock.Move(guardLongPause - 1)
 	admitted(false)
@@ -63,7 +63,7 @@ func openHungClient(t *testing.T) (c *Client, g *guard, clock *redistest.ManualC
 	g = c.readGuard
 	g.now = clock.Now
 	sent = &requestCounter{}
-	c.redis.AddHook(sent) // behind the guard
+	c.redis.AddHook(sent) // it counts only what the guard lets through
 	proxy.BlackHole(true)
 	return c, g, clock, sent
 }

@@ -20,30 +20,30 @@ import (
 // within a second, so a silence of three seconds costs only a delay.
 const (
 	hintFormatByte  = 1    // the first byte of a message
-	causeFormatByte = 2    // begins a message with a cause: the cause's length, the cause and a message without a cause follow
-	hintsPerMessage = 4096 // bounds one message to 64 KB
+	causeFormatByte = 2    // begins a message with a trace.Cause: its length, its text and a message without a cause follow
+	hintsPerMessage = 4096 // the most hints of one message, which so has at most 64 KB
 	// hintPingInterval is the pause between two pings.
 	hintPingInterval = time.Second
 	maxHintSilence   = 3 * time.Second // without any message, even a ping's answer, the connection counts as dead
 	// After a lost connection the first pause is firstReconnectPause. Each failure doubles it, up to longestReconnectPause.
 	firstReconnectPause   = 20 * time.Millisecond
-	longestReconnectPause = 500 * time.Millisecond
-	channelsPerConnection = 2 // the node's own and the changelog's
+	longestReconnectPause = 500 * time.Millisecond // between two tries to connect again
+	channelsPerConnection = 2                      // what a node subscribes to: its own channel and the changelog's
 )
 
 // Hint says that a user's document now has a Version (microseconds, see services.BadgesVersion). It is not state: it may be lost,
 // late or repeated, and its receiver reads the document.
 type Hint struct {
 	User    services.UserID
-	Version uint64
+	Version uint64 // of the document
 }
 
 // hintReceivers are the receivers of this process: hints for its own node reach them without Redis.
 type hintReceivers struct {
-	mu sync.RWMutex
+	mu sync.RWMutex // guards nextReceiverID and receivers
 	// nextReceiverID is the number of the next receiver. Numbers are never used again, so that remove removes its own receiver alone.
 	nextReceiverID int
-	receivers      map[int]func([]Hint, trace.Cause)
+	receivers      map[int]func([]Hint, trace.Cause) // by their numbers
 }
 
 // add adds a receiver until remove is called.
@@ -116,8 +116,8 @@ func encodeHints(hints []Hint) []byte {
 	return message
 }
 
-// withCause puts a cause before a message. Without a cause, as whenever no spans are recorded, the message stays as it is, and
-// nodes of older versions understand it.
+// withCause puts a cause (the span in which the documents were changed) before a message. Without a cause, as whenever no spans are
+// recorded, the message stays as it is, and nodes of older versions understand it.
 func withCause(cause trace.Cause, message []byte) []byte {
 	text := cause.Text()
 	if text == "" {
@@ -126,7 +126,7 @@ func withCause(cause trace.Cause, message []byte) []byte {
 	return append(append([]byte{causeFormatByte, byte(len(text))}, text...), message...)
 }
 
-// cutCause undoes withCause.
+// cutCause splits a message of withCause into its cause and the hints.
 func cutCause(message string) (cause trace.Cause, rest string) {
 	// A message without a cause stays as it is. So does a message whose cause is cut off, which decodeHints refuses.
 	if len(message) < 2 || message[0] != causeFormatByte || len(message) < 2+int(message[1]) {
@@ -230,17 +230,16 @@ func (c *Client) RunHints(ctx context.Context, receiver HintReceiver) error {
 }
 
 // listen runs one connection to its end. It returns whether the connection was ever subscribed, and how it ended. It does not use
-// the library's own channel of messages, because that channel hides the answers to pings: without them a network that swallows
+// go-redis' channel of messages, because that channel hides the answers to pings: without them a network that swallows
 // everything is not noticed.
 func (c *Client) listen(ctx context.Context, receiver HintReceiver) (subscribed bool, err error) {
 	subscription := c.redis.Subscribe(ctx, hintChannel(c.nodeID), changelogChannel)
 	defer subscription.Close()
 	watching, stop := context.WithCancel(ctx)
-	var heard atomic.Int64
+	var heard atomic.Int64 // when the last message came or was passed on: the time after start
 	start := time.Now()
 	var watch sync.WaitGroup
-	// The watch closes a connection that is silent for too long. It ends before listen returns, so that no goroutine is
-	// left.
+	// This goroutine closes a connection that is silent for too long. It ends before listen returns, so that none is left.
 	watch.Go(func() {
 		defer subscription.Close() // unblocks Receive, which ignores its context
 		watchSubscription(watching, subscription, func() time.Duration { return time.Since(start) - time.Duration(heard.Load()) })

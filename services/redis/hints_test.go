@@ -21,10 +21,10 @@ import (
 // hintListener is a node that receives hints.
 type hintListener struct {
 	*Client
-	mu             sync.Mutex
-	hints          []Hint
-	resyncCalls    int // how often Resync was called
-	changelogCalls int // how often ChangelogGrown was called
+	mu             sync.Mutex // guards hints and the numbers of calls
+	hints          []Hint     // all hints received so far
+	resyncCalls    int        // how often Resync was called
+	changelogCalls int        // how often ChangelogGrown was called
 }
 
 // listenForHints runs a node's hints until the test ends, and waits for its first subscription.

@@ -22,12 +22,12 @@ func UserKey(user services.UserID, part string) string {
 // KeyFamily are the keys of a feature that belong to no user: ZSETs that have a marker member and expire. The cleaner drops the
 // keys that would never expire.
 type KeyFamily struct {
-	Prefix       string                 // before every name
+	Prefix       string                 // the beginning of every key of the family
 	MarkerMember string                 // a member that every key of the family has
 	MayBeOurs    func(rest string) bool // whether a key with this rest behind the prefix may be of the family: other programs may use the same Redis
 }
 
-// keyFamilies are filled by package variables, before main. Nothing changes them afterwards.
+// keyFamilies are the registered families. Package variables register them, before main, and nothing changes them afterwards.
 var keyFamilies []KeyFamily
 
 // RegisterKeys registers a family and returns it. It is for package variables, before the first Client; it panics if the prefix

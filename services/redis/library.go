@@ -2,8 +2,8 @@ package redis
 
 import "github.com/redis/go-redis/v9"
 
-// These are the library's types that callers need. No other package imports the library. A pipeline takes and returns the
-// library's commands.
+// These are the types of go-redis that callers need, because no other package imports go-redis. The types of commands are what a
+// pipeline takes and returns.
 type (
 	Master             = redis.Client // one server of EachMaster
 	Pipeliner          = redis.Pipeliner

@@ -15,14 +15,15 @@ import (
 	"tidings/tests/eventually"
 )
 
-// parentProcessFolderEnv makes the test binary run as the parent of a private server, for the test that kills it.
+// parentProcessFolderEnv is an environment variable with a data folder. With it the test binary only opens a private server there, so
+// that a test can kill this parent of the server.
 const parentProcessFolderEnv = "REDIS_TEST_PARENT_FOLDER"
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv(parentProcessFolderEnv); folder != "" {
 		runAsParentProcess(folder)
 	}
-	// After many failed dials the library retries each second, and notices only then that its pool is closed.
+	// After many failed dials go-redis retries each second, and notices only then that its pool is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
@@ -78,7 +79,7 @@ func eachRedisMode(t *testing.T, run func(t *testing.T, mode, url string)) {
 	t.Run("cluster", func(t *testing.T) { run(t, "cluster", redistest.Cluster(t)) })
 }
 
-// These are the tests' registrations, made as an importing package makes them.
+// These scripts of the tests are registered, as those of an importing package are.
 var (
 	firstScript  = RegisterScript("test_first", "return 1")
 	secondScript = RegisterScript("test_second", "return ", "2")
@@ -112,7 +113,7 @@ func addMemberCalls(n, tags int) []ScriptCall {
 	return calls
 }
 
-// countMembers counts the members that the sets of members have now.
+// countMembers counts the members that the calls of addMemberCalls have added to their sets so far.
 func countMembers(t *testing.T, c *Client, tags int) int {
 	t.Helper()
 	total := 0

@@ -26,35 +26,35 @@ const (
 // Client is the only access to Redis. It is safe for concurrent use. Open sets the fields up to log, and they do not change
 // afterwards.
 type Client struct {
-	redis          redis.UniversalClient
-	batchingClient *redis.Client     // see BatchingClient
-	fieldReads     *fieldReadBatcher // of ReadFields; nil on a cluster
-	readGuard      *guard            // of the one server; nil if each node has its own, or none can hang
-	dials          *sentinelDials    // nil without sentinels
-	mode           string
-	nodeID         string         // this node's
-	time           services.Clock // of this node
-	log            *slog.Logger
-	epoch          epoch
-	epochChecks    singleflight.Group // joins concurrent questions for the epoch
-	refusals       writeRefusals
+	redis          redis.UniversalClient                          // the client of go-redis, with the connections to all servers
+	batchingClient *redis.Client                                  // see BatchingClient
+	fieldReads     *fieldReadBatcher                              // of ReadFields; nil on a cluster
+	readGuard      *guard                                         // of the one server; nil on a cluster and for the embedded Redis
+	dials          *sentinelDials                                 // counts the connections that are being made; nil without sentinels
+	mode           string                                         // see Mode
+	nodeID         string                                         // this node's
+	time           services.Clock                                 // of this node
+	log            *slog.Logger                                   // for operators
+	epoch          epoch                                          // the lineages of the masters, see Epoch
+	epochChecks    singleflight.Group                             // joins concurrent questions for the epoch
+	refusals       writeRefusals                                  // whether Redis refuses writes
 	emptyKeys      func(ctx context.Context, keys []string) error // see SetEmptyKeysFunc
 
-	hints          hintReceivers
+	hints          hintReceivers              // the functions in this process that take hints
 	changelogGrown chan struct{}              // a token: the changelog has grown, and the other nodes are not notified yet
 	localServer    interface{ close() error } // the server that this Client runs, nil if it runs none
 	ctx            context.Context            // ends at Close
 	stop           context.CancelFunc         // ends ctx
 	// closingMu is held to end ctx and to start work, so that no work begins which Close does not wait for.
 	closingMu         sync.Mutex
-	backgroundWork    sync.WaitGroup // in the background; Close waits for it
+	backgroundWork    sync.WaitGroup // goroutines in the background; Close waits for them
 	loadingScripts    atomic.Bool    // reloadScripts is under way
 	awaitsFirstAnswer atomic.Bool    // Redis has not answered since Open and is still to be prepared
 	warnMemoryCost    sync.Once      // the warning about settings that cost memory
 	warnLateRefusal   sync.Once      // the warning that a late Redis has come and refuses this node
 }
 
-// debugLogger is the library's logger. It hides the lines, which report every failed dial, unless the operator logs at the level
+// debugLogger takes the log lines of go-redis, which report every failed dial. It hides them unless the operator logs at the level
 // debug: this package logs what an operator needs.
 type debugLogger struct{}
 

@@ -63,19 +63,19 @@ const (
 	defaultReadTimeout    = 400 * time.Millisecond
 	embeddedReadTimeout   = 5 * time.Second // the least timeout of the embedded Redis
 	dialTimeout           = time.Second
-	poolTimeout           = 100 * time.Millisecond // a longer timeout only moves the queue from the caller into the pool
+	poolTimeout           = 100 * time.Millisecond // the longest wait for a free connection; more only moves the queue into the pool
 	clusterReloadInterval = time.Second            // between two reads of the slots; by default a dead master is left after 59 s
 	maxClusterRedirects   = 3                      // how often one command follows a slot that has moved
-	connectionsPerCPU     = 32                     // with fewer, callers wait for a connection in no order, and some too long
+	connectionsPerCPU     = 32                     // the default of PoolSize, for each CPU; with fewer, some callers wait too long
 	// A page of a feed is an answer of a few KB, and a batch of documents is an answer of about 100 KB.
 	bufferBytes = 32 << 10
 	// A pipeline that met a moved slot is sent to the slot's new place after a pause between these two; a single command goes there
 	// at once.
 	minClusterBackoff = 2 * time.Millisecond
-	maxClusterBackoff = 20 * time.Millisecond
+	maxClusterBackoff = 20 * time.Millisecond // the longest such pause
 	// For failingNodeSeconds after a node's failure, a cluster's client asks another node where the slots are.
 	failingNodeSeconds    = 1
-	sentinelUserParam     = "sentinel_username"
+	sentinelUserParam     = "sentinel_username" // the URL's parameters with the login for the sentinels
 	sentinelPasswordParam = "sentinel_password"
 )
 
@@ -95,16 +95,16 @@ func (o Options) withDefaults() Options {
 
 // dialTarget is a parsed URL: the addresses to dial, and the mode.
 type dialTarget struct {
-	mode   string
+	mode   string         // one of the modes above, except modeAuto
 	single *redis.Options // for the modes single, private and embedded
 	addrs  []string       // sentinels or cluster nodes
-	// Only a target of sentinels has the name of the master's group, its database, and a login for the sentinels themselves.
-	masterName       string
-	db               int
-	user, password   string
-	sentinelUser     string
+	// Only a target of sentinels has masterName, db, sentinelUser and sentinelPassword.
+	masterName       string // by which the sentinels know the master
+	db               int    // the number of the database
+	user, password   string // of the Redis servers, also of a cluster's
+	sentinelUser     string // of the sentinels themselves
 	sentinelPassword string
-	tls              *tls.Config
+	tls              *tls.Config // nil: without TLS
 }
 
 // name returns the target's addresses for messages, without any secret.
@@ -136,11 +136,11 @@ func parseURL(text string) (*dialTarget, error) {
 		"redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", services.Quote(scheme))
 }
 
-// parseSingle parses the URL of one server, in the library's form.
+// parseSingle parses the URL of one server, in the form of go-redis.
 func parseSingle(scheme, text string) (*dialTarget, error) {
 	options, err := redis.ParseURL(text)
 	if err != nil {
-		// The library's message may repeat the whole URL, and with it the password.
+		// The message of go-redis may repeat the whole URL, and with it the password.
 		return nil, services.Errorf(services.Invalid, "the %s:// URL of Redis cannot be read: expected %s", scheme, map[string]string{
 			"redis":  "redis://[user:password@]host:port[/db]",
 			"rediss": "rediss://[user:password@]host:port[/db]",
@@ -206,7 +206,7 @@ func (t *dialTarget) parseSentinel(scheme, path, query string) error {
 }
 
 // singleOptions configures the single Redis. It uses RESP2, because the embedded Redis answers RESP2 identically, and RESP2 has
-// no push frames to look for before every answer. The library retries nothing: the breaker and the caller decide.
+// no push frames to look for before every answer. go-redis retries nothing: the breaker and the caller decide.
 func (o Options) singleOptions(from *redis.Options, limiter redis.Limiter) *redis.Options {
 	// The URL's own settings for timeouts and pools are overwritten: the settings of Options hold in every mode.
 	r := *from

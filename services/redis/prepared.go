@@ -13,8 +13,8 @@ import (
 // PreparedRead is a read of one key that lacks only the key: Fields of a hash, or a SortedSetRange. It is made once and used
 // concurrently, unless the function that makes it says that it is for one read.
 type PreparedRead interface {
-	take(key string) *fieldRead
-	put(one *fieldRead)
+	take(key string) *fieldRead // returns a command that reads the key
+	put(one *fieldRead)         // takes the command back, for the next read
 	// parse appends the texts of a reply as Redis sends it. All texts share one string.
 	parse(into []string, reply []byte) ([]string, error)
 	// On a cluster the client must read the replies to find a slot that has moved: queue queues the read, and texts appends the
@@ -111,7 +111,7 @@ func (c *Client) ReadEach(ctx context.Context, reads []KeyRead, each func(i int,
 // are used again.
 type readBatch struct {
 	reads    []*fieldRead  // from the pools of their reads, to which release returns them
-	commands []redis.Cmder // of reads, for the library
+	commands []redis.Cmder // the commands of reads, in the type that go-redis takes
 }
 
 // readBatches has each readBatch that can be used again.
@@ -142,7 +142,7 @@ func (s *readBatch) release(reads []KeyRead) {
 	s.reads, s.commands = s.reads[:0], s.commands[:0]
 }
 
-// readEachOnCluster is ReadEach on a cluster: see PreparedRead.
+// readEachOnCluster does the work of ReadEach on a cluster, with go-redis' own commands: see PreparedRead.
 func (c *Client) readEachOnCluster(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
 	answers, err := c.Read(ctx, func(p Pipeliner) {
 		for _, read := range reads {
@@ -166,7 +166,7 @@ func (c *Client) readEachOnCluster(ctx context.Context, reads []KeyRead, each fu
 // SortedSetRange is a read of members of a sorted set.
 type SortedSetRange struct {
 	commandPool
-	queueCommand func(ctx context.Context, p Pipeliner, key string) // queues the same read as the library's own command
+	queueCommand func(ctx context.Context, p Pipeliner, key string) // adds the read to a pipeline as a command that go-redis parses
 }
 
 // NewRange prepares a read of the members from one rank to another, both included. Rank 0 is the least member, or with reverse the
@@ -197,7 +197,7 @@ func NewTextRange(greatest, least string, count int) *SortedSetRange {
 	return r
 }
 
-// parse reads a reply: the members, none for a key that does not exist.
+// parse appends the members in a reply, none for a key that does not exist.
 func (r *SortedSetRange) parse(into []string, reply []byte) ([]string, error) {
 	text := string(reply)
 	if refusal, refused := strings.CutPrefix(text, "-"); refused {
@@ -216,12 +216,12 @@ func (r *SortedSetRange) parse(into []string, reply []byte) ([]string, error) {
 	return into, nil
 }
 
-// queue and texts are the methods of PreparedRead for a cluster.
+// queue adds the read of a key to a pipeline, as PreparedRead does for a cluster.
 func (r *SortedSetRange) queue(ctx context.Context, p Pipeliner, key string) {
 	r.queueCommand(ctx, p, key)
 }
 
-// texts: see queue.
+// texts appends the members in answer, the command that queue has added, after its run.
 func (r *SortedSetRange) texts(into []string, answer Cmder) []string {
 	return append(into, answer.(*redis.StringSliceCmd).Val()...)
 }

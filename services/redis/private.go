@@ -24,8 +24,8 @@ import (
 // The constants are the folder, the times and the settings of a private server. The server saves nothing: all of its data is in
 // SQL.
 const (
-	socketName             = "redis.sock"
-	folderPattern          = "tidings-redis-*"
+	socketName             = "redis.sock"          // the name of the socket in its folder
+	folderPattern          = "tidings-redis-*"     // the pattern for the name of that folder
 	maxSocketPathBytes     = 100                   // bytes of a path; the system's own limit is 104 to 108
 	privateStartTimeout    = 5 * time.Second       // how long Open waits for the first answer
 	privatePingInterval    = 5 * time.Millisecond  // the pause between two pings until then
@@ -33,23 +33,24 @@ const (
 	slowestRestartPause    = 5 * time.Second       // the longest pause before a restart
 	restartPauseResetAfter = 10 * time.Second      // after a server that ran for this long, the pauses start from the shortest again
 	outputTailBytes        = 2048                  // bytes of a server's last output
-	privateSettings        = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
+	// privateSettings are the lines of the server's configuration that are always the same.
+	privateSettings = "port 0\nsave \"\"\nappendonly no\ndaemonize no\nmaxmemory-policy noeviction\nunixsocketperm 700\nloglevel warning\n"
 )
 
 // privateServer is a redis-server of this process's own: on a socket that only this user may open, with a password of this run, and
 // without data on disk. On Linux it dies with the process, however the process ends; elsewhere it ends with Close.
 type privateServer struct {
-	program  string
-	folder   string
-	socket   string // path
-	password string
+	program  string // the path of redis-server
+	folder   string // has the socket and nothing else
+	socket   string // the path of the socket
+	password string // of every client
 	log      *slog.Logger
 	stop     context.CancelFunc // ends keepRunning
 	done     chan struct{}      // closed when keepRunning has returned
 
 	// startState decides whether startPrivate or keepRunning reports the first end of the server, so that exactly one of them does.
 	startState atomic.Int32
-	mu         sync.Mutex
+	mu         sync.Mutex // guards process
 	// process is the running server, nil between two runs. The lock keeps close from killing a server that has just been
 	// replaced.
 	process *os.Process
@@ -57,9 +58,9 @@ type privateServer struct {
 
 // The constants are the states of a private server. A server that ends before its first answer is not restarted.
 const (
-	serverStarting = iota
-	serverReady
-	serverFailed
+	serverStarting = iota // it has not answered yet
+	serverReady           // it has answered: it is restarted whenever it ends
+	serverFailed          // it ended before its first answer
 )
 
 // startPrivate starts a server, waits until it answers, and keeps it running until close.
@@ -232,7 +233,7 @@ func (s *privateServer) awaitPong(ctx context.Context, first <-chan error) error
 	}
 }
 
-// ping uses a connection of its own: a client that has failed to dial would not retry for a second.
+// ping asks the server once for an answer, on a connection of its own: a client that has failed to dial would not retry for a second.
 func (s *privateServer) ping(ctx context.Context) error {
 	options := s.options()
 	options.MaxRetries, options.DialerRetries, options.Protocol = -1, 1, 2
@@ -256,8 +257,8 @@ func (s *privateServer) close() error {
 
 // outputTail keeps the end of a server's output, for the log.
 type outputTail struct {
-	mu   sync.Mutex
-	text []byte
+	mu   sync.Mutex // guards text
+	text []byte     // the last outputTailBytes bytes at most
 }
 
 // Write keeps the last bytes of both outputs.

@@ -16,12 +16,12 @@ import (
 // first refusal on it is not trusted: reads are UNAVAILABLE, so that callers answer from SQL and say STALE, until Redis accepts
 // writes again. A probe each second detects a refusal on a node that only reads, and also detects when the refusals end.
 
-// The constants say how refusals are probed.
+// A probe is a write of one key on each master, which shows whether Redis still refuses writes.
 const (
 	// probesUntilTrusted is how many probes in a row must succeed before reads are trusted: in between the refused jobs are retried.
 	probesUntilTrusted = 2
-	probeKey           = "probe"
-	probeAttempts      = 64 // keys tried to find one on each master of a cluster
+	probeKey           = "probe" // the key that a probe writes; on a cluster a number follows
+	probeAttempts      = 64      // keys tried to find one on each master of a cluster
 )
 
 // refusedWritePrefixes begin the answers of a Redis that refuses writes.
@@ -99,10 +99,10 @@ func (c *Client) probeKeys(ctx context.Context) []string {
 	return keys
 }
 
-// refusalsHook sees the answers to all commands.
+// refusalsHook is the hook of go-redis that sees the answers to all commands, and notes refused writes.
 type refusalsHook struct{ client *Client }
 
-// DialHook leaves dialling alone.
+// DialHook changes nothing: dialling writes nothing.
 func (refusalsHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }

@@ -12,7 +12,8 @@ func (c *Client) SetEmptyKeysFunc(empty func(ctx context.Context, keys []string)
 	c.emptyKeys = empty
 }
 
-// Read is Pipeline for keys of our own: keys of the wrong type are emptied, and everything is read again.
+// Read sends commands as Pipeline does, for keys of projections. If a key has the wrong type, its projection is emptied, and everything
+// is read again.
 func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, error) {
 	commands, err := c.Pipeline(ctx, fill)
 	var wrong []string
@@ -31,7 +32,8 @@ func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, err
 	return c.Pipeline(ctx, fill)
 }
 
-// Change is Run for keys of our own: calls that met a key of the wrong type are repeated after it is emptied.
+// Change runs a script as Run does, for keys of projections. If calls met a key of the wrong type, its projection is emptied, and these
+// calls are repeated.
 func (c *Client) Change(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {
@@ -40,7 +42,7 @@ func (c *Client) Change(ctx context.Context, s *Script, calls []ScriptCall) ([]R
 	var again []int
 	var wrong []string
 	var repeated []ScriptCall
-	// Redis does not say which of a script's keys it was. All belong to one user, and the first names the user.
+	// Redis does not say which of a script's keys has the wrong type. All belong to one user, and the first names the user.
 	for i, reply := range replies {
 		if IsWrongType(reply.Err) {
 			again, repeated, wrong = append(again, i), append(repeated, calls[i]), append(wrong, calls[i].Keys[0])

@@ -19,10 +19,10 @@ const (
 
 // Result is what a script did to one projection.
 type Result struct {
-	Status      ResultStatus
-	Version     uint64   // with Applied: the version of the user's document now; 0 if the projection is not a user's
-	RefillDue   bool     // the list may lack older entries, so a refill is due; with Unchanged only some scripts say so
-	OnlineNodes []string // with Applied: the nodes on which the user is online
+	Status      ResultStatus // what the script did
+	Version     uint64       // with Applied: the version of the user's document now; 0 if the projection is not a user's
+	RefillDue   bool         // the list may lack older entries, so a refill is due; with Unchanged only some scripts say so
+	OnlineNodes []string     // with Applied: the nodes on which the user is online
 }
 
 // ClockStamp is a moment of Redis' clock, in microseconds, taken before a SQL read. A projection refuses facts whose stamp is not
@@ -32,8 +32,8 @@ type ClockStamp uint64
 // String is the stamp as scripts take it.
 func (s ClockStamp) String() string { return strconv.FormatUint(uint64(s), 10) }
 
-// ChangeForResults is Change for a script that returns {status, n, short, nodes...}. One failed call fails them all: the scripts, and
-// therefore the callers, may be repeated without harm.
+// ChangeForResults runs a script as Change does, and parses what it returns, see ParseResult. One failed call fails them all: the
+// scripts, and therefore the callers, may be repeated without harm.
 func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []ScriptCall) ([]Result, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []S
 	return results, nil
 }
 
-// ChangeForResult is ChangeForResults for one call.
+// ChangeForResult runs one call of a script, as ChangeForResults does.
 func (c *Client) ChangeForResult(ctx context.Context, script *Script, call ScriptCall) (Result, error) {
 	results, err := c.ChangeForResults(ctx, script, []ScriptCall{call})
 	if err != nil {
@@ -60,8 +60,8 @@ func (c *Client) ChangeForResult(ctx context.Context, script *Script, call Scrip
 	return results[0], nil
 }
 
-// ParseResult reads what a script returned as {status, n, short, nodes...}. With the status Applied all values count, with
-// Unchanged only short, and with any other status none.
+// ParseResult parses what a script returned as {status, n, short, nodes...}: n is the version, and short is 1 if a refill is due. With
+// the status Applied all values count, with Unchanged only short, and with any other status none.
 func ParseResult(value any) (result Result, err error) {
 	parts, ok := value.([]any)
 	if !ok || len(parts) == 0 {
@@ -93,7 +93,7 @@ func ParseResult(value any) (result Result, err error) {
 	return result, nil
 }
 
-// ChangeForStamps is Change for a script that returns a stamp. One failed call fails them all.
+// ChangeForStamps runs a script that returns a stamp, as Change does. One failed call fails them all.
 func (c *Client) ChangeForStamps(ctx context.Context, script *Script, calls []ScriptCall) ([]ClockStamp, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *Client) ChangeForStamps(ctx context.Context, script *Script, calls []Sc
 	return stamps, nil
 }
 
-// ChangeForStamp is ChangeForStamps for one call.
+// ChangeForStamp runs one call of a script that returns a stamp.
 func (c *Client) ChangeForStamp(ctx context.Context, script *Script, call ScriptCall) (ClockStamp, error) {
 	stamps, err := c.ChangeForStamps(ctx, script, []ScriptCall{call})
 	if err != nil {

@@ -18,7 +18,7 @@ type RoundTrips struct{ count atomic.Int64 }
 // Count is the number of round trips so far.
 func (r *RoundTrips) Count() int { return int(r.count.Load()) }
 
-// roundTripsKey is the key of a context's innermost count.
+// roundTripsKey is the context key of the innermost count of round trips.
 type roundTripsKey struct{}
 
 // WithRoundTrips makes a context whose calls are counted, also by an outer count of the same context.
@@ -31,7 +31,7 @@ func WithRoundTrips(ctx context.Context) (context.Context, *RoundTrips) {
 // round trip adds to both.
 type nestedRoundTrips struct {
 	roundTrips RoundTrips
-	outer      *nestedRoundTrips
+	outer      *nestedRoundTrips // the count around this one; nil: none
 }
 
 // innermostCount is the innermost count of a context, nil without any.
@@ -52,8 +52,8 @@ func countRoundTrip(ctx context.Context) {
 	}
 }
 
-// roundTripHook counts, and records a span for each round trip, on the client that is called, not on the cluster nodes
-// behind it: those are called concurrently.
+// roundTripHook counts each round trip and records a span for it. It is a hook of the client that is called, not of the clients of a
+// cluster's nodes, which are called concurrently.
 type roundTripHook struct{}
 
 // DialHook counts nothing: a connection is made for many calls.
@@ -98,7 +98,7 @@ func endSpan(span trace.Span, err error) {
 	span.End(MapError(err))
 }
 
-// isHandshake reports whether a command only makes a connection. The library sends it in the context, and through the hooks, of
+// isHandshake reports whether a command only makes a connection. go-redis sends it in the context, and through the hooks, of
 // the call that happens to need a new connection. The package sends none of these itself.
 func isHandshake(cmd redis.Cmder) bool {
 	switch cmd.Name() {

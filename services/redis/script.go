@@ -20,7 +20,7 @@ const maxCallsPerPipeline = 500
 // Run relies: it sends a round trip again when a master has lost its scripts, and callers run their jobs again.
 type Script struct {
 	Name   string
-	Source string
+	Source string // the text in Lua
 	// sha1 is the hex digest of Source, by which EVALSHA names the script.
 	sha1 string
 }
@@ -65,15 +65,15 @@ func NewScript(name, source string) *Script {
 //
 // Args are texts and whole numbers: Redis hands all of them to the script as texts.
 type ScriptCall struct {
-	Keys []string
-	Args []any
+	Keys []string // all of one hash tag
+	Args []any    // texts and whole numbers
 }
 
 // Reply is a call's result: the value as Redis sends it (int64, string, []any; nil for nothing), or the call's own error,
 // UNAVAILABLE if no answer came.
 type Reply struct {
-	Value any
-	Err   error
+	Value any   // nil for nothing
+	Err   error // the call's own; UNAVAILABLE if no answer came
 }
 
 // Run runs a script once for each call, in order on each master, at most 500 in a round trip. There is a reply for every call.
@@ -104,7 +104,8 @@ func (c *Client) Run(ctx context.Context, s *Script, calls []ScriptCall) ([]Repl
 	return replies, fmt.Errorf("script %s: %w", s.Name, failure)
 }
 
-// runInPipeline is one round trip, or two if a master does not know the script. It reports whether anything was answered.
+// runInPipeline runs calls of a script in one round trip, or in two if a master does not know the script. It reports whether anything was
+// answered.
 func (c *Client) runInPipeline(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, bool, error) {
 	replies, missing := c.sendPipeline(ctx, len(calls), func(p redis.Pipeliner, i int) { p.EvalSha(ctx, s.sha1, calls[i].Keys, calls[i].Args...) })
 	// All calls of the part are sent again, with the text: it is not known which of them have run.
@@ -184,7 +185,7 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 	if c.mode != modeCluster {
 		return pipe.Exec(ctx)
 	}
-	// On a cluster each command is wrapped, so that the library neither repeats it nor loses its answer.
+	// On a cluster each command is wrapped, so that go-redis neither repeats it nor loses its answer.
 	commands := pipe.Cmds()
 	single := c.redis.Pipeline()
 	for _, command := range commands {
@@ -199,7 +200,7 @@ func (c *Client) exec(ctx context.Context, fill func(p redis.Pipeliner)) ([]redi
 // lost.
 type noRetryCmd struct{ redis.Cmder }
 
-// NoRetry is the library's interface for such commands.
+// NoRetry tells go-redis not to repeat the command.
 func (noRetryCmd) NoRetry() bool { return true }
 
 // keepFirstAnswerCmd is a command of the type noRetryCmd in a pipeline over several masters. If one master is unreachable, the cluster
@@ -251,8 +252,8 @@ func (c *Client) EachMaster(ctx context.Context, do func(context.Context, *redis
 	return fmt.Errorf("redis: %T has no masters", c.redis)
 }
 
-// reloadScripts prepares all masters again in the background: a master that does not know one script has been restarted,
-// flushed or newly elected, and knows none. It runs once at a time.
+// reloadScripts loads all scripts into all masters again, and raises their settings, in the background: a master that does not know one
+// script has been restarted, flushed or newly elected, and knows none. It runs once at a time.
 func (c *Client) reloadScripts() {
 	// Close must not begin to wait between the check and the start of the work.
 	c.closingMu.Lock()

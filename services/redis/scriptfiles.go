@@ -9,7 +9,7 @@ import (
 //go:embed lua/lib.lua
 var sharedLuaFile embed.FS
 
-// sharedLua stands before every script of ScriptFiles.
+// sharedLua is the text of the engine's own lua/lib.lua. It stands before every script of ScriptFiles.
 var sharedLua = ScriptFiles{sharedLuaFile}.FileText("lib")
 
 // ScriptFiles are the scripts of one package, which it embeds as lua/*.lua. A file whose name begins with "lib" is a part that

@@ -10,14 +10,14 @@ import (
 )
 
 // sentinelDials ends the subscriptions of dials that are in flight when their client closes. A dial through sentinels subscribes to
-// the sentinel that named the master. The library does so on a closed client too, and never ends that subscription. Closing the
+// the sentinel that named the master. go-redis does so on a closed client too, and never ends that subscription. Closing the
 // client once more ends it. Dials outlive their callers, so Close does not wait for them.
 type sentinelDials struct {
-	client io.Closer
+	client io.Closer // the client that dials
 
-	mu       sync.Mutex
-	closed   bool
-	inFlight int // dials that have begun and not ended
+	mu       sync.Mutex // guards closed and inFlight
+	closed   bool       // no dial may start any more
+	inFlight int        // dials that have begun and not ended
 }
 
 // close refuses every dial from now on. The caller closes the client afterwards.
@@ -49,7 +49,7 @@ func (d *sentinelDials) endDial() {
 	}
 }
 
-// DialHook counts the dials.
+// DialHook counts the dials in flight, and refuses dials after close.
 func (d *sentinelDials) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !d.admitDial() {

@@ -18,9 +18,10 @@ import (
 // dialHoldingHook holds every dial until releaseDials is closed.
 type dialHoldingHook struct {
 	dialHeld     chan struct{} // gets a value for each dial that is held
-	releaseDials chan struct{}
+	releaseDials chan struct{} // closed when the held dials may go on
 }
 
+// DialHook holds each dial.
 func (h dialHoldingHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		h.dialHeld <- struct{}{}

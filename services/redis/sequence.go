@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NoStepNumber is the first argument of a script's call that is in no chain.
+// NoStepNumber stands in place of a step's number if a call is not one of steps that NumberSteps has numbered.
 const NoStepNumber = ""
 
 // SequenceStep is one command of a sequence: a call of a script, or a plain command.
@@ -42,7 +42,7 @@ func (c *Client) RunSequence(ctx context.Context, steps []SequenceStep) ([]Reply
 	return replies, nil
 }
 
-// queue adds the step to a pipeline, with the text of its script if the master does not know it.
+// queue adds the step to a pipeline, with the text of its script, or with the script's SHA-1 alone, which the master must know.
 func (s SequenceStep) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 	switch {
 	case s.Script == nil:
@@ -58,7 +58,7 @@ func (s SequenceStep) queue(ctx context.Context, p redis.Pipeliner, text bool) {
 // lua/lib.lua. NumberSteps returns the last number: a script that finds it noted knows that no step is missing. Without steps it
 // returns NoStepNumber.
 func NumberSteps(steps []SequenceStep) (last string) {
-	// The chain is random: the chain of another rebuild of the same user must not continue this one.
+	// Each number begins with a random text, so that steps of another rebuild of the same user do not count as steps of this one.
 	chain := strconv.FormatUint(rand.Uint64(), 36)
 	for i := range steps {
 		last = chain + ";" + strconv.Itoa(i+1)

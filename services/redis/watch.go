@@ -7,7 +7,8 @@ import (
 	"tidings/services"
 )
 
-// masterCheckInterval bounds how long a node that only reads trusts a Redis that has lost data or refuses writes.
+// masterCheckInterval is the time between two checks of the masters. It bounds how long a node that only reads trusts a Redis that has
+// lost data or refuses writes.
 const masterCheckInterval = time.Second
 
 // WatchMasters asks the masters each second until ctx ends: for their lineages, which show whether they have lost anything, and to

@@ -12,7 +12,7 @@ var Exports = []export.LineKind{
 	labelExport(services.PostType), labelExport(services.ShowType), labelExport(services.ConversationType), labelExport(services.MessageType),
 }
 
-// labelExport returns the kind of lines for objects of one type.
+// labelExport returns the kind of lines with the labels of the objects of one type.
 func labelExport(kind string) export.LineKind {
 	return export.NewLineKind(kind+"Label", fmt.Sprintf("%s %s, ref text, url text, data json", kind, kind), "object BIGINT", fmt.Sprintf(
 		`SELECT object, ref, url, data FROM refs WHERE owner = $1 AND type = '%s'`, kind))

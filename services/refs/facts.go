@@ -17,7 +17,7 @@ var (
 	setRef = sql.NewStatement("give a labelled object its ref", `UPDATE refs SET ref = $3, owner = $4
 		WHERE type = $1 AND object = $2 AND ref = ''`)
 
-	// The row may not be there yet. Because of the last condition, an update to the same value counts 0 rows.
+	// The object may have no row yet. Because of the last condition, an update to the same value counts 0 rows.
 	setURL = sql.NewStatement("set the url of an object", `INSERT INTO refs AS r (type, object, ref, owner, url, data) VALUES ($1, $2, '', $3, $4, '')
 		ON CONFLICT (type, object) DO UPDATE SET url = excluded.url WHERE r.url <> excluded.url`)
 	clearURL = sql.NewStatement("remove the url of an object", `UPDATE refs SET url = '' WHERE type = $1 AND object = $2 AND url <> ''`)
@@ -40,7 +40,7 @@ var (
 	holdersOf = sql.NewStatement("the objects of refs", `SELECT ref, object, owner FROM refs
 		WHERE type = $1 AND {in ref $2 TEXT} AND ref <> ''`)
 
-	// labelStatements has one statement for each type.
+	// labelStatements read the labels of objects by their numbers, one statement for each of services.RefTypes.
 	labelStatements = func() map[string]sql.Statement {
 		statements := map[string]sql.Statement{}
 		for _, kind := range services.RefTypes {

@@ -22,12 +22,12 @@ var (
 // postCreation is a command that creates a post, and its outcome.
 type postCreation struct {
 	cmd       *jobs.Command
-	label     services.Label
-	resultIDs []string
-	err       error
+	label     services.Label // that the command gives the post; empty for none
+	resultIDs []string       // what cmd.Apply returned
+	err       error          // the outcome of the commit
 }
 
-// newPostCreation makes a create of a post by an author, which LabelOnCreate extends by a label.
+// newPostCreation makes a command that creates a post of an author. LabelOnCreate extends the command, so that it labels the post too.
 func newPostCreation(ids *services.IDClock, author services.UserID, label services.Label) *postCreation {
 	c := &postCreation{label: label}
 	c.cmd = &jobs.Command{Actor: author, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
@@ -39,7 +39,7 @@ func newPostCreation(ids *services.IDClock, author services.UserID, label servic
 	return c
 }
 
-// commitTogether applies creations in one transaction, as the queue does.
+// commitTogether applies creations in one transaction, and records the result of each.
 func commitTogether(ctx context.Context, db *sql.DB, all []*postCreation) {
 	writes := make([]func(*sql.Tx) error, len(all))
 	for i, c := range all {
@@ -86,8 +86,8 @@ func TestOneObjectForARef(t *testing.T) {
 	})
 }
 
-// checkOneObjectPerRef compares the outcomes with each other and with SQL: no ref has two objects, and only commands of its author
-// are answered.
+// checkOneObjectPerRef compares the outcomes with each other and with SQL: no ref has two objects, and only commands of the object's
+// author return its ID.
 func checkOneObjectPerRef(t *testing.T, db *sql.DB, all []*postCreation) {
 	t.Helper()
 	created, labelled := map[string]string{}, map[string]services.UserID{} // by ref: the ID, the author
@@ -149,7 +149,7 @@ func TestSecondCreateOfAConversationIsNoOp(t *testing.T) {
 		db := sqltest.Open(t, sql.Config{URL: url})
 		create := func(number services.ConversationID, ref string, labelled bool) ([]string, error) {
 			c := &postCreation{cmd: &jobs.Command{Actor: 1, Apply: func(ctx context.Context, tx *sql.Tx) ([]string, error) {
-				if labelled { // by a transaction that was committed between the two looks
+				if labelled { // as if another transaction was committed between the command's two lookups of the ref
 					if _, err := tx.Run(ctx, insertLabel, services.ConversationType, uint64(number), ref, services.UserID(2), "", ""); err != nil {
 						return nil, err
 					}

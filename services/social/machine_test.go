@@ -33,23 +33,23 @@ type peopleModel struct {
 	authors        []services.UserID
 	queuedPostJobs []jobs.NewJob // the jobs of posts that were queued so far
 
-	followedSince map[userPair]services.PostID // when the reader followed the author
-	followMode    map[userPair]services.FollowMode
-	mutedUntil    map[userPair]time.Time // until when; the zero time: for ever
-	authorHides   map[userPair]bool
+	followedSince map[userPair]services.PostID        // when the reader followed the author
+	followMode    map[userPair]services.FollowMode    // of an existing follow; absent means FollowAll
+	mutedUntil    map[userPair]time.Time              // until when; the zero time: for ever
+	authorHides   map[userPair]bool                   // the author hides from the reader
 	readerBlocks  map[userPair]bool                   // the reader blocks the author
 	authorBlocks  map[userPair]bool                   // the author blocks the reader
 	seenUpTo      map[services.UserID]services.PostID // up to which post each reader has looked
 	posts         []services.Post                     // the oldest first
 }
 
-// drawAnyPair draws any pair.
+// drawAnyPair draws a reader and an author at random.
 func (c *peopleModel) drawAnyPair() userPair {
 	return userPair{rapid.SampledFrom(c.readers).Draw(c.t, "reader"), rapid.SampledFrom(c.authors).Draw(c.t, "author")}
 }
 
-// drawPairMostlyFrom draws a pair, mostly one that is in standing. Otherwise a command that ends a follow or a restriction would
-// rarely find one.
+// drawPairMostlyFrom draws a pair, mostly from the keys of standing, such as the pairs with a mute. Otherwise a command that ends a
+// follow or a restriction would rarely find one.
 func drawPairMostlyFrom[V any](c *peopleModel, standing map[userPair]V) userPair {
 	var all []userPair
 	for pair := range standing {
@@ -115,6 +115,7 @@ func (c *peopleModel) unfollow() {
 	delete(c.followedSince, of)
 }
 
+// mute makes a reader mute an author, for some seconds or for ever.
 func (c *peopleModel) mute() {
 	of, until := c.drawAnyPair(), time.Time{}
 	if rapid.Bool().Draw(c.t, "with a time") {
@@ -137,6 +138,7 @@ func (c *peopleModel) unmute() {
 	delete(c.mutedUntil, of)
 }
 
+// hide makes an author hide from a reader.
 func (c *peopleModel) hide() {
 	of := c.drawAnyPair()
 	if c.commitExpectingChange(c.service.HideFrom(of.author, of.reader), !c.authorHides[of]) {
@@ -150,8 +152,8 @@ func (c *peopleModel) unhide() {
 	delete(c.authorHides, of)
 }
 
-// drawBlockDirection draws a side, the readers or the authors. standing are the blocks by that side. ends returns a pair as
-// blocker and blocked.
+// drawBlockDirection draws who blocks: a reader or an author. standing are the present blocks by readers or by authors. ends splits a
+// pair into blocker and blocked.
 func (c *peopleModel) drawBlockDirection() (standing map[userPair]bool, ends func(userPair) (owner, other services.UserID)) {
 	if rapid.Bool().Draw(c.t, "the author") {
 		return c.authorBlocks, func(of userPair) (owner, other services.UserID) { return of.author, of.reader }
@@ -159,6 +161,7 @@ func (c *peopleModel) drawBlockDirection() (standing map[userPair]bool, ends fun
 	return c.readerBlocks, func(of userPair) (owner, other services.UserID) { return of.reader, of.author }
 }
 
+// block makes a user of a random side block one of the other side.
 func (c *peopleModel) block() {
 	standing, ends := c.drawBlockDirection()
 	of := c.drawAnyPair()
@@ -182,6 +185,7 @@ func (c *peopleModel) publishPost() {
 	c.posts = append(c.posts, services.Post{ID: id, Author: author})
 }
 
+// removePost deletes a random post.
 func (c *peopleModel) removePost() {
 	if len(c.posts) > 0 {
 		i := rapid.IntRange(0, len(c.posts)-1).Draw(c.t, "post")

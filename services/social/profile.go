@@ -18,7 +18,8 @@ func (s *Service) Followers(ctx context.Context, viewer services.UserID, pages [
 	return people.ListFollowers(ctx, s.store, viewer, pages)
 }
 
-// Followees is Followers for the users that a user follows. The viewer's own list is complete.
+// Followees reads pages of the users that users follow, by one statement. A page has only followees that the viewer may see; the viewer's
+// own list is complete. A user who hides from the viewer or blocks them has no followees for the viewer.
 func (s *Service) Followees(ctx context.Context, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 	return people.ListFollowees(ctx, s.store, viewer, pages)
 }

@@ -15,7 +15,7 @@ import (
 // restrictionVerb is the wording of a restriction's errors: "you cannot DO yourself", "people can be DONE".
 type restrictionVerb struct{ do, done string }
 
-// restrictionVerbs are the words of each kind.
+// restrictionVerbs are the words of each kind of restriction in errors.
 var restrictionVerbs = map[services.RestrictionKind]restrictionVerb{
 	services.Mute:  {"mute", "muted"},
 	services.Block: {"block", "blocked"},

@@ -188,7 +188,7 @@ func TestRefusedRestrictions(t *testing.T) {
 		for what, refused := range map[string]struct {
 			op   *jobs.Command
 			code services.Code
-			says string
+			says string // a part of the error's text
 		}{
 			"muting oneself":         {n.service.Mute(one, one, muteForever), services.Invalid, "userId: you cannot mute yourself"},
 			"blocking oneself":       {n.service.Block(one, one), services.Invalid, "userId: you cannot block yourself"},

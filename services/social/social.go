@@ -33,7 +33,7 @@ import (
 // Config is what the service needs.
 type Config struct {
 	Store         *sql.DB
-	People        *people.Memory
+	People        *people.Memory // the node's cache of user IDs and profiles
 	Fanout        *fanout.Fanout
 	Notifications *notifications.Service // recounts after a block and after its end
 	IDs           *services.IDClock
@@ -53,7 +53,7 @@ type BlockHook func(ctx context.Context, tx *sql.Tx, blocker, blocked services.U
 // Service reads and creates users, and makes their commands, which the caller commits. It is safe for concurrent use.
 type Service struct {
 	store         *sql.DB
-	people        *people.Memory
+	people        *people.Memory // the node's cache of user IDs and profiles
 	fanout        *fanout.Fanout
 	notifications *notifications.Service
 	ids           *services.IDClock
@@ -142,7 +142,8 @@ func (s *Service) CreateMissingUsers(ctx context.Context, keys []string) (refuse
 	return refused, nil
 }
 
-// createUncachedUsers is CreateMissingUsers for keys that this node does not know. Other nodes may know them.
+// createUncachedUsers creates the users with keys that are not in this node's cache, unless SQL has them. refused are the keys of users
+// who are being erased.
 func (s *Service) createUncachedUsers(ctx context.Context, fresh []string) (refused []string, err error) {
 	numbers, err := people.IDs(ctx, s.store, fresh)
 	if err != nil {
@@ -317,14 +318,14 @@ func (s *Service) SetProfile(user services.UserID, name, avatarURL *string) (*jo
 			if changedAt, err = people.SetProfile(ctx, tx, user, name, avatarURL); err != nil {
 				return nil, err
 			}
-			// The log updates the nodes' caches, and the job the copy in Redis: both compare the time of the change.
+			// The changelog updates the nodes' caches, and the job the copy in Redis: both compare the time of the change.
 			if _, err := changelog.AppendChange(ctx, tx, people.ProfileChangelogKind, services.UserIDText(user), changedAt); err != nil {
 				return nil, err
 			}
 			return nil, jobs.Enqueue(ctx, tx, people.ProjectProfileJob(user))
 		},
 		AfterApply: func(context.Context) error {
-			// This node forgets the old profile at once; the others learn of the change from the log.
+			// This node forgets the old profile at once; the others learn of the change from the changelog.
 			s.people.RecordChange(user, changedAt)
 			return nil
 		},

@@ -217,7 +217,7 @@ func TestRefusedProfiles(t *testing.T) {
 	long := "https://example.com/"
 	for what, profile := range map[string]struct {
 		field, text string
-		fits        bool
+		fits        bool // the text is accepted
 	}{
 		"the longest name":    {"name", strings.Repeat("é", maxNameLength), true},
 		"a longer name":       {"name", strings.Repeat("é", maxNameLength+1), false},

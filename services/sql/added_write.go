@@ -8,8 +8,8 @@ import (
 // AddedWrite is an extra write in the transactions of all writes under a context, such as a record of these writes. It is stored
 // exactly if one of these transactions is committed. WithAddedWrite makes it.
 type AddedWrite struct {
-	write     func(ctx context.Context, tx *Tx) error
-	committed atomic.Bool // see Committed
+	write     func(ctx context.Context, tx *Tx) error // see WithAddedWrite
+	committed atomic.Bool                             // a transaction with the write was committed
 }
 
 // addedWriteKey is the context key of the AddedWrite.
@@ -47,7 +47,7 @@ func (b *AddedWrite) wrap(ctx context.Context, fns []func(*Tx) error) []func(*Tx
 	return both
 }
 
-// recordOutcome records the outcome of the functions.
+// recordOutcome sets committed if the write was committed with one of the functions. errs has the error of each function.
 func (b *AddedWrite) recordOutcome(errs []error) {
 	for _, err := range errs {
 		// One function without an error is enough: the write that was added to it is committed.

@@ -2,8 +2,8 @@ package sql
 
 import "context"
 
-// A counter is a row. A transaction that raises a counter holds the lock of the row until the commit, so values are given out in
-// the order of the commits.
+// A counter is a number in a row of its own, such as the last user ID. A transaction that raises a counter holds the lock of the row
+// until the commit, so values are given out in the order of the commits.
 var (
 	lockCounter = NewStatement("lock a counter", `SELECT value FROM counters WHERE name = $1 {for update}`)
 

@@ -36,7 +36,7 @@ func (tx *Tx) EventTime() time.Time {
 	return tx.Now
 }
 
-// maxEventReplayPause is the longest pause between two events of a replay that JobDueAt allows for.
+// maxEventReplayPause is the longest time between the reports of two late events that JobDueAt allows for.
 const maxEventReplayPause = 5 * time.Minute
 
 // JobDueAt returns when a job that is planned for a time is due: at that time. For a late event it is due later, as other late
@@ -54,15 +54,15 @@ func (tx *Tx) JobDueAt(at time.Time) time.Time {
 	return latest
 }
 
-// NewestIDOfMillisecond makes the statement that NewIDInTable needs for a table. The statement reads a range of the primary key: a
-// millisecond is a range of IDs.
+// NewestIDOfMillisecond makes the statement that NewIDInTable needs for a table: it finds the greatest ID of a millisecond. It reads a
+// range of the primary key, because a millisecond is a range of IDs.
 func NewestIDOfMillisecond(table string) Statement {
 	return NewStatement("the newest of "+table+" in a millisecond", `SELECT COALESCE(max(id), 0) FROM `+table+` WHERE id >= $1 AND id < $2`)
 }
 
-// NewIDInTable is NewID for rows with the ID as their key. The ID of an event with a time comes after all rows of its millisecond;
-// if the millisecond is full, the ID is in the next one. newest finds the greatest ID from $1 on and below $2; the further
-// arguments are its own, for rows whose key has more columns.
+// NewIDInTable makes the ID of a new row whose key is the ID. The ID of an event with a time comes after all rows of its millisecond; if
+// the millisecond is full, the ID is in the next one. newest finds the greatest ID from $1 on and below $2; the further arguments are its
+// own, for rows whose key has more columns.
 func (tx *Tx) NewIDInTable(ctx context.Context, ids *services.IDClock, newest Statement, further ...any) (services.PostID, error) {
 	// Without a moment the clock gives each ID once, so nothing has to be looked up.
 	id := tx.NewID(ids)

@@ -12,8 +12,8 @@ func TestJobsOfLateEventsAreDueLater(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		late time.Duration // how late the event is; -1: it is of now and has a time
-		plan time.Duration // from now
-		want time.Duration // from now
+		plan time.Duration // the planned time of the job, from now
+		want time.Duration // when the job is due, from now
 	}{
 		"an event of now":                       {0, time.Minute, time.Minute},
 		"an event of now with a time":           {-1, time.Minute, time.Minute},

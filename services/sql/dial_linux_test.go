@@ -40,7 +40,7 @@ func TestConnectionsToAVanishedMachineAreGivenUp(t *testing.T) {
 	}
 }
 
-// A socket in the file system has no such option.
+// A socket in the file system is dialed too, although it does not have TCP's option for unacknowledged data.
 func TestAUnixSocketIsDialed(t *testing.T) {
 	path := t.TempDir() + "/s"
 	listener, err := net.Listen("unix", path)

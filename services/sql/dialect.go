@@ -20,7 +20,7 @@ type dialect int
 const (
 	SQLite dialect = iota
 	Postgres
-	dialectCount
+	dialectCount // the number of engines
 )
 
 // String is the name of an engine in settings and logs.
@@ -37,7 +37,7 @@ func (d dialect) String() string { return [dialectCount]string{"sqlite", "postgr
 //	{no wait for the disk}          the FROM and WHERE of a SELECT: PostgreSQL commits it without a wait, so a crash may lose it
 type Statement struct {
 	name  string
-	texts [dialectCount]string
+	texts [dialectCount]string // by engine
 }
 
 // NewStatement declares a statement. Its name is unique: a second statement of that name with another text panics.
@@ -169,7 +169,7 @@ func (d dialect) lockingClause(words string) string {
 // Insertion is an INSERT of any number of rows. On PostgreSQL each column is one parameter, a list.
 type Insertion struct {
 	Statement
-	columnTypes []string // of the columns
+	columnTypes []string // of the columns: BIGINT, TEXT, BYTEA or BOOLEAN
 }
 
 // NewInsertion makes an insertion into a table. columns is a list "NAME TYPE, NAME TYPE", and tail is the text after the values,
@@ -345,5 +345,5 @@ func AsJSON(list any) string {
 // Micros is a time as tables keep it: microseconds since 1970.
 func Micros(t time.Time) int64 { return t.UnixMicro() }
 
-// FromMicros is the time of Micros, in UTC.
+// FromMicros is the time, in UTC, of a number of microseconds since 1970.
 func FromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }

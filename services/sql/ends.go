@@ -10,8 +10,8 @@ import (
 // TxEndHook is work that a transaction does once, at its end, with all the values that its functions kept for it. Many small
 // additions become one statement.
 type TxEndHook struct {
-	order int64 // of its declaration
-	run   func(ctx context.Context, tx *Tx, values []any) error
+	order int64                                                 // the place of its declaration among the hooks, which run in this order
+	run   func(ctx context.Context, tx *Tx, values []any) error // see NewTxEndHook
 }
 
 // lastHookOrder is the place of the TxEndHook that was declared last. NewTxEndHook gives each the next place, and they run in this
@@ -28,7 +28,7 @@ func NewTxEndHook(run func(ctx context.Context, tx *Tx, values []any) error) *Tx
 
 // endHookValue is a value that waits for the end of its transaction.
 type endHookValue struct {
-	hook  *TxEndHook
+	hook  *TxEndHook // gets the value
 	value any
 }
 

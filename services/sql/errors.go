@@ -64,7 +64,7 @@ func isUnavailable(err error) bool {
 	return connecting || network || strings.Contains(text, "conn closed") || strings.Contains(text, "database is closed")
 }
 
-// isUnavailableSQLState classifies a PostgreSQL SQLSTATE.
+// isUnavailableSQLState reports whether a PostgreSQL SQLSTATE means that the server did not do the work and may do it later.
 func isUnavailableSQLState(code string) bool {
 	switch code {
 	case "25006", // read only: a standby, or a database that an administrator protects
@@ -81,7 +81,7 @@ func isUnavailableSQLState(code string) bool {
 	return class == "08" || class == "28" || class == "53" || strings.HasPrefix(code, "57P")
 }
 
-// isUnavailableSQLiteCode classifies a SQLite result code.
+// isUnavailableSQLiteCode reports whether a SQLite result code means that SQLite did not do the work and may do it later.
 func isUnavailableSQLiteCode(code int) bool {
 	switch code & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY,

@@ -21,9 +21,9 @@ import (
 
 // The limits beyond which the examination reports a fault.
 const (
-	oldestPostgresVersion = 140000      // server_version_num
-	clockTolerance        = time.Second // a node stops taking requests at 2 s
-	lowDiskBytes          = 1 << 30     // 1 GiB
+	oldestPostgresVersion = 140000      // PostgreSQL 14, in the form of server_version_num
+	clockTolerance        = time.Second // of the difference between the clocks of node and server; beyond 2 s a node takes no requests
+	lowDiskBytes          = 1 << 30     // 1 GiB of free space
 )
 
 // Examine checks the database of a configuration for an operator and changes nothing that lasts: it leaves no file and no
@@ -48,7 +48,7 @@ func Examine(ctx context.Context, cfg Config) []services.Finding {
 	return x.findings
 }
 
-// examination collects findings.
+// examination collects the findings of one Examine.
 type examination struct {
 	clock    services.Clock
 	findings []services.Finding
@@ -242,8 +242,8 @@ func errorWithoutPath(err error) error {
 	return err
 }
 
-// checkFilesWritable checks that the files of a database that is not in use can be written. Files of another user are left beside
-// it when somebody has looked at it with another program.
+// checkFilesWritable checks that the files of a database that is not in use can be written. Files of another user are left beside the
+// database when somebody has looked at it with another program.
 func (x *examination) checkFilesWritable(file string) {
 	for _, name := range []string{file, file + "-wal", file + "-shm", file + ".lock"} {
 		opened, err := os.OpenFile(name, os.O_RDWR, 0)

@@ -19,7 +19,7 @@ const (
 	growSQLite   = `CREATE TABLE tidings_growth (value BLOB); INSERT INTO tidings_growth VALUES (zeroblob(1048576))`
 )
 
-// growPragmas make SQLite write changed pages to its log before the commit: ten pages are all that it may hold.
+// growPragmas make SQLite write changed pages to its log before the commit: ten pages are all that it may hold in memory.
 var growPragmas = []string{"cache_size(10)", "busy_timeout(50)", "temp_store(MEMORY)"}
 
 // errRollbackGrowth ends the transaction of a growth that succeeded.
@@ -47,7 +47,7 @@ func (s *DB) checkCanGrow(ctx context.Context) error {
 	return err
 }
 
-// checkWALCanGrow is checkCanGrow for SQLite. A write needs room in the log first.
+// checkWALCanGrow checks that SQLite's write-ahead log can grow, because a write needs room in the log first.
 func (s *DB) checkWALCanGrow(ctx context.Context) error {
 	// The log may be what has filled the disk. It is copied into the file only after a commit, and no commit fits any more: so it is
 	// emptied here. If that fails, the growth shows whether the log has room.
@@ -63,7 +63,7 @@ func (s *DB) checkWALCanGrow(ctx context.Context) error {
 	return err
 }
 
-// tryEmptyWAL is EmptyWAL for a disk that may be full.
+// tryEmptyWAL empties the write-ahead log, if it can: the disk may be full, so it only logs an error.
 func (s *DB) tryEmptyWAL(ctx context.Context) {
 	if _, err := s.EmptyWAL(ctx); err != nil {
 		s.log.Debug("the write-ahead log cannot be emptied", "error", err)

@@ -18,7 +18,7 @@ import (
 // profiles of the owners do not wait for them.
 type OwnerLimit struct {
 	lockKey        int64      // tells its locks from those of other limits
-	checkStatement Statement  // see NewOwnerLimit
+	checkStatement Statement  // finds out whether all owners are within the limit: see NewOwnerLimit
 	endHook        *TxEndHook // runs check
 }
 
@@ -32,31 +32,31 @@ func NewOwnerLimit(name string, within Statement) *OwnerLimit {
 	return limit
 }
 
-// lockLimitOwners is not declared by NewStatement, because SQLite has no such lock. Limits with the same keys by chance only wait
-// for each other.
+// lockLimitOwners locks some owners of a limit until the transaction ends. It is not declared by NewStatement, because SQLite has no such
+// lock. Limits with the same key by chance only wait for each other.
 var lockLimitOwners = Statement{name: "lock limits", texts: [dialectCount]string{
 	Postgres: `SELECT pg_advisory_xact_lock($1::INT, owner) FROM unnest($2::INT[]) AS owner`,
 }}
 
-// errOverLimit is an error of a whole transaction, which is then run again.
+// errOverLimit makes a transaction run again, because one of its owners is over a limit.
 var errOverLimit = services.Errorf(services.Unavailable, "others fill the same limit at the same time")
 
-// EnforceLimit checks at the end of the transaction that the owner has at most this many rows. Call it with each insertion. The
-// owner 0 is the installation.
+// EnforceLimit checks at the end of the transaction that the owner has at most this many rows. Call it with each insertion. For a limit
+// of the whole installation the owner is 0.
 func (tx *Tx) EnforceLimit(limit *OwnerLimit, owner services.UserID, most int) {
 	if tx.Dialect == Postgres {
 		tx.KeepForEndHook(limit.endHook, []any{owner, most})
 	}
 }
 
-// check is the end hook of the limit. Both statements go out in the round trip of the insertions: nothing waits
-// for their answers.
+// check is the end hook of the limit: it locks the owners and counts their rows. Both statements go out in the round trip of the
+// insertions: nothing waits for their answers.
 func (l *OwnerLimit) check(ctx context.Context, tx *Tx, values []any) error {
 	var owned RowsParameter
 	var owners []int64
 	for _, value := range values {
 		row := value.([]any)
-		// The keys are 32 bits wide, as IDs of users are.
+		// The keys of the locks are 32 bits wide, as IDs of users are.
 		if owner := int64(int32(row[0].(services.UserID))); !slices.Contains(owners, owner) {
 			owners, owned = append(owners, owner), append(owned, row)
 		}

@@ -59,8 +59,8 @@ func ReadLists[K, P comparable, T any](ctx context.Context, r Runner, st Stateme
 	return found, err
 }
 
-// ReadUserLists is ReadLists for lists of users, the greatest position first. read must scan a row into the pointers in first,
-// followed by pointers for the item, and return the item and its position, or 0 for no item.
+// ReadUserLists reads pages of lists that users have, such as their posts, by ReadLists, the greatest position first. read must scan a
+// row into the pointers in first, followed by pointers for the item, and return the item and its position, or 0 for no item.
 func ReadUserLists[T any](ctx context.Context, r Runner, st Statement, viewer services.UserID, pages []services.UserPageRequest,
 	read func(scan func(...any) error, first ...any) (item T, position uint64, err error),
 ) (map[services.UserPageRequest]services.UserListPage[T], error) {

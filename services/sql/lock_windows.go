@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// On Windows other processes cannot read locked bytes, so the lock covers one byte far behind the text of the file.
+// lockedByteOffset is the place of the one byte of a lock file that is locked, far behind the text of the file: on Windows other
+// processes cannot read locked bytes.
 const lockedByteOffset = 1 << 30
 
 // tryLock locks a file for this process, alone or with other readers. held is true if another process holds the lock.

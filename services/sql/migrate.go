@@ -89,7 +89,7 @@ func (s migrationFS) Open(name string) (fs.File, error) {
 // migrationFile is a migration whose text was translated.
 type migrationFile struct {
 	fs.File
-	text *strings.Reader
+	text *strings.Reader // in the engine's SQL
 }
 
 // Read reads the engine's text instead of the file's.

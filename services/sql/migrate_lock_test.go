@@ -16,9 +16,10 @@ import (
 // migrationWaitHandler receives the log, and tells when a migration waits for a table.
 type migrationWaitHandler struct {
 	slog.Handler
-	waitLogged chan struct{} // gets a value at each such line, unless the last value is still in it
+	waitLogged chan struct{} // gets a value when the log says that a migration waits, unless the last value is still in it
 }
 
+// Handle looks only for the log line of a migration that waits.
 func (w migrationWaitHandler) Handle(_ context.Context, record slog.Record) error {
 	if strings.Contains(record.Message, "the migration waits for a table") {
 		select {
@@ -55,7 +56,7 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 		db, err = sql.Open(t.Context(), sql.Config{URL: url, Log: slog.New(waiting)})
 		opened <- err
 	}()
-	for range 2 { // it is tried again
+	for range 2 { // the migration is tried again
 		select {
 		case <-waiting.waitLogged:
 		case err := <-opened:
@@ -84,8 +85,8 @@ func TestAMigrationThatWaitsForATableStopsNobody(t *testing.T) {
 // migration is then tried again.
 func TestAMigrationThatWasTooSlowIsTriedAgain(t *testing.T) {
 	url := sqltest.NewServer(t).NewDatabase(t)
-	// PostgreSQL's own error, at the third table: goose by itself tries again to make its own, which is the first. The sequence
-	// keeps its value although the transaction is undone.
+	// The trigger raises PostgreSQL's own error when the third table is made. The first is the table of goose, the library of migrations,
+	// which goose by itself tries again to make. The sequence keeps its value although the transaction is undone.
 	admin, err := stdsql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)

@@ -40,8 +40,8 @@ const maxConnIdleTime = 5 * time.Minute
 // and the readers of the changelog have none, and would wait for as long as the system does.
 const tcpUserTimeout = 10 * time.Second
 
-// dialer makes the connections to PostgreSQL. A connection without traffic is probed, so that a statement whose answer is awaited
-// finds out too.
+// dialer makes the connections to PostgreSQL. A connection without traffic is probed, so that a statement that waits for its answer also
+// ends when the connection is lost.
 var dialer = net.Dialer{Control: setTCPUserTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 
 // lockTimeoutSetting is for the connections of migrations. While a step waits for the lock of a table, all later statements on the
@@ -100,7 +100,7 @@ func (s *DB) migrateWithRetries(ctx context.Context, url string) error {
 	}
 }
 
-// postgresConfig reads a URL.
+// postgresConfig parses the URL of a database, and bounds the time to connect.
 func postgresConfig(url string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *DB) dialPostgres(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// sslModes are the modes of PostgreSQL's own clients.
+// sslModes are the values of the parameter sslmode that PostgreSQL's own clients know.
 var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
 // urlFault says why the driver rejects a URL. It repeats nothing of the URL but the name of a parameter, since the URL may hold

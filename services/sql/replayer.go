@@ -20,13 +20,13 @@ type statementAnswer struct {
 	err         error
 }
 
-// recordedStatement is a statement that a function ran, with its answer if it is known.
+// recordedStatement is a statement that a function of a batch ran in a pass (see together.go), with its answer if it is known.
 type recordedStatement struct {
 	name, text         string
 	args               []any
 	answer             *statementAnswer // nil: not known yet
-	answerFromLastPass bool             // the answer and all before it are as in the last pass; false: prefetched, or not known
-	hasFinalError      bool             // the answer is an error, and all before it was settled: it is not sent again
+	answerFromLastPass bool             // the last pass gave this answer and all before it; false: it was prefetched, or is not known
+	hasFinalError      bool             // the answer is an error that no earlier answer can change: the statement is not sent again
 }
 
 // matches reports whether a function runs this statement again, with the same arguments.
@@ -38,11 +38,11 @@ func (s recordedStatement) matches(text string, args []any) bool {
 // function might handle it and go on.
 var errAnswerUnknown = errors.New("sql: the answer to a statement is not known yet")
 
-// replayer answers the statements of a function from the last pass where it can, and records them for the next pass. It
-// is the queryer of the function's Tx.
+// replayer answers the statements of a function of a batch from the last pass (see together.go) where it can, and records them for the
+// next pass. It is the queryer of the function's Tx.
 type replayer struct {
 	lastPassSteps           []recordedStatement                           // the function's steps in the last pass
-	earlierFunctionsSettled bool                                          // the functions before this one are settled
+	earlierFunctionsSettled bool                                          // all functions before this one are final or settled (functionRun)
 	repeatsLastPass         bool                                          // so far the function repeats its steps of the last pass
 	steps                   []recordedStatement                           // the function's steps in this pass
 	waitsForAnswer          bool                                          // the function stopped: it needs an unknown answer

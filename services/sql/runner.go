@@ -29,9 +29,9 @@ type resultRows interface {
 // Runner runs statements and gives their errors a meaning. Both DB, for reading, and Tx are Runners.
 type Runner struct {
 	Dialect     dialect
-	db          queryer
-	trace       func(statement string) // nil: not traced
-	tracesReads bool                   // outside of a transaction, which has one span for all its statements: each read has its own
+	db          queryer                // where the statements go
+	trace       func(statement string) // called with the name of each statement; nil: not traced
+	tracesReads bool                   // each read has a trace span; false in a transaction: all its statements share one span
 }
 
 // traceName tells the tracer of a test which statement comes.
@@ -79,6 +79,7 @@ func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) 
 
 // Reader runs statements that read: a Runner, a DB, a Tx.
 type Reader interface {
+	// Each and One do what they do in Runner.
 	Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) error
 	One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error)
 }
@@ -136,7 +137,7 @@ func LimitReads(ctx context.Context, reads int) context.Context {
 	return context.WithValue(ctx, readsLeftKey{}, left)
 }
 
-// errTooManyReads is the refusal of a limited context. UNAVAILABLE makes callers leave the rest to a job.
+// errTooManyReads refuses a read beyond the bound of LimitReads, or a write under it. UNAVAILABLE makes callers leave the rest to a job.
 var errTooManyReads = services.Errorf(services.Unavailable, "there were too many reads at once")
 
 // takeRemainingRead takes one read from the counter, if there is one.
@@ -147,7 +148,7 @@ func takeRemainingRead(ctx context.Context) error {
 	return nil
 }
 
-// refuseWriteIfReadsLimited refuses a limited context: a caller that can do without reads can do without a write.
+// refuseWriteIfReadsLimited returns an error under LimitReads: a caller that can do without reads can do without a write.
 func refuseWriteIfReadsLimited(ctx context.Context) error {
 	if ctx.Value(readsLeftKey{}) != nil {
 		return errTooManyReads
@@ -171,7 +172,7 @@ func (p pool) exec(ctx context.Context, text string, args []any) (sql.Result, er
 	return p.db.ExecContext(ctx, text, args...)
 }
 
-// transaction writes to PostgreSQL.
+// transaction runs statements in a transaction of database/sql, to write to PostgreSQL or to read one snapshot.
 type transaction struct{ tx *sql.Tx }
 
 // query does not count against LimitReads: a limited context has no transaction.
@@ -227,7 +228,7 @@ func (p *preparedPool) exec(ctx context.Context, text string, args []any) (sql.R
 // preparedConn is SQLite's one writing connection. Only the holder of the writer's turn uses it.
 type preparedConn struct {
 	conn     *sql.Conn
-	prepared map[string]*sql.Stmt
+	prepared map[string]*sql.Stmt // by text
 }
 
 // statement prepares a text once on the connection.
@@ -251,7 +252,7 @@ func detachUnlessExpired(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), nil
 }
 
-// query and exec run a statement of the transaction to its end, once it has begun.
+// query runs a statement of the transaction. Once the statement has begun, it runs to its end.
 func (p *preparedConn) query(ctx context.Context, text string, args []any) (resultRows, error) {
 	ctx, err := detachUnlessExpired(ctx)
 	if err != nil {
@@ -264,6 +265,7 @@ func (p *preparedConn) query(ctx context.Context, text string, args []any) (resu
 	return st.QueryContext(ctx, args...)
 }
 
+// exec runs a statement that changes rows. Once it has begun, it runs to its end.
 func (p *preparedConn) exec(ctx context.Context, text string, args []any) (sql.Result, error) {
 	ctx, err := detachUnlessExpired(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // ScrubbedPart is a part of a file that was scrubbed. The caller keeps NextAfterPage, so that a restart goes on there.
 type ScrubbedPart struct {
-	NextAfterPage        int64 // the position of the next part
+	NextAfterPage        int64 // the next part begins behind this page
 	More                 bool  // there is a next part
 	PagesWithDeletedData int   // pages in which deleted data was found
 }
@@ -130,7 +130,7 @@ func (w *writer) emptyWAL(ctx context.Context) (emptied bool, err error) {
 // The numbers of pages that a part has, and that one transaction reads again and writes.
 const (
 	pagesPerScrub      = 1024
-	pagesPerScrubWrite = 32 // rows with long overflow chains delay other writes most: 385 ms was seen with 128
+	pagesPerScrubWrite = 32 // pages with long overflow chains delay other writes most: 128 of them took 385 ms
 )
 
 // readPages reads pages by their numbers, and leaves out numbers behind the end of the file.
@@ -218,7 +218,7 @@ func overwriteDeleted(ctx context.Context, q queryer, numbers []int64) error {
 // scrubbedPage is a page with its deleted data overwritten.
 type scrubbedPage struct {
 	number int64
-	data   []byte
+	data   []byte // with zeros in place of the deleted data
 }
 
 // eachPageWithDeletedData finds the pages with deleted data among the given ones and their overflow pages. It calls found with the

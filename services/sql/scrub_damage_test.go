@@ -45,7 +45,7 @@ func newBrokenFile(t *testing.T) brokenFile {
 	return f
 }
 
-// withDatabase opens the file, and closes it.
+// withDatabase opens the file as a database for do, and closes it.
 func (f brokenFile) withDatabase(do func(db *sql.DB)) {
 	f.Helper()
 	db, err := sql.Open(f.Context(), sql.Config{URL: "sqlite:" + f.path})
@@ -58,7 +58,7 @@ func (f brokenFile) withDatabase(do func(db *sql.DB)) {
 	}
 }
 
-// changeBytes changes the bytes of the closed file.
+// changeBytes lets do change the bytes of the closed file.
 func (f brokenFile) changeBytes(do func(data []byte)) {
 	f.Helper()
 	data, err := os.ReadFile(f.path)
@@ -90,7 +90,7 @@ func firstFreeListPage(data []byte) (list []byte, count uint32) {
 	return list, binary.BigEndian.Uint32(list[4:])
 }
 
-// firstOverflowPage is the first overflow page of a row with two.
+// firstOverflowPage is the first of the overflow pages of a row that has two of them.
 func firstOverflowPage(t *testing.T, data []byte) []byte {
 	t.Helper()
 	for number := uint32(2); number <= uint32(len(data)/pageSize); number++ {
@@ -111,8 +111,8 @@ func firstOverflowPage(t *testing.T, data []byte) []byte {
 
 // fileDamages are kinds of damage to a file, and whether a scrub refuses the whole file.
 var fileDamages = map[string]struct {
-	do      func(t *testing.T, data []byte)
-	refused bool
+	do      func(t *testing.T, data []byte) // makes the damage
+	refused bool                            // Scrub refuses the whole file
 }{
 	"a count of free pages beyond the page, before what an older list left there": {func(_ *testing.T, data []byte) {
 		list, count := firstFreeListPage(data)

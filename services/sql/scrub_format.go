@@ -174,8 +174,8 @@ func (f *filePages) unusedRanges(number int64, data []byte) ([]unusedRange, []ov
 
 // usedBytes are the bytes of a page that belong to a row or a free block. Where two of these overlap the page is damaged.
 type usedBytes struct {
-	used         []bool
-	contentStart int // where the first row or free block can begin
+	used         []bool // by the offset of the byte
+	contentStart int    // where the first row or free block can begin
 }
 
 // markUsed marks the bytes from offset from to offset to, which is not included. It returns false if one of them is marked already, or

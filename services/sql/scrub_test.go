@@ -17,8 +17,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// deletedRowMarker is the text in the rows that are deleted. The tests look for deletedRowMarkerPart, so that a part of a marker is
-// found too.
+// deletedRowMarker is the marker: a text in the names of the rows that the tests delete. The tests look for deletedRowMarkerPart, so that
+// a part of a marker is found too.
 const (
 	deletedRowMarker     = "zqxvMARK"
 	deletedRowMarkerPart = "zqxvM"
@@ -29,8 +29,8 @@ type scrubbedDB struct {
 	*testing.T
 	*sql.DB
 	path      string
-	rng       *rand.Rand
-	lastRowID int // the greatest ID that was given to a row
+	rng       *rand.Rand // draws the changes
+	lastRowID int        // the greatest ID that was given to a row
 }
 
 // createScrubTables make the tables: with rowids, without, and one that is dropped in the end.
@@ -70,8 +70,8 @@ func (f *scrubbedDB) repeatToRandomLength(of string) string {
 	return strings.Repeat(of, 1+length/len(of))
 }
 
-// randomChangeStatement returns a random statement that inserts, changes or deletes a row. Most rows have no mark, and are kept
-// when the marked rows are deleted.
+// randomChangeStatement returns a random statement that inserts, changes or deletes a row. Most rows do not have the marker, and are kept
+// when the rows with the marker are deleted.
 func (f *scrubbedDB) randomChangeStatement() string {
 	table := []string{"rowed", "keyed", "dropped"}[f.rng.IntN(3)]
 	of, id := "kept-"+fmt.Sprint(f.rng.IntN(100)), f.rng.IntN(f.lastRowID+1)
@@ -90,8 +90,8 @@ func (f *scrubbedDB) randomChangeStatement() string {
 	return fmt.Sprintf(`INSERT INTO %s (id, name, text) VALUES (%d, '%s%d', '%s')`, table, f.lastRowID*(1-2*f.rng.IntN(2)), of, f.rng.IntN(1e9), f.repeatToRandomLength(of))
 }
 
-// requiredMarkerPositionInName returns the position that the mark must have in a row's name, by instr, before the row may get the
-// text of: 1, the beginning, if of is the mark, otherwise 0, nowhere. So marked texts are only in marked rows.
+// requiredMarkerPositionInName returns the position that the marker must have in a row's name, by instr, before the row may get the text
+// of: 1, the beginning, if of is the marker, otherwise 0, nowhere. So no row that is kept has the marker in a text.
 func (f *scrubbedDB) requiredMarkerPositionInName(of string) int {
 	if of == deletedRowMarker {
 		return 1
@@ -111,7 +111,7 @@ func (f *scrubbedDB) runRandomChanges(count int) {
 	}
 }
 
-// deleteMarkedRows deletes the marked rows, as an erasure does.
+// deleteMarkedRows deletes the rows whose names have the marker, as an erasure does, and drops one table.
 func (f *scrubbedDB) deleteMarkedRows() {
 	f.Helper()
 	f.runStatements(`DELETE FROM rowed WHERE instr(name, '`+deletedRowMarker+`') > 0`, `DELETE FROM keyed WHERE instr(name, '`+deletedRowMarker+`') > 0`, `DROP TABLE dropped`)
@@ -133,7 +133,7 @@ func (f *scrubbedDB) scrub(rounds int) {
 	}
 }
 
-// readAllRows are all rows. A damaged file ends the test.
+// readAllRows returns all rows of the tables that are kept. A damaged file ends the test.
 func (f *scrubbedDB) readAllRows() (all []string) {
 	f.Helper()
 	for _, text := range []string{`PRAGMA integrity_check`, `SELECT * FROM rowed ORDER BY id`, `SELECT * FROM keyed ORDER BY id`, `SELECT name FROM rowed ORDER BY name, text`} {
@@ -149,7 +149,7 @@ func (f *scrubbedDB) readAllRows() (all []string) {
 	return all
 }
 
-// countMarkerPartsInFiles counts the pieces of the mark in the files.
+// countMarkerPartsInFiles counts the occurrences of deletedRowMarkerPart in the files of the database.
 func (f *scrubbedDB) countMarkerPartsInFiles() (count int) {
 	f.Helper()
 	for _, name := range []string{f.path, f.path + "-wal", f.path + "-shm"} {

@@ -47,7 +47,7 @@ type Config struct {
 	Trace func(statement string)
 }
 
-// defaultMaxConns lets two nodes and more stay below PostgreSQL's usual limit of 100 connections.
+// defaultMaxConns is the default of Config.MaxConns. With it two nodes and more stay below PostgreSQL's usual limit of 100 connections.
 const defaultMaxConns = 16
 
 // DB is an open database.
@@ -55,21 +55,21 @@ type DB struct {
 	Runner                  // for reads
 	name             string // of the database in messages; it has no password
 	Node             string // this node's name; "" on SQLite
-	LeaseTokenPrefix string // of the tokens of this process
+	LeaseTokenPrefix string // the beginning of the lease tokens of this process
 	clock            services.Clock
 	log              *slog.Logger
 	db               *sql.DB   // PostgreSQL: everything; SQLite: the readers
 	heartbeatDB      *sql.DB   // PostgreSQL: a connection for heartbeats only, so that load does not delay them
-	Heartbeats       Runner    // through heartbeatDB
+	Heartbeats       Runner    // runs the node's heartbeats, through heartbeatDB
 	writer           *writer   // SQLite only
 	fileLock         io.Closer // SQLite only: on the file
 
-	writeRefusals  writeRefusals
-	latestTxMicros atomic.Int64 // the latest time given to a transaction, in microseconds
-	onCommitSignal []func()     // called after a commit that called SignalAtCommit
+	writeRefusals  writeRefusals // whether writes are refused now
+	latestTxMicros atomic.Int64  // the latest time given to a transaction, in microseconds
+	onCommitSignal []func()      // called after a commit that called SignalAtCommit
 
 	mu     sync.RWMutex // guards closed against writes that are starting
-	closed bool
+	closed bool         // Close was called
 	// activeWrites counts the writes under way. It is raised under mu, so that Close sees every write that was admitted.
 	activeWrites sync.WaitGroup
 }

@@ -30,21 +30,21 @@ import (
 //	pass 1   f1: read a             f2: read b             both wait for their rows
 //	pass 2   f1: read a, write c    f2: read b, write d    the same reads, and the writes that follow from their answers
 //
-// If f1 has written b, the second answer to f2's read differs from the first, and f2's write may differ too. Then f1 is final,
-// with a savepoint after it, and a third pass sends f2 alone.
+// If f1 has written b, the second answer to f2's read differs from the first, and f2's write may differ too. Then f1 is final: its work
+// stays in the transaction, with a savepoint after it, and a third pass sends f2 alone.
 //
 // If the functions repeat all statements of the last pass and only add further ones behind them, nothing is rolled back, and the
 // next pass sends only what was added. So a single function takes a round trip for each answer that it waits for.
 
-// After maxBatchPasses passes in which no further function became final, the next function runs alone, statement by statement. The
-// rows that it locks stay locked, so that other transactions that keep changing the same rows cannot delay the batch forever. After
-// maxFunctionsRunAlone such functions the rest of the batch runs statement by statement.
+// After maxBatchPasses passes in which no further function became final (its work stays in the transaction), the next function runs
+// alone, statement by statement. The rows that it locks stay locked, so that other transactions that keep changing the same rows cannot
+// delay the batch forever. After maxFunctionsRunAlone such functions the rest of the batch runs statement by statement.
 const (
 	maxBatchPasses       = 16
 	maxFunctionsRunAlone = 4
 )
 
-// functionRun records the steps of a function's last run. The steps of a final function are its statements in the transaction.
+// functionRun records the steps of a function's last run. The steps of a final function (see functionBatch) stay in the transaction.
 type functionRun struct {
 	steps          []recordedStatement
 	waitsForAnswer bool  // the run ended because it needs the answer of its last step
@@ -52,8 +52,8 @@ type functionRun struct {
 	changedNothing bool  // no statement of the run may have changed a row: see replayer.mayHaveChangedRows
 	rolledBack     bool  // the last pass undid the steps after sending them, because the function fails
 	sentSteps      int   // the number of steps in the last pass
-	settled        bool  // the run repeated the steps that were sent, with their answers
-	// endHookValues are the values of this run for the ends; a function that failed has none.
+	settled        bool  // the run repeated the steps that were sent, with PostgreSQL's answers to all of them
+	// endHookValues are the values that this run kept for the end hooks (TxEndHook); a function that failed has none.
 	endHookValues []endHookValue
 }
 
@@ -61,15 +61,15 @@ type functionRun struct {
 type functionBatch struct {
 	store             *DB
 	conn              *pgx.Conn
-	tx                *Tx
-	firstFunctionTime time.Time // the time of the first function
-	orderedWrites     bool      // see WithOrderedWrites
-	fns               []func(*Tx) error
-	runs              []functionRun
+	tx                *Tx                 // is passed to each of fns in turn
+	firstFunctionTime time.Time           // Tx.Now of the first function
+	orderedWrites     bool                // see WithOrderedWrites
+	fns               []func(*Tx) error   // the functions of the batch, and behind them one that runs the end hooks
+	runs              []functionRun       // the last run of each of fns
 	idsByCall         [][]services.PostID // [k][i] is the ID of the call k of NewID by the function i
 	clockReadings     [][]time.Time       // [i] are the times of the calls of ReadClock by the function i
 
-	finalFunctions          int  // functions before it are final: they are settled and a savepoint follows them
+	finalFunctions          int  // functions before this index are final: they are settled, and a savepoint follows them
 	savepointBeforeFunction int  // the next pass puts a savepoint before this function
 	txHasOnlyLastPass       bool // the transaction has the steps of the last pass, and nothing else
 	savepointPlaced         bool // the last pass placed a savepoint, and finalFunctions has not moved to it
@@ -79,11 +79,11 @@ type functionBatch struct {
 	prefetches              int  // the number of prefetches of the whole batch
 	passes                  int  // the number of passes since finalFunctions last moved
 	functionsRunAlone       int  // functions that were run alone
-	restRunsAlone           bool // each further function runs alone, also after a statement could not be sent: only its function fails
+	restRunsAlone           bool // each further function runs alone; set also when a statement could not be sent: only its function fails
 }
 
-// tryTogether is a postgresTry for a batch. again is also true if PostgreSQL aborted just one of the functions in favour of another
-// transaction.
+// tryTogether runs a batch in one transaction of PostgreSQL. It is a postgresTry, and again is also true if PostgreSQL aborted just one
+// of the functions in favour of another transaction.
 func (s *DB) tryTogether(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func (t *functionBatch) run(ctx context.Context, last bool) (errs []error, err e
 		}
 	}
 	end := len(t.runs) - 1
-	// An end that failed is an error of the whole transaction: its values come from many functions.
+	// An end hook that failed is an error of the whole transaction: its values come from many functions.
 	if failed := t.runs[end].failed; failed != nil {
 		return nil, failed
 	}
@@ -191,21 +191,22 @@ func (t *functionBatch) firstConflict() error {
 	return nil
 }
 
-// replayFunctions runs the functions that are not final with the answers known so far. After a prefetch it runs only the functions
-// that waited, because they have new answers, and the last function, because the others may have kept more values for the ends.
+// replayFunctions runs the functions that are not final with the answers known so far. After a prefetch it runs only the functions that
+// waited, because they have new answers, and the last function, because the others may have kept more values for the end hooks, which it
+// runs.
 func (t *functionBatch) replayFunctions(prefetched bool) {
 	var all []endHookValue
 	sure := true // all functions before are final or settled
 	for i := range t.runs {
 		end := i == len(t.runs)-1
-		// The ends of a single function wait for it: values that it has not kept yet would change their statements.
+		// The end hooks of a single function wait for it: values that it has not kept yet would change their statements.
 		if end && i == 1 && t.runs[0].waitsForAnswer {
 			t.runs[i] = functionRun{}
 			break
 		}
 		if i >= t.finalFunctions && (!prefetched || end || t.runs[i].waitsForAnswer) {
 			t.tx.endHookValues = nil
-			if end { // the last function runs the ends of all others
+			if end { // the last function runs the end hooks of all others
 				t.tx.endHookValues = all
 			}
 			t.runs[i] = t.replayFunction(i, &replayer{lastPassSteps: t.runs[i].steps, earlierFunctionsSettled: sure, repeatsLastPass: true})
@@ -251,8 +252,9 @@ func (t *functionBatch) replayFunction(i int, p *replayer) (now functionRun) {
 	return now
 }
 
-// callFunction runs a function as DB.callWithRecover does, and stops it where it needs an unknown answer. With WithOrderedWrites, a
-// function is behind only as far as the answers are known: the next pass calls it again.
+// callFunction runs a function as DB.callWithRecover does, and stops it where it needs an unknown answer. Under WithOrderedWrites it does
+// not run a function if the function before has failed for now, as far as the answers are known. With other answers, the next pass runs
+// it.
 func (t *functionBatch) callFunction(i int) (err error) {
 	if end := i == len(t.fns)-1; t.orderedWrites && i > 0 && !end && services.IsTransient(t.runs[i-1].failed) {
 		return ErrEarlierWriteFailed
@@ -265,8 +267,8 @@ func (t *functionBatch) callFunction(i int) (err error) {
 	return t.fns[i](t.tx)
 }
 
-// idOfCall returns the ID for a function's call of NewID. It is the same in every pass, and the IDs rise in the order of the
-// functions: row k has an ID for each function's call k.
+// idOfCall returns the ID for a function's call of NewID. It is the same in every pass, and the IDs rise in the order of the functions:
+// idsByCall[k] has an ID for the call k of each function.
 func (t *functionBatch) idOfCall(function, call int, next func() services.PostID) services.PostID {
 	for call >= len(t.idsByCall) {
 		ids := make([]services.PostID, len(t.runs))

@@ -19,7 +19,7 @@ import (
 // rows, such as likes of one post, would wait for each other, change each other's answers, and so take many more passes.
 const (
 	longBatchSize    = 32                    // functions; a batch with more is long
-	longBatchLockKey = "7305534180022318195" // the key of their lock; the locks of limits have keys of two numbers
+	longBatchLockKey = "7305534180022318195" // the key of the advisory lock of long batches; locks of OwnerLimit have keys of two numbers
 )
 
 // undoStatements lists the statements to send before a pass. They roll back the last pass, but not the functions that are final. If
@@ -42,8 +42,8 @@ func (t *functionBatch) undoStatements() []string {
 // advances as many functions as a prefetch, and also checks guesses in the same round trip, so a prefetch saves time only when
 // there is nothing to check. Short batches have too little to repeat, and a prefetch locks rows in another order than a pass does.
 const (
-	unconditionalPrefetches = 3
-	maxPrefetches           = 6 // so that a batch takes hardly more round trips than without them
+	unconditionalPrefetches = 3 // made even if some functions do not wait for rows
+	maxPrefetches           = 6 // of one batch, so that it takes hardly more round trips than without prefetches
 )
 
 // roundTrip is the statements of one round trip. Each is a step of a function, or a statement of the batch itself, whose step is nil.
@@ -141,7 +141,7 @@ func (t *functionBatch) canContinuePass() bool {
 	for i := t.finalFunctions; i < len(t.runs); i++ {
 		script := &t.runs[i]
 		fails := script.failed != nil && !script.changedNothing
-		// The steps of a function that fails stand between savepoints, so nothing can be sent behind them.
+		// The steps of a function that fails are between a savepoint and its release, so no further step of it can be sent.
 		if len(script.steps) < script.sentSteps || more && script.sentSteps > 0 || fails != script.rolledBack || fails && len(script.steps) > script.sentSteps {
 			return false
 		}
@@ -157,7 +157,7 @@ func (t *functionBatch) canContinuePass() bool {
 
 // continuePass sends the steps that the last pass has not sent, and reads their answers.
 func (t *functionBatch) continuePass(ctx context.Context) error {
-	t.passes-- // it repeats nothing
+	t.passes-- // this pass repeats nothing, and does not count
 	r := &roundTrip{}
 	for i := t.finalFunctions; i < len(t.runs); i++ {
 		script := &t.runs[i]

@@ -22,9 +22,9 @@ type Tx struct {
 	// see SetEventMoment. 0: the event happens now.
 	eventMoment    services.PostID
 	momentOfNewIDs services.PostID                                   // see SetMomentOfNewIDs; 0: the moment of the commit
-	newID          func(next func() services.PostID) services.PostID // nil: each is a new one
-	readClock      func(read func() time.Time) time.Time             // nil: each is read anew
-	Began          time.Time                                         // the clock's time, at most the first Now: jobs are due then
+	newID          func(next func() services.PostID) services.PostID // makes the IDs of NewID, the same in each run; nil: all are new
+	readClock      func(read func() time.Time) time.Time             // makes the times of ReadClock, the same in each run; nil: all are new
+	Began          time.Time                                         // the clock's time, at most the first Now: new jobs are due then
 	endHookValues  []endHookValue                                    // the values that KeepForEndHook kept
 	// signalsAtCommit says that the functions of OnCommitSignal are called after the commit. It stays true when the function that
 	// set it fails and is rolled back: an extra signal does no harm.
@@ -68,8 +68,8 @@ func (tx *Tx) NewID(ids *services.IDClock) services.PostID {
 	return tx.newID(ids.Next)
 }
 
-// ReadClock reads a clock other than the transaction's. When a function is run again it gets the same time, as it gets the same
-// ids: a function that reads the clock directly would issue different statements in each pass, and never settle.
+// ReadClock reads a clock other than the transaction's. When a function is run again it gets the same time, as it gets the same ids: a
+// function that reads the clock directly would issue different statements in each run, and its batch would not end.
 func (tx *Tx) ReadClock(read func() time.Time) time.Time {
 	if tx.readClock == nil {
 		return read()
@@ -97,7 +97,7 @@ func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []err
 // succeed when repeated, except on the last try.
 type postgresTry func(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool)
 
-// write is WriteAll; on PostgreSQL try runs the functions.
+// write runs functions in one transaction, with the errors of WriteAll. On PostgreSQL, try runs them.
 func (s *DB) write(ctx context.Context, fns []func(tx *Tx) error, try postgresTry) (errs []error) {
 	if len(fns) == 0 {
 		return nil
@@ -167,7 +167,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tryAlone is a postgresTry for one function, which waits for the answer to each of its statements.
+// tryAlone runs one function in a transaction of PostgreSQL, which waits for the answer to each of its statements. It is a postgresTry.
 func (s *DB) tryAlone(ctx context.Context, fns []func(*Tx) error, last bool) (errs []error, again bool) {
 	end := func(err error) ([]error, bool) {
 		return []error{err}, !last && (isWorthRetry(err) || isConnectionLost(ctx, err))
@@ -261,7 +261,7 @@ func (s *DB) callWithRecover(fn func(*Tx) error, tx *Tx) (err error) {
 	return fn(tx)
 }
 
-// logPanic logs a panic with its stack, and is the error that the caller gets instead.
+// logPanic logs a panic with its stack, and returns the error that the caller gets instead.
 func (s *DB) logPanic(cause any) error {
 	s.log.Error("a write panicked", "error", services.NewPanicError(cause))
 	return services.Wrapf(services.Internal, fmt.Errorf("panic: %v", cause), "the write failed")

@@ -44,8 +44,8 @@ const (
 // tryTransaction runs its functions and commits them with those of the group. The caller and the writer both try to set
 // takenOrAbandoned, and only the first succeeds. So the functions either run while the caller waits, or never run.
 type writer struct {
-	store      *DB // whose writer it is
-	db         *sql.DB
+	store      *DB           // whose writer it is
+	db         *sql.DB       // has conn as its only connection
 	connMu     sync.Mutex    // held while conn is used: by a group, or by the emptying of the log
 	conn       *preparedConn // the only connection that writes
 	shortQueue chan *request // the queue of short requests
@@ -61,7 +61,7 @@ type request struct {
 	fns              []func(*Tx) error
 	size             int           // how much of maxGroupFunctions it takes: the number of its functions, or more
 	errs             []error       // of each function
-	takenOrAbandoned atomic.Bool   // by the writer, or by its own caller, who has given up
+	takenOrAbandoned atomic.Bool   // taken by the writer, or abandoned by its own caller, who has given up
 	done             chan struct{} // closed when errs is final
 	ended            bool          // done is closed; used by the writer only
 }

@@ -9,7 +9,8 @@ import (
 	"tidings/services"
 )
 
-// explainingItems are the items that explain the difference of two states. The zero value is for a difference without items.
+// explainingItems are the items that explain the difference of two states of a user's badges. The zero value is for a difference without
+// items.
 type explainingItems struct {
 	newItems            []AlertItem          // the newest items of parts that rose or moved, if they are newer than any reported item
 	newestOfFallenParts map[string]AlertItem // of parts that fell and have an alert, by name; absent if no item alerts any more
@@ -71,7 +72,7 @@ func (s State) NewestAlertOf(chosen func(source services.Source, part string) bo
 	return newest
 }
 
-// NewestAlert is NewestAlertOf with all parts chosen.
+// NewestAlert is the newest item of any part that alerted the user after a version and is unread, nil for none.
 func (s State) NewestAlert(after uint64) *AlertItem {
 	return s.NewestAlertOf(func(services.Source, string) bool { return true }, after)
 }
@@ -108,7 +109,7 @@ func (s *Service) explainDifference(ctx context.Context, user services.UserID, b
 	recent := s.cfg.Clock.Now().Add(-maxAlertAge)
 	from := recent
 	if len(fallen) > 0 {
-		from = time.Time{} // an alert that was not heard yet may be old
+		from = time.Time{} // an alert that a reader has not received yet may be old
 	}
 	newest, err := s.cfg.NewestItems(ctx, user, badges, sources, from)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 const (
 	compareBatchSize     = 500             // users compared at once
 	maxParallelItemReads = 8               // users whose newest items are read at once
-	compareRetryDelay    = 2 * time.Second // until a user whose badges could not be read is tried again
+	compareRetryDelay    = 2 * time.Second // until a user whose badges could not be read is compared again
 	maxAlertAge          = time.Hour       // older items alert nobody: imports, replayed queues, a stream that was off
 )
 
@@ -23,11 +23,11 @@ const (
 // again.
 type comparison struct {
 	dueUser
-	lastChange   Change          // its Seq is 0 without one
+	lastChange   Change          // the last change of the user; its Seq is 0 if there is none
 	state        State           // the badges now
 	items        explainingItems // the items that explain the difference
 	differs      bool            // a change is to be written
-	nextChangeAt time.Time       // when time alone changes the badges
+	nextChangeAt time.Time       // when time alone changes the badges; the zero time for never
 	failed       error           // why the user could not be compared
 }
 
@@ -63,7 +63,7 @@ func (s *Service) compare(ctx context.Context, due []dueUser) ([]comparison, err
 		users[i] = one.user
 	}
 	badges, errs := s.peek(ctx, users)
-	// The last changes can be read outside of the writing transaction: nobody else writes them while this token is good.
+	// The last changes can be read outside of the writing transaction: nobody else writes them while this node has the lease.
 	before, err := s.ChangesOf(ctx, users)
 	if err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func (h alertStart) forSource(source services.Source) time.Time {
 	return from
 }
 
-// writeChanges writes the changes and settles the marks that they follow from, in one transaction of the writer. A user who was marked
-// again meanwhile waits for the interval like everybody: otherwise a user who is marked all the time would be compared all the
+// writeChanges writes the changes and removes or delays the marks that led to them, in one transaction of the writer. A user who was
+// marked again meanwhile waits for the interval like everybody: otherwise a user who is marked all the time would be compared all the
 // time.
 func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 	written := 0
@@ -177,7 +177,8 @@ func (s *Service) writeChanges(ctx context.Context, found []comparison) error {
 				written++
 			}
 		}
-		// The head comes first, because its row is the lock: a deposed writer gets an error before it writes anything.
+		// The head, the greatest position so far, is raised first, because its row is the lock: a node that is not the writer any more gets an
+		// error before it writes anything.
 		head, err := takePositions(ctx, tx, s.leaseToken, written)
 		if err != nil {
 			return err

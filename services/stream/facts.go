@@ -23,16 +23,17 @@ var (
 	// countDue is for metrics: how many users are due, and since when.
 	countDue = sql.NewStatement("count due users of the change stream", `SELECT count(*), min(due_at) FROM stream_due WHERE due_at <= $1`)
 
-	// This removes only marks that have not risen since they were read: otherwise the change behind a newer mark would be lost.
+	// settleDue removes only marks that have not risen since they were read: otherwise the change behind a newer mark would be lost.
 	settleDue = sql.NewStatement("settle users of the change stream", `DELETE FROM stream_due
 		WHERE (user_number, marks) IN (SELECT r.user_number, r.marks FROM {rows $1 user_number BIGINT, marks BIGINT} AS r)`)
 
-	// The mark stays with another time. A mark that rose since it was read is left unchanged.
+	// delayDue keeps marks, with another time. A mark that rose since it was read is left unchanged.
 	delayDue = sql.NewStatement("delay users of the change stream", `UPDATE stream_due SET due_at = r.due_at
 		FROM {rows $1 user_number BIGINT, marks BIGINT, due_at BIGINT} AS r
 		WHERE stream_due.user_number = r.user_number AND stream_due.marks = r.marks`)
 
-	// Users who would be due earlier become due at $2: Config.ChangeInterval after this comparison.
+	// postponeDue is for all marks of some users: those who would be due earlier become due at $2: Config.ChangeInterval after this
+	// comparison.
 	postponeDue = sql.NewStatement("postpone users of the change stream", `UPDATE stream_due SET due_at = $2
 		WHERE due_at < $2 AND {in user_number $1 BIGINT}`)
 
@@ -44,14 +45,16 @@ var (
 
 	resignHead = sql.NewStatement("resign as the writer of the change stream", `UPDATE stream_head SET until_us = 0 WHERE name = 'changes' AND token = $1`)
 
-	// The head follows the clock, so that versions rise also after a backup is restored. No row means that the token is not the
-	// writer's any more. The update locks the row, so positions are committed in their order, and none is committed after a
-	// reader has read a greater one.
+	// The head is the greatest position so far. It follows the clock, so that versions rise also after a backup is restored. No row means
+	// that the token is not the writer's any more. The update locks the row, so positions are committed in their order, and none is
+	// committed after a reader has read a greater one.
 	raiseHead = sql.NewStatement("raise the head of the change stream", `UPDATE stream_head
 		SET head = CASE WHEN head < $2 THEN $2 ELSE head END + $3 WHERE name = 'changes' AND token = $1 RETURNING head`)
 
+	// head is the greatest position so far, and began_at is when a node first became the writer.
 	readHead = sql.NewStatement("read the head of the change stream", `SELECT head, began_at FROM stream_head WHERE name = 'changes'`)
 
+	// slow_after is the last user that the slow lap has visited, and slow_began_at is when the lap began.
 	readSlowLap = sql.NewStatement("read the slow lap of the change stream", `SELECT slow_after, slow_began_at FROM stream_head WHERE name = 'changes'`)
 
 	moveSlow = sql.NewStatement("move the slow lap of the change stream", `UPDATE stream_head SET slow_after = $2, slow_began_at = $3
@@ -159,13 +162,14 @@ func readSlowLapPlace(ctx context.Context, db *sql.DB) (at slowLapPlace, err err
 	return at, err
 }
 
-// moveSlowLap writes the place of the slow lap. A writer that was deposed moves nothing.
+// moveSlowLap stores how far the slow lap has come. It changes nothing for a node that is not the writer any more.
 func moveSlowLap(ctx context.Context, tx *sql.Tx, token string, to slowLapPlace) error {
 	_, err := tx.Run(ctx, moveSlow, token, to.lastUser, to.began)
 	return err
 }
 
-// Head is a position that no change written so far is behind. began is when a node first became the writer, the zero time if none did.
+// Head is the greatest position so far: no change that is written has a greater one. began is when a node first became the writer, the
+// zero time if none did.
 func (s *Service) Head(ctx context.Context) (head uint64, began time.Time, err error) {
 	var us int64
 	_, err = s.db.One(ctx, readHead, nil, &head, &us)

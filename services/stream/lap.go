@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// earlyLapDivisor is a divisor: after a shared change a lap begins Config.LapInterval / earlyLapDivisor after the last lap
-	// began, by default 5 s.
+	// earlyLapDivisor is a divisor: after a change that many users share a lap begins Config.LapInterval / earlyLapDivisor after the last
+	// lap began, by default 5 s.
 	earlyLapDivisor = 12
 	// lapRestFactor is how long the writer rests after a lap, as a multiple of the time that it worked: a lap never takes more than
 	// a fifth of one processor.
@@ -22,10 +22,10 @@ const (
 // another writer begins a lap of its own.
 type lap struct {
 	running              bool            // a lap is under way
-	repeatSoon           bool            // another lap follows soon: see requestLap
+	repeatSoon           bool            // another lap is due Config.LapInterval / earlyLapDivisor after this one: see requestLap
 	began                time.Time       // when the lap under way began, or else the last one
 	ended                time.Time       // when the last lap ended; zero while one is under way
-	workTime             time.Duration   // without the waits for an engine that did not answer
+	workTime             time.Duration   // how long the lap has worked, without its waits for an engine that did not answer
 	sharedChangesAtStart uint64          // Config.SharedChanges when it began
 	lastUser             services.UserID // the last user visited
 }

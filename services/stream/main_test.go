@@ -18,13 +18,13 @@ func TestMain(m *testing.M) { os.Exit(m.Run()) }
 // testWorld is users whose badges a test sets.
 type testWorld struct {
 	*peopletest.TestStore
-	mu                   sync.Mutex
-	likes                map[services.UserID]int
-	siteMessageVersions  map[services.UserID]uint64        // for a user in it, likes are site messages, whose facts have this version
+	mu                   sync.Mutex                        // guards the maps and lastNewestItemsSince
+	likes                map[services.UserID]int           // the number of unread likes
+	siteMessageVersions  map[services.UserID]uint64        // for a user in it, likes counts site messages, whose facts have this version
 	newestItem           map[services.UserID]services.Item // the newest item
 	nextChangeAt         map[services.UserID]time.Time     // when time alone changes the badges
-	badgeReadErrors      map[services.UserID]error         // of reading the badges
-	lastNewestItemsSince time.Time                         // of the last look for newest items
+	badgeReadErrors      map[services.UserID]error         // the error of reading the badges, if any
+	lastNewestItemsSince time.Time                         // the time since which readNewestItems was last asked for items
 	afterBadgesRead      func()                            // runs after badges were read, before anything is written
 	appliedSharedChanges uint64                            // what Config.SharedChanges returns
 }
@@ -46,7 +46,7 @@ func (w *testWorld) setLikes(user services.UserID, likes int, item string, at ti
 	}
 }
 
-// peekBadges is Config.Peek.
+// peekBadges makes badges from what the test has set. It is the stream's Config.Peek.
 func (w *testWorld) peekBadges(_ context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	w.mu.Lock()
 	defer func() {
@@ -72,7 +72,7 @@ func (w *testWorld) peekBadges(_ context.Context, users []services.UserID) (badg
 	return badges, errs
 }
 
-// readNewestItems is Config.NewestItems.
+// readNewestItems returns the newest item that the test has set. It is the stream's Config.NewestItems.
 func (w *testWorld) readNewestItems(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, since time.Time) ([]services.Explanation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *testWorld) newService() *Service {
 	return s
 }
 
-// runUntilIdle runs the node's work until none is left.
+// runUntilIdle runs the steps of a stream until no work is left.
 func (w *testWorld) runUntilIdle(s *Service) {
 	w.T.Helper()
 	for more := true; more; {

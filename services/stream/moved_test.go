@@ -50,10 +50,10 @@ func TestNewItemBetweenComparisonsAlerts(t *testing.T) {
 		now := time.Now()
 		var last uint64
 		for i, c := range []struct {
-			unread int
-			facts  uint64
-			item   string
-			loose  bool
+			unread int    // the number of site messages
+			facts  uint64 // the version of their facts
+			item   string // the ID of the newest
+			loose  bool   // Item.AtIsUncertain of the newest
 			alert  string // "" for none: then there is no change either if the number is the same
 		}{
 			{5, 10, "a", false, "a"}, {3, 20, "b", false, "b"}, {2, 30, "b", false, ""}, {2, 40, "c", false, "c"}, {2, 50, "c", false, ""}, {2, 40, "d", false, ""},

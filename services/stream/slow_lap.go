@@ -22,16 +22,16 @@ const (
 // slowLap is a walk over the users that a lap leaves out, because they were not seen for long. There may be a hundred times as
 // many of them, so the walk rests between any two batches, and its place is kept in SQL: it may last longer than its writer.
 type slowLap struct {
-	placeLoaded          bool // the place was read
-	place                slowLapPlace
-	sharedChangesAtStart uint64    // Config.SharedChanges when it began; 0 if another writer began it
-	resumeAt             time.Time // when the next batch is visited
+	placeLoaded          bool         // the place was read
+	place                slowLapPlace // how far the lap has come
+	sharedChangesAtStart uint64       // Config.SharedChanges when it began; 0 if another writer began it
+	resumeAt             time.Time    // when the next batch is visited
 }
 
-// slowLapPlace is how far a slow lap has come, as the head's row has it.
+// slowLapPlace is how far a slow lap has come, as SQL has it.
 type slowLapPlace struct {
 	lastUser services.UserID // the last user visited; 0: no lap is under way
-	began    time.Time
+	began    time.Time       // when the lap began, or else the last one
 }
 
 // stepSlowLap visits the next users of a slow lap, if it is time. The place is moved in the transaction of the marks: a crash skips

@@ -18,7 +18,7 @@ import (
 // and only a slow lap finds their badges.
 type awayUsersWorld struct {
 	*testWorld
-	clock         *sqltest.Clock
+	clock         *sqltest.Clock // of the stream
 	users         []services.UserID
 	comparedUsers []services.UserID // the users that were compared, in order
 }
@@ -40,6 +40,7 @@ func newAwayUsersWorld(b *peopletest.TestStore, count int) *awayUsersWorld {
 	return w
 }
 
+// newService makes a stream with the clock and with laps, which records the users that it compares.
 func (w *awayUsersWorld) newService() *Service {
 	s := w.testWorld.newService()
 	s.cfg.LapInterval, s.cfg.Clock = time.Minute, w.clock
@@ -113,9 +114,9 @@ func TestSlowLapIsDue(t *testing.T) {
 		w.runUntilIdle(s)
 		sqltest.Equal(t, w.countUsersWithTotal(s, 1), 4)
 		for _, c := range []struct {
-			after  time.Duration
-			shared uint64
-			visits int
+			after  time.Duration // the time since the step before
+			shared uint64        // the number of changes that many users share, in that time
+			visits int           // the number of users that the slow lap then compares
 		}{
 			{time.Minute, 0, 0}, {8 * time.Minute, 0, 0}, {time.Minute, 0, 3}, {59 * time.Second, 1, 0}, {time.Second, 0, 3},
 			{time.Minute, 0, 0}, {time.Minute, 1, 3}, {time.Second, 1, 0},

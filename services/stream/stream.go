@@ -64,8 +64,8 @@ type Service struct {
 	on         atomic.Bool   // see On
 	wake       chan struct{} // see Wake
 
-	lap           lap       // of the writer
-	slowLap       slowLap   // of the writer
+	lap           lap       // the state of the lap, while this node is the writer
+	slowLap       slowLap   // the state of the slow lap, while this node is the writer
 	isWriterUntil time.Time // until then this node is the writer without asking SQL again
 	wasNotWriting bool      // this node did not write: the stream was off, or another node was the writer
 	stats         counters
@@ -81,13 +81,13 @@ type counters struct {
 
 // Stats are this node's numbers since its start.
 type Stats struct {
-	Changes       uint64        // written
+	Changes       uint64        // changes written
 	Marks         uint64        // users marked by jobs
 	ComparedUsers uint64        // users whose badges were compared with their last change
 	Laps          uint64        // over all active users
 	LastLapTook   time.Duration // the last lap
 
-	SlowLaps        uint64        // over all other users
+	SlowLaps        uint64        // over all users who are not active
 	LastSlowLapTook time.Duration // the last slow lap, with its rests
 
 	IsWriter bool // this node is the writer
@@ -153,7 +153,7 @@ func (s *Service) Mark(ctx context.Context, users []services.UserID) error {
 const (
 	// pollInterval is the time between two looks for due marks, which any node may have made.
 	pollInterval = 200 * time.Millisecond
-	errorPause   = time.Second // after an engine did not answer
+	errorPause   = time.Second // the pause after an engine did not answer
 )
 
 // Run writes the stream while this node is the writer, until ctx ends.
@@ -182,7 +182,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// wakeIf is the channel of wakes, or nil, which never wakes: after an error the pause is kept.
+// wakeIf is the channel of Wake, or, if wakes is false, nil, which never wakes: after an error Run waits for the whole pause.
 func (s *Service) wakeIf(wakes bool) <-chan struct{} {
 	if wakes {
 		return s.wake

@@ -248,7 +248,7 @@ func TestLateWriterIsFenced(t *testing.T) {
 		late.cfg.Lease, late.isWriterUntil = short, time.Time{}
 		w.setLikes(users[0], 1, "", time.Time{})
 		sqltest.Equal(t, late.Mark(b.Ctx, users), nil)
-		w.afterBadgesRead = func() { // it hangs here until another node has the lease, and newer badges
+		w.afterBadgesRead = func() { // the late writer hangs here until another node has the lease and has written newer badges
 			w.afterBadgesRead = nil
 			w.setLikes(users[0], 2, "", time.Time{})
 			sqltest.Equal(t, next.Mark(b.Ctx, users), nil)

@@ -14,9 +14,9 @@ import (
 // Change is the newest change of one user's badges. It is a whole state and not a difference: a reader needs no change before it.
 type Change struct {
 	User  services.UserID
-	Key   string // the host application's name of the user
-	Seq   uint64 // the position in the stream, and the version: a later change of any user has a greater one
-	At    time.Time
+	Key   string    // the host application's name of the user
+	Seq   uint64    // the position in the stream, and the version: a later change of any user has a greater one
+	At    time.Time // when it was written
 	State State
 }
 
@@ -36,7 +36,7 @@ type AlertItem struct {
 	Source services.Source `json:"s"`
 	Part   string          `json:"p,omitempty"` // the part's name
 	ID     string          `json:"i,omitempty"` // the item's global ID
-	At     time.Time       `json:"a"`
+	At     time.Time       `json:"a"`           // the time of the item
 	Seq    uint64          `json:"q,omitempty"` // the version that reported it
 
 	// EarlierAlertSeq is the version of the part's earlier alert, which this one hides. The earlier alert counts again if this item
@@ -228,7 +228,7 @@ func (c Change) Silent(after uint64) bool { return c.State.Quiet || c.State.Newe
 // new to the reader.
 type Position struct {
 	ReadTo    uint64 // the last change that was read
-	DrainedTo uint64 // ReadTo when nothing was left the last time; never greater than ReadTo
+	DrainedTo uint64 // ReadTo at the last time when no change was left to read; never greater than ReadTo
 }
 
 // AfterReading is the position of a reader at p who has read changes, the next ones. more says that further changes are left. If

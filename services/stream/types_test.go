@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql"
 )
 
-// makeAllUsersDue makes all users due.
+// makeAllUsersDue makes all marked users due at a time, $1.
 var makeAllUsersDue = sql.AdHoc("all users are due", `UPDATE stream_due SET due_at = $1`)
 
 // likedState is a state with these numbers of likes and comments.
@@ -52,9 +52,9 @@ func TestSilent(t *testing.T) {
 	for name, c := range map[string]struct {
 		state  State
 		seq    uint64
-		after  uint64
+		after  uint64 // the reader has every change up to this version
 		silent bool
-		cause  string
+		cause  string // the ID of the newest alert; "": not checked
 	}{
 		"a first item":                              {one, 10, 0, false, "a"},
 		"the same, known":                           {one, 10, 10, true, ""},
@@ -162,8 +162,8 @@ func TestEachPartHasItsNewestItem(t *testing.T) {
 	for name, c := range map[string]struct {
 		state  State
 		chosen func(services.Source, string) bool
-		after  uint64
-		want   string
+		after  uint64 // only alerts of later versions are wanted
+		want   string // the ID of the newest alert; "" for none
 	}{
 		"any of the same time":              {first, any, 0, "c1"},
 		"a like of the same time":           {first, only("LIKE"), 0, "l1"},
@@ -197,7 +197,7 @@ func TestNewestReported(t *testing.T) {
 	for _, c := range []struct {
 		source services.Source
 		part   string
-		want   string
+		want   string // the ID of the item; "" for none
 	}{
 		{services.SourceConversations, "", "conversation:1"}, {services.SourceConversations, services.MentionsPart, ""},
 		{services.SourceNotifications, "COMMENT", "c"}, {services.SourceNotifications, "LIKE", "l"}, {services.SourceNotifications, "promo", "l"},

@@ -29,7 +29,7 @@ type Config struct {
 	Endpoint string              // http:// or https:// of the collector; "" is none
 	Node     string              // this node's name
 	Version  string              // of the program
-	Env      func(string) string // the variables of OpenTelemetry
+	Env      func(string) string // reads an environment variable of OpenTelemetry
 	Log      *slog.Logger
 }
 
@@ -37,7 +37,7 @@ type Config struct {
 const (
 	tracesPath   = "/v1/traces"     // of a collector's address
 	sendTimeout  = 10 * time.Second // of one batch of spans
-	closeTimeout = time.Second
+	closeTimeout = time.Second      // of Recorder.Close
 )
 
 // Recorder sends the spans of this process to a collector.
@@ -93,8 +93,8 @@ func (r *Recorder) Close() {
 // sender posts spans to a collector, by OTLP over HTTP. The library's own client imports gRPC, which no request uses and which
 // takes longer to build than all other code of this package.
 type sender struct {
-	address string
-	headers http.Header
+	address string      // of the collector
+	headers http.Header // of each request to the collector
 	client  *http.Client
 	log     *slog.Logger
 	failing atomic.Bool // the last batch was not taken, and the log says so

@@ -1,5 +1,5 @@
-// Package trace records spans with OpenTelemetry and sends them to a collector. It knows no feature: the engines and
-// the edge begin the spans.
+// Package trace records spans with OpenTelemetry and sends them to a collector. It knows no feature: the servers that take requests, and
+// the engines, begin the spans.
 //
 // It guarantees that nothing waits for the collector: spans wait in a bounded queue, and spans that do not fit are
 // dropped. Without a collector a span costs one atomic read. A span has names and counts alone: no text of a query, no
@@ -7,9 +7,8 @@
 //
 // While the collector does not answer, its spans are lost; the log says when that begins and when it ends.
 //
-// A trace begins at the edge, with Handler or StartOperation. Start adds the spans of the request's work in SQL and Redis.
-// A job and a hint carry their Cause, so that StartFrom can tie their work, later and on any node, to the trace of the
-// request.
+// A trace begins where a request arrives, with Handler or StartOperation. Start adds the spans of the request's work in SQL and Redis. A
+// job and a hint carry their Cause, so that StartFrom can tie their work, later and on any node, to the trace of the request.
 package trace
 
 import (
@@ -87,7 +86,7 @@ func (r *Recorder) begin(ctx context.Context, name string, options ...otel.SpanS
 	return ctx, Span{span}
 }
 
-// maxSpanNameLength bounds a name, which a client may have chosen.
+// maxSpanNameLength bounds the second part of a span's name, in bytes: a client may have chosen it.
 const maxSpanNameLength = 100
 
 // spanName joins the words of a span's name.

@@ -23,11 +23,11 @@ import (
 // collector is a server that takes spans, or refuses them with a status.
 type collector struct {
 	*httptest.Server
-	mu                 sync.Mutex
-	answerStatus       int // of each answer
-	headers            http.Header
-	spans              []*otlp.Span
-	resourceAttributes []string // attributes of the resource: name=value
+	mu                 sync.Mutex   // guards the fields below
+	answerStatus       int          // of each answer
+	headers            http.Header  // of the last request
+	spans              []*otlp.Span // the spans taken since the last takeSpans
+	resourceAttributes []string     // attributes of the resource: name=value
 }
 
 func startCollector(tb testing.TB) *collector {
@@ -139,7 +139,7 @@ func TestLaterWorkBelongsToItsCause(t *testing.T) {
 		ctx, span := StartOperation(t.Context(), "mutation", name)
 		defer span.End(nil)
 		id := otel.SpanFromContext(ctx).SpanContext().SpanID()
-		return ParseCause(CauseOf(ctx).Text()), id[:] // as it travels
+		return ParseCause(CauseOf(ctx).Text()), id[:] // a cause goes as text from node to node
 	}
 	a, idOfA := cause("a")
 	b, _ := cause("b")

@@ -18,7 +18,7 @@ import (
 	"tidings/tests/histories"
 )
 
-// readViewsStates reads the counts of users.
+// readViewsStates reads users' counts of new items in their views.
 func (b factsInDatabase) readViewsStates(users ...services.UserID) map[services.UserID]services.ViewsState {
 	b.T.Helper()
 	return sqltest.Must(readCounts(b.Ctx, b.DB, users))(b.T)

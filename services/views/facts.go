@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// An item that was removed keeps its row and its time, so only a later report brings it back.
+	// putItem adds or moves an item. An item that was removed keeps its row and its time, so only a later report brings it back.
 	putItem = sql.NewStatement("add an item to a view", `
 INSERT INTO view_items (view_code, view_id, item, at, standing) VALUES ($1, $2, $3, $4, TRUE)
 ON CONFLICT (view_code, view_id, item) DO UPDATE SET at = excluded.at, standing = TRUE WHERE excluded.at > view_items.at`)
@@ -73,7 +73,7 @@ func addItem(ctx context.Context, tx *sql.Tx, view View, item Item) (changed boo
 
 // removeItem removes an item from a view; repeated, it changes nothing. NOT_FOUND when it never was in the view.
 func removeItem(ctx context.Context, tx *sql.Tx, view View, item string) (changed bool, err error) {
-	// Only a standing item is lowered, so a repeated removal raises no version.
+	// Only an item that stands in the view is changed, so a repeated removal raises no version.
 	n, err := tx.Run(ctx, markItemRemoved, view.Code, view.ID, item)
 	if n > 0 && err == nil {
 		_, err = tx.Run(ctx, countViewChange, view.Code, view.ID)
@@ -98,7 +98,7 @@ func touch(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upT
 	return touchWithin(ctx, tx, user, view, upTo, latest, maxCountedViews)
 }
 
-// touchWithin is touch, except that most is the number of views that count.
+// touchWithin records that a user looked at a view, as touch does. most is the number of the user's views that count in the badges.
 func touchWithin(ctx context.Context, tx *sql.Tx, user services.UserID, view View, upTo, latest time.Time, most int) (LastAccess, error) {
 	var newest int64
 	if _, err := tx.One(ctx, newestOfView, []any{view.Code, view.ID}, &newest); err != nil {
@@ -171,8 +171,8 @@ func readItem(ctx context.Context, db *sql.DB, view View, item string) (at time.
 // the time of the last one. hasOlder reports that older items exist; completeAbove is the time of the newest of these.
 type newestItems struct {
 	items         []Item
-	hasOlder      bool
-	completeAbove time.Time
+	hasOlder      bool      // the view has more items, which are older
+	completeAbove time.Time // all items newer than this are in items
 }
 
 // readNewestItems reads the newest items of some views, in their order, in one query.

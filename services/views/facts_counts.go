@@ -44,6 +44,7 @@ RETURNING view_code, view_id`)
 	lockChanges = sql.NewStatement("lock the changes of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 0)
 ON CONFLICT (view_code, view_id) DO UPDATE SET seq = c.seq RETURNING seq`)
 
+	// countViewChange counts a change of a view's items. The counts of changes are part of the version of each reader's count.
 	countViewChange = sql.NewStatement("count a change of a view", `INSERT INTO view_changes AS c (view_code, view_id, seq) VALUES ($1, $2, 1)
 ON CONFLICT (view_code, view_id) DO UPDATE SET seq = c.seq + 1`)
 
@@ -77,7 +78,7 @@ SELECT r.ver, l.view_code, l.view_id, l.position, c.seq FROM view_readers r
 CROSS JOIN user_access_log l LEFT JOIN view_changes c ON c.view_code = l.view_code AND c.view_id = l.view_id
 WHERE r.user_number = $1 AND l.user_number = $1 AND l.touched > 0`)
 
-	// Dormant readers have no document; their count is made when they return.
+	// $4 leaves out dormant readers, who have no document: their count is made when they return.
 	readersOf = sql.NewStatement("readers of a view", `
 SELECT l.user_number FROM user_access_log l JOIN users u ON u.number = l.user_number
 WHERE l.view_code = $1 AND l.view_id = $2 AND l.touched > 0 AND l.user_number > $3 AND u.seen_at >= $4
@@ -145,7 +146,7 @@ type newItemCount struct {
 func readNewItems(ctx context.Context, db *sql.DB, user services.UserID, since time.Time) (list []newItemCount, err error) {
 	after := int64(-1)
 	if !since.IsZero() {
-		// The statement compares with "later than", the digest wants "since".
+		// The statement compares with "later than", the away digest wants "since".
 		after = max(0, sql.Micros(since)-1)
 	}
 	err = db.Each(ctx, newInViews, []any{user, after, maxCountedItems + 1}, func(scan func(...any) error) error {
@@ -167,8 +168,8 @@ func readReaders(ctx context.Context, db *sql.DB, view View, after services.User
 	return sql.ReadColumn[services.UserID](ctx, db, readersOf, view.Code, view.ID, after, since, limit)
 }
 
-// auditCounts is readCounts for one user, counted from the items themselves; the two share no statement. If something changes
-// between its reads, it reads again, a few times.
+// auditCounts counts the new items in one user's views from the items themselves. It shares no statement with readCounts. If something
+// changes between its reads, it reads again, a few times.
 func auditCounts(ctx context.Context, db *sql.DB, user services.UserID) (state services.ViewsState, found bool, err error) {
 	const tries = 3
 	accesses, version, err := auditViews(ctx, db, user)

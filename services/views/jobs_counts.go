@@ -15,15 +15,15 @@ import (
 // The kinds of jobs of the badges' counts. Their names are in the database. A job counts when it runs, so the newest job does the
 // work of all before it.
 const (
-	jobReaders = "view.readers" // key: the JSON of [code, id]. Its items changed: project the counts of its readers
-	jobChunk   = "view.chunk"   // payload: chunk. The same for a part of the readers
-	jobCounts  = "views"        // key: user. They touched a view
+	jobReaders = "view.readers" // key: the JSON of [code, id]. A view's items changed: project the counts of its readers
+	jobChunk   = "view.chunk"   // payload: readersChunk. Project the counts of a part of a view's readers
+	jobCounts  = "views"        // key: a user, who touched a view. Project the user's count
 )
 
 const (
-	// readersPerPage is how many counts a pass reads in one statement and writes in one round trip.
+	// readersPerPage is how many readers' counts are read by one statement and written in one round trip.
 	readersPerPage = 500
-	// minReadersPassGap is the least time between the starts of two passes over the readers of a view.
+	// minReadersPassGap is the least time between the starts of two passes, which recount for all readers of a view.
 	minReadersPassGap = 100 * time.Millisecond
 	// maxReadersPerSecond bounds how many readers of one view are recounted in a second. A pass over many readers makes the next
 	// pass wait, so that items that come one by one do not cause a pass each.
@@ -35,8 +35,8 @@ const (
 type readersChunk struct {
 	Code  string          `json:"code"`
 	ID    string          `json:"id"`
-	After services.UserID `json:"after"`
-	To    services.UserID `json:"to"`
+	After services.UserID `json:"after"` // the readers have greater IDs
+	To    services.UserID `json:"to"`    // the readers have no greater IDs
 }
 
 func (c readersChunk) view() View { return View{Code: c.Code, ID: c.ID} }
@@ -50,18 +50,18 @@ func (s *Service) countKinds() []jobs.Kind {
 	}
 }
 
-// readersJob projects the counts of the readers of a view. Jobs that wait together become one.
+// readersJob makes the job that projects the counts of the readers of a view. Jobs that wait together become one.
 func (s *Service) readersJob(view View) jobs.NewJob {
 	return s.throttle.DelayJob(view, s.clock.Now(), newReadersJob(view), s.jobs.Wake)
 }
 
-// newReadersJob is the job of a view without the throttle's time.
+// newReadersJob makes the job that projects the counts of the readers of a view, without a delay by the throttle.
 func newReadersJob(view View) jobs.NewJob {
 	key, _ := json.Marshal([2]string{view.Code, view.ID}) // strings always have a JSON form
 	return jobs.KeyedJob(jobReaders, string(key))
 }
 
-// viewOf reads the key of newReadersJob.
+// viewOf returns the view of a job of the kind jobReaders.
 func viewOf(job jobs.Job) (View, error) {
 	var parts [2]string
 	if err := json.Unmarshal([]byte(job.Key), &parts); err != nil {
@@ -70,7 +70,7 @@ func viewOf(job jobs.Job) (View, error) {
 	return View{Code: parts[0], ID: parts[1]}, nil
 }
 
-// countsJob projects the count of one user.
+// countsJob makes the job that projects the count of one user.
 func countsJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobCounts, user) }
 
 // runReadersJob recounts for the readers of a view: at once if they are less than a page, otherwise by a job for each page. The job
@@ -195,12 +195,13 @@ func (s *Service) project(ctx context.Context, users []services.UserID) error {
 	return s.projector.PutRegisters(ctx, registers)
 }
 
-// projectCounts is project for a user who touched a view. It is called before the touch is answered, and again by the touch's job.
+// projectCounts counts again for a user who touched a view, and writes the count into the document. It is called before the touch is
+// answered, and again by the touch's job.
 func (s *Service) projectCounts(ctx context.Context, user services.UserID) error {
 	return s.project(ctx, []services.UserID{user})
 }
 
-// registers are a user's count according to the facts.
+// registers returns a user's count, from the facts, as a versioned field of the document.
 func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	states, err := readCounts(ctx, s.db, []services.UserID{user})
 	if state, touched := states[user]; touched && err == nil {
@@ -209,7 +210,7 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 	return nil, err
 }
 
-// audit is registers, counted in another way, without the statements of registers: see auditCounts.
+// audit returns the same versioned field as registers, counted without the statements of registers: see auditCounts.
 func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	state, found, err := auditCounts(ctx, s.db, user)
 	if err != nil || !found {

@@ -65,7 +65,7 @@ func (s testedView) enqueueItemJob(ctx context.Context, tx *sql.Tx, item string)
 	return jobs.Enqueue(ctx, tx, job)
 }
 
-// addItemsAndEnqueueJobs reports many items at once.
+// addItemsAndEnqueueJobs adds the items from <= n < to to the facts, each with the time clockTimeAtSecond(n), and queues their jobs.
 func (s testedView) addItemsAndEnqueueJobs(from, to int) {
 	s.TB.Helper()
 	s.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -180,6 +180,7 @@ func (m *interruptingContext) Value(key any) any {
 // Other work runs as a whole between any two steps of adding, removing or rebuilding: in the end Redis has the facts.
 func TestChangesBetweenTwoStepsOfAView(t *testing.T) {
 	n, number := newNode(fanouttest.New(t, fanouttest.Options{})), 0
+	// before prepares the view. work is a rebuild, or, if nil, the due jobs. between runs between two steps of work.
 	for name, history := range map[string]struct{ before, work, between func(testedView) }{
 		"added while it is removed": {
 			func(s testedView) {
@@ -290,8 +291,8 @@ func TestViewsAgreeWithTheFacts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number++
 		s := testedView{n, View{Code: "history", ID: fmt.Sprint(number)}}
-		var held []jobs.Job                  // claimed by a slow worker
-		var adds []func() error              // read, and not written yet
+		var held []jobs.Job                  // jobs that a slow worker claimed
+		var adds []func() error              // writes to Redis of items that were read, and not written yet
 		stands, next := map[string]bool{}, 0 // the reported items
 		settle := func() {
 			for _, late := range adds {

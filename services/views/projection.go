@@ -11,8 +11,8 @@ import (
 	"tidings/services/redis"
 )
 
-// A view in Redis has its newest items, under the same rules as an inbox of services/rdb: it is made before its facts are read,
-// reads from before a removal are refused, and its floor is the time above which it is complete. Older items are read from SQL.
+// A view in Redis has its newest items, under the same rules as an inbox of services/rdb: it is made before its facts are read, facts
+// that were read before a removal are refused, and its floor is the time above which it is complete. Older items are read from SQL.
 
 const (
 	// minKeptItems is the least number of newest items that a view keeps, if it has them: one more than services.DisplayCap.
@@ -23,10 +23,10 @@ const (
 	// viewLifetime is how long a view stays without a new item or a rebuild.
 	// A view without new items soon has no readers. If one comes, they build it again.
 	viewLifetime = 7 * 24 * time.Hour
-	// The members that are not items begin with "!", items with "=". stampMember has the stamp of the last removal, or of the
-	// view's birth.
+	// The members that are not items begin with "!", items with "=". stampMember has the stamp of the last removal, or that of the making of
+	// the view.
 	stampMember = "!r"
-	// completeAboveMember has the floor.
+	// completeAboveMember has the floor: the view has all items that are newer.
 	completeAboveMember = "!f"
 	// epochMember has the epoch: a view of another epoch than this node's counts as missing.
 	epochMember = "!e"
@@ -36,15 +36,15 @@ const (
 var luaFiles embed.FS
 
 var (
-	scripts = redis.ScriptFiles{FS: luaFiles}
+	scripts = redis.ScriptFiles{FS: luaFiles} // the Lua scripts of views
 
-	viewBegin  = scripts.Load("view_begin")
-	viewMerge  = scripts.Load("view_merge", "lib_views")
-	viewAdd    = scripts.Load("view_add", "lib_views")
-	viewRemove = scripts.Load("view_remove")
-	viewStamp  = scripts.Load("view_stamp")
+	viewBegin  = scripts.Load("view_begin")              // begins the rebuild of a view
+	viewMerge  = scripts.Load("view_merge", "lib_views") // ends the rebuild of a view
+	viewAdd    = scripts.Load("view_add", "lib_views")   // adds an item to a view
+	viewRemove = scripts.Load("view_remove")             // removes an item from a view
+	viewStamp  = scripts.Load("view_stamp")              // takes a stamp for a view
 
-	// viewKeys are views: ZSETs, item -> microseconds, three marks and items of up to 65 characters: trimThreshold at most, more
+	// viewKeys are views: ZSETs, item -> microseconds, the three members above and items of up to 65 characters: trimThreshold at most, more
 	// during a rebuild.
 	viewKeys = redis.RegisterKeys(redis.KeyFamily{Prefix: "v:", MarkerMember: stampMember, MayBeOurs: func(rest string) bool {
 		code, id, found := strings.Cut(rest, "/")
@@ -79,7 +79,7 @@ type viewFacts struct {
 	newestItems
 }
 
-// endRebuild merges the facts and marks the views good.
+// endRebuild merges the facts into the views, which readers count from then on.
 func (p projection) endRebuild(ctx context.Context, views []viewFacts) ([]redis.Result, error) {
 	calls := make([]redis.ScriptCall, len(views))
 	for i, facts := range views {
@@ -132,9 +132,9 @@ func (p projection) count(ctx context.Context, accesses []LastAccess) ([]viewCou
 			key := viewKey(access.View)
 			pipe.ZScore(ctx, key, completeAboveMember)
 			pipe.ZScore(ctx, key, epochMember)
-			// Three commands for each view, all in one pipeline: marks and count are of nearly one moment, and a view that
-			// changes in between is counted before or after the change. The marks have scores of 0 and below, so even a count from 0
-			// on does not include them.
+			// Three commands for each view, all in one pipeline: floor, epoch and count are of nearly one moment, and a view that changes in
+			// between is counted before or after the change. The members that are not items have scores of 0 and below, so even a count from 0 on
+			// does not include them.
 			pipe.ZCount(ctx, key, "("+strconv.FormatInt(positionMicros(access), 10), "+inf")
 		}
 	})
@@ -145,7 +145,7 @@ func (p projection) count(ctx context.Context, accesses []LastAccess) ([]viewCou
 	for i, access := range accesses {
 		mark, err := commands[3*i].(*redis.FloatCmd).Result()
 		born := commands[3*i+1].(*redis.FloatCmd).Val()
-		// Without the mark of a floor the view is missing or being built. A view of another epoch is from before Redis lost its data.
+		// Without a floor the view is missing or being built. A view of another epoch is from before Redis lost its data.
 		if err == redis.Nil || err == nil && redis.FormatInteger(int64(-born)) != epoch {
 			continue
 		}
@@ -156,7 +156,7 @@ func (p projection) count(ctx context.Context, accesses []LastAccess) ([]viewCou
 		if err != nil {
 			return nil, redis.MapError(err)
 		}
-		// The mark is stored as -floor-1, to sort before all items; -1 is no floor.
+		// The floor is stored as -floor-1, to sort before all items; -1 is no floor.
 		floor := -1 - int64(mark)
 		counts[i] = viewCount{ready: true, count: min(int(newer), minKeptItems), atLeast: newer > minKeptItems}
 		if positionMicros(access) < floor {

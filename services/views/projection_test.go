@@ -54,7 +54,7 @@ func (s projectionInTest) countAllItems(view View) viewCount {
 	return counts[0]
 }
 
-// For a user who never looked at a view, all of its items are new. The view's marks are not counted as items, and a complete view is
+// For a user who never looked at a view, all of its items are new. The members that are not items are not counted, and a complete view is
 // ready: it need not be rebuilt.
 func TestAViewThatWasNeverLookedAtIsCounted(t *testing.T) {
 	eachProjection(t, func(s projectionInTest) {
@@ -166,7 +166,7 @@ func TestCountsAreNotBelievedWhileWritesAreRefused(t *testing.T) {
 
 // Counts are guarded: while Redis hangs, one count waits after each pause, and all other counts are refused at once.
 func TestCountsOfAHungRedisAreGuarded(t *testing.T) {
-	const within, pause = 60 * time.Millisecond, 500 * time.Millisecond // the longer pause of the guard
+	const within, pause = 60 * time.Millisecond, 500 * time.Millisecond // the read timeout, and the longer pause of the guard
 	proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())
 	s := projectionInTest{t, projection{clienttest.Open(t, redis.Options{URL: proxy.URL(), ReadTimeout: within})}}
 	proxy.BlackHole(true)

@@ -84,7 +84,7 @@ func TestPassesOverReadersAreThrottled(t *testing.T) {
 	add("a")
 	expect("the first item", 1)
 	add("b")
-	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, newReadersJob(newsView)) }) // of another node
+	n.Write(func(ctx context.Context, tx *sql.Tx) error { return jobs.Enqueue(ctx, tx, newReadersJob(newsView)) }) // as another node does
 	expect("within the gap", 1)
 	n.Clock.Advance(minReadersPassGap)
 	expect("after the gap", 2)

@@ -18,13 +18,13 @@ type Source struct {
 	s *Service
 }
 
-// Source is the service's badge source.
+// Source returns the service's badge source.
 func (s *Service) Source() Source { return Source{s: s} }
 
 // Name is the source's name in logs.
 func (Source) Name() string { return "views" }
 
-// Key is VIEWS.
+// Key returns VIEWS, the source's name in the API.
 func (Source) Key() services.Source { return services.SourceViews }
 
 // Part returns the only count of this source: the number of new items.
@@ -32,7 +32,7 @@ func (Source) Part(badges *services.Badges, i int) *services.Count {
 	return source.SinglePart(&badges.Views, i)
 }
 
-// Facts counts the new items in SQL.
+// Facts counts each user's new items in SQL, and sets the counts in the users' documents.
 func (v Source) Facts(ctx context.Context, users []services.UserID, _ int64, documents []rdb.Document) error {
 	states, err := readCounts(ctx, v.s.db, users)
 	for i, user := range users {
@@ -41,7 +41,7 @@ func (v Source) Facts(ctx context.Context, users []services.UserID, _ int64, doc
 	return err
 }
 
-// Render shows the count of the document. Views do not expire.
+// Render sets the badge of the views from the count in the user's document. Items of views do not expire.
 func (Source) Render(v *source.View, badges *services.Badges) {
 	state := v.Document.Views
 	badges.Views = source.ExactCount(state.Unread)
@@ -50,7 +50,8 @@ func (Source) Render(v *source.View, badges *services.Badges) {
 	}
 }
 
-// Explain lists the views with new items, the view with the newest item first; touching a view clears its share.
+// Explain lists the views with new items, the view with the newest item first, each with the mutation that touches it and so clears its
+// items from the count.
 func (v Source) Explain(ctx context.Context, of source.ExplainRequest) ([]services.Explanation, error) {
 	views, err := readNewItems(ctx, v.s.db, of.User, time.Time{})
 	if err != nil {
@@ -68,7 +69,7 @@ func (v Source) Explain(ctx context.Context, of source.ExplainRequest) ([]servic
 	return []services.Explanation{explanation}, nil
 }
 
-// inputFields is the view as the fields of a GraphQL input. JSON quotes any key as GraphQL does, which Go's %q does not.
+// inputFields returns the view as the fields of a GraphQL input. JSON quotes any key as GraphQL does, which Go's %q does not.
 func (v View) inputFields() string {
 	code, _ := json.Marshal(v.Code) // a string always has a JSON form
 	key, _ := json.Marshal(v.ID)

@@ -51,7 +51,7 @@ type UnreadView struct {
 	Count services.Count
 }
 
-// reservedCodes are codes in user_access_log that are not codes of views.
+// reservedCodes are the codes in user_access_log of the home feed and the live board, which a view cannot have.
 var reservedCodes = []string{positions.HomeFeedView, positions.LiveBoardView}
 
 const (

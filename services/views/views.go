@@ -41,13 +41,13 @@ type Config struct {
 // Service implements views. It is safe for concurrent use.
 type Service struct {
 	db        *sql.DB
-	redis     projection
+	redis     projection // the views in Redis
 	jobs      *jobs.Engine
 	projector *projector.Projector
 	ids       *services.IDClock
 	clock     services.Clock
 	log       *slog.Logger
-	throttle  jobs.Throttle[View] // of the passes over the readers of a view
+	throttle  jobs.Throttle[View] // delays the jobs that count again for all readers of a view
 }
 
 // New makes the service, and registers the kinds of its jobs and its versioned field.
@@ -61,7 +61,7 @@ func New(cfg Config) *Service {
 }
 
 const (
-	maxCodes = 20 // of one call of List
+	maxCodes = 20 // how many codes one call of List can have
 	// maxClockLead is how far the host application's clock may be ahead of this node's.
 	maxClockLead = time.Minute
 )
@@ -121,7 +121,7 @@ func (s *Service) itemCommand(name string, view View, item string, change func(c
 			if err != nil {
 				return nil, err
 			}
-			// Each item has a job of its own. The job of the readers is shared by all items of the view that come together.
+			// Each item has a job of its own. The job of the readers is shared by all items of the view that change at about the same time.
 			return nil, jobs.Enqueue(ctx, tx, job, s.readersJob(view))
 		},
 	}, nil
@@ -225,7 +225,7 @@ func (s *Service) unread(ctx context.Context, accesses []LastAccess) ([]UnreadVi
 	}
 	counts, err := s.redis.count(ctx, accesses)
 	if err != nil {
-		// No view is ready: SQL counts all of them.
+		// Redis did not answer. Without a ready count of any view, SQL counts all of them.
 		counts = make([]viewCount, len(accesses))
 	} else {
 		err = s.rebuildMissing(ctx, accesses, counts)
@@ -255,7 +255,7 @@ func (c viewCount) unreadFor(access LastAccess) UnreadView {
 	return UnreadView{LastAccess: access, Count: count}
 }
 
-// indexesOfNotReady returns the indexes of the counts that are not ready.
+// indexesOfNotReady returns the indexes of the counts that Redis could not give, because it lacks the view or builds it now.
 func indexesOfNotReady(counts []viewCount) (places []int) {
 	for i, count := range counts {
 		if !count.ready {
@@ -265,8 +265,8 @@ func indexesOfNotReady(counts []viewCount) (places []int) {
 	return places
 }
 
-// rebuildMissing builds the missing views for the next reader. This reader's counts come from SQL, because reading the views again
-// would be one more round trip.
+// rebuildMissing builds in Redis the views whose counts are not ready, for the next reader. This reader's counts come from SQL, because
+// reading the views again would be one more round trip.
 func (s *Service) rebuildMissing(ctx context.Context, accesses []LastAccess, counts []viewCount) error {
 	places := indexesOfNotReady(counts)
 	if len(places) == 0 {
@@ -294,7 +294,7 @@ func (s *Service) countMissingInSQL(ctx context.Context, accesses []LastAccess, 
 		return err
 	}
 	for k, i := range places {
-		// SQL counts up to one more than is shown.
+		// SQL counted up to one item more than the count that is shown, which tells whether the true count is greater.
 		counts[i] = viewCount{ready: true, count: min(facts[k], minKeptItems), atLeast: facts[k] > minKeptItems}
 	}
 	return nil

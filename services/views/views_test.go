@@ -31,6 +31,7 @@ func newNode(w *fanouttest.World) testNode {
 	})}
 }
 
+// eachNode runs a test on both pairs of engines, each time on a new node.
 func eachNode(t *testing.T, test func(t *testing.T, n testNode)) {
 	t.Helper()
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) { test(t, newNode(w)) })
@@ -44,6 +45,7 @@ func (n testNode) commitCommand(cmd *jobs.Command, err error) error {
 	return n.Fanout.Commit(n.TB.Context(), cmd)[0]
 }
 
+// mustCommit commits a command that must succeed, and then advances the clock by a second.
 func (n testNode) mustCommit(cmd *jobs.Command, err error) {
 	n.TB.Helper()
 	n.Must(n.commitCommand(cmd, err))
@@ -75,7 +77,7 @@ func TestNewItemsInAView(t *testing.T) {
 				t.Errorf("user %d is shown %+v, want %d", i, page, want)
 			}
 		}
-		n.mustCommit(n.service.Add(newsView, "c", n.Clock.Now())) // it moves
+		n.mustCommit(n.service.Add(newsView, "c", n.Clock.Now())) // the item moves to a later time
 		n.RunAllJobs(n.Fanout)
 		if got := n.listViews(users[1], 10, "news").Views[0].Count.Value; got != 1 {
 			t.Errorf("after a move %d are new", got)

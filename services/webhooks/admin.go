@@ -73,7 +73,7 @@ func (s *Service) Add(ctx context.Context, e NewEndpoint) (text string, err erro
 	if err != nil {
 		return "", err
 	}
-	// This node looks for endpoints at once; every other node finds the new one at its next look.
+	// This node looks for endpoints at once; the other nodes find the new one when they look next.
 	s.wake()
 	return text, nil
 }
@@ -171,11 +171,11 @@ func (s *Service) RotateSecret(ctx context.Context, name string, overlap time.Du
 	return text, nil
 }
 
-// TestResult is the outcome of a test.
+// TestResult is the outcome of Service.Test.
 type TestResult struct {
-	Status int           // HTTP's; 0: there was no answer
-	Error  string        // "" if the receiver accepted it
-	Took   time.Duration // the whole request
+	Status int           // the HTTP status; 0: there was no answer
+	Error  string        // why the test failed; "" if the receiver accepted the event
+	Took   time.Duration // how long the whole request took
 }
 
 // Test sends an event of the type TestEvent from this process, once. It takes no part in the delivery: it records nothing, and

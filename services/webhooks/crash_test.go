@@ -40,11 +40,11 @@ func (d *deliverer) sendWithoutRecording(ctx context.Context) error {
 type competingNodes struct {
 	*testWorld
 	random            *rand.Rand
-	nodes             []*deliverer
-	nodesWithoutLease []*deliverer // that lost their lease with a round unsaved
+	nodes             []*deliverer // the nodes' deliverers of the one endpoint
+	nodesWithoutLease []*deliverer // deliverers that lost the lease while the outcome of a round was not saved
 }
 
-// runRandomEvent does one thing at random.
+// runRandomEvent lets one thing happen at random: a change of a user's likes, a step or a crash of a node, or a passage of time.
 func (c *competingNodes) runRandomEvent(users []services.UserID) {
 	i := c.random.IntN(len(c.nodes))
 	switch c.random.IntN(8) {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// Requests are begun for maxSendTime at most; the rest of a batch is planned again in the next round.
-	changesPerRound          = 500                        // changes of one round
-	lettersPerRound          = 100                        // letters of one round
+	// A round begins requests for maxSendTime at most; the items that are left are planned again in the next round.
+	changesPerRound          = 500                        // how many changes of the stream a round reads at most
+	lettersPerRound          = 100                        // how many letters a round tries at most
 	maxSendTime              = 3 * time.Second            // after which a round begins no further request
 	failuresUntilDown        = outbound.FailuresUntilDown // after how many failures in a row an endpoint is down
 	maxSentVersions          = 200_000                    // users in deliverer.sentVersions: beyond that an alert may come twice
@@ -29,13 +29,13 @@ type deliverer struct {
 	s              *Service
 	lease          *leases.Lease // of the endpoint
 	name           string        // of the endpoint
-	unsavedOutcome *roundOutcome // of a round whose record failed: nothing is sent before the outcome is stored
+	unsavedOutcome *roundOutcome // the outcome of a round that SQL did not store; nothing is sent before it is stored
 	// sentVersions has the last version that was delivered, by user, since the endpoint last had every change. It is lost with the
 	// node, and then an alert may come twice.
 	sentVersions map[services.UserID]uint64
 }
 
-// newDeliverer makes the worker of an endpoint that this node may hold.
+// newDeliverer makes the deliverer of the endpoint that a lease is for. Step takes the lease.
 func (s *Service) newDeliverer(lease *leases.Lease) *deliverer {
 	return &deliverer{s: s, lease: lease, name: lease.Name, sentVersions: map[services.UserID]uint64{}}
 }
@@ -56,11 +56,11 @@ const (
 // once: two requests at once could arrive in the wrong order.
 type roundItem struct {
 	user          services.UserID
-	change        stream.Change
-	deliveredUpTo uint64  // the version up to which the endpoint has the user's changes
-	alertedUpTo   uint64  // the version up to which open sockets alerted the user
-	letter        *Letter // nil: none
-	fromStream    bool    // the item is a change of the stream, and not a letter
+	change        stream.Change // the user's newest change, which is sent
+	deliveredUpTo uint64        // the version up to which the endpoint has the user's changes
+	alertedUpTo   uint64        // the version up to which open sockets alerted the user
+	letter        *Letter       // the letter that the endpoint has for the user; nil: none
+	fromStream    bool          // the item is a change of the stream, and not a letter
 	// result and answer are written by the one worker that has the item, and read after all have ended.
 	result itemResult
 	answer answer

@@ -10,8 +10,8 @@ import (
 
 // The types of events.
 const (
-	ChangedEvent = "badges.changed"
-	TestEvent    = "webhooks.test"
+	ChangedEvent = "badges.changed" // a user's badges changed
+	TestEvent    = "webhooks.test"  // an operator tests the endpoint
 )
 
 // event is the body of a request, as the Standard Webhooks specification defines it.
@@ -28,11 +28,11 @@ type badges struct {
 	Version string   `json:"version"`
 	Total   int      `json:"total"`
 	Display string   `json:"display"`
-	Sources []count  `json:"sources"`
-	Dots    []string `json:"dots"`
-	Quiet   bool     `json:"quiet"` // the user's quiet hours are in effect
-	Cause   *cause   `json:"cause"`
-	Silent  bool     `json:"silent"` // nothing in this change may alert the user
+	Sources []count  `json:"sources"` // the counts that the filter chooses
+	Dots    []string `json:"dots"`    // the names of the dots that are lit
+	Quiet   bool     `json:"quiet"`   // the user's quiet hours are in effect
+	Cause   *cause   `json:"cause"`   // null: nothing alerts
+	Silent  bool     `json:"silent"`  // nothing in this change may alert the user
 }
 
 // count is one part of the badges. Part is null where a source has one count.
@@ -45,7 +45,7 @@ type count struct {
 	Changed bool            `json:"changed"` // since the last version that the endpoint has
 }
 
-// cause is the newest item that alerts.
+// cause is the newest item of which the event alerts the user.
 type cause struct {
 	Source services.Source `json:"source"`
 	Part   *string         `json:"part"`
@@ -73,8 +73,8 @@ func eventBody(kind string, at time.Time, data any) []byte {
 	return text
 }
 
-// changeBody makes the body about a change, for an endpoint that has all changes of the user up to base; nothing up to heard alerts. A
-// part that is 0 is left out, unless it changed after base: the endpoint must learn that it became 0.
+// changeBody makes the body about a change, for an endpoint that has all changes of the user up to base; no change up to heard
+// alerts. A part that is 0 is left out, unless it changed after base: the endpoint must learn that it became 0.
 func (f Filter) changeBody(change stream.Change, base, heard uint64) []byte {
 	state := change.State
 	data := badges{

@@ -65,10 +65,10 @@ var (
 		`ON CONFLICT (webhook, user_number) DO UPDATE SET base = excluded.base, heard = excluded.heard, seq = excluded.seq, attempts = excluded.attempts,
 			first_at = excluded.first_at, due_at = excluded.due_at, dead_at = excluded.dead_at, status = excluded.status, error = excluded.error`)
 
-	// This drops dead letters too, because a newer change has been delivered.
+	// dropLetters removes letters, dead ones too, whose users' newest changes are delivered, not chosen by the filter, or erased.
 	dropLetters = sql.NewStatement("drop letters", `DELETE FROM webhook_letters WHERE webhook = $1 AND {in user_number $2 BIGINT}`)
 
-	// attempts > 0: letters that wait for their users to be away go on waiting.
+	// wakeLetters makes all failed letters due now, except dead ones. Letters with attempts = 0 go on waiting until their users are away.
 	wakeLetters = sql.NewStatement("try letters again at once", `UPDATE webhook_letters SET due_at = $2 WHERE webhook = $1 AND dead_at = 0 AND attempts > 0 AND due_at > $2`)
 
 	// Users with a newer change in the stream are left out, since that change comes from the stream: without the join a user would
@@ -100,7 +100,8 @@ var (
 	replayOne = sql.NewStatement("replay a dead letter", `UPDATE webhook_letters SET dead_at = 0, attempts = 1, first_at = $2, due_at = $2
 		WHERE webhook = $1 AND user_number = $3 AND dead_at > 0`)
 
-	// failures stays: only the next request shows whether the receiver works again.
+	// resumeWebhook ends the pause of an endpoint and lets a receiver that was gone be tried again. The column failures stays: only the
+	// next request shows whether the receiver works.
 	resumeWebhook = sql.NewStatement("resume a webhook", `UPDATE webhooks SET halted_at = 0, retry_at = 0 WHERE name = $1`)
 
 	// There is an index by user for this statement alone.
@@ -118,7 +119,7 @@ func timeFromMicros(us int64) time.Time {
 	return sql.FromMicros(us)
 }
 
-// micros is the time for a column; the zero time is 0.
+// micros returns a time as a column stores it, in microseconds; the zero time is 0.
 func micros(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -198,7 +199,7 @@ func listLetters(ctx context.Context, db *sql.DB, st sql.Statement, args ...any)
 	return list, err
 }
 
-// row is the letter as putLetters takes it.
+// row returns the columns of the letter that putLetters writes.
 func (l Letter) row(webhook string) []any {
 	return []any{webhook, l.User, int64(l.DeliveredUpTo), int64(l.AlertedUpTo), int64(l.LastTriedSeq), int64(l.Attempts), micros(l.StartedAt), micros(l.DueAt), micros(l.DeadAt), int64(l.Status), l.Error}
 }

@@ -26,39 +26,39 @@ func TestMain(m *testing.M) { os.Exit(m.Run()) }
 // testWorld is users whose badges a test sets, the stream of their changes and one receiver.
 type testWorld struct {
 	*peopletest.TestStore
-	mu         sync.Mutex
-	likes      map[services.UserID]int
-	online     map[services.UserID]bool
-	newestLike map[services.UserID]services.Item
-	// comments are a second part, with items of its own.
+	mu         sync.Mutex                        // guards the maps and newestNotification
+	likes      map[services.UserID]int           // the count of the category LIKE, by user
+	online     map[services.UserID]bool          // the users with an open socket
+	newestLike map[services.UserID]services.Item // the newest item of LIKE, by user
+	// comments is the count of the category COMMENT, by user. It is a second part of the same source.
 	comments           map[services.UserID]int
-	newestComment      map[services.UserID]services.Item
-	newestNotification services.PostID // the position of everybody's newest notification
+	newestComment      map[services.UserID]services.Item // the newest item of COMMENT, by user
+	newestNotification services.PostID                   // the position of everybody's newest notification
 
 	stream    *stream.Service
 	receiver  *receiver
-	nodesMade int
+	nodesMade int // how often newNode was called
 }
 
 // receiver plays the host application, to which the webhooks go. Each test sets its answers.
 type receiver struct {
 	t                      *testing.T
 	server                 *httptest.Server
-	mu                     sync.Mutex
-	deliveries             []delivery                              // since the last takeDeliveries
+	mu                     sync.Mutex                              // guards the fields below
+	deliveries             []delivery                              // the requests since the last takeDeliveries
 	secrets                []string                                // each request must be signed by all of them
 	answer                 func(w http.ResponseWriter, d delivery) // nil: 204
-	requestsUnderwayByUser map[string]int                          // requests, by user
+	requestsUnderwayByUser map[string]int                          // how many requests are not answered yet, by the user's key
 	requestsOverlapped     bool                                    // two requests for a user were under way at once
 }
 
 // delivery is one request that arrived.
 type delivery struct {
-	ID         string
-	Type       string
-	Data       badges
-	Accepted   bool
-	body       string
+	ID         string          // the header webhook-id
+	Type       string          // the type of the event
+	Data       badges          // the data of a ChangedEvent
+	Accepted   bool            // the answer was a success, and the sender waited for it
+	body       string          // the event as it was sent
 	senderGone <-chan struct{} // closed when the sender gives up, or the test ends
 }
 
@@ -69,7 +69,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// statusRecorder keeps the status that was written.
+// statusRecorder is a response writer that keeps the status that was written.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
@@ -83,6 +83,7 @@ func (r *statusRecorder) WriteHeader(status int) {
 // Unwrap gives http.ResponseController the writer below.
 func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
+// ServeHTTP checks and keeps a request, and answers it as the test wants.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	text, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -165,7 +166,7 @@ func newTestWorld(b *peopletest.TestStore) *testWorld {
 	return w
 }
 
-// peekBadges is Config.Peek of the stream.
+// peekBadges returns the badges of users, as the stream's Config.Peek does.
 func (w *testWorld) peekBadges(_ context.Context, users []services.UserID) (list []*services.Badges, errs []error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +184,7 @@ func (w *testWorld) peekBadges(_ context.Context, users []services.UserID) (list
 	return list, errs
 }
 
-// readNewestItems is Config.NewestItems of the stream.
+// readNewestItems returns the newest like and comment of a user, as the stream's Config.NewestItems does.
 func (w *testWorld) readNewestItems(_ context.Context, user services.UserID, _ *services.Badges, _ []services.Source, _ time.Time) (newest []services.Explanation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +219,7 @@ func (w *testWorld) setLikesAndMark(likes int, users ...services.UserID) {
 	w.T.Helper()
 	w.mu.Lock()
 	for _, user := range users {
-		// A smaller number means that some were read and none came.
+		// A smaller number means that some likes were read and no new one came.
 		if likes >= w.likes[user] {
 			w.newestLike[user] = services.Item{ID: "notification:1", At: time.Now()}
 		}
@@ -236,6 +237,7 @@ func (w *testWorld) writeStream() {
 	}
 }
 
+// setOnline sets whether a user has an open socket.
 func (w *testWorld) setOnline(user services.UserID, online bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -292,7 +294,7 @@ func (w *testWorld) deliverAll(d *deliverer) {
 	w.T.Fatal("there is always something to deliver")
 }
 
-// endpoint returns the state of the only endpoint, "app".
+// endpoint returns the endpoint app, as operators see it.
 func (w *testWorld) endpoint(s *Service) Endpoint {
 	w.T.Helper()
 	list := sqltest.Must(s.Endpoints(w.Ctx, "app"))(w.T)
@@ -302,7 +304,8 @@ func (w *testWorld) endpoint(s *Service) Endpoint {
 	return list[0]
 }
 
-// acceptedTotals returns the totals that were accepted last, by key. It fails the test if the versions of a user fall.
+// acceptedTotals returns, by the user's key, the total in the last delivery that was accepted. It fails the test if the versions of a
+// user fall.
 func (w *testWorld) acceptedTotals(got []delivery) map[string]int {
 	w.T.Helper()
 	totals, last := map[string]int{}, map[string]string{}

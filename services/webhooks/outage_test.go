@@ -12,8 +12,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// An endpoint goes down in the middle of a round whose last item needs no request: the position stays before the users whose turn
-// has not come, and their alerts come later.
+// An endpoint goes down in the middle of a round whose last item needs no request: the position stays before the users whose
+// changes were not sent, and their alerts come later.
 func TestPositionStaysBeforeTheUnsent(t *testing.T) {
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) {
 		t := b.T

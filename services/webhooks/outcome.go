@@ -20,16 +20,16 @@ type roundOutcome struct {
 	drainedTo       uint64
 	deliveredEvents int               // requests that were accepted
 	failedRequests  int               // requests that failed
-	failuresInRow   int               // since the last success, over all rounds
+	failuresInRow   int               // requests that failed since the last success, over all rounds
 	retryAt         time.Time         // until then the endpoint rests; zero: it does not
-	err             string            // the last error; "" for none
+	err             string            // the error of the last failed request; "" for none
 	receiverGone    bool              // the receiver answered 410
 	recovered       bool              // the endpoint was down and is not any more
-	keptLetters     []Letter          // to keep
-	droppedLetters  []services.UserID // whose letters are removed
+	keptLetters     []Letter          // letters to store
+	droppedLetters  []services.UserID // users whose letters are removed
 }
 
-// outcomeOfRound returns the changes of a round. all says that nothing else is left in the stream.
+// outcomeOfRound returns what a round changes in SQL. all says that nothing else is left in the stream.
 //
 // The position moves up to the first change that was not tried. Changes behind it that were delivered are read again and sent
 // again under the same id, as at-least-once allows. Changes behind it that failed get a letter at once, which keeps their
@@ -55,7 +55,7 @@ func (d *deliverer) outcomeOfRound(e endpoint, items []roundItem, all bool, fail
 		switch one.result {
 		case resultRequestFailed:
 			o.fail(one, now)
-		// The position moves past it; the letter waits instead, so that a user who stays online does not hold the others up.
+		// The position moves past the change, and a letter waits instead, so that a user who stays online does not hold the others up.
 		case resultUserOnline:
 			o.keptLetters = append(o.keptLetters, waitingLetter(one, now))
 		// Delivered, not chosen or erased: the user's letter, if there was one, is settled.
@@ -82,7 +82,7 @@ func (d *deliverer) outcomeOfRound(e endpoint, items []roundItem, all bool, fail
 	o.recovered = e.failuresInRow >= failuresUntilDown && failures < failuresUntilDown
 	// A round that tried nothing is no reason for a pause.
 	if o.failuresInRow >= failuresUntilDown && o.deliveredEvents+o.failedRequests > 0 {
-		// The longer of the pause and the wait that the receiver asked for.
+		// The endpoint rests for its pause, or for the time that the receiver asked for if that is longer.
 		o.retryAt = later(o.retryAt, now.Add(outbound.RetryPause(o.failuresInRow-failuresUntilDown, outbound.LongestDownPause)))
 	}
 	return o
@@ -96,7 +96,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// fail keeps a letter for an item whose request failed.
+// fail adds to the outcome the letter of an item whose request failed.
 func (o *roundOutcome) fail(one roundItem, now time.Time) {
 	letter := Letter{
 		User: one.user, DeliveredUpTo: one.deliveredUpTo, AlertedUpTo: one.alertedUpTo, LastTriedSeq: one.change.Seq, Attempts: 1, StartedAt: now, Status: one.answer.status, Error: one.answer.err,

@@ -135,7 +135,8 @@ func TestTotalsOfSources(t *testing.T) {
 	})
 }
 
-// A panic in a request is an error of that request, and the log names its webhook. A service without a clock stands for a bug.
+// A panic in a request is an error of that request, and the log names its webhook. The service here has no clock, so that the request
+// panics.
 func TestAPanicFailsItsRequest(t *testing.T) {
 	var log strings.Builder
 	d := &deliverer{s: &Service{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}}}

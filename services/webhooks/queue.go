@@ -4,11 +4,11 @@ import "sync"
 
 // roundQueue has the items of a round that need a request: letters, and changes of the stream in their order.
 type roundQueue struct {
-	mu                 sync.Mutex
-	letters, changes   []*roundItem
-	maxLettersUnderway int // letters under way at once while there are changes of the stream
-	lettersUnderway    int // letters whose requests are under way
-	requestsBegun      int // items whose requests were begun
+	mu                 sync.Mutex   // guards the other fields
+	letters, changes   []*roundItem // the items that no worker has got yet
+	maxLettersUnderway int          // letters under way at once while there are changes of the stream
+	lettersUnderway    int          // letters whose requests are under way
+	requestsBegun      int          // items whose requests were begun
 }
 
 // newQueue makes the queue of a round. An item whose result is known needs no request.
@@ -26,9 +26,9 @@ func newQueue(items []roundItem, maxLetters int) *roundQueue {
 	return q
 }
 
-// next returns the item that a worker sends after done, which is nil at the start. It returns nil if nothing is left for the worker,
-// and if over, which gets the number of requests that were begun, says so. Letters come first, because they are older, and a stream
-// that is always full would hold them up.
+// next returns the item that a worker sends after the item done, which is nil for the worker's first. It returns nil if no item is left,
+// or if over reports true for the number of requests that were begun. Letters come first, because they are older, and a stream that is
+// always full would hold them up.
 func (q *roundQueue) next(done *roundItem, over func(begun int) bool) *roundItem {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// Whatever a receiver does, the letter is kept with the error; afterwards the newest change arrives once.
+// Whatever a receiver answers, a letter of the user is kept with the error. Once the receiver works, the newest change arrives once.
 func TestRudeReceivers(t *testing.T) {
 	var redirected atomic.Int64
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected.Add(1) }))
@@ -87,7 +87,7 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 	b := peopletest.NewTestStore(t, sqltest.SQLite(t))
 	w := newTestWorld(b)
 	users := b.MakeUsers("ann", "bob")
-	s := w.newNode(func(cfg *Config) { cfg.Timeout = 10 * time.Minute }) // the slow one hangs until the drain
+	s := w.newNode(func(cfg *Config) { cfg.Timeout = 10 * time.Minute }) // the slow endpoint hangs until the node stops
 	w.addEndpoint(s, Filter{})
 	slow := newReceiver(t)
 	slow.setAnswer(func(_ http.ResponseWriter, d delivery) { <-d.senderGone })
@@ -110,7 +110,7 @@ func TestSlowEndpointHoldsNoOther(t *testing.T) {
 	})
 	sqltest.Equal(t, s.Stats().Endpoints, 2)
 	stop()
-	<-ended // the drain ends the requests that hang, and counts no failure
+	<-ended // the stop of the node ends the requests that hang, and counts no failure
 	for _, e := range sqltest.Must(s.Endpoints(t.Context(), ""))(t) {
 		if e.HasDeliverer || e.FailuresInRow != 0 {
 			t.Errorf("after the drain: %+v", e)
@@ -354,5 +354,5 @@ func TestNothingIsLeftOfARemovedEndpoint(t *testing.T) {
 	})
 }
 
-// endAllLeases ends the leases of all endpoints.
+// endAllLeases is the statement that ends the leases of all endpoints.
 var endAllLeases = sql.AdHoc("the lease ends", `UPDATE webhooks SET until_us = 0`)

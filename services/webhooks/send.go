@@ -14,7 +14,7 @@ import (
 	"tidings/services/outbound"
 )
 
-// sender makes the requests. Its guard also checks the addresses of endpoints that are added.
+// sender makes the requests to endpoints. Its guard also checks the addresses of endpoints that are added.
 type sender struct {
 	guard  outbound.Guard
 	client *outbound.Client
@@ -22,11 +22,11 @@ type sender struct {
 
 // answer is the outcome of a request. Its error may be shown to operators: it has neither the address nor the secrets.
 type answer struct {
-	status       int           // HTTP's; 0: there was no answer
+	status       int           // the HTTP status; 0: there was no answer
 	err          string        // why it counts as a failure; "" if it does not
 	receiverGone bool          // the receiver wants no more events
 	retryAfter   time.Duration // how long the receiver asks to wait; 0: it does not
-	took         time.Duration // the whole request
+	took         time.Duration // how long the whole request took
 }
 
 // post sends one event, signed by each of the secrets.
@@ -56,7 +56,7 @@ func (s *sender) post(ctx context.Context, to, id string, now time.Time, text []
 	return a
 }
 
-// sign is the header with the signatures, one for each secret: the receiver accepts any of them. So the receiver can change to the
+// sign returns the header with the signatures, one for each secret: the receiver accepts any of them. So the receiver can change to the
 // new secret at any time during the overlap.
 func sign(id string, now time.Time, text []byte, secrets []string) (string, error) {
 	var signatures []string

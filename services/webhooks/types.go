@@ -13,10 +13,10 @@ import (
 
 // The limits of endpoints.
 const (
-	// Each endpoint costs a goroutine and a walk over the stream.
+	// maxEndpoints is how many endpoints an installation can have. Each costs a goroutine that reads the whole change stream.
 	maxEndpoints     = 50
 	MaxSecretOverlap = 30 * 24 * time.Hour // the longest time for which former secrets sign after a rotation
-	maxSecrets       = 5                   // that sign at once
+	maxSecrets       = 5                   // how many secrets of one endpoint sign at once
 )
 
 // Filter chooses the changes that an endpoint gets. The zero value chooses all.
@@ -33,23 +33,23 @@ type Endpoint struct {
 	Filter    Filter
 	CreatedAt time.Time
 
-	SigningSecrets  int       // that sign now: two or more during the overlap of a rotation
-	HasDeliverer    bool      // a node delivers
+	SigningSecrets  int       // secrets that sign now: two or more during the overlap of a rotation
+	HasDeliverer    bool      // a node has the lease of the endpoint and delivers it
 	Node            string    // the last node that delivered
-	DeliveredEvents int       // events
+	DeliveredEvents int       // events that the receiver accepted
 	WaitingUsers    int       // users whose newest change is not delivered: its request failed, or it waits until the user is away
 	DeadLetters     int       // users whose newest change was given up
-	OldestUnsentAt  time.Time // the oldest change that was not read yet; zero if there is none
+	OldestUnsentAt  time.Time // the time of the oldest change in the stream that the endpoint has not read; zero: it has read all
 	FailuresInRow   int       // requests that failed since the last success
 	RetryAt         time.Time // when it is tried again, if it is down
 	ReceiverGoneAt  time.Time // when the receiver answered 410 Gone; zero: it did not
 	LastSuccessAt   time.Time // the last delivery; zero: there was none
 	LastFailureAt   time.Time // the last failure; zero: there was none
-	LastError       string    // of the last failure
+	LastError       string    // why the last failed request failed
 }
 
-// Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It is derived from the
-// failures, so that the two cannot disagree.
+// Down reports whether the receiver fails as a whole: one request at a time is tried until one succeeds. It follows from FailuresInRow,
+// and is not stored.
 func (e Endpoint) Down() bool { return e.FailuresInRow >= failuresUntilDown }
 
 // State is one word for the endpoint: ok, down, gone or idle (no node delivers).
@@ -81,22 +81,22 @@ func signingSecrets(secrets []secret, now time.Time) (texts []string) {
 	return texts
 }
 
-// endpoint is the row that a node delivers by, read anew for each round: so a rotation or a removal takes effect with the next
-// round. See the table's migration for since, which is alertsAfter here, read_to, and full_to, which is drainedTo.
+// endpoint is the row of an endpoint, by which a node delivers. It is read anew for each round, so a rotation of the secrets or a
+// removal takes effect with the next round. alertsAfter, readTo and drainedTo are the columns since, read_to and full_to.
 type endpoint struct {
 	Name        string
 	URL         string
 	Filter      Filter
 	secrets     []secret // the newest first, expired ones included
 	alertsAfter uint64   // no change up to this version alerts
-	readTo      uint64   // the position in the change stream
-	drainedTo   uint64   // readTo when nothing was left in the stream the last time
+	readTo      uint64   // every change up to this version is delivered, filtered out or in a letter
+	drainedTo   uint64   // what readTo was when the last time nothing was left in the stream
 	// leaseToken is the token of the lease under which the endpoint is delivered: a deliverer with another token stops.
 	leaseToken string
 	// failuresInRow counts the failed requests since the last success, over all rounds and nodes. The endpoint is down when it reaches
 	// failuresUntilDown.
 	failuresInRow int
-	retryAt       time.Time // zero, or past: no pause
+	retryAt       time.Time // no round begins before this time; zero, or past: no pause
 	receiverGone  bool      // the receiver answered 410, until somebody replays
 }
 
@@ -105,19 +105,20 @@ type endpoint struct {
 // AlertedUpTo.
 type Letter struct {
 	User          services.UserID
-	UserKey       string // "" except in lists for operators
-	DeliveredUpTo uint64
-	AlertedUpTo   uint64
-	LastTriedSeq  uint64    // the version tried last
-	Attempts      int       // that failed; 0: it only waits until the user is away
-	StartedAt     time.Time // of the first failed attempt, or since when the letter waits; a replay sets it anew
-	DueAt         time.Time // when it is tried next
-	DeadAt        time.Time // zero: it is tried again
-	Status        int       // HTTP's; 0: there was no answer
-	Error         string
+	UserKey       string    // "" except in lists for operators
+	DeliveredUpTo uint64    // the endpoint has the user's changes up to this version
+	AlertedUpTo   uint64    // an open socket alerted the user of the changes up to this version
+	LastTriedSeq  uint64    // the version of the change that was tried last
+	Attempts      int       // attempts that failed; 0: the letter only waits until the user is away
+	StartedAt     time.Time // when the first attempt failed, or since when the letter waits; a replay sets it anew
+	DueAt         time.Time // when the letter is tried next
+	DeadAt        time.Time // when the letter became dead; zero: it is not dead
+	Status        int       // the HTTP status of the last attempt; 0: there was no answer
+	Error         string    // why the last attempt failed
 }
 
-// A name is part of each webhook-id and of the command line: no escaping is needed in either.
+// endpointNamePattern matches the names of endpoints. A name is part of each webhook-id and of the command line, and needs no escaping in
+// either.
 var endpointNamePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
 // checkName returns INVALID for a name that no endpoint can have.
@@ -128,7 +129,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// filterNames lists the names that a filter can have. types are the types of site messages.
+// filterNames lists the names that a filter can have in Sources. types are the types of site messages.
 func filterNames(types []string) (names []string) {
 	for _, source := range services.Sources {
 		names = append(names, string(source))
@@ -146,8 +147,9 @@ func filterNames(types []string) (names []string) {
 func (f Filter) check(types []string) error {
 	known := filterNames(types)
 	for _, name := range f.Sources {
+		// A category of the application is allowed even if it is not defined: the application may define it later.
 		part, some := strings.CutPrefix(name, string(services.SourceNotifications)+":")
-		if host := some && services.Category(part).HasHostCategoryForm(); !host && !slices.Contains(known, name) { // it may be defined later
+		if host := some && services.Category(part).HasHostCategoryForm(); !host && !slices.Contains(known, name) {
 			return services.Errorf(services.Invalid, "sources: %s is not a source: %s are, and NOTIFICATIONS: with a category of the application", services.Quote(name), strings.Join(known, ", "))
 		}
 	}
@@ -166,7 +168,7 @@ func (f Filter) chooses(source services.Source, part string) bool {
 // base, and not only at the last one: the endpoint may have missed changes between the two.
 func (f Filter) wants(change stream.Change, base uint64) bool {
 	state := change.State
-	// The endpoint has this change already: a round was repeated, or the letter was delivered after the change was read.
+	// The endpoint has this change already, because a round was repeated, or the letter was delivered after the change was read.
 	if change.Seq <= base {
 		return false
 	}
@@ -198,7 +200,8 @@ func (f Filter) String() string {
 	return strings.Join(words, " ")
 }
 
-// eventID is the same for every attempt to deliver a version, by any node, so that receivers can drop duplicates.
+// eventID returns the webhook-id of an event. It is the same for every attempt to deliver a version, by any node, so that receivers can
+// drop duplicates.
 func eventID(webhook string, seq uint64) string {
 	return fmt.Sprintf("%s_%s", webhook, stream.VersionText(seq))
 }

@@ -39,7 +39,7 @@ type Config struct {
 	DB *sql.DB
 	// The stream that is read. While it is off, no endpoint is delivered.
 	Stream *stream.Service
-	// Online reports which users have an open socket.
+	// Online reports which of the users have an open socket.
 	Online func(ctx context.Context, users []services.UserID) (map[services.UserID]bool, error)
 
 	Node string // the name of this node, which operators see
@@ -65,9 +65,9 @@ const (
 type Service struct {
 	cfg             Config
 	db              *sql.DB
-	pool            *leases.WorkerPool
-	sender          *sender
-	changesPerRound int // changes of one round
+	pool            *leases.WorkerPool // runs a deliverer for each endpoint whose lease this node has
+	sender          *sender            // posts the events
+	changesPerRound int                // how many changes of the stream a round reads at most; tests set fewer
 
 	// deliveredEvents counts events that receivers accepted, failedRequests requests that failed. Both are for metrics, since the
 	// start of this node. The rows of endpoints have the numbers of all nodes.

@@ -25,21 +25,21 @@ import (
 // pageRunner runs the blocks of a page from its top to its end, in a folder of its own.
 type pageRunner struct {
 	tb                    testing.TB
-	folder, scratchFolder string
-	environment           []string                   // of every bash
+	folder, scratchFolder string                     // the reader's folder, and one for files that the reader does not see
+	environment           []string                   // the environment variables of every bash
 	realPorts             map[string]string          // port in the page -> the port that is used
 	realIDs               map[string]string          // ID in the page -> the real one
-	shell                 *terminal                  // in which blocks of sh run one after the other
+	shell                 *terminal                  // the bash in which blocks of sh run one after the other
 	terminals             map[string]*terminal       // the terminals of servers and of commands that keep running, by name
-	browser               context.Context            // nil until a block needs a browser
-	tabs                  map[string]context.Context // by name
+	browser               context.Context            // the first tab of the browser; nil until a block needs one
+	tabs                  map[string]context.Context // the browser's tabs, by name
 	serverStarted         bool                       // a server was started
 	lastOutput            string                     // the output of the last block
 	graphqlFragments      map[string]string          // the text of each fragment of GraphQL, by name
 	databaseURL           string                     // the URL of the database for blocks of SQL
-	schema                *ast.Schema
-	unusedFileBlocks      []codeBlock // blocks that were written to files which no command has named yet
-	skippedBlocks         []string    // the blocks that are not run, with the reasons
+	schema                *ast.Schema                // the server's, which blocks of graphql must fit
+	unusedFileBlocks      []codeBlock                // blocks that were written to files which no command has named yet
+	skippedBlocks         []string                   // the blocks that are not run, with the reasons
 }
 
 // newPageRunner makes a pageRunner with a folder and a bash.
@@ -263,8 +263,8 @@ func (r *pageRunner) waitTabShows(view, want string) error {
 }
 
 // matchText looks for the text want in got, without the white space of both; if whole is true, they must be equal. In want, "..."
-// stands for any text, and an ID that occurs in the page for the first time stands for any ID of its type. end is where want ends
-// in got, counted without white space.
+// stands for any text, and an ID that occurs in the page for the first time stands for any ID of its type. end is the position in got,
+// counted without white space, at which want ends.
 func (r *pageRunner) matchText(want, got string, whole bool) (end int, err error) {
 	bare := func(text string) string { return strings.Join(strings.Fields(text), "") }
 	var pattern strings.Builder

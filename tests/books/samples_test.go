@@ -22,7 +22,7 @@ import (
 	"tidings/tests/world"
 )
 
-// variablesOf returns the block of JSON directly after an operation; "" if there is none.
+// variablesOf returns the text of the block of JSON directly after the operation b; "" if there is none. all are the page's blocks.
 func variablesOf(b codeBlock, all []codeBlock) string {
 	for i := range all[:len(all)-1] {
 		if all[i] == b && all[i+1].language == "json" && all[i+1].previousLanguage == "graphql" {

@@ -13,7 +13,7 @@ import (
 	"tidings/tests/world"
 )
 
-// commandTimeout bounds a command. It is long because a machine may be busy.
+// commandTimeout is the longest time that a command of a page may take. It is long because a machine may be busy.
 const commandTimeout = 60 * time.Second
 
 // terminal is a bash in the folder of a page, as a reader would use.
@@ -33,7 +33,8 @@ while read -r file; do
 	echo done >&3
 done`
 
-// newTerminal starts a bash with arguments in a process group of its own. The test's end kills the group.
+// newTerminal starts a bash with arguments in a process group of its own. The test's end kills the group. prepare connects the input and
+// output of the bash before it starts.
 func newTerminal(tb testing.TB, folder string, environment []string, prepare func(*exec.Cmd), arguments ...string) (*terminal, error) {
 	t := &terminal{command: exec.Command("bash", arguments...), ended: make(chan struct{})}
 	t.command.Dir, t.command.Env = folder, environment
@@ -139,7 +140,7 @@ func (t *terminal) awaitOutput(tb testing.TB, what string, holds func(printed st
 	return nil
 }
 
-// interrupt sends Ctrl-C and waits for the end.
+// interrupt sends Ctrl-C to the terminal's processes, and waits until the bash has ended.
 func (t *terminal) interrupt() error {
 	_ = syscall.Kill(-t.command.Process.Pid, syscall.SIGINT) // it may have ended
 	select {

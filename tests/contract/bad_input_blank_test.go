@@ -12,7 +12,7 @@ const blankText = " \t\n\u00a0\u2003\u3000"
 
 // textInput is an input with a text field that must not be empty.
 type textInput struct {
-	mutation    string         // its name, and the name of the event of ingest
+	mutation    string         // the name of the mutation, and of the event of ingest
 	actor       string         // the user who sends the input; "" is the host application without a user
 	textField   string         // the text field
 	otherFields map[string]any // the other fields of the input

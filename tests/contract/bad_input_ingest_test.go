@@ -12,10 +12,11 @@ const mutIngest = `mutation($e:[IngestEvent!]!){ingest(events:$e){results{id err
 
 // ingestResult is the result of one event.
 type ingestResult struct {
-	ID    *string
+	ID    *string // of the object that the event created or named; nil: none
 	Error *struct{ Code, Message string }
 }
 
+// ingest sends events as the host application, and returns their results in the same order.
 func (c *smallNode) ingest(t *testing.T, events ...any) []ingestResult {
 	t.Helper()
 	var data struct {
@@ -79,6 +80,7 @@ type badEvent struct {
 	code, messagePart string // the required code, and a part of the message
 }
 
+// badEvents returns events that the server must refuse, each with the error that it must get.
 func (c *smallNode) badEvents() []badEvent {
 	long, future := strings.Repeat("k", 65), "post:7ZZZZZZZZZZZZ"
 	both := ingestEvent("publishPost", "as", "user:bob", "body", "b")

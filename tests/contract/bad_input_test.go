@@ -48,8 +48,8 @@ func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	return c
 }
 
-// readFacts reads from SQL the number of jobs and the heads of logs, which most changes raise, and the facts of smallNodePeople
-// that most requests of these tests could change.
+// readFacts reads from SQL the number of jobs and the newest versions in the changelog, which most changes raise, and the facts of
+// smallNodePeople that most requests of these tests could change.
 func (c *smallNode) readFacts() map[string]any {
 	c.TB.Helper()
 	ctx, all := c.TB.Context(), map[string]any{}
@@ -129,7 +129,7 @@ const (
 	mutLike              = `mutation($v:ID!){likePost(input:{postId:$v}){post{id}}}`
 	mutUnlike            = `mutation($v:ID!){unlikePost(input:{postId:$v}){post{id}}}`
 	mutHomeFeedSeen      = `mutation($v:ID){markHomeFeedSeen(input:{upTo:$v}){badges{version}}}`
-	mutNotificationsSeen = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}` // the panel shows the notifications
+	mutNotificationsSeen = `mutation($v:ID){markNotificationsSeen(input:{upTo:$v}){badges{version}}}` // the panel: the list of notifications
 	mutProfileName       = `mutation($v:String){setProfile(input:{name:$v}){user{id}}}`
 	mutProfileAvatar     = `mutation($v:URL){setProfile(input:{avatarUrl:$v}){user{id}}}`
 	mutPublishWithKey    = `mutation($v:String){publishPost(input:{body:"b",idempotencyKey:$v}){post{id}}}`

@@ -47,7 +47,7 @@ func readAllActs(n *world.Node, size int) (list []recordedAct) {
 	}
 }
 
-// text returns an act in one line.
+// text returns an act in one line, without its time.
 func (a recordedAct) text() string {
 	line := a.Action + " " + a.Outcome
 	for _, part := range []*string{a.Code, a.Actor, a.Target, a.Details} {
@@ -88,7 +88,7 @@ var adminMutations = map[string]struct{ input, want string }{
 	"removeViewItem":       {`{code:"topic",key:"1",item:"2"}`, "|boss||"},
 }
 
-// startNodeWithWebhookReceiver starts a node with the users ann and bob, and a receiver of webhooks.
+// startNodeWithWebhookReceiver starts a node with the users ann and bob, and a receiver of webhooks, whose address it returns.
 func startNodeWithWebhookReceiver(t *testing.T) (n *world.Node, receiver string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -48,7 +48,7 @@ func (c consoleTab) wantNoPageFaults(name string, width int64) {
 	}
 }
 
-// waitForPage waits for a page with a heading and a text.
+// waitForPage waits until the browser shows a page with this heading and this text.
 func (c consoleTab) waitForPage(heading, text string) {
 	c.t.Helper()
 	browsertest.WaitFor(c.tab, c.t, heading+" with "+text, fmt.Sprintf(`document.querySelector('h1')?.innerText === %q && document.body.innerText.includes(%q)`, heading, text))
@@ -118,7 +118,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 }
 
-// submitToken types a token into the form and sends it.
+// submitToken types a token into the sign-in form and sends the form.
 func (c consoleTab) submitToken(token string) {
 	c.t.Helper()
 	browsertest.EvaluateAndWaitNewPage(c.tab, c.t, fmt.Sprintf(`document.querySelector('#token').value = %q, document.querySelector('form.stack').requestSubmit()`, token))

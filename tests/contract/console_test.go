@@ -21,9 +21,9 @@ import (
 // consoleBrowser is a browser of the console: it keeps the cookie, and sends the headers that tell the origin of a form.
 type consoleBrowser struct {
 	t           *testing.T
-	serverURL   string // the server's address
-	cookie      *http.Cookie
-	extraHeader http.Header // the additional headers of every request
+	serverURL   string       // the server's address
+	cookie      *http.Cookie // the cookie that signs the browser in; nil: none
+	extraHeader http.Header  // the additional headers of every request
 }
 
 // consoleAnswer is one answer of the console.
@@ -33,6 +33,7 @@ type consoleAnswer struct {
 	header http.Header
 }
 
+// send sends a request with a form, or without one if form is nil, and keeps the cookie of the answer.
 func (o *consoleBrowser) send(method, path string, form url.Values) consoleAnswer {
 	o.t.Helper()
 	request, err := http.NewRequestWithContext(o.t.Context(), method, o.serverURL+path, strings.NewReader(form.Encode()))

@@ -79,7 +79,7 @@ func TestTheConsoleShowsAUser(t *testing.T) {
 	o.wantMarkupEscaped(user)
 }
 
-// wantMarkupEscaped checks that no page contains people's markup.
+// wantMarkupEscaped checks that no page contains, as markup, a text that a user chose.
 func (o *consoleBrowser) wantMarkupEscaped(user string) {
 	o.t.Helper()
 	escaped := escapedKey(user)

@@ -19,13 +19,13 @@ func (p *demoPage) waitClosedPhoneShows(want string, silent bool) {
 	p.waitUntilTrue(fmt.Sprintf("the closed phone shows %q, silent %t", want, silent), fmt.Sprintf(`%s === %q && document.querySelector('.locked').dataset.silent === '%t'`, closedPhoneNumberJS, want, silent))
 }
 
-// waitClosedPhoneShowsDelay waits until the closed phone says how long the change took, followed by words.
+// waitClosedPhoneShowsDelay waits until the phone whose app is closed says how long its new number took to arrive, followed by words.
 func (p *demoPage) waitClosedPhoneShowsDelay(words string) {
 	p.t.Helper()
 	p.waitUntilTrue("it says how long it took", fmt.Sprintf(`/^\d+ after [1-9]\d* ms, %s$/.test(document.querySelector('.locked [role=status]').innerText)`, words))
 }
 
-// waitSettledTotal waits until all three phones have the same number, which it returns.
+// waitSettledTotal waits until the icons of all three phones show the same number, which it returns.
 func (p *demoPage) waitSettledTotal() (total int) {
 	p.t.Helper()
 	p.waitHomeFeedSeen()
@@ -99,8 +99,8 @@ func (p *demoPage) checkClosedPhonePreferences() {
 	p.click("#left-home-tab")
 }
 
-// checkClosedPhoneWithoutSockets checks that a right phone without a network keeps its number, while the closed phone gets the new
-// number.
+// checkClosedPhoneWithoutSockets checks that the right phone keeps its number while it has no network, and that the closed phone gets the
+// new number.
 func (p *demoPage) checkClosedPhoneWithoutSockets() {
 	p.t.Helper()
 	total := p.waitBadgeNumber("icon")
@@ -145,7 +145,8 @@ func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
 	server := startDemo(t, "--data", folder)
 	p := openDemo(t, server.URL, 390, 844)
 	total := p.waitSettledTotal()
-	p.click("#left-chat-tab") // a home on the screen is read again with the connection, and a post that it then shows counts no more
+	// Otherwise the left phone shows the home feed, which is read anew after a reconnection, and posts that are shown do not count.
+	p.click("#left-chat-tab")
 	server.Kill()
 	p.waitUntilTrue("it says that it is out of reach", `document.querySelector('.locked').dataset.here === 'false' && document.querySelector('.locked [role=status]').innerText.includes('keeps its number')`)
 	if got := browsertest.Evaluate[string](p.tab, t, closedPhoneNumberJS); got != fmt.Sprint(total) {
@@ -154,7 +155,7 @@ func TestTheClosedPhoneOutlivesItsServer(t *testing.T) {
 	startDemo(t, "--data", folder, "--listen", strings.TrimPrefix(server.URL, "http://"))
 	p.waitUntilTrue("it is in reach", `document.querySelector('.locked').dataset.here === 'true'`)
 	p.waitBadgeShows("icon", fmt.Sprint(total))
-	// The new server reads the stream from its start without alerts, and nothing on the page shows when it has. So the first post
+	// The new server reads the change stream from its start without alerts, and nothing on the page shows when it has. So the first post
 	// may be silent, and once it is there, the second must alert.
 	p.clickLeverButton("post")
 	p.waitBadgeShows("icon", fmt.Sprint(total+1))

@@ -11,7 +11,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// checkDrawerSamples checks that the samples in the drawer can be used as they are.
+// checkDrawerSamples checks the drawer, the part of the page that shows the operation of the last click or push: its samples for curl,
+// GraphiQL and React can be used as they are.
 func (p *demoPage) checkDrawerSamples() {
 	p.t.Helper()
 	p.clickLeverButton("post")
@@ -21,7 +22,7 @@ func (p *demoPage) checkDrawerSamples() {
 		p.waitUntilTrue("the form is shown", fmt.Sprintf(`document.querySelector('.drawer pre').dataset.form === %q`, name))
 		return browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('.drawer pre').textContent`)
 	}
-	// All is read before curl makes a push, because some seconds after the click a push takes the drawer.
+	// All samples are read before curl publishes a post: some seconds after the click, a push replaces the operation in the drawer.
 	command := form("curl")
 	form("GraphQL")
 	link := browsertest.Evaluate[string](p.tab, p.t, `document.querySelector('#open-in-graphiql').href`)

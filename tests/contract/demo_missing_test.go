@@ -98,7 +98,7 @@ func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	server.Kill()
 	p.waitUntilTrue("the page says that the server is gone", `document.querySelector('.gone').innerText.includes('does not answer')`)
 	startDemo(t, "--listen", strings.TrimPrefix(server.URL, "http://"))
-	// A home that was read while the new world was being made has the later posts under its pill.
+	// If the home feed was read while the new world was being made, its later posts wait under the pill, the button that shows new posts.
 	p.waitUntilTrue("the new home is seen", `(document.querySelector('#left-home .pill')?.click(), `+badgeNumberJS("left", "icon")+` === '`+fmt.Sprint(total)+`')`)
 	p.waitBadgeShows("icon", fmt.Sprint(total))
 	p.waitUntilTrue("the old shows of Ben are gone", `![...document.querySelectorAll('.right .show p')].some((host) => host.innerText.startsWith('Ben'))`)
@@ -109,7 +109,8 @@ func TestTheDemoPageFollowsIntoANewWorld(t *testing.T) {
 	p.wantOnlyMissingServerComplaints()
 }
 
-// The keyboard alone can use the page: a lever, the pill, the tabs of a phone, the rows behind a number, the forms of the drawer.
+// The page can be used by the keyboard alone: the buttons that make something happen, the button that shows new posts, the tabs of a
+// phone, the rows that explain a number, and the buttons that choose how the last operation is shown.
 func TestTheDemoPageByTheKeysAlone(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int64{{1280, 720}, {390, 844}} {
@@ -229,7 +230,7 @@ func TestTheDemoPageInProduction(t *testing.T) {
 	}
 }
 
-// sendMessageToAdam sends a message to adam. Both users are given by their tokens.
+// sendMessageToAdam sends adam a message. author and adam are the tokens of the two users.
 func sendMessageToAdam(t *testing.T, url, author, adam string) {
 	t.Helper()
 	ask := func(token, query string) string {

@@ -36,8 +36,8 @@ func TestTheDemoPageShowsEveryPushOnBothPhones(t *testing.T) {
 	}
 }
 
-// checkPushRate checks that the foot of the page shows a rate above 0 after a push. It shows it for two seconds only, so an observer
-// looks for it.
+// checkPushRate checks that the foot of the page shows a rate of pushes above 0 after a push. The rate is shown for two seconds only, so
+// a MutationObserver in the page looks for it.
 func (p *demoPage) checkPushRate() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, `(() => {
@@ -72,7 +72,8 @@ func (p *demoPage) checkTotalInTitle() {
 	}
 }
 
-// checkHomeFeed checks that the pill shows the new posts and their authors, and that a mark on one phone appears on the other.
+// checkHomeFeed checks that the pill, the button above the feed, tells of new posts and their authors, and that posts that are seen on
+// one phone are seen on the other.
 func (p *demoPage) checkHomeFeed() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.flown = {left: 0, right: 0}, new MutationObserver((all) => {
@@ -94,12 +95,12 @@ func (p *demoPage) checkHomeFeed() {
 
 // checkSeenWithinASecond checks that posts that are seen on the left phone are seen on the right phone within a second. It tries up
 // to three times, because a busy machine can stand still for a second. A machine can also be slow for longer: small requests that
-// the page sends at the same time show how slow. A mark is two requests and a push, and each of them may take the slowest request's
-// time more, two seconds in all: a server that is slow by itself may not excuse itself.
+// the page sends at the same time show how slow. To mark posts as seen takes two requests and a push. Each of these may take the slowest
+// small request's time more, but two seconds more at most in all, so that a server that is slow by itself still fails the test.
 func (p *demoPage) checkSeenWithinASecond() {
 	p.t.Helper()
 	const second = 1000   // milliseconds
-	var took [][2]float64 // and the part of it that the machine explains
+	var took [][2]float64 // for each try: how many milliseconds it took, and how many of them the slow machine explains
 	for range 3 {
 		browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(() => {
 			window.markTook = undefined;
@@ -179,7 +180,7 @@ func (p *demoPage) checkLikesAreOneRow() {
 	p.clickLeverButton("likes")
 	p.waitUntilTrue("the likes are told", `document.querySelector('.said').textContent.startsWith('500 likes in')`)
 	p.waitBadgeShows("bell", fmt.Sprint(before+1))
-	p.waitLikesGrouped(500) // because a like that comes after the mark would count again
+	p.waitLikesGrouped(500) // because a like that comes after the list was seen would count again
 	p.click("#right-bell-tab")
 	p.waitBadgeShows("bell", "")
 	p.waitUntilTrue("they are one row", `document.querySelector('#right-bell .row')?.innerText.includes('and 498 others liked your post')`)
@@ -196,7 +197,7 @@ func (p *demoPage) checkChat() {
 	p.waitBadgeShows("chat", fmt.Sprint(before+1))
 	p.click("#left-chat-tab")
 	p.wantNoPageFaults("conversations")
-	// The rows come by another subscription than the number of the tab.
+	// The rows of the list come by another subscription than the number on the tab.
 	const inRows = `[...document.querySelectorAll('#left-chat .row .badge')].reduce((sum, one) => sum + Number(one.dataset.value), 0)`
 	p.waitUntilTrue("the rows have the message", fmt.Sprintf(`%s === %d`, inRows, before+1))
 	unread := browsertest.Evaluate[int](p.tab, p.t, `Number(document.querySelector('#left-chat .row .badge').dataset.value)`)
@@ -213,7 +214,7 @@ func (p *demoPage) checkChat() {
 	p.waitBadgeShows("chat", after)
 	p.writeMessage("I am in")
 	p.loseOneAnswer("sendMessage")
-	// The phone says it for five seconds only, so an observer looks for it.
+	// The phone shows the error for five seconds only, so a MutationObserver in the page looks for it.
 	browsertest.Evaluate[bool](p.tab, p.t, `(new MutationObserver(() => {
 		if (document.querySelector('.left .trouble')?.innerText.includes('the answer is lost')) window.told = true;
 	}).observe(document.querySelector('.left'), {subtree: true, childList: true, characterData: true}), true)`)

@@ -31,7 +31,7 @@ func (p *demoPage) clickCategoryChoice(side, category, choice string) {
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(%s.querySelector(%q).click(), true)`, preferenceRowJS(side, category), choice))
 }
 
-// likeNewPostOfMia lets somebody like a new post of Mia, so that a notification is new.
+// likeNewPostOfMia publishes a post of Mia, the user of the page, and lets another user like it: Mia then has a new notification.
 func (p *demoPage) likeNewPostOfMia(by string) {
 	p.t.Helper()
 	var data struct {

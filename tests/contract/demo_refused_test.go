@@ -19,7 +19,7 @@ func openDemoWithScript(t *testing.T, script string) *demoPage {
 	return p
 }
 
-// stopRefusingRequests sets window.mended, which ends the refusals.
+// stopRefusingRequests sets window.mended, so that the script of openDemoWithScript lets the browser's calls succeed again.
 func (p *demoPage) stopRefusingRequests() {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, `(window.mended = true)`)
@@ -85,7 +85,7 @@ func TestTheDemoPageKeepsWhatAPhoneSays(t *testing.T) {
 	p.waitUntilTrue("it goes by itself", `([...ends.values()].forEach((end) => end()), !document.querySelector('.left .trouble'))`)
 }
 
-// setBoardRequestsRefused says whether the board alone is refused.
+// setBoardRequestsRefused sets whether the script of the page refuses requests for the live board. It works after stopRefusingRequests.
 func (p *demoPage) setBoardRequestsRefused(refused bool) {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(window.noBoard = %t, true)`, refused))

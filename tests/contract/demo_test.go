@@ -30,8 +30,8 @@ func openDemo(t *testing.T, url string, width, height int64) *demoPage {
 	return p
 }
 
-// openDemoInSize is openDemo for a test that runs in a wide and in a narrow window. One window is light and the other dark, so
-// that the test sees each state once in each theme.
+// openDemoInSize opens the page of a server in a window of this size, for a test that runs in a wide and in a narrow window. One window
+// is light and the other dark, so that the test sees each state once in each theme.
 func openDemoInSize(t *testing.T, url string, size [2]int64) *demoPage {
 	t.Helper()
 	p := openDemo(t, url, size[0], size[1])
@@ -57,9 +57,9 @@ func (p *demoPage) clickLeverButton(lever string) {
 	p.click(`#levers:not(:has([aria-busy=true])) [data-lever=` + lever + `]`)
 }
 
-// waitMutationAnswered does what sends a mutation, and waits until the page has taken its answer. The page computes what the next
-// click sends from what the server has answered, and the numbers come by the sockets, maybe before the answer. The answer to an
-// older question must not come between either, so waitMutationAnswered begins and ends when no request is out.
+// waitMutationAnswered calls send, which makes the page send a mutation, and waits until the page has taken the answer. The page computes
+// what the next click sends from what the server has answered, and the numbers come by the sockets, maybe before the answer. The answer
+// to an older request must not come between either, so waitMutationAnswered begins and ends when the page waits for no answer.
 func (p *demoPage) waitMutationAnswered(mutation string, send func()) {
 	p.t.Helper()
 	browsertest.Evaluate[bool](p.tab, p.t, fmt.Sprintf(`(() => {
@@ -104,7 +104,7 @@ func badgeNumberJS(side, tab string) string {
 	return `(` + badgeJS(side, tab) + `?.dataset.value ?? '')`
 }
 
-// waitBadgeShows waits until both phones have badges and show the number. Without badges they show "" of every tab.
+// waitBadgeShows waits until both phones have badges and show the number want on a tab. Without badges they show "" on every tab.
 func (p *demoPage) waitBadgeShows(tab, want string) {
 	p.t.Helper()
 	for _, side := range []string{"left", "right"} {
@@ -113,8 +113,8 @@ func (p *demoPage) waitBadgeShows(tab, want string) {
 	}
 }
 
-// waitBadgeNumber waits until both phones show the same number of a tab and neither is unsure of it, and returns the number. A new
-// world counts some items later.
+// waitBadgeNumber waits until both phones show the same number of a tab and neither marks it as uncertain, and returns the
+// number. The server of a new demo counts some items only after a while.
 func (p *demoPage) waitBadgeNumber(tab string) int {
 	p.t.Helper()
 	p.waitUntilTrue("both phones have badges", `document.querySelectorAll('.device[data-version]').length === 2`) // without them the phones agree on no number
@@ -159,7 +159,8 @@ func (p *demoPage) savePicture(name string) {
 // demoShowStartJobCount is the number of jobs of a new demo that wait for the start of a show.
 const demoShowStartJobCount = 14
 
-// startDemo starts a demo whose people do not act, and waits for the jobs of their past. So only the page changes numbers.
+// startDemo starts a demo whose people do nothing, and waits until the jobs of what they did before are done. So only the page changes
+// numbers.
 func startDemo(t *testing.T, arguments ...string) *world.Process {
 	t.Helper()
 	// The test's end kills the demo, so a temporary folder that the demo makes itself would stay behind.
@@ -168,8 +169,8 @@ func startDemo(t *testing.T, arguments ...string) *world.Process {
 	return server
 }
 
-// waitHomeFeedSeen waits until the posts that the left phone shows at its start are seen: they do not count, and no pill is above
-// them.
+// waitHomeFeedSeen waits until the posts that the left phone shows at its start are seen: they do not count, and no pill, the
+// button that tells of new posts, is above them.
 func (p *demoPage) waitHomeFeedSeen() {
 	p.t.Helper()
 	p.waitUntilTrue("the feed is there", `document.querySelectorAll('.left .post').length >= 10`)

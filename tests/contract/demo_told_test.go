@@ -10,8 +10,8 @@ import (
 
 var latinLetter = regexp.MustCompile(`[A-Za-z]`) // a letter that Chinese words do not have
 
-// checkHostCategory checks that a notification in a category of the host application is a row with its words, in the bell and
-// behind the number.
+// checkHostCategory checks that a notification in a category of the host application is a row with its words, in the bell (the list of
+// notifications) and among the rows that explain the bell's number.
 func (p *demoPage) checkHostCategory() {
 	p.t.Helper()
 	before := p.waitBadgeNumber("bell")

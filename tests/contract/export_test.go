@@ -19,6 +19,7 @@ import (
 
 const exportQuery = `query($u:ID!,$n:Int,$a:String){admin{export(userId:$u,first:$n,after:$a){list{type text} cursor hasMore}}}`
 
+// exportPage is a page of an export, as exportQuery returns it.
 type exportPage struct {
 	List    []struct{ Type, Text string }
 	Cursor  *string

@@ -195,7 +195,7 @@ func TestGraphiQLInProduction(t *testing.T) {
 			browsertest.WaitSubscriptionEvent(tab, t, "WatchMyBadges", "as it is now")
 			wantAccessible(t, tab, "with a token")
 
-			browsertest.Reload(tab, t) // the tab keeps the token and the watch
+			browsertest.Reload(tab, t) // the tab keeps the token and the subscription
 			browsertest.WaitSubscriptionState(tab, t, "WatchMyBadges", "live")
 			if shared := browsertest.Evaluate[string](tab, t, `JSON.stringify({...localStorage})`); strings.Contains(shared, token) {
 				t.Errorf("the token is kept for all tabs: %s", shared)

@@ -83,7 +83,7 @@ func TestUsersHaveTheKeysOfTheHost(t *testing.T) {
 	}
 }
 
-// followInCircle lets each user of unusualUserKeys follow the user before, and publish.
+// followInCircle lets each user of unusualUserKeys follow the user before in the list, the first one the last, and publish a post.
 func followInCircle(t *testing.T, n *world.Node) {
 	t.Helper()
 	id := func(key string) string { return services.GlobalID(services.UserType, key) }

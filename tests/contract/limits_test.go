@@ -14,7 +14,7 @@ import (
 	"tidings/tests/world"
 )
 
-// mutWholeHomeFeedSeen is a mutation that any user can repeat.
+// mutWholeHomeFeedSeen marks the whole home feed as seen. Any user can send it again and again, and it counts against the limit WRITES.
 const mutWholeHomeFeedSeen = `mutation{markHomeFeedSeen(input:{}){badges{version}}}`
 
 // A viewer beyond a rate limit gets an error with the time to wait. Other viewers are not affected.

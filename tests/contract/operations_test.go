@@ -21,7 +21,7 @@ var (
 	publicPaths   = []string{"/healthz", "/readyz", "/graphql?query=%7B__typename%7D"}
 )
 
-// getPath gets a path of a server, following no redirect.
+// getPath gets a path of a server, following no redirect. header are names and values of header fields in turn.
 func getPath(t *testing.T, origin, path string, header ...string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, origin+path, nil)
@@ -86,6 +86,7 @@ func TestProductionWithoutOperationsListenerServesNoMetrics(t *testing.T) {
 	}
 }
 
+// operationsAddressPattern finds the operations address in the line that a process logs.
 var operationsAddressPattern = regexp.MustCompile(`operations: (http://[^ ,)]+)`)
 
 // operationsAddressOf returns the operations address that a process logs.

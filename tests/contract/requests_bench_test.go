@@ -13,7 +13,7 @@ import (
 	"tidings/tests/world"
 )
 
-// deadlineRecorder is a response writer that accepts deadlines, as a connection's writer does.
+// deadlineRecorder is an httptest.ResponseRecorder that accepts deadlines, as a connection's writer does.
 type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
 func (deadlineRecorder) SetReadDeadline(time.Time) error  { return nil }

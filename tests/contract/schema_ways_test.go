@@ -111,7 +111,7 @@ func (w idArgument) name() string {
 
 // idArguments lists every argument of type ID that can be reached from a root, with one shortest path to each.
 func (s introspectedSchema) idArguments() (found []idArgument) {
-	type place struct {
+	type place struct { // an object type, and the fields that lead to it from a root
 		root, object string
 		path         []introspectedField
 	}
@@ -177,7 +177,8 @@ func (s introspectedSchema) idPaths(input introspectedInput, before []introspect
 	return found
 }
 
-// graphqlOperationFor returns the operation that sends an ID in an argument. Its variable v is the value of the argument.
+// graphqlOperationFor returns the operation that sends an ID in an argument. Its variable v is the value of the argument. given has
+// values for other arguments, by name.
 func (s introspectedSchema) graphqlOperationFor(w idArgument, given map[string]any) string {
 	target := w.fieldPath[len(w.fieldPath)-1]
 	text := fmt.Sprintf("%s(%s:$v%s)%s", target.Name, w.inputPath[0].Name, s.requiredArgumentsExcept(target, w.inputPath[0].Name, given), s.selectionOfType(target.Type.namedType(), 4))
@@ -190,7 +191,7 @@ func (s introspectedSchema) graphqlOperationFor(w idArgument, given map[string]a
 	return fmt.Sprintf("%s($v:%s){%s}", strings.ToLower(w.root), w.inputPath[0].Type.graphqlText(), text)
 }
 
-// requiredArgumentsExcept returns the arguments of a field, other than but, that the request needs.
+// requiredArgumentsExcept returns the arguments of a field that a request needs, without the one named but. Their values are from given.
 func (s introspectedSchema) requiredArgumentsExcept(field introspectedField, but string, given map[string]any) (text string) {
 	for _, argument := range field.Args {
 		switch value := given[argument.Name]; {
@@ -325,7 +326,7 @@ func (s introspectedSchema) hasFieldWithConflictingType(object string, field int
 	})
 }
 
-// volatileFields are the fields whose values differ between two equal answers.
+// volatileFields are the fields whose values may differ between two answers to the same request.
 var volatileFields = []string{"version", "cursor", "startCursor", "endCursor", "readToken", "sessionId", "lastId", "requestId"}
 
 // normalizeAnswer replaces all values that may differ between two equivalent answers: IDs, times, cursors, and the given words.

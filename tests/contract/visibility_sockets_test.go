@@ -21,14 +21,14 @@ import (
 // userSockets are sockets to a node, one for each user, on which the users send one operation after the other.
 type userSockets struct {
 	node   *world.Node
-	byUser map[string]*userSocket // by user
+	byUser map[string]*userSocket // by the user's key
 }
 
 // userSocket is one user's socket.
 type userSocket struct {
 	conn           *websocket.Conn
 	sentOperations int       // operations that were sent on this socket
-	lastUsedAt     time.Time // when the last one was sent
+	lastUsedAt     time.Time // when the last operation was sent
 }
 
 // maxOperationsPerSocket is how many operations fit into the messages that a socket may send at once.
@@ -58,7 +58,7 @@ func (l *userSockets) ask(t *testing.T, as, query string, variables map[string]a
 	return got
 }
 
-// startOperation starts an operation and returns its ID.
+// startOperation starts an operation on a user's socket, which it opens if needed, and returns the ID of the operation.
 func (l *userSockets) startOperation(t *testing.T, as, query string, variables map[string]any) (id string) {
 	t.Helper()
 	at := l.byUser[as]

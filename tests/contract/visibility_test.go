@@ -36,8 +36,8 @@ var listPositionArguments = []string{
 // dave and sees public items. Every hidden text contains a word that the test searches for.
 type hiddenItemsNode struct {
 	*world.Node
-	userSockets        *userSockets // sockets, for operations over sockets
-	sendsOverSockets   bool         // all operations are sent over sockets
+	userSockets        *userSockets // the users' sockets
+	sendsOverSockets   bool         // sendID sends all operations over sockets, and not only subscriptions
 	schema             introspectedSchema
 	hiddenAfterSeenIDs []string       // items that hank and blair saw before and may not see now
 	hiddenFromStartIDs []string       // items that hank and blair may not see and never saw

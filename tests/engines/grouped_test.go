@@ -50,8 +50,8 @@ func TestGroupedJobsBecomeOneJob(t *testing.T) {
 	})
 }
 
-// Transactions run their ends (sql.TxEndHook) in one order, whichever end got a value first. So two transactions take the locks of
-// their ends in one order too, and do not deadlock.
+// Transactions run their end hooks (sql.TxEndHook) in one order, whichever hook got a value first. So two transactions take the locks of
+// their hooks in one order too, and do not deadlock.
 func TestEndsRunInOneOrder(t *testing.T) {
 	var ran []string
 	end := func(name string) *sql.TxEndHook {
@@ -81,7 +81,7 @@ func TestEndsRunInOneOrder(t *testing.T) {
 		if err := errors.Join(b.WriteAll(b.ctx, []func(*sql.Tx) error{keep(2, 1), keep(0, 2)})...); err != nil {
 			b.t.Fatal(err)
 		}
-		equal(b.t, ran[max(0, len(ran)-4):], []string{"a0", "b1", "c2", "c2"}) // a transaction may run again
+		equal(b.t, ran[max(0, len(ran)-4):], []string{"a0", "b1", "c2", "c2"}) // only the last values, because a transaction may run again
 	})
 }
 
@@ -108,7 +108,7 @@ func TestNoFactWithoutItsGroupedJob(t *testing.T) {
 	})
 }
 
-// A panic of an end (sql.TxEndHook) undoes its transaction too, and ends neither the process nor SQLite's writer.
+// A panic of an end hook (sql.TxEndHook) undoes its transaction too, and ends neither the process nor SQLite's writer.
 func TestAPanicOfAnEndUndoesEverything(t *testing.T) {
 	explode := sql.NewTxEndHook(func(context.Context, *sql.Tx, []any) error { panic("out of a clear sky") })
 	keeps := func(tx *sql.Tx) error {

@@ -13,6 +13,7 @@ import (
 
 // The types and functions from here to wantCode are short names for helpers of sqltest and peopletest.
 
+// clock is a clock that stands until a test advances it.
 type clock struct{ *sqltest.Clock }
 
 func newClock() *clock { return &clock{sqltest.NewClock()} }
@@ -25,7 +26,7 @@ type testStore struct {
 	t     *testing.T
 	ctx   context.Context
 	clock *clock
-	url   string
+	url   string // of the database; "": the test does not need it
 }
 
 // eachStore runs a test on both engines, on a new database with a stopped clock.
@@ -45,6 +46,7 @@ func newTestStoreOf(t *testing.T, s *sql.DB, c *clock, url string) *testStore {
 	return &testStore{&peopletest.TestStore{DB: s, T: t, Ctx: t.Context(), Clock: c.Clock, URL: url}, t, t.Context(), c, url}
 }
 
+// write runs a function in a transaction that must be committed.
 func (b *testStore) write(fn func(tx *sql.Tx) error) {
 	b.t.Helper()
 	b.MustWrite(fn)
@@ -55,10 +57,13 @@ func (b *testStore) makeUsers(keys ...string) []services.UserID {
 	return b.MakeUsers(keys...)
 }
 
+// tester has the methods that Go's tests and rapid's tests share.
 type tester = sqltest.Tester
 
+// must returns a function that returns value, or ends the test if err is not nil.
 func must[T any](value T, err error) func(t tester) T { return sqltest.Must(value, err) }
 
+// equal ends the test if the two values differ.
 func equal(t tester, got, want any) {
 	t.Helper()
 	sqltest.Equal(t, got, want)
@@ -70,7 +75,7 @@ func wantCode(t tester, err error, want services.Code) {
 	sqltest.WantCode(t, err, want)
 }
 
-// Tests of this package write posts as plain rows, because services/posts is a package above the engines.
+// insertPost writes a post as a plain row, because services/posts is a package above the engines.
 var insertPost = sql.AdHoc("insert a post", `INSERT INTO posts (id, author, kind, off_feed, pull, body, updated_at)
 	VALUES ($1, $2, 'POST', FALSE, FALSE, $3, $4) ON CONFLICT (id) DO NOTHING`)
 
@@ -83,7 +88,7 @@ func putPost(ctx context.Context, tx *sql.Tx, author services.UserID, id service
 	return err
 }
 
-// postsOfFirstAuthor lists the posts of the first author, the newest first.
+// postsOfFirstAuthor lists the posts of the user whose ID is 1, the newest first.
 func postsOfFirstAuthor(ctx context.Context, s *sql.DB) ([]services.PostID, error) {
 	return sql.ReadColumn[services.PostID](ctx, s, sql.AdHoc("an author's posts", "SELECT id FROM posts WHERE author = 1 ORDER BY id DESC"))
 }

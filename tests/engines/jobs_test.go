@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-const jobLease = 30 * time.Second // of a claimed job
+const jobLease = 30 * time.Second // how long a claimed job is leased
 
 func (b *testStore) enqueue(queued ...jobs.NewJob) {
 	b.t.Helper()
@@ -47,6 +47,7 @@ func (b *testStore) wantJobCounts(waiting, dead int) {
 	}
 }
 
+// A job is claimed once, as it was queued. It is counted as waiting until it is finished.
 func TestJobs(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		equal(b.t, len(b.claim(10, "a")), 0)
@@ -116,6 +117,7 @@ func TestJobsOfOneKeyCollapseToTheLast(t *testing.T) {
 	})
 }
 
+// After the lease of a job has expired, its former holder cannot finish, release, extend or fail the job.
 func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.enqueue(newJobOfKindA("1", ""), newJobOfKindA("2", ""))
@@ -133,7 +135,7 @@ func TestExpiredLeaseVoidsItsHolder(t *testing.T) {
 		equal(b.t, []any{dead, err}, []any{false, error(nil)})
 		equal(b.t, len(b.claim(10, "a")), 0)
 		b.wantJobCounts(2, 0)
-		// A job that was never leased has no effect either.
+		// Calls with a job that was never leased have no effect either.
 		for i := range late {
 			late[i].LeaseToken = ""
 		}
@@ -212,7 +214,7 @@ func TestFailTriesAgainAndGivesUp(t *testing.T) {
 	})
 }
 
-var errLeaseLost = errors.New("a lease was lost")
+var errLeaseLost = errors.New("a lease was lost") // what a split in TestSplitIsAtomic returns if the job's lease was lost
 
 // A split replaces a job by its parts, or does nothing if the job's lease was lost.
 func TestSplitIsAtomic(t *testing.T) {
@@ -299,6 +301,7 @@ func TestClaimAtOnce(t *testing.T) {
 	})
 }
 
+// Of the jobs of one kind and key that many concurrent transactions queue, only the last is left.
 func TestOneKeyIsServedFromManyWrites(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		var all sync.WaitGroup
@@ -318,6 +321,7 @@ func TestOneKeyIsServedFromManyWrites(t *testing.T) {
 	})
 }
 
+// WaitingKeys lists the keys of the jobs that were queued by a time and are not done, those due longest first.
 func TestWaitingKeys(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		key := func(kind, key string) jobs.NewJob { return jobs.NewJob{Kind: kind, Key: key} }

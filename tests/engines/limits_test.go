@@ -12,14 +12,15 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
+// errLimitReached is what the functions of cellInserterBelowLimit return if the owner has no room for a row.
 var errLimitReached = errors.New("there is no room")
 
 // cellsPerOwnerLimit is the limit of how many rows of the table owned an owner may have.
 var cellsPerOwnerLimit = sql.NewOwnerLimit("cells", sql.AdHoc("whether there are too many cells", `SELECT 1 WHERE NOT EXISTS (
 	SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE (SELECT count(*) FROM owned WHERE owner = c.owner) > c.most)`))
 
-// cellInserterBelowLimit returns a function that inserts a row of an owner if fewer than most are there. keep says whether it keeps
-// the limit.
+// cellInserterBelowLimit returns a function that inserts a row of an owner if the owner has fewer than most. keep says whether it also
+// enforces cellsPerOwnerLimit, which holds against other transactions.
 func cellInserterBelowLimit(ctx context.Context, owner services.UserID, cell, most int, keep bool) func(tx *sql.Tx) error {
 	count := sql.AdHoc("count cells", `SELECT count(*) FROM owned WHERE owner = $1`)
 	insert := sql.AdHoc("insert a cell", `INSERT INTO owned (owner, cell) VALUES ($1, $2)`)
@@ -76,7 +77,8 @@ func TestALimitHoldsAgainstConcurrentBatches(t *testing.T) {
 	})
 }
 
-// The lock and the second count of a limit go out with the insertion, so they take no round trip.
+// A limit locks the owner and counts the owner's rows at the end of a transaction. Both go out with the insertion, so they take no round
+// trip.
 func TestALimitTakesNoRoundTrip(t *testing.T) {
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
 	b := newTestStore(t, url)

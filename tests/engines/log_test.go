@@ -26,7 +26,7 @@ func (b *testStore) appendToChangelog(kind, key string) (version uint64) {
 	return version
 }
 
-// newestAndOldestInChangelog returns the versions of the newest entry of a log and of the oldest that is kept.
+// newestAndOldestInChangelog returns the versions of the newest entry of a kind and of the oldest that is kept.
 func (b *testStore) newestAndOldestInChangelog(kind string) []uint64 {
 	b.t.Helper()
 	head, oldest, err := changelog.LogHead(b.ctx, b.DB, kind)
@@ -36,6 +36,7 @@ func (b *testStore) newestAndOldestInChangelog(kind string) []uint64 {
 	return []uint64{head, oldest}
 }
 
+// The entries of each kind in the changelog have the versions 1, 2, 3 and so on. A transaction that is undone leaves no gap.
 func TestLog(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		equal(b.t, b.newestAndOldestInChangelog("mode"), []uint64{0, 0})
@@ -60,7 +61,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// Each commit that appended to the log signals once, after the commit; other commits do not signal.
+// Each commit that appended to the changelog signals once, after the commit; other commits do not signal.
 func TestLogAppendsAreSignalled(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		notified := 0
@@ -147,6 +148,7 @@ func TestLogIsReadWithoutGapsWhileItIsWritten(t *testing.T) {
 	})
 }
 
+// A request is remembered by its scope and key for jobs.IdempotencyRetention. Until then the key cannot be used for another request.
 func TestIdempotencyKeys(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		remember := func(scope, key string, hash []byte, ids ...string) error {
@@ -229,10 +231,11 @@ func TestIdempotencyKeysAtOnce(t *testing.T) {
 	})
 }
 
-// A transaction that has locked a log keeps others from appending until it ends, even if the log is empty.
+// A transaction that has locked the changelog of a kind keeps others from appending to it until the transaction ends, even if that
+// changelog is empty.
 func TestALockedLogWaits(t *testing.T) {
 	b := newTestStore(t, sqltest.Postgres(t))
-	for range 2 { // the first time the log is empty
+	for range 2 { // the first time the changelog is empty
 		locked, done := make(chan struct{}), make(chan uint64)
 		var first uint64
 		go func() {

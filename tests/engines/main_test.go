@@ -66,7 +66,7 @@ func doChildTask(task, url string) error {
 	return nil
 }
 
-// startChild runs this binary as another process.
+// startChild runs this binary as another process, which does the task. It returns the process and its output.
 func startChild(t *testing.T, task, url string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -10,7 +10,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// openAsTwoNodes opens one PostgreSQL database under two node names.
+// openAsTwoNodes opens one PostgreSQL database under two node names. bundleOfA is the testStore of a.
 func openAsTwoNodes(t *testing.T) (a, b *sql.DB, bundleOfA *testStore) {
 	t.Helper()
 	url := sqltest.Postgres(t)

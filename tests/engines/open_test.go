@@ -121,6 +121,7 @@ func refusingAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
+// A failed open keeps no lock on the file: once the file is removed, a database can be made in its place.
 func TestFailedOpenLeavesTheFileFree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tidings.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("x", 8192)), 0o600); err != nil {
@@ -178,7 +179,7 @@ func openErrorInThisProcess(t *testing.T, url string) string {
 	return string(services.CodeOf(err)) + " " + err.Error()
 }
 
-// openErrorInChild is openErrorInThisProcess in another process.
+// openErrorInChild returns the code and the text of the error that opening the database in another process gives.
 func openErrorInChild(t *testing.T, url string) string {
 	_, out := startChild(t, "open", url)
 	said, err := io.ReadAll(out)
@@ -223,7 +224,7 @@ func TestAnsweredWritesSurviveTheServersKill(t *testing.T) {
 	wantAckedPosts(t, sqltest.Open(t, sql.Config{URL: url}), acks)
 }
 
-// wantAckedPosts checks that every acknowledged post exists with its job, and that no job exists without its post.
+// wantAckedPosts checks that every post whose write was answered exists with its job, and that no job exists without its post.
 func wantAckedPosts(t *testing.T, s *sql.DB, acks []services.PostID) {
 	t.Helper()
 	all := must(postsOfFirstAuthor(t.Context(), s))(t)

@@ -75,8 +75,9 @@ func TestFullDatabaseRefusesWrites(t *testing.T) {
 	b.write(big)
 }
 
-// A disk with room for a page or two refuses writes as long as it is so full: a test write that fits would make the node ready, and
-// the next write of a user would fail. Once there is room, the test write succeeds, and takes none of it.
+// A database whose disk has room for only a page or two reports that it refuses writes as long as the disk is so full. CheckWrites must
+// not take a small test write that still fits for a success, because the next write of a user would fail. Once there is room, the test
+// write succeeds, and leaves that room free.
 func TestAlmostFullDiskRefusesWrites(t *testing.T) {
 	const free = 24 << 10
 	t.Run("sqlite", func(t *testing.T) {
@@ -104,7 +105,7 @@ func TestAlmostFullDiskRefusesWrites(t *testing.T) {
 // testAlmostFullDisk tests a database on a small disk of its own, see TestAlmostFullDiskRefusesWrites.
 func testAlmostFullDisk(t *testing.T, url, folder string, free int64) {
 	s := sqltest.Open(t, sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
-	defer func() { _ = s.Close() }() // before the disk goes
+	defer func() { _ = s.Close() }() // before the small disk is unmounted
 	body := make([]byte, 256<<10)
 	_, _ = rand.Read(body)
 	id := services.PostID(0)

@@ -24,12 +24,12 @@ func TestASingleFunctionWaitsOnlyForItsAnswers(t *testing.T) {
 	}
 	read, put := cellStep{"read", 1, 0}, cellStep{"put", 1, 0}
 	b.write(steps(cellStep{"keep", 1, 0}))
-	const around = 3 // BEGIN, a savepoint and COMMIT
+	const around = 3 // the statements of a batch besides the function's own: BEGIN, a savepoint and COMMIT
 	for _, c := range []struct {
 		name              string
 		fn                func(*sql.Tx) error
 		want              error
-		trips, statements int
+		trips, statements int // round trips, and statements without those of around
 	}{
 		{"two writes", steps(put, put), nil, 2, 2},
 		{"a read and two writes", steps(read, put, put), nil, 3, 3},

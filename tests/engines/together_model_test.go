@@ -12,22 +12,23 @@ import (
 	"tidings/services/sql"
 )
 
-// cellModel is the model of the table cells: a number for each key.
+// cellModel is the model of the test's table "cells": the number in the row of each key.
 type cellModel map[int]int
 
-// cellStep is one step of a function. Its effect depends on the number that the former steps have read.
+// cellStep is one step of a test's function: it reads or changes a row of the table "cells". Its effect depends on the number that the
+// steps before it have read.
 type cellStep struct {
-	name        string
-	key, addend int // the addend is for the number that was read, or for the row
+	name        string // one of cellStepNames
+	key, addend int    // the addend is for the number that was read, or for the row
 }
 
 func (o cellStep) String() string { return fmt.Sprint(o.name, " ", o.key, " ", o.addend) }
 
-// cellStepNames are the names of the steps. Some read rows. Some only change rows, so the batch guesses their number of rows. Some
-// fail or end the function.
+// cellStepNames are the names of the steps; a name that occurs more than once is drawn more often. Some steps read rows. Some only change
+// rows, so the batch guesses how many rows they change. Some fail or end the function.
 var cellStepNames = []string{"read", "read", "put", "put", "put", "add", "drop", "drop", "drop", "keep", "keep", "insert", "try insert", "fail if odd", "skip if even"}
 
-// cellTable runs the steps, on the database or on the model.
+// cellTable is the table "cells", in the database or in the model. Each of its methods is one kind of step.
 type cellTable interface {
 	read(key int) (int, error)                   // -1 if there is no row
 	updateRow(key, value int) (int, error)       // returns the number of changed rows
@@ -35,10 +36,10 @@ type cellTable interface {
 	deleteRow(key int) (int, error)              // returns the number of deleted rows
 	insertIfMissing(key, value int) (int, error) // adds the row if it does not exist, and returns the number of added rows
 	insert(key, value int) error                 // an error if the row exists
-	tryInsert(key, value int) (int, error)       // 1 if the row exists
+	tryInsert(key, value int) (int, error)       // adds the row in a savepoint, and returns 1 if the row exists already
 }
 
-// cellKeyCount is the number of keys.
+// cellKeyCount is the number of different keys that the random steps use.
 const cellKeyCount = 3
 
 // runCellSteps runs the steps of a function, and returns the number that it ends with.
@@ -119,12 +120,13 @@ func (c cellModel) insert(key, value int) error {
 	return nil
 }
 
+// tryInsert adds a row, and returns 1 if the row exists already.
 func (c cellModel) tryInsert(key, value int) (int, error) {
 	added, err := c.insertIfMissing(key, value)
 	return 1 - added, err
 }
 
-// databaseCells is the table in a transaction of the database.
+// databaseCells is the table "cells" as a transaction of the database sees it.
 type databaseCells struct {
 	ctx context.Context
 	tx  *sql.Tx
@@ -164,6 +166,7 @@ func (c databaseCells) insert(key, value int) error {
 	return err
 }
 
+// tryInsert adds a row in a savepoint, and returns 1 if that fails because the row exists already.
 func (c databaseCells) tryInsert(key, value int) (int, error) {
 	failed, err := c.tx.RunInSavepoint(c.ctx, func() error { return c.insert(key, value) })
 	if failed != nil {

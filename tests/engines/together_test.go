@@ -16,8 +16,8 @@ import (
 	"tidings/tests/eventually"
 )
 
-// logHeadAppender returns a function that reads the head of a log and appends it to the log. So the entry shows whether the
-// function saw all entries before it.
+// logHeadAppender returns a function that reads the head of a log, which is the version of its last entry, and appends an entry with that
+// version as its key. So the new entry shows whether the function saw all entries before it.
 func (b *testStore) logHeadAppender(kind string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
 		head, err := changelog.LockLog(b.ctx, tx, kind)
@@ -29,7 +29,7 @@ func (b *testStore) logHeadAppender(kind string) func(*sql.Tx) error {
 	}
 }
 
-// wantChainedLog checks that each entry of a log names the entry before it.
+// wantChainedLog checks that each entry of a log has the version of the entry before it as its key, see logHeadAppender.
 func (b *testStore) wantChainedLog(kind string, entries int) {
 	b.t.Helper()
 	list := must(changelog.LogAfter(b.ctx, b.DB, kind, 0, entries+1))(b.t)
@@ -62,9 +62,9 @@ func TestAFunctionOfABatchSeesThoseBeforeIt(t *testing.T) {
 	})
 }
 
-// A long batch prefetches rows. So, if its functions touch different rows, each read is sent twice, by a prefetch and by a pass, and
-// each write once, however many reads follow each other. A function that fails is undone, and is not sent again if it has changed
-// nothing.
+// A batch sends the statements of all its functions together, in passes of one round trip; a long batch also prefetches, that is, sends
+// reads ahead of a pass. So, if its functions touch different rows, each read is sent twice, by a prefetch and by a pass, and each write
+// once, however many reads follow each other. A function that fails is undone, and is not sent again if it has changed nothing.
 func TestALongBatchSendsItsStatementsOnce(t *testing.T) {
 	const functions, around = 40, 8 // around are BEGIN, savepoints, the batch's own lock and COMMIT
 	url, trips := sqltest.CountRoundTrips(t, sqltest.Postgres(t))
@@ -309,9 +309,10 @@ func TestAFunctionThatReadsOtherRowsEachTimeRunsAlone(t *testing.T) {
 	})
 }
 
-// A prefetch runs without the function's own earlier writes, so it can fail although the function does not.
+// A prefetch sends a read of a function before the function's own earlier writes are sent. So it can fail although the function does
+// not.
 func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
-	b := newTestStore(t, sqltest.Postgres(t)) // SQLite prefetches nothing
+	b := newTestStore(t, sqltest.Postgres(t)) // on SQLite there are no prefetches
 	b.write(func(tx *sql.Tx) error {
 		return errors.Join(execute(b.ctx, tx, `CREATE TABLE parents (k BIGINT PRIMARY KEY)`),
 			execute(b.ctx, tx, `CREATE TABLE children (k BIGINT PRIMARY KEY, parent BIGINT NOT NULL REFERENCES parents (k))`))
@@ -342,7 +343,7 @@ func TestAPrefetchThatFailsIsNoFailureOfItsFunction(t *testing.T) {
 }
 
 // The error for a statement that cannot be prepared does not name the statement in the batch. Only the statement's own function
-// fails, even if others have already become final, and the effects of the others occur once.
+// fails, even if the results of other functions are already settled, and the effects of the others occur once.
 func TestAStatementThatCannotBePreparedFailsItsFunctionAlone(t *testing.T) {
 	for _, late := range []int{0, 1, 6} { // the number of reads before the statement
 		b := newTestStore(t, sqltest.Postgres(t))

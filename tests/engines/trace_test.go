@@ -9,7 +9,8 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// The trace names each statement, of reads and of writes, so that tests can count the statements of an operation.
+// sql.Config.Trace is called with the name of each statement, of reads and of writes, so that tests can count the statements of an
+// operation.
 func TestTraceNamesEachStatement(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		var mu sync.Mutex

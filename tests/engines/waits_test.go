@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// jobs.AnyJobWaits considers the jobs up to a given one, including jobs that are leased or will be tried again, but no later jobs
-// and no jobs that are planned for later.
+// jobs.AnyJobWaits reports whether one of the jobs up to a given one is still to be done. It counts jobs that are leased or will be tried
+// again, but no jobs after the given one and no jobs that are planned for a later time.
 func TestJobWaitsCountsOnlyEarlierJobs(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		waits := func(upTo int64) bool {

@@ -19,7 +19,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-var errDeliberate = errors.New("mine") // an error of a caller, by which the functions and jobs of these tests fail
+var errDeliberate = errors.New("mine") // what the functions and jobs of these tests return in order to fail
 
 // publishPost returns a function that publishes a post with this ID.
 func publishPost(ctx context.Context, id services.PostID) func(tx *sql.Tx) error {
@@ -34,6 +34,7 @@ func (b *testStore) publishedPosts() []services.PostID {
 	return must(postsOfFirstAuthor(b.ctx, b.DB))(b.t)
 }
 
+// A write is committed, and its function gets the time of the database's clock in UTC.
 func TestWrite(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		b.write(func(tx *sql.Tx) error {
@@ -80,7 +81,7 @@ func TestWritePanicUndoesEverything(t *testing.T) {
 }
 
 // If a function ignores the error of a statement, PostgreSQL has still aborted the transaction. The write must fail, and must
-// not commit half of the function's work. SQLite undoes only the statement.
+// not commit half of the function's work. On SQLite the error undoes only the statement, so this test is for PostgreSQL.
 func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 	url := sqltest.Postgres(t)
 	b := newTestStore(t, url)
@@ -91,6 +92,7 @@ func TestIgnoredStatementErrorFailsTheWrite(t *testing.T) {
 	wantCode(t, err, services.Unavailable)
 }
 
+// Functions of one batch that fail are undone alone. The others are committed, each with a later time than the one before.
 func TestWriteAll(t *testing.T) {
 	eachStore(t, func(b *testStore) {
 		equal(b.t, b.WriteAll(b.ctx, nil), []error(nil))
@@ -320,7 +322,7 @@ func TestCodesOfErrors(t *testing.T) {
 	}
 }
 
-// A function that ends its goroutine must not stop the writer for everybody.
+// A function that ends its goroutine must not stop SQLite's writer, the one goroutine that runs all writes.
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	b := newTestStore(t, sqltest.SQLite(t))
 	err := b.Write(b.ctx, func(tx *sql.Tx) error {

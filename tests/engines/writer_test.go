@@ -36,7 +36,7 @@ func (b *testStore) startBlockedWrite() (letGo func() error) {
 	}
 }
 
-// queueWrites starts writes, which wait in the queue in their order, and returns a function that waits for their errors.
+// queueWrites starts writes, which wait in the writer's queue in this order, and returns a function that waits for their errors.
 func (b *testStore) queueWrites(fns ...func(tx *sql.Tx) error) (errs func() []error) {
 	b.t.Helper()
 	results := make([]chan error, len(fns))
@@ -60,6 +60,8 @@ func TestNothingIsQueuedWithoutWrites(t *testing.T) {
 	eachStore(t, func(b *testStore) { equal(t, b.QueuedWrites(), 0) })
 }
 
+// SQLite's writer runs writes that wait in its queue as one group: each sees the writes before it, and other readers see none of them
+// before the group is committed.
 func TestGroupIsOneTransaction(t *testing.T) {
 	b := newTestStore(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
@@ -89,6 +91,7 @@ func TestGroupIsOneTransaction(t *testing.T) {
 	equal(t, len(b.publishedPosts()), writes)
 }
 
+// Writes that fail are undone alone, although SQLite's writer runs them in one transaction with others.
 func TestGroupFailsOneByOne(t *testing.T) {
 	b := newTestStore(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
@@ -114,7 +117,8 @@ func TestGroupFailsOneByOne(t *testing.T) {
 	equal(t, b.publishedPosts(), []services.PostID{6, 1})
 }
 
-// Short writes do not wait for all batches before them. Short writes and batches take turns, so a batch does not wait forever.
+// A short write does not wait for all batches (long writes) that came before it. Short writes and batches take turns, so a batch does not
+// wait forever.
 func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 	b := newTestStore(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
@@ -153,6 +157,7 @@ func TestShortWritesAndBatchesTakeTurns(t *testing.T) {
 	equal(t, ran, []string{"batch 1", "short 1", "short 2", "batch 2", "one function for many"})
 }
 
+// A write whose caller's context ends while the write still waits in the queue does not run.
 func TestCallerGivesUpInTheQueue(t *testing.T) {
 	b := newTestStore(t, sqltest.SQLite(t))
 	letGo := b.startBlockedWrite()
@@ -163,7 +168,7 @@ func TestCallerGivesUpInTheQueue(t *testing.T) {
 	eventually.Holds(t, "the write queues", func() bool { return b.QueuedWrites() == 1 })
 	errs := b.queueWrites(publishPost(b.ctx, 1))
 	cancel()
-	err := <-gaveUp // while the writer is still held
+	err := <-gaveUp // while the blocked write still stops the writer
 	wantCode(t, err, services.Unavailable)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)

@@ -45,7 +45,8 @@ func SucceedsDespiteTimeouts(tb testing.TB, call func() error) {
 	}
 }
 
-// waitUntil calls the condition in the test's own goroutine, so that the condition may end the test.
+// waitUntil waits until the condition holds, or returns false after the limit. It calls the condition in the test's own goroutine, so
+// that the condition may end the test.
 func waitUntil(limit time.Duration, condition func() bool) (held bool) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

@@ -12,7 +12,7 @@ import (
 // fakeTB is a testing.TB that can fail without ending the real test.
 type fakeTB struct {
 	testing.TB
-	failure string
+	failure string // the message of Fatal or Fatalf
 }
 
 func (d *fakeTB) Helper() {}

@@ -54,7 +54,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// askTidings sends a request to Tidings, for a user if key is not "", and reads the data into a value.
+// askTidings sends a request to Tidings with a token of the application, for the user with the key if it is not "", and reads the data of
+// the answer into a value.
 func (b *tidingsAndHost) askTidings(key, query string, variables map[string]any, into any) error {
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "test", "scope": "ingest admin", "exp": time.Now().Add(time.Minute).Unix()}).
 		SignedString([]byte(world.TestSecret))

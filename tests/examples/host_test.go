@@ -19,13 +19,14 @@ import (
 // tidingsAndHost is Tidings and the application of docs/examples/host, as two processes that can be killed.
 type tidingsAndHost struct {
 	t                           *testing.T
-	hostProgram, dataFolder     string // the application's binary, and the folder of the data of both
-	tidingsAddress, hostAddress string // the addresses on which they listen
-	tidings, host               *world.Process
+	hostProgram, dataFolder     string         // the application's binary, and the folder of the data of both
+	tidingsAddress, hostAddress string         // the addresses on which they listen
+	tidings, host               *world.Process // the running processes; see startTidings and startHost
 }
 
 // newSyncedTidingsAndHost makes the application's data, starts the application, and imports the data into Tidings' database while the
-// application goes on. The import and the outbox together have everything. The Tidings server is not started yet.
+// application goes on. The import has everything up to the export, and the application's outbox has the events since then. The Tidings
+// server is not started yet.
 func newSyncedTidingsAndHost(t *testing.T) *tidingsAndHost {
 	t.Helper()
 	b := &tidingsAndHost{t: t, hostProgram: buildProgram(t, "docs/examples/host"), dataFolder: t.TempDir(), tidingsAddress: freeAddress(t), hostAddress: freeAddress(t)}
@@ -51,7 +52,7 @@ func newSyncedTidingsAndHost(t *testing.T) *tidingsAndHost {
 	run(b.hostProgram, "-db", b.hostDatabaseFile(), "export", b.dataFolder)
 	meanwhile()
 	b.askHost(http.MethodPut, nil, "users", "linus", "follows", "grace")
-	b.askHost(http.MethodDelete, nil, "articles", "2") // the export has this article
+	b.askHost(http.MethodDelete, nil, "articles", "2") // the export, made before, has this article
 	for _, kind := range []string{"follows.csv", "posts.jsonl"} {
 		name, _, _ := strings.Cut(kind, ".")
 		run(tidings, "import", name, filepath.Join(b.dataFolder, kind), "--data", filepath.Join(b.dataFolder, "data"))
@@ -110,8 +111,8 @@ func (b *tidingsAndHost) askHost(method string, into any, path ...string) {
 
 // hostFacts is the content of the application's database.
 type hostFacts struct {
-	Users    []string
-	Follows  map[string][]string
+	Users    []string            // the keys of all users
+	Follows  map[string][]string // by the follower's key: the keys of the followed users
 	Articles []struct {
 		ID          int64
 		Ref, Author string
@@ -119,18 +120,20 @@ type hostFacts struct {
 	}
 }
 
+// readFacts asks the application for the content of its database.
 func (b *tidingsAndHost) readFacts() (found hostFacts) {
 	b.t.Helper()
 	b.askHost(http.MethodGet, &found, "facts")
 	return found
 }
 
-// phoneState is a phone whose app is closed.
+// phoneState is what a user's phone shows while the app is closed.
 type phoneState struct {
 	Icon, Alerts int    // the number on the icon, and how many alerts were shown
 	Alert        string // the last alert
 }
 
+// readPhones asks the application for the phones of all users, by the users' keys.
 func (b *tidingsAndHost) readPhones() (found map[string]phoneState) {
 	b.t.Helper()
 	b.askHost(http.MethodGet, &found, "phones")
@@ -140,13 +143,15 @@ func (b *tidingsAndHost) readPhones() (found map[string]phoneState) {
 // hostHealth has the application's numbers: waiting rows of its outbox, refused events, and users who are being erased.
 type hostHealth struct{ Waiting, Refused, Erasing int }
 
+// readHealth asks the application for its numbers.
 func (b *tidingsAndHost) readHealth() (found hostHealth) {
 	b.t.Helper()
 	b.askHost(http.MethodGet, &found, "health")
 	return found
 }
 
-// checkAgreement returns an error if Tidings differs from the application's database, or an icon from Tidings' total.
+// checkAgreement returns an error if Tidings differs from the application's database, or the icon of a user's phone from the total of
+// their badges in Tidings.
 func (b *tidingsAndHost) checkAgreement() error {
 	b.t.Helper()
 	if health := b.readHealth(); health.Waiting > 0 || health.Refused > 0 {
@@ -226,16 +231,16 @@ func (b *tidingsAndHost) compareLikes(facts hostFacts) error {
 	return nil
 }
 
-// waitAgreement waits until everything agrees.
+// waitAgreement waits until checkAgreement finds no difference.
 func (b *tidingsAndHost) waitAgreement() {
 	b.t.Helper()
 	world.EventuallySucceeds(b.t, maxProcessingWait, b.checkAgreement)
 }
 
-// peopleNotErased are the users who are not erased.
+// peopleNotErased are the keys of the application's users whom the test does not erase.
 var peopleNotErased = []string{"ada", "grace", "auth0|4711", "margaret"}
 
-// doRandomAct does one random act of one of the people.
+// doRandomAct does one random act of one of peopleNotErased in the application, such as a new article, a like or a follow.
 func (b *tidingsAndHost) doRandomAct(rng *rand.Rand) {
 	b.t.Helper()
 	one, other, article := peopleNotErased[rng.IntN(len(peopleNotErased))], peopleNotErased[rng.IntN(len(peopleNotErased))], fmt.Sprint(1+rng.IntN(40))
@@ -320,7 +325,7 @@ func TestHostExampleSurvivesKills(t *testing.T) {
 	}
 }
 
-// checkIconUpAndDown checks that the icon of a closed app rises with an alert, and falls without one.
+// checkIconUpAndDown checks that the number on the icon of a closed app rises with an alert, and falls without one.
 func (b *tidingsAndHost) checkIconUpAndDown() {
 	b.t.Helper()
 	b.askHost(http.MethodPut, nil, "users", "margaret", "follows", "grace")
@@ -359,7 +364,7 @@ func (b *tidingsAndHost) wantForgedWebhookRefused() {
 	}
 }
 
-// waitPhoneOfMargaret waits until wanted is true for margaret's phone.
+// waitPhoneOfMargaret waits until wanted returns true for the phone of the user margaret.
 func (b *tidingsAndHost) waitPhoneOfMargaret(wanted func(phoneState) bool) {
 	b.t.Helper()
 	world.EventuallySucceeds(b.t, maxProcessingWait, func() error {

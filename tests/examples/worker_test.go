@@ -14,8 +14,8 @@ import (
 	"tidings/web/browsertest"
 )
 
-// workerTestPrelude is put before the worker. It tells the page how the worker sets the icon and which alerts it shows, because a
-// headless browser has no icon and no alerts.
+// workerTestPrelude is a script that is put before that of the example's service worker. It tells the test page which number the worker
+// sets on the icon and which alerts it shows, because a headless browser has no icon and no alerts.
 const workerTestPrelude = `
 const icon = new BroadcastChannel('icon');
 Object.defineProperty(navigator, 'setAppBadge', { value: async (number) => icon.postMessage(String(number)) });
@@ -26,7 +26,8 @@ ServiceWorkerRegistration.prototype.showNotification = async (title, { tag }) =>
 ServiceWorkerRegistration.prototype.getNotifications = async ({ tag }) => (alerts.has(tag) ? [{ close: () => { alerts.delete(tag); tell(); } }] : []);
 `
 
-// testPage is a page whose script stands in for Tidings and for the browser's push service, which tests cannot reach.
+// testPage is the page that the test opens. Its script stands in for Tidings and for the browser's push service, which tests cannot
+// reach.
 const testPage = `<!doctype html><link rel="icon" href="data:,"><script type="module">
 import { followIcon, forgetIcon } from '/page.js';
 window.icons = [];
@@ -77,7 +78,7 @@ func serveWebPushExample(t *testing.T) (origin string) {
 	return server.URL
 }
 
-// waitIconAndAlerts waits until the last icon is icon and the shown alerts are alerts.
+// waitIconAndAlerts waits until the page has last seen this icon (a number, or "none") and the browser shows these alerts (their titles).
 func waitIconAndAlerts(ctx context.Context, t *testing.T, what, icon, alerts string) {
 	t.Helper()
 	browsertest.WaitFor(ctx, t, what, fmt.Sprintf(`window.icons.at(-1) === %q && window.alerts === %q`, icon, alerts))

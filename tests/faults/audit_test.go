@@ -28,8 +28,8 @@ func TestAuditRepairsAndPushes(t *testing.T) {
 		func() { server.Do("HSET", key, "NL", "9000;0;30000;5,0,0,0,0,0,0,0", "HL", "3;0000000000009") },
 	} {
 		spoil()
-		life := time.NewTicker(50 * time.Millisecond) // more load would take the processor from the audit
-		server.Do("HINCRBY", key, "n", "1")           // reconciliation pushes the wrong number to the device
+		life := time.NewTicker(50 * time.Millisecond) // one post each tick; more load would take the processor from the audit
+		server.Do("HINCRBY", key, "n", "1")           // reconciliation then pushes the wrong number to the subscription
 		world.Eventually(t, 30*time.Second, "it is found", func() bool {
 			<-life.C
 			n.Publish("somebody", "life goes on")

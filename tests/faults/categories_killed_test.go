@@ -14,7 +14,7 @@ import (
 // notifiedUserCount is the number of users that the host application notifies at once.
 const notifiedUserCount = 10_000
 
-// readOrdersCategoryCounts reads, as the host application, the counts of users in the category orders.
+// readOrdersCategoryCounts reads, as the host application, the count of each user in the category "orders".
 func readOrdersCategoryCounts(url string, keys []string) (counts []int, err error) {
 	var data struct {
 		Users []struct {
@@ -86,8 +86,8 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		func(answered <-chan error) { <-answered },
 		func(answered <-chan error) {
 			<-answered
-			// Wait until any chunk is written. The test cannot wait for a certain chunk, because the node that was killed before
-			// may still hold the leases of some chunks.
+			// The jobs write the users in chunks. Wait until any chunk is written, and not a certain one, because the node that was
+			// killed before may still hold the leases of some.
 			world.EventuallySucceeds(t, time.Minute, func() error {
 				counts, err := readOrdersCategoryCounts(stays.URL, spread)
 				if err == nil && !slices.Contains(counts, 3) {
@@ -101,7 +101,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 		go func() { answered <- notify(dies.URL, round) }()
 		killed(answered)
 		dies.Kill()
-		// The transaction of the dead node may hold the key for some seconds, and the host application tries until it has an answer.
+		// The transaction of the killed node may lock the idempotency key for some seconds. The host application tries until it has an answer.
 		world.EventuallySucceeds(t, time.Minute, func() error { return notify(stays.URL, round) })
 		dies = start("dies")
 	}
@@ -124,7 +124,7 @@ func TestNodesKilledNotifyEverybodyOnce(t *testing.T) {
 	}
 }
 
-// wantRecountUnchanged recounts the badges of a user, and fails if a part differed.
+// wantRecountUnchanged recounts the badges of a user from the facts, and fails the test if a count in Redis differed from the facts.
 func wantRecountUnchanged(t *testing.T, url, user string) {
 	t.Helper()
 	var data struct{ RecountBadges struct{ Differed []string } }

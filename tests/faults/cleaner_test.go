@@ -9,13 +9,14 @@ import (
 	"tidings/tests/world"
 )
 
-// cleanerState is the state of the cleaner that an operator sees.
+// cleanerState is the state of the cleaner that an operator reads from the API.
 type cleanerState struct {
 	Running   bool
 	LastRunAt *time.Time
-	Freed     struct{ Inboxes, Entries, Dormant, Unknown, Orphans, Endless, Keys int }
+	Freed     struct{ Inboxes, Entries, Dormant, Unknown, Orphans, Endless, Keys int } // what the last run removed, by reason; Keys is the sum
 }
 
+// cleanerFields selects the fields of cleanerState in a query.
 const cleanerFields = `{running lastRunAt freed{inboxes entries dormant unknown orphans endless keys}}`
 
 // A node cleans its Redis by itself, and again when an operator asks for it. The API and the metrics show what it freed.

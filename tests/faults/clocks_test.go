@@ -32,7 +32,8 @@ func startNodesWithClockAhead(t *testing.T, ahead time.Duration) (right, fast *w
 	return right, fast
 }
 
-// A node whose clock is a minute ahead publishes, marks and follows. None of that hides later posts of another node.
+// Posts, follows and marks of feeds as seen are made through a node whose clock is a minute ahead. None of them hides posts that are
+// published later through another node.
 func TestAClockAheadHidesNoPosts(t *testing.T) {
 	right, fast := startNodesWithClockAhead(t, time.Minute)
 	right.Follow("alice", "bob")
@@ -120,8 +121,8 @@ func TestANodeReportsItsClockOffset(t *testing.T) {
 	})
 }
 
-// A clock that was ahead and is set back leaves nothing in the future: posts can be marked, sessions of the board go on,
-// shows end, and new posts come after earlier ones.
+// A node's clock is ten minutes ahead, and then it is set back. What was made before then does not count as from the future: posts can be
+// marked as seen, sessions of the live board go on, shows end, and new posts come after earlier ones.
 func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ClockAhead: 10 * time.Minute})
 	n.Follow("alice", "bob")
@@ -152,8 +153,8 @@ func TestAClockSetBackLeavesNothingInTheFuture(t *testing.T) {
 	n.MustAsk("bob", `mutation($s:ID!){endShow(input:{showId:$s}){show{id}}}`, show, nil)
 }
 
-// The clocks of all nodes are ahead by the same time, and one node learns this first. It must not take the IDs that the other
-// nodes make meanwhile for IDs from the future.
+// The clocks of two nodes are ahead of the database's by the same time, and one node learns this first. It must not reject the session
+// IDs that the other node makes meanwhile as IDs from the future.
 func TestASessionOfANodeThatDoesNotKnowItsClockYet(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {

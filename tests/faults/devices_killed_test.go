@@ -16,26 +16,26 @@ import (
 	"tidings/tests/world"
 )
 
-// pushNodes is two processes that send to the devices of a crowd, and their push service.
+// pushNodes is two processes that send Web Push messages to the devices of some users, and the push service that gets the messages.
 type pushNodes struct {
 	t           *testing.T
 	nodes       []*world.Process
 	start       func(name string) *world.Process // starts a process under a node name
-	pushService *devicestest.PushService         // the push service
-	likers      *randomLikers                    // the people who act
+	pushService *devicestest.PushService         // gets the messages of both processes
+	likers      *randomLikers                    // the users who have the devices; their likes change the badges
 
-	mu              sync.Mutex
-	unansweredUsers map[string]bool // users with a message that was not answered
+	mu              sync.Mutex      // guards unansweredUsers, and the random numbers of failSomeMessages
+	unansweredUsers map[string]bool // by an ID such as user:ann: users with a message that the push service did not answer
 }
 
-// waitSendingNodeIndex waits until a process sends, and returns its index.
+// waitSendingNodeIndex waits until one of the processes sends messages to devices, and returns its index in nodes.
 func (p *pushNodes) waitSendingNodeIndex() (at int) {
 	p.t.Helper()
 	world.Eventually(p.t, takeOverWithin, "a node sends", func() bool { at = indexOfNodeWithMetric(p.nodes, "tidings_devices_sending"); return at >= 0 })
 	return at
 }
 
-// killAndRestart kills a process and starts it again.
+// killAndRestart kills the process at an index of nodes and starts it again under its name.
 func (p *pushNodes) killAndRestart(at int) {
 	p.nodes[at].Kill()
 	p.nodes[at].WaitExit(10 * time.Second)
@@ -98,9 +98,9 @@ func (p *pushNodes) waitIconsEqualBadges() {
 	})
 }
 
-// The node that sends is killed in the middle of its work, while the push service fails. Later it is killed while a message for
-// each device is in progress, and no further change follows. No version of a device goes back, no two messages of one device are
-// in progress at once, another node takes over in time, and everybody's icon equals their badges.
+// The node that sends the messages is killed while the push service fails some of them. Later the node that sends is killed while a
+// message to each device waits for its answer, and no further change of badges follows. No version of a device goes back, no two messages
+// of one device are in progress at once, another node takes over in time, and everybody's icon equals their badges.
 func TestNodesKilledPushEveryIcon(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	private, _, err := devices.NewVAPIDKeys()

@@ -13,11 +13,11 @@ import (
 	"tidings/tests/world"
 )
 
-// maxDrainTime is the longest time between SIGTERM and the end of the process.
+// maxDrainTime is the longest allowed time between SIGTERM and the end of the process.
 const maxDrainTime = 15 * time.Second
 
-// A process that gets little processor time still asks every socket to reconnect, because the drain follows the clock and does
-// not count ticks, which can be lost.
+// After SIGTERM a process drains: it asks the clients of all sockets to reconnect elsewhere. A process that gets little processor time
+// still asks all of them, because the drain follows the clock and does not count ticks of a timer, which can be lost.
 func TestDrainOfAStarvedProcess(t *testing.T) {
 	p := world.StartServingProcess(t, "", "--data", t.TempDir(), "--redis", "embedded")
 	var watches []*world.BadgeSubscription
@@ -50,7 +50,7 @@ func TestDrainOfAStarvedProcess(t *testing.T) {
 	}
 }
 
-// A job that waits for the database does not delay the end of the process, and the next process runs it.
+// A job that waits for a lock in the database does not delay the end of the process, and the next process runs the job.
 func TestDrainEndsThoughAJobHangs(t *testing.T) {
 	database := sqltest.Postgres(t)
 	arguments := []string{"--database", database, "--redis", redistest.Redis(t), "--drain", "100ms"}

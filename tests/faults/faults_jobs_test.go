@@ -17,8 +17,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Jobs run late, twice, out of order and without a fact that caused them. Marks arrive before the items that they mark. Redis
-// loses single keys. Badges and feeds still equal the model.
+// Jobs run late, twice, out of order and without a fact that caused them. Posts are marked as seen before they are in the inbox. Redis
+// loses single keys. Badges and feeds still equal the reference model.
 func TestLateAndRepeatedJobs(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL(), ManualStepping: true})
@@ -54,7 +54,8 @@ func TestLateAndRepeatedJobs(t *testing.T) {
 	})
 }
 
-// Late counts of notifications that were read long ago change nothing, and neither do counts that arrive twice.
+// Counts of notifications that a job read from SQL long ago and writes to Redis late change nothing, and neither do counts that are
+// written twice.
 func TestLateCounts(t *testing.T) {
 	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
 		options.ManualStepping = true

@@ -6,24 +6,25 @@ import (
 	"sync"
 )
 
-// ledger is the record of acknowledged mutations, and the slow, independent count of their effects.
+// ledger records the acknowledged mutations of a load, and computes the feeds and counts that must follow from them in its own slow way.
 type ledger struct {
-	mu                 sync.Mutex
+	mu                 sync.Mutex               // guards all fields, and the fields of the posts
 	posts              map[string]*ledgerPost   // by ID
 	byAuthor           map[string][]*ledgerPost // the oldest first
 	newestPostAtFollow map[followEdge]string    // the author's newest post at the follow, "" if the author had none
 	seenUpTo           map[string]string        // reader -> the newest post that they have seen
 }
 
+// ledgerPost is a post that the server has acknowledged.
 type ledgerPost struct {
-	id, author     string
-	deleted, liked bool // liked by a person other than its author
+	id, author     string // the post's ID and its author's key
+	deleted, liked bool   // liked by the one person who likes posts of this author
 }
 
-// followEdge is a reader and an author whom they may follow.
+// followEdge is a follow: the key of the reader and of the author whom they follow.
 type followEdge struct{ reader, author string }
 
-// withLock calls the function change, which reads or writes the ledger, under the lock.
+// withLock calls the function change, which reads or writes the ledger, while it holds mu.
 func (l *ledger) withLock(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,6 +43,7 @@ func (l *ledger) recordPost(author, id string) {
 	})
 }
 
+// follows reports whether the reader follows the author.
 func (l *ledger) follows(reader, author string) (follows bool) {
 	l.withLock(func() { _, follows = l.newestPostAtFollow[followEdge{reader, author}] })
 	return follows
@@ -62,7 +64,7 @@ func (l *ledger) recordFollow(reader, author string, follows bool) {
 	})
 }
 
-// pickRandomPost returns a random post of an author for which fits is true; nil if there is none.
+// pickRandomPost returns a random post of an author, among the posts for which fits returns true; nil if there is none.
 func (l *ledger) pickRandomPost(author string, fits func(*ledgerPost) bool) (post *ledgerPost) {
 	l.withLock(func() {
 		var fitting []*ledgerPost
@@ -92,7 +94,7 @@ func (l *ledger) expectedFeed(reader string) (ids []string) {
 	return ids
 }
 
-// countUnread returns the number of posts of the feed that must count.
+// countUnread returns the number of posts that the badge of the reader's home feed must show.
 func (l *ledger) countUnread(reader string) (count int) {
 	l.withLock(func() {
 		for _, post := range l.posts {

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	maxLoadPosts = 250 // the most posts of a load: fewer than a feed keeps, so that all counts are exact
+	maxLoadPosts = 250 // how many posts a userLoad publishes at most: fewer than a home feed keeps, so that all counts are exact
 )
 
-// userLoad runs people who publish, follow, like, look and read, each in a goroutine, and keeps the ledger of their acknowledged
-// mutations. The outcome of each action is known under any faults: see doRandomAction.
+// userLoad runs six users of a server, each in a goroutine, who publish, follow, like, and read badges and feeds at random. It records
+// their acknowledged mutations in the ledger. The outcome of each action is known under any faults: see doRandomAction.
 type userLoad struct {
 	ledger
 	tb                testing.TB
-	serverURL         func() string
-	retriesUnanswered bool   // a request without an answer is sent again, under the same idempotency key
-	keyPrefix         string // a prefix of this load's keys
-	people            []string
+	serverURL         func() string          // returns the server's present address
+	retriesUnanswered bool                   // a request without an answer is sent again, under the same idempotency key
+	keyPrefix         string                 // the prefix of this load's keys of users and idempotency keys
+	people            []string               // the keys of the users
 	publishLocks      map[string]*sync.Mutex // by author; keeps a follow of the author from beginning while the author publishes
 
-	ackedMutations      atomic.Int64 // acknowledged mutations
-	idempotencyKeyCount atomic.Int64 // idempotency keys that were made
+	ackedMutations      atomic.Int64 // how many mutations were acknowledged
+	idempotencyKeyCount atomic.Int64 // how many idempotency keys were made
 	stop                func()       // ends the load once each person's request in progress has ended
 
-	recordedFaultsMu sync.Mutex
-	recordedFaults   []error // the first ten faults
+	recordedFaultsMu sync.Mutex // guards recordedFaults
+	recordedFaults   []error    // the first ten wrong answers
 }
 
-// newUserLoad makes people who do not act yet. url returns the server's present address.
+// newUserLoad makes a load whose users do not act yet. url returns the server's present address. retries sets retriesUnanswered.
 func newUserLoad(tb testing.TB, retries bool, url func() string) *userLoad {
 	l := &userLoad{
 		tb: tb, serverURL: url, retriesUnanswered: retries, publishLocks: map[string]*sync.Mutex{}, stop: func() {},
@@ -53,7 +53,7 @@ func newUserLoad(tb testing.TB, retries bool, url func() string) *userLoad {
 	return l
 }
 
-// start starts the people. The end of the test calls stop if the test does not.
+// start starts the users of the load. The end of the test calls stop if the test does not.
 func (l *userLoad) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var working sync.WaitGroup
@@ -67,7 +67,7 @@ func (l *userLoad) start() {
 	l.tb.Cleanup(l.stop)
 }
 
-// actUntilDone acts for a person until ctx ends.
+// actUntilDone does a random action of a person every 10 ms until ctx ends. The person likes only posts of the neighbour.
 func (l *userLoad) actUntilDone(ctx context.Context, person, neighbour string) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -96,7 +96,7 @@ func (l *userLoad) waitForMutations(more int64) {
 	})
 }
 
-// recordFault records that something was wrong.
+// recordFault records that an answer of the server was wrong.
 func (l *userLoad) recordFault(format string, args ...any) {
 	l.recordedFaultsMu.Lock()
 	defer l.recordedFaultsMu.Unlock()
@@ -112,8 +112,8 @@ func (l *userLoad) faults() error {
 	return errors.Join(l.recordedFaults...)
 }
 
-// doRandomAction does one action of a person. Nobody else follows, marks or deletes for this person, and each person's posts are
-// liked by one neighbour only. So the outcome of each action is known.
+// doRandomAction does one random action of a person. Only this goroutine follows, marks or deletes as this person, and only the neighbour
+// before them likes their posts. So the outcome of each action is known.
 func (l *userLoad) doRandomAction(person, neighbour string) {
 	switch dice := rand.IntN(100); {
 	case dice < 30:
@@ -133,6 +133,7 @@ func (l *userLoad) doRandomAction(person, neighbour string) {
 	}
 }
 
+// publish publishes a post of the person, unless the load has maxLoadPosts already.
 func (l *userLoad) publish(person string) {
 	if l.countPosts() >= maxLoadPosts {
 		return
@@ -147,6 +148,7 @@ func (l *userLoad) publish(person string) {
 	}
 }
 
+// deletePost deletes a random post of the person.
 func (l *userLoad) deletePost(person string) {
 	post := l.pickRandomPost(person, func(p *ledgerPost) bool { return !p.deleted })
 	if post == nil {
@@ -212,7 +214,7 @@ func (l *userLoad) markFeedSeen(person string) {
 	}
 }
 
-// checkBadges checks the rules that a person's badges keep at any moment.
+// checkBadges reads a person's badges and checks the rules that hold at any moment, such as that the total is the sum of its parts.
 func (l *userLoad) checkBadges(person string) {
 	got, err := l.badgesOf(person)
 	if err == nil {
@@ -225,7 +227,7 @@ func (l *userLoad) checkBadges(person string) {
 	}
 }
 
-// checkFeedPage checks that a page is in order and lists no post twice.
+// checkFeedPage reads the first page of a person's feed and checks that it is in order and lists no post twice.
 func (l *userLoad) checkFeedPage(person string) {
 	ids, err := l.feedPageOf(person, nil)
 	if err != nil {
@@ -248,7 +250,8 @@ func (l *userLoad) wantCode(want, got, what string) {
 	}
 }
 
-// mutate sends a mutation with a unique key until it gets an answer, and returns the code.
+// mutate sends a mutation with an idempotency key of its own and returns the error code of the answer, "" for a success. Without an
+// answer it sends the mutation again if retriesUnanswered is set.
 func (l *userLoad) mutate(as, query string, variables map[string]any, into any) (code string) {
 	if variables == nil {
 		variables = map[string]any{}
@@ -347,8 +350,8 @@ func (l *userLoad) compareBadges(person string, got world.Badges) error {
 	return nil
 }
 
-// stopAndWaitUntilLedgerMatches stops the load, and waits until the server and every device show the state of the ledger. It fails
-// the test if the load recorded a fault.
+// stopAndWaitUntilLedgerMatches stops the load, and waits until the server and every open subscription show what follows from the ledger.
+// It fails the test if the load recorded a fault.
 func (l *userLoad) stopAndWaitUntilLedgerMatches(within time.Duration, watches ...*world.BadgeSubscription) {
 	l.tb.Helper()
 	l.stop()

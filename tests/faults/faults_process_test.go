@@ -20,18 +20,19 @@ import (
 	"tidings/tests/world"
 )
 
-// orphanedJobsDoneWithin is the time within which the jobs of a killed process must be done after its restart. On SQLite no lease
-// delays them.
+// orphanedJobsDoneWithin is the time within which the jobs of a killed process must be done after its restart. On SQLite they need not
+// wait for the end of the killed process's leases.
 const orphanedJobsDoneWithin = 12 * time.Second
 
-// restartableProcess starts the program again and again on the same data.
+// restartableProcess is a process of Tidings that a test can kill and start again on the same data.
 type restartableProcess struct {
 	*world.Process
 	tb         testing.TB
-	arguments  []string
-	currentURL atomic.Pointer[string] // the present URL
+	arguments  []string               // the command line of each start
+	currentURL atomic.Pointer[string] // the URL since the last start; each start has another port
 }
 
+// startRestartableProcess starts a process on a new SQLite database and a Redis, which is a value of the flag --redis.
 func startRestartableProcess(tb testing.TB, redis string) *restartableProcess {
 	tb.Helper()
 	r := &restartableProcess{tb: tb, arguments: []string{"--data", tb.TempDir(), "--redis", redis}}
@@ -49,8 +50,8 @@ func (r *restartableProcess) start() {
 func (r *restartableProcess) presentURL() string { return *r.currentURL.Load() }
 
 // The process is killed under load, three times. Acknowledged mutations are kept, repeated mutations without an
-// acknowledgement have one effect, every job is done, and the badges are right. A private Redis loses all projections each
-// time; in another process's Redis they stay and are stale.
+// acknowledgement have one effect, every job is done, and the badges are right. A private Redis, which the process starts itself,
+// loses all projections each time; in a Redis that runs by itself they stay and are stale.
 func TestServerKilledUnderLoad(t *testing.T) {
 	for name, redis := range map[string]func(t *testing.T) string{
 		"private":    func(*testing.T) string { return "private" },
@@ -112,7 +113,7 @@ func TestServerKilledWhileJobsWait(t *testing.T) {
 	}
 }
 
-// followOutsideLoad makes one user follow the other, outside of the load.
+// followOutsideLoad makes one user follow the other, without an entry in the ledger.
 func (l *userLoad) followOutsideLoad(reader, author string) {
 	l.tb.Helper()
 	code := l.mutate(reader, `mutation($key:String,$u:ID!){follow(input:{userId:$u,idempotencyKey:$key}){user{id}}}`, map[string]any{"u": "user:" + author}, nil)
@@ -157,7 +158,7 @@ func TestFullDisk(t *testing.T) {
 	})
 	data := t.TempDir()
 	if !sqltest.MountSmallDisk(t, data, "2m") {
-		return // the file size limit above must do
+		return // without a small disk only the file size limit above is tested
 	}
 	t.Run("a disk of 2 MB", func(t *testing.T) {
 		p := world.StartServingProcess(t, "", "--data", data, "--redis", "embedded")
@@ -196,7 +197,7 @@ func readyzRefusesWrites(t *testing.T, p *world.Process) bool {
 	return refused
 }
 
-// fillDiskWithPosts publishes until the disk is full, and a while longer. It returns the acknowledged posts.
+// fillDiskWithPosts publishes posts until five were refused because the disk is full. It returns the IDs of the acknowledged posts.
 func fillDiskWithPosts(t *testing.T, p *world.Process) (kept []string) {
 	t.Helper()
 	refused := 0
@@ -224,6 +225,7 @@ func fillDiskWithPosts(t *testing.T, p *world.Process) (kept []string) {
 	return kept
 }
 
+// publishTo publishes a post of the user "author" through a process, and returns its ID or the code of the error.
 func publishTo(t *testing.T, p *world.Process, body string) (id, code string) {
 	t.Helper()
 	var data struct {
@@ -240,7 +242,7 @@ func publishTo(t *testing.T, p *world.Process, body string) (id, code string) {
 	return data.PublishPost.Post.ID, ""
 }
 
-// wantStoredPosts checks that exactly the acknowledged posts are stored.
+// wantStoredPosts checks that exactly these posts, which were acknowledged, are in the author's feed.
 func wantStoredPosts(t *testing.T, p *world.Process, kept []string) {
 	t.Helper()
 	l := newUserLoad(t, false, func() string { return p.URL })

@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Redis is killed and comes back with a snapshot from before the last writes. Its data looks complete, but readers, watchers
-// and later writes must reject all of it.
+// Redis is killed and comes back with a snapshot from before the last writes. Its data looks complete, but reads, open subscriptions
+// and later writes must not use any of it.
 func TestRedisComesBackFromAnOlderSnapshot(t *testing.T) {
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})

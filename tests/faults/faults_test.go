@@ -12,7 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// openBadgeWatches opens a device for every person of a load, and a second device for the first person.
+// openBadgeWatches opens a subscription to the badges of every user of a load, and a second one for the first user.
 func (l *userLoad) openBadgeWatches(url string) []*world.BadgeSubscription {
 	l.tb.Helper()
 	watches := []*world.BadgeSubscription{world.OpenBadgeSubscription(l.tb, url, l.people[0])}
@@ -30,21 +30,21 @@ func (l *userLoad) visitAs(person string) {
 	}
 }
 
-// constantUnreadReader is a witness: a user who follows an author with a number of posts and has seen the first two. A stale device
-// of theirs keeps marking the feed as seen up to the first post. Every read of their badges, at any moment and from either engine,
-// must show the number of the other posts.
+// constantUnreadReader is a user ("the witness" in messages) whose count must never change. They follow an author with a number of posts
+// and have seen the first two. A client of theirs with an old page keeps marking the feed as seen up to the first post. Every read of
+// their badges, at any moment, from SQL or from Redis, must show the number of the other posts.
 type constantUnreadReader struct {
-	load        *userLoad
-	name        string
-	wantUnread  int    // the count that every read must show
-	firstPostID string // the first post
-	stop        func()
+	load        *userLoad // sends the requests and records the faults
+	name        string    // the user's key
+	wantUnread  int       // the count that every read must show
+	firstPostID string    // the author's first post
+	stop        func()    // ends the checks that startChecks began
 
-	mu            sync.Mutex
-	lastPrecision string // the precision of the home feed that was read last
+	mu            sync.Mutex // guards lastPrecision
+	lastPrecision string     // the precision of the home feed that was read last
 }
 
-// newConstantUnreadReader makes a witness of whose feed this number of posts must count.
+// newConstantUnreadReader makes a constantUnreadReader with this number of unread posts.
 func newConstantUnreadReader(l *userLoad, posts int) *constantUnreadReader {
 	l.tb.Helper()
 	w := &constantUnreadReader{load: l, name: l.keyPrefix + "-witness", wantUnread: posts}
@@ -77,7 +77,7 @@ func newConstantUnreadReader(l *userLoad, posts int) *constantUnreadReader {
 	return w
 }
 
-// startChecks reads the witness's badges again and again until stop is called.
+// startChecks begins to read the user's badges every 10 ms, until stop is called; see checkOnce.
 func (w *constantUnreadReader) startChecks() {
 	quit := make(chan struct{})
 	var looking sync.WaitGroup
@@ -100,8 +100,8 @@ func (w *constantUnreadReader) startChecks() {
 	w.load.tb.Cleanup(w.stop)
 }
 
-// checkOnce reads the witness's badges once, and records a fault if they are wrong. One time in five it also marks the feed as seen up
-// to the first post, as the stale device does.
+// checkOnce reads the user's badges once, and records a fault if they are wrong. One time in five it also marks the feed as seen up
+// to the first post, which must change nothing, because the user has seen the second.
 func (w *constantUnreadReader) checkOnce() {
 	got, err := w.load.badgesOf(w.name)
 	if err == nil && rand.IntN(5) == 0 {
@@ -121,7 +121,7 @@ func (w *constantUnreadReader) checkOnce() {
 	w.lastPrecision = got.HomeFeed.Precision
 }
 
-// waitPrecision waits until the witness's count of the home feed has this precision.
+// waitPrecision waits until the user's count of the home feed has this precision.
 func (w *constantUnreadReader) waitPrecision(precision string) {
 	w.load.tb.Helper()
 	world.EventuallySucceeds(w.load.tb, world.RedisLossRecoveryTimeout, func() error {
@@ -134,7 +134,7 @@ func (w *constantUnreadReader) waitPrecision(precision string) {
 	})
 }
 
-// Redis is emptied again and again while people publish, follow, like and look, and devices watch. No request is refused, no
+// Redis is emptied again and again while users publish, follow, like and read, and subscriptions are open. No request is refused, no
 // total differs from the sum of its parts, and in the end everything that was acknowledged is shown.
 func TestFlushesUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
@@ -154,20 +154,20 @@ func TestFlushesUnderLoad(t *testing.T) {
 }
 
 // Redis is killed under load and comes back empty. Meanwhile mutations continue, and counts come from SQL and are marked as
-// STALE. When Redis is back, everything is right again, on the devices too.
+// STALE. When Redis is back, everything is right again, in open subscriptions too.
 func TestRedisKilledUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	testRedisOutageUnderLoad(t, server, server.Kill, server.Start)
 }
 
-// If Redis hangs under load, so that commands sent to it run later or never, the promises of TestRedisKilledUnderLoad hold
-// too.
+// Redis hangs under load, so that commands sent to it run later or never. Meanwhile mutations continue, and counts come from SQL and are
+// marked as STALE. Afterwards everything is right again, in open subscriptions too.
 func TestRedisHangsUnderLoad(t *testing.T) {
 	server := redistest.NewServer(t)
 	testRedisOutageUnderLoad(t, server, server.Pause, server.Resume)
 }
 
-// testRedisOutageUnderLoad lets away take Redis from a node under load, and back bring it back, twice.
+// testRedisOutageUnderLoad makes Redis unavailable to a node under load by calling away, and available again by calling back, twice.
 func testRedisOutageUnderLoad(t *testing.T, server *redistest.Server, away, back func()) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
 	l := newUserLoad(t, false, func() string { return n.URL })

@@ -25,17 +25,18 @@ const (
 	exactAgainWithin = 5 * time.Second
 )
 
-// machineDelays are what a busy machine takes from a test: a timer ticks, and each tick may be late. The nodes and their databases
-// wait for the same processors, so the limits above are longer by as much.
+// machineDelays measures by how much a busy machine delays a test: it adds up how late each tick of a timer is. The nodes and their
+// databases wait for the same processors, so the tests extend markedStaleWithin and exactAgainWithin by this time.
 type machineDelays struct {
-	mu         sync.Mutex
-	pastDelays time.Duration // of all ticks until the last one
+	mu         sync.Mutex    // guards the fields below
+	pastDelays time.Duration // the sum of the delays of all ticks so far
 	lastTickAt time.Time     // when the last tick came
 }
 
+// delayTickInterval is the time between two ticks of machineDelays, if none is late.
 const delayTickInterval = 20 * time.Millisecond
 
-// measureDelays measures until the test ends.
+// measureDelays starts to measure the delays of the machine. It goes on until the test ends.
 func measureDelays(t *testing.T) *machineDelays {
 	d := &machineDelays{lastTickAt: time.Now()}
 	go func() {
@@ -56,43 +57,47 @@ func measureDelays(t *testing.T) *machineDelays {
 	return d
 }
 
-// overdueBy is by how much the next tick is late. The caller holds mu.
+// overdueBy returns by how much the next tick is late at a time; 0 if it is not. The caller holds mu.
 func (d *machineDelays) overdueBy(now time.Time) time.Duration {
 	return max(0, now.Sub(d.lastTickAt)-delayTickInterval)
 }
 
+// totalDelay returns the sum of all delays so far, with that of the tick which is due.
 func (d *machineDelays) totalDelay() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.pastDelays + d.overdueBy(time.Now())
 }
 
-// faultTime is when something was done to a node or a database.
+// faultTime is the moment at which a test killed, paused or restarted a node or a database.
 type faultTime struct {
 	at               time.Time
-	totalDelayBefore time.Duration // the total until then
+	totalDelayBefore time.Duration // the machine's totalDelay at that moment
 }
 
+// newFaultTime returns the present moment as that of a fault.
 func (c *chatNodes) newFaultTime() faultTime { return faultTime{time.Now(), c.delays.totalDelay()} }
 
-// sinceFault returns the time since a fault, and how much of it the machine took.
+// sinceFault returns the time since a fault, and by how much the machine delayed the test in this time.
 func (c *chatNodes) sinceFault(f faultTime) (passed, delayed time.Duration) {
 	return time.Since(f.at), c.delays.totalDelay() - f.totalDelayBefore
 }
 
-// chatNodes are two nodes on one PostgreSQL and one Redis, and people who get messages through the first node.
+// chatNodes are two nodes on one PostgreSQL and one Redis, and readers who get messages that are sent through nodeA. The tests do harm to
+// nodeA and check the counts that nodeB shows.
 type chatNodes struct {
 	t               *testing.T
 	databaseURL     string
 	redisURL        string
 	nodeA, nodeB    *world.Process
-	factsDB         *sql.DB // the same database, read without a node
-	readers         []string
-	conversationIDs []string
-	ackedMessages   atomic.Int64 // messages that were acknowledged
-	delays          *machineDelays
+	factsDB         *sql.DB        // the same database, read without a node
+	readers         []string       // the keys of the readers
+	conversationIDs []string       // the conversation of the sender with each reader
+	ackedMessages   atomic.Int64   // messages that were acknowledged
+	delays          *machineDelays // by which the time limits of the tests are extended
 }
 
+// startChatNodes starts both nodes on a database and makes 20 readers, each in a conversation with the sender.
 func startChatNodes(t *testing.T, database string) *chatNodes {
 	c := &chatNodes{t: t, databaseURL: database, redisURL: redistest.Redis(t), delays: measureDelays(t)}
 	c.nodeB = c.start("b")
@@ -117,12 +122,14 @@ func startChatNodes(t *testing.T, database string) *chatNodes {
 	return c
 }
 
+// start starts a node under a name.
 func (c *chatNodes) start(name string) *world.Process {
 	c.t.Helper()
 	return world.StartServingProcess(c.t, "", "--database", c.databaseURL, "--redis", c.redisURL, "--node", name)
 }
 
-// sendMessages sends messages through the first node, four at a time, until the node no longer answers or stop returns true.
+// sendMessages starts to send messages through nodeA, four at a time, until the node no longer answers or stop returns true. done waits
+// for the end of the last request.
 func (c *chatNodes) sendMessages(stop func() bool) (done func()) {
 	var sending sync.WaitGroup
 	for lane := range 4 {
@@ -140,7 +147,7 @@ func (c *chatNodes) sendMessages(stop func() bool) (done func()) {
 	return sending.Wait
 }
 
-// countUnreadInSQL counts each reader's unread messages in SQL.
+// countUnreadInSQL returns each reader's number of unread messages by the facts in SQL.
 func (c *chatNodes) countUnreadInSQL() (unread []int) {
 	c.t.Helper()
 	numbers, err := people.IDs(c.t.Context(), c.factsDB, c.readers)
@@ -161,7 +168,7 @@ func (c *chatNodes) countUnreadInSQL() (unread []int) {
 	return unread
 }
 
-// readUnreadCounts reads each reader's count of messages through a node.
+// readUnreadCounts reads each reader's count of unread messages, as a node shows it in the badges.
 func (c *chatNodes) readUnreadCounts(n *world.Process) (counts []world.Count) {
 	c.t.Helper()
 	for _, reader := range c.readers {
@@ -178,10 +185,10 @@ func (c *chatNodes) readUnreadCounts(n *world.Process) (counts []world.Count) {
 	return counts
 }
 
-// wantCountsAfterFault checks the numbers of the second node after a fault. Once markedStaleWithin has passed, no number may be
-// wrong and exact. At the latest after the time within, all numbers must be right and exact. Transactions that were in flight may
-// still commit, so a number is right if it lies between the facts before and after the read. Both times are longer by what the
-// machine was late.
+// wantCountsAfterFault checks the counts that nodeB shows after a fault. Once markedStaleWithin has passed, no count may be wrong
+// and called exact. At the latest after the time within, all counts must be right and exact. Transactions that had begun may
+// still commit, so a count is right if it lies between the facts before and after the read. Both times are extended by the delay
+// of the machine since the fault.
 func (c *chatNodes) wantCountsAfterFault(after faultTime, within time.Duration) {
 	c.t.Helper()
 	lies, stale := 0, 0
@@ -218,8 +225,8 @@ func (c *chatNodes) wantCountsAfterFault(after faultTime, within time.Duration) 
 	}
 }
 
-// A node is killed while it projects acknowledged changes. The other node shows no wrong count as exact for long, whether or
-// not the killed node restarts under its name.
+// A node is killed while it writes the projections of acknowledged messages. Soon the other node shows no wrong count as exact, whether
+// or not the killed node restarts under its name.
 func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it starts again %t", again), func(t *testing.T) {
@@ -246,8 +253,8 @@ func TestKilledNodeLeavesNoWrongNumbers(t *testing.T) {
 	}
 }
 
-// PostgreSQL is killed while both nodes project acknowledged changes. After it is back no job is late, because a node releases
-// the jobs for which PostgreSQL did not answer the claim or the end.
+// PostgreSQL is killed while both nodes write the projections of acknowledged messages. After it is back no job is late: a node that had
+// no answer from PostgreSQL when it claimed or finished jobs gives their leases back.
 func TestKilledPostgresLeavesNothingLate(t *testing.T) {
 	server := sqltest.NewServer(t)
 	c := startChatNodes(t, server.NewDatabase(t))

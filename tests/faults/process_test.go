@@ -128,7 +128,7 @@ func TestCleanRestart(t *testing.T) {
 	}
 }
 
-// GOMAXPROCS is a little above the number of processors, unless the environment sets it.
+// A node sets GOMAXPROCS to node.SpareThreads more than the number of processors, unless the environment sets it.
 func TestSpareProcessors(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
@@ -177,6 +177,7 @@ func TestMemoryIsTunedWithinTheLimit(t *testing.T) {
 	}
 }
 
+// A heap with few live bytes may grow to many times its size before it is collected, a large one only to its double.
 func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
 	for live, want := range map[uint64]int{0: 1600, 3 << 20: 1600, 8 << 20: 800, 16 << 20: 400, 32 << 20: 200, 64 << 20: 100, 4 << 30: 100} {
 		if got := node.GCPercent(live); got != want {
@@ -194,8 +195,8 @@ func TestOnlyASmallHeapMayGrowMuch(t *testing.T) {
 	}
 }
 
-// Each call of second stands for a second. Memory is not given back during a rush; all of it is given back once the rush is over,
-// and only once.
+// A rush is a second in which much memory is allocated. Memory is not given back to the system during a rush; all of it is given back
+// once the rush is over, and only once. Each call of second stands for the passing of a second.
 func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that garbage stays until it is given back
 	debug.FreeOSMemory()
@@ -240,8 +241,8 @@ func TestIdleMemoryIsGivenBackAfterARush(t *testing.T) {
 	}
 }
 
-// A collection reads the whole live heap. So with a large heap memory is given back only once a quarter of it is idle, and again
-// only after a time that grows with the size of the live heap.
+// To give memory back to the system, the node collects garbage, which reads the whole live heap. So with a large heap it gives memory
+// back only once a quarter of the heap is idle, and again only after a time that grows with the size of the live heap.
 func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	live := make([]byte, 160<<20)
@@ -274,7 +275,7 @@ func TestALargeHeapIsNotGivenBackOften(t *testing.T) {
 	runtime.KeepAlive(live)
 }
 
-// makeGarbage makes this many bytes of garbage.
+// makeGarbage allocates this many bytes and keeps none of them.
 func makeGarbage(size int) {
 	for range size >> 16 {
 		lastGarbageBlock = make([]byte, 1<<16)
@@ -286,6 +287,7 @@ func makeGarbage(size int) {
 // allocation.
 var lastGarbageBlock []byte
 
+// runtimeMetric reads a metric of Go's runtime, such as /gc/gogc:percent.
 func runtimeMetric(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)

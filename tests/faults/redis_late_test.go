@@ -8,7 +8,7 @@ import (
 	"tidings/tests/world"
 )
 
-// A node that starts while Redis is down serves requests: its mutations are kept, and reads say that they come from SQL. Once
+// A node that starts while Redis is down serves requests: its mutations are kept, and counts are read from SQL and marked as STALE. Once
 // Redis answers, the counts are exact, and open subscriptions get pushes again.
 func TestNodeStartsWithoutRedis(t *testing.T) {
 	server := redistest.NewServer(t)

@@ -14,8 +14,9 @@ import (
 	"tidings/tests/world"
 )
 
-// A node is killed again and again while it writes the change stream, runs jobs and marks users. A reader follows the stream
-// through the other node: no version falls, and once all jobs are done everybody's last change equals their badges.
+// A node is killed again and again while it writes the change stream, runs jobs and marks the users whose badges may have changed. A
+// reader follows the stream through the other node: no version of a user falls, and once all jobs are done each user's last change equals
+// their badges.
 func TestNodesKilledWriteEveryChange(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Process {

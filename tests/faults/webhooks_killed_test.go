@@ -18,14 +18,15 @@ import (
 	"tidings/tests/world"
 )
 
-// faultyReceiver is a receiver of a webhook that fails some requests, in every way, unless it is set to behave. It can restart.
+// faultyReceiver is an HTTP server that receives the events of a webhook. It fails some requests, in several ways (see ServeHTTP), unless
+// setBehavior says otherwise. It can restart.
 type faultyReceiver struct {
 	t       *testing.T
 	address string // where it listens, also after a restart
 	server  *http.Server
 
-	mu                    sync.Mutex
-	random                *rand.Rand
+	mu                    sync.Mutex              // guards the fields below
+	random                *rand.Rand              // decides which requests fail, and how
 	acceptsAll            bool                    // every request is accepted
 	answersNone           bool                    // no request is answered
 	unansweredUsers       map[string]bool         // users with a request that was not answered
@@ -45,6 +46,7 @@ func newFaultyReceiver(t *testing.T) *faultyReceiver {
 	return r
 }
 
+// start listens on an address.
 func (r *faultyReceiver) start(address string) {
 	r.t.Helper()
 	var listener net.Listener
@@ -53,7 +55,7 @@ func (r *faultyReceiver) start(address string) {
 		listener, err = net.Listen("tcp", address)
 		return err == nil
 	})
-	if address != r.address { // a restart must not write it, because requests read it
+	if address != r.address { // a restart must not write r.address, because requests read it
 		r.address = listener.Addr().String()
 	}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
@@ -66,7 +68,8 @@ func (r *faultyReceiver) restart() {
 	r.start(r.address)
 }
 
-// setBehavior decides whether the receiver accepts every request, or fails some, and whether it holds every request without an answer.
+// setBehavior sets acceptsAll and answersNone: whether the receiver accepts every request or fails some, and whether it leaves every
+// request without an answer.
 func (r *faultyReceiver) setBehavior(behaves, holds bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,6 +108,7 @@ func (r *faultyReceiver) recordRequest(id string, change world.Change) (fate int
 	return 0
 }
 
+// ServeHTTP accepts an event, or fails: with an error, a redirect, no answer, or a broken answer.
 func (r *faultyReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	text, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -137,7 +141,8 @@ func (r *faultyReceiver) ServeHTTP(w http.ResponseWriter, request *http.Request)
 	}
 }
 
-// indexOfNodeWithMetric returns the index of the process whose metric is 1; -1 if there is none.
+// indexOfNodeWithMetric returns the index of the process on which a metric has the value 1, such as the node that delivers a webhook; -1
+// if there is none.
 func indexOfNodeWithMetric(nodes []*world.Process, metric string) int {
 	for i, p := range nodes {
 		response, err := http.Get(p.URL + "/metrics")
@@ -153,25 +158,27 @@ func indexOfNodeWithMetric(nodes []*world.Process, metric string) int {
 	return -1
 }
 
-// webhookNodes is two processes that share a webhook, and its receiver.
+// webhookNodes is two processes of which one at a time delivers the events of a webhook, and the receiver of the events.
 type webhookNodes struct {
 	t        *testing.T
 	nodes    []*world.Process
 	start    func(name string) *world.Process // starts a process under a node name
 	receiver *faultyReceiver
-	likers   *randomLikers // the people who act
+	likers   *randomLikers // the users whose likes change the badges
 }
 
-const takeOverWithin = 60 * time.Second // longer than a lease, which is the timeout of a delivery plus 15 s
+// takeOverWithin is the time within which the other node must go on with the work of a killed node. It is longer than a lease, which is
+// the timeout of a delivery plus 15 s.
+const takeOverWithin = 60 * time.Second
 
-// waitDeliveringNodeIndex waits until a process delivers the webhook, and returns its index.
+// waitDeliveringNodeIndex waits until one of the processes delivers the webhook's events, and returns its index in nodes.
 func (k *webhookNodes) waitDeliveringNodeIndex() (at int) {
 	k.t.Helper()
 	world.Eventually(k.t, takeOverWithin, "a node delivers", func() bool { at = indexOfNodeWithMetric(k.nodes, "tidings_webhooks_delivering"); return at >= 0 })
 	return at
 }
 
-// killAndRestart kills a process and starts it again.
+// killAndRestart kills the process at an index of nodes and starts it again under its name.
 func (k *webhookNodes) killAndRestart(at int) {
 	k.nodes[at].Kill()
 	k.nodes[at].WaitExit(10 * time.Second)
@@ -179,7 +186,8 @@ func (k *webhookNodes) killAndRestart(at int) {
 	k.likers.setNodes(k.nodes)
 }
 
-// waitEventsEqualBadges waits until the last accepted event of each user equals the user's badges.
+// waitEventsEqualBadges has the webhook's dead letters sent again, and waits until the last accepted event of each user equals the
+// user's badges.
 func (k *webhookNodes) waitEventsEqualBadges() {
 	k.t.Helper()
 	at := k.waitDeliveringNodeIndex()
@@ -203,9 +211,9 @@ func (k *webhookNodes) waitEventsEqualBadges() {
 	})
 }
 
-// The node that delivers is killed in the middle of its work, while the receiver fails in every way and restarts. Later it is
-// killed while a request for each user is in progress, and no further change follows. No version of a user goes back, an event ID
-// always means one version, another node takes over in time, and everybody's last accepted event equals their badges.
+// The node that delivers is killed while the receiver fails requests in several ways and restarts. Later the node that delivers is killed
+// while a request for each user waits for its answer, and no further change of badges follows. No version of a user goes back, an event
+// ID always means one version, another node takes over in time, and everybody's last accepted event equals their badges.
 func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	k := &webhookNodes{t: t, receiver: newFaultyReceiver(t), start: func(name string) *world.Process {
@@ -252,22 +260,23 @@ func TestNodesKilledDeliverEveryEvent(t *testing.T) {
 	}
 }
 
-// countRequests returns the number of requests that have arrived.
+// countRequests returns the number of requests that have arrived so far, with the repeated ones.
 func (r *faultyReceiver) countRequests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.userAndVersionByEvent) + r.repeatedEventCount
 }
 
-// randomLikers is a group of people who like each other's posts and undo the likes, through any of the nodes.
+// randomLikers are users who like each other's posts and undo the likes at random, through any of the nodes.
 type randomLikers struct {
-	userKeys, postIDs []string
-	mu                sync.Mutex
+	userKeys, postIDs []string   // the users, and one post of each
+	mu                sync.Mutex // guards nodes
 	nodes             []*world.Process
-	stopSignal        chan struct{} // closed when the people are to stop
-	actors            sync.WaitGroup
+	stopSignal        chan struct{}  // closed when the users are to stop
+	actors            sync.WaitGroup // the goroutines that send the requests
 }
 
+// newRandomLikers makes six users, each with a post, who do not act yet.
 func newRandomLikers(t *testing.T, nodes []*world.Process) *randomLikers {
 	t.Helper()
 	l := &randomLikers{userKeys: []string{"ann", "bob", "cat", "dan", "eve", "fay"}, stopSignal: make(chan struct{})}
@@ -284,14 +293,14 @@ func newRandomLikers(t *testing.T, nodes []*world.Process) *randomLikers {
 	return l
 }
 
-// setNodes sets the nodes through which the people act.
+// setNodes sets the nodes that get the requests.
 func (l *randomLikers) setNodes(nodes []*world.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nodes = append([]*world.Process(nil), nodes...)
 }
 
-// startActing starts the people, who act until stop is called.
+// startActing starts goroutines that send random likes of the users until stop is called.
 func (l *randomLikers) startActing() {
 	for lane := range 2 {
 		random := rand.New(rand.NewPCG(9, uint64(lane)))

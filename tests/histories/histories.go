@@ -1,5 +1,5 @@
-// Package histories defines how many histories a test runs. Each commit is tested with a shorter set, which still finds
-// every injected bug. make nightly runs the full set.
+// Package histories defines how many histories, which are random sequences of actions, a test runs. Each commit is tested with a short
+// set, which still finds every injected bug. make nightly runs the full set.
 package histories
 
 import (
@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// fullSetVariable is the environment variable that selects the full set with the value "full". It is read while a test runs, so that
-// Go's test cache knows of it.
+// fullSetVariable is the environment variable that selects the full set of histories with the value "full". It is read while a test runs,
+// so that Go's test cache knows of it.
 const fullSetVariable = "TIDINGS_TEST_HISTORIES"
 
-// FullSetSelected reports whether the full set is selected.
+// FullSetSelected reports whether the environment selects the full set of histories.
 func FullSetSelected(tb testing.TB) bool {
 	tb.Helper()
 	switch value := os.Getenv(fullSetVariable); value {
@@ -27,7 +27,7 @@ func FullSetSelected(tb testing.TB) bool {
 	}
 }
 
-// ShortOrFull returns short, or full if the full set is selected.
+// ShortOrFull returns the number short, or the number full if the full set of histories is selected.
 func ShortOrFull(tb testing.TB, short, full int) int {
 	tb.Helper()
 	if FullSetSelected(tb) {

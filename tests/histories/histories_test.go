@@ -15,6 +15,7 @@ func countHistories(t *testing.T, part int) (count int) {
 	return count
 }
 
+// The environment variable selects the full set of histories. Without it, tests run the shorter set.
 func TestFullSetIsTriedWhenAskedFor(t *testing.T) {
 	t.Setenv(fullSetVariable, "")
 	all := countHistories(t, 1)

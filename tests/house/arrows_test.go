@@ -81,7 +81,7 @@ var packageRanks = map[string]int{
 	"services":               15,
 }
 
-// testHelperParents are packages that only tests import. Each helper belongs to its parent package, and may import it.
+// testHelperParents maps each package that only tests import (a test helper) to its parent package, which the helper may import.
 var testHelperParents = map[string]string{
 	"services/sql/sqltest":                     "services/sql",
 	"services/devices/devicestest":             "services/devices",
@@ -101,9 +101,9 @@ var testHelperParents = map[string]string{
 	"tests/world":                              "services/command",
 }
 
-// helperImportExceptions are exceptions: test helpers that the tests of a package below may use too. The tests of rebuilds need
-// users with posts in their feeds, and only fan-out makes those. Such tests are in a separate test package, because Go allows no
-// import cycle.
+// helperImportExceptions maps a package to a test helper of a package above it that its tests may import all the same. The tests of
+// rebuilds need users with posts in their feeds, and only fan-out makes those. These tests are in a separate test package, because Go
+// allows no import cycle.
 var helperImportExceptions = map[string]string{"services/projector": "services/fanout/fanouttest"}
 
 // moduleOwners lists, for each outside module, the only package that may import it. Tests of the whole program are clients, and may
@@ -128,22 +128,22 @@ var moduleOwners = []struct {
 
 // The limits for files that are written by hand.
 const (
-	maxFileLines     = 400
-	maxFunctionLines = 80
-	maxScriptLines   = 60
+	maxFileLines     = 400       // a Go file has fewer lines
+	maxFunctionLines = 80        // a Go function has fewer lines
+	maxScriptLines   = 60        // a Lua script has fewer lines
 	modulePath       = "tidings" // the path of this module
 )
 
 // These match unfinished work: words that mark it, and a panic in place of code. The words are concatenated, so that this file does
 // not contain them.
 var (
-	unfinishedWord = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
-	stubPanic      = regexp.MustCompile(`panic\(.*not ` + `implemented`)
+	unfinishedWord = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`) // a word that marks unfinished work
+	stubPanic      = regexp.MustCompile(`panic\(.*not ` + `implemented`)       // a panic in place of code
 )
 
-// ruleChecker collects the violations of the house rules in a tree.
+// ruleChecker checks a tree of files against the rules of this package, and collects the violations.
 type ruleChecker struct {
-	faults            []string
+	faults            []string        // a message for each violation
 	hasPackageComment map[string]bool // package (folder and name) -> has a package comment
 }
 
@@ -151,7 +151,7 @@ func (c *ruleChecker) addFault(name string, line int, format string, args ...any
 	c.faults = append(c.faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
 }
 
-// checkTree returns every fault of a tree, in a fixed order.
+// checkTree returns a message for each violation of the rules in a tree of files, sorted.
 func checkTree(tree fs.FS) ([]string, error) {
 	c := &ruleChecker{hasPackageComment: map[string]bool{}}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -189,6 +189,7 @@ func isThirdPartyOrGenerated(name string) bool {
 	return path.Base(name) == "node_modules" || path.Base(name) == "testdata" || name == "data" || name == "bench/bin" || name == "web/assets"
 }
 
+// checkFile checks one file against all rules for its kind.
 func (c *ruleChecker) checkFile(name string, text []byte) error {
 	if path.Ext(name) == ".go" {
 		files := token.NewFileSet()
@@ -221,7 +222,7 @@ func (c *ruleChecker) checkFile(name string, text []byte) error {
 
 func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-func (c *ruleChecker) checkPackageComment(name string, file *ast.File) {
+func (c *ruleChecker) checkPackageComment(name string, file *ast.File) { // fills hasPackageComment; checkTree reads it
 	if isTestFile(name) {
 		return
 	}
@@ -229,8 +230,8 @@ func (c *ruleChecker) checkPackageComment(name string, file *ast.File) {
 	c.hasPackageComment[pkg] = c.hasPackageComment[pkg] || file.Doc != nil && len(strings.Fields(file.Doc.Text())) >= 4
 }
 
-// checkImports checks the dependency rules. Packages in bench/ may import everything, because they also measure
-// alternatives.
+// checkImports checks a file's imports against packageRanks and moduleOwners. Packages in bench/ may import everything, because they
+// also measure alternatives.
 func (c *ruleChecker) checkImports(files *token.FileSet, name string, file *ast.File) {
 	dir := path.Dir(name)
 	if dir == "bench" || strings.HasPrefix(dir, "bench/") {
@@ -314,6 +315,7 @@ func (c *ruleChecker) checkLineCount(name string, text []byte, bound int) {
 	}
 }
 
+// checkFunctionLengths checks that each function has fewer than maxFunctionLines lines.
 func (c *ruleChecker) checkFunctionLengths(files *token.FileSet, name string, file *ast.File) {
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
@@ -379,7 +381,7 @@ func (c *ruleChecker) checkScriptHeader(name, text string) {
 	}
 }
 
-// The repository itself keeps the house rules.
+// The files of this repository keep the rules that checkTree checks.
 func TestHouseRules(t *testing.T) {
 	t.Chdir("../..")
 	faults, err := checkTree(os.DirFS("."))

@@ -12,14 +12,14 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// composeSchema is the JSON Schema of the Compose Specification: testdata/compose-spec.json, the schema of compose-go v2.16.2
-// without the descriptions. This file implements only the keywords that the schema uses. Any other keyword is a fault.
+// composeSchema is the JSON Schema of Docker Compose files: testdata/compose-spec.json, the schema of compose-go v2.16.2 without the
+// descriptions. This file implements only the keywords of JSON Schema that this schema uses. Any other keyword is reported as a fault.
 type composeSchema map[string]any
 
-// uncheckedKeywords are the keywords that check nothing.
+// uncheckedKeywords are the keywords of JSON Schema that say nothing about the value.
 var uncheckedKeywords = []string{"$schema", "$id", "$defs"}
 
-// checkValue compares a value with a schema. It returns the properties that the schema mentions, and the faults.
+// checkValue compares a value with a schema. It returns the names of the value's properties that the schema mentions, and the faults.
 func (s composeSchema) checkValue(schema any, value any, at string) (mentioned map[string]bool, faults []string) {
 	if allowed, ok := schema.(bool); ok {
 		if !allowed {
@@ -45,13 +45,13 @@ func (s composeSchema) checkValue(schema any, value any, at string) (mentioned m
 	return c.mentionedProperties, c.faults
 }
 
-// schemaCheck is the check of one value.
+// schemaCheck is the check of one value against one schema.
 type schemaCheck struct {
-	rootSchema          composeSchema
-	schema              map[string]any
-	value               any
-	valuePath           string
-	mentionedProperties map[string]bool // the properties that the schema mentions
+	rootSchema          composeSchema   // the whole schema, to which "$ref" refers
+	schema              map[string]any  // the part of it that describes the value
+	value               any             // decoded JSON
+	valuePath           string          // where the value stands in the file, such as ".services.node-1", for messages
+	mentionedProperties map[string]bool // the properties of the value that the schema mentions
 	faults              []string
 }
 
@@ -72,7 +72,7 @@ func (c *schemaCheck) checkSubschema(schema any) {
 	c.faults = append(c.faults, faults...)
 }
 
-// checkKeyword checks the value against one keyword of the schema, whose content is with.
+// checkKeyword checks the value against one keyword of the schema, such as "required", with what the schema gives for this keyword.
 func (c *schemaCheck) checkKeyword(keyword string, with any) {
 	object, _ := c.value.(map[string]any)
 	list, _ := c.value.([]any)
@@ -127,7 +127,7 @@ func (c *schemaCheck) checkKeyword(keyword string, with any) {
 	}
 }
 
-// checkProperties checks the properties of an object that a keyword names.
+// checkProperties checks the properties of an object against the keyword "properties" or "patternProperties".
 func (c *schemaCheck) checkProperties(keyword string, with map[string]any) {
 	object, _ := c.value.(map[string]any)
 	for name, part := range object {
@@ -155,7 +155,7 @@ func (c *schemaCheck) checkTypes(with any) {
 	}
 }
 
-// checkAnyOfOrOneOf checks the keyword anyOf or oneOf: how many of the schemas fit the value.
+// checkAnyOfOrOneOf checks that the value fits one of the schemas, and with the keyword "oneOf" only one.
 func (c *schemaCheck) checkAnyOfOrOneOf(keyword string, choices []any) {
 	fitting, all := 0, []string{}
 	for _, one := range choices {
@@ -171,7 +171,8 @@ func (c *schemaCheck) checkAnyOfOrOneOf(keyword string, choices []any) {
 	}
 }
 
-// composeFaults checks a text as a compose file, and returns its faults.
+// composeFaults checks a text as a compose file, against the schema and for names of services and volumes that the file lacks. It returns
+// the faults.
 func composeFaults(t *testing.T, text string) []string {
 	t.Helper()
 	var s composeSchema

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	metricName        = regexp.MustCompile(`\btidings_[a-z_]+\b`) // the name of a metric, in a text that asks for it
-	dashboardVariable = regexp.MustCompile(`\$(\w+)`)             // a variable of a dashboard
-	// metricDefinition matches the definition of a metric in Go.
+	metricName        = regexp.MustCompile(`\btidings_[a-z_]+\b`) // the name of a metric, in a query or a text
+	dashboardVariable = regexp.MustCompile(`\$(\w+)`)             // a variable in a query of the dashboard
+	// metricDefinition matches the definition of a metric in the Go files of services/node.
 	metricDefinition = regexp.MustCompile(`(?:gauge|counter)\("([a-z_]+)"|NewDesc\("tidings_([a-z_]+)"|\{"([a-z]+)", "`)
 )
 
@@ -67,7 +67,7 @@ func TestDeploymentsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Every JSON and YAML file of a deployment parses, the anchors of YAML included.
+// Every JSON and YAML file under deploy can be parsed, and every anchor that a YAML file refers to exists.
 func TestDeploymentsAreWellFormed(t *testing.T) {
 	for path, text := range deployFiles(t) {
 		switch filepath.Ext(path) {
@@ -86,7 +86,7 @@ func TestDeploymentsAreWellFormed(t *testing.T) {
 	}
 }
 
-// The build of the image gets every file of the program: Dockerfile.dockerignore leaves out none of them.
+// The build of the Docker image gets every Go file and embedded file of the program: Dockerfile.dockerignore leaves out none of them.
 func TestTheImageIsBuiltOfWholePackages(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`, ".")
 	list.Dir = "../.."

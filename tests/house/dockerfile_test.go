@@ -15,6 +15,7 @@ import (
 // dockerInstruction is an instruction of a Dockerfile, such as FROM with the rest "golang:1.26 AS build".
 type dockerInstruction struct{ name, rest string }
 
+// parseDockerfile returns the instructions of a Dockerfile, without comments.
 func parseDockerfile(text string) (list []dockerInstruction) {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -25,7 +26,8 @@ func parseDockerfile(text string) (list []dockerInstruction) {
 	return list
 }
 
-// dockerfileFaults returns the faults of a Dockerfile that builds a static program and copies it into an empty image.
+// dockerfileFaults returns the faults of a Dockerfile. The Dockerfile must build a static program with this version of Go and copy it
+// into an empty image ("scratch").
 func dockerfileFaults(text, goVersion string) (faults []string) {
 	fault := func(format string, arguments ...any) { faults = append(faults, fmt.Sprintf(format, arguments...)) }
 	stages, base, inImage := map[string]string{}, "", []string{}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// packageTableRow matches a row of the documentation's table of packages: a package and its line, see packageRanks.
+// packageTableRow matches a row of the table of packages in docs/architecture.md: a package and its line, see packageRanks.
 var packageTableRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
 // The table of packages in the documentation has the same lines as packageRanks, which the rules use. The table has one row for all
@@ -42,11 +42,11 @@ func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 }
 
 var (
-	testInDocs      = regexp.MustCompile("`(Test\\w+)` ?\\(`([\\w/.]+)`\\)") // a test and its folder, in the page
+	testInDocs      = regexp.MustCompile("`(Test\\w+)` ?\\(`([\\w/.]+)`\\)") // a test and its folder, as docs/how-it-works.md names them
 	testDeclaration = regexp.MustCompile(`(?m)^func (Test\w+)\(`)            // a test in a Go file
 )
 
-// Each test that docs/how-it-works.md names for a promise is in the folder that the page names.
+// docs/how-it-works.md names a test for each promise of Tidings. Each of these tests is in the folder that the page names.
 func TestThePromisesNameTestsThatExist(t *testing.T) {
 	text := readRepositoryFile(t, "docs/how-it-works.md")
 	named := testInDocs.FindAllStringSubmatch(text, -1)

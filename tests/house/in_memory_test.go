@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// runUnderInMemoryScript runs a script of sh under in-memory.sh, as a Makefile does, with some variables added to the environment.
-// It returns what the script printed.
+// runUnderInMemoryScript runs a script of sh under tests/in-memory.sh, which keeps the temporary files of a command in memory, as the
+// Makefile does. more are variables that are added to the environment. It returns what the script printed.
 func runUnderInMemoryScript(t *testing.T, script string, more ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -27,8 +27,8 @@ func runUnderInMemoryScript(t *testing.T, script string, more ...string) string 
 	return string(out)
 }
 
-// in-memory.sh gives every run the same folder. With another folder Go would run tests again that have not changed. A process that
-// outlives its run keeps no other run waiting.
+// in-memory.sh gives every run the same folder for temporary files. With another folder Go's test cache would not hold, and Go would run
+// tests again that have not changed. A run does not wait for a process that an earlier run has left behind.
 func TestEveryRunHasTheSameFolderInMemory(t *testing.T) {
 	first := runUnderInMemoryScript(t, `echo "folder=$TMPDIR"; (sleep 100 >/dev/null 2>&1 & echo $!)`)
 	folder, orphan, _ := strings.Cut(first, "\n")
@@ -40,7 +40,7 @@ func TestEveryRunHasTheSameFolderInMemory(t *testing.T) {
 	}
 }
 
-// A run with a TMPDIR of its own keeps it. If its command fails, in-memory.sh ends with the same exit code.
+// If TMPDIR is set already, in-memory.sh keeps it. If its command fails, in-memory.sh ends with the same exit code.
 func TestARunKeepsItsOwnTemporaryFolder(t *testing.T) {
 	own := t.TempDir()
 	if got := runUnderInMemoryScript(t, `echo "$TMPDIR"`, "TMPDIR="+own); strings.TrimSpace(got) != own {

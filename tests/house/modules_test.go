@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// readGoMod returns the modules of go.mod, and whether each is marked as indirect; tools are the packages of its tool
+// readGoMod returns the modules that go.mod requires, and whether each is marked as indirect; tools are the packages of its tool
 // directives.
 func readGoMod(t *testing.T) (required map[string]bool, tools []string) {
 	t.Helper()
@@ -45,7 +45,7 @@ func readGoMod(t *testing.T) (required map[string]bool, tools []string) {
 	return required, tools
 }
 
-// moduleOf returns the module of go.mod that contains a package; "" if there is none.
+// moduleOf returns the one of the required modules that contains a package; "" if there is none.
 func moduleOf(required map[string]bool, pkg string) (longest string) {
 	for module := range required {
 		if isWithin(pkg, module) && len(module) > len(longest) {

@@ -10,11 +10,13 @@ import (
 	"tidings/services"
 )
 
-// docsDeclarationRow matches a row of a recipe: a file, and a place in it.
+// docsDeclarationRow matches a row of a table in docs/architecture.md: a file, and a declaration in it. A table that lists all places to
+// change for a task, such as a new badge source, is called a recipe.
 var docsDeclarationRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\| `([\\w ]+)` \\|")
 
-// declarationsListingSources are the places that list the sources, each with a function that returns the text for a source that is
-// one count. A source that is one count is in CountFields, and has no line of its own anywhere else.
+// declarationsListingSources has the declarations, by file and name, that list the sources of the badges. Each has a function that
+// returns the text that must be in it for a source. The sources here are those that are one count, which are listed in
+// services.CountFields; they are named nowhere else.
 var declarationsListingSources = map[[2]string]func(field services.CountField) string{
 	{"services/sources.go", "Sources"}:              func(f services.CountField) string { return sourceConstantName(f) },
 	{"services/sources.go", "CountFields"}:          func(f services.CountField) string { return `"` + f.Name + `"` },
@@ -24,16 +26,16 @@ var declarationsListingSources = map[[2]string]func(field services.CountField) s
 	{"services/node/wire.go", "Sources"}:            nil, // registration refuses a list that lacks a source
 }
 
-// sourceConstantName returns the name of the constant of a source in Go.
+// sourceConstantName returns the name of a source's constant in package services, such as SourceHomeFeed.
 func sourceConstantName(f services.CountField) string {
 	return "Source" + strings.ToUpper(f.Name[:1]) + f.Name[1:]
 }
 
-// filesWithoutSourceNames are files that use CountFields or what is made of the schema, and so have no line of their own for a
+// filesWithoutSourceNames are files that loop over services.CountFields or use code generated from the schema, and so must not name a
 // source that is one count.
 var filesWithoutSourceNames = []string{"resolvers/hot_badges.go", "services/stream/types.go", "services/push/face.go", "services/rdb/layout.go", "services/rdb/document.go"}
 
-// declarationsInDocsSection returns the files and places in the table of a section of docs/architecture.md.
+// declarationsInDocsSection returns the rows of the table in a section of docs/architecture.md: a file and a declaration in it.
 func declarationsInDocsSection(t *testing.T, section string) (places [][2]string) {
 	t.Helper()
 	_, text, found := strings.Cut(readRepositoryFile(t, "docs/architecture.md"), "\n## "+section+"\n")
@@ -88,7 +90,7 @@ func TestTheRecipeForABadgeSourceNamesEveryPlace(t *testing.T) {
 // declarationEnd matches the end of a declaration, of a member of a group, or of a declaration in one line.
 var declarationEnd = regexp.MustCompile(`\n\}|\n\t\}\}|\]category`)
 
-// Each place that the recipe for a category names has every category. So a new category cannot be missed at a place.
+// Each place that the recipe for a new category of notifications names has every category. So a new category cannot be left out of one.
 func TestEveryCategoryIsInEachPlaceOfItsRecipe(t *testing.T) {
 	steps := declarationsInDocsSection(t, "Add a category of notifications")
 	if len(steps) < 12 {
@@ -129,7 +131,7 @@ func TestThePathsOfTheArchitectureExist(t *testing.T) {
 	}
 }
 
-// Every source that is one count in the badges is in CountFields once, with a source that exists.
+// services.CountFields has every source that is one count in the badges once, with a source that exists.
 func TestCountFieldsAreSources(t *testing.T) {
 	badges, seen := &services.Badges{}, map[*services.Count]bool{}
 	for _, field := range services.CountFields {
@@ -147,6 +149,7 @@ func TestCountFieldsAreSources(t *testing.T) {
 	}
 }
 
+// readRepositoryFile returns the text of a file at a path below the root of the repository.
 func readRepositoryFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../" + path)

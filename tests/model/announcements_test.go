@@ -8,8 +8,9 @@ import (
 	"tidings/tests/world"
 )
 
-// Announcements and dots that one node publishes reach the devices on both nodes, and a mark reaches all devices of its user. An
-// announcement starts and ends at its time, without a request. All of this still works after Redis has lost everything.
+// Announcements and dots that are published through one node reach the open subscriptions on both nodes. When a user marks announcements
+// as read, all their subscriptions show it. An announcement starts and ends at its time, without a request. All of this still works after
+// Redis has lost everything.
 func TestAnnouncementsReachEveryone(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartNodePair(t, server.URL(), nil)
@@ -54,7 +55,7 @@ func TestAnnouncementsReachEveryone(t *testing.T) {
 	other.WaitAnnouncements(t, 0, "shop", true)
 }
 
-// The server dies after an announcement was planned: its successor starts it.
+// A node stops after an announcement was planned for later. The next node on the same data starts the announcement at its time.
 func TestAPlannedAnnouncementOutlivesTheServer(t *testing.T) {
 	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
 		options.ManualStepping = true

@@ -16,19 +16,20 @@ import (
 	"tidings/tests/world"
 )
 
-// boardsModel is the slow, independent model of live boards: shows in a sorted list, and the lists that sessions froze.
+// boardsModel is the slow, independent model of live boards: the shows, and their sorted list at each version that a session may show.
+// It does random actions on the nodes and on itself, and compares the boards of the nodes with its own.
 type boardsModel struct {
-	nodes      []*world.Node // on one SQL and one Redis; the second reads the changelog only when a step makes it
+	nodes      []*world.Node // on one SQL database and one Redis; the second node reads the changelog only in a step that makes it do so
 	flushRedis func()        // nil if Redis cannot be emptied
 
-	readers, hosts        []string
-	shows                 []*showModel
+	readers, hosts        []string                 // keys of users
+	shows                 []*showModel             // as they are now
 	showsAtVersion        map[uint64][]showModel   // version of the changelog -> the shows on boards
 	follows               map[relation]followModel // follower and host -> the follow
-	mutes                 map[relation]bool
-	sessions              []*sessionModel
-	followStepCount       int    // the number of steps of changeFollowOrMute so far
-	startChangelogVersion uint64 // the version before the first show
+	mutes                 map[relation]bool        // reader and host -> the reader mutes the host
+	sessions              []*sessionModel          // the sessions so far, less those that were found to be over
+	followStepCount       int                      // the number of steps of changeFollowOrMute so far
+	startChangelogVersion uint64                   // the version before the first show
 }
 
 // showModel is a show of the model.
@@ -37,18 +38,18 @@ type showModel struct {
 	plannedAt, startedAt, endedAt time.Time // endedAt can be set while the show is upcoming: its end was reported before its start
 }
 
-// followModel is a follow: its step, and its time.
+// followModel is a follow: the number of the step in which it began (see followStepCount), and its time.
 type followModel struct {
-	followStep int
+	followStep int // the value of followStepCount at the follow
 	followedAt time.Time
 }
 
-// sessionModel is a session: the version and the step that it froze, and its lifetime.
+// sessionModel is a session of a reader's board: which shows and follows it has, and how long it lives.
 type sessionModel struct {
-	reader, id, lastShownID string
-	changelogVersion        uint64       // the version that it froze
-	lastFollowStep          int          // of the last follow of a host on the board that was not recent: see followStepsBeforeAndSince
-	recentFollowSteps       map[int]bool // the steps of the recent follows of hosts on the board
+	reader, id, lastShownID string       // the reader's key, the session's ID, and the show that the next page begins after
+	changelogVersion        uint64       // the board shows the shows as they were at this version
+	lastFollowStep          int          // the last step in which the reader followed a host on the board, leaving out recentFollowSteps
+	recentFollowSteps       map[int]bool // the steps in which hosts on the board were followed, in the five minutes before the session
 	createdAt, leaseEndsAt  time.Time    // leaseEndsAt is zero without a lease
 }
 
@@ -63,9 +64,10 @@ func (b showModel) rank() (section int, score int64) {
 	return 2, -b.endedAt.UnixMilli()
 }
 
+// line returns the text that stands for a show in comparisons of pages.
 func (b showModel) line() string { return fmt.Sprintf("%s %s %s", b.title, b.status, b.timesText()) }
 
-func (b showModel) timesText() string {
+func (b showModel) timesText() string { // the times that a board shows of a show with this status
 	list := []string{b.plannedAt.UTC().Format(time.RFC3339Nano)}
 	if b.status != "UPCOMING" {
 		list = append(list, b.startedAt.UTC().Format(time.RFC3339Nano))
@@ -76,6 +78,7 @@ func (b showModel) timesText() string {
 	return strings.Join(list, " ")
 }
 
+// newBoardsModel makes a model with new hosts and readers. flush empties Redis; nil if that is not possible.
 func newBoardsModel(nodes []*world.Node, flush func()) *boardsModel {
 	b := &boardsModel{nodes: nodes, flushRedis: flush, showsAtVersion: map[uint64][]showModel{}, follows: map[relation]followModel{}, mutes: map[relation]bool{}}
 	number := world.ModelCount.Add(1)
@@ -90,6 +93,7 @@ func newBoardsModel(nodes []*world.Node, flush func()) *boardsModel {
 	return b
 }
 
+// now returns the time of the nodes' clocks.
 func (b *boardsModel) now() time.Time { return b.nodes[0].Clock.Now().UTC().Truncate(time.Millisecond) }
 
 // advance advances the clock of every node.
@@ -132,7 +136,7 @@ func (b *boardsModel) recordShowsAtVersion() uint64 {
 	return head
 }
 
-// drawTime draws one of a few times, so that many times are equal.
+// drawTime draws a time between from and to, in tens of seconds from now. There are few such times, so that many shows have equal times.
 func (b *boardsModel) drawTime(t *rapid.T, from, to int) time.Time {
 	return b.now().Truncate(10 * time.Second).Add(time.Duration(rapid.IntRange(from, to).Draw(t, "tens of seconds")) * 10 * time.Second)
 }
@@ -149,7 +153,7 @@ func (b *boardsModel) scheduleShow(t *rapid.T) {
 	b.recordShowsAtVersion()
 }
 
-// mutateShow sends a mutation on a show, and fails unless its error code is want.
+// mutateShow sends a mutation (verb) on a show as its host, with more arguments, and fails unless its error code is want.
 func (b *boardsModel) mutateShow(t *rapid.T, show *showModel, verb, more, want string) {
 	got := b.drawNode(t).Ask(show.host, fmt.Sprintf(`mutation{r:%s(input:{showId:%q%s}){show{id}}}`, verb, show.id, more), nil)
 	if got.ErrorCode() != want {
@@ -157,7 +161,7 @@ func (b *boardsModel) mutateShow(t *rapid.T, show *showModel, verb, more, want s
 	}
 }
 
-// drawShow draws one of the shows; nil while there are none.
+// drawShow draws one of the newest eight shows; nil while there are none.
 func (b *boardsModel) drawShow(t *rapid.T) *showModel {
 	if len(b.shows) == 0 {
 		return nil
@@ -165,12 +169,12 @@ func (b *boardsModel) drawShow(t *rapid.T) *showModel {
 	return b.shows[rapid.IntRange(max(0, len(b.shows)-8), len(b.shows)-1).Draw(t, "show")]
 }
 
-// timeArgument returns an argument that is a time.
+// timeArgument returns the text of an argument of a mutation that is a time.
 func timeArgument(name string, at time.Time) string {
 	return fmt.Sprintf(",%s:%q", name, at.Format(time.RFC3339Nano))
 }
 
-// startShow starts a show, which may already be live, over, or reported as over.
+// startShow reports the start of a show, which may already be live, over, or reported as over.
 func (b *boardsModel) startShow(t *rapid.T) {
 	show := b.drawShow(t)
 	if show == nil {
@@ -191,7 +195,7 @@ func (b *boardsModel) startShow(t *rapid.T) {
 	b.recordShowsAtVersion()
 }
 
-func (b *boardsModel) endShow(t *rapid.T) {
+func (b *boardsModel) endShow(t *rapid.T) { // reports the end of a show, also before its start was reported
 	show := b.drawShow(t)
 	if show == nil {
 		return
@@ -243,7 +247,7 @@ func (b *boardsModel) cancelShow(t *rapid.T) {
 	b.recordShowsAtVersion()
 }
 
-// changeFollowOrMute follows or unfollows a host, or mutes or unmutes them.
+// changeFollowOrMute lets a reader follow, unfollow, mute or unmute a host.
 func (b *boardsModel) changeFollowOrMute(t *rapid.T) {
 	p := relation{rapid.SampledFrom(b.readers).Draw(t, "reader"), rapid.SampledFrom(b.hosts).Draw(t, "host")}
 	verb := rapid.SampledFrom([]string{"follow", "follow", "unfollow", "mute", "unmute"}).Draw(t, "verb")
@@ -265,7 +269,7 @@ func (b *boardsModel) changeFollowOrMute(t *rapid.T) {
 	}
 }
 
-// wantedLines returns the lines that a page of a session must show, and whether more follow.
+// wantedLines returns what the next page of a session must show, by the model: a line for each show, and whether more shows follow.
 func (b *boardsModel) wantedLines(t *rapid.T, s *sessionModel, first int) (page []string, more bool) {
 	list, known := b.showsAtVersion[s.changelogVersion]
 	if !known && s.changelogVersion > b.startChangelogVersion { // none of these shows existed before the test
@@ -322,7 +326,7 @@ func wantSameShowsByID(t *rapid.T, n *world.Node, reader string, page world.Boar
 	}
 }
 
-// addSession adds a new session to the model, with what it froze.
+// addSession adds the session that a page has begun to the model, with the version and the follows of its beginning.
 func (b *boardsModel) addSession(t *rapid.T, s *sessionModel, page world.BoardPage) {
 	session, err := live.ParseSession("sessionId", b.nodes[0].EnsureUserIDs(s.reader)[0], page.SessionID)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"tidings/tests/world"
 )
 
+// actions returns the random actions of a history, by name. "again" only makes an action more frequent.
 func (b *boardsModel) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){
 		"schedule": b.scheduleShow, "schedule again": b.scheduleShow, "start": b.startShow, "start again": b.startShow, "end": b.endShow, "end again": b.endShow,
@@ -42,7 +43,8 @@ func (b *boardsModel) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// pinHostMode pins the mode of a host. The mode decides whether the host's replays come to boards from lists or from the node cache.
+// pinHostMode pins a host's mode of fan-out. The mode decides whether a board reads the host's replays from the reader's own list in
+// Redis or from the node cache.
 func (b *boardsModel) pinHostMode(t *rapid.T) {
 	host := rapid.SampledFrom(b.hosts).Draw(t, "host")
 	if !slices.ContainsFunc(b.shows, func(s *showModel) bool { return s.host == host }) {
@@ -64,7 +66,8 @@ func (b *boardsModel) reloadShows(t *rapid.T) {
 	b.recordShowsAtVersion()
 }
 
-// hasHostOnBoard reports whether the host's shows are now on the session's board.
+// hasHostOnBoard reports whether the host's shows are now on the session's board: the reader followed the host when the session
+// began, the follow still exists, and the reader does not mute the host.
 func (b *boardsModel) hasHostOnBoard(s *sessionModel, host string) bool {
 	p := relation{s.reader, host}
 	follow, follows := b.follows[p]
@@ -88,7 +91,7 @@ func (b *boardsModel) followStepsBeforeAndSince(reader string, since time.Time) 
 	return step, recent
 }
 
-// compareFirstEvent opens a board's subscription and compares its first event with the model.
+// compareFirstEvent subscribes to the board of a random session that is not over, and compares the first event with the model.
 func (b *boardsModel) compareFirstEvent(t *rapid.T) {
 	var living []*sessionModel
 	for _, s := range b.sessions {
@@ -130,7 +133,7 @@ func (b *boardsModel) setFollowMode(t *rapid.T) {
 	}
 }
 
-// compareChange compares the changes that a board reports with the model.
+// compareChange compares an event of a session's board, which has all changes since the session began, with the model.
 func (b *boardsModel) compareChange(t *rapid.T, s *sessionModel, change live.BoardChange) {
 	was := map[string]showModel{}
 	top := -1 // the position of the session's first show
@@ -190,7 +193,7 @@ func (b showModel) isAbove(other showModel) bool {
 }
 
 // In random histories hosts, shows and readers change, Redis or nodes lose their data, and nodes lag behind the changelog. Every page
-// of every session, and every event of an open board, equals the model, a sorted list.
+// of every session, and every first event of a board's subscription, equals the model, which keeps the shows in a sorted list.
 func TestBoardsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, nodes []*world.Node, flush func()) {
 		histories.ReduceRapidChecks(t, 4)

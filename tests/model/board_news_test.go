@@ -11,7 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// onOneAndTwoNodes runs a test in which one node acts and another one pushes: on two nodes, and on one node that does both.
+// onOneAndTwoNodes runs a test in which mutations are sent to the node here and subscriptions are open on the node there: once with two
+// nodes, and once with one node as both.
 func onOneAndTwoNodes(t *testing.T, test func(t *testing.T, here, there *world.Node)) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartNodePair(t, redistest.Redis(t), nil)
@@ -35,8 +36,9 @@ func showTitles(shows []world.BoardShow) (list []string) {
 // them.
 const maxBadgesWait = 500 * time.Millisecond
 
-// A frame that reports the start or the end of a show also has the count after that change. The product promises this only if the
-// badges come within maxBadgesWait, which a busy machine may not allow. So shows start and end until enough changes were in time.
+// An event of a board's subscription that reports the start or the end of a show also has the count of live shows after that change. The
+// product promises this only if the badges come within maxBadgesWait, which a busy machine may not allow. So shows start and end until
+// enough changes were in time.
 func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	onOneAndTwoNodes(t, func(t *testing.T, here, there *world.Node) {
 		const shows = 8
@@ -50,8 +52,8 @@ func TestAStartAndItsCountAreOneFrame(t *testing.T) {
 	})
 }
 
-// checkStartsAndEnds starts and ends the shows of a new host, and checks the frames of a new reader's board. It returns how many of
-// the changes were in time, so that their frames were checked: 1 + 2*shows on a quiet machine.
+// checkStartsAndEnds starts and ends the shows of a new host, and checks the events of a new reader's board. It returns for how many of
+// the changes the badges came in time, so that their events were checked: 1 + 2*shows on a quiet machine.
 func checkStartsAndEnds(t *testing.T, here, there *world.Node, round string, shows int) (inTime int) {
 	t.Helper()
 	reader, host := "reader"+round, "ann"+round
@@ -68,14 +70,14 @@ func checkStartsAndEnds(t *testing.T, here, there *world.Node, round string, sho
 	})
 	began := time.Now()
 	open := there.SubscribeToBoard(t, reader, "", "")
-	// reaches waits until the board and its number show the change that began last: that stays until the next change.
+	// reaches waits until the board and its count show the last change: want shows are live.
 	reaches := func(what string, want int) {
 		t.Helper()
 		frames, late := 0, false
 		open.WaitEvent(fmt.Sprint(what, want), func(e world.BoardEvent) bool {
 			frames++
 			right, exact := len(e.WentLive) == e.LiveBoard.Value, e.LiveBoard.Precision == "EXACT"
-			// A number that is not EXACT shows that Redis was late. The EXACT number follows in a frame of its own.
+			// A count that is not EXACT shows that Redis was late. The EXACT count follows in an event of its own.
 			late = late || !exact || time.Since(began) >= maxBadgesWait
 			if !late && !right {
 				t.Errorf("%s %d: %v are live, and the number is %d", what, want, showTitles(e.WentLive), e.LiveBoard.Value)
@@ -104,7 +106,7 @@ func checkStartsAndEnds(t *testing.T, here, there *world.Node, round string, sho
 	return inTime
 }
 
-// An open board with a live show on top is notified of new shows below that show, of their moves, and of the shows of a newly
+// A subscription to a board with a live show on top reports new shows below that show, their changes of time, and the shows of a newly
 // followed host. An end that is reported before its start changes nothing on the board.
 func TestAnOpenBoardGetsChangesBelowTheTop(t *testing.T) {
 	onOneAndTwoNodes(t, func(t *testing.T, here, there *world.Node) {

@@ -14,13 +14,14 @@ import (
 	"tidings/tests/world"
 )
 
-// startBoardNode starts a node with a reader who follows a host of three shows.
+// startBoardNode starts a node with a reader who follows a host of three shows. sessions is the setting that says for what there can be
+// only one session: "request", "device" or "user".
 func startBoardNode(t *testing.T, redis, sessions string) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	return startBoardNodeWith(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: redis, ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.BoardSessions = sessions }})
 }
 
-// startBoardNodeWith is startBoardNode on a node with any options.
+// startBoardNodeWith starts a node with these options and a reader who follows a host of three shows.
 func startBoardNodeWith(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID) {
 	t.Helper()
 	n = world.StartNode(t, options)
@@ -35,7 +36,7 @@ func startBoardNodeWith(t *testing.T, options world.NodeOptions) (n *world.Node,
 	return n, n.EnsureUserIDs("reader")[0]
 }
 
-// If a device or a user can have only one session, a new first page ends the former session.
+// If the settings allow a device or a user only one session of the board, a read of the first page ends the former session.
 func TestANewSessionEndsTheFormerOne(t *testing.T) {
 	for _, sessions := range []string{"request", "device", "user"} {
 		t.Run(sessions, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestANewSessionEndsTheFormerOne(t *testing.T) {
 	}
 }
 
-// A session lives while it is read, but 12 hours at most. A late read does not revive it.
+// A session of the board lives for 30 minutes after each read, but 12 hours at most. A read after its end does not revive it.
 func TestHowLongSessionsLive(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"embedded": func(*testing.T) string { return "embedded" },
@@ -103,13 +104,13 @@ func TestHowLongSessionsLive(t *testing.T) {
 	}
 }
 
-// The lifetime of sessions is a setting. Nodes and the database keep the history of shows for that long, and not much longer.
-// Later pages of a session need the history, even on a node that has just started.
+// The lifetime of sessions of the board is a setting. Nodes and the database keep the former positions of shows for that long, and not
+// much longer. Later pages of a session need them, even on a node that has just started.
 func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	on := func(lives time.Duration) world.NodeOptions {
 		return world.NodeOptions{Database: sqltest.SQLite(t), Redis: redistest.Redis(t), ManualStepping: true, ChangeConfig: func(cfg *node.Config) { cfg.BoardSessionFor = lives }}
 	}
-	// moved returns a board whose last show moved to the top after the session began.
+	// moved returns the first page of a board, and the show that was last on the board and moved to the top after the session began.
 	moved := func(t *testing.T, options world.NodeOptions) (n *world.Node, reader services.UserID, top live.Board, last services.PostID) {
 		t.Helper()
 		n, reader = startBoardNodeWith(t, options)
@@ -170,7 +171,7 @@ func TestTheHistoryOfShowsIsKeptForTheLifeOfASession(t *testing.T) {
 	})
 }
 
-// A session lives while a subscription shows it. When the session is too old, the subscription begins a new session.
+// A session of the board lives while a subscription to it is open. When the session is 12 hours old, the subscription begins a new one.
 func TestAnOpenBoardKeepsItsSession(t *testing.T) {
 	n, reader := startBoardNode(t, redistest.Redis(t), "request")
 	page := n.ReadOneShowBoardPage(reader, live.BoardRequest{})

@@ -11,7 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// readRestOfBoard reads the rest of a board page by page, from the nodes in turn.
+// readRestOfBoard reads a board from a position to its end, page by page, through the nodes in turn. It returns a line with the title and
+// status of each show.
 func readRestOfBoard(tb testing.TB, nodes []*world.Node, as string, first int, from world.BoardPageStart) (lines []string) {
 	tb.Helper()
 	for i := 0; ; i++ {
@@ -24,6 +25,7 @@ func readRestOfBoard(tb testing.TB, nodes []*world.Node, as string, first int, f
 	}
 }
 
+// boardLines returns a line for each show of a page: its title, status and times.
 func boardLines(page world.BoardPage) []string {
 	lines := make([]string, len(page.Edges))
 	for i, edge := range page.Edges {
@@ -37,8 +39,8 @@ func boardLines(page world.BoardPage) []string {
 	return lines
 }
 
-// The documented scenario of boards holds. It has four hosts, five shows, and a reader who takes the first page while one show
-// is live and the second page after all positions have changed.
+// A reader takes the first page of a board with five shows of four hosts while one show is live, and the second page after all positions
+// have changed. Both pages show the board as it was when the session began.
 func TestTheDocumentedScenarioOfABoard(t *testing.T) {
 	t.Run("one node, embedded", func(t *testing.T) {
 		n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
@@ -50,7 +52,8 @@ func TestTheDocumentedScenarioOfABoard(t *testing.T) {
 	})
 }
 
-// playBoardScenario plays the scenario. Both nodes act in turn, and each must show every board.
+// playBoardScenario runs the scenario of TestTheDocumentedScenarioOfABoard. Requests go to both nodes in turn, and each must show the
+// same boards.
 func playBoardScenario(t *testing.T, here, there *world.Node) {
 	nodes := []*world.Node{here, there}
 	pass := func(d time.Duration) {

@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// An open board is notified of the changes of shows that either node makes. Each event has what changed since the session that the
-// board shows.
+// A subscription to a board reports changes of shows that are made through any node. Each event has all that changed since the session of
+// the board began.
 func TestAnOpenBoardGetsEveryChange(t *testing.T) {
 	t.Run("two nodes", func(t *testing.T) {
 		p := world.StartNodePair(t, redistest.Redis(t), nil)
@@ -24,7 +24,7 @@ func TestAnOpenBoardGetsEveryChange(t *testing.T) {
 	})
 }
 
-// checkBoardEvents changes shows through both nodes, and checks the events of boards that are open on the second.
+// checkBoardEvents changes shows through both nodes, and checks the events of subscriptions to boards on the node there.
 func checkBoardEvents(t *testing.T, here, there *world.Node) {
 	for _, host := range []string{"ann", "ben"} {
 		here.Follow("reader", host)
@@ -79,7 +79,7 @@ func checkBoardEvents(t *testing.T, here, there *world.Node) {
 
 	known, before := there.Badges("reader").Version, there.CountBoardSessions("reader")
 	late := there.SubscribeToBoard(t, "reader", "", known)
-	// No event says that the board is open, because the client has its state already.
+	// There is no first event to wait for, because the client has the present badges already.
 	world.Eventually(t, world.RedisLossRecoveryTimeout, "the late board has a session", func() bool { return there.CountBoardSessions("reader") > before })
 	here.MutateShow("ben", "startShow", three)
 	event = late.WaitEvent("what went live, without a session", func(e world.BoardEvent) bool {

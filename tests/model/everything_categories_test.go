@@ -9,16 +9,18 @@ import (
 	"tidings/tests/world"
 )
 
-// categoriesModel are the notifications in the host application's own categories, and the preferences of all categories.
+// categoriesModel is the part of allSourcesModel for the host application's own categories of notifications, and for the users'
+// preferences of all categories.
 type categoriesModel struct {
 	unseenCounts map[string]map[string]int    // person -> category of the host -> notifications not seen
 	definedModes map[string]string            // category of the host -> COUNT, DOT, or OUT for a number outside the total
 	chosenModes  map[string]map[string]string // person -> category -> COUNT, DOT, OFF; absent: the category's definition applies
 }
 
-// hostCategoryNames are the categories of the host application in all worlds.
+// hostCategoryNames are the host application's categories in every model.
 var hostCategoryNames = []string{"promo", "orders"} // rapid draws the first names more often
 
+// initCategories defines the host application's categories on the node and in the model.
 func (e *allSourcesModel) initCategories() {
 	e.categories = categoriesModel{unseenCounts: map[string]map[string]int{}, definedModes: map[string]string{}, chosenModes: map[string]map[string]string{}}
 	e.defineCategory("orders", "COUNT")
@@ -29,6 +31,7 @@ func (e *allSourcesModel) initCategories() {
 	e.CategoryTurnedOff = func(person, category string) bool { return e.modeOf(person, category) == "OFF" }
 }
 
+// defineCategory defines a category of the host application, or redefines it; mode is as in definedModes.
 func (e *allSourcesModel) defineCategory(name, mode string) {
 	settings := map[string]string{"COUNT": "style:NUMBER", "DOT": "style:DOT", "OUT": "style:NUMBER,inTotal:false"}[mode]
 	e.Node.MustAsk("boss:admin", fmt.Sprintf(`mutation{defineCategory(input:{name:%q,expiryDays:null,%s}){category{name}}}`, name, settings), nil, nil)
@@ -67,7 +70,7 @@ func (e *allSourcesModel) markCategorySeen(t *rapid.T) {
 	e.categories.unseenCounts[person][name] = 0
 }
 
-// modeOf returns how a category counts for a person: COUNT, DOT, OFF, or OUT.
+// modeOf returns how a category counts for a person: COUNT, DOT, OFF, or OUT (a number outside the total).
 func (e *allSourcesModel) modeOf(person, category string) string {
 	defined, host := e.categories.definedModes[category]
 	if !host {
@@ -115,7 +118,7 @@ func (e *allSourcesModel) changeCategoryPreference(t *rapid.T) {
 	}
 }
 
-// checkCategoryModes checks the rules that a person's counts of categories keep at any moment.
+// checkCategoryModes checks that a person's count of each category is in the total or not, and 0 if the category is OFF, as modeOf says.
 func (e *allSourcesModel) checkCategoryModes(t *rapid.T, person string, got world.Badges) {
 	for _, category := range got.Notifications.Categories {
 		mode := e.modeOf(person, category.Name)
@@ -128,7 +131,8 @@ func (e *allSourcesModel) checkCategoryModes(t *rapid.T, person string, got worl
 	}
 }
 
-// compareCategories compares a person's counts of categories, and their list, with the model.
+// compareCategories compares a person's counts of the host application's categories, and the lists of their notifications, with the
+// model.
 func (e *allSourcesModel) compareCategories(t *rapid.T, person string, got world.Badges) {
 	e.checkCategoryModes(t, person, got)
 	for _, name := range hostCategoryNames {

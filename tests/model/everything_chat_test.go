@@ -9,27 +9,30 @@ import (
 	"tidings/tests/world"
 )
 
-// conversationModel is the model of a world's one conversation and of the host application's site messages.
+// conversationModel is the part of allSourcesModel for the one conversation of all people, and for the host application's site messages.
 type conversationModel struct {
 	id       string
-	messages []*chatMessage  // the messages of the conversation
-	readUpTo map[string]int  // person -> messages up to their read position
+	messages []*chatMessage  // in the order of the conversation
+	readUpTo map[string]int  // person -> the number of messages up to their read position
 	mutedBy  map[string]bool // person -> whether they muted the conversation
 
-	siteMessages []*siteMessage // the site messages
+	siteMessages []*siteMessage // those of the host application, which are in no conversation
 }
 
+// chatMessage is a message of the conversation in the model.
 type chatMessage struct {
-	id, author, mentionedPerson string
+	id, author, mentionedPerson string // mentionedPerson is "" without a mention
 	recalled                    bool
 }
 
+// siteMessage is a site message in the model.
 type siteMessage struct {
 	id         string
-	recipients map[string]bool
+	recipients map[string]bool // the people to whom it was sent
 	readBy     map[string]bool // person -> whether they read it
 }
 
+// startConversation creates the group conversation of all people of the model.
 func (e *allSourcesModel) startConversation() {
 	var data struct {
 		CreateConversation struct{ Conversation struct{ ID string } }
@@ -42,7 +45,7 @@ func (e *allSourcesModel) startConversation() {
 	e.conversation = conversationModel{id: data.CreateConversation.Conversation.ID, readUpTo: map[string]int{}, mutedBy: map[string]bool{}}
 }
 
-// sendMessage sends a message. This marks the conversation read up to the message for its author.
+// sendMessage sends a message to the conversation, which for its author also marks the conversation as read up to this message.
 func (e *allSourcesModel) sendMessage(t *rapid.T) {
 	author, mentioned := e.DrawPerson(t, "author"), e.DrawPerson(t, "mentioned")
 	mentions := ""
@@ -60,6 +63,7 @@ func (e *allSourcesModel) sendMessage(t *rapid.T) {
 	e.JobsPending = true
 }
 
+// recallMessage lets the author of a random message take it back, so that it no longer counts.
 func (e *allSourcesModel) recallMessage(t *rapid.T) {
 	if len(e.conversation.messages) == 0 {
 		return

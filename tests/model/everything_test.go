@@ -13,31 +13,34 @@ import (
 	"tidings/tests/world"
 )
 
-// allSourcesModel is the model of all sources. Each source adds its actions and its comparison.
+// allSourcesModel is the slow, independent model of the badges of some people on one node, with all sources. For each source it has
+// random actions, which it does on the node and in the model, and a comparison of the two.
 type allSourcesModel struct {
 	*world.ReferenceModel
-	conversation          conversationModel // the conversation, and the site messages
-	announcements         []*announcementModel
-	announcementsReadUpTo map[string]int             // person -> announcements up to their read position
+	conversation          conversationModel          // with the site messages
+	announcements         []*announcementModel       // in the order of their positions
+	announcementsReadUpTo map[string]int             // person -> the number of announcements up to their read position
 	lastRaiseNumberOfDot  map[string]int             // dot -> the number of its last raise; the raises of all dots are numbered together
 	clearedUpToRaiseOfDot map[string]map[string]int  // person -> dot -> the number of the raise up to which they have cleared it
 	sourcesOutOfTotal     map[string]map[string]bool // person -> source -> whether they took it out of the total, or put it in
-	dotRaiseCount         int                        // raises of all dots so far
+	dotRaiseCount         int                        // how often any dot was raised so far
 	views                 viewsModel
 	categories            categoriesModel
 	deleteRandomRedisKey  func() // deletes one key from Redis; nil if that is not possible
 }
 
+// announcementModel is an announcement that was published.
 type announcementModel struct {
 	id        string
 	withdrawn bool
 }
 
-// dotNames are the dots that all worlds on one database share. This does no harm: a new user counts as having cleared all earlier
-// raises.
+// dotNames are the names of the dots. All models on one database share them. This does no harm, because dots that were raised before a
+// user's first visit are not lit for this user.
 var dotNames = []string{"shop", "wallet"}
 
-// newAllSourcesModel makes the model on a node. flush empties Redis, and lose deletes one key of it; nil if that is not possible.
+// newAllSourcesModel makes a model with new people on a node. flush empties Redis, and lose deletes a random key of Redis; they are nil
+// if that is not possible.
 func newAllSourcesModel(n *world.Node, flush, lose func()) *allSourcesModel {
 	e := &allSourcesModel{
 		ReferenceModel: world.NewReferenceModel(n, flush), announcementsReadUpTo: map[string]int{}, lastRaiseNumberOfDot: map[string]int{}, clearedUpToRaiseOfDot: map[string]map[string]int{},
@@ -90,6 +93,7 @@ func (e *allSourcesModel) markAnnouncementsRead(t *rapid.T) {
 	e.announcementsReadUpTo[person] = max(e.announcementsReadUpTo[person], place)
 }
 
+// unreadAnnouncements returns the number of announcements that the model has as unread by a person.
 func (e *allSourcesModel) unreadAnnouncements(person string) (count int) {
 	for i, one := range e.announcements {
 		if i >= e.announcementsReadUpTo[person] && !one.withdrawn {
@@ -118,7 +122,8 @@ func (e *allSourcesModel) clearDot(t *rapid.T) {
 	e.clearedUpToRaiseOfDot[person][dot] = e.lastRaiseNumberOfDot[dot]
 }
 
-// addComment adds comments and mentions. Here their count is only compared with their items; another model checks it fully.
+// addComment comments on a random post and mentions a person. This model only compares the counts of comments and mentions with their
+// items; another model checks the counts fully.
 func (e *allSourcesModel) addComment(t *rapid.T) {
 	post, author, mentioned := e.DrawPost(t), e.DrawPerson(t, "author"), e.DrawPerson(t, "mentioned")
 	if post == nil || post.Deleted {
@@ -129,7 +134,7 @@ func (e *allSourcesModel) addComment(t *rapid.T) {
 	e.JobsPending = true
 }
 
-// markNotificationsRead marks all likes, comments and mentions read, on one device or on two.
+// markNotificationsRead marks all likes, comments and mentions of a person as read, once or twice, as from two clients.
 func (e *allSourcesModel) markNotificationsRead(t *rapid.T) {
 	person := e.DrawPerson(t, "person")
 	e.Node.SettleJobsAndCaches()
@@ -143,7 +148,7 @@ func (e *allSourcesModel) markNotificationsRead(t *rapid.T) {
 	}
 }
 
-// changeSourceInTotal includes a source in the total, or excludes it.
+// changeSourceInTotal includes a source in the total of a person's badges, or excludes it.
 func (e *allSourcesModel) changeSourceInTotal(t *rapid.T) {
 	person, source := e.DrawPerson(t, "person"), rapid.SampledFrom([]string{"HOME_FEED", "NOTIFICATIONS", "ANNOUNCEMENTS", "VIEWS"}).Draw(t, "source")
 	out := rapid.Bool().Draw(t, "out")
@@ -175,7 +180,7 @@ func (e *allSourcesModel) compareAll(t *rapid.T) {
 	}
 }
 
-// compareBadgeExplanation compares the counts and the total with the items that explain them.
+// compareBadgeExplanation compares the counts and the total with the unread items that the query badgeExplained lists for each count.
 func (e *allSourcesModel) compareBadgeExplanation(t *rapid.T, person string, badges world.Badges) {
 	var data struct {
 		Viewer struct {
@@ -209,6 +214,7 @@ func (e *allSourcesModel) compareBadgeExplanation(t *rapid.T, person string, bad
 	}
 }
 
+// actions returns the random actions of a history, by name. "again" only makes an action more frequent.
 func (e *allSourcesModel) actions() map[string]func(*rapid.T) {
 	actions := e.ReferenceModel.Actions()
 	for name, action := range map[string]func(*rapid.T){
@@ -223,11 +229,12 @@ func (e *allSourcesModel) actions() map[string]func(*rapid.T) {
 	if e.deleteRandomRedisKey != nil {
 		actions["lose a key"] = func(*rapid.T) { e.deleteRandomRedisKey() }
 	}
-	delete(actions, "walk") // the feed's own model checks it
+	delete(actions, "walk") // homeFeedModel checks the reading of feeds page by page
 	return actions
 }
 
-// checkAllSources compares a node with the model after random histories. See newAllSourcesModel for flush and lose.
+// checkAllSources runs random histories and compares the node with the model during and after each. See newAllSourcesModel for flush and
+// lose.
 func checkAllSources(t *testing.T, n *world.Node, flush, lose func()) {
 	histories.ReduceRapidChecks(t, 8)
 	rapid.Check(t, func(t *rapid.T) {

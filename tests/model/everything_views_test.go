@@ -10,26 +10,29 @@ import (
 	"tidings/tests/world"
 )
 
-// viewsModel is the model of the views of a world: the items that the host application reported, and each person's seen positions.
+// viewsModel is the part of allSourcesModel for general views: the items that the host application reported, and up to which time each
+// person has seen each view.
 type viewsModel struct {
 	items    map[string]map[string]*viewItem // view -> item
 	seenUpTo map[string]map[string]time.Time // person -> view -> seen up to this time; absent: never touched
 }
 
-// viewItem is an item of a view.
+// viewItem is an item of a view in the model.
 type viewItem struct {
-	itemTime time.Time
+	itemTime time.Time // the newest time that was reported for the item
 	removed  bool
 }
 
-// viewKeys are the keys of the views of each world.
+// viewKeys are the names of the views of each model; see viewInput.
 var viewKeys = []string{"town", "music"}
 
-// viewInput returns the input of a view. Its key contains a person of this world, because worlds share a database.
+// viewInput returns the arguments of a mutation that name a view. The view's key contains the name of a person of this model, because the
+// models of several histories share a database.
 func (e *allSourcesModel) viewInput(key string) string {
 	return fmt.Sprintf(`code:"news",key:"%s-%s"`, e.People[0], key)
 }
 
+// initViews makes the empty model of the views.
 func (e *allSourcesModel) initViews() {
 	e.views = viewsModel{items: map[string]map[string]*viewItem{}, seenUpTo: map[string]map[string]time.Time{}}
 	for _, key := range viewKeys {
@@ -40,7 +43,8 @@ func (e *allSourcesModel) initViews() {
 	}
 }
 
-// reportViewItem reports an item, or reports an item again with another time. An item moves to a later time only.
+// reportViewItem reports an item of a view as the host application, or reports it again with another time. An item moves to a later time
+// only.
 func (e *allSourcesModel) reportViewItem(t *rapid.T) {
 	key, item := rapid.SampledFrom(viewKeys).Draw(t, "view"), fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "item"))
 	at := e.Node.Clock.Now().Add(-time.Duration(rapid.IntRange(0, 9).Draw(t, "ago")) * time.Second).Truncate(time.Second)
@@ -51,6 +55,7 @@ func (e *allSourcesModel) reportViewItem(t *rapid.T) {
 	e.Node.SettleJobsAndCaches()
 }
 
+// removeViewItem removes a random item of a view as the host application.
 func (e *allSourcesModel) removeViewItem(t *rapid.T) {
 	key, item := rapid.SampledFrom(viewKeys).Draw(t, "view"), fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "item"))
 	if e.views.items[key][item] == nil {
@@ -61,8 +66,8 @@ func (e *allSourcesModel) removeViewItem(t *rapid.T) {
 	e.Node.SettleJobsAndCaches()
 }
 
-// touchView marks a view as seen up to its newest item, or up to an earlier time as a late device does. The answer has the new
-// badges.
+// touchView lets a person mark a view as seen up to its newest item, or up to a random time, as a client with an old list does. The
+// answer must have the new badges.
 func (e *allSourcesModel) touchView(t *rapid.T) {
 	person, key := e.DrawPerson(t, "person"), rapid.SampledFrom(viewKeys).Draw(t, "view")
 	var upTo time.Time
@@ -107,7 +112,8 @@ func (e *allSourcesModel) compareViews(t *rapid.T, person string) (got world.Bad
 	return got
 }
 
-// unseenViewItems returns the number of items of touched views that are newer than the person's positions.
+// unseenViewItems returns the number that the model expects for a person: the items of the views that they have touched which are newer
+// than seenUpTo.
 func (e *allSourcesModel) unseenViewItems(person string) (count int) {
 	for key, seen := range e.views.seenUpTo[person] {
 		for _, one := range e.views.items[key] {
@@ -119,7 +125,7 @@ func (e *allSourcesModel) unseenViewItems(person string) (count int) {
 	return count
 }
 
-// sourcesOutOfTotalByDefault are not in the total of a person who chose nothing.
+// sourcesOutOfTotalByDefault are the sources that do not count in a person's total unless their display policy says so.
 var sourcesOutOfTotalByDefault = []string{"VIEWS"}
 
 // isOutOfTotal reports whether a source is not in a person's total.

@@ -8,8 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// Three authors have 10, 8 and 14 posts. When the reader last looked, the authors had 6, 7 and 12 posts. So 4 + 1 + 2 are
-// new.
+// Three authors have 10, 8 and 14 posts. When the reader last read their feed, the authors had 6, 7 and 12 posts. So the badge counts
+// 4 + 1 + 2 posts.
 func TestThreeFollowedAuthorsGiveSeven(t *testing.T) {
 	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
 		options.ManualStepping = true
@@ -54,8 +54,8 @@ func waitExactFeedCount(t *testing.T, n *world.Node, as, when string, want int) 
 	})
 }
 
-// A client reads a page of 5 at T1 and the second page at T3; an 11th post is published at T2. No post is on both pages, and none
-// is missing, even if the post after which the second page starts was deleted at T2.
+// A client reads a page of 5 posts at a time T1 and the second page at T3; an 11th post is published at T2 between them. No post is on
+// both pages, and none is missing, even if the post after which the second page starts was deleted at T2.
 func TestSecondPageRepeatsNothing(t *testing.T) {
 	world.ForEachStoragePair(t, func(t *testing.T, options world.NodeOptions) {
 		for _, deleted := range []bool{false, true} {

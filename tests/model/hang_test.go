@@ -16,8 +16,8 @@ import (
 // machine a read takes less than 300 ms.
 const maxReadTime = 3 * time.Second
 
-// While Redis hangs, SQL answers every kind of read within maxReadTime, including the first read. So no reader waits behind other
-// waiting readers.
+// While Redis hangs, every kind of read is answered from SQL within maxReadTime, also the first ones, which wait for Redis in vain. So
+// no reader waits until the time limits of other readers have passed.
 func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	reads := map[string]string{
 		"badges":        `{viewer{badges{` + world.BadgeFields + `}}}`,
@@ -29,8 +29,8 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 		"whole screen": `{viewer{badges{total{value}} homeFeed(first:20){edges{node{body author{name}}}} liveBoard(first:5){edges{node{title}}}
 			views(codes:["news"]){edges{node{__typename}}}}}`,
 	}
-	// Readers that waited behind each other would wait for up to 16 timeouts, which is longer than maxReadTime. With many more
-	// readers a slow machine takes that long anyway.
+	// If readers waited for Redis one after the other, the last one would wait for 16 time limits, which is longer than maxReadTime.
+	// With many more readers a slow machine takes that long anyway.
 	const readers = 16
 	server := redistest.NewServer(t)
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: server.URL()})
@@ -43,8 +43,8 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	n.Publish("author", "one")
 	for kind, query := range reads {
 		t.Run(kind, func(t *testing.T) {
-			// A busy machine may take its processors away for a while. So each kind has three tries: readers that wait behind each
-			// other are too slow in all of them.
+			// On a busy machine the test may get no processor for a while. So each kind of read has three tries: readers that wait
+			// one after the other are too slow in all of them.
 			var longest time.Duration
 			for range 3 {
 				if longest = longestReadWhileRedisHangs(t, n, server, readers, query); longest <= maxReadTime || t.Failed() {
@@ -58,7 +58,7 @@ func TestReadsDoNotWaitForARedisThatHangs(t *testing.T) {
 	}
 }
 
-// longestReadWhileRedisHangs returns the longest time of a read, of all readers at once, while Redis hangs.
+// longestReadWhileRedisHangs lets all readers read at once while Redis hangs, four times each, and returns the time of the slowest read.
 func longestReadWhileRedisHangs(t *testing.T, n *world.Node, server *redistest.Server, readers int, query string) (longest time.Duration) {
 	t.Helper()
 	for i := range readers {

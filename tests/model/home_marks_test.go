@@ -11,8 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// While Redis is down, a page comes from SQL and shows posts that no inbox has yet. A mark without upTo covers them, even if
-// it is sent after Redis is back and before their fan-out runs.
+// While Redis is down, a page of the feed comes from SQL and shows posts that no inbox has yet. markHomeFeedSeen without upTo marks these
+// posts too, even if it is sent after Redis is back and before their fan-out runs.
 func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 	for name, database := range map[string]func(testing.TB) string{"sqlite": sqltest.SQLite, "postgres": sqltest.Postgres} {
 		t.Run(name, func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestMarkWithoutUpToCoversPostsInFlight(t *testing.T) {
 	}
 }
 
-// A huge author's post is on the pages of the node that published it before another node has it in its cache. A mark through the
-// other node still covers the post.
+// A huge author's post is on the pages of the node through which it was published before another node has the post in its node cache.
+// markHomeFeedSeen without upTo through the other node still marks the post.
 func TestMarkWithoutUpToCoversPostsOfOtherNodes(t *testing.T) {
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)
 	start := func(name string) *world.Node {

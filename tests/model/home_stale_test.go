@@ -12,11 +12,12 @@ import (
 	"tidings/tests/world"
 )
 
-// allBadgeFields selects the numbers that the marks of fillEverySourceForBob change, and their precision.
+// allBadgeFields selects the counts of the badges that the mutations of fillEverySourceForBob change, and their precision.
 const allBadgeFields = `total{value precision} homeFeed{value precision} notifications{total{value}} siteMessages{total{value}}
 	announcements{value} conversations{total{value} mentions{value}} liveBoard{value} dots{name lit}`
 
-// badgesWithoutPrecision returns badges as text without their precisions, and whether all numbers are exact.
+// badgesWithoutPrecision returns badges as JSON without their precisions, and whether the total is exact, which holds only if all counts
+// are.
 func badgesWithoutPrecision(n *world.Node, badges json.RawMessage) (numbers string, exact bool) {
 	n.TB.Helper()
 	var total struct{ Total world.Count }
@@ -27,6 +28,7 @@ func badgesWithoutPrecision(n *world.Node, badges json.RawMessage) (numbers stri
 	return text, total.Total.Precision == string(services.Exact)
 }
 
+// readBadgesWithoutPrecision reads a user's badges; see badgesWithoutPrecision.
 func readBadgesWithoutPrecision(n *world.Node, as string) (numbers string, exact bool) {
 	n.TB.Helper()
 	var data struct {
@@ -36,8 +38,8 @@ func readBadgesWithoutPrecision(n *world.Node, as string) (numbers string, exact
 	return badgesWithoutPrecision(n, data.Viewer.Badges)
 }
 
-// waitExactBadgesOfBob reads bob's numbers until they are exact. Each answer must have the numbers in want: on a busy machine Redis
-// may miss its deadline, and an answer is right but STALE for a moment.
+// waitExactBadgesOfBob reads the badges of the user bob until they are exact. Each answer must have the counts in want: on a busy machine
+// Redis may miss its deadline, and an answer is right but STALE for a moment.
 func waitExactBadgesOfBob(t *testing.T, n *world.Node, when, want string) {
 	t.Helper()
 	world.Eventually(t, world.RedisLossRecoveryTimeout, when+" the numbers are exact", func() bool {
@@ -49,8 +51,8 @@ func waitExactBadgesOfBob(t *testing.T, n *world.Node, when, want string) {
 	})
 }
 
-// fillEverySourceForBob gives bob unread items in each source but views, and returns the mutations that bob's client can send, by
-// name.
+// fillEverySourceForBob gives the user bob unread items in each source but views. It returns the mutations by which bob can mark the
+// items or change what counts, by name.
 func fillEverySourceForBob(t *testing.T, n *world.Node) (marks map[string]string) {
 	t.Helper()
 	var data struct {
@@ -85,8 +87,8 @@ func fillEverySourceForBob(t *testing.T, n *world.Node) (marks map[string]string
 	}
 }
 
-// Redis answers reads but did not take the write of a mark. Every later answer of the node has the acknowledged mark. The answers
-// come from SQL and are STALE until Redis has the mark, and EXACT from then on.
+// A user marks items as seen or read while Redis answers reads but refuses the write of this change. Every later answer of the node has
+// the acknowledged change. The answers come from SQL and are STALE until Redis has the change, and EXACT from then on.
 func TestAcknowledgedMarksHoldUntilRedisHasThem(t *testing.T) {
 	names := []string{"home feed", "notifications", "site messages", "announcements", "a dot", "a conversation", "live board", "display policy", "an unfollow"}
 	for _, name := range names {

@@ -16,7 +16,7 @@ import (
 	"tidings/tests/world"
 )
 
-// homeFeedModel is the model of the whole home feed: authors whose modes change, and people who block, mute and hide.
+// homeFeedModel is the ReferenceModel of home feeds, extended by authors whose modes change, and by people who block, mute and hide.
 type homeFeedModel struct {
 	*world.ReferenceModel
 	muteEnds             map[relation]time.Time // muter and muted -> end of the mute; the zero time means never
@@ -25,12 +25,14 @@ type homeFeedModel struct {
 	deleteRandomRedisKey func()                 // deletes one key from Redis; nil if that is not possible
 }
 
-// relation is two people: the one who acts, and the one whom it concerns.
+// relation is a pair of users by their keys: who acts, such as a follower or muter, and whom the act concerns.
 type relation struct{ who, whom string }
 
+// newHomeFeedModel makes a model with new people on a node. flush empties Redis, and lose deletes a random key of Redis; they are nil if
+// that is not possible.
 func newHomeFeedModel(n *world.Node, flush, lose func()) *homeFeedModel {
 	h := &homeFeedModel{ReferenceModel: world.NewReferenceModel(n, flush), muteEnds: map[relation]time.Time{}, postCountAtHide: map[relation]int{}, postCountAtBlock: map[relation]int{}, deleteRandomRedisKey: lose}
-	for _, person := range h.People { // admins can only pin users who were named before
+	for _, person := range h.People { // a mode can be pinned only for users who exist
 		n.MustAsk(person, `mutation{setProfile(input:{name:"somebody"}){user{id}}}`, nil, nil)
 	}
 	h.MaySee = func(reader, author string) bool {
@@ -59,7 +61,8 @@ func (h *homeFeedModel) drawPair(t *rapid.T) relation {
 	return relation{h.People[i], h.People[j]}
 }
 
-// mutateRelation sends a mutation on another person, and fails unless it succeeds and reports the expected value of changed.
+// mutateRelation sends the mutation verb, such as mute, as p.who on p.whom, with more arguments. It fails unless the mutation succeeds
+// and reports changed as expected.
 func (h *homeFeedModel) mutateRelation(t *rapid.T, verb string, p relation, more string, changes bool) {
 	got := h.Node.Ask(p.who, fmt.Sprintf(`mutation{r:%s(input:{userId:"user:%s"%s}){changed badges{version}}}`, verb, p.whom, more), nil)
 	if changed := got.Changed(); got.ErrorCode() != "" || changed != changes {
@@ -99,7 +102,7 @@ func (h *homeFeedModel) runDueJobs(*rapid.T) {
 	}
 }
 
-// hide hides a person from another, or ends the hide.
+// hide lets a person hide their posts from another, or ends the hide.
 func (h *homeFeedModel) hide(t *rapid.T) {
 	p := h.drawPair(t)
 	h.JobsPending = true // the job changes the other person's feed
@@ -112,6 +115,7 @@ func (h *homeFeedModel) hide(t *rapid.T) {
 	h.postCountAtHide[p] = h.CountPublished()
 }
 
+// block lets a person block another, which also ends both follows.
 func (h *homeFeedModel) block(t *rapid.T) {
 	p := h.drawPair(t)
 	_, blocked := h.postCountAtBlock[p]
@@ -121,7 +125,7 @@ func (h *homeFeedModel) block(t *rapid.T) {
 	}
 	delete(h.PostCountAtFollow[p.who], p.whom)
 	delete(h.PostCountAtFollow[p.whom], p.who)
-	h.JobsPending = true // as in hide
+	h.JobsPending = true // a job changes the other person's feed
 }
 
 func (h *homeFeedModel) unblock(t *rapid.T) {
@@ -131,8 +135,8 @@ func (h *homeFeedModel) unblock(t *rapid.T) {
 	delete(h.postCountAtBlock, p)
 }
 
-// follow lets a drawn person follow another. It is refused while either person blocks the other. If the other person blocks, the
-// answer is the same as for a user who does not exist.
+// follow lets a drawn person follow another. The server must refuse the follow while either person blocks the other. If the other person
+// blocks, the answer is the same as for a user who does not exist.
 func (h *homeFeedModel) follow(t *rapid.T) {
 	p := h.drawPair(t)
 	_, blocks := h.postCountAtBlock[p]
@@ -174,8 +178,8 @@ func (h *homeFeedModel) runCleaner(t *rapid.T) {
 	}
 }
 
-// leaveFanOutUnfinished leaves a post in flight: some of the chunks of its followers are done and some wait. Every follower still sees
-// the post on the first page, and afterwards in the count.
+// leaveFanOutUnfinished publishes a post and leaves its fan-out unfinished: some of the chunks of the author's followers are done and
+// some wait. Every follower must still see the post on the first page, and afterwards in the count.
 func (h *homeFeedModel) leaveFanOutUnfinished(t *rapid.T) {
 	h.runDueJobs(t)
 	audience := func(author string) (count int) {
@@ -206,6 +210,7 @@ func (h *homeFeedModel) publishSeveral(t *rapid.T) {
 	}
 }
 
+// compareAll runs the due jobs and compares everybody's feed with the model.
 func (h *homeFeedModel) compareAll(t *rapid.T) {
 	h.runDueJobs(t)
 	for _, person := range h.People {
@@ -213,6 +218,7 @@ func (h *homeFeedModel) compareAll(t *rapid.T) {
 	}
 }
 
+// actions returns the random actions of a history, by name. "again" only makes an action more frequent.
 func (h *homeFeedModel) actions() map[string]func(*rapid.T) {
 	actions := map[string]func(*rapid.T){"compare": h.compareAll}
 	for name, action := range map[string]func(*rapid.T){
@@ -236,7 +242,7 @@ func (h *homeFeedModel) actions() map[string]func(*rapid.T) {
 // setSmallChunks makes the fan-out of a post one job for each follower.
 func setSmallChunks(cfg *fanout.Config) { cfg.ChunkSize = 1 }
 
-// Feeds, and their counts of new posts, equal the model after every history of people who follow, mute, block and hide, while
+// Home feeds, and their counts of new posts, equal the model after random histories of people who follow, mute, block and hide, while
 // authors become small, big and huge.
 func TestHomeFeedsEqualTheModel(t *testing.T) {
 	check := func(t *testing.T, n *world.Node, flush, lose func()) {

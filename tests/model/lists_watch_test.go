@@ -10,15 +10,15 @@ import (
 	"tidings/tests/world"
 )
 
-// listSubscription is an open subscription to a user's list.
+// listSubscription is an open subscription to a list of a user, such as notificationsChanged, over a WebSocket.
 type listSubscription struct {
 	t                *testing.T
-	subscriptionName string        // of the subscription
+	subscriptionName string        // the name of its field in the schema
 	nextMessage      func() []byte // waits for the next message of the server
 }
 
-// subscribeToList subscribes to name, with the fields in selected beside the badges. since is the version that the client has; ""
-// for none.
+// subscribeToList opens the subscription name, with the fields in selected beside the badges. since is the version of the badges that the
+// client has; "" for none.
 func subscribeToList(t *testing.T, n *world.Node, as, name, since, selected string) listSubscription {
 	t.Helper()
 	conn := n.Dial(t)
@@ -42,7 +42,7 @@ func subscribeToList(t *testing.T, n *world.Node, as, name, since, selected stri
 	}}
 }
 
-// waitEventContaining waits for an event with a text in it.
+// waitEventContaining waits for an event whose JSON contains the text want, and returns the JSON.
 func (w listSubscription) waitEventContaining(what, want string) string {
 	w.t.Helper()
 	for {
@@ -72,8 +72,8 @@ func (w listSubscription) waitEventContaining(what, want string) string {
 	}
 }
 
-// Open lists get every change that another node commits, including changes that no count of the badges shows: messages in a muted
-// GROUP or ROOM, and a mark as read of notifications that were seen already.
+// Subscriptions to lists report every change that is made through another node, including changes that no count of the badges shows:
+// messages in a muted GROUP or ROOM, and notifications that are marked as read after they were seen.
 func TestOpenListsGetEveryChange(t *testing.T) {
 	onOneAndTwoNodes(t, func(t *testing.T, here, there *world.Node) {
 		here.Follow("bob", "alice")
@@ -118,8 +118,8 @@ func TestOpenListsGetEveryChange(t *testing.T) {
 	})
 }
 
-// A preference and its removal change the numbers at once on every device, on both nodes. The list stays, and nothing changes for
-// other users.
+// When a user sets a preference for a category or removes it, their counts change at once in every subscription, on both nodes. The list
+// of notifications stays, and nothing changes for other users.
 func TestPreferencesReachEveryDevice(t *testing.T) {
 	onOneAndTwoNodes(t, func(t *testing.T, here, there *world.Node) {
 		for _, author := range []string{"alice", "carol"} {

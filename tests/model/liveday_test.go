@@ -19,8 +19,9 @@ import (
 	"tidings/tests/world"
 )
 
-// A day of shows, most of which begin on the hour, is imported in two parts. At the second part the viewers' documents name the
-// hosts already. Every viewer's board, page by page, lists the files' shows in order, even after Redis has lost everything.
+// A day of shows, most of which begin on the hour, is imported from files in two parts. At the second part the viewers' documents have
+// the hosts already. Every viewer's live board, page by page, lists the shows of the files in order, even after Redis has lost
+// everything.
 func TestADayOfShows(t *testing.T) {
 	const shows, part = 1500, 900
 	server := redistest.NewServer(t)

@@ -11,9 +11,10 @@ import (
 	"tidings/tests/world"
 )
 
-// checkRandomHistories compares a node with the model after random histories. flush empties Redis; nil if that is not possible.
+// checkRandomHistories runs random histories on a node and on the reference model, and compares the two. flush empties Redis; nil if that
+// is not possible.
 func checkRandomHistories(t *testing.T, n *world.Node, flush func()) {
-	histories.ReduceRapidChecks(t, 5) // on three pairs of engines
+	histories.ReduceRapidChecks(t, 5) // for each of the three pairs of engines
 	rapid.Check(t, func(t *rapid.T) {
 		w := world.NewReferenceModel(n, flush)
 		t.Repeat(w.Actions())
@@ -21,7 +22,7 @@ func checkRandomHistories(t *testing.T, n *world.Node, flush func()) {
 	})
 }
 
-// Badges and feeds equal the model after every history, on each pair of engines.
+// Badges and feeds equal the reference model after random histories, on each pair of engines.
 func TestBadgesAndFeedsEqualTheModel(t *testing.T) {
 	t.Run("sqlite-embedded", func(t *testing.T) {
 		checkRandomHistories(t, world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true}), nil)

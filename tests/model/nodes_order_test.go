@@ -10,7 +10,7 @@ import (
 	"tidings/tests/world"
 )
 
-// notificationsPanel is the first page of a user's notifications, with the number of the badge and the explanation of that number.
+// notificationsPanel is the first page of a user's notifications, with the count in the badges and the items that explain this count.
 type notificationsPanel struct {
 	Viewer struct {
 		Badges        struct{ Notifications struct{ Total world.Count } }
@@ -18,7 +18,7 @@ type notificationsPanel struct {
 			Edges []struct {
 				Node struct {
 					ID      string
-					UpTo    string
+					UpTo    string // the value of upTo that marks this row and older ones as seen
 					At      time.Time
 					Seen    bool
 					Subject struct{ ID string }
@@ -32,6 +32,7 @@ type notificationsPanel struct {
 	}
 }
 
+// readNotificationsPanel reads the panel as a user.
 func readNotificationsPanel(t *testing.T, url, as string) (read notificationsPanel) {
 	t.Helper()
 	query := `{viewer{badges{notifications{total{value precision}}}badgeExplained{source items{nodeId}}notifications(first:100){edges{node{id upTo at seen subject{id}}}}}}`
@@ -41,7 +42,8 @@ func readNotificationsPanel(t *testing.T, url, as string) (read notificationsPan
 	return read
 }
 
-// checkCountsAgree returns an error if the number, its explanation and the list differ.
+// checkCountsAgree returns an error if the count, its explanation and the unseen rows of the list differ, or the list is not in the order
+// of time.
 func (p *notificationsPanel) checkCountsAgree() error {
 	unseen, explained := 0, 0
 	for i, edge := range p.Viewer.Notifications.Edges {
@@ -63,8 +65,9 @@ func (p *notificationsPanel) checkCountsAgree() error {
 	return nil
 }
 
-// A node is killed while it holds jobs. In the end, lists on both nodes are in the order in which people were notified. A list
-// was shown after the kill; a mark up to its newest item covers no item that came later.
+// A node is killed while it holds the leases of jobs that notify authors of likes. In the end, the lists of notifications on both nodes
+// are in the order in which people were notified. An author who was shown a list after the kill and marks it as seen, up to its newest
+// row, marks no row that came later.
 func TestNotificationsKeepTheirOrderWhenANodeIsKilled(t *testing.T) {
 	const authors, posts = 12, 40
 	database, redis := sqltest.Postgres(t), redistest.Redis(t)

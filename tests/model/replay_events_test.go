@@ -11,23 +11,24 @@ import (
 // eventIndex is the index of an earlier event of the history. In an input it stands for the ID of the object that the event made.
 type eventIndex int
 
-// pastEvent is one event of a history.
+// pastEvent is one event of a history, as the mutation ingest takes it.
 type pastEvent struct {
-	actor  string // "" for the host application
-	name   string
-	input  map[string]any
-	at     time.Time
-	device string // "" for none
+	actor  string         // "" for the host application
+	name   string         // of the mutation, such as likePost
+	input  map[string]any // of the mutation; an eventIndex in it stands for an ID
+	at     time.Time      // when it happened
+	device string         // on which a conversation was open; "" for none
 }
 
-// history draws the events of a history. It knows which objects the events make, but not whether the server allows the events.
+// history is a random sequence of events, and draws the events. It knows which objects, such as posts, the events make, but not whether
+// the server allows the events.
 type history struct {
 	t                    *rapid.T
-	people               []string
-	conversationID       string    // the ID of a conversation of all people, on both nodes
+	people               []string  // keys of users
+	conversationID       string    // stands in the inputs for the ID of the conversation of all people, which each node replaces by its own
 	presentTime          time.Time // the time of the present event
 	events               []pastEvent
-	objectEventsByAction map[string][]eventIndex // the objects that each action made
+	objectEventsByAction map[string][]eventIndex // for each name of an event: the events that made an object, such as a post
 	actorOf              map[eventIndex]string   // who acted in each event
 	jobDueTimes          []time.Time             // times at which jobs are due between the events
 }
@@ -36,7 +37,7 @@ func (h *history) drawPerson(label string) string {
 	return rapid.SampledFrom(h.people).Draw(h.t, label)
 }
 
-// drawObject draws an object that an action made; the result is false if there is none.
+// drawObject draws the index of an event with a name, such as publishPost, that made an object; false if there is none.
 func (h *history) drawObject(action string) (eventIndex, bool) {
 	if len(h.objectEventsByAction[action]) == 0 {
 		return 0, false
@@ -54,7 +55,8 @@ func (h *history) addEvent(as, name string, input map[string]any) {
 	h.events = append(h.events, pastEvent{actor: as, name: name, input: input, at: h.presentTime})
 }
 
-// drawLaterTime draws a time after the present event, at which no event happens, and notes that a job is due then.
+// drawLaterTime draws a time after the present event, at which no event happens, for use in an input. It notes in jobDueTimes that a job
+// is due then.
 func (h *history) drawLaterTime(label string) string {
 	hours := rapid.IntRange(0, 40).Draw(h.t, label)
 	at := h.presentTime.Add(time.Duration(hours)*time.Hour + 30*time.Second)
@@ -62,9 +64,10 @@ func (h *history) drawLaterTime(label string) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
+// userID returns the global ID of the user with a key.
 func userID(key string) string { return "user:" + key }
 
-// addRandomEvent draws one event.
+// addRandomEvent moves the time forward and adds a random event, or a few that belong together.
 func (h *history) addRandomEvent() {
 	h.presentTime = h.presentTime.Add(time.Duration(rapid.SampledFrom([]int{1, 3, 40, 300}).Draw(h.t, "minutes")) * time.Minute)
 	draw := rapid.SampledFrom([]func(){
@@ -139,14 +142,14 @@ func (h *history) addMarkNotificationsEvent() {
 	}
 }
 
-// isUndoMarkAllRead reports whether an event is an undo. A live undo of a mark that marked nothing gets CONFLICT. An undo that is
-// reported late waits for events that may still be reported, and then changes nothing either.
+// isUndoMarkAllRead reports whether an event is undoMarkAllRead. Its answers are not compared: a live undo gets CONFLICT if markAllRead
+// marked nothing. An undo that is reported late waits for events that may still be reported, and then changes nothing either.
 func isUndoMarkAllRead(event map[string]any) bool {
 	_, is := event["do"].(map[string]any)["undoMarkAllRead"]
 	return is
 }
 
-// addSecondsLater adds events that happen some seconds after the present event, within its minute.
+// addSecondsLater calls add, whose events happen some seconds after the present event, within its minute.
 func (h *history) addSecondsLater(seconds int, add func()) {
 	minute := h.presentTime
 	h.presentTime = h.presentTime.Add(time.Duration(seconds) * time.Second)
@@ -154,8 +157,8 @@ func (h *history) addSecondsLater(seconds int, add func()) {
 	h.presentTime = minute
 }
 
-// addConversationVisit opens the conversation on a device. Some messages come while it is open. An event closes the conversation,
-// or the visit times out five seconds into the next minute.
+// addConversationVisit adds an event by which a person opens the conversation on a device, and messages that come while it is open. An
+// event closes the conversation, or the visit times out five seconds into the next minute.
 func (h *history) addConversationVisit() {
 	as, device := h.drawPerson("visitor"), rapid.SampledFrom([]string{"phone", "laptop"}).Draw(h.t, "device")
 	add := func(verb string) {

@@ -21,9 +21,9 @@ import (
 // replayNode is one of two nodes that get the same history: one gets each event live, the other all events later, with their times.
 type replayNode struct {
 	*world.Node
-	conversationID string                // the ID of the conversation on this node
+	conversationID string                // the ID of the conversation of all people, on this node
 	objectIDs      map[eventIndex]string // this node's ID of the object that each event made
-	errorCodes     []string              // the error of each event, "" for none
+	errorCodes     []string              // the error code of each event; "" for none, "-" if the event was not sent
 }
 
 // advanceClockTo moves the clock forward to a time.
@@ -33,14 +33,15 @@ func (r *replayNode) advanceClockTo(at time.Time) {
 	}
 }
 
-// runDueJobsTwice runs the due jobs and, two seconds later, their repetitions.
+// runDueJobsTwice runs the due jobs, and two seconds later the jobs that are due then, such as jobs that are tried again.
 func (r *replayNode) runDueJobsTwice() {
 	r.RunJobsAndTailChangelog()
 	r.Clock.Advance(2 * time.Second)
 	r.RunJobsAndTailChangelog()
 }
 
-// resolveIDs returns an input with the IDs of this node; ok is false if one of the objects does not exist here.
+// resolveIDs returns an input with this node's IDs in place of eventIndex values and of the text group, which stands for the
+// conversation. ok is false if one of the objects does not exist on this node.
 func (r *replayNode) resolveIDs(input map[string]any, group string) (_ map[string]any, ok bool) {
 	input, ok = maps.Clone(input), true
 	for name, value := range input {
@@ -54,7 +55,7 @@ func (r *replayNode) resolveIDs(input map[string]any, group string) (_ map[strin
 	return input, ok
 }
 
-// ingest sends events; first is the index of the first event in the history.
+// ingest sends events, and records the IDs and errors in the answer. first is the index of the first event in the history.
 func (r *replayNode) ingest(t *rapid.T, first int, events []map[string]any) {
 	var data struct {
 		Ingest struct {
@@ -78,7 +79,7 @@ func (r *replayNode) ingest(t *rapid.T, first int, events []map[string]any) {
 	}
 }
 
-// ingestEvent returns an event as ingest takes it, with its time if dated is true.
+// ingestEvent returns an event as the mutation ingest takes it, with its time if dated is true.
 func ingestEvent(e pastEvent, input map[string]any, dated bool) map[string]any {
 	event := map[string]any{"do": map[string]any{e.name: input}}
 	if e.actor != "" {
@@ -146,7 +147,7 @@ func (r *replayNode) sendEventsLater(t *rapid.T, h *history) {
 	}
 }
 
-// createPeopleAndRoom creates the people of a history on a node by their first visits, and their room.
+// createPeopleAndRoom creates the people of a history on this node by their first visits, and the ROOM in which they talk.
 func (r *replayNode) createPeopleAndRoom(people []string) {
 	r.objectIDs, r.errorCodes = map[eventIndex]string{}, nil
 	for _, person := range people {
@@ -165,7 +166,8 @@ func (r *replayNode) createPeopleAndRoom(people []string) {
 	r.runDueJobsTwice()
 }
 
-// checkReplayEqualsLive gives random histories to both nodes, live and later, and compares what everybody sees.
+// checkReplayEqualsLive sends random histories to two nodes, to one each event when it happens and to the other all events later, and
+// compares what every person sees.
 func checkReplayEqualsLive(t *testing.T, live, later *replayNode) {
 	histories.ReduceRapidChecks(t, 4)
 	number := 0
@@ -210,7 +212,7 @@ func checkReplayEqualsLive(t *testing.T, live, later *replayNode) {
 	})
 }
 
-// eventsText prints the events, one in a line.
+// eventsText returns the events as text, one in a line.
 func (h *history) eventsText() string {
 	var lines []string
 	for i, e := range h.events {
@@ -219,14 +221,14 @@ func (h *history) eventsText() string {
 	return strings.Join(lines, "\n")
 }
 
-// setBadgeExpiry lets unread items expire while a history runs.
+// setBadgeExpiry sets short expiries, so that unread items expire while a history runs.
 func setBadgeExpiry(cfg *node.Config) {
 	cfg.BadgeExpiry = []string{"HOME_FEED=2", "SITE_MESSAGES=1", "ANNOUNCEMENTS=2", "CONVERSATIONS=1"}
 	cfg.NotificationExpiry = []string{"LIKE=1", "FOLLOW=2"}
 }
 
-// A history that is reported later, in order and with the times of its events, leads to the same state as if it were reported
-// live: the same numbers, lists, orders and times for everyone. The numbers also equal a count of the facts.
+// A history of events that is reported later, in order and with the times of its events, leads to the same state as if each event were
+// reported when it happened: the same counts, lists, orders and times for everyone. The counts also equal the facts.
 func TestAReplayLeadsToTheSameState(t *testing.T) {
 	t.Run("sqlite-redis", func(t *testing.T) {
 		start := func() *replayNode {
@@ -242,7 +244,7 @@ func TestAReplayLeadsToTheSameState(t *testing.T) {
 	})
 }
 
-// Events that are reported late are pushed like others, and the versions rise: the watch checks the versions.
+// Events that are reported late are pushed like others, and the versions of the badges rise, which world.BadgeSubscription checks.
 func TestLateEventsArePushed(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Badges("author")
@@ -278,8 +280,8 @@ func TestLateEventsArePushed(t *testing.T) {
 	watch.WaitCounts(t, world.RedisLossRecoveryTimeout, 0, 0)
 }
 
-// A cause that begins, ends and begins again keeps its first time and position, even if all events of it are reported before any is
-// applied. So a user who looked in between has seen the cause.
+// A cause of a notification, such as a like, that begins, ends and begins again keeps its first time and position in the list, even if
+// all its events are reported before any is applied. So a user who marked the list as seen in between has seen the cause.
 func TestARepeatedCauseKeepsItsPositionInAReplay(t *testing.T) {
 	for _, test := range []struct {
 		name string

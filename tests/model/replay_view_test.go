@@ -12,7 +12,7 @@ import (
 	"tidings/tests/world"
 )
 
-// everythingShownQuery reads everything that a person is shown.
+// everythingShownQuery reads the badges and all lists that a person is shown.
 const everythingShownQuery = `{viewer{badges{` + world.BadgeFields + ` liveBoard{value precision}}
 	homeFeed(first:40){end edges{node{body kind author{key} publishedAt likeCount commentCount editedAt comments(first:3){nodes{body publishedAt}} likes(first:4){edges{likedAt node{key}}}}}}
 	notifications(first:40){edges{node{category subject{body} show{title} actors{key} actorCount at seen read older causes(first:3){...on Post{body} ...on User{key} ...on Show{title}}}}}
@@ -24,16 +24,16 @@ const everythingShownQuery = `{viewer{badges{` + world.BadgeFields + ` liveBoard
 	mutes(first:4){edges{node{key} since until}} blocks(first:4){nodes{key}} hides(first:4){nodes{key}}
 	user{followees(first:4){nodes{key}} followers(first:4){nodes{key}}}}}`
 
-// volatileTextPatterns matches the parts that may differ between two nodes: versions, and times below the minute.
+// volatileTextPatterns match the parts of an answer that may differ between two nodes: versions, and the seconds of times.
 var volatileTextPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`"(version|newest)":("[^"]*"|null)`),
 	regexp.MustCompile(`(T\d\d:\d\d):[0-9.]+Z`),
 }
 
-// readEverythingShown returns everything of everythingShownQuery that a person is shown, once a recount has found that the badges
-// equal the facts.
+// readEverythingShown checks by a recount that a person's badges equal the facts. Then it returns the answer to everythingShownQuery,
+// without the parts that volatileTextPatterns match.
 func (r *replayNode) readEverythingShown(t *rapid.T, person string) any {
-	r.Badges(person) // it checks the sums
+	r.Badges(person) // checks that the totals are the sums of their parts
 	var differed struct{ R struct{ Differed []string } }
 	r.MustAsk("root:admin", `mutation($u:ID!){r:recountBadges(input:{userId:$u}){differed}}`, map[string]any{"u": userID(person)}, &differed)
 	if len(differed.R.Differed) > 0 {
@@ -45,8 +45,8 @@ func (r *replayNode) readEverythingShown(t *rapid.T, person string) any {
 		if len(got.Errors) > 0 {
 			t.Fatalf("%s: %+v", person, got.Errors)
 		}
-		// On a slow machine a view or a source can be STALE for a moment: the update of a view after a commit may still be owed, and a
-		// job that took too long is repeated.
+		// On a slow machine a count can be STALE for a moment: after a commit the user's data in Redis may still have to be updated, and
+		// a job that took too long is repeated.
 		if text = string(got.Data); strings.Contains(text, `"STALE"`) {
 			left := r.Jobs.UpdateStaleViews(r.TB.Context())
 			r.runDueJobsTwice()

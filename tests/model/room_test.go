@@ -19,18 +19,19 @@ import (
 	"tidings/tests/world"
 )
 
-// roomLogFile is the log of a busy room over many days. Its columns are day, line, time, kind, user, characters, mentioned users.
+// roomLogFile is the log of a busy chat room on IRC over many days. Its columns are day, line, time, kind, user, characters, mentioned
+// users.
 const roomLogFile = "room-ubuntu-irc.tsv.gz"
 
-// replayedLogDays is the number of days of the log that are replayed, unless the environment variable sets another number.
+// replayedLogDays is how many days of the log are replayed, unless the environment variable replayedLogDaysVariable sets another number.
 const (
-	replayedLogDays         = 6
-	replayedLogDaysVariable = "TIDINGS_TEST_ROOM_DAYS"
+	replayedLogDays         = 6                        // how many days of the log are replayed by default
+	replayedLogDaysVariable = "TIDINGS_TEST_ROOM_DAYS" // an environment variable with another number of days
 )
 
-// roomLogLine is one person's action.
+// roomLogLine is one line of the log: a user joins (kind "join"), leaves ("part") or sends a message ("msg").
 type roomLogLine struct {
-	day, kind, user, mentionedUser string
+	day, kind, user, mentionedUser string // mentionedUser is "" without a mention
 	messageCharacters              int
 }
 
@@ -104,7 +105,8 @@ func generateRoomLog(days int) (lines []roomLogLine) {
 	return lines
 }
 
-// roomPerson is the plain model of a person in the log.
+// roomPerson is the model of a user in the log: what they wrote, have read, and were mentioned in. The sequence of a message is its
+// number in the conversation.
 type roomPerson struct {
 	isMember            bool  // is a member now
 	readUpTo            int   // sequence of the message up to which they have read
@@ -112,28 +114,30 @@ type roomPerson struct {
 	mentioningSequences []int // sequences of messages that mention them
 }
 
-// countUnread counts the person's unread messages from the lists, given the sequence of the newest message.
+// countUnread counts the person's unread messages, and those that mention the person. head is the sequence of the newest message.
 func (p *roomPerson) countUnread(head int) (unread, mentions int) {
 	after := func(numbers []int) int { return len(numbers) - sort.SearchInts(numbers, p.readUpTo+1) }
 	return head - p.readUpTo - after(p.ownMessageSequences), after(p.mentioningSequences)
 }
 
-// replayedRoom replays the log through ingest, in batches, and keeps the plain counts.
+// replayedRoom replays the log to a conversation through the mutation ingest, in batches, and keeps a model of each user to compare with.
 type replayedRoom struct {
 	node           *world.Node
 	t              *testing.T
-	id             string
-	parsedID       services.ConversationID // the ID, parsed
-	people         map[string]*roomPerson
-	members        []string                  // in the order in which they are chosen to read
+	id             string                    // of the conversation
+	parsedID       services.ConversationID   // the same ID, parsed
+	people         map[string]*roomPerson    // by the user's number in the log
+	members        []string                  // the present members; simulateMemberReads chooses readers by their index
 	newestSequence int                       // the sequence of the newest message
 	unsentEvents   []map[string]any          // events that are not sent yet
-	sentEventCount int                       // events that were sent
-	countingWays   map[chat.CountingWay]bool // the ways of counting that the conversation had
+	sentEventCount int                       // the number of events that were sent
+	countingWays   map[chat.CountingWay]bool // how the conversation was counted at the ends of the days: on write or on read
 }
 
+// roomUserKey returns the key of a user of the log.
 func roomUserKey(user string) string { return "irc" + user }
 
+// newReplayedRoom creates the conversation on a node.
 func newReplayedRoom(t *testing.T, n *world.Node) *replayedRoom {
 	r := &replayedRoom{node: n, t: t, people: map[string]*roomPerson{}, countingWays: map[chat.CountingWay]bool{}}
 	var data struct {
@@ -162,7 +166,7 @@ func (r *replayedRoom) addEvent(name, user string, more map[string]any) {
 	}
 }
 
-// sendBatch sends the batch.
+// sendBatch sends the unsent events as one batch.
 func (r *replayedRoom) sendBatch() {
 	if len(r.unsentEvents) == 0 {
 		return
@@ -184,7 +188,7 @@ func (r *replayedRoom) sendBatch() {
 	r.unsentEvents = nil
 }
 
-// replayLine replays one line. An unknown speaker joins first.
+// replayLine replays one line of the log. A user who speaks without being a member joins first.
 func (r *replayedRoom) replayLine(line roomLogLine) {
 	person := r.people[line.user]
 	if person == nil {
@@ -244,7 +248,8 @@ func (r *replayedRoom) simulateMemberReads() {
 	}
 }
 
-// checkAllBadges compares every badge with a direct count; users who have left have none.
+// checkAllBadges compares every user's counts of the conversation in the badges with the model. Users who have left have no unread
+// messages.
 func (r *replayedRoom) checkAllBadges(day string) {
 	r.sendBatch()
 	r.node.SettleJobsAndCaches()
@@ -263,7 +268,7 @@ func (r *replayedRoom) checkAllBadges(day string) {
 	}
 }
 
-// checkBadgesOf is checkAllBadges for some of the users.
+// checkBadgesOf compares the counts of some users in the badges with the model.
 func (r *replayedRoom) checkBadgesOf(day string, users []string) {
 	names := make([]string, len(users))
 	for i, user := range users {
@@ -302,8 +307,8 @@ func (r *replayedRoom) checkBadgesOf(day string, users []string) {
 	}
 }
 
-// The log of a busy room is replayed through the API. At the end of each day everybody's number equals a plain count over
-// the log. The conversation is counted on write at the beginning and on read at the end.
+// The log of a busy chat room is replayed through the API. At the end of each day everybody's count of unread messages equals a plain
+// count over the log. The conversation is counted on write at the beginning and on read at the end.
 func TestAReplayedRoomCountsLikeItsLog(t *testing.T) {
 	days := replayedLogDays
 	if text := os.Getenv(replayedLogDaysVariable); text != "" {

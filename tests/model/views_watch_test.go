@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A new item of a view, its removal, and a mark on one device are pushed to each device of the users who touched the view,
-// through any node. The total excludes the count at first, and includes it once the user's policy says so.
+// A new item of a general view, its removal, and a touch of the view are pushed to each open subscription of the users who have touched
+// the view, through any node. The total excludes the count of views at first, and includes it once the user's display policy says so.
 func TestViewsArePushedToEveryDevice(t *testing.T) {
 	p := world.StartNodePair(t, redistest.Redis(t), nil)
 	one, two, other := world.OpenBadgeSubscription(t, p.A.URL, "alice"), world.OpenBadgeSubscription(t, p.B.URL, "alice"), world.OpenBadgeSubscription(t, p.B.URL, "bob")

@@ -10,14 +10,14 @@ import (
 	"tidings/tests/world"
 )
 
-// changeStreamNode is a node and its change stream, in which a test follows the changes of ann.
+// changeStreamNode is a node whose change stream is on. The tests follow the changes of the user ann in the stream.
 type changeStreamNode struct {
 	*world.Node
 	t       *testing.T
 	changes *world.ChangesReader // what was read of the stream so far
 }
 
-// startChangeStreamNode starts a node whose change stream is on, with a few people.
+// startChangeStreamNode starts a node whose change stream is on, and creates four users.
 func startChangeStreamNode(t *testing.T) changeStreamNode {
 	t.Helper()
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ChangeConfig: withChangeStream(24 * time.Hour)})
@@ -26,7 +26,7 @@ func startChangeStreamNode(t *testing.T) changeStreamNode {
 	return changeStreamNode{n, t, &world.ChangesReader{}}
 }
 
-// askAndWaitTotalOfAnn runs an operation, and waits until ann's last change in the stream has this total.
+// askAndWaitTotalOfAnn sends an operation as a user, and waits until ann's last change in the stream has this total of badges.
 func (s changeStreamNode) askAndWaitTotalOfAnn(as, operation string, total int) {
 	s.t.Helper()
 	s.MustAsk(as, operation, nil, nil)
@@ -38,8 +38,9 @@ func (s changeStreamNode) askAndWaitTotalOfAnn(as, operation string, total int) 
 	})
 }
 
-// wantNextChangeOfAnn checks the change of ann that a reader at the position after finds. source names the source and the part of
-// the change's cause; it is "" for a silent change. wantNextChangeOfAnn returns the position after this change.
+// wantNextChangeOfAnn checks the change of ann that a reader who has read the stream up to the position after finds next. source names
+// the source and the part of the change's cause; it is "" for a silent change, which does not alert. It returns the position after this
+// change.
 func (s changeStreamNode) wantNextChangeOfAnn(what, after, source string) (position string) {
 	s.t.Helper()
 	list, position, _ := readChangesPage(s.Node, 100, after)
@@ -70,8 +71,8 @@ func (s changeStreamNode) createConversation() (id string) {
 	return made.CreateConversation.Conversation.ID
 }
 
-// A reader who has not heard an alert still finds it after the user has seen other items that had raised the number in
-// silence.
+// A change that alerts, which a reader of the change stream has not read yet, still alerts after the user has seen other items. Those
+// items had raised the total in silence.
 func TestAnAlertOutlivesSilentItems(t *testing.T) {
 	s := startChangeStreamNode(t)
 	_, start, _ := readChangesPage(s.Node, 100, "")
@@ -88,7 +89,8 @@ func TestAnAlertOutlivesSilentItems(t *testing.T) {
 	s.wantNextChangeOfAnn("the message was read, after it was heard", end, "")
 }
 
-// An item that was read, withdrawn or recalled before a reader heard of it alerts nobody, even if other items are unread.
+// An item that was read, withdrawn or recalled before a reader of the change stream has read its change alerts nobody, even if other
+// items are unread.
 func TestItemsThatAreGoneDoNotAlert(t *testing.T) {
 	s := startChangeStreamNode(t)
 	_, start, _ := readChangesPage(s.Node, 100, "")
@@ -114,7 +116,7 @@ func TestItemsThatAreGoneDoNotAlert(t *testing.T) {
 	s.wantNextChangeOfAnn("a third one, after the first was taken back", heard, "NOTIFICATIONS LIKE")
 }
 
-// A user who has never opened the application still gets alerts of their items: icons and alerts are for such users.
+// The changes of a user who has never opened the application still alert: icons and alerts are for users who are not there.
 func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
 	s := startChangeStreamNode(t)
 	_, heard, _ := readChangesPage(s.Node, 100, "")
@@ -153,7 +155,7 @@ func TestAUserWhoNeverCameGetsAlerts(t *testing.T) {
 	}
 }
 
-// Messages that were sent while a conversation was muted alert nobody when the mute ends. Later messages do.
+// When a user ends their mute of a conversation, the messages that were sent during the mute count but do not alert. Later messages do.
 func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s := startChangeStreamNode(t)
 	_, start, _ := readChangesPage(s.Node, 100, "")
@@ -182,8 +184,8 @@ func TestTheEndOfAMuteAlertsNobody(t *testing.T) {
 	s.wantNextChangeOfAnn("a message elsewhere", heard, "CONVERSATIONS ")
 }
 
-// A user who marks a read message as unread gets no alert for it. This holds even if the last message of the conversation, which
-// the user sent, was never reported.
+// A user who marks a read message as unread gets no alert for it. This holds even if the change stream had no change for the last message
+// of the conversation, because the user sent it.
 func TestAMarkAsUnreadAlertsNobody(t *testing.T) {
 	s := startChangeStreamNode(t)
 	_, heard, _ := readChangesPage(s.Node, 100, "")

@@ -12,8 +12,9 @@ import (
 	"tidings/tests/world"
 )
 
-// An item that arrives after the user's last socket is closed alerts, without delay. An item that arrives while a socket is open
-// is shown by the socket; no event is sent for it while the socket is open.
+// A webhook with the setting away gets an event that alerts, without delay, for an item that arrives after the user's last socket is
+// closed. An item that arrives while a socket is open is shown over the socket; the webhook gets no event for it while the socket is
+// open.
 func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	events := make(chan alertBody, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,8 +64,8 @@ func TestAwayAlertsOnceTheSocketIsClosed(t *testing.T) {
 	}
 }
 
-// Browsers too alert for an item that arrives after the user's last socket is closed. In this test the socket has shown no
-// item.
+// With the setting away for Web Push, a user's registered browser alerts for an item that arrives after the user's last socket is closed.
+// In this test the socket has shown no item before.
 func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
 	n, push := startPushNode(t, func(cfg *node.Config) { cfg.WebPushAway = true })
 	userBrowser{push.Subscribe("phone"), n}.register("ann")
@@ -78,8 +79,8 @@ func TestBrowsersAlertOnceTheSocketIsClosed(t *testing.T) {
 	})
 }
 
-// openSocketAsAnn opens a socket of ann, and waits until Redis has her as present. leave closes the socket, and waits until she is
-// away.
+// openSocketAsAnn opens a socket of the user ann with a subscription, and waits until Redis has ann as watched. leave closes the socket,
+// and waits until ann is no longer watched.
 func openSocketAsAnn(t *testing.T, n *world.Node) (leave func()) {
 	t.Helper()
 	ann := n.EnsureUserIDs("ann")

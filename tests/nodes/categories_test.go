@@ -11,7 +11,8 @@ import (
 	"tidings/tests/world"
 )
 
-// categoriesView is the part of a user's view that shows the host application's categories.
+// categoriesView is what a user is shown of the host application's categories of notifications: counts, their explanation, the away
+// digest and the list.
 type categoriesView struct {
 	Viewer struct {
 		Badges struct {
@@ -50,7 +51,8 @@ type categoriesView struct {
 	}
 }
 
-// countsText prints the counts of the host application's categories: name=value, then the display if it differs, "out" and "older".
+// countsText returns the counts as text: the total of notifications, the sum of the categories in it, and for each category of the host
+// application name=value, the display if it differs from the value, "out" if it is out of the total, and the number of older ones.
 func (v categoriesView) countsText() string {
 	var shown []string
 	sum := 0
@@ -76,10 +78,10 @@ func (v categoriesView) countsText() string {
 	return fmt.Sprintf("total %d of %d: %s", v.Viewer.Badges.Notifications.Total.Value, sum, strings.Join(shown, ", "))
 }
 
-// categoriesNode sends requests to a node as the host application, as an operator and as users.
+// categoriesNode is a node to which the tests send requests as the host application, as an operator and as users.
 type categoriesNode struct{ *world.Node }
 
-// wantCategoryCounts reads a user's view and checks its counts, see categoriesView.countsText.
+// wantCategoryCounts reads what a user is shown and checks the counts; want is a text as of categoriesView.countsText.
 func (n categoriesNode) wantCategoryCounts(user, want string) (v categoriesView) {
 	n.TB.Helper()
 	n.MustAsk(user, `{viewer{badges{total{value} notifications{total{value} categories{category name older count{value display inTotal}}}}
@@ -105,8 +107,8 @@ func (n categoriesNode) notifyAsHost(input map[string]any) string {
 	return data.Notify.HostNotificationID
 }
 
-// The host application defines categories and notifies 10,000 users at once. Users count, list, mark and undo, until the category
-// is removed and its name is free again.
+// The host application defines categories of notifications and notifies 10,000 users at once. Users read counts and lists, mark
+// notifications as seen and undo that, until a category is removed and its name is free again.
 func TestCategoriesOfTheHost(t *testing.T) {
 	for _, engine := range []struct {
 		name string
@@ -138,7 +140,7 @@ func checkHostCategories(t *testing.T, n categoriesNode) {
 	event := map[string]any{"key": "k1", "do": map[string]any{"notify": map[string]any{"category": "orders", "to": users, "title": "sent", "ref": "o/1",
 		"groupKey": "o1", "actorId": "user:u0003", "url": "https://example.com/o1", "data": map[string]any{"n": 1}}}}
 	var ids [2]string
-	for i := range ids { // the repetition has the same result
+	for i := range ids { // the event is sent twice, and the second answer is that of the first
 		var data struct {
 			Ingest struct {
 				Results []struct {

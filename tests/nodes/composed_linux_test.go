@@ -66,7 +66,7 @@ func TestTheComposedDeployment(t *testing.T) {
 			t.Errorf("request %d after the end of a node: %v", i, err)
 		}
 	}
-	open() // the devices of the killed node must connect again; here all devices do
+	open() // the clients of the killed node must connect again; here all clients do
 	show()
 	c.startNode("node-1")
 	c.waitReady("node-1")
@@ -84,8 +84,8 @@ func TestTheComposedDeployment(t *testing.T) {
 	}
 }
 
-// waitShownAfterDrain waits until a device shows this number of posts. The drained node's last close frame may come after the
-// node's end was seen: that device opens a new socket.
+// waitShownAfterDrain waits until a client with an open subscription (device) shows this number of posts. The close frame of the node
+// that has ended may reach the client only now: then the client connects again.
 func (c *composedDeployment) waitShownAfterDrain(device *world.BadgeSubscription, posts int) {
 	c.t.Helper()
 	var closed error
@@ -101,7 +101,8 @@ func (c *composedDeployment) waitShownAfterDrain(device *world.BadgeSubscription
 	}
 }
 
-// reconnect opens the socket of a device again, and fails unless its node has asked the device to do so.
+// reconnect opens the subscription of a client (device) again, and fails unless its node has closed the socket with the code that asks
+// the client to connect again.
 func (c *composedDeployment) reconnect(device *world.BadgeSubscription) *world.BadgeSubscription {
 	c.t.Helper()
 	if code := device.WaitCloseCode(c.t, time.Second); code != websocket.CloseServiceRestart {
@@ -145,8 +146,8 @@ func (c *composedDeployment) checkLargeBatch() {
 	}
 }
 
-// checkDrain ends a node while people publish, read and connect, and fails if a request fails. The node closes its devices' sockets
-// and asks them to connect again; the devices get the other node at once.
+// checkDrain ends a node by SIGTERM while users publish, read and connect, and fails if a request fails. The node closes the sockets of
+// its clients (devices) and asks them to connect again; the clients get the other node at once.
 func (c *composedDeployment) checkDrain(devices []*world.BadgeSubscription, publish func() error) {
 	t := c.t
 	t.Helper()
@@ -218,7 +219,7 @@ func (c *composedDeployment) checkDrain(devices []*world.BadgeSubscription, publ
 	}
 }
 
-// tryOpenSocket opens a socket and closes it. A refusal is an error, because it would cost a person time.
+// tryOpenSocket opens a socket through the proxy and closes it. It returns an error if the socket is refused.
 func (c *composedDeployment) tryOpenSocket() error {
 	status, leave := c.openSocketFrom(c.newClientAddress())
 	defer leave()
@@ -248,8 +249,8 @@ func (c *composedDeployment) tryOpenEventStream() error {
 	return fmt.Errorf("an event stream got %s, to be tried again after %q s", response.Status, response.Header.Get("Retry-After"))
 }
 
-// openSocketFrom opens a socket from an address. It returns the status, and a function that closes the socket; the test's end
-// closes it too.
+// openSocketFrom opens a socket through the proxy from a client's address. It returns the HTTP status of the answer, and a function that
+// closes the socket; the test's end closes it too.
 func (c *composedDeployment) openSocketFrom(from net.Addr) (status int, leave func()) {
 	c.t.Helper()
 	network := net.Dialer{LocalAddr: from}
@@ -267,7 +268,7 @@ func (c *composedDeployment) openSocketFrom(from net.Addr) (status int, leave fu
 	return response.StatusCode, func() {}
 }
 
-// openBadgeStream opens an event stream of a user's badges.
+// openBadgeStream opens an event stream of a user's badges through the proxy, and returns its lines.
 func (c *composedDeployment) openBadgeStream(user string) *bufio.Scanner {
 	c.t.Helper()
 	response, err := c.requestEventStream(http.DefaultClient, user)
@@ -281,6 +282,7 @@ func (c *composedDeployment) openBadgeStream(user string) *bufio.Scanner {
 	return bufio.NewScanner(response.Body)
 }
 
+// requestEventStream sends the request that opens an event stream of a user's badges, and returns the response.
 func (c *composedDeployment) requestEventStream(client *http.Client, user string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.ProxyURL+"/graphql", strings.NewReader(`{"query":"subscription{badgesChanged{homeFeed{value}}}"}`))
 	if err != nil {

@@ -26,19 +26,19 @@ import (
 	"tidings/tests/world"
 )
 
-// composedDeployment is the deployment of deploy/compose without containers: the commands, the environments and the proxy's
-// configuration of its files, with addresses of this machine in place of the names of services.
+// composedDeployment is the deployment of deploy/compose, run without containers. It uses the commands, the environments and the proxy's
+// configuration from the files in deploy/compose, with addresses of this machine in place of the names of services.
 type composedDeployment struct {
 	t                *testing.T
 	addressPrefix    string                    // the first three parts of all addresses: 127.A.B
 	services         map[string]composeService // of the compose file, by name
-	imageEnvironment map[string]string         // the environment of the image
-	databaseURL      string                    // the URL of the database
-	nodes            map[string]*world.Process
-	ProxyURL         string // the proxy's URL
+	imageEnvironment map[string]string         // the variables that deploy/Dockerfile sets
+	databaseURL      string                    // of the database that all nodes share
+	nodes            map[string]*world.Process // by the name of the service
+	ProxyURL         string                    // the address at which clients reach the nodes
 
-	mu              sync.Mutex
-	lastClientOctet int // the last part of the newest client's address
+	mu              sync.Mutex // guards lastClientOctet
+	lastClientOctet int        // the last part of the newest client's address
 }
 
 // composeService is a service of the compose file.
@@ -47,12 +47,12 @@ type composeService struct {
 	Command     string
 }
 
-// serviceLastOctets are the last parts of the addresses of services. The last parts of clients' addresses are higher.
+// serviceLastOctets are the last parts (D of 127.A.B.D) of the addresses of services. The last parts of clients' addresses are higher.
 var serviceLastOctets = map[string]int{"proxy": 2, "node-1": 11, "node-2": 12, "redis-1": 21, "redis-2": 22, "redis-3": 23}
 
-const maxServiceOctet = 100 // the last parts of clients' addresses are greater
+const maxServiceOctet = 100 // the last parts of the addresses of services are at most this; those of clients are greater
 
-// startComposedDeployment starts all services.
+// startComposedDeployment starts all services: the Redis cluster, the database, two nodes and the proxy.
 func startComposedDeployment(t *testing.T) *composedDeployment {
 	t.Helper()
 	c := &composedDeployment{t: t, addressPrefix: testAddressPrefix(), nodes: map[string]*world.Process{}, lastClientOctet: maxServiceOctet}
@@ -85,7 +85,8 @@ func startComposedDeployment(t *testing.T) *composedDeployment {
 	return c
 }
 
-// testAddressPrefix is the network of a test binary. Each has its own, so that the ports that the files name are free.
+// testAddressPrefix returns the first three parts of all addresses of this process. Each process that runs tests has its own, so that the
+// ports that the compose file names are free.
 func testAddressPrefix() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.%d.%d", 16+pid/250%200, 1+pid%250)
@@ -101,6 +102,7 @@ func (c *composedDeployment) readFile(path string) string {
 	return string(text)
 }
 
+// serviceAddress returns the IP address that stands for a service's name.
 func (c *composedDeployment) serviceAddress(name string) string {
 	return fmt.Sprint(c.addressPrefix, ".", serviceLastOctets[name])
 }
@@ -110,7 +112,7 @@ func (c *composedDeployment) replaceNamesByAddresses(text string) string {
 	return regexp.MustCompile(`\b(node|redis)-\d\b`).ReplaceAllStringFunc(text, c.serviceAddress)
 }
 
-// startProgram starts a program that lives as long as the test, in a folder of its own.
+// startProgram starts a program in a folder. The end of the test kills it.
 func (c *composedDeployment) startProgram(folder, program string, arguments ...string) {
 	c.t.Helper()
 	var output bytes.Buffer
@@ -185,16 +187,16 @@ func (c *composedDeployment) startNode(name string) {
 			value = "127.0.0.1/32"
 		case setting == "TIDINGS_DATA":
 			value = c.t.TempDir()
-		case strings.HasPrefix(value, ":"): // in the container it means all addresses
+		case strings.HasPrefix(value, ":"): // a port alone: in the container, the port of all addresses
 			value = c.serviceAddress(name) + value
 		}
 		fmt.Fprintf(&exports, " %s='%s'", setting, value)
 	}
-	// The compose file lacks only this setting: a limit that a test can reach.
+	// Only this setting is not in the compose file: a limit of sockets that a test can reach.
 	c.nodes[name] = world.LaunchProcess(c.t, "export TIDINGS_SOCKETS_PER_ADDRESS=3"+exports.String())
 }
 
-// waitReady waits until a node is ready.
+// waitReady waits until /readyz of a node says that it is ready.
 func (c *composedDeployment) waitReady(name string) {
 	c.t.Helper()
 	world.Eventually(c.t, 30*time.Second, name+" is ready", func() bool {
@@ -211,7 +213,7 @@ func (c *composedDeployment) waitReady(name string) {
 	})
 }
 
-// sumMetrics returns the sum of the values of some metrics of a node.
+// sumMetrics returns the sum of the values of some metrics of a node; names are without the prefix tidings_.
 func (c *composedDeployment) sumMetrics(node string, names ...string) (sum int) {
 	c.t.Helper()
 	response, err := http.Get("http://" + c.serviceAddress(node) + ":9090/metrics")
@@ -240,8 +242,8 @@ func (c *composedDeployment) openSocketCount(node string) int {
 	return c.sumMetrics(node, "sockets_open", "event_streams_open")
 }
 
-// startProxy starts nginx with the repository's configuration. Only the listen address and the folders differ, so that nginx needs no
-// special rights.
+// startProxy starts nginx with a configuration, the text of deploy/compose/nginx.conf. It changes the listen address, so that it is the
+// test's own, and the folders, so that nginx needs no special rights.
 func (c *composedDeployment) startProxy(text string) {
 	c.t.Helper()
 	path, err := exec.LookPath("nginx")
@@ -282,7 +284,7 @@ func (c *composedDeployment) startProxy(text string) {
 	})
 }
 
-// makeToken makes a token with a subject and a scope.
+// makeToken makes a token of a user with scopes, which are separated by spaces.
 func (c *composedDeployment) makeToken(user, scope string) string {
 	c.t.Helper()
 	claims := jwt.MapClaims{"sub": user, "scope": scope, "exp": time.Now().Add(time.Hour).Unix()}
@@ -293,7 +295,7 @@ func (c *composedDeployment) makeToken(user, scope string) string {
 	return token
 }
 
-// newClientAddress returns an address that no other client has.
+// newClientAddress returns a local address to connect from that no other client has.
 func (c *composedDeployment) newClientAddress() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,13 +305,13 @@ func (c *composedDeployment) newClientAddress() net.Addr {
 	return &net.TCPAddr{IP: net.ParseIP(fmt.Sprint(c.addressPrefix, ".", c.lastClientOctet))}
 }
 
-// openDevice opens a device of a user, from an address of its own.
+// openDevice opens a subscription to a user's badges through the proxy, as a client with an address of its own.
 func (c *composedDeployment) openDevice(user string) *world.BadgeSubscription {
 	c.t.Helper()
 	return world.OpenBadgeSubscriptionFrom(c.t, c.ProxyURL, user, c.makeToken(user, "viewer"), c.newClientAddress())
 }
 
-// ask sends a request through the proxy, once.
+// ask sends a request of a user through the proxy, once, and returns the text of the answer. GraphQL errors are errors too.
 func (c *composedDeployment) ask(user, query string, variables map[string]any) (text string, err error) {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
@@ -332,7 +334,7 @@ func (c *composedDeployment) ask(user, query string, variables map[string]any) (
 	return string(answer), err
 }
 
-// mustAsk is ask, but fails the test on an error.
+// mustAsk sends a request of a user through the proxy, and fails the test on an error.
 func (c *composedDeployment) mustAsk(user, query string, variables map[string]any) string {
 	c.t.Helper()
 	answer, err := c.ask(user, query, variables)

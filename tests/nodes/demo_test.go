@@ -15,7 +15,8 @@ import (
 	"tidings/tests/world"
 )
 
-// demoWorldQuery reads the demo as mia sees it, who is the visitor's user. It reads neither IDs nor times.
+// demoWorldQuery reads what the demo has made, as the user mia, who stands for the visitor, sees it. It reads neither IDs nor times,
+// which differ between servers.
 const demoWorldQuery = `{ viewer {
   badges { homeFeed { value } notifications { total { value } } conversations { total { value } } liveBoard { value } announcements { value } views { value } }
   homeFeed(first: 50) { nodes { author { key name } body likeCount commentCount } }
@@ -23,7 +24,7 @@ const demoWorldQuery = `{ viewer {
   liveBoard { nodes { title status host { key } } }
   notifications { nodes { category actorCount subject { body } } } } }`
 
-// readDemoWorld reads the demo's world once no job is due. The jobs of planned shows are due later.
+// readDemoWorld waits until no job is due, and returns the answer to demoWorldQuery. The jobs of planned shows are due later.
 func readDemoWorld(t *testing.T, p *world.Process) (state map[string]any) {
 	t.Helper()
 	world.EventuallySucceeds(t, 2*time.Minute, func() error { // the jobs of a whole world take long on a busy machine
@@ -48,7 +49,8 @@ func readDemoWorld(t *testing.T, p *world.Process) (state map[string]any) {
 	return state
 }
 
-// One seed gives the same world on every server. A world stays in the folder of --data and is not built again.
+// The demo makes the same world (users, posts, shows and so on) on every server. The world stays in the folder of --data and is not made
+// again.
 func TestTheDemoIsOneWorld(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	first := world.StartServingProcess(t, "", "--demo", "--demo-pace", "0", "--data", folder)
@@ -79,8 +81,8 @@ func waitSameWorld(t *testing.T, otherwise string, one, other *world.Process) {
 	})
 }
 
-// After a restart the demo's people continue with the earlier data, including posts of the visitor that are no longer on a first
-// page.
+// After a restart the demo's simulated users continue with the earlier data. They also like and answer posts of the visitor that are no
+// longer on a first page.
 func TestTheDemoContinuesAfterARestart(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "world")
 	engaged := func(p *world.Process) (engaged, posts int) {
@@ -134,6 +136,7 @@ func TestTheDemoIsReadyInAFewSeconds(t *testing.T) {
 	t.Errorf("the demo was ready after %v of the processor's time", took)
 }
 
+// A demo without --data keeps its files in a temporary folder, and leaves nothing in it at its end.
 func TestTheDemoRunsAndLeavesNothingBehind(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -162,6 +165,7 @@ func TestTheDemoRunsAndLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// With a folder for --data that holds a database that no demo has made, the demo does not start.
 func TestTheDemoDoesNotTouchAnotherDatabase(t *testing.T) {
 	folder := t.TempDir()
 	own := world.StartServingProcess(t, "", "--data", folder)

@@ -15,7 +15,7 @@ import (
 	"tidings/tests/world"
 )
 
-// userBrowser is a browser that a user registers over the API.
+// userBrowser is a simulated browser that a test registers over the API, as a user's device for Web Push.
 type userBrowser struct {
 	*devicestest.Browser
 	node *world.Node
@@ -29,8 +29,8 @@ func (p userBrowser) registerVariables() map[string]any {
 	return map[string]any{"e": p.Endpoint, "p": p.P256dh, "a": p.Auth, "n": "phone"}
 }
 
-// register registers the browser for a user, and returns the device's ID and whether anything changed. It waits until items alert: the
-// first device switches the change stream on.
+// register registers the browser for a user, and returns the device's ID and whether anything changed. The first device switches the
+// change stream on; register waits until the stream has begun, because earlier items do not alert.
 func (p userBrowser) register(as string) (id string, changed bool) {
 	p.node.TB.Helper()
 	var done struct {
@@ -62,7 +62,8 @@ func deviceIDsOf(n *world.Node, as string) (ids []string) {
 	return ids
 }
 
-// startPushNode starts a node with VAPID keys, and a push service that knows them. The change stream is not switched on.
+// startPushNode starts a node with VAPID keys, which it needs to send Web Push messages, and a push service that accepts messages with
+// these keys. The change stream is off until a device is registered.
 func startPushNode(t *testing.T, change ...func(*node.Config)) (*world.Node, *devicestest.PushService) {
 	t.Helper()
 	private, _, err := devices.NewVAPIDKeys()
@@ -81,8 +82,8 @@ func startPushNode(t *testing.T, change ...func(*node.Config)) (*world.Node, *de
 	return n, devicestest.NewPushService(t, data.Viewer.PushKey)
 }
 
-// The number on the icon of a closed page rises with an alert and falls in silence. A browser that another user registers is that
-// user's alone. A browser that its push service no longer knows is removed.
+// The number on the icon of a registered browser rises with an alert and falls in silence. When another user registers the same browser,
+// it belongs to that user alone. A browser that its push service no longer knows is removed.
 func TestDevicesOverTheAPI(t *testing.T) {
 	n, push := startPushNode(t)
 	ann := userBrowser{push.Subscribe("phone"), n}
@@ -114,8 +115,8 @@ func TestDevicesOverTheAPI(t *testing.T) {
 	world.Eventually(t, 30*time.Second, "the device is removed", func() bool { return len(deviceIDsOf(n, "bob")) == 0 })
 }
 
-// tryDeviceAsOtherUsers tries to see, remove or take ann's device as other users, in every way that the API has. The answers must
-// equal the answers for a device that does not exist.
+// tryDeviceAsOtherUsers tries, as other users and in every way that the API has, to read, remove or take over the device of the user ann.
+// The answers must equal the answers for a device that does not exist.
 func tryDeviceAsOtherUsers(t *testing.T, n *world.Node, push *devicestest.PushService, ann userBrowser, id string) {
 	t.Helper()
 	nobodys := "device:" + strings.Repeat("A", 22)
@@ -161,7 +162,7 @@ func tryDeviceAsOtherUsers(t *testing.T, n *world.Node, push *devicestest.PushSe
 	}
 }
 
-// wantNoDeviceOverSocket checks that bob, over his socket, does not get ann's device by its ID.
+// wantNoDeviceOverSocket checks that the user bob, over a socket, does not get the device of the user ann by its ID.
 func wantNoDeviceOverSocket(t *testing.T, n *world.Node, id string) {
 	t.Helper()
 	conn := n.Dial(t)
@@ -184,7 +185,7 @@ func wantNoDeviceOverSocket(t *testing.T, n *world.Node, id string) {
 	}
 }
 
-// wantDeviceCounts checks the counts of devices that operators see, in the API and the metrics.
+// wantDeviceCounts checks the counts of devices and messages that operators read in the API and the metrics: one device, and no failure.
 func wantDeviceCounts(t *testing.T, n *world.Node, push *devicestest.PushService) {
 	t.Helper()
 	world.Eventually(t, 30*time.Second, "the messages are counted", func() bool {

@@ -10,8 +10,8 @@ import (
 	"tidings/tests/world"
 )
 
-// An author is erased in the middle of a fan-out in several chunks. Afterwards the node has no post in flight, and no table, nor the
-// log, has anything of the author from which another node could load one.
+// An author is erased while the fan-out of a post, in several chunks, has not ended. Afterwards the node has no post in flight, and no
+// table, nor the changelog, has anything of the author from which another node could load such a post.
 func TestErasureEndsFanouts(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", ManualStepping: true})

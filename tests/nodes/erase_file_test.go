@@ -16,7 +16,8 @@ import (
 	"tidings/tests/world"
 )
 
-// countLeaverInFiles counts the occurrences of the leaver's key and texts in SQLite's files, by file.
+// countLeaverInFiles counts the occurrences of the leaver's key and texts in SQLite's files, by file. The leaver is the user who is
+// erased.
 func countLeaverInFiles(n *world.Node, url string) map[string]int {
 	n.TB.Helper()
 	found := map[string]int{}
@@ -34,8 +35,8 @@ func countLeaverInFiles(n *world.Node, url string) map[string]int {
 	return found
 }
 
-// addAndChangeLongTexts adds long texts of the leaver and of others to each table that has texts, changes them, and deletes some,
-// as people do over years. So pages of the file are split, freed and used again.
+// addAndChangeLongTexts adds long texts of the leaver and of another user to each table that has texts, changes them, and deletes
+// some. So pages of SQLite's file are split, freed and used again, as over years of use.
 func addAndChangeLongTexts(l *randomActors) {
 	n := l.node
 	n.TB.Helper()

@@ -15,13 +15,14 @@ import (
 	"tidings/tests/world"
 )
 
-// hookedDB is a database in which something happens before its third write.
+// hookedDB is a database that calls beforeThirdWrite just before its third write.
 type hookedDB struct {
 	*sql.DB
-	writeCount       int
+	writeCount       int // writes so far
 	beforeThirdWrite func()
 }
 
+// Write is Write of the database, after the call of beforeThirdWrite if this is the third write.
 func (b *hookedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if b.writeCount++; b.writeCount == 3 {
 		b.beforeThirdWrite()
@@ -29,7 +30,7 @@ func (b *hookedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	return b.DB.Write(ctx, fn)
 }
 
-// leaverLinesByImport are four lines for each import, which name the leaver.
+// leaverLinesByImport has four lines for each kind of import. Each line names the leaver, the user who is erased.
 var leaverLinesByImport = map[string]string{
 	"follows": fmt.Sprintf("ann,%[1]s\n%[1]s,ann\nbob,%[1]s\n%[1]s,bob\n", leaverKey),
 	"posts":   formatFourLines(`{"key":"p%d","author":"` + leaverKey + `","at":"2026-01-30T09:30:00Z","body":"` + leaverTextMarker + `"}`),
@@ -44,7 +45,8 @@ func formatFourLines(format string) (lines string) {
 	return lines
 }
 
-// importWithWriteHook imports lines beside the node, one in a batch.
+// importWithWriteHook imports the lines of leaverLinesByImport for one kind of import, a line in each batch, into the database of a
+// running node. Before the third write it calls happens.
 func importWithWriteHook(n *world.Node, what string, happens func()) error {
 	db, ids := &hookedDB{DB: n.Store, beforeThirdWrite: happens}, services.NewIDClock(n.Clock, 77)
 	opts := importer.Options{File: "-", Input: strings.NewReader(leaverLinesByImport[what]), BatchSize: 1, Quiet: true, Clock: n.Clock}
@@ -61,7 +63,7 @@ func importWithWriteHook(n *world.Node, what string, happens func()) error {
 }
 
 // An erasure leaves nothing of the leaver, even if the leaver's data is imported at the same time. Until the erasure is done, an
-// import stops at a line of the leaver. Lines that are imported later belong to a new user, whom another erasure removes.
+// import stops at a line that names the leaver. Lines that are imported later belong to a new user, whom another erasure removes.
 func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 	for engine, url := range map[string]func(*testing.T) string{
 		"sqlite": func(t *testing.T) string { return sqltest.SQLite(t) }, "postgres": func(t *testing.T) string { return sqltest.Postgres(t) },
@@ -94,7 +96,7 @@ func TestErasureBesideAnImportLeavesNothing(t *testing.T) {
 				eraseLeaver(n)
 				n.SettleJobsAndCaches()
 				found := findLeaverData(n, server)
-				// remains looks for the ID of the first user alone, so the tables have to be empty. A deleted post keeps its row,
+				// findLeaverData looks only for the ID of the first user, so these tables have to be empty. A deleted post keeps its row,
 				// without an author.
 				for _, table := range []string{"follows", "posts WHERE author > 0", "shows", "hosts", "refs"} {
 					rows, err := n.Store.QueryLines(t.Context(), "SELECT * FROM "+table)

@@ -18,34 +18,35 @@ import (
 	"tidings/tests/world"
 )
 
-// countdownContext is a context that ends after a number of checks of it. So the work under it can stop between any two steps.
+// countdownContext is a context that ends after Done and Err were called a number of times. So work that checks it after each step can be
+// stopped between any two steps.
 type countdownContext struct {
 	context.Context
-	cancel            context.CancelFunc // ends the context
-	checksUntilCancel atomic.Int64       // checks until the end
+	cancel            context.CancelFunc // ends Context
+	checksUntilCancel atomic.Int64       // how many calls of Done and Err are left until the end
 }
 
-// countCheckOrCancel counts a check, and ends the context if none is left.
+// countCheckOrCancel counts a call of Done or Err, and ends the context if none is left.
 func (m *countdownContext) countCheckOrCancel() {
 	if m.checksUntilCancel.Add(-1) < 0 {
 		m.cancel()
 	}
 }
 
-// Done counts as a check, and returns the channel that closes at the context's end.
+// Done counts this call, and returns the channel that is closed at the context's end.
 func (m *countdownContext) Done() <-chan struct{} {
 	m.countCheckOrCancel()
 	return m.Context.Done()
 }
 
-// Err counts as a check, and returns an error once the context has ended.
+// Err counts this call, and returns an error once the context has ended.
 func (m *countdownContext) Err() error {
 	m.countCheckOrCancel()
 	return m.Context.Err()
 }
 
-// claimAndInterruptErasureJob runs a due job of the erasure on a worker that dies after looks checks of its context, and returns
-// whether a job was due. Then the clock passes the end of the job's lease.
+// claimAndInterruptErasureJob runs a due job of an erasure, as a worker that dies after the job has checked its context looks times. Then
+// it advances the clock beyond the end of the job's lease. It returns whether a job was due.
 func claimAndInterruptErasureJob(n *world.Node, looks int) bool {
 	n.TB.Helper()
 	claimed, err := jobs.Claim(n.TB.Context(), n.Store, []string{erasures.JobKind}, 1, 30*time.Second)
@@ -64,7 +65,7 @@ func claimAndInterruptErasureJob(n *world.Node, looks int) bool {
 	return true
 }
 
-// An erasure whose worker is killed again and again, between any two steps, ends with the same counts as an undisturbed erasure.
+// An erasure whose worker is stopped again and again, between any two steps, removes as many objects as an undisturbed erasure.
 func TestErasureSurvivesKills(t *testing.T) {
 	ended := func(killed bool) string {
 		server := redistest.NewServer(t)

@@ -13,7 +13,8 @@ import (
 	"tidings/tests/world"
 )
 
-// tablesWithoutUserData are the tables without data of a person, with the reason.
+// tablesWithoutUserData are the tables that need not have rows of the leaver before the erasure, with the reason: whose or what rows they
+// have.
 var tablesWithoutUserData = map[string]string{
 	"announcements": "everybody's", "announcement_segments": "everybody's", "audit": "the program's", "cleaner": "the program's", "counters": "the program's",
 	"dot_raises": "everybody's", "fanout_thresholds": "the program's", "goose_db_version": "the program's", "imports": "the program's",
@@ -23,7 +24,7 @@ var tablesWithoutUserData = map[string]string{
 	"show_history": "made of shows", "conversation_leases": "open sockets",
 }
 
-// extraLeaverInserts insert rows that no act of this test makes.
+// extraLeaverInserts insert rows of the leaver, or about them, that no mutation of runEveryMutation makes.
 var extraLeaverInserts = []string{
 	`INSERT INTO webhook_letters (webhook, user_number, base, heard, seq, attempts, first_at, due_at, dead_at, status, error) VALUES ('gone', 31234567, 0, 0, 1, 3, 1, 1, 1, 500, 'no')`,
 	`INSERT INTO devices (hash, user_number, endpoint, service, p256dh, auth, vapid, name, silent, registered_at, seen_at, has, heard, want, due_at, attempts, first_at, dead_at, delivered_at, error) VALUES ('h', 31234567, 'https://push.example/1', 'push.example', 'p', 'a', 'v', 'phone', TRUE, 1, 1, 1, 1, 1, 1, 3, 1, 1, 1, 'no')`,
@@ -37,7 +38,7 @@ var extraLeaverInserts = []string{
 	`INSERT INTO view_readers (user_number, ver) VALUES (31234567, 1) ON CONFLICT DO NOTHING`,
 }
 
-// insertExtraLeaverRows runs extraLeaverInserts, which insert rows of the leaver.
+// insertExtraLeaverRows runs extraLeaverInserts, which insert rows of the user who is erased.
 func insertExtraLeaverRows(n *world.Node) {
 	n.TB.Helper()
 	err := n.Store.Write(n.TB.Context(), func(tx *sql.Tx) error {
@@ -53,7 +54,8 @@ func insertExtraLeaverRows(n *world.Node) {
 	}
 }
 
-// runEveryMutation lets everybody do everything, so that every table has something of the leaver.
+// runEveryMutation lets all users send every mutation of userMutations and hostMutations, and some more, so that every table has
+// something of the user who is erased.
 func runEveryMutation(n *world.Node, seed uint64) *randomActors {
 	l := newRandomActors(n, seed, 3)
 	for range 3 {
@@ -93,8 +95,8 @@ func runEveryMutation(n *world.Node, seed uint64) *randomActors {
 	return l
 }
 
-// After an erasure no table and no key of Redis has the person's key, ID or texts. Everybody else's counts are right without a
-// repair. A person who comes with the same key later is a new user.
+// After an erasure no table and no key of Redis has the erased user's key, ID or texts. Everybody else's counts are right without a
+// repair. Someone who comes with the same key later is a new user.
 func TestErasureLeavesNothing(t *testing.T) {
 	for _, engine := range []struct {
 		name string
@@ -130,7 +132,7 @@ func TestErasureLeavesNothing(t *testing.T) {
 	}
 }
 
-// listTables lists the tables.
+// listTables lists the tables of the node's database.
 func listTables(n *world.Node) []string {
 	listed := `SELECT name FROM sqlite_master WHERE type = 'table'`
 	if n.Store.Dialect == sql.Postgres {
@@ -143,7 +145,7 @@ func listTables(n *world.Node) []string {
 	return tables
 }
 
-// readErasure reads the state of an erasure.
+// readErasure reads the state of an erasure, by its name, as an operator.
 func readErasure(n *world.Node, name string) erasureAnswer {
 	var data struct {
 		Admin struct{ Erasure erasureAnswer }
@@ -152,7 +154,8 @@ func readErasure(n *world.Node, name string) erasureAnswer {
 	return data.Admin.Erasure
 }
 
-// wantLeaverHiddenAtOnce fails unless nobody can read anything of the leaver and the leaver's key is refused, before any job has run.
+// wantLeaverHiddenAtOnce checks, before any job of an erasure has run, that nobody can read anything of the leaver and that the leaver's
+// key is refused.
 func wantLeaverHiddenAtOnce(n *world.Node, erasure erasureAnswer, l *randomActors) {
 	n.TB.Helper()
 	if again := eraseLeaver(n); again.Name != erasure.Name || erasure.State != "PENDING" || again.State != "PENDING" {
@@ -181,8 +184,8 @@ func wantLeaverHiddenAtOnce(n *world.Node, erasure erasureAnswer, l *randomActor
 	}
 }
 
-// viewerListSelections select the lists that people look at, except conversations: the messages of an erased user are recalled
-// later, one by one.
+// viewerListSelections select the lists that a user can read, by name. Conversations are left out, because the messages of an erased user
+// are recalled later, one by one.
 var viewerListSelections = map[string]string{
 	"the feed":            `homeFeed(first:40){nodes{body author{key} comments(first:20){nodes{body author{key}}}}}`,
 	"the compiled feed":   `homeFeed(first:20){edges{cursor node{id body author{id key name}}} pageInfo{hasNextPage endCursor}}`,
@@ -193,8 +196,8 @@ var viewerListSelections = map[string]string{
 	"restrictions":        `mutes(first:50){nodes{key}} blocks(first:50){nodes{key}} hides(first:50){nodes{key}}`,
 }
 
-// After random histories with an erasure at a random step, everybody's counts equal a fresh count, and nothing of the user is
-// left. Other people also act while the erasure runs.
+// After random histories with an erasure at a random step, the counts of all other users equal a fresh count from the facts, and nothing
+// of the erased user is left. Other users also act while the erasure runs.
 func TestErasureInRandomHistories(t *testing.T) {
 	const histories = 12
 	for seed := range uint64(histories) {
@@ -224,8 +227,8 @@ func TestErasureInRandomHistories(t *testing.T) {
 	}
 }
 
-// A user can clear their notifications up to the newest position in their badges, even if an erased user caused the notification
-// at that position.
+// A user can mark their notifications as seen up to the newest position, which the badges have, even if an erased user caused the
+// notification at that position.
 func TestAPositionOfAnErasedActorClears(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	like := `mutation($p:ID!){likePost(input:{postId:$p}){post{id}}}`

@@ -10,13 +10,13 @@ import (
 	"tidings/tests/world"
 )
 
-// createdConversation is a conversation and whether it was created.
+// createdConversation is the answer of createConversation: a conversation, and whether the mutation created it or found it by its ref.
 type createdConversation struct {
 	Created      bool
 	Conversation struct{ ID, Ref string }
 }
 
-// createConversation creates a conversation of ann with a ref.
+// createConversation creates a conversation of the user ann with other members and a ref. more are more arguments of the mutation.
 func createConversation(n *world.Node, kind, ref, members, more string) createdConversation {
 	n.TB.Helper()
 	var data struct{ CreateConversation createdConversation }
@@ -25,7 +25,7 @@ func createConversation(n *world.Node, kind, ref, members, more string) createdC
 	return data.CreateConversation
 }
 
-// readConversationJSON reads a conversation as ann, with its label and its messages. id is its ID, or an ID that is made of its ref.
+// readConversationJSON reads a conversation as the user ann, with its label and its messages. id is its ID or its ID by ref.
 func readConversationJSON(n *world.Node, id string) string {
 	n.TB.Helper()
 	answer := n.Ask("ann", fmt.Sprintf(`{node(id:%q){id ... on Conversation{ref url data messages(first:9){nodes{body author{key}}}}}}`, id), nil)
@@ -90,7 +90,7 @@ func TestErasureFreesTheRefOfADirectConversation(t *testing.T) {
 	}
 }
 
-// If an erasure frees the ref of a label that has nothing else, the row is deleted too.
+// If an erasure frees the ref of a label that has no address and no data, the row of the label in the table refs is deleted too.
 func TestErasureLeavesNoEmptyLabel(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	n.CreateUsers("ann", leaverKey)

@@ -8,7 +8,8 @@ import (
 	"tidings/tests/world"
 )
 
-// The post of an erased author marks nothing as seen, also for a reader from whom the author hid. A page still begins below it.
+// A feed cannot be marked as seen up to a post of an erased author. A reader from whom the author hid gets the same answer before and
+// after the erasure. A page of the feed can still begin after that post.
 func TestErasureLeavesNoMarkInFeeds(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", ManualStepping: true})

@@ -16,20 +16,21 @@ import (
 
 const (
 	leaverKey        = "leaver-qzx7" // the key of the user who is erased
-	leaverTextMarker = "zqxv-secret" // in each of the leaver's texts
-	leaverID         = 31234567      // the leaver's ID
+	leaverTextMarker = "zqxv-secret" // a word in each text of the user who is erased, and in no other text
+	leaverID         = 31234567      // the user ID of the user who is erased, a number that is easy to find in rows
 )
 
-// randomActors are people who do, at random, most of what the API allows.
+// randomActors are users of a node who send random mutations of most kinds. The last of them is the leaver, the user whom the tests
+// erase.
 type randomActors struct {
 	node                                          *world.Node
 	rng                                           *rand.Rand
-	userKeys                                      []string
-	postIDs, showIDs, conversationIDs, messageIDs []string // the IDs of what the acts made
-	textCount                                     int      // also the number in the newest text
+	userKeys                                      []string // the leaver's key is the last
+	postIDs, showIDs, conversationIDs, messageIDs []string // the IDs of what the mutations made
+	textCount                                     int      // how many texts newText made, and the number in the newest one
 }
 
-// newRandomActors makes people. One of them, the leaver, has an ID that is easy to find in every table.
+// newRandomActors creates count users and the leaver, who has the user ID leaverID.
 func newRandomActors(n *world.Node, seed uint64, count int) *randomActors {
 	l := &randomActors{node: n, rng: rand.New(rand.NewPCG(seed, 7)), userKeys: []string{"ann", "bob", "cyd", "dan", "eve"}[:count]}
 	n.CreateUsers(l.userKeys...)
@@ -56,7 +57,7 @@ func (l *randomActors) pickRandom(of []string) string {
 	return of[l.rng.IntN(len(of))]
 }
 
-// newText makes a text of a person. The leaver's texts contain leaverTextMarker.
+// newText makes a new text for a user to publish or send. The leaver's texts contain leaverTextMarker.
 func (l *randomActors) newText(person string) string {
 	l.textCount++
 	if person == leaverKey {
@@ -65,12 +66,12 @@ func (l *randomActors) newText(person string) string {
 	return fmt.Sprintf("text %d", l.textCount)
 }
 
-var createdIDPattern = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // the ID of an object that an act made
+var createdIDPattern = regexp.MustCompile(`"id":"((post|show|message|conversation):[^"]+)"`) // an ID of a new object in the answer of a mutation
 
-// schemaErrorPattern matches the errors of an operation that does not fit the schema.
+// schemaErrorPattern matches the error messages for an operation that does not fit the schema, which is a fault of the test.
 var schemaErrorPattern = regexp.MustCompile(`Cannot query|Unknown|Expected|required|not defined|must have a selection`)
 
-// askAndRecordIDs does one act, which may be refused, and notes the IDs of the objects that it made.
+// askAndRecordIDs sends a mutation as a user. The mutation may be refused. It records the IDs of the objects that the mutation made.
 func (l *randomActors) askAndRecordIDs(as, query string) {
 	token := as
 	if strings.Contains(query, "ref:") || strings.Contains(query, "data:") {
@@ -92,7 +93,7 @@ func (l *randomActors) askAndRecordIDs(as, query string) {
 	}
 }
 
-// userMutations are the acts that a person a does at random. They may concern another person b.
+// userMutations return the mutations that a user a sends at random. Some concern another user b.
 var userMutations = []func(l *randomActors, a, b string) string{
 	func(l *randomActors, a, b string) string {
 		return fmt.Sprintf(`follow(input:{userId:"user:%s"}){__typename}`, b)
@@ -201,17 +202,18 @@ var userMutations = []func(l *randomActors, a, b string) string{
 	},
 }
 
-// blockMutationIndex is the index in userMutations of the act that blocks a person.
+// blockMutationIndex is the index in userMutations of the mutation that blocks a user.
 const blockMutationIndex = 6
 
-// hostMutations are the acts of the host application that concern a person.
+// hostMutations are mutations of the host application that concern a user; %[1]s stands for the user's key.
 var hostMutations = []string{
 	`sendSiteMessage(input:{title:"hello",content:"from us",to:["user:%[1]s","user:ann"]}){__typename}`,
 	`setSegments(input:{userId:"user:%[1]s",segments:["beta"]}){__typename}`,
 	`raiseDot(input:{name:"shop"}){name}`,
 }
 
-// runMutation does one act of a person. i is an index in the list of userMutations followed by hostMutations.
+// runMutation sends one mutation of the user a, or one of the host application that concerns a. i is an index in the list of
+// userMutations followed by hostMutations.
 func (l *randomActors) runMutation(i int, a string) {
 	b := l.pickRandom(slices.DeleteFunc(slices.Clone(l.userKeys), func(person string) bool { return person == a }))
 	if i < len(userMutations) {
@@ -221,7 +223,8 @@ func (l *randomActors) runMutation(i int, a string) {
 	l.askAndRecordIDs("host:ingest", "mutation{"+strings.ReplaceAll(hostMutations[i-len(userMutations)], "%[1]s", a)+"}")
 }
 
-// runRandomMutations does random acts of everybody, about half of them by the last person, who is the leaver until the erasure.
+// runRandomMutations sends random mutations of all users. The last of userKeys, who is the leaver until the erasure, sends more than the
+// others.
 func (l *randomActors) runRandomMutations(count int) {
 	for range count {
 		person := l.pickRandom(l.userKeys)
@@ -236,17 +239,19 @@ func (l *randomActors) runRandomMutations(count int) {
 	}
 }
 
+// erasureAnswer is the state of an erasure, as the API shows it to an operator; see erasureFields.
 type erasureAnswer struct {
 	Name, State string
-	Removed     []struct {
+	Removed     []struct { // how many objects of each kind were removed
 		Kind  string
 		Count int
 	}
 }
 
+// erasureFields selects an erasure with its fields, in a query or a mutation.
 const erasureFields = `erasure{name state beganAt doneAt removed{kind count}}`
 
-// eraseLeaver begins the erasure of the leaver.
+// eraseLeaver begins the erasure of the leaver, as an operator. Jobs do the rest.
 func eraseLeaver(n *world.Node) erasureAnswer {
 	var data struct {
 		EraseUser struct{ Erasure erasureAnswer }
@@ -255,7 +260,8 @@ func eraseLeaver(n *world.Node) erasureAnswer {
 	return data.EraseUser.Erasure
 }
 
-// findLeaverData returns everything of the leaver that is found in the tables and in Redis, with the content of each row.
+// findLeaverData returns each row of a table and each key of Redis that contains the leaver's key, ID or texts. server is nil if Redis is
+// not to be searched.
 func findLeaverData(n *world.Node, server *redistest.Server) (found []string) {
 	n.TB.Helper()
 	names := []string{leaverKey, leaverTextMarker, fmt.Sprint(leaverID)}
@@ -300,7 +306,7 @@ func decodePrintedBytes(row string) string {
 	})
 }
 
-// forEachRedisKey calls look with every key and its value.
+// forEachRedisKey calls look with the text of every key in Redis and its value; where is always "redis".
 func forEachRedisKey(n *world.Node, server *redistest.Server, look func(where, text string)) {
 	keys, _ := server.Do("KEYS", "*").([]any)
 	if len(keys) == 0 {
@@ -314,9 +320,8 @@ func forEachRedisKey(n *world.Node, server *redistest.Server, look func(where, t
 	}
 }
 
-// waitFreshTotal returns the total that a person sees. On a busy machine Redis may miss its deadline: then the total comes from
-// SQL, and is STALE for a moment, but its value must be right all the same. So the value must stay the same until the total is not
-// STALE.
+// waitFreshTotal returns the total of a person's badges once it is not STALE. On a busy machine Redis may miss its deadline: then the
+// total comes from SQL and is STALE for a moment, but its value must be right. So it is an error if the value changes meanwhile.
 func (l *randomActors) waitFreshTotal(person string) (total world.Count) {
 	l.node.TB.Helper()
 	first := true
@@ -335,8 +340,8 @@ func (l *randomActors) waitFreshTotal(person string) (total world.Count) {
 	return total
 }
 
-// wantCorrectCounts fails unless three things hold: everybody's badges equal a fresh count, as in an audit; the like counts of
-// posts equal the likes; and no feed lists a post without an ID.
+// wantCorrectCounts checks the data of all users but the leaver: their badges equal a fresh count from the facts, the like counts of
+// posts equal the likes, and no feed lists a post without an ID.
 func (l *randomActors) wantCorrectCounts() {
 	l.node.TB.Helper()
 	wrong, err := l.node.Store.QueryLines(l.node.TB.Context(), `SELECT c.post, sum(c.likes) FROM post_counts c GROUP BY c.post HAVING sum(c.likes) <> (SELECT count(*) FROM likes k WHERE k.post = c.post)`)

@@ -9,8 +9,8 @@ import (
 	"tidings/tests/world"
 )
 
-// On SQLite the key is refused until the file is scrubbed, which is after the last pass. Requests may name the user until then, and
-// what they write of the name is removed too.
+// On SQLite an erased user's key is refused until the database's file is scrubbed, which is after the last pass of the erasure. Requests
+// may name the user until then, and what is recorded of these requests is removed too.
 func TestErasureForgetsRequestsAfterTheLastPass(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	n.CreateUsers("ann", leaverKey)

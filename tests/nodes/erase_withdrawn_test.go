@@ -7,8 +7,8 @@ import (
 	"tidings/tests/world"
 )
 
-// A notification of the host application that was withdrawn before its job ran has no recipient by whom an erasure could find it. Its
-// texts go with the withdrawal.
+// A notification of the host application that was withdrawn before its job ran has no recipient in SQL, so the erasure of its recipient
+// cannot find it. Its texts, which may name the user, are deleted when it is withdrawn.
 func TestErasureLeavesNoWithdrawnNotification(t *testing.T) {
 	sqltest.EachURL(t, func(t *testing.T, url string) {
 		n := world.StartNode(t, world.NodeOptions{Database: url, Redis: "embedded", ManualStepping: true})

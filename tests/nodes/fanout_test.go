@@ -9,12 +9,14 @@ import (
 	"tidings/tests/world"
 )
 
+// The mutations by which an operator sets the thresholds of modes, and pins the mode of an author.
 const (
 	setThresholdsMutation = `mutation($b:Int!,$h:Int!){r:setFanoutThresholds(input:{bigFollowers:$b,hugeFollowers:$h}){fanout{` + world.FanoutFields + `}}}`
 	pinModeMutation       = `mutation($u:ID!,$m:AuthorMode){r:pinAuthorMode(input:{userId:$u,mode:$m}){author{` + world.AuthorAudienceFields + `}}}`
 )
 
-// An operator reads how an author's posts are fanned out, changes the thresholds and pins one author's mode at run time.
+// While the node runs, an operator reads an author's mode, changes the thresholds of followers from which authors are big and huge, and
+// pins the author's mode.
 func TestOperatorsSetTheFanOutModeOfAuthors(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	for _, reader := range []string{"one", "two", "three"} {
@@ -54,7 +56,7 @@ func TestOperatorsSetTheFanOutModeOfAuthors(t *testing.T) {
 	})
 }
 
-// Invalid requests of an operator are refused and change nothing.
+// Requests to set thresholds and modes that are invalid or come from users without the scope admin are refused and change nothing.
 func TestInvalidRequestsOfOperators(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.Follow("reader", "author")

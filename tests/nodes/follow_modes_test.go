@@ -12,14 +12,15 @@ import (
 	"tidings/tests/world"
 )
 
-// followModeFixture is a reader on two nodes who follows one author. The mode is set on the first node; the socket is on the
-// second.
+// followModeFixture is two nodes with a reader who follows one author. The reader sets the mode of the follow through the first node, and
+// has an open subscription on the second.
 type followModeFixture struct {
 	t                  *testing.T
 	nodes              [2]*world.Node
-	readerSubscription *world.BadgeSubscription // the reader's socket
+	readerSubscription *world.BadgeSubscription // the reader's subscription to their badges, on the second node
 }
 
+// setMode sets the mode of the reader's follow of the author.
 func (f *followModeFixture) setMode(mode string) (changed bool) {
 	f.t.Helper()
 	var data struct{ SetFollowMode struct{ Changed bool } }
@@ -27,7 +28,8 @@ func (f *followModeFixture) setMode(mode string) (changed bool) {
 	return data.SetFollowMode.Changed
 }
 
-// waitCounts waits until both nodes count this many posts and shows, and checks that the nodes explain and push the same numbers.
+// waitCounts waits until the reader's badges on both nodes count this many posts and shows, and checks that the explanation of the badges
+// and the subscription have the same numbers.
 func (f *followModeFixture) waitCounts(what string, posts, shows int) {
 	f.t.Helper()
 	for i, n := range f.nodes {
@@ -61,7 +63,7 @@ func (f *followModeFixture) waitCounts(what string, posts, shows int) {
 	})
 }
 
-// countListed returns the number of posts and shows in the lists, whether they count or not.
+// countListed returns the number of posts in the reader's home feed and of shows on their live board, whether they count or not.
 func (f *followModeFixture) countListed() (posts, shows int) {
 	f.t.Helper()
 	var data struct {
@@ -73,8 +75,8 @@ func (f *followModeFixture) countListed() (posts, shows int) {
 	return len(data.Viewer.HomeFeed.Nodes), len(data.Viewer.LiveBoard.Nodes)
 }
 
-// The beginning and the end of a mode change the numbers on every device immediately; the lists stay. This holds for authors whose
-// posts are pushed and for authors whose posts are pulled, and after Redis has lost everything.
+// When a reader sets the mode of a follow, the counts change at once on both nodes and in the open subscription; the lists stay. This
+// holds for authors whose posts are pushed and for authors whose posts are pulled, and after Redis has lost everything.
 func TestFollowModesDecideWhatCounts(t *testing.T) {
 	for _, author := range []string{"SMALL", "HUGE"} {
 		t.Run(author, func(t *testing.T) {
@@ -123,7 +125,7 @@ func TestFollowModesDecideWhatCounts(t *testing.T) {
 	}
 }
 
-// A mode needs a follow, and belongs to the user who set it.
+// Only a user who follows another can set the mode of the follow. Nobody else sees this mode.
 func TestFollowModesOfStrangers(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.CreateUsers("reader", "author", "stranger")
@@ -148,8 +150,8 @@ func TestFollowModesOfStrangers(t *testing.T) {
 	}
 }
 
-// setFollowMode answers the same for a user who blocks the viewer as for any user who is not followed. This holds for the mutation,
-// for an event, and for repetitions. The mode from before the block is gone.
+// The mutation setFollowMode answers the same for a user who blocks the viewer as for any user who is not followed. This holds for the
+// mutation, for an event of ingest, and for repetitions. The mode that was set before the block is gone.
 func TestFollowModesTellNothingOfBlocks(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded"})
 	n.CreateUsers("reader", "blocker", "stranger")

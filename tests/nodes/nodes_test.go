@@ -14,8 +14,8 @@ import (
 	"tidings/tests/world"
 )
 
-// checkChangesReachBothNodes checks that the reader's devices on both nodes show posts, a deletion, a mark and an unfollow made
-// through here. It also checks that the author's device shows a like.
+// checkChangesReachBothNodes checks that changes made through the node here reach badge subscriptions on both nodes. The reader's
+// count of new posts follows posts, a deletion, a mark of the feed as seen and an unfollow. The author's badges show a like.
 func checkChangesReachBothNodes(t *testing.T, here, there *world.Node) {
 	t.Helper()
 	reader, author := here.Config.Node+"-reader", there.Config.Node+"-author"
@@ -64,7 +64,7 @@ func TestNodesProjectForEachOther(t *testing.T) {
 	})
 }
 
-// No hint arrives, because no node may publish. The reconciliation alone must find every change.
+// No hint arrives, because Redis forbids the nodes to publish messages. The reconciliation alone must find every change.
 func TestLostHintsHeal(t *testing.T) {
 	server := redistest.NewServer(t)
 	p := world.StartNodePair(t, server.URL(), nil)
@@ -92,7 +92,8 @@ func TestHintsAloneAndTheirConnectionCut(t *testing.T) {
 	p.A.Follow("reader", "author")
 	device := world.OpenBadgeSubscription(t, p.B.URL, "reader")
 	device.WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)
-	// Nothing renews the lease without the reconciliation. Hints that reach the device show that its user is registered.
+	// Without the reconciliation nothing renews the lease of the watched user. The device gets changes only while hints for its user
+	// are still sent to the node of the device.
 	for i := range 10 {
 		if i%3 == 2 {
 			server.Do("CLIENT", "KILL", "TYPE", "pubsub")
@@ -225,8 +226,8 @@ func TestOtherNodeTakesOver(t *testing.T) {
 	device.WaitCounts(t, world.DeviceUpdateTimeout, 21, 0)
 }
 
-// Even if the changelog is read only after hints, entries of one node reach the other's cache: shows that a job brings onto
-// boards, their starts, announcements, edited posts.
+// Even if a node reads the changelog only after hints, entries that one node writes reach the node cache of the other: shows that a
+// job brings onto boards, their starts, announcements, edited posts.
 func TestOtherNodesReadTheLogAfterAHint(t *testing.T) {
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":   func(t *testing.T) string { return redistest.Redis(t) },

@@ -24,7 +24,7 @@ func newSilentNodeHandler(t *testing.T, arrived chan<- string, speak <-chan stru
 				return
 			}
 			_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
-			arrived <- "socket" // before the client knows, so that the order is the client's
+			arrived <- "socket" // reported before the client gets its answer, so that arrived has the client's order
 			_ = buffered.Flush()
 			<-speak
 			_, _ = buffered.WriteString("spoken\n")
@@ -61,7 +61,7 @@ func TestTheProxyGivesUpOnSilentAnswersAlone(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = node.Close() })
 	text := c.readFile("deploy/compose/nginx.conf")
-	const answers = "proxy_read_timeout 15s;"
+	const answers = "proxy_read_timeout 15s;" // the line for requests that are not streams
 	if !strings.Contains(text, answers) || !strings.Contains(text, "proxy_read_timeout 60s;") {
 		t.Fatal("answers and streams have one read timeout")
 	}

@@ -46,7 +46,7 @@ func TestAPulledPostIsOnEveryNode(t *testing.T) {
 	feed.WaitNewPostsEvent(0, "")
 }
 
-// newerThan reads pages upwards. Invalid arguments are refused.
+// The argument newerThan of homeFeed reads pages upwards: from a post to newer ones. Invalid arguments are refused.
 func TestNewerThanThroughTheAPI(t *testing.T) {
 	n := world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true})
 	n.Follow("reader", "author")

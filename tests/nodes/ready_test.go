@@ -51,8 +51,8 @@ func TestANodeIsReadyWhenItsShowsAre(t *testing.T) {
 	})
 }
 
-// A subscriber who arrives before the node has read its shows gets an unknown count first, and then the count, whether a
-// show is live or not.
+// A subscriber who arrives before the node has read the shows of boards first gets a live board count with the precision UNKNOWN, and
+// then the exact count, whether a show is live or not.
 func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	database, redis := sqltest.SQLite(t), redistest.Redis(t)
 	former := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis})
@@ -84,8 +84,8 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	live("waiting", 0)
 	former.Stop()
 
-	// A day later, the last midnight is after the starts and ends of the shows. The last midnight is part of the version too. The
-	// missing counts must raise the version nevertheless.
+	// The clock goes a day ahead, so that the last midnight, which is a part of the version of badges, is later than the starts and
+	// ends of the shows. The counts that were unknown at first must raise the version nevertheless.
 	n := world.StartNode(t, world.NodeOptions{Database: database, Redis: redis, ManualStepping: true})
 	n.Clock.Advance(24 * time.Hour)
 	running := node.StartLoops(t.Context(), slog.New(slog.DiscardHandler), n.Hub.Run, n.Badge.Run)
@@ -130,7 +130,7 @@ func TestEarlySubscribersGetTheMissingCounts(t *testing.T) {
 	world.OpenBadgeSubscription(t, n.URL, "somebody").WaitCounts(t, world.DeviceUpdateTimeout, 0, 0)
 }
 
-// wantSocketsRefused checks that the node refuses a socket for now.
+// wantSocketsRefused checks that the node refuses a WebSocket with the status 503, and tells the client to try again after a second.
 func wantSocketsRefused(t *testing.T, url string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/graphql", nil)

@@ -37,7 +37,7 @@ func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	there.WaitUnreadMessages(t, 2)
 	for _, n := range []*world.Node{p.A, p.B} {
 		n.Clock.Advance(10 * time.Minute)
-		for range 2 { // the first turn drops unused last sequences, the second finds them missing
+		for range 2 { // the first drops unused cached numbers of last messages, and the second runs without them
 			n.TailChangelog()
 		}
 	}
@@ -49,7 +49,7 @@ func TestMessagesOfAQuietRoomReachEveryNode(t *testing.T) {
 	here.WaitUnreadMessages(t, 3)
 }
 
-// countingWayOf returns the present way of counting of a conversation.
+// countingWayOf returns how the unread messages of a conversation are counted now, such as on read.
 func countingWayOf(t *testing.T, n *world.Node, room string) chat.CountingWay {
 	t.Helper()
 	id, err := services.ParseConversationID("room", room)

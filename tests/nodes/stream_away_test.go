@@ -22,10 +22,10 @@ type inactiveFollowers struct {
 	t                 *testing.T
 	userKeys          []string
 	lastVisitsAtStart map[services.UserID]time.Time // the last visits, at the start of the test
-	changesReader     world.ChangesReader           // what was read of the stream so far
+	changesReader     world.ChangesReader           // what was read of the change stream so far
 }
 
-// newInactiveFollowers makes the followers. a and b are two nodes on one database.
+// newInactiveFollowers makes the huge author star and the three followers. a and b are two nodes on one database.
 func newInactiveFollowers(t *testing.T, a, b *world.Node) *inactiveFollowers {
 	t.Helper()
 	w := &inactiveFollowers{nodeA: a, nodeB: b, t: t, userKeys: []string{"never", "idle", "dormant"}}

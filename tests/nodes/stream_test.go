@@ -22,7 +22,7 @@ type multiNodeActors struct {
 	nodes          []*world.Node
 	userKeys       []string
 	random         *rand.Rand
-	postIDs        []string // IDs
+	postIDs        []string // of the posts so far
 	conversationID string   // the ID of a conversation of all
 }
 
@@ -46,7 +46,7 @@ func newMultiNodeActors(t *testing.T, seed uint64, nodes ...*world.Node) *multiN
 // randomNode draws a node.
 func (c *multiNodeActors) randomNode() *world.Node { return c.nodes[c.random.IntN(len(c.nodes))] }
 
-// runRandomMutation does one random act that concerns single users.
+// runRandomMutation sends one random mutation through a random node. It changes badges of single users, unlike an announcement.
 func (c *multiNodeActors) runRandomMutation() {
 	me, other, n := c.userKeys[c.random.IntN(len(c.userKeys))], c.userKeys[c.random.IntN(len(c.userKeys))], c.randomNode()
 	switch what := c.random.IntN(10); {
@@ -91,7 +91,8 @@ func (c *multiNodeActors) waitChangesEqualBadges(r *world.ChangesReader) {
 	})
 }
 
-// withChangeStream switches the change stream on. With a lap of a day, marks alone must find every change of single users.
+// withChangeStream returns a function that switches the change stream on in a node's settings. lap is the time from one lap to the
+// next. If it is a day, no lap comes during a test: marks alone must find every change of single users.
 func withChangeStream(lap time.Duration) func(cfg *node.Config) {
 	return func(cfg *node.Config) {
 		cfg.Changes, cfg.ChangesInterval, cfg.ChangesLap = true, 10*time.Millisecond, lap
@@ -240,7 +241,7 @@ func TestChangesOfEverybody(t *testing.T) {
 	if got := reader.LastByKey["ann"]; got.Total == 0 || len(got.Dots) != 1 {
 		t.Errorf("the last change: %+v", got)
 	}
-	// A later lap may find the dot. That change is silent and has no cause, so the last change that sounded is checked.
+	// A later lap may find the dot. That change is silent and has no cause, so the last change that was not silent is checked.
 	if got := reader.LastAlertingByKey["ann"]; got.Cause == nil {
 		t.Errorf("the last change that sounded: %+v", got)
 	}

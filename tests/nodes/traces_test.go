@@ -27,7 +27,7 @@ func TestATraceCrossesNodes(t *testing.T) {
 	for _, way := range []struct {
 		name           string
 		here, there    *world.Process
-		follow, notify string // the traces
+		follow, notify string // the IDs of the traces: of the follow, and of the post
 	}{
 		{"from a to b", a, b, "0af7651916cd43dd8448eb211c80319a", "4bf92f3577b34da6a3ce929d0e0e473a"},
 		{"from b to a", b, a, "0af7651916cd43dd8448eb211c80319b", "4bf92f3577b34da6a3ce929d0e0e473b"},

@@ -21,7 +21,7 @@ type alertReceiver struct {
 	refusesRequests atomic.Bool    // the receiver answers 500, and notes no alert
 }
 
-// alertBody is the body of a request of the webhook.
+// alertBody has the fields that the tests read of the body of a webhook's request.
 type alertBody struct {
 	Data struct {
 		Key    string
@@ -70,7 +70,7 @@ func (l *alertReceiver) waitAlert(what, source, part, item string) {
 	}
 }
 
-// newGroup makes a conversation of bob and ann. If muted, ann mutes it.
+// newGroup makes a GROUP of bob and ann, and returns its ID. If muted, ann mutes it.
 func (l *alertReceiver) newGroup(muted bool) (id string) {
 	l.t.Helper()
 	var made struct {
@@ -84,7 +84,7 @@ func (l *alertReceiver) newGroup(muted bool) (id string) {
 	return id
 }
 
-// sendMessage sends a message of bob.
+// sendMessage sends a message of bob into the conversation with the ID in. mentions are the IDs of the users whom it mentions.
 func (l *alertReceiver) sendMessage(in string, mentions ...string) {
 	l.t.Helper()
 	l.MustAsk("bob", `mutation($c:ID!,$m:[ID!]){sendMessage(input:{conversationId:$c,body:"hello",mentionIds:$m}){message{id}}}`, map[string]any{"c": in, "m": mentions}, nil)
@@ -107,7 +107,7 @@ func TestAWebhookOfMentionsHearsThem(t *testing.T) {
 	l.waitAlert("a mention after messages", "CONVERSATIONS", "MENTIONS", group)
 }
 
-// A webhook gets a comment although a newer like came while the receiver failed.
+// A webhook for comments alone gets the alert of a comment, although a newer like came while the receiver failed.
 func TestAWebhookOfAPartHearsItBelowAnother(t *testing.T) {
 	l := newAlertReceiver(t, "NOTIFICATIONS:COMMENT")
 	l.Badges("ann")

@@ -62,7 +62,7 @@ func TestWebhooksOverTheAPI(t *testing.T) {
 	world.Eventually(t, 20*time.Second, "the like is sent", func() bool { return events.Load() == 2 })
 	fails.Store(1)
 	n.MustAsk("bob", `mutation($p:ID!){unlikePost(input:{postId:$p}){post{id}}}`, map[string]any{"p": post}, nil)
-	type hooks struct {
+	type hooks struct { // the answer to the query below
 		Admin struct {
 			Webhooks []struct {
 				State            string

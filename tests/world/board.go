@@ -13,7 +13,8 @@ import (
 	"tidings/services/redis"
 )
 
-// ReadOneShowBoardPage reads a page of one show through the service, and fails if the page does not have one show.
+// ReadOneShowBoardPage reads a board page of one show, by a call of the live service and not over the API. It fails the test if the
+// page does not have one show.
 func (n *Node) ReadOneShowBoardPage(reader services.UserID, ask live.BoardRequest) live.Board {
 	n.TB.Helper()
 	ask.First = 1
@@ -30,17 +31,17 @@ func (n *Node) ReadOneShowBoardPage(reader services.UserID, ask live.BoardReques
 // BoardPage is a page of a live board as a client sees it.
 type BoardPage struct {
 	Edges []struct {
-		Cursor, Status                string
-		PlannedAt, StartedAt, EndedAt *time.Time
-		Node                          BoardShow
+		Cursor, Status                string     // Status is frozen, and so are the times below
+		PlannedAt, StartedAt, EndedAt *time.Time // as in the session
+		Node                          BoardShow  // the show as it is now
 	}
 	PageInfo struct {
 		HasNextPage bool
 		EndCursor   *string
 	}
 	SessionID            string
-	LastID, End          *string // the ID of the last show, and the reason why no page follows; nil: none
-	NewSession, Building bool    // the requested session is over; the reader's list of replays is being rebuilt
+	LastID, End          *string // the ID of the last show; the reason why no page follows. nil: none
+	NewSession, Building bool    // NewSession: the requested session is over. Building: the list of replays is being rebuilt
 }
 
 // BoardShow is a show as a client sees it.
@@ -141,10 +142,10 @@ type boardSubscription struct {
 // BoardEvent is an event of liveBoardChanged.
 type BoardEvent struct {
 	SessionID                                          string
-	NewSession, More                                   bool // this session replaces the one before; a list is cut off at 100 shows
+	NewSession, More                                   bool // NewSession: it replaces the one before. More: a list is cut off at 100 shows
 	WentLive, Ended, Scheduled, Rescheduled, Cancelled []BoardShow
 	NewAbove                                           int   // number of shows above the first show of the session
-	LiveBoard                                          Count // the number of the live board
+	LiveBoard                                          Count // the live board's count, which the badges have too
 	Badges                                             struct {
 		Version   string
 		LiveBoard Count
@@ -152,7 +153,8 @@ type BoardEvent struct {
 	}
 }
 
-// ShortForm returns an event in short form.
+// ShortForm returns the event as a line such as "live[one LIVE] ended[] moved[] gone[] above:0": the titles and statuses of the shows
+// that went live, ended, were rescheduled or cancelled, and the number of shows above the session.
 func (e BoardEvent) ShortForm() string {
 	titles := func(shows []BoardShow) (list []string) {
 		for _, show := range shows {
@@ -180,7 +182,7 @@ func (n *Node) SubscribeToBoard(t *testing.T, as, session, since string) boardSu
 	return boardSubscription{t, conn}
 }
 
-// nilIfEmpty returns nil for "", so that the variable is null.
+// nilIfEmpty returns nil for "", so that the variable of the request is null.
 func nilIfEmpty(text string) *string {
 	if text == "" {
 		return nil
@@ -228,7 +230,8 @@ func (w boardSubscription) WaitEventWithShortForm(want string) BoardEvent {
 	return w.WaitEvent(want, func(e BoardEvent) bool { return e.ShortForm() == want })
 }
 
-// ReadWholeBoard reads a user's board, page by page, and returns its lines and the end that the last page reports.
+// ReadWholeBoard reads a user's board by pages of first shows. It returns the lines of TitleStatusLines, and the reason for the end
+// that the last page reports. If first is even it asks for the next page by cursor, and otherwise by session.
 func (n *Node) ReadWholeBoard(as string, first int) (lines []string, end string) {
 	n.TB.Helper()
 	for from := (BoardPageStart{}); ; {

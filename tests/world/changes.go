@@ -2,13 +2,13 @@ package world
 
 import "fmt"
 
-// Change is a change of the stream as its reader sees it.
+// Change is a change of the change stream as a reader of the stream sees it.
 type Change struct {
-	Key, Version string
-	Total        int
-	Silent       bool // the reader must not alert the user
-	Cause        *struct{ Source, Part, ItemID string }
-	Sources      []struct {
+	Key, Version string                                 // the user's key; the version of their badges
+	Total        int                                    // the total of the badges
+	Silent       bool                                   // the reader must not alert the user
+	Cause        *struct{ Source, Part, ItemID string } // the newest item to alert of; nil if Silent
+	Sources      []struct {                             // the counts of sources and of their parts
 		Source, Part string
 		Count        int
 	}

@@ -18,8 +18,8 @@ import (
 // SpanCollector receives the spans of processes, as an OpenTelemetry collector does.
 type SpanCollector struct {
 	*httptest.Server
-	mu    sync.Mutex
-	spans []Span
+	mu    sync.Mutex // guards spans
+	spans []Span     // what was received so far
 }
 
 // Span is a span and the name of the node that sent it.

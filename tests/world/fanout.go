@@ -1,12 +1,13 @@
 package world
 
-// AuthorAudienceFields are the fields of an AuthorAudience.
+// AuthorAudienceFields selects the fields of AuthorAudience in a query.
 const AuthorAudienceFields = `user{id} followers mode pinned`
 
-// FanoutFields are the fields of admin.fanout.
+// FanoutFields selects the fields of admin.fanout in a query.
 const FanoutFields = `bigFollowers hugeFollowers waiting lagMs`
 
-// fanoutState is admin.fanout as a client sees it.
+// fanoutState is admin.fanout as a client sees it: the numbers of followers from which an author is big or huge, the number of waiting
+// jobs, and the age of the oldest post in flight in milliseconds.
 type fanoutState struct{ BigFollowers, HugeFollowers, Waiting, LagMs int }
 
 // FanoutState reads admin.fanout as an operator.

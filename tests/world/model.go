@@ -57,8 +57,8 @@ func (w *ReferenceModel) QueueExtraJobs(t *rapid.T) {
 	}
 }
 
-// MarkSeenBeforeFanout publishes a post. For some followers it marks the post as seen while its fan-out still waits, because
-// another device may have shown the post. Then it marks any post up to that one, as a late device does.
+// MarkSeenBeforeFanout publishes a post. For some followers it marks the feed as seen up to the post while the fan-out still waits,
+// because another device may have shown the post. Then it reports any post up to that one as seen, as a late device does.
 func (w *ReferenceModel) MarkSeenBeforeFanout(t *rapid.T) {
 	w.Publish(t)
 	newest := w.posts[len(w.posts)-1]
@@ -81,7 +81,8 @@ func (w *ReferenceModel) LoseRedisData(t *rapid.T, server *redistest.Server) {
 	}
 }
 
-// ReferenceModel is the slow, independent model: the posts, follows, likes and visits of a few people, in lists.
+// ReferenceModel does random acts of a few people on a node, keeps their posts, follows, likes and marks in plain lists, and computes
+// from these what each person must see. Tests compare that with what the node answers.
 type ReferenceModel struct {
 	Node       *Node
 	People     []string // their keys
@@ -105,7 +106,7 @@ type ReferenceModel struct {
 	lastBadgeVersions   map[string]string                  // reader -> last version of their badges
 }
 
-// NewReferenceModel makes the model of people on a node. flush empties Redis; nil if the history never does that.
+// NewReferenceModel makes a model of four new people on a node. flush empties Redis; nil if the test never does that.
 func NewReferenceModel(n *Node, flush func()) *ReferenceModel {
 	w := &ReferenceModel{
 		Node: n, FlushRedis: flush, PostCountAtFollow: map[string]map[string]int{}, seenPostCounts: map[string]int{}, firstLikeTimes: map[string]map[string]int{},
@@ -254,7 +255,7 @@ func (w *ReferenceModel) Unfollow(t *rapid.T) {
 		t.Fatalf("unfollow: code %q, changed %t, want %t", got.ErrorCode(), got.Changed(), follows)
 	}
 	delete(w.PostCountAtFollow[reader], author)
-	if !w.JobsPending { // the actor sees it at once
+	if !w.JobsPending { // the reader sees their own unfollow at once
 		if got := w.ReadBadges(t, reader).HomeFeed.Value; got != w.expectedNewPosts(reader) {
 			t.Fatalf("after unfollow: %d, want %d", got, w.expectedNewPosts(reader))
 		}

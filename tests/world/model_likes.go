@@ -18,7 +18,7 @@ func (w *ReferenceModel) unseenLikedPosts(person string) (count int) {
 	return count
 }
 
-// Like likes a drawn post or undoes the like. The model's Clock ticks when the post's author is notified.
+// Like likes a drawn post or undoes the like. NotifiedLikeCount rises when the post's author is notified.
 func (w *ReferenceModel) Like(t *rapid.T) {
 	post, liker := w.DrawPost(t), w.DrawPerson(t, "liker")
 	if post == nil {

@@ -31,9 +31,9 @@ type Node struct {
 	Stop    func()         // ends the node as SIGTERM does; only the first call has an effect. The test's end calls it too
 }
 
-// NodeOptions are the engines and settings of a node. A manual node starts no workers and no loops: the test steps them.
+// NodeOptions are the engines and settings of a node. With ManualStepping the node starts no workers and no loops of its own.
 type NodeOptions struct {
-	Database, Redis string
+	Database, Redis string               // the settings of these names; Redis may be "embedded"
 	ManualStepping  bool                 // nothing runs by itself: the test steps the node
 	ChangeConfig    func(*node.Config)   // changes the settings of the node
 	ChangeFanout    func(*fanout.Config) // changes the settings of its fan-out
@@ -89,7 +89,7 @@ func StartNode(tb testing.TB, options NodeOptions) *Node {
 	return n
 }
 
-// serveUntilDone runs the node as the program does. A manual node only answers requests.
+// serveUntilDone runs the node as the program does until ctx ends. If manual is true, the node only answers requests.
 func (n *Node) serveUntilDone(ctx context.Context, manual bool, listener net.Listener) error {
 	if !manual {
 		return n.Run(ctx, node.Listeners{Public: listener})
@@ -158,7 +158,7 @@ type Answer struct {
 		Message    string
 		Extensions struct{ Code, Reason string }
 	}
-	Status int // of HTTP
+	Status int // the HTTP status
 }
 
 // ErrorCode returns the code of the first error, "" when there is none.
@@ -210,7 +210,7 @@ func (n *Node) PostGraphQL(authorization string, body []byte) (result Answer) {
 	return result
 }
 
-// MustAsk is Ask, but fails on an error, and reads the data into a value.
+// MustAsk sends a request as Ask does, fails the test if the answer has an error, and decodes the data into the value into, unless nil.
 func (n *Node) MustAsk(as, query string, variables map[string]any, into any) {
 	n.TB.Helper()
 	got := n.Ask(as, query, variables)
@@ -267,8 +267,8 @@ type Badges struct {
 type Count struct {
 	Value     int
 	Display   string // the text to show, such as 99+
-	Precision string
-	InTotal   bool // it counts in the total
+	Precision string // EXACT, AT_LEAST, STALE or UNKNOWN
+	InTotal   bool   // it counts in the total
 }
 
 // checkTotals returns an error if a part of a total is negative, or if a total is not the sum of the parts that are in it. It does
@@ -391,7 +391,7 @@ func (n *Node) ReadWholeFeed(as string, first int) []string {
 	}
 }
 
-// Eventually is eventually.HoldsWithin.
+// Eventually waits until the condition holds, and fails the test if that takes longer than within. what describes the condition.
 func Eventually(tb testing.TB, within time.Duration, what string, condition func() bool) {
 	tb.Helper()
 	eventually.HoldsWithin(tb, within, what, condition)

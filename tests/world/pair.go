@@ -24,8 +24,8 @@ func ForEachStoragePair(t *testing.T, test func(t *testing.T, options NodeOption
 }
 
 // DeviceUpdateTimeout is how long a change may take to reach a device on a machine that is busy with other tests. The promise is a
-// second. It must stay far below 30 s: after that time the hub has rendered every user again as a sample (push.Config), and a
-// device would be shown even changes of which nothing notified it.
+// second. It must stay far below 30 s: within that time reconciliation renders the badges of every watched user once more (see
+// CompareOneUserIn of push.Config), and so a device would be shown even changes of which nothing notified its node.
 const DeviceUpdateTimeout = 10 * time.Second
 
 // nodePair is two nodes on one PostgreSQL and one Redis.

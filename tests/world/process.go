@@ -18,7 +18,7 @@ func (p *Process) WaitForJobs(within time.Duration) {
 	p.WaitForJobsExceptPlanned(within, 0)
 }
 
-// WaitForJobsExceptPlanned is WaitForJobs, but lets up to planned jobs wait, because they are planned for later.
+// WaitForJobsExceptPlanned waits until at most planned jobs wait, namely those that are planned for later, and no job is dead.
 func (p *Process) WaitForJobsExceptPlanned(within time.Duration, planned int) {
 	p.tb.Helper()
 	EventuallySucceeds(p.tb, within, func() error {
@@ -38,7 +38,7 @@ func (p *Process) WaitForJobsExceptPlanned(within time.Duration, planned int) {
 // tempFolder is the folder in which the program is built. It is read at the start, because tests may change TMPDIR later.
 var tempFolder = os.TempDir()
 
-// buildFolder holds the program once a test has asked for it.
+// buildFolder is the folder with the built program; "" until a test has called ProgramPath.
 var buildFolder string
 
 // Main runs the tests of a package that starts the program. Afterwards it removes the built program. It returns the exit code.
@@ -50,7 +50,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// ProgramPath is the path of the real binary, which the first call builds.
+// ProgramPath returns the path of the server's binary. The first call builds it.
 var ProgramPath = sync.OnceValues(func() (path string, err error) {
 	if buildFolder, err = os.MkdirTemp(tempFolder, "tidings-*"); err != nil {
 		return "", err
@@ -79,7 +79,7 @@ func BuildProgram(folder, file string) error {
 type Process struct {
 	tb       testing.TB
 	Command  *exec.Cmd
-	URL      string
+	URL      string        // where it serves, once that is known
 	Output   processOutput // its standard output and its standard error
 	Ended    chan struct{} // closed when the process has ended
 	exitCode int           // the exit code, -1 after a signal; valid once Ended is closed
@@ -87,7 +87,7 @@ type Process struct {
 
 // processOutput is the output of a process so far.
 type processOutput struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 
@@ -114,7 +114,7 @@ func LaunchProcess(tb testing.TB, shell string, arguments ...string) *Process {
 	return LaunchOtherProgram(tb, path, shell, arguments...)
 }
 
-// LaunchOtherProgram is LaunchProcess for another program.
+// LaunchOtherProgram starts the program at path in the way that LaunchProcess starts the server.
 func LaunchOtherProgram(tb testing.TB, path, shell string, arguments ...string) *Process {
 	tb.Helper()
 	p := &Process{tb: tb, Ended: make(chan struct{})}

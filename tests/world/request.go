@@ -57,7 +57,7 @@ func SendRequest(ctx context.Context, url, as, query string, variables map[strin
 	return result, nil
 }
 
-// Changed reports whether a payload of the answer has `changed: true`.
+// Changed reports whether the data of the answer has `changed: true`, as the payload of a mutation that had an effect does.
 func (a Answer) Changed() bool { return bytes.Contains(a.Data, []byte(`"changed":true`)) }
 
 // QuoteJSON returns a text as a JSON string.

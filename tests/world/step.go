@@ -108,8 +108,8 @@ func (n *Node) RaiseDot(input map[string]any) {
 	n.MustAsk("host:ingest", `mutation($i:RaiseDotInput!){raiseDot(input:$i){name}}`, map[string]any{"i": input}, nil)
 }
 
-// MakeAuthorsHuge pins the authors' mode to huge, so that their posts are pulled from now on. It names them in nobody's document, so it must
-// come before their followers: the document of a follower from before would lack their posts until an audit.
+// MakeAuthorsHuge pins the authors' mode to huge, so that their posts are pulled from now on. It changes no document of a follower, so
+// it must be called before anybody follows the authors: an earlier follower's document would lack their posts until an audit.
 func (n *Node) MakeAuthorsHuge(keys ...string) {
 	n.TB.Helper()
 	numbers := n.EnsureUserIDs(keys...)
@@ -322,7 +322,7 @@ func (n *Node) CheckPushRedisRoundTrips(t *testing.T) {
 		n.Badges(keys[i])
 	}
 	users := n.EnsureUserIDs(keys...)
-	// inOneTrip returns an error unless one round trip reads everybody's exact number of posts, which is want.
+	// inOneTrip returns an error unless one round trip reads everybody's exact number of new posts, which is want.
 	inOneTrip := func(want int) error {
 		ctx, trips := redis.WithRoundTrips(t.Context())
 		badges, errs := n.Badge.ReadMany(ctx, users)
@@ -364,7 +364,7 @@ func (n *Node) UserExists(key string) bool {
 	return len(numbers) > 0
 }
 
-// GoLive lets a host begin a show.
+// GoLive lets a host begin a show, and returns the ID of the show.
 func (n *Node) GoLive(host string) (show string) {
 	n.TB.Helper()
 	show = n.ScheduleShow(host, "a show", n.Clock.Now().Add(time.Hour))

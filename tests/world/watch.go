@@ -19,8 +19,8 @@ import (
 // precisionRanks numbers the precisions from the best to the worst. A total has the precision of its worst part.
 var precisionRanks = map[string]int{"EXACT": 0, "AT_LEAST": 1, "STALE": 2, "UNKNOWN": 3}
 
-// CheckInvariants does what checkTotals does, and also checks that the home feed and the likes are in the total, and the total's
-// precision and display. All these rules must hold at any moment.
+// CheckInvariants checks rules that hold at any moment: no count is negative, each total is the sum of its parts, the home feed and
+// the likes are in the total, the total has the precision of its worst part, and it is displayed as its number or as 99+.
 func (b Badges) CheckInvariants() error {
 	if err := b.checkTotals(); err != nil {
 		return err
@@ -54,11 +54,11 @@ type BadgeSubscription struct {
 	conn   *websocket.Conn
 	ended  chan struct{} // closed when the connection has ended
 
-	mu           sync.Mutex
-	newestBadges Badges // the last badges that were pushed
-	eventCount   int    // the number of events so far
-	firstError   error  // the first event that broke a rule; nil: none
-	closeCode    int    // the code of the close frame, 0 while it is open
+	mu           sync.Mutex // guards the fields below
+	newestBadges Badges     // the last badges that were pushed
+	eventCount   int        // the number of events so far
+	firstError   error      // the first event that broke a rule; nil: none
+	closeCode    int        // the code of the close frame, or 1006 without one; 0 while the connection is open
 }
 
 // OpenBadgeSubscription opens a socket as a person of development mode, and subscribes. Like any client it retries while the node
@@ -68,7 +68,8 @@ func OpenBadgeSubscription(tb testing.TB, url, person string) *BadgeSubscription
 	return OpenBadgeSubscriptionFrom(tb, url, person, "dev:"+person, nil)
 }
 
-// OpenBadgeSubscriptionFrom is OpenBadgeSubscription with a token of the person, from the local address from; nil means any.
+// OpenBadgeSubscriptionFrom subscribes as OpenBadgeSubscription does, but with any token of the person. The connection comes from the
+// local address from; nil means any.
 func OpenBadgeSubscriptionFrom(tb testing.TB, url, person, token string, from net.Addr) *BadgeSubscription {
 	tb.Helper()
 	network := net.Dialer{LocalAddr: from}
@@ -129,7 +130,7 @@ func (w *BadgeSubscription) readMessages() {
 	}
 }
 
-// handleMessage handles one message. The caller holds the lock.
+// handleMessage checks one message and keeps the badges in it. The caller holds mu.
 func (w *BadgeSubscription) handleMessage(text []byte) error {
 	var message struct {
 		Type    string

@@ -60,7 +60,7 @@ var fullBrowsers = []string{
 var sharedBrowser struct {
 	sync.Mutex
 	tab  context.Context // its first tab, which stays empty; nil while no test has asked for the browser
-	stop func() error
+	stop func() error    // ends the browser
 }
 
 // Main calls run, which runs the tests of a package. Main then stops the browser, and returns the exit code.
@@ -108,7 +108,7 @@ func NewFullBrowserTab(tb testing.TB) context.Context {
 	return openTab(tab, tb)
 }
 
-// startBrowser starts the browser that ChromiumEnvVariable names, or, if it names none, the first of these that is installed. It
+// startBrowser starts the browser that ChromiumEnvVariable names, or, if it names none, the first of the candidates that is installed. It
 // returns the first tab, and a function that stops the browser.
 func startBrowser(candidates []string) (tab context.Context, stop func() error, err error) {
 	path, err := findBrowser(os.Getenv(ChromiumEnvVariable), candidates, exec.LookPath)
@@ -136,7 +136,7 @@ func NewTab(ctx context.Context, tb testing.TB) context.Context {
 	return openTab(ctx, tb)
 }
 
-// openTab opens a tab with a record of its own, in the profile of its parent if the options make no new one.
+// openTab opens a tab with a tabRecord of its own, in the profile of its parent if the options make no new one.
 func openTab(parent context.Context, tb testing.TB, options ...chromedp.ContextOption) context.Context {
 	tb.Helper()
 	// A window of its own keeps each tab in front: a tab behind another is not drawn, and takes no clicks.
@@ -187,7 +187,7 @@ func browserOptions(path string) []chromedp.ExecAllocatorOption {
 	)
 }
 
-// findBrowser returns the path of the configured browser, or of the first candidate if none is configured.
+// findBrowser returns the path of the configured browser, or, if none is configured, of the first candidate that look finds.
 func findBrowser(configured string, candidates []string, look func(string) (string, error)) (string, error) {
 	if configured != "" {
 		path, err := look(configured)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// findBrowser returns the configured browser, or else the first candidate that is installed.
 func TestFind(t *testing.T) {
 	having := func(there ...string) func(string) (string, error) {
 		return func(name string) (string, error) {
@@ -53,6 +54,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// isWithinOrigin accepts addresses of the origin, and addresses that need no network.
 func TestWithin(t *testing.T) {
 	for _, test := range []struct {
 		address, origin string
@@ -79,6 +81,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
+// quoteJS makes a JavaScript literal of any text.
 func TestQuote(t *testing.T) {
 	for text, want := range map[string]string{
 		"MyBadges":       `"MyBadges"`,
@@ -94,6 +97,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
+// Requests panics for a context that is not the context of a tab.
 func TestRecordOfAnotherContext(t *testing.T) {
 	defer func() {
 		if recover() == nil {
@@ -103,7 +107,7 @@ func TestRecordOfAnotherContext(t *testing.T) {
 	Requests(context.Background())
 }
 
-// startPageServer starts a server of small pages whose actions a record must note.
+// startPageServer starts a server of small pages that make requests, cause errors or open sockets, for the tests of tabRecord.
 func startPageServer(t *testing.T) (origin string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -147,6 +151,7 @@ func startPageServer(t *testing.T) (origin string) {
 	return server.URL
 }
 
+// The record of a tab has its requests, its sockets and the errors of its pages.
 func TestRecord(t *testing.T) {
 	origin := startPageServer(t)
 	browser := NewProfileTab(t)
@@ -220,6 +225,7 @@ func TestRecord(t *testing.T) {
 	})
 }
 
+// Two tabs of one profile share localStorage but not sessionStorage, and each has its own record of requests.
 func TestTabs(t *testing.T) {
 	origin := startPageServer(t)
 	one := NewProfileTab(t)
@@ -249,13 +255,15 @@ func TestTabs(t *testing.T) {
 // failingTB is a testing.TB that keeps the message of its failure and panics with errTestFailed, to end the step.
 type failingTB struct {
 	testing.TB
-	failureText string // the message
+	failureText string // the message of Fatalf
 }
 
+// errTestFailed is the value with which failingTB panics.
 var errTestFailed = errors.New("the test failed")
 
 func (f *failingTB) Helper() {}
 
+// Fatalf keeps the message, and ends the step by a panic.
 func (f *failingTB) Fatalf(format string, args ...any) {
 	f.failureText = fmt.Sprintf(format, args...)
 	panic(errTestFailed)
@@ -274,6 +282,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+// WaitFor goes on waiting when another page replaces the page.
 func TestAWaitSurvivesItsPage(t *testing.T) {
 	origin := startPageServer(t)
 	tab := NewProfileTab(t)
@@ -287,6 +296,7 @@ func TestAWaitSurvivesItsPage(t *testing.T) {
 	}
 }
 
+// A step that fails ends its test with a message that names the reason.
 func TestStepsFailTheTest(t *testing.T) {
 	origin := startPageServer(t)
 	tab := NewProfileTab(t)

@@ -54,7 +54,7 @@ func keyEvents(r rune, modifiers []chromedp.Modifier) (events []input.DispatchKe
 }
 
 // OpenOperation opens a ready-made operation by its name, as a person does with the keyboard: it opens the menu, searches and
-// presses Enter. An operation that is open comes to the front.
+// presses Enter. If the operation has a tab already, that tab comes to the front.
 func OpenOperation(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
 	searchOperation(ctx, tb, name)
@@ -81,46 +81,48 @@ func searchOperation(ctx context.Context, tb testing.TB, name string) {
 	WaitFor(ctx, tb, "the menu offers "+name, `document.querySelector('#menu .chosen .name')?.textContent === `+quoteJS(name))
 }
 
-// waitTabInFront waits for the tab and for its query: the editor gets the text after the tab is in front.
+// waitTabInFront waits until the tab with a title is in front and its query is parsed: the editor gets the text after the tab is in
+// front.
 func waitTabInFront(ctx context.Context, tb testing.TB, name string) {
 	tb.Helper()
 	WaitFor(ctx, tb, name+" is in front", `document.querySelector('.graphiql-tab-active .graphiql-tab-button')?.textContent === `+quoteJS(name))
 	waitQueryParsed(ctx, tb)
 }
 
-// SubscriptionState returns the state of a watch: connecting, live, lost, stopped, refused or ended; "" if there is no watch of
-// that name. A watch is a subscription that was run: its events arrive in a pane of their own, also while other tabs are used.
+// SubscriptionState returns the state of a subscription that was run in GraphiQL: connecting, live, lost, stopped, refused or ended. It
+// is "" if the page shows no subscription of that name. The page calls it a watch: its events arrive in a pane of their own, also while
+// other tabs are used.
 func SubscriptionState(ctx context.Context, tb testing.TB, name string) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quoteJS(name)))
 }
 
-// WaitSubscriptionState waits until a watch has a state.
+// WaitSubscriptionState waits until a subscription that was run in GraphiQL has a state: see SubscriptionState.
 func WaitSubscriptionState(ctx context.Context, tb testing.TB, name, state string) {
 	tb.Helper()
 	WaitFor(ctx, tb, name+" is "+state, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state === %s`, quoteJS(name), quoteJS(state)))
 }
 
-// WaitSubscriptionEvent waits until a line of a watch contains a text. A line is an event, shortened or complete, or a message of
-// the page about the connection.
+// WaitSubscriptionEvent waits until a line in the pane of a subscription contains a text. A line is an event, shortened or complete, or a
+// message of the page about the connection.
 func WaitSubscriptionEvent(ctx context.Context, tb testing.TB, name, text string) {
 	tb.Helper()
 	WaitFor(ctx, tb, name+" shows "+text, fmt.Sprintf(`[...document.querySelectorAll('[data-watch=%s] li')].some((line) => line.textContent.includes(%s))`, quoteJS(name), quoteJS(text)))
 }
 
-// CountSubscriptionEvents counts the events that a watch shows. Lines about the connection are not counted.
+// CountSubscriptionEvents counts the events that the pane of a subscription shows. Lines about the connection are not counted.
 func CountSubscriptionEvents(ctx context.Context, tb testing.TB, name string) int {
 	tb.Helper()
 	return Evaluate[int](ctx, tb, fmt.Sprintf(`document.querySelectorAll('[data-watch=%s] li details').length`, quoteJS(name)))
 }
 
-// PressSubscriptionButton presses a button of a watch: Stop, Start, Clear or Close.
+// PressSubscriptionButton presses a button in the pane of a subscription: Stop, Start, Clear or Close.
 func PressSubscriptionButton(ctx context.Context, tb testing.TB, name, button string) {
 	tb.Helper()
 	Click(ctx, tb, fmt.Sprintf(`[data-watch=%s] button[aria-label^=%s]`, quoteJS(name), quoteJS(button)))
 }
 
-// NoticeText returns the text of the notice with an id; "" if the page does not show it.
+// NoticeText returns the text of the notice with an id, such as "gone" or "storage"; "" if the page does not show it.
 func NoticeText(ctx context.Context, tb testing.TB, id string) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-notice=%s] p')?.innerText ?? ''`, quoteJS(id)))

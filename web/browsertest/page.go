@@ -46,15 +46,15 @@ func OpenGraphiQL(ctx context.Context, tb testing.TB, origin, person string) {
 	waitGraphiQLReady(ctx, tb)
 }
 
-// Reload loads the page again, as the reader's button does, and waits until GraphiQL can be used.
+// Reload loads the page again, as the browser's button does, and waits until GraphiQL can be used.
 func Reload(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	runSteps(ctx, tb, "reload", chromedp.Reload())
 	waitGraphiQLReady(ctx, tb)
 }
 
-// waitGraphiQLReady waits for the four editors, the button and the first parse: before that, GraphiQL would run the operation that it
-// parsed last.
+// waitGraphiQLReady waits for the four editors, the execute button and the first parse of the query: before that, GraphiQL would run the
+// operation that it parsed last.
 func waitGraphiQLReady(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	editors := []string{queryEditor, variableEditor, headerEditor, responseEditor}
@@ -105,8 +105,8 @@ func ChoosePerson(ctx context.Context, tb testing.TB, person string) {
 		chromedp.Click(chromedp.CSS(`#other button`)))
 }
 
-// CurrentPerson returns the person that the bar shows, as written there: "alice", "alice (admin)". It is "" without a bar, as in
-// production mode.
+// CurrentPerson returns the person whose token the page uses, as its bar shows them: "alice", "alice (admin)". It is "" if the bar shows
+// nobody, as in production mode without a token.
 func CurrentPerson(ctx context.Context, tb testing.TB) string {
 	tb.Helper()
 	return Evaluate[string](ctx, tb, `document.getElementById('who')?.value ?? ''`)

@@ -31,12 +31,12 @@ type Socket struct {
 
 // tabRecord lists the requests, sockets and page errors of one tab. The browser adds to it while a test reads.
 type tabRecord struct {
-	mu sync.Mutex
-	// idOrder has the IDs of the requests and sockets in the order in which they began; each is in one of the two maps.
+	mu sync.Mutex // guards the other fields
+	// idOrder has the IDs of the requests and sockets in the order in which they began; each ID is in one of the two maps below.
 	idOrder    []network.RequestID
 	requests   map[network.RequestID]*Request
 	sockets    map[network.RequestID]*Socket
-	pageErrors []string // see PageErrors
+	pageErrors []string // what PageErrors returns
 }
 
 // tabRecordContextKey is the key of a tab's record in its context.

@@ -8,7 +8,7 @@
 // On failure a page shows the parts that could be read, and names the parts that could not.
 //
 // A request passes withSecurityHeaders, the check of its origin, requireOperator (the token), and then the function of its page,
-// which executes a document, fills the body of its template and calls show. Every request is checked again: there are no
+// which executes a GraphQL document, fills the body of its template and calls show. Every request is checked again: there are no
 // sessions here, so an expired token is refused at once.
 package console
 
@@ -30,7 +30,7 @@ import (
 type Config struct {
 	// Identify returns the bearer of a token and the token's expiry; a zero time means never.
 	Identify func(ctx context.Context, token string) (services.Viewer, time.Time, error)
-	// Execute executes a document for the viewer of the context, and writes its data into the value that into points to.
+	// Execute executes a GraphQL document for the viewer of the context, and writes its data into the value that into points to.
 	Execute func(ctx context.Context, document string, variables map[string]any, into any) []error
 	// RecordAct records an act of the viewer of the context.
 	RecordAct func(ctx context.Context, action, target string, work func(ctx context.Context) error) error
@@ -40,10 +40,12 @@ type Config struct {
 	Now func() time.Time
 	// Development lets operators sign in without a token, as only a server in development mode may.
 	Development bool
-	Version     string
+	Version     string       // of the server, for the foot of every page; "" shows none
 	Log         *slog.Logger // default slog.Default()
 }
 
+// files has the templates of the pages and the style sheet.
+//
 //go:embed pages/*.html style.css
 var files embed.FS
 
@@ -59,7 +61,7 @@ var contentSecurityPolicy = strings.Join([]string{
 	"default-src 'none'", "style-src 'self'", "img-src data:", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
 }, "; ")
 
-// Console serves the pages. It is safe for concurrent use: nothing in it changes after New.
+// Console serves the pages at /admin. It is safe for concurrent use: nothing in it changes after New.
 type Console struct {
 	cfg   Config
 	pages *template.Template // a template for each page
@@ -81,7 +83,7 @@ func New(cfg Config) http.Handler {
 	c.mux.HandleFunc("GET "+stylePath, c.serveStyle)
 	c.mux.HandleFunc("POST "+rootPath+"/sign-in", c.signIn)
 	c.mux.HandleFunc("POST "+rootPath+"/sign-out", c.signOut)
-	// Each page is a function of a visit, so that none can omit the check of the operator.
+	// Each page is a function of a pageRequest, which requireOperator makes, so that none can omit the check of the operator.
 	for pattern, serve := range map[string]func(*pageRequest){
 		"GET " + rootPath:                       c.overview,
 		"GET " + rootPath + "/{$}":              c.overview,
@@ -144,11 +146,11 @@ type pageRequest struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	ctx    context.Context // with the operator as its viewer
-	viewer services.Viewer
-	page   page
+	viewer services.Viewer // the operator
+	page   page            // what show writes
 }
 
-// show writes the page of a visit.
+// show writes the page of a request, with an HTTP status and the template of a name.
 func (c *Console) show(v *pageRequest, status int, name string) {
 	v.page.Actor, v.page.SignedIn = v.viewer.Subject, true
 	c.write(v.w, status, name, v.page)
@@ -182,7 +184,7 @@ func (c *Console) serveNotFound(v *pageRequest) {
 	c.show(v, http.StatusNotFound, "refused")
 }
 
-// executeQuery executes a document, and adds its errors to the faults of the page. It reports whether there were no errors.
+// executeQuery executes a GraphQL document, and adds its errors to the faults of the page. It reports whether there were no errors.
 func (c *Console) executeQuery(v *pageRequest, ctx context.Context, document string, variables map[string]any, into any) bool {
 	errs := c.cfg.Execute(ctx, document, variables, into)
 	for _, err := range errs {

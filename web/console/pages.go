@@ -9,8 +9,9 @@ import (
 	"tidings/services"
 )
 
-// overviewDocument, like the other documents, uses the public API. The types beside a document have the names of its fields. A field
-// that may be null is a pointer: it is nil when it could not be read, and the page leaves its part out.
+// overviewDocument is the GraphQL document of the overview. Like the other documents, it uses the public API. The types beside a document
+// have the names of its fields. A field that may be null is a pointer: it is nil when it could not be read, and the page leaves its part
+// out.
 const overviewDocument = `{ admin {
 	jobs { waiting dead oldestMs }
 	fanout { bigFollowers hugeFollowers waiting lagMs }
@@ -24,17 +25,17 @@ type overviewAnswer struct {
 	Admin *struct {
 		Jobs *struct {
 			Waiting, Dead int
-			OldestMs      int64
+			OldestMs      int64 // the time since the oldest waiting job was due
 		}
 		Fanout *struct {
-			BigFollowers, HugeFollowers, Waiting int
-			LagMs                                int64
+			BigFollowers, HugeFollowers, Waiting int   // the thresholds of the modes, and the jobs that wait
+			LagMs                                int64 // the age of the oldest post whose fan-out has not ended
 		}
 		Activity struct{ IdleAfterHours, DormantAfterHours int }
 		Cleaner  *struct {
 			Running   bool
 			LastRunAt *time.Time
-			Freed     struct{ Keys, Dormant int }
+			Freed     struct{ Keys, Dormant int } // by the last run: the keys, and the dormant users whose data was removed
 		}
 	}
 }
@@ -54,8 +55,8 @@ func (c *Console) overview(v *pageRequest) {
 	c.show(v, http.StatusOK, "overview")
 }
 
-// webhooksDocument has the fields that the page shows. A field that is added to one of the types below must be added to its document
-// too.
+// webhooksDocument reads all webhooks, with the fields that the page shows. A field that is added to one of the types below must be added
+// to its document too.
 const webhooksDocument = `{ admin { webhooks {
 	name url away totals sources state createdAt secrets waiting dead oldestUnsentAt retryAt lastSuccessAt lastFailureAt lastError
 } } }`
@@ -67,9 +68,9 @@ const deadLettersDocument = `query ($name: String!) { admin { webhookDeadLetters
 
 // webhook is one webhook as the page shows it. DeadLetters is read by a document of its own, so it is not in the JSON.
 type webhook struct {
-	Name, URL, State string
-	Away, Totals     bool     // only changes of users without an open socket; only changes of the total and what alerts
-	Sources          []string // whose changes are sent; empty: of all
+	Name, URL, State string   // State is OK, DOWN, GONE or IDLE
+	Away, Totals     bool     // it gets only changes of users without an open socket; only changes of the total and what alerts
+	Sources          []string // the sources whose changes are sent; empty: all sources
 	CreatedAt        time.Time
 	Secrets, Waiting int        // the number of secrets that sign, and of users whose newest change waits
 	Dead             int        // the number of users with a dead letter
@@ -77,7 +78,7 @@ type webhook struct {
 	RetryAt          *time.Time // nothing is sent before; nil: no such time
 	LastSuccessAt    *time.Time
 	LastFailureAt    *time.Time
-	LastError        *string
+	LastError        *string      // nil: nothing failed
 	DeadLetters      []deadLetter `json:"-"`
 }
 
@@ -85,11 +86,11 @@ type webhook struct {
 type deadLetter struct {
 	UserID, Key, Version, Error string
 	Attempts                    int
-	FirstAt, DeadAt             time.Time
-	Status                      *int // of HTTP, in the last answer of the receiver; nil: there was no answer
+	FirstAt, DeadAt             time.Time // of the first attempt, and when the letter was given up
+	Status                      *int      // of HTTP, in the last answer of the receiver; nil: there was no answer
 }
 
-// webhooks shows the page without the outcome of an act.
+// webhooks shows the page of all webhooks, without the outcome of an act.
 func (c *Console) webhooks(v *pageRequest) { c.showWebhooks(v, http.StatusOK) }
 
 // showWebhooks shows all webhooks, each with its newest dead letters. After an act, status is the status of the act. The answer
@@ -125,8 +126,8 @@ func (c *Console) showWebhooks(v *pageRequest, status int) {
 	c.show(v, status, "webhooks")
 }
 
-// testWebhook sends one event now, and shows the receiver's answer. The page has the status of the mutation: if the receiver
-// refuses the test, the page shows that and has status 200.
+// testWebhook sends one test event to a webhook now, and shows the receiver's answer. The page has the status of the mutation: if the
+// receiver refuses the test, the page shows that and has status 200.
 func (c *Console) testWebhook(v *pageRequest) {
 	name := v.r.PostFormValue("name")
 	var answer struct {
@@ -147,7 +148,7 @@ func (c *Console) testWebhook(v *pageRequest) {
 	c.showWebhooks(v, status)
 }
 
-// replayWebhook sends dead letters again, of one user or of all. An empty field of the form means all users.
+// replayWebhook sends the dead letters of a webhook again, those of one user or of all. An empty field of the form means all users.
 func (c *Console) replayWebhook(v *pageRequest) {
 	name, variables := v.r.PostFormValue("name"), map[string]any{}
 	variables["name"] = name
@@ -175,7 +176,7 @@ func (c *Console) executeMutation(v *pageRequest, document string, variables map
 	return status
 }
 
-// actsDocument reads 50 acts, which fit on a screen or two.
+// actsDocument reads a page of 50 acts, which fit on a screen or two.
 const actsDocument = `query ($after: String) { admin { acts(first: 50, after: $after) {
 	list { at actor action target details outcome code } cursor hasMore
 } } }`
@@ -183,7 +184,7 @@ const actsDocument = `query ($after: String) { admin { acts(first: 50, after: $a
 // act is one act of an operator, as the page shows it.
 type act struct {
 	At                           time.Time
-	Actor, Target, Details, Code *string
+	Actor, Target, Details, Code *string // nil: the act has none
 	Action, Outcome              string
 }
 

@@ -8,7 +8,7 @@ import (
 	"tidings/services"
 )
 
-// The token itself is in the cookie, so a node needs no memory of sessions, and every node knows every operator.
+// The operator's token itself is in the console's cookie, so a node needs no memory of sessions, and every node knows every operator.
 const (
 	cookieName    = "tidings_console"
 	maxTokenBytes = 3800 // bytes: browsers keep cookies of 4,096 with their attributes

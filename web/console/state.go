@@ -7,12 +7,12 @@ import "time"
 type NodeState struct {
 	Node   string // the name of this node
 	Readyz string // what /readyz says
-	Serves bool   // it takes traffic
+	Serves bool   // the node takes traffic
 
 	Engines []Engine
-	Nodes   []Node          // of the whole installation; none on SQLite, which serves one process
-	Jobs    []JobKindCounts // counts, by kind
-	Groups  []MetricGroup   // the metrics of this node
+	Nodes   []Node          // all nodes of the installation; none on SQLite, which serves one process
+	Jobs    []JobKindCounts // the numbers of jobs, by kind
+	Groups  []MetricGroup   // the metrics of this node, in groups
 	Faults  []string        // parts that could not be read
 }
 
@@ -30,14 +30,14 @@ type Node struct {
 	Self      bool          // it is the node that answers
 	Halted    bool          // its jobs wait for an engine that does not answer
 	SilentFor time.Duration // the time since its last heartbeat
-	Ahead     time.Duration // of its clock
+	Ahead     time.Duration // how far its clock is ahead of the database's
 }
 
 // JobKindCounts counts the jobs of one kind. Dead jobs wait for an operator.
 type JobKindCounts struct {
-	Name                           string
+	Name                           string // the kind
 	Waiting, Running, Failed, Dead int
-	Lag                            time.Duration // since the oldest was due
+	Lag                            time.Duration // the time since the oldest waiting job was due
 }
 
 // MetricGroup is a group of metrics of this node, under one title.

@@ -9,14 +9,15 @@ import (
 	"tidings/services"
 )
 
-// userDocument needs the scope ingest, and viewerDocument reads what the user would see; observingContext gives both rights.
+// userDocument reads users with their badges by their keys, for which the scope ingest is needed. observingContext has that scope.
 const userDocument = `query ($keys: [String!]!) { users(keys: $keys) {
 	user { id key name }
 	badges { version quiet total { value display precision asOf } dots { name lit } }
 	unread { source count { value display inTotal precision asOf } }
 } }`
 
-// Each list has its first 20 items, enough for a support case. The page says if a list has more items.
+// viewerDocument reads what the user of the context would see. Each list has its first 20 items, enough for a support case. The page
+// says if a list has more items.
 const viewerDocument = `{ viewer {
 	badgeExplained { source part count { value precision } items { nodeId at count clearedBy } }
 	homeFeed(first: 20) { edges { node { id author { key name } body publishedAt } } end }
@@ -27,14 +28,14 @@ const viewerDocument = `{ viewer {
 	hides { edges { since node { id key } } pageInfo { hasNextPage } }
 } }`
 
-// The types below are the parts of these documents that the page shows.
+// The types below are the answers to userDocument and viewerDocument, as far as the page shows them.
 
-// badgeCount is one count. Value is nil if the count is unknown. Display is the text that an app would show.
+// badgeCount is one count of the badges, or a part of one.
 type badgeCount struct {
-	Value     *int // nil: unknown
-	Display   string
-	InTotal   bool
-	Precision string
+	Value     *int       // nil: unknown
+	Display   string     // the text that an app would show
+	InTotal   bool       // the count is part of the total
+	Precision string     // EXACT, AT_LEAST, STALE or UNKNOWN
 	AsOf      *time.Time // the time at which a count that is STALE was right
 }
 
@@ -46,7 +47,7 @@ type userAnswer struct {
 	}
 	Badges struct {
 		Version string
-		Quiet   bool
+		Quiet   bool // the user's quiet hours are in effect
 		Total   badgeCount
 		Dots    []struct {
 			Name string
@@ -75,6 +76,7 @@ type restrictions struct {
 
 // viewerAnswer is the data that the user would see. A list is nil if it could not be read; the page then shows the other lists.
 type viewerAnswer struct {
+	// BadgeExplained has the counts of the badges, each with the items that make it up.
 	BadgeExplained []struct {
 		Source string
 		Part   *string
@@ -82,8 +84,8 @@ type viewerAnswer struct {
 		Items  []struct {
 			NodeID    string
 			At        time.Time
-			Count     int
-			ClearedBy string
+			Count     int    // what the item adds to the count
+			ClearedBy string // the text of a mutation that removes the item from the count
 		}
 	}
 	// End is the reason why the feed ends, or empty while it goes on.
@@ -100,7 +102,7 @@ type viewerAnswer struct {
 		}
 		End *string
 	}
-	// Seen takes a row out of the badge's number, and Read marks the row itself.
+	// Seen takes a row out of the badge's number, and Read marks the row itself. An unseen row that is too old to count is Older.
 	Notifications *struct {
 		Edges []struct {
 			Node struct {
@@ -164,14 +166,14 @@ func userKeyOf(named string) (string, error) {
 	return named, nil
 }
 
-// userBody is the body of the page of a user. View is empty if it could not be read. Named is what the operator typed.
+// userBody is the body of the page of a user.
 type userBody struct {
-	Named string      // what the operator typed
-	Found *userAnswer // nil: no user was requested
-	View  viewerAnswer
+	Named string       // what the operator typed
+	Found *userAnswer  // nil: no user was requested, or none was found
+	View  viewerAnswer // what the user would see; empty if it could not be read
 }
 
-// lookUp reads a user, and what they would see, into the body of the visit's page; it does not write the page. The error is
+// lookUp reads a user, and what they would see, into the body of v.page; it does not write the page. The error is
 // NOT_FOUND if there is no such user: then viewerDocument is not executed, because that would create the user. The error is also
 // the outcome of the recorded act.
 func (c *Console) lookUp(v *pageRequest, key string) error {
@@ -185,7 +187,7 @@ func (c *Console) lookUp(v *pageRequest, key string) error {
 	if len(found.Users) != 1 || found.Users[0] == nil {
 		return services.Errorf(services.NotFound, "There is no user %s.", services.Quote(key))
 	}
-	// This is a second document because it needs a user who exists.
+	// viewerDocument is executed second, because it needs a user who exists.
 	var seen struct{ Viewer *viewerAnswer }
 	c.executeQuery(v, observed, viewerDocument, nil, &seen)
 	body := userBody{Found: found.Users[0]}

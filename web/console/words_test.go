@@ -13,6 +13,7 @@ import (
 	"tidings/services"
 )
 
+// formatAge shows a duration as a whole number of one unit, rounded down.
 func TestAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0 ms", 0: "0 ms", 999 * time.Millisecond: "999 ms", time.Second: "1 s", 119 * time.Second: "119 s", 2 * time.Minute: "2 min",
@@ -24,6 +25,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
+// formatNumber shows whole numbers below 1e15 without a decimal point.
 func TestNumber(t *testing.T) {
 	for value, want := range map[float64]string{0: "0", 12: "12", -3: "-3", 0.25: "0.250", 1e20: "100000000000000000000.000"} {
 		if got := formatNumber(value); got != want {
@@ -45,6 +47,7 @@ func TestShownURL(t *testing.T) {
 	}
 }
 
+// userKeyOf accepts a user's key or ID, and refuses what can be neither.
 func TestKeyOf(t *testing.T) {
 	for named, want := range map[string]string{"ann": "ann", "user:ann": "ann", "user:a%20b": "a b", "a b": "a b", "user:%zz": "user:%zz", "did:plc:x": "did:plc:x"} {
 		if got, err := userKeyOf(named); err != nil || got != want {

@@ -10,10 +10,10 @@ import (
 
 const (
 	day                    = 24 * time.Hour
-	notificationExpiryDays = 7
-	displayCap             = 99
-	zeroID                 = "0000000000000"
-	versionSecondHalfBase  = 2_000_000_000_000_000 // the base of the version's second half, to which the day is added
+	notificationExpiryDays = 7                     // a like leaves its count so many days after its own day
+	displayCap             = 99                    // a greater count is displayed as "99+"
+	zeroID                 = "0000000000000"       // stands in Redis for no ID: there is no such post or notification
+	versionSecondHalfBase  = 2_000_000_000_000_000 // the base of the shared half of the version, to which the day is added
 )
 
 // readBadges reads and renders a badge document: one HMGET.
@@ -37,6 +37,8 @@ func (r *Resolver) readBadges(ctx context.Context, user uint32) (*Badges, error)
 	return renderBadges(n, texts[4], texts[5], newest, time.Now())
 }
 
+// renderBadges makes the badges from fields of a document: its version n, the count of the feed, the counts of likes, and the ID of
+// the newest notification.
 func renderBadges(n uint64, feedCount, likes, newest string, now time.Time) (*Badges, error) {
 	digits, more := strings.CutSuffix(feedCount, "+")
 	value, err := strconv.Atoi(digits)
@@ -61,7 +63,8 @@ func renderBadges(n uint64, feedCount, likes, newest string, now time.Time) (*Ba
 	return badges, nil
 }
 
-// sumUnexpiredCounts adds up the counts "ver;older;day;c0,...,c7": the counts of today and of the seven days before.
+// sumUnexpiredCounts adds up the counts of today and of the seven days before. text is "ver;older;day;c0,...,c7", where c0 is the
+// count of the day.
 func sumUnexpiredCounts(text string, today int64) (sum int, err error) {
 	parts := strings.Split(text, ";")
 	if len(parts) != 4 {
@@ -83,6 +86,7 @@ func sumUnexpiredCounts(text string, today int64) (sum int, err error) {
 	return sum, nil
 }
 
+// newCount returns a count as the schema has it. more says that the true number may be greater.
 func newCount(value int, more bool) *BadgeCount {
 	count := &BadgeCount{Value: value, Display: strconv.Itoa(value), InTotal: true, Precision: PrecisionExact}
 	if value > displayCap {

@@ -8,9 +8,9 @@ import (
 
 // eventBroker hands an event to every subscriber of this process when it is triggered.
 type eventBroker struct {
-	mu          sync.Mutex
-	subscribers map[chan *Badges]uint32
-	lastVersion uint64
+	mu          sync.Mutex              // guards the fields below
+	subscribers map[chan *Badges]uint32 // the channel of each subscription, with the user's ID
+	lastVersion uint64                  // the version of the last event
 }
 
 func newEventBroker() *eventBroker { return &eventBroker{subscribers: map[chan *Badges]uint32{}} }

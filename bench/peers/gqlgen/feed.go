@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	feedRetention           = 300
-	idLetters               = 13
-	idAlphabet              = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-	idBitsBelowMilliseconds = 21
-	authorLetters           = 5
+	feedRetention           = 300                                // posts in a feed
+	idLetters               = 13                                 // letters of a post's ID
+	idAlphabet              = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // each letter of an ID is a digit of base 32
+	idBitsBelowMilliseconds = 21                                 // the bits of an ID to the right of its time in milliseconds
+	authorLetters           = 5                                  // letters of the author's user ID in a member of an inbox
 )
 
 // readFeed reads a page of the inbox, with one call to Redis for each command.
@@ -51,6 +51,8 @@ func (r *Resolver) readFeed(ctx context.Context, user uint32, first int) (*PostC
 	return newFeedPage(user, first, members, floor, sentinel[0][1:])
 }
 
+// newFeedPage makes a page of at most first posts from raw, which are members of the inbox, newest first. The feed ends with the member
+// oldest. cut is the ID of the newest post that was trimmed from the inbox, or zeroID.
 func newFeedPage(user uint32, first int, raw []string, oldest, cut string) (*PostConnection, error) {
 	var members []string
 	for _, member := range raw {
@@ -101,6 +103,7 @@ func (r *Resolver) readPost(ctx context.Context, member string) (*Post, error) {
 	}, nil
 }
 
+// readUser reads the copy of a user's profile.
 func (r *Resolver) readUser(ctx context.Context, number uint32) (*User, error) {
 	var stored struct {
 		Key       string  `json:"k"`
@@ -126,7 +129,7 @@ func (r *Resolver) readStoredJSON(ctx context.Context, key string, into any) err
 	return json.Unmarshal([]byte(text[body:]), into)
 }
 
-// authorOf reads the author's number: five letters of base 85, in which "!" is the digit 0.
+// authorOf returns the user ID of the author in a member of an inbox: five digits of base 85, of which "!" is 0.
 func authorOf(member string) (number uint32) {
 	for i := idLetters; i < idLetters+authorLetters; i++ {
 		number = number*85 + uint32(member[i]-'!')
@@ -134,6 +137,7 @@ func authorOf(member string) (number uint32) {
 	return number
 }
 
+// parseID returns the number that an ID stands for, which is written in digits of base 32.
 func parseID(letters string) (id uint64, err error) {
 	for i := range len(letters) {
 		value := strings.IndexByte(idAlphabet, letters[i])
@@ -145,6 +149,7 @@ func parseID(letters string) (id uint64, err error) {
 	return id, nil
 }
 
+// encodeCursor returns the cursor of a post in a user's feed, in the format of Tidings.
 func encodeCursor(user uint32, id uint64) string {
 	var bytes [13]byte
 	bytes[0] = 1

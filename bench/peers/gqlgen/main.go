@@ -61,7 +61,7 @@ func run(listen, redisURL, usersFile string) error {
 	return nil
 }
 
-// routes serves /graphql and POST /trigger, which gives every subscriber one event.
+// routes serves /graphql and POST /trigger, which gives every subscriber one event. numbers maps keys of users to user IDs.
 func routes(client *redis.Client, numbers map[string]uint32) http.Handler {
 	resolver := &Resolver{redis: client, events: newEventBroker()}
 	graphql := handler.New(NewExecutableSchema(Config{Resolvers: resolver}))
@@ -84,9 +84,10 @@ func routes(client *redis.Client, numbers map[string]uint32) http.Handler {
 	return mux
 }
 
+// viewerKey is the key of the viewer's user ID in a context.
 type viewerKey struct{}
 
-// withViewer reads a token like "Bearer dev:KEY".
+// withViewer puts the user ID of the viewer into the context. token is like "Bearer dev:KEY", and numbers maps keys to user IDs.
 func withViewer(ctx context.Context, numbers map[string]uint32, token string) (context.Context, error) {
 	_, key, _ := strings.Cut(token, ":")
 	key, _, _ = strings.Cut(key, ":")
@@ -97,6 +98,7 @@ func withViewer(ctx context.Context, numbers map[string]uint32, token string) (c
 	return context.WithValue(ctx, viewerKey{}, number), nil
 }
 
+// viewerFrom returns the user ID of the viewer that withViewer has put into the context.
 func viewerFrom(ctx context.Context) (uint32, error) {
 	number, ok := ctx.Value(viewerKey{}).(uint32)
 	if !ok {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	factVersion = "0001763697600000"
-	newestID    = "01DHJFY1G0003" // 2026-01-31, or thereabouts
+	factVersion = "0001763697600000" // the version before the JSON of each copy in Redis
+	newestID    = "01DHJFY1G0003"    // the newest post of the feed, of about 2026-01-31
 )
 
 // startTestServer starts the peer on a Redis with one user, number 7, with two posts in the feed.
@@ -50,6 +50,7 @@ func startTestServer(t *testing.T) (*httptest.Server, *miniredis.Miniredis) {
 	return server, engine
 }
 
+// ask sends a query with a token, and returns the body of the answer.
 func ask(t *testing.T, server *httptest.Server, token, query string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"query": query})
@@ -122,7 +123,7 @@ func mustParseID(t *testing.T, letters string) uint64 {
 	return id
 }
 
-// withoutCursors removes the cursors.
+// withoutCursors removes the two cursors of pageInfo from an answer.
 func withoutCursors(text string) string {
 	start, end := strings.Index(text, `"startCursor"`), strings.Index(text, `},"lastId"`)
 	if start < 0 || end < start {

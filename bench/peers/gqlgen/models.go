@@ -17,5 +17,5 @@ type Post struct {
 	Kind        PostKind
 	Body        string
 	PublishedAt string
-	author      uint32
+	author      uint32 // the author's user ID
 }

@@ -17,7 +17,7 @@ import (
 // Handler answers all requests.
 func (a *Application) Handler() http.Handler {
 	mux := http.NewServeMux()
-	// act serves one act, and wakes the relay to send at once what the act wrote into the outbox.
+	// act serves one act, and wakes the relay, which sends at once what the act wrote into the outbox.
 	act := func(pattern string, do func(ctx context.Context, r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			// When do returns, the fact and its event are on disk.
@@ -66,7 +66,8 @@ func articleID(r *http.Request) int64 {
 	return id
 }
 
-// wakeRelay wakes the relay, which otherwise would find a new event only after pollInterval.
+// wakeRelay wakes the relay, which sends the events of the outbox to Tidings. Otherwise the relay would find a new event only after
+// pollInterval.
 func (a *Application) wakeRelay() {
 	select {
 	case a.outboxChanged <- struct{}{}:
@@ -157,7 +158,7 @@ func (a *Application) openFeedOnce(ctx context.Context, key string) (Feed, error
 // Facts are all facts of the application.
 type Facts struct {
 	Users    []string            `json:"users"`
-	Follows  map[string][]string `json:"follows"` // by reader
+	Follows  map[string][]string `json:"follows"` // the authors that each reader follows
 	Articles []Article           `json:"articles"`
 }
 
@@ -193,7 +194,7 @@ func (s *Store) facts(ctx context.Context) (facts Facts, err error) {
 
 // Health has the numbers to alert on. Changes reach users with a delay of at least OldestRowSeconds.
 type Health struct {
-	OutboxRows         int `json:"waiting"`       // rows of the outbox
+	OutboxRows         int `json:"waiting"`       // rows of the outbox: what Tidings has not answered yet
 	OldestRowSeconds   int `json:"oldestSeconds"` // the age of the oldest of these rows
 	RefusedEvents      int `json:"refused"`       // events that Tidings refused for good
 	UnfinishedErasures int `json:"erasing"`       // users of whom something may be left in Tidings
@@ -212,13 +213,14 @@ func (s *Store) health(ctx context.Context) (health Health, err error) {
 
 // Phone is a phone as its owner sees it while the app is closed.
 type Phone struct {
-	IconNumber int    `json:"icon"`   // the number on it
+	IconNumber int    `json:"icon"`   // the number on the icon
 	AlertCount int    `json:"alerts"` // how many alerts it showed
 	LastAlert  string `json:"alert"`  // the text of the last alert
 }
 
-// phones reads all phones by their users.
+// phones reads all phones, by the keys of their users.
 func (s *Store) phones(ctx context.Context) (map[string]Phone, error) {
+	// owned is a phone with the key of its user.
 	type owned struct {
 		key string
 		Phone

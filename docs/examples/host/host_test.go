@@ -55,10 +55,10 @@ func TestOpenFeedReadsAgainAfterAnErasure(t *testing.T) {
 	stays := slices.Repeat([]string{fmt.Sprintf(page, 2, two+","+one), gone}, 2*maxFeedReads)
 	for _, c := range []struct {
 		name    string
-		answers []string
-		code    string
+		answers []string // the answers of the stub, in their order
+		code    string   // the code of the wanted error; "" for none
 		want    Feed
-		asked   int
+		asked   int // how many requests the stub must get
 	}{
 		{"once", []string{stays[0], gone, fmt.Sprintf(page, 1, one), `{"data":{}}`}, "", Feed{BadgeTotal: 1, Articles: []string{"article-1"}}, 4},
 		{"and nothing is left", []string{stays[0], gone, fmt.Sprintf(page, 0, "")}, "", Feed{Articles: []string{}}, 3},
@@ -239,8 +239,8 @@ func TestIconsShowTheNewestVersion(t *testing.T) {
 	}
 	for _, c := range []struct {
 		signed bool
-		data   string
-		want   int
+		data   string // the data of the event
+		want   int    // the wanted status
 	}{
 		{false, third, http.StatusUnauthorized},
 		{true, third, http.StatusNoContent},
@@ -258,8 +258,8 @@ func TestIconsShowTheNewestVersion(t *testing.T) {
 		t.Errorf("%+v, %v", phones, err)
 	}
 	for _, silent := range []struct {
-		data string
-		icon int
+		data string // the data of the event
+		icon int    // the number on the icon afterwards
 	}{
 		{`{"key":"ada","version":"0000000000000004","total":1,"silent":true,"cause":{"source":"HOME_FEED","part":null}}`, 1},
 		{`{"key":"ada","version":"0000000000000005","total":1,"quiet":true,"silent":true,"cause":null}`, 0},

@@ -32,8 +32,8 @@ type Application struct {
 	store   *Store
 	tidings *Tidings
 	ownURL  string // the address at which Tidings reaches this application
-	// outboxChanged has room for one token, so many facts wake the relay once.
-	outboxChanged chan struct{} // something is in the outbox
+	// outboxChanged tells the relay that something is in the outbox. It has room for one token, so many facts wake the relay once.
+	outboxChanged chan struct{}
 }
 
 func main() {
@@ -76,7 +76,7 @@ func run() error {
 	return errors.New("usage: host [flags] seed | export [FOLDER] | serve")
 }
 
-// Serve runs all parts until ctx ends.
+// Serve runs the API, the relay, the watch of erasures and the registration of the webhook, until ctx ends.
 func (a *Application) Serve(ctx context.Context, address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 // push for APNs or FCM into a queue instead, in the same transaction.
 
 const (
-	webhookName   = "host"           // its name in Tidings
-	webhookPath   = "/tidings"       // the path at which this application receives it
-	secretSetting = "webhook secret" // the name of the row that keeps its secret
+	webhookName   = "host"           // the webhook's name in Tidings
+	webhookPath   = "/tidings"       // the path at which this application receives the webhook
+	secretSetting = "webhook secret" // the name of the row of settings that keeps the webhook's secret
 )
 
 // EnsureWebhook adds this application's webhook to Tidings, once, and keeps the secret that verifies the events. It tries until
@@ -84,9 +84,10 @@ type Badges struct {
 	Total   int    `json:"total"`
 	Quiet   bool   `json:"quiet"`  // the user's quiet hours: show no number
 	Silent  bool   `json:"silent"` // nothing to alert of
-	Cause   *struct {
+	// Cause is what to tell the user of; nil for nothing.
+	Cause *struct {
 		Source string  `json:"source"`
-		Part   *string `json:"part"`
+		Part   *string `json:"part"` // for example the category of a notification; nil for none
 	} `json:"cause"`
 }
 

@@ -17,14 +17,15 @@ import (
 
 const (
 	maxRequestEvents = 500       // the most events that Tidings accepts in one request
-	maxRequestBytes  = 900 << 10 // the most bytes of their actions; the limit for a request is 1 MB
+	maxRequestBytes  = 900 << 10 // the most bytes of the actions in one request; its limit is 1 MB
 	// Each act wakes the relay, so the relay needs this interval only for rows of another process. WatchErasures asks as often.
 	pollInterval = time.Second
 )
 
 // outboxRow is a row of the outbox.
 type outboxRow struct {
-	id                        int64
+	id int64
+	// actor is the key of a user. action is JSON, or "" for the erasure of the actor. happenedAt is the output of timeText.
 	actor, action, happenedAt string
 }
 
@@ -78,7 +79,7 @@ func (a *Application) awaitOutbox(ctx context.Context) {
 	}
 }
 
-// relayOnce sends one batch, and reports whether there may be more.
+// relayOnce sends one batch of the outbox, and reports whether there may be more.
 func (a *Application) relayOnce(ctx context.Context) (more bool, err error) {
 	rows, err := a.store.nextOutboxBatch(ctx)
 	if err != nil || len(rows) == 0 {
@@ -201,7 +202,7 @@ func (a *Application) erase(ctx context.Context, r outboxRow) error {
 
 // WatchErasures notes when Tidings has finished the erasures, until ctx ends.
 func (a *Application) WatchErasures(ctx context.Context) {
-	// The list of erasures is in the database, so the watch goes on after a restart.
+	// The list of erasures is in the database, so WatchErasures goes on after a restart.
 	for ; ctx.Err() == nil; pause(ctx, pollInterval) {
 		names, err := list(ctx, a.store, func(from *sql.Rows, into *string) error { return from.Scan(into) }, `SELECT name FROM erasures WHERE done_at = ''`)
 		for _, name := range names {

@@ -65,6 +65,7 @@ func Export(ctx context.Context, store *Store, folder string) error {
 	if err != nil {
 		return err
 	}
+	// post is a line of posts.jsonl.
 	type post struct {
 		Key    string `json:"key"` // becomes the ref
 		Author string `json:"author"`

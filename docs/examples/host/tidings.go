@@ -15,7 +15,7 @@ import (
 // Tidings is a client of the Tidings server.
 type Tidings struct {
 	url    string
-	secret []byte
+	secret []byte // signs the tokens
 	client *http.Client
 }
 
@@ -30,7 +30,7 @@ type Error struct {
 	// Code is for programs; Message is for the log, and for the developer of this application.
 	Code         string
 	Message      string
-	RetryAfterMs *int
+	RetryAfterMs *int // how long Tidings asks to wait; nil if it does not say
 }
 
 // Error returns the code and the message.
@@ -109,7 +109,7 @@ func readAnswer(text []byte, status string, into any) error {
 	return json.Unmarshal(answer.Data, into)
 }
 
-// Event is one entry of ingest.
+// Event is one entry of the mutation ingest.
 type Event struct {
 	ActorID string `json:"as"`
 	// IdempotencyKey is the same at each try. Tidings keeps it for a day, and answers as it did the first time.

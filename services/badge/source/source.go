@@ -40,7 +40,7 @@ type Settings struct {
 
 // Moment is the time at which a document is shown, with the state that all users share at that time.
 type Moment struct {
-	Now          time.Time
+	Now          time.Time // by this node's clock
 	MonotonicNow time.Time // Now, or the latest moment shown so far if the clock was set back: no day passes twice
 	// SharedState is the state that the SharedStateSource among the sources returned; nil if it is unknown.
 	SharedState any
@@ -92,10 +92,10 @@ type View struct {
 	*Settings
 	Document rdb.Document
 	Moment
-	// SequenceSum is a sum of values that only rise, over everything that these badges share with others: the sequence of each stream,
-	// and the number of boundaries that time has passed. It rises with each sequence and boundary, in whatever order this node
-	// learns of these, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a stream that
-	// is behind another one moves.
+	// SequenceSum is a sum of values that only rise, over everything that these badges share with others: the sequence of each shared list
+	// or conversation, and the number of boundaries that time has passed. It rises with each sequence and boundary, in whatever order this
+	// node learns of these, and is greatest on the node that knows all. A maximum would not do: it would stay the same when a sequence moves
+	// that is below another one.
 	SequenceSum uint64
 	// SequenceSumWithoutTime is the part of SequenceSum that time does not change.
 	SequenceSumWithoutTime uint64
@@ -110,8 +110,8 @@ func (v *View) RecordChangeAt(at time.Time) {
 	}
 }
 
-// AddSequence adds the sequence of a shared stream. Every node reads it from SQL, so that it never falls for a user, whichever node
-// answers or restarts.
+// AddSequence adds the sequence of something that users share, such as the announcements or a conversation. Every node reads the sequence
+// from SQL, so that it never falls for a user, whichever node answers or restarts.
 func (v *View) AddSequence(sequence uint64) {
 	v.SequenceSum += sequence
 	v.SequenceSumWithoutTime += sequence
@@ -134,14 +134,14 @@ func (v *View) RecordExpiry(source services.Source, value int) {
 type ShownBadges struct {
 	Policy services.DisplayPolicy
 	Badges *services.Badges
-	At     time.Time
+	At     time.Time // when the badges were shown
 }
 
 // ExplainRequest is a request to explain the counts of a user, with their badges and the positions up to which they have seen the
 // home feed and the live board (SeenPositions).
 type ExplainRequest struct {
 	User          services.UserID
-	Badges        *services.Badges
+	Badges        *services.Badges           // whose counts are explained
 	SeenPositions map[string]services.PostID // by the names in package positions
 	Today         int64                      // the day, since 1970
 	Limit         int                        // the most items wanted of one count; 0: MaxExplainedItems. A source may list more

@@ -24,20 +24,20 @@ import (
 	"time"
 )
 
-// b64 is the alphabet of all texts of Web Push.
+// b64 is the base64 encoding of all texts of Web Push.
 var b64 = base64.RawURLEncoding
 
 // Browser is a subscription of one browser. It gives the exported fields to the application; the private key stays in the
 // browser.
 type Browser struct {
-	Endpoint     string
-	P256dh, Auth string
+	Endpoint     string // the address to send messages for the browser to
+	P256dh, Auth string // the browser's public key and authSecret, as text
 
 	privateKey *ecdh.PrivateKey
-	authSecret []byte
+	authSecret []byte // what the browser shares with the application, by RFC 8291
 }
 
-// NewBrowser subscribes at an address, with keys of its own.
+// NewBrowser makes a browser that has subscribed at an address, with keys of its own.
 func NewBrowser(endpoint string) *Browser {
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
 	if err != nil {
@@ -50,8 +50,8 @@ func NewBrowser(endpoint string) *Browser {
 	}
 }
 
-// Message is the text for a service worker. It is declared here once more, so that a change of the product's declaration is
-// found.
+// Message is the text for a service worker. Its fields are those of message in package devices. It is declared here once more, so
+// that a change of that declaration is found.
 type Message struct {
 	Version, UserID string
 	Total           int

@@ -15,23 +15,23 @@ import (
 	"tidings/tests/eventually"
 )
 
-// PushService is a push service. A test scripts its answers, and can restart it. It fails the test on errors that a real push
-// service would not notice: versions that fall, two requests at once for one browser, a topic that changes. mu guards the fields
-// below it.
+// PushService is a push service for tests. A test chooses its answers, and can restart it. It fails the test on errors that a real push
+// service would not notice: versions that fall, two requests at once for one browser, a topic that changes.
 type PushService struct {
 	t         testing.TB
 	publicKey string // the key that must have signed each message
 	address   string
 	server    *http.Server
 
-	mu               sync.Mutex
-	browsers         map[string]*Browser // by path
+	mu               sync.Mutex          // guards the fields below
+	browsers         map[string]*Browser // those that have subscribed, by path
 	wrongKeyBrowsers map[string]*Browser // by path: keys of a stranger, see AddWrongKeyBrowser
+	// answer is what SetAnswer set.
 	answer           func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)
 	newArrivals      []Arrival          // the requests since the last TakeArrivals
 	newestVersions   map[string]string  // the newest version that arrived, by path and user
 	lastMessages     map[string]Message // the last message that each browser got, by path
-	lastTopics       map[string]string  // of the last request, by path
+	lastTopics       map[string]string  // the header Topic of the last request, by path
 	requestsUnderway map[string]int     // requests under way, by path
 	bodySizes        map[int]bool       // the lengths of bodies that arrived
 	arrivalCount     int                // how many requests, in all
@@ -92,8 +92,8 @@ func (s *PushService) Subscribe(name string) *Browser {
 // errNotForBrowser is the error for a message that the browser cannot read.
 var errNotForBrowser = errors.New("the message is not for the browser at this path")
 
-// AddWrongKeyBrowser makes keys of a stranger for the endpoint of a browser. The push service takes messages that are encrypted with
-// them, and the browser drops them.
+// AddWrongKeyBrowser makes other keys, such as a stranger has, for the endpoint of a browser. The push service takes messages that are
+// encrypted with them, and the browser drops them.
 func (s *PushService) AddWrongKeyBrowser(of *Browser) *Browser {
 	b := NewBrowser(of.Endpoint)
 	s.mu.Lock()
@@ -102,14 +102,15 @@ func (s *PushService) AddWrongKeyBrowser(of *Browser) *Browser {
 	return b
 }
 
-// SetAnswer scripts what happens to messages from now on. taken says that the browser gets it; nil takes all.
+// SetAnswer sets how the push service answers requests from now on. taken says that the browser gets the message. With nil every
+// message is taken.
 func (s *PushService) SetAnswer(answer func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// SetAnswerStatus scripts one status for all.
+// SetAnswerStatus sets one status with which all requests are answered from now on.
 func (s *PushService) SetAnswerStatus(status int) {
 	s.SetAnswer(func(w http.ResponseWriter, _ *http.Request, _ Message) bool {
 		w.WriteHeader(status)
@@ -158,7 +159,7 @@ func (s *PushService) RequestsUnderway() (n int) {
 	return n
 }
 
-// recordArrival checks and records a request, and returns its message and the scripted answer.
+// recordArrival checks and records a request, and returns its message and the function that SetAnswer set.
 func (s *PushService) recordArrival(r *http.Request, body []byte) (m Message, answer func(http.ResponseWriter, *http.Request, Message) bool, err error) {
 	s.mu.Lock()
 	// Decrypt without the lock: requests of many browsers arrive at once.

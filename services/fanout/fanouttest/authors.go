@@ -11,7 +11,7 @@ import (
 	"tidings/services/sql"
 )
 
-// insertPost publishes a post in its author's mode.
+// insertPost inserts a post without a job. The author's mode says whether the post is pulled.
 func insertPost(ctx context.Context, tx *sql.Tx, author services.UserID, id services.PostID) error {
 	mode, err := posts.ModeOf(ctx, tx.Runner, author)
 	if err != nil {
@@ -25,7 +25,8 @@ func insertPost(ctx context.Context, tx *sql.Tx, author services.UserID, id serv
 	return err
 }
 
-// SetMode writes an author's mode, as if all documents that have to name the author named them already; see posts.PutAuthor.
+// SetMode writes an author's mode, as if all documents that have to name the author among the pulled authors did so already; see
+// posts.PutAuthor.
 func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -37,13 +38,13 @@ func (w *World) SetMode(author services.UserID, mode services.AuthorMode) {
 		if _, err := posts.PutAuthor(ctx, tx, known); err != nil {
 			return err
 		}
-		// The entry is in the same transaction, as in queueAuthorNaming: a node that reads the mode has the log up to this entry.
+		// The entry is in the same transaction, as in queueAuthorNaming: the changelog has the entry before any node can read the mode.
 		_, err = nodecache.PullChange{Author: author}.Append(ctx, tx)
 		return err
 	})
 }
 
-// PublishPostWithID publishes under an id that was made earlier.
+// PublishPostWithID publishes a post under an ID that the test made earlier, and enqueues its job.
 func (w *World) PublishPostWithID(author services.UserID, id services.PostID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {

@@ -14,7 +14,7 @@ import (
 	"tidings/services/redis"
 )
 
-// RegisterFaultyRebuild registers a part of rebuilds that panics for the users whom the returned function names from then on.
+// RegisterFaultyRebuild registers a part of rebuilds that panics for the users whom the last call of panicFor names.
 func (w *World) RegisterFaultyRebuild() (panicFor func(users ...services.UserID)) {
 	var broken atomic.Pointer[[]services.UserID]
 	broken.Store(new([]services.UserID))
@@ -30,8 +30,8 @@ func (w *World) RegisterFaultyRebuild() (panicFor func(users ...services.UserID)
 // FactScenario is a fact with its job, and the events before it. Its functions get UsersPerScenario users: the first is the author.
 type FactScenario struct {
 	Name       string
-	Prepare    func(w *World, users []services.UserID)
-	CommitFact func(w *World, users []services.UserID)
+	Prepare    func(w *World, users []services.UserID) // what happened before the fact
+	CommitFact func(w *World, users []services.UserID) // writes the fact and queues its job
 }
 
 // UsersPerScenario is how many users a scenario is given.
@@ -45,7 +45,7 @@ const maxContextChecks = 2000
 type countdownContext struct {
 	context.Context
 	cancel     context.CancelFunc // ends the embedded context
-	checksLeft atomic.Int64       // checks until the end; below 0 it has come
+	checksLeft atomic.Int64       // how many checks are left; below 0 the context has ended
 }
 
 // newCountdownContext makes a context that lives for the given number of checks.
@@ -63,13 +63,13 @@ func (m *countdownContext) countCheck() {
 	}
 }
 
-// Done is the channel of the context's end.
+// Done counts a check, and returns the channel that is closed when the context ends.
 func (m *countdownContext) Done() <-chan struct{} {
 	m.countCheck()
 	return m.Context.Done()
 }
 
-// Err says whether the context has ended.
+// Err counts a check, and returns why the context has ended; nil if it has not.
 func (m *countdownContext) Err() error {
 	m.countCheck()
 	return m.Context.Err()

@@ -49,20 +49,20 @@ type World struct {
 	projectorConfig projector.Config
 	fanoutConfig    fanout.Config
 	jobsConfig      jobs.Config
-	features        []Feature
+	features        []Feature      // what Install was called with
 	documentDiffs   []DocumentDiff // see RegisterDocumentDiff
 	madeUserCount   int            // the number of users made, which numbers their keys
 }
 
 // Options choose engines and settings; the zero value is SQLite and a redis-server.
 type Options struct {
-	SQLURL    string // a store URL; "" is a new SQLite file
-	NodeName  string // this node's name among those that share PostgreSQL; "" if it has none
-	RedisURL  string // an rdb URL; "" is a new redis-server
-	Projector func(*projector.Config)
-	Fanout    func(*fanout.Config)
-	Jobs      func(*jobs.Config)
-	Trace     func(statement string) // see sql.Config
+	SQLURL    string                  // a store URL; "" is a new SQLite file
+	NodeName  string                  // this node's name among those that share PostgreSQL; "" if it has none
+	RedisURL  string                  // an rdb URL; "" is a new redis-server
+	Projector func(*projector.Config) // changes the settings; nil: the defaults
+	Fanout    func(*fanout.Config)    // changes the settings; nil: the defaults
+	Jobs      func(*jobs.Config)      // changes the settings; nil: the defaults
+	Trace     func(statement string)  // is called with the name of each SQL statement; nil: nothing
 }
 
 // New makes a world that ends with the test.
@@ -182,7 +182,7 @@ func (w *World) MakeNamedUsers(keys ...string) []services.UserID {
 	return users
 }
 
-// Follow writes edges that begin now, and enqueues their jobs.
+// Follow makes readers follow an author from now on, and enqueues the jobs.
 func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -199,7 +199,7 @@ func (w *World) Follow(author services.UserID, readers ...services.UserID) {
 	})
 }
 
-// Unfollow removes edges, and enqueues their jobs.
+// Unfollow ends readers' follows of an author, and enqueues the jobs.
 func (w *World) Unfollow(author services.UserID, readers ...services.UserID) {
 	w.TB.Helper()
 	w.Write(func(ctx context.Context, tx *sql.Tx) error {
@@ -234,8 +234,8 @@ func (w *World) Post(author services.UserID) services.PostID {
 	return id
 }
 
-// InsertPosts publishes many posts at once, without jobs, for a rebuild or a follow to find. Users who follow already do not get
-// them: their inboxes differ from the facts until a rebuild.
+// InsertPosts publishes many posts at once, without jobs, for a later rebuild or follow to find. Users who follow the author already do
+// not get the posts: their inboxes differ from the facts until a rebuild.
 func (w *World) InsertPosts(author services.UserID, count int) []services.PostID {
 	w.TB.Helper()
 	ids := make([]services.PostID, count)
@@ -367,8 +367,8 @@ type shownFeed struct {
 	PulledAuthors     []services.FollowedAuthor // in the order of their numbers
 }
 
-// DiffAgainstFacts is the difference between what a user's document and inbox show and the facts, "" when there is none: in the pushed
-// part and the pulled authors.
+// DiffAgainstFacts is the difference between a user's document and inbox and the facts: the listed posts, the count, the pulled authors,
+// and what RegisterDocumentDiff has added. It is "" when there is none.
 func (w *World) DiffAgainstFacts(user services.UserID) string {
 	w.TB.Helper()
 	ctx := w.TB.Context()

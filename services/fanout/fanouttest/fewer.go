@@ -6,9 +6,9 @@ import (
 	"tidings/tests/histories"
 )
 
-// ReduceRapidChecks is histories.ReduceRapidChecks for histories that run on both engine pairs. On the embedded pair, which the race
-// detector makes slow, it runs half as many: that pair is tested only for its own statements and scripts, and a few histories are
-// enough to run all of these.
+// ReduceRapidChecks makes rapid run only 1/part of its random histories in this test, on the embedded pair of engines half as many. That
+// pair is slow under the race detector. It is tested only for its own statements and scripts, and a few histories are enough to run all
+// of these. If the full set of tests is selected, all histories run: see histories.ReduceRapidChecks.
 func ReduceRapidChecks(t *testing.T, w *World, part int) {
 	t.Helper()
 	if w.RedisServer == nil {

@@ -26,12 +26,12 @@ func (w *World) Install(feature Feature) {
 	feature(w, w.Fanout)
 }
 
-// RegisterDocumentDiff adds a comparison to DiffAgainstFacts.
+// RegisterDocumentDiff makes DiffAgainstFacts call compare too.
 func (w *World) RegisterDocumentDiff(compare DocumentDiff) {
 	w.documentDiffs = append(w.documentDiffs, compare)
 }
 
-// RegisterCategoryCountsDiff adds the counts of notifications to DiffAgainstFacts; facts reads them from SQL.
+// RegisterCategoryCountsDiff makes DiffAgainstFacts compare a document's counts of notifications too; facts reads them from SQL.
 func (w *World) RegisterCategoryCountsDiff(facts func(ctx context.Context, user services.UserID) ([]services.CategoryCounts, error)) {
 	w.RegisterDocumentDiff(func(w *World, user services.UserID, document rdb.Document) string {
 		w.TB.Helper()
@@ -62,8 +62,8 @@ func (w *World) RegisterCategoryCountsDiff(facts func(ctx context.Context, user 
 	})
 }
 
-// AnotherFanout makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares
-// the node cache of the first node: see AnotherNode for a node that must learn by the log.
+// AnotherFanout makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares the
+// node cache of the first node: see AnotherNode for a node that learns of changes by the changelog.
 func (w *World) AnotherFanout() *fanout.Fanout {
 	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
 	cfg.Jobs = jobs.New(w.jobsConfig)
@@ -76,10 +76,11 @@ func (w *World) AnotherFanout() *fanout.Fanout {
 	return f
 }
 
-// AnotherNode is one more node on the same engines, with a node cache of its own.
+// AnotherNode makes one more node on the same engines, with a node cache of its own.
 func (w *World) AnotherNode() *World { return w.AnotherNodeWith(w.Redis, nil) }
 
-// AnotherNodeWith is AnotherNode with other copies of facts in Redis, and settings of its own where change is not nil.
+// AnotherNodeWith makes one more node on the same engines. Its node cache is its own, and reads the copies of facts from redis. change
+// changes the settings of its projector; nil changes nothing.
 func (w *World) AnotherNodeWith(redis nodecache.CopyStore, change func(*projector.Config)) *World {
 	// A copy of the world shares the engines and the clock. The fields that are set below are its own.
 	other := *w

@@ -40,7 +40,7 @@ type ShowDay struct {
 
 	// showsByHost are the indexes of each host's shows, so that ExpectedBoard need not look at all of them.
 	showsByHost [][]int
-	hostCount   int // how many
+	hostCount   int // the number of hosts
 }
 
 // HostKey and ViewerKey return the keys of users.
@@ -145,7 +145,7 @@ func (d *ShowDay) WriteShows(to io.Writer, from, until int) error {
 // ExpectedBoard returns the lines that a viewer's board must have if only d.Shows[:shows] exist, each with title and status.
 // cut reports whether older replays exist than boards keep.
 func (d *ShowDay) ExpectedBoard(viewer, shows int) (lines []string, cut bool) {
-	type placed struct {
+	type placed struct { // a line with its sort keys
 		section, place, number int
 		line                   string
 	}

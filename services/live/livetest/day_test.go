@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// now is the time at which the days of these tests are made.
 var now = time.Date(2026, 3, 14, 12, 34, 56, 0, time.UTC)
 
 func TestADayHasTheRequestedShows(t *testing.T) {

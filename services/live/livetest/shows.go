@@ -84,7 +84,8 @@ func ListedReplays(w *fanouttest.World, user services.UserID) (ids []services.Po
 	w.TB.Helper()
 	_, err := Service(w).Board(w.TB.Context(), user, live.BoardRequest{First: services.FeedRetention})
 	w.Must(err)
-	// The stored list begins with its mark. Then the replays follow, the oldest first.
+	// The first member of the stored list is no replay: it begins with "!" once the list is built. Then the replays follow, the oldest
+	// first.
 	members := rdbtest.Snapshot(w.TB, w.Redis, user).Lists["r"]
 	for _, member := range slices.Backward(members) {
 		if member[0] == '!' || len(ids) == services.FeedRetention {

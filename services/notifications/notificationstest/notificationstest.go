@@ -21,7 +21,8 @@ func New(w *fanouttest.World) *notifications.Service {
 	return makeService(w, w.Fanout)
 }
 
-// Install is New for the world's node and for nodes made later.
+// Install makes the notifications of the world's node and of nodes made later, and lets CheckAgainstFacts compare their counts with the
+// facts.
 func Install(w *fanouttest.World) {
 	registerCountsComparison(w)
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) { makeService(w, f) })

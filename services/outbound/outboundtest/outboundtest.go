@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// StartServerWithNames starts a server whose certificate has other names, and returns its address: https://localhost and a port. The
-// error of a request to the server contains these names, which can have any ASCII characters. The test's end stops the
-// server.
+// StartServerWithNames starts a server whose certificate is for the given names and not for localhost, and returns its address:
+// https://localhost and a port. The error of a request to the server contains these names, which can have any ASCII characters. The
+// test's end stops the server.
 func StartServerWithNames(t testing.TB, names ...string) (address string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -57,7 +57,7 @@ func (b *TestStore) MakeUsers(keys ...string) []services.UserID {
 	return list
 }
 
-// MakeFollows writes edges.
+// MakeFollows writes follows.
 func (b *TestStore) MakeFollows(edges ...services.FollowEdge) {
 	b.T.Helper()
 	b.MustWrite(func(tx *sql.Tx) error {
@@ -93,7 +93,7 @@ func (b *TestStore) Unrestrict(r services.Restriction) (ended bool) {
 	return ended
 }
 
-// planStepNumbers matches the numbers before each step of a plan.
+// planStepNumbers matches the numbers before each step of a query plan of SQLite.
 var planStepNumbers = regexp.MustCompile(`^\d+ \d+ \d+ `)
 
 // QueryPlan returns the steps by which SQLite would run a statement, for a TestStore on SQLite. A test looks for the index that the

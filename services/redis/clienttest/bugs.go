@@ -10,8 +10,8 @@ import (
 	"tidings/tests/histories"
 )
 
-// minHistoriesPerRun is the least number of histories that run with each commit on every engine, beside the histories that are
-// known to find a bug.
+// minHistoriesPerRun is the least number of histories that every run of the tests includes, beside the histories that are known to
+// find a bug.
 const minHistoriesPerRun = 10
 
 // ScriptReplacements are an injected bug in scripts. Each replaces a text that occurs once in its script.
@@ -35,9 +35,9 @@ func (r ScriptReplacements) AndReplaceInScript(script *redis.Script, old, new st
 
 // Bug is an injected bug that histories must find: in scripts, or in the work that calls them.
 type Bug[Work any] struct {
-	Scripts ScriptReplacements
-	Work    func(Work)
-	Known   int // a history that finds it; FindBugs looks for another if this one no longer does
+	Scripts ScriptReplacements // what the bug changes in scripts
+	Work    func(Work)         // makes the bug in the work that calls the scripts; nil: the bug is in scripts
+	Known   int                // the number of a history that finds it; FindBugs looks for another if this one no longer does
 }
 
 // Inject injects the bug into the work of a history. FindBugs injects what Scripts has.

@@ -16,7 +16,7 @@ import (
 	"tidings/tests/eventually"
 )
 
-// LongReadTimeout is a read timeout that no loaded machine exceeds.
+// LongReadTimeout is a read timeout that is long enough even on a machine under heavy load.
 const LongReadTimeout = 10 * time.Second
 
 // OpenBy opens a Client, or a value built on one, that the test's end closes. It retries for up to LongReadTimeout: a busy machine
@@ -86,7 +86,7 @@ func EveryScriptIsLoaded(t *testing.T, files fs.FS) {
 		}
 	}
 	libraries := map[string]bool{}
-	// A source is the library, parts and the script: what is left after the script and the parts must be the library.
+	// A source is the engine's library, parts and the script. So without the script and the parts all sources leave the same text.
 	for name, text := range texts {
 		rest, whole := strings.CutSuffix(sources[name], text)
 		if !whole {

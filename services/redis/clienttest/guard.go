@@ -13,10 +13,11 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// EveryReadIsGuarded fails the test for a read that is not guarded: while Redis hangs, one read waits after each pause of the guard,
-// and all others are refused at once.
+// EveryReadIsGuarded fails the test for a read without the guard of services/redis. While Redis hangs, that guard refuses reads at once,
+// except for one after each pause, which waits for an answer.
 func EveryReadIsGuarded[C any](t *testing.T, open func(t *testing.T, options redis.Options) C, all map[string]func(ctx context.Context, c C) error) {
-	const reads, within, pause = 100, 60 * time.Millisecond, 500 * time.Millisecond // the longer pause of the guard
+	// within is the read timeout, and pause the longer of the guard's pauses.
+	const reads, within, pause = 100, 60 * time.Millisecond, 500 * time.Millisecond
 	for name, ask := range all {
 		t.Run(name, func(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.NewServer(t).Addr())

@@ -14,8 +14,8 @@ import (
 // The constants are the shape of a cluster. With three masters one can be lost, and the other two still agree. A silent node
 // counts as dead after two seconds, so that tests of a lost master are short.
 const (
-	masterCount         = 3
-	slotCount           = 16384
+	masterCount         = 3                // of each cluster
+	slotCount           = 16384            // of every cluster, by Redis' own rule
 	clusterStartTimeout = 10 * time.Second // for starting a cluster
 	clusterSettings     = "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-node-timeout 2000\n"
 )
@@ -45,7 +45,7 @@ func ClusterServers(tb testing.TB) (url string, servers []*Server) {
 	return "redis+cluster://" + addresses(servers), servers
 }
 
-// addresses are the hosts of a URL.
+// addresses lists the servers' addresses, with commas as in a URL.
 func addresses(servers []*Server) string {
 	list := make([]string, len(servers))
 	for i, s := range servers {
@@ -63,7 +63,7 @@ func takeIdleCluster(tb testing.TB) []*Server {
 		servers, idleClusters.clusters = idleClusters.clusters[last], idleClusters.clusters[:last]
 	}
 	idleClusters.mu.Unlock()
-	// All servers get the new test first, because Flush reports to it.
+	// All servers get the new test first, because Flush reports failures to it.
 	for _, s := range servers {
 		s.tb = tb
 	}
@@ -115,7 +115,8 @@ func newCluster(tb testing.TB) []*Server {
 			if err := client.ClusterAddSlotsRange(ctx, i*slotCount/masterCount, (i+1)*slotCount/masterCount-1).Err(); err != nil {
 				return err
 			}
-			// Each master needs an epoch of its own: otherwise the masters disagree about slots for some seconds.
+			// Each master needs a configuration epoch of its own (a number of Redis Cluster): otherwise the masters disagree about slots for some
+			// seconds.
 			if err := client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 				return err
 			}

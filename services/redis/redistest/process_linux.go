@@ -2,7 +2,8 @@ package redistest
 
 import "syscall"
 
-// A process that is stopped keeps its connections and answers nothing, like a server that hangs.
+// The signals that stop a process and continue it: a stopped process keeps its connections and answers nothing, like a server that
+// hangs.
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT

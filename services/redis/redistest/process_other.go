@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// See process_linux.go.
+// The signals that stop a process and continue it: a stopped process keeps its connections and answers nothing.
 const (
 	pauseSignal  = syscall.SIGSTOP
 	resumeSignal = syscall.SIGCONT

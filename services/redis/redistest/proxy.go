@@ -12,17 +12,17 @@ import (
 // goroutine and take effect with the next piece of data.
 type Proxy struct {
 	listener   net.Listener
-	target     string // the address of the server
-	goroutines sync.WaitGroup
+	target     string         // the address of the server
+	goroutines sync.WaitGroup // of accept, and of both directions of each link
 
 	// mu guards the faults and the links. The fate of each piece of data is decided while mu is held.
 	mu            sync.Mutex
-	links         map[*link]struct{}
-	delay         time.Duration
-	repliesToDrop int // how many pieces of answers are still to be lost
-	blackHole     bool
-	nextReplyHold *replyHold // of the next reply; nil: none is held
-	closed        bool
+	links         map[*link]struct{} // the open connections
+	delay         time.Duration      // of each piece of data
+	repliesToDrop int                // how many pieces of answers are still to be lost
+	blackHole     bool               // all data is swallowed
+	nextReplyHold *replyHold         // of the next reply; nil: none is held
+	closed        bool               // no connection is accepted any more
 }
 
 // link is one connection through the proxy: its two ends.
@@ -57,7 +57,7 @@ func (p *Proxy) Delay(d time.Duration) { p.withLock(func() { p.delay = d }) }
 // client does not learn of it.
 func (p *Proxy) DropReplies(n int) { p.withLock(func() { p.repliesToDrop = n }) }
 
-// replyHold is a piece of an answer that is held back.
+// replyHold is a piece of an answer that is held back. arrived is closed when the piece has come, released when it may go on.
 type replyHold struct{ arrived, released chan struct{} }
 
 // HoldReply holds the next piece of answers until release is called, which the caller must do. When arrived is closed, the
@@ -84,7 +84,7 @@ func (p *Proxy) ResetConnections() {
 	})
 }
 
-// withLock changes faults or links.
+// withLock runs a change of the faults or the links while mu is held.
 func (p *Proxy) withLock(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// copy forwards one direction until an end closes.
+// copy forwards the data of one direction of a link until an end closes. With replies that is the direction to the client.
 func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 	defer p.withLock(func() { delete(p.links, l) })
 	defer l.close()
@@ -128,7 +128,7 @@ func (p *Proxy) copy(l *link, from, to net.Conn, replies bool) {
 		if err != nil {
 			return
 		}
-		// The fate is asked for each piece, so that a fault takes effect on open connections.
+		// nextFault is asked for each piece of data, so that a fault takes effect on open connections.
 		delay, swallow, cut := p.nextFault(replies)
 		if cut {
 			return

@@ -9,7 +9,7 @@ import (
 
 // LogRecorder is a log that a test can read. The zero value is empty.
 type LogRecorder struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 
@@ -32,8 +32,8 @@ func (r *LogRecorder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(r
 
 // ManualClock stands still until a test moves it.
 type ManualClock struct {
-	mu  sync.Mutex
-	now time.Time
+	mu  sync.Mutex // guards now
+	now time.Time  // what the clock shows
 }
 
 // NewManualClock makes a clock that stands at a time.

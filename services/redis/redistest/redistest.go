@@ -28,13 +28,14 @@ import (
 
 const (
 	serverProgram      = "redis-server"
-	folderPrefix       = "redistest-"
+	folderPrefix       = "redistest-"         // begins the names of the servers' folders
 	serverStartTimeout = 10 * time.Second     // for the first answer of a server
 	pollInterval       = 5 * time.Millisecond // the pause between two attempts to reach it
 	startAttempts      = 20                   // ports to try
-	// Ports and cluster bus ports (10,000 above) are below the range from which the system assigns ports.
+	// Servers have ports from firstPort on. These and the ports of the cluster bus (10,000 above) are below the range from which the
+	// system assigns ports.
 	firstPort = 10_000
-	portCount = 12_000
+	portCount = 12_000 // the ports that servers may have
 )
 
 // EachRedis runs a test once for every kind of Redis: "embedded", "redis" and "cluster". The URL is for redis.Open.
@@ -55,13 +56,13 @@ func Redis(tb testing.TB) (url string) {
 // time.
 type Server struct {
 	tb          testing.TB // the test that has it now
-	programPath string
-	folder      string
+	programPath string     // of redis-server
+	folder      string     // has its configuration, its output and what it saves
 	port        int
-	settings    string // beyond the settings of every server
-	isSentinel  bool   // not a data server
-	command     *exec.Cmd
-	outputFile  *os.File // the file of what the server prints
+	settings    string    // beyond the settings of every server
+	isSentinel  bool      // it is a sentinel, and has no data
+	command     *exec.Cmd // its process; nil: it is not running
+	outputFile  *os.File  // takes what the server prints
 }
 
 // NewServer starts an empty server for this test.
@@ -102,7 +103,8 @@ func newServerOrSentinel(tb testing.TB, settings string, sentinel bool) *Server 
 	return nil
 }
 
-// debugCommandSetting allows the DEBUG command, which a server refuses by default since version 7.
+// debugCommandSetting returns the line of the configuration that allows the DEBUG command, which a server refuses by default since
+// version 7.
 var debugCommandSetting = sync.OnceValue(func() string {
 	text, err := exec.Command(serverProgram, "--version").Output()
 	if err != nil || bytes.Contains(text, []byte("v=6.")) || bytes.Contains(text, []byte("v=5.")) {
@@ -280,7 +282,7 @@ func (s *Server) Do(args ...any) any {
 	return value
 }
 
-// remove ends the server for good.
+// remove ends the server for good, and removes its folder.
 func (s *Server) remove() {
 	s.Kill()
 	_ = os.RemoveAll(s.folder)

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dial makes a client that tries once and waits for an answer for 250 ms.
+// dial makes a client of go-redis that tries once and waits for an answer for 250 ms.
 func dial(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(url, "redis://"), Protocol: 2, MaxRetries: -1, DialerRetries: 1,
@@ -275,9 +275,10 @@ func TestEachRunsEveryKind(t *testing.T) {
 // failureRecorder is a test that records its failure instead of failing.
 type failureRecorder struct {
 	testing.TB
-	message string
+	message string // of Fatalf
 }
 
+// Fatalf keeps the message and ends the code under test with a panic.
 func (f *failureRecorder) Fatalf(format string, args ...any) {
 	f.message = fmt.Sprintf(format, args...)
 	panic(f)

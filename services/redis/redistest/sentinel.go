@@ -15,14 +15,14 @@ import (
 // A set is a master, a replica and three sentinels, of which two must agree that the master is dead.
 const (
 	sentinelCount        = 3
-	sentinelStartTimeout = 15 * time.Second // how long a test waits for them
-	masterName           = "tidings"
+	sentinelStartTimeout = 15 * time.Second // how long a test waits for the servers of a set
+	masterName           = "tidings"        // the name by which the sentinels know the master
 )
 
 // idleSentinelSets are sets that tests have given back: the sentinels take seconds to find one another.
 var idleSentinelSets struct {
 	mu   sync.Mutex
-	sets [][]*Server
+	sets [][]*Server // each has the master, the replica and the sentinels, in this order
 }
 
 // Sentinel gives this test an empty master with a replica and three sentinels, and returns the URL. A later test reuses the
@@ -45,7 +45,7 @@ func SentinelServers(tb testing.TB) (url string, master, replica *Server) {
 	return sentinelURL(set), set[0], set[1]
 }
 
-// sentinelURL is the URL of a set: master and replica come first in it, and the sentinels after them.
+// sentinelURL is the URL of a set, with the addresses of its sentinels: in the set they come after the master and the replica.
 func sentinelURL(set []*Server) string {
 	return "redis+sentinel://" + addresses(set[2:]) + "/" + masterName
 }

@@ -15,7 +15,7 @@ type Tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// Must returns the value of a call that must succeed; an error ends the test.
+// Must returns the value of a call that must succeed, as in value := Must(call())(t). An error of the call ends the test t.
 func Must[T any](value T, err error) func(t Tester) T {
 	return func(t Tester) T {
 		t.Helper()

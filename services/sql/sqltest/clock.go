@@ -7,7 +7,7 @@ import (
 
 // Clock is a clock that stands until it is moved. It is safe for concurrent use.
 type Clock struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // guards now
 	now time.Time
 }
 

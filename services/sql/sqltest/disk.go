@@ -26,8 +26,8 @@ func MountSmallDisk(tb testing.TB, folder, size string) (mounted bool) {
 	return true
 }
 
-// DatabaseOnSmallDisk is NewDatabase with its files on a file system of a size. The folder is "" where MountSmallDisk is not
-// possible. The database can be used until the test ends.
+// DatabaseOnSmallDisk makes a database without tables whose files are on a file system of a size, such as "8m", which is mounted on
+// folder. Both results are "" where MountSmallDisk is not possible. The database can be used until the test ends.
 func (s *Server) DatabaseOnSmallDisk(tb testing.TB, size string) (url, folder string) {
 	tb.Helper()
 	mount := filepath.Join(s.dir, "small")

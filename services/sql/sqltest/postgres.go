@@ -26,7 +26,7 @@ import (
 type Server struct {
 	binFolder         string              // the folder of PostgreSQL's programs
 	dir               string              // the data and the socket
-	account           *syscall.Credential // nil: the test's own
+	account           *syscall.Credential // of the server's processes; nil: the account that runs the test
 	supervisor        *exec.Cmd           // runs supervisorScript
 	supervisorInput   *os.File            // while it is open the supervisor waits
 	databasesMade     atomic.Int64        // the number of databases that newDatabaseFrom has made
@@ -164,8 +164,8 @@ func (s *Server) url(database string) string {
 	return "postgres://postgres@/" + database + "?" + url.Values{"host": {s.dir}}.Encode()
 }
 
-// withAdminConnection uses a connection outside of every test's database. It is kept for the next call, because a new one is a new
-// process of the server, until no running test has a database.
+// withAdminConnection calls use with a connection outside of every test's database. The connection is kept for the next call, because a
+// new one is a new process of the server, until no running test has a database.
 func (s *Server) withAdminConnection(ctx context.Context, use func(*pgx.Conn) error) error {
 	conn, err := s.idleOrNewConnection(ctx)
 	if err != nil {
@@ -230,7 +230,7 @@ func startServer(settings string) (*Server, error) {
 	return s, s.start()
 }
 
-// findPostgresPrograms looks for PostgreSQL's programs, which Debian and macOS keep out of PATH.
+// findPostgresPrograms returns the folder of PostgreSQL's programs, which Debian and macOS keep out of PATH.
 func findPostgresPrograms() (bin string, err error) {
 	if found, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(found), nil
@@ -332,7 +332,8 @@ func (s *Server) tryStart(deadline time.Time) (again bool, err error) {
 	}
 }
 
-// shutDown tells the supervisor how the server shall end, and waits for both. The empty word deletes the data too.
+// shutDown tells the supervisor by a word how the server shall end, "stop" or "kill", and waits for both. The word "" stops the server
+// and deletes its data.
 func (s *Server) shutDown(word string) {
 	if s.supervisorInput == nil {
 		return

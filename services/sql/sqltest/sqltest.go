@@ -16,7 +16,7 @@ import (
 	"tidings/services/sql"
 )
 
-// EachURL is EachEngine for tests that open the database in their own way.
+// EachURL runs a test on both engines, as the subtests sqlite and postgres, each time with the URL of a new database.
 func EachURL(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })

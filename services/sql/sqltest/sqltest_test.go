@@ -21,7 +21,7 @@ import (
 	"tidings/services/sql/sqltest"
 )
 
-// childEnv is set in a child process: the binary that a test kills.
+// childEnv is the environment variable that tells a test binary that it is the child process of a test, which kills it.
 const childEnv = "SQLTEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -62,7 +62,7 @@ func TestEachGivesEmptyDatabases(t *testing.T) {
 func TestTablesAreThereAlready(t *testing.T) {
 	for name, c := range map[string]struct {
 		url   string
-		lines int
+		lines int // the number of log lines that say that tables are made
 	}{
 		"sqlite":      {sqltest.SQLite(t), 0},
 		"sqlite, new": {"sqlite:" + filepath.Join(t.TempDir(), "new.db"), 1},

@@ -13,7 +13,7 @@ import (
 // The tables are made once in a test binary, for each engine that it asks for, because making them takes longer than most tests.
 // Every database of a test is a copy.
 
-// migratedFile is the content of a SQLite file with all tables, which are empty.
+// migratedFile returns the content of a SQLite file with all tables, which are empty.
 var migratedFile = sync.OnceValues(func() (content []byte, err error) {
 	folder, err := os.MkdirTemp("", "sqltest-*")
 	if err != nil {
@@ -30,7 +30,7 @@ var migratedFile = sync.OnceValues(func() (content []byte, err error) {
 // templateDatabase is the name of the database from which the others are copied.
 const templateDatabase = "tables"
 
-// sharedServer is the server of all tests, with its template.
+// sharedServer returns the PostgreSQL server that all tests of the binary share. The first call starts it and makes its template.
 var sharedServer = sync.OnceValues(func() (*Server, error) {
 	server, err := startServer(nonDurableSettings)
 	if err == nil {

@@ -20,18 +20,17 @@ import (
 // In a round trip a client asks and waits for the end of the answer. A round trip that only prepares statements does not count:
 // each connection needs it once, and how many connections a test opens depends on the machine.
 type RoundTripCounter struct {
-	listener   net.Listener
-	config     *pgx.ConnConfig
-	roundTrips atomic.Int64
-	statements atomic.Int64
-	goroutines sync.WaitGroup
+	listener   net.Listener    // accepts the clients
+	config     *pgx.ConnConfig // of the database on the server
+	roundTrips atomic.Int64    // since the last TakeRoundTrips
+	statements atomic.Int64    // since the last TakeStatements
+	goroutines sync.WaitGroup  // of accept and of the connections
 
 	losesNextCommit atomic.Bool // see LoseNextCommit
 
-	connectionsAccepted, ignoredConnectionNumber atomic.Int64 // how many came, and the one of IgnoreConnection
-	// openConnections are both ends of all connections, for CutConnections.
-	mu              sync.Mutex
-	openConnections []net.Conn
+	connectionsAccepted, ignoredConnectionNumber atomic.Int64 // the number of connections of clients; see IgnoreConnection
+	mu                                           sync.Mutex   // guards openConnections
+	openConnections                              []net.Conn   // of clients and to the server, for CutConnections
 }
 
 // CountRoundTrips puts a counter between a database of this machine and its clients, which use the URL that it returns. The counter
@@ -79,10 +78,10 @@ func (t *RoundTripCounter) LoseNextCommit() { t.losesNextCommit.Store(true) }
 // IgnoreConnection leaves the connection of a number, counted from 1, without an answer, as a server on a busy machine may.
 func (t *RoundTripCounter) IgnoreConnection(number int64) { t.ignoredConnectionNumber.Store(number) }
 
-// ConnectionCount is how many connections were made, with the ignored one.
+// ConnectionCount is how many connections clients have made, including the ignored one.
 func (t *RoundTripCounter) ConnectionCount() int64 { return t.connectionsAccepted.Load() }
 
-// accept makes a pair of connections for each client.
+// accept accepts clients, and makes a connection to the server for each.
 func (t *RoundTripCounter) accept() {
 	for {
 		client, err := t.listener.Accept()
@@ -120,7 +119,8 @@ func (t *RoundTripCounter) accept() {
 	}
 }
 
-// forward copies the messages of a client. The client waits after a Sync or a simple query, so each of these ends a round trip.
+// forward copies the messages of a client to the server, and counts the round trips. The client waits after a Sync or a simple query, so
+// each of these ends a round trip.
 func (t *RoundTripCounter) forward(server io.Writer, client io.ReadCloser) error {
 	ran := false                                            // a statement, in this round trip
 	for head := make([]byte, 4); ; head = make([]byte, 5) { // the first message has no type

@@ -13,7 +13,7 @@ type Boards interface {
 	// Event runs one event, of a kind that is FirstBoardEvent or greater.
 	Event(kind int, user, other services.UserID) error
 	// Follow merges an author's shows into a follower's view, and returns the hosts that the document must name. refused is true if
-	// something was removed since the stamp.
+	// something was removed since the stamp. At each pause other work may run.
 	Follow(pause func(), reader, author services.UserID, since services.PostID, stamp redis.ClockStamp) (hosts []services.FollowedAuthor, refused bool, err error)
 	// Hosts are the hosts that a reader follows, by the facts.
 	Hosts(reader services.UserID) []services.FollowedAuthor
@@ -23,10 +23,10 @@ type Boards interface {
 	CompareBoard(user services.UserID) error
 }
 
-// AddEventKinds mixes more kinds of events into the history.
+// AddEventKinds adds kinds of events to the deck from which the history draws. A kind may be added several times.
 func (w *World) AddEventKinds(kinds ...int) { w.eventDeck = append(w.eventDeck, kinds...) }
 
-// RareEventCopies is the number of events of a kind to add so that the kind is rarer than the others.
+// RareEventCopies is how often AddEventKinds must add a kind so that about one event in nine is of that kind.
 func (w *World) RareEventCopies() int { return len(w.eventDeck)/8 + 1 }
 
 // FollowedSince is when a reader followed an author.
@@ -35,7 +35,7 @@ func (w *World) FollowedSince(reader, author services.UserID) (since services.Po
 	return since, follows
 }
 
-// HasQueuedWorker reports whether a worker is queued whose name the function accepts.
+// HasQueuedWorker reports whether a job is queued whose name the function accepts.
 func (w *World) HasQueuedWorker(such func(name string) bool) bool {
 	return slices.ContainsFunc(w.queue, func(worker *worker) bool { return such(worker.name) })
 }

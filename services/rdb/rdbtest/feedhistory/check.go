@@ -12,18 +12,17 @@ import (
 	"tidings/services/redis"
 )
 
-// feedSnapshot is Redis' content of one user's feed. Without a document or without an inbox, exists is false. readyField,
-// versionField, feedCountField and newestTrimmedField are the fields st, n, fc and ft of the document.
+// feedSnapshot is Redis' content of one user's feed.
 type feedSnapshot struct {
-	exists                                   bool
-	readyField, versionField, feedCountField string
-	seen                                     services.PostID
-	entries                                  []services.FeedEntry // oldest first
-	firstMember                              string               // of the inbox: the sentinel, unless it was lost
-	newestTrimmedField                       string
-	unreadableMember                         string // a member that is not an entry
-	pulledAuthors                            []services.FollowedAuthor
-	hosts                                    []services.FollowedAuthor
+	exists                                   bool                      // Redis has a document and an inbox
+	readyField, versionField, feedCountField string                    // the fields st, n and fc of the document
+	seen                                     services.PostID           // the seen position
+	entries                                  []services.FeedEntry      // oldest first
+	firstMember                              string                    // of the inbox: the sentinel, unless it was lost
+	newestTrimmedField                       string                    // the field ft of the document
+	unreadableMember                         string                    // a member that is not an entry
+	pulledAuthors                            []services.FollowedAuthor // named in the document
+	hosts                                    []services.FollowedAuthor // named in the document
 }
 
 // readSnapshots reads several users' feeds in one round trip, without the methods under test: a fault that their parsers share with

@@ -11,7 +11,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// runInboxHistory runs the history of a number, in which no author is pulled and no user has a board.
+// runInboxHistory runs the history with the number and injects the bug. In it no author is pulled and no user has a board.
 func runInboxHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*World]) error {
 	return Run(ctx, client, number, 1, bug.Inject)
 }
@@ -21,7 +21,7 @@ func openProjections(t *testing.T, url string) *rdb.Projections {
 	return rdbtest.Open(t, redis.Options{URL: url, ReadTimeout: clienttest.LongReadTimeout}, rdb.DocumentShape{})
 }
 
-// noBug injects no bug.
+// noBug is for histories that run the true scripts and work.
 var noBug clienttest.Bug[*World]
 
 func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {

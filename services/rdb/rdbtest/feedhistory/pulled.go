@@ -37,7 +37,7 @@ func (w *World) QueueAddAuthorJobs(field rdb.AuthorsField, author services.UserI
 // addAuthorToDocuments writes an author into the documents of the followers with IDs in (after, to], by the follows at the time
 // when it runs.
 func (w *World) addAuthorToDocuments(pause func(), field rdb.AuthorsField, author, after, to services.UserID) error {
-	// The stamp is taken before the edges are read: see the path of a change in package rdb.
+	// The stamp is taken before the follows are read: see the path of a change in package rdb.
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {
 		return err

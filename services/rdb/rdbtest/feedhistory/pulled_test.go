@@ -9,7 +9,7 @@ import (
 	"tidings/services/redis/redistest"
 )
 
-// runPulledHistory is a history in which authors become pulled.
+// runPulledHistory runs the history with the number and injects the bug. In it the posts of some authors become pulled.
 func runPulledHistory(ctx context.Context, client *rdb.Projections, number int, bug clienttest.Bug[*World]) error {
 	return Run(ctx, client, number, 10_000_000, func(w *World) {
 		w.pulledAuthors = map[services.UserID]bool{}

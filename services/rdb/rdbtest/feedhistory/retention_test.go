@@ -17,9 +17,9 @@ import (
 type longFeed struct {
 	*World
 	reader             services.UserID
-	authors            []services.UserID
-	ownPostsPerTen     int  // how many of ten posts are the reader's own, which do not count
-	oneAuthorDominates bool // one author writes nearly all posts
+	authors            []services.UserID // whom the reader may follow
+	ownPostsPerTen     int               // how many of ten posts are the reader's own, which do not count
+	oneAuthorDominates bool              // one author writes nearly all posts
 }
 
 // newLongFeed makes a reader who follows three authors.

@@ -12,7 +12,7 @@ import (
 
 // This file has the work of a world: the steps of services/fanout, with a pause wherever another process could run in between.
 
-// fanOut updates the author's own feed and then cuts the current followers into chunks.
+// fanOut adds a post to the author's own feed, or removes it there, and queues jobs that do the same for chunks of the followers.
 func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	author := w.posts[id].Author
 	var err error
@@ -38,7 +38,8 @@ func (w *World) fanOut(pause func(), id services.PostID, remove bool) error {
 	return nil
 }
 
-// updateFollowerChunk updates the followers with IDs in (after, to], by the follows at the time when it runs.
+// updateFollowerChunk adds a post to the inboxes of the followers with IDs in (after, to], or removes it there. It reads the follows
+// when it runs.
 func (w *World) updateFollowerChunk(pause func(), id services.PostID, remove bool, after, to services.UserID) error {
 	stamp, err := w.Client.Now(w.Ctx)
 	if err != nil {
@@ -80,8 +81,8 @@ func (w *World) updateFollowerChunk(pause func(), id services.PostID, remove boo
 	return nil
 }
 
-// addPostAgain rereads one post and one edge for one reader, until no removal comes between the stamp and the write. The program
-// bounds the tries too, and leaves the rest to the job's next run.
+// addPostAgain merges one post into one reader's inbox. It reads the post and the follow again until no removal comes between the
+// stamp and the write. The program bounds the tries too, and leaves the rest to the job's next run.
 func (w *World) addPostAgain(pause func(), reader services.UserID, id services.PostID) error {
 	for range MaxJobTries {
 		stamp, err := w.Client.TakeUserStamp(w.Ctx, reader)
@@ -112,7 +113,7 @@ func (w *World) addPostAgain(pause func(), reader services.UserID, id services.P
 	return fmt.Errorf("post %d for reader %d: refused %d times", id, reader, MaxJobTries)
 }
 
-// reconcileFollow makes a reader's posts of an author agree with the current edge: after a follow and an unfollow alike, because
+// reconcileFollow makes a reader's posts of an author agree with whether they follow now: after a follow and an unfollow alike, because
 // their jobs may be queued in another order than that of the facts.
 func (w *World) reconcileFollow(pause func(), reader, author services.UserID) error {
 	for range MaxJobTries {
@@ -168,7 +169,7 @@ func (w *World) reconcileFollow(pause func(), reader, author services.UserID) er
 }
 
 // removeDeletedPosts removes from the reader's inbox the posts that the author deleted while the reader did not follow: those removals
-// reached only the followers of that time. It runs after the fence, so that an older read cannot bring a post back.
+// reached only the followers of that time. It runs after the merge of the follow, which refuses older reads: none can bring a post back.
 func (w *World) removeDeletedPosts(pause func(), reader, author services.UserID, alive []services.PostID) error {
 	if !w.followRemovesDeletedPosts {
 		return nil

@@ -10,8 +10,8 @@ import (
 type worker struct {
 	name    string
 	job     func(pause func()) error // may run again from its beginning
-	resume  func() (error, bool)     // nil until it starts, and after it died
-	stop    func()                   // nil if resume is
+	resume  func() (error, bool)     // runs the job to its next pause; nil until it starts, and after it died
+	stop    func()                   // ends the job at its pause; nil if resume is nil
 	stalled bool                     // it continues only now and then, see World.continueOneWorker
 }
 

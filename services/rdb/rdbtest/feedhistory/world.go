@@ -26,8 +26,8 @@ type World struct {
 	Ctx    context.Context
 	Client *rdb.Projections
 	Random *rand.Rand
-	Users  []services.UserID
-	Boards Boards // nil: no user has a board
+	Users  []services.UserID // the people of this history
+	Boards Boards            // nil: no user has a board
 
 	// Values that are drawn once for a history: see drawEventDeck and newWorld.
 	eventDeck           []int  // event kinds to draw from
@@ -48,7 +48,7 @@ type World struct {
 	lastSnapshots map[services.UserID]feedSnapshot // the state that readers saw last, for comparison with the state after the next step
 	trace         []string                         // a line for each event and step, printed with a failure
 
-	RemovalRereadsFollow        bool // false is an injected bug: a removal does not read its edge again
+	RemovalRereadsFollow        bool // false is an injected bug: a removal does not read the follow again
 	documentsNameAuthorTooEarly bool // an injected bug: followers' documents name an author before the author is stored as pulled
 	followRemovesDeletedPosts   bool // false is an injected bug: a follow does not look for posts that were deleted before it
 	// postsReadOnFollow is the number of an author's posts that a follow reads: one more than an inbox holds, so that the inbox is
@@ -56,11 +56,11 @@ type World struct {
 	postsReadOnFollow int
 }
 
-// edge is a follow.
+// edge is a pair of users of whom one, the reader, follows or followed the other.
 type edge struct{ reader, author services.UserID }
 
 const (
-	maxPeople = 3 // in one history
+	maxPeople = 3 // the greatest number of users in one history
 	// FollowersPerChunk is the greatest number of followers in a chunk.
 	FollowersPerChunk = 2
 	// MaxJobTries is how often work that was refused is tried before the history fails.
@@ -69,7 +69,8 @@ const (
 	inboxCapacity = services.FeedRetention + 32
 )
 
-// newWorld makes the people and the mix of a history. Everything that differs between histories comes from the seed.
+// newWorld makes the world of a history: its users, with IDs from first on, and the deck of its events. Everything that differs between
+// histories comes from the seed.
 func newWorld(ctx context.Context, client *rdb.Projections, seed uint64, first services.UserID) *World {
 	w := &World{
 		Ctx: ctx, Client: client, Random: rand.New(rand.NewPCG(seed, 1)), RemovalRereadsFollow: true, followRemovesDeletedPosts: true, postsReadOnFollow: inboxCapacity + 1, lastAssignedID: 1 << 21,
@@ -102,7 +103,7 @@ func (w *World) run(steps int) (err error) {
 			return err
 		}
 	}
-	// Without trouble no worker dies and no job is taken twice, so each worker ends after some turns.
+	// Now that the argument trouble is false, no worker dies and no job is taken twice, so each worker ends after some turns.
 	for len(w.queue) > 0 {
 		if err := w.continueOneWorker(false); err != nil {
 			return err
@@ -124,13 +125,13 @@ const (
 	// both are there.
 	visitEvent
 	continueWorkerEvent
-	commonEventKindCount
+	commonEventKindCount // the number of the kinds above
 )
 
-// Only some histories have these kinds: pull is for pulled authors, and FirstBoardEvent is the first kind for boards.
+// Only some histories have these kinds of events.
 const (
-	makePulledEvent = commonEventKindCount + iota
-	FirstBoardEvent
+	makePulledEvent = commonEventKindCount + iota // makes the posts of an author pulled
+	FirstBoardEvent                               // the first kind that an implementation of Boards runs
 )
 
 // Run runs the history of a number: the same number gives the same history. Each number has people of its own, with IDs from
@@ -204,7 +205,7 @@ func (w *World) runRandomEvent() error {
 	return nil
 }
 
-// follow writes the fact and queues the job.
+// follow stores that reader follows author from now on, and queues the job that brings the follow into the reader's view.
 func (w *World) follow(reader, author services.UserID) {
 	since := w.NextID()
 	w.followStarts[edge{reader, author}] = since
@@ -212,8 +213,8 @@ func (w *World) follow(reader, author services.UserID) {
 	w.queueEdgeJob(reader, author)
 }
 
-// queueEdgeJob queues a job that projects an edge. If a job of this edge is queued already, the two may be claimed together and
-// become one.
+// queueEdgeJob queues a job that brings a follow, or its end, into the reader's view. If a job of this pair is queued already, the two
+// may be claimed together and become one.
 func (w *World) queueEdgeJob(reader, author services.UserID) {
 	name := fmt.Sprintf("edge %d/%d", reader, author)
 	if w.Random.IntN(2) == 0 {
