@@ -46,7 +46,8 @@ type incrementStrategy struct {
 	results      series
 }
 
-// measureIncrementStrategies measures the row of one hot group: our script, a lock key, and WATCH.
+// measureIncrementStrategies measures three ways to raise a counter that many clients raise at once: our script, a lock key, and WATCH.
+// They are the row "locks" of the results.
 func (b *bench) measureIncrementStrategies(ctx context.Context) (err error) {
 	p, err := b.newInstallation("locks", locksRedisDB)
 	if err != nil {

@@ -77,7 +77,7 @@ func (b *shownBoard) append(to []byte, write func(to []byte, page *graph.LiveBoa
 // pooledBoardPage is a page of a board that is filled, written and cleared again, as pooledFeedPage is.
 type pooledBoardPage struct {
 	graph.LiveBoardConnection
-	reads                          graph.ShowReads // the nodes point to it
+	reads                          graph.ShowReads // data that the shows on the page share: each of them points to it
 	startCursor, endCursor, lastID string          // the fields of the page point to them
 }
 

@@ -60,7 +60,7 @@ func TestARateLimitedEventWaits(t *testing.T) {
 		}
 		passTime(time.Minute)
 		c.expectNothing() // no older state follows
-		// A subscription that waits ends like any other.
+		// A subscription whose next event waits for the rate limit ends like any other.
 		limits.refuseEvent.Store(true)
 		w.schema.hub.publish(9)
 		c.expectMessage(event(9))

@@ -303,7 +303,7 @@ func TestASessionContinuesAfterItsLastHostIsUnfollowed(t *testing.T) {
 }
 
 // A host who was followed after the session began has many newer replays. They do not displace the session's replays from the
-// session's pages. A node whose cache is behind the list shows no empty page.
+// session's pages. A node whose cache of shows is older than the list of replays in Redis shows no empty page.
 func TestNewerReplaysDoNotDisplaceThoseOfASession(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		h := newBoardNode(w, nil)

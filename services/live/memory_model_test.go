@@ -19,7 +19,7 @@ type showHistoryModel struct {
 	fakeSQL          *fakeShowSQL
 	showStates       []Show                                 // in the order of their versions
 	versionTimes     []time.Time                            // when each version of the log was written, from version 1 on
-	nextShowID       services.PostID                        // the ID of the show that was made last
+	nextShowID       services.PostID                        // the ID of the newest show; it is raised before the next one is made
 	clientLiveCounts map[services.UserID]services.LiveCount // by host: the newest count of a client that asks all nodes
 }
 

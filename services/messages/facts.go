@@ -164,7 +164,7 @@ func deliver(ctx context.Context, tx *sql.Tx, id ID, users []services.UserID, da
 	if _, err := tx.Run(ctx, lockStates, lock); err != nil {
 		return nil, err
 	}
-	// While the locks are held no other transaction gives or takes a message of this type.
+	// While the locks are held, no other transaction gives these users a message of the same message type, or takes one from them.
 	has := map[services.UserID]bool{}
 	err = tx.Each(ctx, existingRecipients, []any{id, users}, func(scan func(...any) error) error {
 		var user services.UserID

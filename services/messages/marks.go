@@ -8,8 +8,8 @@ import (
 	"tidings/services/sql"
 )
 
-// MarkReadRequest selects some of a user's messages: either the messages in IDs, or all messages. If Type or UpTo is set, only
-// messages of that type, or up to that message, are selected.
+// MarkReadRequest selects some of a user's messages: the messages in IDs alone; those of one Type; or All. UpTo restricts the last two
+// to messages up to one, and by itself selects the messages of all types up to it.
 type MarkReadRequest struct {
 	IDs  []ID
 	Type *string // nil means all types

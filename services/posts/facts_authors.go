@@ -128,7 +128,8 @@ func DecrementUnnamedChunks(ctx context.Context, tx *sql.Tx, author services.Use
 }
 
 // AuthorsForModeCheck lists at most limit authors with user IDs greater than after, in order. If followers is above 0, it lists the
-// authors with at least that many followers, and reads the whole index of follows. Otherwise it lists the authors with a row.
+// authors with at least that many followers, and reads the whole index of follows. Otherwise it lists the authors that have a row in
+// the table authors: those whose mode was ever computed or pinned.
 func AuthorsForModeCheck(ctx context.Context, db *sql.DB, followers int, after services.UserID, limit int) ([]services.UserID, error) {
 	if followers > 0 {
 		return sql.ReadColumn[services.UserID](ctx, db, authorsWithManyFollowers, after, followers, limit)

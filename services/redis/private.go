@@ -25,7 +25,7 @@ import (
 // SQL.
 const (
 	socketName             = "redis.sock"          // the name of the socket in its folder
-	folderPattern          = "tidings-redis-*"     // the pattern for the name of that folder
+	folderPattern          = "tidings-redis-*"     // the pattern for the name of the folder with the socket
 	maxSocketPathBytes     = 100                   // bytes of a path; the system's own limit is 104 to 108
 	privateStartTimeout    = 5 * time.Second       // how long Open waits for the first answer
 	privatePingInterval    = 5 * time.Millisecond  // the pause between two pings until then

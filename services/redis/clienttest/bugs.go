@@ -40,7 +40,8 @@ type Bug[Work any] struct {
 	Known   int                // the number of a history that finds it; FindBugs looks for another if this one no longer does
 }
 
-// Inject injects the bug into the work of a history. FindBugs injects what Scripts has.
+// Inject injects the bug into the code of a history that calls the scripts, by the field Work. A bug that is in the scripts themselves
+// is injected by FindBugs.
 func (b Bug[Work]) Inject(work Work) {
 	if b.Work != nil {
 		b.Work(work)
