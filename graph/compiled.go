@@ -19,24 +19,24 @@ import (
 //
 // A compiled operation begins all calls of an object and of a list before it waits for any, as the executor does, so that loaders
 // read for all of them at once. Errors have the executor's texts and paths, and a value that fails is null as it is there. A
-// selection that is not plain, see PlainFields, is not compiled.
+// selection that ExpandFragments cannot expand is not compiled.
 
 // Appenders are functions that append fields which otherwise need a resolver, or a text that is made for each item. The key is the
 // name of the field, TYPE.FIELD, and the function is a func(to []byte, v *T) []byte for the Go type T of the type. What a function
 // needs, such as Post.Read, must be in v. Fields without an appender are compiled as always.
 type Appenders map[string]any
 
-// Badges compiles a selection of badges; nil if it is not plain or needs a resolver.
+// Badges compiles a selection of badges; nil if it cannot be compiled or needs a resolver.
 func (a Appenders) Badges(selected ast.SelectionSet) func(to []byte, v *services.Badges) []byte {
 	return plainWriter(compileBadges(a, selected))
 }
 
-// PostConnection compiles a selection of a page of posts; nil if it is not plain or needs a resolver.
+// PostConnection compiles a selection of a page of posts; nil if it cannot be compiled or needs a resolver.
 func (a Appenders) PostConnection(selected ast.SelectionSet) func(to []byte, v *PostConnection) []byte {
 	return plainWriter(compilePostConnection(a, selected))
 }
 
-// LiveBoardConnection compiles a selection of a page of a live board; nil if it is not plain or needs a resolver.
+// LiveBoardConnection compiles a selection of a page of a live board; nil if it cannot be compiled or needs a resolver.
 func (a Appenders) LiveBoardConnection(selected ast.SelectionSet) func(to []byte, v *LiveBoardConnection) []byte {
 	return plainWriter(compileLiveBoardConnection(a, selected))
 }
@@ -55,7 +55,7 @@ type root struct{}
 // selection is the compiled selection of a type. It is shared by all requests with the same document, and does not change.
 type selection[T any] struct {
 	fields []*compiledField[T]
-	calls  int // how many of the fields are not plain
+	calls  int // how many of the fields have a call
 }
 
 // compiledField is a field of a selection. A plain field has write, and any other has start.
@@ -86,11 +86,11 @@ type operationRun struct {
 // null is the JSON of a value that is absent.
 const null = "null"
 
-// compile compiles a selection of the type whose name is the first of implementors; nil if it is not plain or has a field that
-// compileField does not know. The other implementors are the interfaces and unions that the type belongs to.
+// compile compiles a selection of the type whose name is the first of implementors; nil if ExpandFragments cannot expand it, or if it
+// has a field that compileField does not know. The other implementors are the interfaces and unions that the type belongs to.
 func compile[T any](known Appenders, selected ast.SelectionSet, implementors []string, compileField func(field *ast.Field) *compiledField[T]) *selection[T] {
-	fields, plain := PlainFields(implementors, selected)
-	if !plain {
+	fields, expanded := ExpandFragments(implementors, selected)
+	if !expanded {
 		return nil
 	}
 	made := &selection[T]{fields: make([]*compiledField[T], len(fields))}
@@ -119,10 +119,10 @@ func AppendKey(to []byte, field *ast.Field) []byte {
 	return append(strconv.AppendQuote(to, field.Alias), ':')
 }
 
-// PlainFields returns a selection of a type with its fragments expanded. plain is false if the selection has a directive, which may
-// depend on a variable, or two fields of one key, which may need a merge. implementors are the type and the interfaces and unions
+// ExpandFragments returns the fields of a selection of a type, those of its fragments among them. expanded is false if the selection
+// has a directive, which may depend on a variable, or two fields of one key, which may need a merge. implementors are the type and the interfaces and unions
 // that it belongs to. Fragments on other types are left out.
-func PlainFields(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, plain bool) {
+func ExpandFragments(implementors []string, selected ast.SelectionSet) (fields []*ast.Field, expanded bool) {
 	known := map[string]bool{}
 	var add func(selected ast.SelectionSet) bool
 	add = func(selected ast.SelectionSet) bool {
@@ -154,8 +154,8 @@ func PlainFields(implementors []string, selected ast.SelectionSet) (fields []*as
 		}
 		return true
 	}
-	plain = add(selected) && len(fields) > 0
-	return fields, plain
+	expanded = add(selected) && len(fields) > 0
+	return fields, expanded
 }
 
 // write appends an object all of whose fields are plain.

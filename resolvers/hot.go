@@ -126,8 +126,8 @@ func hotPlanOf(operation *ast.OperationDefinition) *hotPlan {
 // viewerPlan compiles the viewer with its parts; nil if one of them cannot be compiled. An alias of the viewer or of a part
 // changes only a key of the answer.
 func viewerPlan(viewer *ast.Field) *hotPlan {
-	fields, plain := graph.PlainFields([]string{"Viewer", "Node"}, viewer.SelectionSet)
-	if !plain {
+	fields, expanded := graph.ExpandFragments([]string{"Viewer", "Node"}, viewer.SelectionSet)
+	if !expanded {
 		return nil
 	}
 	p := &hotPlan{prefix: append(graph.AppendKey([]byte{'{'}, viewer), '{'), suffix: []byte("}}")}
