@@ -138,8 +138,8 @@ func (a *apiClient) ingest(ctx context.Context, events []ingestEvent) (ids []str
 // for a minute.
 func (a *apiClient) waitForJobs(ctx context.Context) error { return a.waitForJobsDownTo(ctx, 0) }
 
-// waitForJobsDownTo waits until at most left jobs wait or run. The caller uses it when some jobs are due much later. Otherwise it
-// is like waitForJobs.
+// waitForJobsDownTo waits until at most left jobs wait or run. The caller uses it when some jobs are due much later. It fails if a job
+// has failed for good, or if the number of jobs reaches no new low for a minute.
 func (a *apiClient) waitForJobsDownTo(ctx context.Context, left int) error {
 	const patience = time.Minute
 	least, changed := -1, time.Now()

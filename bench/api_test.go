@@ -13,9 +13,9 @@ import (
 // receivedRequest is a request as a GraphQL server gets it.
 type receivedRequest struct {
 	Query     string
-	Variables struct {
-		Events []ingestEvent
-		IDs    []string
+	Variables struct { // those that the tests look at
+		Events []ingestEvent // of ingest
+		IDs    []string      // of a query that names objects
 	}
 	token string // from the header Authorization
 }

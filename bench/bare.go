@@ -33,7 +33,7 @@ type bareFrameWriter struct {
 	frame     []byte          // what every connection gets at each trigger
 	documents *documentReader // reads the documents before each write; nil: none are read
 	mu        sync.Mutex      // guards conns
-	conns     []net.Conn
+	conns     []net.Conn      // the open connections
 }
 
 // documentReader reads badge documents from Redis for the bare writer, and does nothing with them.

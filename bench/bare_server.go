@@ -42,7 +42,7 @@ type bareServerPage struct {
 	Body     string  // the answer
 }
 
-// bareServerPagesFile is what the file of the bare server for pages contains, as JSON.
+// bareServerPagesFile is the content of the JSON file from which a bare server of the kind pages learns its answers.
 type bareServerPagesFile struct {
 	Redis string                    // its URL
 	Pages map[string]bareServerPage // by token

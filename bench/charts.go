@@ -16,7 +16,7 @@ const chartsFolder = "docs"
 
 // chart is a picture of a few rows of the table "Behind it" in bench/RESULTS.md: a bar for each program.
 type chart struct {
-	file, title string
+	file, title string // the name of the file in chartsFolder, and the text at the top
 	unit        string // what the numbers mean, and whether more is better
 	valueColumn string // the column of the table that has the numbers
 	measurement string // the cell "what" of the rows

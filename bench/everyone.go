@@ -74,6 +74,7 @@ func readFollowGraph(file string) (followGraph, error) {
 	return g, lines.Err()
 }
 
+// addFollow adds a follow. It ignores a person who follows themselves.
 func (g followGraph) addFollow(follower, followee string) {
 	if follower == followee {
 		return

@@ -44,7 +44,7 @@ type pushedUnreadCount struct {
 	arrivedAt time.Time
 }
 
-// key returns the key of member i.
+// key returns the key of member i, and token a token of this member.
 func (g *groupConversation) key(i int) string   { return fmt.Sprint(g.keyPrefix, i) }
 func (g *groupConversation) token(i int) string { return "dev:" + g.key(i) }
 

@@ -32,7 +32,7 @@ type writtenRows struct {
 // insertBaseline measures the floor of a load, which is one round of events for ingest: it inserts the rows that the load has written
 // again, once in each round, into an empty database.
 type insertBaseline struct {
-	driver               string
+	driver               string       // the SQL driver: "sqlite" or "pgx"
 	loadDatabase         *database.DB // the database that the load writes to
 	parallelTransactions int          // transactions at a time
 	// newEmptyDatabase makes an empty database. url is its address for Tidings, and name its address for the driver.

@@ -193,6 +193,7 @@ func readHeaders(reader *bufio.Reader) (length int, err error) {
 	return length, nil
 }
 
+// readChunkLength reads the line before a chunk of a body, and returns the length of the chunk: 0 after the last one.
 func readChunkLength(reader *bufio.Reader) (int, error) {
 	line, err := reader.ReadSlice('\n')
 	if err != nil {

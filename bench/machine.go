@@ -37,6 +37,7 @@ func memorySize() string {
 	return procFileValue("/proc/meminfo", "MemTotal")
 }
 
+// kernelVersion returns the name of the operating system, and on Linux the version of its kernel, as text.
 func kernelVersion() string {
 	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {

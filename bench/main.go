@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	resultsFile        = "bench/RESULTS.md"
+	resultsFile        = "bench/RESULTS.md"                          // the default of --results
 	defaultFollowsFile = "../shared/data/" + importGoalFollowsFile   // the default of --follows
 	quickFollowsFile   = "../shared/data/follows-twitch-engb.csv.gz" // the default of --follows with --quick
 )

@@ -22,7 +22,7 @@ const (
 
 // process is a program that the bench started and stops.
 type process struct {
-	name    string
+	name    string // in errors, and of the log file
 	command *exec.Cmd
 	logFile string        // the file of its output
 	done    chan struct{} // closed when the process has ended

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// childModeVariable is the environment variable that makes the test binary a child process. Its value is the mode: see TestMain.
+// childModeVariable is the environment variable that makes the test binary a child process. Its value is the mode, which says what the
+// child does, such as to fail or to be a bare server: see TestMain.
 const childModeVariable = "BENCH_TEST_CHILD"
 
 // TestMain runs the tests, or what the mode of a child process says.

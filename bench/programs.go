@@ -15,9 +15,9 @@ import (
 const (
 	bunFolder          = "bench/peers/bun"
 	mercuriusFolder    = "bench/peers/mercurius"
-	binFolder          = "bench/bin"
-	nodeName           = "bench" // the name of the node in the shared installation
-	maxListpackEntries = "512"   // the longest sorted set that Redis keeps in compact form: the limit that Tidings sets, for every program
+	binFolder          = "bench/bin" // the programs that buildPrograms has compiled
+	nodeName           = "bench"     // the name of the node in the shared installation
+	maxListpackEntries = "512"       // the longest sorted set that Redis keeps in compact form: the limit that Tidings sets, for every program
 )
 
 // program is a running server and its address.
@@ -84,7 +84,7 @@ func (b *bench) startServer(ctx context.Context) (*program, error) {
 
 // installation is where a server stores its data: a folder, and a database of the run's Redis.
 type installation struct {
-	dataFolder, redisURL, nodeName string
+	dataFolder, redisURL, nodeName string    // nodeName is the name of the server's node (--node)
 	profiler                       *profiler // nil: no profiles are taken
 }
 

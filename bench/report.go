@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
+// nan stands for a figure that was not measured.
 var nan = math.NaN()
 
 // goal is a lower or an upper bound that the value of a line of the report should meet; the zero value is no goal.
 type goal struct {
-	atLeast, atMost float64
-	text            string // how the table shows the goal
+	atLeast, atMost float64 // the bound; the other one is 0
+	text            string  // how the table shows the goal
 }
 
+// atLeast and atMost make goals. text is how the table shows the goal.
 func atLeast(bound float64, text string) goal { return goal{atLeast: bound, text: text} }
 func atMost(bound float64, text string) goal  { return goal{atMost: bound, text: text} }
 
@@ -35,7 +37,7 @@ func (g goal) verdict(value float64) string {
 
 // resultLine is one line of the table of results: a measurement, or the reason why it failed.
 type resultLine struct {
-	measurement     string
+	measurement     string  // what was measured
 	reference       string  // what our figure is compared with: a peer or a limit
 	ourFigure       string  // our figure, as text
 	referenceFigure string  // the figure of the reference, as text
@@ -85,9 +87,9 @@ func (d detailLine) cells() []string {
 
 // report holds the results of a run.
 type report struct {
-	machine     []string // the description of the machine, one fact per line
-	command     string   // that started the run
-	date        time.Time
+	machine     []string     // the description of the machine, one fact per line
+	command     string       // that started the run
+	date        time.Time    // when the run began
 	quickRun    bool         // whether it was a run with --quick
 	resultLines []resultLine // of the table
 	detailLines []detailLine // of the table "Behind it"
@@ -101,6 +103,7 @@ type report struct {
 	notes          []string // the conditions that a reader must know
 }
 
+// The heads of the two tables: of results, and "Behind it".
 var (
 	resultTableHead = []string{"what", "peer or limit in the same run", "ours", "theirs", "result", "goal", "met"}
 	detailTableHead = []string{"what", "who", "per second", "p50", "p99", "server CPU each", "memory each", "spread", "rounds"}

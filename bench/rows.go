@@ -122,10 +122,10 @@ func (b *bench) startPeer(ctx context.Context, start func(context.Context) (*pro
 
 // contender is one program that takes turns with others in a row, or one kind of queries to it.
 type contender struct {
-	label       string // its name in the report
-	target      loadTarget
-	results     series // its samples so far
-	profileName string // the name under which its profile is kept; "" if none is kept
+	label       string     // its name in the report
+	target      loadTarget // its server, and the requests that the server gets
+	results     series     // its samples so far
+	profileName string     // the name under which its profile is kept; "" if none is kept
 }
 
 // newContender makes a contender: program p gets a query from the readers who follow so many people. who is the contender's name in the

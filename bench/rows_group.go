@@ -11,7 +11,7 @@ import (
 
 // unreadCountingStrategy is one way to count the unread messages of a group, and the server's settings for it.
 type unreadCountingStrategy struct {
-	name            string
+	name            string // shown in the report
 	serverArguments []string
 
 	lateness, latenessUnderLoad series           // time from a mutation's answer until everybody's count is right: alone, and while others send requests
@@ -123,6 +123,7 @@ func (b *bench) measureGroupRound(ctx context.Context, server *program, way *unr
 	return g.checkBadges(ctx)
 }
 
+// reportGroupConversation adds the results of the row group to the report.
 func (b *bench) reportGroupConversation(ways []*unreadCountingStrategy) {
 	what := fmt.Sprintf("messages into a group of %d, %d people talking", b.sizes.groupMembers, b.sizes.talkingMembers)
 	for _, way := range ways {

@@ -43,7 +43,7 @@ type incrementStrategy struct {
 	addedCount   atomic.Int64                           // additions so far
 	retryCount   atomic.Int64                           // further tries so far
 	givenUpCount atomic.Int64                           // additions that were given up after maxLockTries
-	results      series
+	results      series                                 // samples of the additions
 }
 
 // measureIncrementStrategies measures three ways to raise a counter that many clients raise at once: our script, a lock key, and WATCH.
@@ -245,6 +245,7 @@ func (w *incrementStrategy) formatRateAndRetries() string {
 	return text
 }
 
+// reportIncrementStrategies adds the results of the row locks to the report. The first of the ways is our script.
 func (b *bench) reportIncrementStrategies(ways []*incrementStrategy) {
 	what := fmt.Sprintf("one hot group: a member's counter and sum, %d clients", lockClients)
 	ours := ways[0]

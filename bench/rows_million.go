@@ -17,7 +17,7 @@ type serverWithUsers struct {
 	installation             installation // where the server keeps its data
 	userCount                int
 	server                   *program
-	redis                    *redis.Client
+	redis                    *redis.Client     // a client of the server's Redis database
 	onlineSockets            *socketFleet      // the sockets of the users who are online
 	mutationTimesByKind      map[string]series // announcement, dot -> durations of the mutations
 	announcementArrivalTimes series            // until an announcement has reached everyone online
@@ -26,9 +26,9 @@ type serverWithUsers struct {
 
 // The two kinds of publications to all users of a server. Each should cost the same for a million users as for a few.
 const (
-	announcementKind = "announcement"
-	dotKind          = "dot"
-	dotCount         = 10 // how many different dots are raised; an installation has up to 100
+	announcementKind = "announcement" // an announcement for everybody is published
+	dotKind          = "dot"          // a dot is raised for everybody
+	dotCount         = 10             // how many different dots are raised; an installation has up to 100
 )
 
 // measureMillionUsers measures publishing to a million users.
@@ -172,6 +172,7 @@ func (o *serverWithUsers) publish(ctx context.Context, what string, i int, count
 	return took, err
 }
 
+// sum returns the total of the latencies.
 func sum(latencies []time.Duration) (total time.Duration) {
 	for _, one := range latencies {
 		total += one
@@ -232,6 +233,7 @@ func totalRedisKeyBytes(ctx context.Context, client *redis.Client) (size int64, 
 	return size, names.Err()
 }
 
+// reportMillionUsers adds the results of the row million to the report: those of the server with many users, compared with the other.
 func (b *bench) reportMillionUsers(many, few *serverWithUsers) {
 	for _, what := range []string{announcementKind, dotKind} {
 		published := "publishing an " + announcementKind

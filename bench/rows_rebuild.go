@@ -121,7 +121,7 @@ func (b *bench) measureInboxRebuild(ctx context.Context) (err error) {
 	return nil
 }
 
-// selectNewestPosts reads the reader's feed as Tidings does: by one SELECT.
+// selectNewestPosts reads the newest posts of the reader's feed from SQL, by one SELECT: the one by which Tidings reads a feed there.
 func selectNewestPosts(ctx context.Context, facts *sql.DB) (newest []services.PostID, err error) {
 	entries, err := posts.HomeFeed(ctx, facts, outboxReaderID, services.MaxPostID, services.FeedRetention)
 	for _, entry := range entries {

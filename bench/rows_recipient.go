@@ -111,6 +111,7 @@ const (
 	pacedLikesPerSecond = 10_000          // likes a second in a rush of a given rate: the rate that ingest should take
 )
 
+// likerKey returns the key of the i-th user who likes.
 func likerKey(i int) string { return "liker-" + strconv.Itoa(i) }
 
 // likedAuthor is the author whose posts are liked, the celebrity, with the client that sends the likes.
@@ -283,6 +284,7 @@ func (h *likedAuthor) measureLikes(do func() error) (sample, error) {
 	return sample{ratePerSecond: float64(taken) / time.Since(start).Seconds(), serverCPUPerAnswer: cpu(int(taken)), bytesPerSocketOrEntry: nan}, err
 }
 
+// reportLikeRush adds the results of the row recipient to the report.
 func (b *bench) reportLikeRush(r *likeRushResults) {
 	const what = "likes on one person, in batches of 500"
 	b.report.resultLines = slices.Concat(b.report.resultLines,

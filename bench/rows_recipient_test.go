@@ -16,6 +16,7 @@ type fakeLikeServer struct {
 	duplicateLikeReceived bool            // whether a user liked a post twice
 }
 
+// answer records the likes of a request, and answers ingest, the query of the jobs or the query of the badges.
 func (l *fakeLikeServer) answer(q receivedRequest) string {
 	for _, e := range q.Variables.Events {
 		do, _ := e["do"].(map[string]any)

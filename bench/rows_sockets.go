@@ -197,6 +197,7 @@ func (b *bench) measureTriggeredSockets(ctx context.Context, p *program, open su
 	})
 }
 
+// reportSockets adds the results of the row sockets to the report.
 func (b *bench) reportSockets(r *socketResults) {
 	count := formatThousands(int64(b.socketCount))
 	const stock, bare = "stock gqlgen WebSocket transport", "a bare TCP writer of the same bytes"

@@ -18,6 +18,7 @@ import (
 // Redis and GraphQL. To compare, the row of the build compiles them alone, without linking a program.
 var unavoidablePackages = []string{"net/http", "modernc.org/sqlite", "github.com/jackc/pgx/v5/stdlib", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen/graphql/handler"}
 
+// measureBuildAndStart measures the row start: how long a build of Tidings takes, and how long the start of a server takes.
 func (b *bench) measureBuildAndStart(ctx context.Context) error {
 	if err := b.measureBuild(ctx); err != nil {
 		return err
@@ -25,6 +26,7 @@ func (b *bench) measureBuildAndStart(ctx context.Context) error {
 	return b.measureTimeToReady(ctx)
 }
 
+// measureBuild measures go build of the program from an empty cache, and of the libraries alone.
 func (b *bench) measureBuild(ctx context.Context) error {
 	b.printProgress("start: building from an empty cache, which takes minutes")
 	out := filepath.Join(b.dataFolder, "built")
@@ -63,6 +65,8 @@ func buildCold(ctx context.Context, folder string, arguments ...string) (took ti
 	return time.Since(start), bytes.Count(said, []byte("\n")), nil
 }
 
+// measureTimeToReady measures the time until a server is ready: with the follows of a file (--follows) in its database, and with an
+// empty database.
 func (b *bench) measureTimeToReady(ctx context.Context) (err error) {
 	l := resultLine{measurement: "ready with a database of 578,006 follows", reference: "with an empty database", unit: "s", goal: atMost(1, "<= 1 s")}
 	if filepath.Base(b.followsPath) != importGoalFollowsFile {

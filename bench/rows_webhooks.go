@@ -22,8 +22,8 @@ const (
 // hookServer is one of the two servers of the row webhooks: with or without a webhook.
 type hookServer struct {
 	*program
-	withOrWithoutWebhook string // "with" or "without" a webhook
-	readerCount          int
+	withOrWithoutWebhook string        // "with" or "without" a webhook
+	readerCount          int           // how many readers, who all follow the authors of the posts
 	publishedPostCount   int           // how many posts were published so far
 	receivedEvents       *atomic.Int64 // how many events the webhook's receiver has got
 }

@@ -26,10 +26,10 @@ const (
 
 // sqlEngine is SQLite or PostgreSQL, with the databases that the row writes to.
 type sqlEngine struct {
-	name                string  // for the report
-	eventsPerSecondGoal float64 // the goal of ingest
-	installation        installation
-	serverArguments     []string // the arguments of a server on this engine
+	name                string       // for the report
+	eventsPerSecondGoal float64      // the goal of ingest
+	installation        installation // of the server on this engine
+	serverArguments     []string     // the arguments of a server on this engine
 	// driver and bareDatabaseAddress are the arguments of openBareCommitDatabase for the database of the bare commits.
 	driver, bareDatabaseAddress string
 	// databaseAddress is the address of Tidings' own database, as the driver takes it. newEmptyDatabase makes one for an insertBaseline.
@@ -150,6 +150,7 @@ func (b *bench) runWriteRounds(ctx context.Context, server *program, engine sqlE
 	return nil
 }
 
+// reportWrites adds the results of one engine to the report.
 func (b *bench) reportWrites(engine sqlEngine, singles *singleWrites, taken, done series, inserts *insertBaseline) {
 	ingest := "ingest of mixed events, " + engine.name
 	b.report.resultLines = append(b.report.resultLines, resultLine{
@@ -176,11 +177,11 @@ func (w *singleWrites) compareKinds(kind, floor int, what, limit string, g goal)
 
 // The kinds of single writes. A round takes them in turn, one write after the other.
 const (
-	singleLikeKind = iota
-	singleMessageKind
-	singlePostKind
-	bareCommitKind
-	bareServerCommitKind
+	singleLikeKind       = iota // a mutation that likes a post
+	singleMessageKind           // a mutation that sends a message
+	singlePostKind              // a mutation that publishes a post
+	bareCommitKind              // the floor: this program itself inserts one row, a transaction of its own
+	bareServerCommitKind        // the floor with HTTP: net/http inserts such a row for each request
 )
 
 // singleWriteNames are the names of the kinds of single writes in the report, by kind.

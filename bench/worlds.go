@@ -48,32 +48,33 @@ var (
 
 // The numbers of the databases in the run's Redis: each row with an installation of its own has one. The peers read database 0.
 const (
-	// Each constant is the number of the database of one row, or of one installation of a row.
-	everySourceRedisDB = 1 + iota
-	manyUsersRedisDB
-	fewUsersRedisDB
+	// Each constant is the number of the database of one row, or of one installation of a row. The row has the constant's name, or
+	// the name in the comment.
+	everySourceRedisDB = 1 + iota // row every
+	manyUsersRedisDB              // row million, the server with many users
+	fewUsersRedisDB               // row million, the server with few users: it must come right after manyUsersRedisDB
 	conversationsRedisDB
 	groupRedisDB
-	hotRecipientRedisDB
+	hotRecipientRedisDB // row recipient
 	locksRedisDB
 	everyoneRedisDB
 	publishRedisDB
 	fanOutRedisDB
-	hugeAuthorRedisDB
+	hugeAuthorRedisDB // row huge
 	rebuildRedisDB
-	mixedLoadRedisDB
-	eventBurstRedisDB
-	liveBoardRedisDB
-	showsRedisDB
-	liveDayRedisDB
-	withoutWebhooksRedisDB
-	withWebhooksRedisDB
-	sqliteWritesRedisDB
-	postgresWritesRedisDB
-	serverStartRedisDB
-	emptyServerStartRedisDB
-	multiNodeRedisDB
-	redisDBCount // how many databases there are, with database 0
+	mixedLoadRedisDB        // row mixed
+	eventBurstRedisDB       // row burst
+	liveBoardRedisDB        // row board
+	showsRedisDB            // row board, the node whose memory is measured
+	liveDayRedisDB          // row liveday
+	withoutWebhooksRedisDB  // row webhooks
+	withWebhooksRedisDB     // row webhooks
+	sqliteWritesRedisDB     // row writes
+	postgresWritesRedisDB   // row writes
+	serverStartRedisDB      // row start, the database with follows
+	emptyServerStartRedisDB // row start, the empty database
+	multiNodeRedisDB        // row crowd, for all of its nodes
+	redisDBCount            // how many databases there are, with database 0
 )
 
 // rowTurnLength is how long a turn takes in the rows group, recipient, locks and mixed.

@@ -82,9 +82,11 @@ func (b *Batch[K, V]) LoadOne(ctx context.Context, key K, others func() []K, fet
 	return b.LoadOneBounded(ctx, key, func(others int) int { return others }, others, fetch)
 }
 
-// LoadOneBounded is LoadOne with a bound. most gets the number of other keys that could be read too, and returns how many of them
-// may be. Keys that are known already do not count, so that with a bound of m a list of n items costs about n/m reads. most is
-// called with the batch locked, at most once, and not if there are no other keys.
+// LoadOneBounded returns the value of one key; found is false if it has none. If no caller has asked for the key yet, LoadOneBounded
+// reads it together with keys that others returns, but only with as many as most allows: LoadOne has no such bound. most gets the
+// number of other keys that could be read too, and returns how many of them may be. Keys that are known already do not count, so
+// that with a bound of m a list of n items costs about n/m reads. most is called with the batch locked, at most once, and not if
+// there are no other keys.
 func (b *Batch[K, V]) LoadOneBounded(ctx context.Context, key K, most func(others int) int, others func() []K, fetch func(ctx context.Context, keys []K) (map[K]V, error)) (value V, found bool, err error) {
 	keys := []K{key}
 	// others is called without the lock, because it may be costly. If another caller claims the key meanwhile, claimOneBounded finds
@@ -184,7 +186,8 @@ func (b *Batch[K, V]) claimOneBounded(keys []K, most func(others int) int) ([]K,
 	return taken, b.claimLocked(taken)
 }
 
-// claimLocked does the same as the method claim, for a caller that holds the lock.
+// claimLocked is claim for a caller that holds the lock. It returns the reads of the keys, and makes one new read, which the caller
+// must do, for the keys that no caller has asked for.
 func (b *Batch[K, V]) claimLocked(keys []K) (c keysClaim[K, V]) {
 	c.reads = make([]*batchRead[K, V], len(keys))
 	for i, key := range keys {

@@ -23,7 +23,7 @@ import (
 
 // Appenders are functions that append fields which otherwise need a resolver, or a text that is made for each item. The key is the
 // name of the field, TYPE.FIELD, and the function is a func(to []byte, v *T) []byte for the Go type T of the type. What a function
-// needs, such as Post.Read, must be in v. Fields without an appender are compiled as always.
+// needs, such as Post.Read, must be in v. A field without an appender is written from v, or by a call of its resolver.
 type Appenders map[string]any
 
 // Badges compiles a selection of badges; nil if it cannot be compiled or needs a resolver.

@@ -29,7 +29,7 @@ type faultyResolvers struct {
 	onLikeCount func() // is called by each LikeCount; nil for nothing
 
 	mu            sync.Mutex // guards recordedCalls
-	recordedCalls []string   // the mutations' calls, in their order
+	recordedCalls []string   // the calls of likePost and viewerCanEdit, with their objects, in their order
 }
 
 // failureOf is what becomes of one call: nil, an error or a panic.

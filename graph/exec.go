@@ -9,10 +9,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// NewSchema is like NewExecutableSchema, with an Exec of our own. For each operation the generated Exec builds, by reflection, a table
-// of the functions that read inputs. Only graphql.UnmarshalInputFromContext uses that table, and no code here calls it. Building the
-// table takes 12 us for each operation that is not compiled. That is more than parsing, validating and executing `{ __typename }` take
-// together.
+// NewSchema returns the schema that gqlgen has generated (NewExecutableSchema), with an Exec of our own: it runs compiled operations, and
+// does without a table. For each operation the generated Exec builds, by reflection, this table of the functions that read inputs. Only
+// graphql.UnmarshalInputFromContext uses it, and no code here calls that. Building the table takes 12 us for each operation that is not
+// compiled. That is more than parsing, validating and executing `{ __typename }` take together.
 func NewSchema(cfg Config) graphql.ExecutableSchema {
 	return compilingSchema{NewExecutableSchema(cfg).(*executableSchema), NewPlanCache(compileOperation)}
 }
@@ -37,8 +37,8 @@ type compilingSchema struct {
 	compiledOperations *PlanCache[*selection[root]] // nil for an operation that is not compiled
 }
 
-// Exec executes the operation of the context. It does the same as the generated Exec, without the table of the functions
-// that read inputs, and answers a compiled operation by its selection.
+// Exec executes the operation of the context. It answers a compiled operation by its selection. Any other operation goes to the
+// generated functions, as in the generated Exec, but without the table of the functions that read inputs.
 func (l compilingSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	// The channel is for parts that are deferred, which no schema here permits: see graph.go.

@@ -66,7 +66,7 @@ type View struct {
 	// Unread, UpTo and LastAccessAt depend on the viewer.
 	Unread       services.Count // before the viewer's display policy
 	UpTo         time.Time      // the viewer has seen the view up to this time
-	LastAccessAt time.Time
+	LastAccessAt time.Time      // when the viewer last touched the view
 }
 
 // IsNode says that a View can be fetched by its ID.
@@ -78,9 +78,9 @@ type Post struct {
 	Kind        services.PostKind
 	Author      User
 	Body        string
-	ParentID    *string
+	ParentID    *string // the ID of the post that it answers; nil for none
 	PublishedAt time.Time
-	EditedAt    *time.Time
+	EditedAt    *time.Time // nil if it was never edited
 
 	// Resolvers of fields need the numbers behind the IDs: Number, AuthorID and ParentNumber. All posts of a list share Together,
 	// which is not changed.
@@ -93,8 +93,8 @@ type Post struct {
 
 // PostReads is what was read for all posts of a page that is written without resolvers. A map is nil if no selected field needs it.
 type PostReads struct {
-	Viewer      services.UserID // who sees the page
-	Engagements map[services.PostID]services.Engagement
+	Viewer      services.UserID                         // who sees the page
+	Engagements map[services.PostID]services.Engagement // likes and comments, by post
 	Labels      map[services.Object]services.Label
 }
 
@@ -109,13 +109,13 @@ type Notification struct {
 	Subject    *Post
 	Show       *Show
 	Actors     []User
-	ActorCount int // how many users acted, of whom Actors has some
-	At         time.Time
-	Seen       bool
-	Read       bool
-	Older      bool // unseen, but too old to count
+	ActorCount int       // how many users acted, of whom Actors has some
+	At         time.Time // the time of the newest cause
+	Seen       bool      // seen or read after the newest cause
+	Read       bool      // opened or marked as read after the newest cause
+	Older      bool      // unseen, but too old to count
 
-	// These fields are nil except for the host application's categories.
+	// These fields are nil except for the host application's categories. Title to Data are those of the newest cause.
 	HostCategory *string
 	Title        *string
 	Body         *string

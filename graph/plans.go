@@ -13,8 +13,8 @@ import (
 type PlanCache[P any] struct {
 	plan func(operation *ast.OperationDefinition) P // makes the plan of an operation
 
-	mu    sync.RWMutex // guards known
-	known map[weak.Pointer[ast.OperationDefinition]]P
+	mu    sync.RWMutex                                // guards known
+	known map[weak.Pointer[ast.OperationDefinition]]P // operation -> its plan
 }
 
 // NewPlanCache makes an empty cache of the plans that the function plan makes.

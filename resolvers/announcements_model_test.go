@@ -24,7 +24,7 @@ import (
 	"tidings/tests/histories"
 )
 
-// dormancy is the time without a visit after which the model forgets a user, as Tidings does.
+// dormancy is the time without a visit after which users become dormant in Tidings by default. The model forgets them then.
 const dormancy = 30 * 24 * time.Hour
 
 // announcementsNode is one node as the model's test sees it.
@@ -54,9 +54,10 @@ type modelAnnouncement struct {
 	starts, ends     time.Time              // ends is zero if the announcement has no end
 	position         uint64                 // its position; 0: it has none
 	endedBeforeStart bool                   // it had ended before its late start was processed
-	withdrawn        bool
+	withdrawn        bool                   // it was taken back, and nobody sees it
 }
 
+// isOver reports whether the announcement has ended.
 func (e *modelAnnouncement) isOver(now time.Time) bool {
 	return !e.ends.IsZero() && !now.Before(e.ends)
 }
@@ -97,7 +98,7 @@ type announcementsModel struct {
 
 // modelDotRaise is one raise of a dot.
 type modelDotRaise struct {
-	dot    string
+	dot    string                 // the name of the dot
 	target announcements.Segments // for whom it is; 0: for everybody
 	stamp  uint64                 // its stamp
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // The bounds of the argument first, which is the size of a page. A page of 20 is about a screen. 100 is also the largest page for
-// which the package transport computes a cost, except for export: see MaxPageSizes.
+// which the package transport computes a cost, except for the export, whose limit is in MaxPageSizes.
 const (
-	defaultFirst   = 20
+	defaultFirst   = 20 // if the request has no first
 	maxFirst       = 100
 	maxExportLines = 1000 // lines of an export
 
@@ -38,10 +38,10 @@ const (
 
 	conversationsCursor cursorKind = 27 // the first part of a longer cursor
 	notificationCursor  cursorKind = 28 // the first part of a longer cursor
-	changeCursor        cursorKind = 29
-	actCursor           cursorKind = 30
+	changeCursor        cursorKind = 29 // of the change stream
+	actCursor           cursorKind = 30 // of operators' acts
 	exportCursor        cursorKind = 31 // the first part of a longer cursor
-	followModeCursor    cursorKind = 32
+	followModeCursor    cursorKind = 32 // of the follows whose mode is not ALL
 )
 
 // String names the list, for errors.

@@ -14,8 +14,8 @@ import (
 // feedArguments has the arguments of a page of a home feed. homeFeedAbove, newerThanPosition and startPosition check which of them
 // can be combined. first is a pointer, because it matters whether the client has given it: then it is an error to give last too.
 type feedArguments struct {
-	first                    *int
-	after, lastID, newerThan *string
+	first                    *int    // the number of posts
+	after, lastID, newerThan *string // a cursor or a post that the page begins below, and a post that it goes up from
 	last                     *int    // the number of posts directly above the cursor in before
 	before                   *string // a cursor
 }

@@ -15,7 +15,7 @@ import (
 
 // WithHotOperations returns a schema that answers the most frequent operations (badges, home feeds and live boards) without
 // resolvers, and leaves all others to the given schema. If such an operation fails, the given schema executes it again, so that
-// every error is made in one place. The answers are the same as without it, byte for byte.
+// every error is made in one place. The answers are those of the given schema, byte for byte.
 //
 // An operation is planned at its first use: hotPlanOf looks at its root field, and each part compiles its selection with appenders. A
 // request then reads the parts, all at once or together with other requests, and appends the answer to one buffer. Operations that
@@ -26,7 +26,7 @@ func WithHotOperations(schema graphql.ExecutableSchema, r *Resolver) graphql.Exe
 	return &hotOperationSchema{ExecutableSchema: schema, r: r, plans: graph.NewPlanCache(hotPlanOf)}
 }
 
-// hotOperationSchema is the schema that WithHotOperations returns. The embedded schema answers the operations that are not compiled.
+// hotOperationSchema is the schema that WithHotOperations returns. The embedded schema answers the operations that are not hot.
 type hotOperationSchema struct {
 	graphql.ExecutableSchema
 	r     *Resolver

@@ -74,7 +74,8 @@ func (b *shownBoard) append(to []byte, write func(to []byte, page *graph.LiveBoa
 	return to
 }
 
-// pooledBoardPage is a page of a board that is filled, written and cleared again, as pooledFeedPage is.
+// pooledBoardPage is a page of a board that is filled, written and cleared again. It is reused, because a page with its edges takes
+// kilobytes.
 type pooledBoardPage struct {
 	graph.LiveBoardConnection
 	reads                          graph.ShowReads // data that the shows on the page share: each of them points to it

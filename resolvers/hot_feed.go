@@ -54,7 +54,8 @@ func (p *shownFeed) fill(page *pooledFeedPage) {
 		page.startCursor = feedCursorText(p.viewer, p.Items[0].Post.ID)
 		page.PageInfo.StartCursor = &page.startCursor
 	}
-	// See postConnection: the end of the page is the last position that was looked at.
+	// The page ends with the last position that was looked at, which may be after its last post: posts between them are hidden or
+	// deleted. postConnection does the same.
 	if p.NextPageAfter != 0 {
 		page.endCursor, page.lastID = feedCursorText(p.viewer, p.NextPageAfter), services.GlobalID(services.PostType, p.NextPageAfter.String())
 		page.PageInfo.EndCursor, page.LastID = &page.endCursor, &page.lastID

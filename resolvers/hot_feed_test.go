@@ -133,7 +133,7 @@ func fullPage() shownFeed {
 	return page
 }
 
-// pageQuery requests a page such as fullPage, with the fields that a client usually shows.
+// pageQuery requests a page of 20 posts, as many as fullPage has, with the fields that a client usually shows.
 const pageQuery = `{ viewer { homeFeed(first: 20) { edges { cursor node { id kind author { id key name avatarUrl } body publishedAt } }
 	pageInfo { hasNextPage hasPreviousPage startCursor endCursor } lastId end } } }`
 

@@ -112,8 +112,8 @@ type jointPart struct {
 }
 
 // AnswerJointly answers several requests with one read of each kind: those for which everything is ready in memory and in Redis. It
-// leaves other requests to HotAnswer: the requests of a viewer whose ID this node does not know, of a host application that observes a
-// user, and requests that need a projection to be built first.
+// leaves other requests to HotAnswer, which answers each of them alone: the requests of a viewer whose ID this node does not know, of
+// a host application that observes a user, and requests that need a projection to be built first.
 func (h *hotOperationSchema) AnswerJointly(ctx context.Context, requests []jointRequest) {
 	answers := make([]jointAnswer, 0, len(requests)) // reads points to its elements, so it must not grow
 	var reads jointReads
@@ -220,8 +220,8 @@ func (h *hotOperationSchema) answerBadgesFromFacts(p *hotPlan, viewer *graph.Vie
 	}
 }
 
-// cachedViewer does what Resolver.viewer does, but without a read. It is nil if a read is needed, if the token is refused, or if the
-// host application observes a user.
+// cachedViewer returns the user of the request's token from memory, where Resolver.viewer may read or create the user. It is nil if this
+// node does not know the user's ID, if the token is refused, or if the host application observes a user.
 func (h *hotOperationSchema) cachedViewer(ctx context.Context) *graph.Viewer {
 	if services.Observed(ctx) {
 		return nil
@@ -264,5 +264,5 @@ func freePartValues(contents *[]hotPartValue) {
 	partValuesPool.Put(contents)
 }
 
-// partValuesPool has memory for reuse: see takePartValues.
+// partValuesPool has the memory of part values whose answers are written. takePartValues takes it from here.
 var partValuesPool = sync.Pool{New: func() any { return new([]hotPartValue) }}

@@ -24,9 +24,9 @@ const idempotencyKeyField = "IdempotencyKey"
 // has to look for them.
 type ingestAction struct {
 	*operationSpec
-	operation          operationEntry
-	keyFieldPosition   int   // the position of the input's idempotency key
-	userFieldPositions []int // the positions of the input's fields whose users are made or found for the whole batch
+	operation          operationEntry // makes the command from an input
+	keyFieldPosition   int            // the position of the input's idempotency key
+	userFieldPositions []int          // the positions of the input's fields whose users are made or found for the whole batch
 }
 
 // ingestActions are the actions by the positions of the fields of graph.IngestAction. They are found by reflection when the program

@@ -31,7 +31,7 @@ func (t createdIDsByKind) idOfKind(kind string, i int) string {
 
 // kindOfEvent is a kind of event: make makes its i-th event.
 type kindOfEvent struct {
-	name string
+	name string                                // of the mutation that the event stands for; only "a post" is a publishPost
 	make func(t createdIDsByKind, i int) event // makes the i-th event; t has the objects of earlier events
 }
 
@@ -84,7 +84,7 @@ func (m eventKindMaker) kindWithActorOnly(name string) kindOfEvent {
 	return m.kindWithActor(name, func(createdIDsByKind, int) event { return event{} })
 }
 
-func (m eventKindMaker) postKinds() []kindOfEvent {
+func (m eventKindMaker) postKinds() []kindOfEvent { // about posts, other users and the profile, and marks in the feed and in notifications
 	return []kindOfEvent{
 		m.kindWithActor("publishPost", func(t createdIDsByKind, i int) event {
 			post := event{"body": fmt.Sprint("hello ", i), "key": fmt.Sprint("k", i/2), "mentions": []string{m.otherUserID(i)}}
@@ -149,7 +149,7 @@ func (m eventKindMaker) showKinds() []kindOfEvent {
 	}
 }
 
-func (m eventKindMaker) announcementKinds() []kindOfEvent {
+func (m eventKindMaker) announcementKinds() []kindOfEvent { // of the host application, such as announcements, and about what users do with them
 	return []kindOfEvent{
 		m.kindWithoutActor("sendSiteMessage", func(_ createdIDsByKind, i int) event {
 			return event{"title": "t", "content": "c", "to": []string{m.otherUserID(i), m.otherUserID(i + 1)}}
@@ -205,7 +205,7 @@ func (m eventKindMaker) editKinds() (edits []kindOfEvent) {
 	return edits
 }
 
-func (m eventKindMaker) endingKinds() []kindOfEvent {
+func (m eventKindMaker) endingKinds() []kindOfEvent { // that delete posts and end follows
 	return []kindOfEvent{
 		m.kindAboutObject("deletePost", "postId", "publishPost"), m.kindAboutUser("block"), m.kindAboutUser("unblock"), m.kindAboutUser("unfollow"),
 	}

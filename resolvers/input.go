@@ -38,8 +38,8 @@ func withCreatingUsers(ctx context.Context) context.Context {
 	return context.WithValue(ctx, creatingUsersKey{}, true)
 }
 
-// withCreatingUsersIfHost marks the context as withCreatingUsers does, if the token has the scope of the host application. With the
-// scope of operators alone no user is created. A key that an operator mistyped must not become a user.
+// withCreatingUsersIfHost marks a context in which users who are named and do not exist are created, if the token has the scope of the
+// host application. With the scope of operators alone no user is created. A key that an operator mistyped must not become a user.
 func withCreatingUsersIfHost(ctx context.Context) context.Context {
 	if viewer, err := services.ViewerFrom(ctx); err == nil && viewer.Has(services.ScopeIngest) {
 		return withCreatingUsers(ctx)
@@ -76,9 +76,9 @@ func (r *Resolver) resolveUserID(ctx context.Context, field, id string) (service
 	return numbers[0], nil
 }
 
-// resolveUserIDs returns the users of up to 500 global IDs, found as resolveUserID does, with one query. The users are in the order
-// of the IDs. field names the argument in errors. No input may have a longer list of users, and the bound keeps the number of the
-// statement's parameters small.
+// resolveUserIDs returns the users of up to 500 global IDs, in the order of the IDs, with one query. If there is no user for one of them,
+// the error is NOT_FOUND. But in a context of withCreatingUsers, the user is created. field names the argument in errors. No input may
+// have a longer list of users, and the bound keeps the number of the statement's parameters small.
 func (r *Resolver) resolveUserIDs(ctx context.Context, field string, ids []string) ([]services.UserID, error) {
 	const most = 500
 	if len(ids) > most {

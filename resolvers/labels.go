@@ -141,7 +141,7 @@ func appendData(to []byte, data string) []byte {
 	return append(to, data...)
 }
 
-// postObjects returns the posts that are shown together with a post, as Objects.
+// postObjects returns the posts that are shown together with a post, as Objects: their labels are read with the label of the post.
 func postObjects(post *graph.Post) []services.Object {
 	list := make([]services.Object, len(post.Together))
 	for i, other := range post.Together {
@@ -150,7 +150,7 @@ func postObjects(post *graph.Post) []services.Object {
 	return list
 }
 
-// showObjects returns the shows that are shown together with a show, as Objects.
+// showObjects returns the shows that are shown together with a show, as Objects: their labels are read with the label of the show.
 func showObjects(show *graph.Show) []services.Object {
 	list := make([]services.Object, len(show.Together))
 	for i, other := range show.Together {

@@ -233,4 +233,5 @@ func expandEvent(short map[string]any) map[string]any {
 	return event
 }
 
+// ingestQuery is the mutation that sends a batch of events.
 const ingestQuery = `mutation($events: [IngestEvent!]!) { ingest(events: $events) { results { id changed error { code message } } } }`

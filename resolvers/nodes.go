@@ -59,7 +59,7 @@ func (r *Resolver) nodes(ctx context.Context, argument string, ids []string) ([]
 // each field finds its object by its own text. A nodeIDs belongs to one read and is not shared.
 type nodeIDs struct {
 	// Each type has a map of its own, so that a read gets its keys in the type that it needs.
-	siteMessages, reports                      map[string]messages.ID
+	siteMessages, reports                      map[string]messages.ID // reports are those of the delivery of site messages
 	views                                      map[string]views.View
 	userKeys                                   map[string]string // ID to key
 	posts, shows, announcements, notifications map[string]services.PostID

@@ -59,9 +59,9 @@ type operation[I any] struct {
 
 // operationSpec describes an operation, apart from its command.
 type operationSpec struct {
-	name        string // of the mutation
-	actorKind   actorKind
-	createdType string // the type of the first ID of its command, such as services.PostType; "" for none: see jobs.Command
+	name        string    // of the mutation
+	actorKind   actorKind // whether a user or the host application acts
+	createdType string    // the type of the first ID of its command, such as services.PostType; "" for none: see jobs.Command
 	// idempotencyPerDevice says that requests of different devices differ under an idempotency key: see idempotencyInput.
 	idempotencyPerDevice bool
 	// canNameUnjoinedRooms reports that the input can name a ROOM in which the user is no member, because any user can join one.
@@ -206,9 +206,9 @@ func (c *operationCall) idempotencyInput(op *operationSpec, input any) any {
 
 // committedOperation is an operation that was committed.
 type committedOperation struct {
-	call     *operationCall
-	viewer   *graph.Viewer // nil if the host application acted
-	cmd      *jobs.Command
+	call     *operationCall   // who acted, and what the input named
+	viewer   *graph.Viewer    // nil if the host application acted
+	cmd      *jobs.Command    // as it was committed
 	objectID string           // the global ID of the created object, or else of the object that the input named; "" for neither
 	changed  bool             // false if the state was already as requested
 	created  bool             // of a create: false if the object existed before

@@ -198,8 +198,9 @@ func (r *Resolver) removeCategory(ctx context.Context, input graph.RemoveCategor
 	})
 }
 
-// commitWithIdempotencyKey commits the command of an operator's input, under its idempotency key, as makeCommand and mutate do for
-// entries of operations. Without a key the input is not compared with anything.
+// commitWithIdempotencyKey commits the command of an operator's input. If the input has an idempotency key, a second request with the
+// key gets the answer of the first, and a request with another input is CONFLICT. Without a key the input is not compared with anything.
+// For entries of operations, makeCommand and mutate do the same.
 func (r *Resolver) commitWithIdempotencyKey(ctx context.Context, cmd *jobs.Command, input any) error {
 	if key := takeIdempotencyKey(input); key != nil {
 		cmd.IdempotencyKey, cmd.Input = *key, input

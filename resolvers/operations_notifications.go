@@ -87,7 +87,7 @@ var markNotificationsRead = &operation[graph.MarkNotificationsReadInput]{
 			return nil, err
 		}
 		in.All = nil // false is the same as absent
-		// With IDs the categories mean something else, see MarkRead, and stay as they were given.
+		// MarkRead refuses categories beside IDs, so only an input without IDs has categories to normalise.
 		if len(in.Ids) == 0 {
 			in.Categories, in.HostCategories = normalizeCategories(of), nil
 		}

@@ -70,7 +70,7 @@ var markHomeFeedSeen = &operation[graph.MarkHomeFeedSeenInput]{
 // draft is the post of an input, for a new post and for an edit, which has no parent. If the host application acts, users
 // in mentions who do not exist are created.
 func (c *operationCall) draft(ctx context.Context, body string, parentID *string, mentions []string) (draft feed.Draft, err error) {
-	// For users, a mention of an unknown user is NOT_FOUND in the commit.
+	// If a user acts, nobody is created: a mention of an unknown user is NOT_FOUND in the commit.
 	if createsUsers(ctx) {
 		if _, err := c.r.resolveUserIDs(ctx, "mentions", mentions); err != nil {
 			return draft, err

@@ -116,7 +116,7 @@ func resultText(got apiAnswer) string {
 }
 
 // A key remembers that its request named a missing object, even if the object exists later: a repetition must not succeed after
-// conflicting changes. The request is the same as an event and as a mutation.
+// conflicting changes. A request is the same whether it comes as an event or as a mutation.
 func TestKeyRemembersNotFound(t *testing.T) {
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {
 		s := &operationTester{testAPI: newAPIOn(t, w, 50, 50)}

@@ -107,8 +107,9 @@ func replaceEach(list []string, field string, replace func(field, id string) (st
 	return ids, nil
 }
 
-// refsIn are the refs in the IDs of an input. The error is INVALID for a malformed ref. refsIn calls replaceIDs with a function that
-// replaces nothing. A batch calls refsIn to find the refs of many events with one statement, before any of them is resolved.
+// refsIn returns the refs among the IDs of an input. It goes through the IDs by replaceIDs, and replaces none. The error is INVALID for a
+// malformed ref, and for more than maxInputRefs. A batch calls refsIn to find the refs of many events with one statement, before any of
+// them is resolved.
 func (n fieldIndexes) refsIn(input reflect.Value) (list []services.Ref, err error) {
 	err = n.replaceIDs(input, func(field, id string) (string, error) {
 		if !services.IsRef(id) {
@@ -163,8 +164,8 @@ func refNotFound(field, id string) error {
 	return services.Errorf(services.NotFound, "%s: there is no %s", field, id)
 }
 
-// resolveID returns the ID that an argument names, by its ref or directly: see resolveRefs. It is for arguments of queries. Inputs of
-// mutations go through resolveRefs.
+// resolveID returns the ID that an argument of a query names: the argument itself, or the ID of the object that has the ref. The error is
+// NOT_FOUND for a ref without an object that the viewer may see. Inputs of mutations go through resolveRefs.
 func (r *Resolver) resolveID(ctx context.Context, viewer services.UserID, field, id string) (string, error) {
 	if !services.IsRef(id) {
 		return id, nil
@@ -272,7 +273,7 @@ func (r *Resolver) addVisibleObjects(ctx context.Context, viewer services.UserID
 	return nil
 }
 
-// numbersAs are numbers of objects as IDs of their type. The numbers come from the table of refs, which has one column for
+// numbersAs returns numbers of objects as IDs of the type N. The numbers come from the table of refs, which has one column for
 // all types.
 func numbersAs[N ~uint64 | ~uint32](numbers []uint64) []N {
 	list := make([]N, len(numbers))

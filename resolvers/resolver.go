@@ -61,14 +61,14 @@ import (
 // Resolver holds the services that the resolvers call. Nothing of a request is in it. The fields are set once, by
 // services/node, before the first request.
 type Resolver struct {
-	Social *social.Service
-	Feed   *feed.Service
+	Social *social.Service // users, and follows, mutes, blocks and hides among them
+	Feed   *feed.Service   // posts, likes and home feeds
 	// Badge reads badges, with the display policy of their user applied.
 	Badge         BadgeService
 	Notifications *notifications.Service
-	Announcements *announcements.Service
-	Chat          *chat.Service
-	Fanout        *fanout.Fanout
+	Announcements *announcements.Service // also dots and segments
+	Chat          *chat.Service          // conversations and their messages
+	Fanout        *fanout.Fanout         // commits commands, and brings posts to followers
 	// The Projector dates the events of ingest, and carries out the settings, repairs and cleaning of operators; no user's read
 	// goes through it.
 	Projector *projector.Projector
@@ -76,15 +76,15 @@ type Resolver struct {
 	Queue     JobQueue  // for operators
 	Clock     services.Clock
 	Log       *slog.Logger
-	Messages  *messages.Service
-	Views     *views.Service
-	Live      *live.Service
-	Stream    *stream.Service
-	Refs      *refs.Service
-	Erasures  *erasures.Service
+	Messages  *messages.Service // site messages
+	Views     *views.Service    // general views
+	Live      *live.Service     // shows and live boards
+	Stream    *stream.Service   // the change stream
+	Refs      *refs.Service     // labels of objects
+	Erasures  *erasures.Service // removes users
 	Webhooks  *webhooks.Service
-	Devices   *devices.Service
-	Acts      *acts.Service
+	Devices   *devices.Service // browsers that are registered for Web Push
+	Acts      *acts.Service    // what operators did
 	// Exports reads SQL alone: personal data that an operator reads must not come from a copy.
 	Exports export.Reader
 	Sources dataloader.Sources // what the loaders of responses read from
@@ -96,9 +96,10 @@ type Resolver struct {
 type BadgeService interface {
 	// Read returns the badges of one user. It is a visit of the user.
 	Read(ctx context.Context, user services.UserID) (*services.Badges, error)
-	// Visit notes that a user is here, as Read does.
+	// Visit records that a user is here, so that they stay active. It reads their badges at the first call of a day, and then nothing.
 	Visit(ctx context.Context, user services.UserID) error
-	// ReadWithoutSQL is Read for several users. The badges are nil for a user who needs SQL.
+	// ReadWithoutSQL returns the badges of several users, in their order, from Redis and the node cache alone. It is a visit of the
+	// users. The badges are nil, and there is no visit, for a user who needs SQL.
 	ReadWithoutSQL(ctx context.Context, users []services.UserID) ([]*services.Badges, error)
 	// ReadFacts counts the badges of one user in SQL.
 	ReadFacts(ctx context.Context, user services.UserID) (*services.Badges, error)
@@ -123,8 +124,8 @@ type JobQueue interface {
 	JobCounts(ctx context.Context) (waiting, dead int, oldest time.Time, err error)
 }
 
-// The keys of values that the fields of a response share: see dataloader.ReadShared. A type of its own for each keeps them apart:
-// if two fields used one key for values of two types, the second read would panic.
+// The keys of values that the fields of a response share: dataloader.ReadShared reads a value once for all fields that ask for its key.
+// A type of its own for each keeps the keys apart: if two fields used one key for values of two types, the second read would panic.
 type (
 	userIDKey    string   // of the ID of a user, by the user's key
 	badgesKey    struct{} // the viewer's badges

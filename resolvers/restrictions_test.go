@@ -48,6 +48,7 @@ func TestMutationsOnUsersReturnUserAndBadges(t *testing.T) {
 	}
 }
 
+// restrictionsQuery reads one of the viewer's lists. Its %s is the name of the list: mutes, blocks or hides.
 const restrictionsQuery = `query($first: Int, $after: String) { viewer { %s(first: $first, after: $after) {
 	pageInfo { hasNextPage startCursor endCursor } edges { cursor since until node { key } } } } }`
 

@@ -94,6 +94,7 @@ func TestAShowThroughItsLife(t *testing.T) {
 	}
 }
 
+// nodesQueryOfShows reads shows by ID, with remindsMe, the deprecated name of viewerHasReminder.
 const nodesQueryOfShows = `query($ids: [ID!]!) { nodes(ids: $ids) { id ... on Show { status late remindsMe } } }`
 
 // A user who asked for a reminder is notified once, when the show starts; the notification contains the show.

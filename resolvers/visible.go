@@ -13,14 +13,14 @@ import (
 // Posts and shows that a field reads by their IDs go through this file. It leaves out content that its author hides from the
 // viewer, as if the content had never existed. Lists and the parents of posts come from services, which leave it out themselves.
 
-// shownObjectIDs are the keys of the objects that a response shows. A key may be there twice.
+// shownObjectIDs are the IDs of the objects that a response shows. An ID may be there twice.
 type shownObjectIDs struct {
 	posts, shows []services.PostID
 	people       []services.UserID
 }
 
 // visibleObjects has the objects that the viewer may see, with their authors and hosts; hidden, deleted and unknown objects are
-// absent. A caller that does not find a key cannot tell why, and neither can the viewer.
+// absent. A caller that does not find an ID cannot tell why, and neither can the viewer.
 type visibleObjects struct {
 	posts         map[services.PostID]services.Post
 	shows         map[services.PostID]live.Show
@@ -30,7 +30,7 @@ type visibleObjects struct {
 
 // readVisibleObjects reads, in one batch, people and the posts and shows that the viewer may see, with each show as it is now. People
 // themselves are always shown: they hide only their content. It takes two reads of objects and one of restrictions, however many
-// keys there are. Deleted posts are absent already, so that no caller has to check a flag.
+// IDs there are. Deleted posts are absent already, so that no caller has to check a flag.
 func (r *Resolver) readVisibleObjects(ctx context.Context, viewer services.UserID, keys shownObjectIDs) (seen visibleObjects, err error) {
 	loader := dataloader.From(ctx)
 	if seen.shows, err = loader.Shows(ctx, keys.shows); err != nil {

@@ -5,7 +5,7 @@ import "time"
 // AuthorMode is the way in which an author's posts reach their followers.
 type AuthorMode int
 
-// The modes, by the number of followers. See FollowerThresholds.
+// The modes. The number of an author's followers decides, unless an operator pins the mode: see FollowerThresholds.
 const (
 	AuthorSmall AuthorMode = iota // pushed to all followers who are not dormant
 	AuthorBig                     // pushed to active followers

@@ -206,7 +206,7 @@ func (n *NotificationCounts) HostCount(name Category) *CategoryCount {
 	return nil
 }
 
-// Of is the count of a category; nil if the category is not in Categories: see HostCount.
+// Of is the count of one of Categories; nil for any other category. HostCount has the counts of the host application's categories.
 func (n *NotificationCounts) Of(category Category) *Count {
 	switch category {
 	case CategoryLike:

@@ -43,7 +43,7 @@ const (
 // which all nodes share. Two nodes differ in their node bits; if chance gives both the same bits, the primary key of the posts
 // rejects the duplicate. It is safe for concurrent use.
 type IDClock struct {
-	clock                      Clock
+	clock                      Clock        // this machine's clock
 	nodeBits                   PostID       // the node bits of all IDs that this clock makes
 	aheadOfDatabaseNanoseconds atomic.Int64 // how far clock is ahead of the database's
 

@@ -76,7 +76,7 @@ type Membership struct {
 	Mentions             int64 // messages above ReadUpTo that mention the user
 	MarkUnreadGeneration int64 // rises with every "mark unread": a mark with an older generation comes too late and is ignored
 	HasLeft              bool  // the user has left: nothing counts any more
-	Muted                bool
+	Muted                bool  // only mentions count; with chat.Config.MuteMentions nothing counts
 	IsOpen               bool  // open on some device: nothing counts until it is closed
 	MarkedUnread         bool  // marked as unread since the user entered, wrote or read all: devices that have it open read nothing
 	CountedOnRead        bool  // the conversation is counted when badges are read, not when a message is written

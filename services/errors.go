@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Code is the machine-readable part of an error. The list is closed: see Codes.
+// Code is the machine-readable part of an error. The list is closed: no error has a code that is not in Codes.
 type Code string
 
 // The codes that a client can meet.
@@ -118,9 +118,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf makes an error with a code and a message for people. It takes no %w: see Wrapf. A message that begins with an argument
-// and a colon is about that argument; a format with a limit says "up to N", "at most N" or "1 to N". The argument and the limit
-// become the extensions of these names.
+// Errorf makes an error with a code and a message for people. It takes no %w: Wrapf makes an error that has a cause. A message that
+// begins with an argument and a colon is about that argument; a format with a limit says "up to N", "at most N" or "1 to N". The
+// argument and the limit become the extensions of these names.
 func Errorf(code Code, format string, args ...any) error {
 	return newError(code, nil, format, args)
 }

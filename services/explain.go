@@ -12,11 +12,11 @@ type Explanation struct {
 
 // Item is one item behind a count.
 type Item struct {
-	ID            string // its global ID
-	At            time.Time
-	Count         int    // its share of the count: 1, except for a conversation and a view
-	ClearedBy     string // the mutation that removes it from the count
-	AtIsUncertain bool   // At may be the time of a part of the item that does not count
+	ID            string    // its global ID
+	At            time.Time // when it arrived
+	Count         int       // its share of the count: 1, except for a conversation and a view
+	ClearedBy     string    // the mutation that removes it from the count
+	AtIsUncertain bool      // At may be the time of a part of the item that does not count
 }
 
 // Digest summarizes the items that arrived while a user was away.

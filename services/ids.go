@@ -60,8 +60,8 @@ func (id PostID) String() string {
 // Time is when the id was made, to the millisecond, in UTC.
 func (id PostID) Time() time.Time { return time.UnixMilli(int64(id >> idLowBits)).UTC() }
 
-// OrderedTime is Time with the ID's sequence as microseconds: IDs of the present that one node made in one millisecond have times in
-// their order, except those after the thousandth, and so do IDs of past events.
+// OrderedTime is the millisecond in which the ID was made, plus the ID's sequence as microseconds: IDs of the present that one node made
+// in one millisecond have times in their order, except those after the thousandth, and so do IDs of past events.
 func (id PostID) OrderedTime() time.Time {
 	sequence := id & (pastEventBit - 1) >> idNodeBits
 	return id.Time().Add(time.Duration(min(sequence, 999)) * time.Microsecond)
@@ -116,7 +116,7 @@ const (
 // idTypes lists every type.
 var idTypes = []string{UserType, PostType, NotificationType, SiteMessageType, ConversationType, MessageType, AnnouncementType, ShowType, ViewerType, BadgesType, ViewType, ReportType, HostNotificationType, DeviceType}
 
-// GlobalID is an ID in the API's form: type:key. The key of a user is escaped, see EscapeKey; other keys stand as they are.
+// GlobalID is an ID in the API's form: type:key. The key of a user is percent-encoded (EscapeKey); other keys stand as they are.
 func GlobalID(kind, key string) string {
 	// A user's key may have any printable character, a colon too.
 	if isKeyedByUser(kind) {

@@ -11,8 +11,8 @@ const MaxMentions = 50
 
 // MentionedKeys lists the user keys that a text mentions as @key, each once, in their order. An @ within a word, as in an email
 // address, or after = or /, as in a link, is no mention; nor is a key that is too long or followed by another @. Points and dashes
-// at a key's end belong to the sentence. In texts only keys that are names (see CheckIdentifier) are found, because the end of any
-// other key would be a guess. A post's list mentions users with other keys.
+// at a key's end belong to the sentence. In texts only keys of letters, digits, '.', '_' and '-' are found (CheckIdentifier), because the
+// end of any other key would be a guess. A post's list mentions users with other keys.
 func MentionedKeys(text string) (keys []string) {
 	listed := map[string]bool{}
 	for start := 0; ; {

@@ -192,8 +192,8 @@ type CountedOnReadPosition struct {
 	ReadUpTo     int64
 }
 
-// DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: each source is in the
-// total as Source.InTotalByDefault says, and is shown as a number, at every hour.
+// DisplayPolicy is how a user wants their badges shown, on every device. The zero value is the default: every source except the
+// views is in the total (see Source.InTotalByDefault), and each is shown as a number, at every hour.
 type DisplayPolicy struct {
 	Version          uint64          // rises with every change; 0 is before the first
 	InTotalInverted  map[Source]bool // sources that are in the total although by default they are not, or the other way round

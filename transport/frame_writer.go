@@ -55,8 +55,8 @@ const (
 // frameWriter writes the frames of the server to a connection, one at a time, and none after a close frame or after a part of a
 // frame. It is safe for concurrent use.
 //
-// A goroutine that writes has the turn, see acquireTurn, and does not hold mu meanwhile. On most of thousands of sockets no goroutine
-// ever waits for the turn, so the first one that waits makes the condition variable.
+// A goroutine that writes has the turn: no other may write from its acquireTurn until its write returns. It does not hold mu meanwhile.
+// On most of thousands of sockets no goroutine ever waits for the turn, so the first one that waits makes the condition variable.
 type frameWriter struct {
 	conn net.Conn
 

@@ -80,10 +80,10 @@ func (in *frameReader) readBytes(from io.Reader, n int) ([]byte, error) {
 
 // frame is the head of a frame.
 type frame struct {
-	opcode int
+	opcode int     // the kind of the frame, such as text, ping or close, as a number of RFC 6455
 	final  bool    // it is the last frame of its message
 	length int64   // of the payload, in bytes
-	mask   [4]byte // of the payload, see unmask
+	mask   [4]byte // four bytes with which the client has masked the payload
 }
 
 // protocolError is the error for a frame that no client may send. Its text is the reason in the close frame.
@@ -191,8 +191,8 @@ func unmask(payload []byte, mask [4]byte) {
 }
 
 var (
-	// errClientClosed ends a socket after the client's close frame, which is no fault. errMessageTooLong is a fault of the client: see
-	// refuse.
+	// errClientClosed ends a socket after the client's close frame, which is no fault. errMessageTooLong is a fault of the client:
+	// socket.refuse sends it a close frame with the reason.
 	errClientClosed   = errors.New("the client has closed the connection")
 	errMessageTooLong = errors.New("the message is too long")
 )

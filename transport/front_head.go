@@ -32,12 +32,13 @@ type requestHead struct {
 	caller *frontCaller // nil until the token was checked
 }
 
-// frontCaller is the caller that the token of a request names. It may be used as long as Identity.stillValid returns true.
+// frontCaller is the caller that the token of a request names. It may be used until the token expires or the keys that verify tokens
+// change, which Identity.stillValid reports.
 type frontCaller struct {
 	viewer       services.Viewer
 	ctx          context.Context // has the viewer
 	tokenExpires time.Time       // zero is never
-	// tokenKeysVersion is what Identity.tokenKeysVersion returned when the token was checked. It is only compared.
+	// tokenKeysVersion stands for the keys by which the token was checked: the result of Identity.tokenKeysVersion. It is only compared.
 	tokenKeysVersion any
 }
 
@@ -53,8 +54,9 @@ func (f *Front) headOf(text []byte) *requestHead {
 	return f.readHead(bytes.Clone(text))
 }
 
-// withoutStaleCaller returns the head h. If stillValid is false for its token, the result has no caller, so that withCaller checks the
-// token again. The token may still be good after a reload of the keys, and a refusal is the same as for a new head.
+// withoutStaleCaller returns the head h. If its token has expired, or the keys were reloaded since the token was checked, the result has
+// no caller, so that withCaller checks the token again. The token may be good for the new keys too, and a refusal is the same as for a
+// new head.
 func (f *Front) withoutStaleCaller(h *requestHead) *requestHead {
 	if h.caller == nil || f.httpTransport.cfg.Identity.stillValid(h.caller) {
 		return h

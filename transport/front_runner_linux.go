@@ -299,8 +299,9 @@ func (r *loopRunner) waitForNextRequest(c *frontConn) {
 	}
 }
 
-// moveToGoroutine gives a busy connection a goroutine: see frontConn.serve for first and rest. It removes the read deadline, which
-// was set before the connection joined the loop.
+// moveToGoroutine takes a busy connection out of the loop and gives it a goroutine. first, if not nil, finishes the answer to a request
+// that was read, and rest has the bytes that were read behind that request. moveToGoroutine removes the read deadline, which was set
+// before the connection joined the loop.
 func (r *loopRunner) moveToGoroutine(c *frontConn, first func() frontOutcome, rest []byte) {
 	if r.loop.remove(c) {
 		c.readDeadline = time.Time{}

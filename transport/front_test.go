@@ -32,9 +32,10 @@ type hotTestSchema struct {
 	*testSchema
 	hotAnswerCount atomic.Int64                                               // the number of answers without the executor
 	beforeAnswer   func(ctx context.Context) bool                             // is called before an answer; if it returns false, the answer fails
-	beforeBatch    atomic.Pointer[func(context.Context, []JointRequest) bool] // see setBeforeBatch
+	beforeBatch    atomic.Pointer[func(context.Context, []JointRequest) bool] // what setBeforeBatch set; nil: nothing
 }
 
+// HotAnswer answers an operation of one field: who, hello, or echo with variables.
 func (s *hotTestSchema) HotAnswer(operation *ast.OperationDefinition, variables map[string]any) func(ctx context.Context, to []byte) ([]byte, bool) {
 	field, _ := operation.SelectionSet[0].(*ast.Field)
 	echoes := field.Name == "echo" && len(operation.VariableDefinitions) > 0

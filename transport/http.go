@@ -160,7 +160,7 @@ type caller struct {
 }
 
 // identify finds the viewer if there is a token. If the Front has verified the token of this request already, the viewer comes from
-// what the Front noted in the context: see frontCharges.
+// the context, where the Front has put what it checked and charged (see frontCharges).
 func (q *httpTransport) identify(w *httpRequest, r *http.Request) (caller, error) {
 	who := caller{ctx: services.WithRequest(r.Context(), w), maxBodyBytes: q.cfg.BodyLimit}
 	if paid, ok := r.Context().Value(frontChargesKey{}).(*frontCharges); ok && paid.caller != nil {

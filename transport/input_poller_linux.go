@@ -132,7 +132,8 @@ func (w *epollWatch) epollCtl(epoll, operation int, events uint32) bool {
 	return err == nil && failed == nil
 }
 
-// arm asks for one call of ready: see inputWatch. It sets the flag first, because the input may be reported before epollCtl returns.
+// arm asks for one call of ready: when the connection has input or has ended, or after fire. It sets the flag first, because the input
+// may be reported before epollCtl returns.
 func (w *epollWatch) arm() {
 	w.armed.Store(true)
 	// The epoll descriptor stays open while it has this watch, so its number is valid.

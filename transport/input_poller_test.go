@@ -19,6 +19,7 @@ type peekedConn struct {
 	readDeadline time.Time  // of calls of Read; the read of a watch has none
 }
 
+// Read returns the bytes, or the error, of the watch's read if there are any, and reads from the connection otherwise.
 func (c *peekedConn) Read(to []byte) (int, error) {
 	c.mu.Lock()
 	n, err := copy(to, c.peekedBytes), c.readErr
@@ -30,6 +31,7 @@ func (c *peekedConn) Read(to []byte) (int, error) {
 	return c.Conn.Read(to)
 }
 
+// SetReadDeadline sets the deadline of calls of Read. While a watch reads, it is kept for afterwards.
 func (c *peekedConn) SetReadDeadline(at time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,6 +75,7 @@ func (p *peekingPoller) add(conn net.Conn, ready func()) inputWatch {
 	return &peekingWatch{poller: p, conn: peeked, onReady: ready}
 }
 
+// arm starts a read in the background, unless one runs. If input or an error was read already, it calls onReady.
 func (w *peekingWatch) arm() {
 	w.armed.Store(true)
 	w.conn.mu.Lock()

@@ -23,10 +23,10 @@ type Limits interface {
 	// ChargeOperation is called before an operation with this cost is executed. It charges the viewer in the context, or the
 	// address if there is no viewer.
 	ChargeOperation(ctx context.Context, address string, operation *graphql.OperationContext, cost int) error
-	// ChargeEvent charges a try to render an event of a subscription that does not wake (see SocketConfig.WithWakeConsumer), at the
-	// cost of the whole operation. It is called after each try except the subscription's first. An event has several tries while an
-	// engine does not answer. If ChargeEvent returns an error, the subscription waits for RetryAfter, calls it again, and makes its
-	// next try only once ChargeEvent returns no error.
+	// ChargeEvent charges a try to render an event of a subscription, at the cost of the whole operation. It is used only for
+	// subscriptions that do not wake: a goroutine reads their events (see SocketConfig.WithWakeConsumer). It is called after each try
+	// except the subscription's first. An event has several tries while an engine does not answer. If ChargeEvent returns an error, the
+	// subscription waits for RetryAfter, calls it again, and makes its next try only once ChargeEvent returns no error.
 	ChargeEvent(ctx context.Context, address string, cost int) error
 	// ChargeSocket is called before a viewer's socket is acknowledged, or their event stream is opened.
 	ChargeSocket(viewer services.Viewer) error

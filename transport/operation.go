@@ -14,9 +14,9 @@ import (
 	"tidings/services"
 )
 
-// The states of a waking subscription (see SocketConfig.WithWakeConsumer). In a turn a worker delivers one event. A wake-up during a turn
-// is not lost: another turn follows. The states also ensure that an operation is queued at most once, as the list of the workers
-// requires.
+// The states of a waking subscription, which has no goroutine and is read only when it is woken (see SocketConfig.WithWakeConsumer). In a
+// turn a worker delivers one event. A wake-up during a turn is not lost: another turn follows. The states also ensure that an operation
+// is queued at most once, as the list of the workers requires.
 const (
 	subscriptionIdle       = iota // nothing to do until the next wake-up
 	subscriptionRunning           // its turn is queued or running
@@ -60,7 +60,7 @@ type execution struct {
 	end context.CancelFunc // ends ctx
 	// next makes the next response, nil after the last. It is set by dispatch, and called by one goroutine at a time.
 	next          graphql.ResponseHandler
-	eventSlot     reflect.Value // a channel of one place, from which next takes the event: see operation
+	eventSlot     reflect.Value // a channel of one place, into which each event is put before next takes it from there
 	operationCost int           // the cost of the operation, for deliverEvents
 }
 
@@ -90,8 +90,8 @@ func (o *operation) cancel() {
 	}
 }
 
-// OnEnd sets what ends the resolver's channel: see services.ChannelConsumer. It ends an earlier channel, which has no reader any
-// more, and the new one if the operation has ended already.
+// OnEnd sets what ends the resolver's channel; the side that sends to the channel calls it (see services.ChannelConsumer). OnEnd ends an
+// earlier channel, which has no reader any more, and the new one if the operation has ended already.
 func (o *operation) OnEnd(channel services.ChannelEnder) {
 	o.peer.mu.Lock()
 	former := channel

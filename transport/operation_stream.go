@@ -10,8 +10,8 @@ import (
 	"tidings/services"
 )
 
-// deliverEvents delivers the events of a subscription that does not wake (see SocketConfig.WithWakeConsumer). It waits in the operation's
-// own goroutine, until the resolver closes its channel or the context ends.
+// deliverEvents delivers the events of a subscription that is not woken for them (see SocketConfig.WithWakeConsumer). It waits for them
+// in the operation's own goroutine, until the resolver closes its channel or the context ends.
 //
 // The first event is paid for with the operation. Each other event is charged once it is sent. After a refusal deliverEvents waits
 // as long as the refusal says, and then tries again to pay, before it sends another event. While it waits it goes on taking events,

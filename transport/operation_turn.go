@@ -43,8 +43,8 @@ func (o *operation) startWakingSubscription(parsed *graphql.OperationContext) {
 	}
 }
 
-// WriteEvents takes the function by which the schema writes the data of each event: see services.SubscriptionRequest. It is called while
-// the operation is dispatched.
+// WriteEvents takes the function by which the schema appends the data of each event, so that nothing is executed for an event (see
+// services.SubscriptionRequest). A resolver calls WriteEvents while the operation is dispatched.
 func (o *operation) WriteEvents(write func(to []byte, event any) []byte) { o.appendEventData = write }
 
 // tapResolverChannel keeps the resolver's channel, and returns eventSlot in its place, or the channel itself if the schema writes the

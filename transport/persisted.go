@@ -70,7 +70,7 @@ func newPersistedQueries(cfg Config) *persistedQueries {
 
 // resolveText sets the request's text and removes the extension that named it. If keep is not nil, it stores the text, and the
 // caller calls it once the document is known to be valid: a stranger could otherwise fill the store with garbage. The extension
-// is removed, because an operation with extensions is not shared (see sharedOperationContexts).
+// is removed, because subscriptions share the memory of an operation only if it has no extensions (see sharedOperationContexts).
 func (p *persistedQueries) resolveText(request *requestParams) (keep func(), err error) {
 	extension, hashed := request.Extensions[persistedExtension]
 	switch {

@@ -43,8 +43,8 @@ type httpRequest struct {
 	requestID
 }
 
-// newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer. An ID that is not a
-// valid name (see services.CheckIdentifier) is ignored, because IDs go into logs.
+// newRequest begins a request. A client or a proxy may give it an ID, and then finds the ID in the answer. IDs go into logs, so an ID
+// that is too long, or has other characters than services.CheckIdentifier allows, is ignored.
 func newRequest(w http.ResponseWriter, r *http.Request) *httpRequest {
 	one := &httpRequest{ResponseWriter: w}
 	if given := r.Header.Get(requestIDHeader); given != "" && services.CheckIdentifier(given) == nil {

@@ -66,7 +66,8 @@ type Subscription {
 }
 scalar Pair`
 
-// testWakingFields are the subscription fields of the test schema that wake: see SocketConfig.WithWakeConsumer.
+// testWakingFields are the subscription fields of the test schema that wake: their subscriptions have no goroutine, and are read when
+// they are woken (see SocketConfig.WithWakeConsumer).
 var testWakingFields = []string{"ticks", "refused", "stuck", "panics", "hangs", "written"}
 
 func newTestSchema() *testSchema {

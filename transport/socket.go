@@ -294,8 +294,8 @@ func (s *socket) complete(to []byte, id string) []byte {
 // operationEnded does nothing: a socket outlives its operations.
 func (s *socket) operationEnded() {}
 
-// send writes one message: see messageSender. The message counts in the backlog while it waits for earlier messages and for its
-// client.
+// send writes one message, and waits until the connection has taken it. The message counts in the backlog while it waits for earlier
+// messages and for its client.
 func (s *socket) send(message []byte) error {
 	s.sockets.backlog.addAnswerBytes(len(message))
 	defer s.sockets.backlog.removeAnswerBytes(len(message))

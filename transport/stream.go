@@ -231,8 +231,8 @@ func (s *stream) operationEnded() {
 // askToReconnect tells the client when to connect again, and closes the stream.
 func (s *stream) askToReconnect() { s.close(retryField()) }
 
-// closeForErasedUser closes the stream as askToReconnect does: the client reconnects, and its request is refused because the user
-// is gone.
+// closeForErasedUser tells the client to connect again, and closes the stream. The client's next request is then refused, because the
+// user is gone.
 func (s *stream) closeForErasedUser() { s.askToReconnect() }
 
 // abort ends the stream, and a write in progress: a deadline in the past makes it fail. requestReturned is read under the lock,

@@ -53,8 +53,8 @@ type Config struct {
 	// Recover turns a panic into an error; nil means gqlgen's own function.
 	Recover graphql.RecoverFunc
 	// AddMiddleware adds middleware around operations and responses (loaders, metrics); nil adds none. An answer that a Front makes
-	// by a HotSchema does not pass through it, and an event that a schema writes does not pass through the middleware of
-	// responses: see services.SubscriptionRequest.
+	// by a HotSchema does not pass through it, and an event that a schema writes without an execution (see
+	// services.SubscriptionRequest) does not pass through the middleware of responses.
 	AddMiddleware func(*handler.Server)
 
 	// Introspection permits introspection, and suggestions of names in errors, which reveal the schema name by name. Default off.

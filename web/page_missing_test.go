@@ -208,7 +208,7 @@ func checkLinksToOperations(t *testing.T, server *stubServer, tab context.Contex
 // TestKeysAlone checks that a person can find an operation, write, run, watch and stop it with the keyboard alone.
 func TestKeysAlone(t *testing.T) { runAtEachPageSize(t, checkKeyboardOnlyUse) }
 
-// checkKeyboardOnlyUse is TestKeysAlone for one size of the page.
+// checkKeyboardOnlyUse opens the menu, runs and watches a subscription and stops it by keys alone, on a page of one size.
 func checkKeyboardOnlyUse(t *testing.T, server *stubServer, tab context.Context) {
 	reach := func(what, selector string) {
 		t.Helper()

@@ -51,7 +51,7 @@ type Act struct {
 // Config has the dependencies of a Service. IDs and DB are required.
 type Config struct {
 	DB        *sql.DB
-	IDs       *services.IDClock
+	IDs       *services.IDClock    // makes the IDs of acts
 	Projector *projector.Projector // calls dropOldActs regularly; if nil, no act is dropped
 	Log       *slog.Logger         // default slog.Default()
 }

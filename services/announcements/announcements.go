@@ -36,7 +36,7 @@ type Config struct {
 	Jobs      *jobs.Engine         // New registers its kinds of jobs
 	Changelog *changelog.Follower  // the node cache follows it
 	Projector *projector.Projector // New registers its part of each user's document
-	IDs       *services.IDClock
+	IDs       *services.IDClock    // makes the IDs of announcements
 	Clock     services.Clock
 }
 

@@ -27,7 +27,7 @@ func (s *Service) Publish(draft Draft) (*jobs.Command, error) {
 	if err := checkTargetSegments(draft.Segments); err != nil {
 		return nil, err
 	}
-	// Ends are whole milliseconds, and so even numbers of microseconds: see raiseClock.
+	// Ends are whole milliseconds, and so even numbers of microseconds. Stamps are odd, so no version means both an end and a change.
 	draft.StartsAt, draft.EndsAt = draft.StartsAt.Truncate(time.Millisecond), draft.EndsAt.Truncate(time.Millisecond)
 	if err := checkTimes(draft.StartsAt, draft.EndsAt); err != nil {
 		return nil, err

@@ -46,6 +46,7 @@ var (
 
 	lockSegments = sql.NewStatement("lock a user's segments", `SELECT segments FROM user_segments WHERE user_number = $1 {for update}`)
 
+	// The version stays if the segments are the same. Otherwise it rises, also if the clock was set back.
 	upsertSegments = sql.NewStatement("set a user's segments", `INSERT INTO user_segments AS s (user_number, ver, segments) VALUES ($1, $2, $3)
 		ON CONFLICT (user_number) DO UPDATE SET segments = excluded.segments, ver = CASE WHEN s.segments = excluded.segments THEN s.ver
 			WHEN excluded.ver > s.ver THEN excluded.ver ELSE s.ver + 1 END

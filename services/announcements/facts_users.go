@@ -11,9 +11,9 @@ import (
 // UserState is a user's state in announcements and dots.
 type UserState struct {
 	services.AnnouncementState
-	Segments           services.SegmentState
-	DismissedUpToByDot map[string]uint64 // name -> the stamp up to which the user has cleared it
-	SeenAt             time.Time         // the user's last visit; zero: never
+	Segments           services.SegmentState // the segments that the user is in
+	DismissedUpToByDot map[string]uint64     // name -> the stamp up to which the user has cleared it
+	SeenAt             time.Time             // the user's last visit; zero: never
 }
 
 // IsNew reports whether a user who comes now counts as new: they have no position, or have neither been seen nor marked anything
@@ -39,6 +39,7 @@ var (
 	// before the return counts as dismissed.
 	forgetDots = sql.NewStatement("forget the dots of users", `DELETE FROM user_dots WHERE {in user_number $1 BIGINT}`)
 
+	// The end of the list is the last stamp of the announcements' clock.
 	currentListEnd = sql.NewStatement("the present end of the announcements", `SELECT value FROM counters WHERE name = 'notices'`)
 
 	// insertPosition gives a user without a position the present end of the list. An upsert locks the row, whether it exists or not.
@@ -111,7 +112,8 @@ func ReadUser(ctx context.Context, r sql.Runner, user services.UserID) (UserStat
 	return *states[user], err
 }
 
-// readUsers is ReadUser for several users. All of them are in the result.
+// readUsers reads the states of several users in announcements and dots, in one snapshot. All users are in the result, with the version 0
+// if they have no position.
 func readUsers(ctx context.Context, r sql.Runner, users []services.UserID) (map[services.UserID]*UserState, error) {
 	states := make(map[services.UserID]*UserState, len(users))
 	for _, user := range users {

@@ -40,7 +40,8 @@ type SharedState struct {
 type Memory struct {
 	reader factsReader
 	log    *changelog.Follower // of this node
-	// Before a dot is shown, documents must be read with its field: see rdb.Projections.SetDots.
+	// setDocumentDots is rdb.Projections.SetDots: from then on documents are read with the fields of these dots. It is called before a
+	// new dot is shown.
 	setDocumentDots func(names []string)
 	texts           *changelog.Cache[services.PostID, Announcement] // whole announcements, with their texts, for lists
 	current         atomic.Pointer[SharedState]                     // the state that was made last
@@ -64,8 +65,8 @@ func newMemory(log *changelog.Follower, from factsReader, setDots func(names []s
 	return m
 }
 
-// addVersions adds twice the changelog's version that the cache contains to each user's sum, as SharedState.sequence does. It omits the
-// ends of announcements, because every node counts these by its own clock.
+// addVersions adds to each user's sum what the cache contains of the changelog: twice the version, as it counts in the sequence of a
+// SharedState. It omits the ends of announcements, because every node counts these by its own clock.
 func (m *Memory) addVersions(_ []services.UserID, sums []uint64) {
 	learned := 2 * m.cachedVersion()
 	for i := range sums {

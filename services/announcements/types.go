@@ -32,12 +32,12 @@ type Announcement struct {
 	Segments  Segments        // the target: whom it is for; 0 is everyone
 	CreatedAt time.Time
 	UpdatedAt time.Time // the last edit, to the microsecond
-	StartsAt  time.Time
+	StartsAt  time.Time // by default the time of the publication
 	EndsAt    time.Time // zero: never
 	// Position is the position in the list, a stamp of the announcements' clock: 0 until the announcement starts, greater when it
 	// is shown again.
 	Position  uint64
-	Withdrawn bool
+	Withdrawn bool // taken out of everybody's list and count
 }
 
 // GlobalID is the announcement's global id.

@@ -15,7 +15,7 @@ func (s *Service) initPosition(ctx context.Context, tx *sql.Tx, user services.Us
 	return ensurePosition(ctx, tx, user, tx.ReadClock(s.projector.DormantBefore))
 }
 
-// userState is a user's state, from SQL: see userStates.
+// userState returns a user's state from SQL. A new user is recorded as seen now, unless the context is observed: see userStates.
 func (s *Service) userState(ctx context.Context, user services.UserID) (UserState, error) {
 	states, err := s.userStates(ctx, []services.UserID{user})
 	if err != nil {
@@ -93,7 +93,7 @@ func (d *dormantPositionRemover) forget(ctx context.Context) (dropped int, err e
 // userView is a snapshot of the state that all users share, together with the state of one user.
 type userView struct {
 	shared    *SharedState
-	userState services.AnnouncementState
+	userState services.AnnouncementState // the user's positions in the list and in the dots
 	segments  Segments
 }
 

@@ -68,7 +68,7 @@ type Service struct {
 	clock     services.Clock
 	log       *slog.Logger
 
-	sources         sourceList
+	sources         sourceList              // in the order of services.Sources; those without a count come last
 	expiringSources []source.ExpiringSource // the ExpiringSources among sources
 	sqlReaders      []source.SQLReader      // the SQLReaders among sources
 	settings        source.Settings         // the settings of all renderings
@@ -127,17 +127,18 @@ func (s *Service) ReadMany(ctx context.Context, users []services.UserID) (badges
 	return badges, errs
 }
 
-// ReadAndFollow is ReadMany for users with subscriptions on this node. Some counts are computed when they are read. This node's caches
-// report changes of these counts from now on, until changelog.Follower.Unfollow is called for the users.
+// ReadAndFollow returns the badges of users with subscriptions on this node, in their order, and is a visit of each. Some counts are
+// computed when they are read. This node's caches report changes of these counts from now on, until changelog.Follower.Unfollow is called
+// for the users. errs[i] is set only if the caller's context ended.
 func (s *Service) ReadAndFollow(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(ctx, users, badges, errs, asWatch)
 	return badges, errs
 }
 
-// ReadForHost is ReadMany for a reader who is none of the users, such as the host application. It is no visit: no user becomes
-// active by it, and nothing is rebuilt. A user whose document is missing, or is from before a long absence, is counted in SQL,
-// and the counts are STALE.
+// ReadForHost returns the badges of several users, in their order, to a reader who is none of them, such as the host application. It is
+// no visit: no user becomes active by it, and nothing is rebuilt. A user whose document is missing, or is from before a long absence, is
+// counted in SQL, and the counts are STALE. errs[i] is set only if the caller's context ended.
 func (s *Service) ReadForHost(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	s.readInto(services.Observe(ctx), users, badges, errs, asHost)

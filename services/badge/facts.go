@@ -40,7 +40,8 @@ func (s *Service) ReadFacts(ctx context.Context, user services.UserID) (*service
 	return badges[0], errs[0]
 }
 
-// readFacts is ReadFacts for a group of users, in their order. errs[i] is set only if the caller's context ended.
+// readFacts counts the badges of a group of users in SQL, in their order and in one slot. A source that is not counted in time keeps its
+// last value or is UNKNOWN. errs[i] is set only if the caller's context ended.
 func (s *Service) readFacts(ctx context.Context, users []services.UserID) (badges []*services.Badges, errs []error) {
 	badges, errs = make([]*services.Badges, len(users)), make([]error, len(users))
 	earlier := make([]cachedBadges, len(users)) // Badges is nil for a user who is not remembered

@@ -44,6 +44,7 @@ type node struct {
 	views         *views.Service
 }
 
+// newNode makes the badges of a world's node, with the facts in SQL and the standard limits of shows.
 func newNode(w *fanouttest.World) node { return newNodeWith(w, nil, live.ShowLimits{}) }
 
 // newNodeWith makes the badges of a world's node. facts, unless it is nil, replaces the reader of conversations' last sequences; limits

@@ -111,5 +111,5 @@ func parseMinuteOfDay(field, text string) (int, error) {
 	return 0, services.Errorf(services.Invalid, "%s: %s is not a time of a day: expected HH:MM from 00:00 to 23:59", field, services.Quote(text))
 }
 
-// FormatMinuteOfDay prints a minute of a day as parseMinuteOfDay reads it.
+// FormatMinuteOfDay prints a minute of a day as "HH:MM", the form that parseMinuteOfDay reads.
 func FormatMinuteOfDay(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }

@@ -38,8 +38,8 @@ func (r *shownStaleVersions) remember(user services.UserID, version staleVersion
 	r.versions[user] = version
 }
 
-// maxUsers is the number of remembered users from which on no user with this version is added. Reads for the host leave room for users,
-// as in rememberFallbackVersion.
+// maxUsers is the number of remembered users from which on no user with this version is added. It is lower for a version that only the
+// host application was shown, so that room is left for users who read their own badges.
 func (v staleVersion) maxUsers() int {
 	if v.shownToHostOnly {
 		return maxHostFallbackVersions

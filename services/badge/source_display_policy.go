@@ -18,7 +18,7 @@ type displayPolicy struct {
 }
 
 func (displayPolicy) Name() string         { return "display policy" }
-func (displayPolicy) Key() services.Source { return "" }
+func (displayPolicy) Key() services.Source { return "" } // none: the policy has no count
 
 // Part is nil: the policy has no count.
 func (displayPolicy) Part(*services.Badges, int) *services.Count { return nil }

@@ -73,8 +73,8 @@ func (g *streamFilteredSQL) Heads(ctx context.Context, ids []services.Conversati
 // streamUpdatedNode is a node whose cache the test updates stream by stream, in any order, and a device that subscribes to the node.
 type streamUpdatedNode struct {
 	node
-	filteredSQL  *streamFilteredSQL
-	deviceBadges *services.Badges // what the device shows
+	filteredSQL  *streamFilteredSQL // lets the node read one stream, or all
+	deviceBadges *services.Badges   // what the device shows
 }
 
 // newStreamUpdatedNode makes a further node, whose cache has all streams.
@@ -116,7 +116,7 @@ func visibleText(badges *services.Badges) string {
 type readerScenario struct {
 	reader, hugeAuthor, messageSender services.UserID
 	host                              services.UserID
-	room                              services.ConversationID
+	room                              services.ConversationID    // of messageSender, the reader and the host
 	hugeAuthorPosts                   []services.PostID          // without the deleted ones
 	applyLastChangeAsOwn              func(l *streamUpdatedNode) // applies the last change to l as its own, before l reads the log
 	show                              services.PostID            // of the host

@@ -12,7 +12,7 @@ import (
 
 var (
 	townView  = views.View{Code: "news", ID: "town"}
-	musicView = views.View{Code: "topic", ID: `mu"sic`}
+	musicView = views.View{Code: "topic", ID: `mu"sic`} // with a quote in its ID, which must be escaped
 )
 
 // reportItems reports items into a view, and runs the jobs.

@@ -55,8 +55,8 @@ func (v *visits) record(user services.UserID, noted int64) {
 	}
 }
 
-// Visit notes that a user is here, as Read does: the user is active, and announcements that are published after a user's first visit
-// count. It reads the badges once a day for each user on this node, and otherwise nothing.
+// Visit records that a user is here, for callers that need no badges: the user is active, and announcements that are published after a
+// user's first visit count. It reads the badges once a day for each user on this node, and otherwise nothing.
 func (s *Service) Visit(ctx context.Context, user services.UserID) error {
 	if s.visits.hasVisitedToday(user) {
 		return nil

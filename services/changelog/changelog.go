@@ -35,7 +35,7 @@ type Log interface {
 
 // Kind is a kind of entries, and how a node handles them. Load, Apply and AfterLogRead of one kind never run concurrently.
 type Kind struct {
-	Name string
+	Name string // the field Kind of the kind's entries
 	// Load brings memory to the state of SQL, or empties it. The log's version is read before the load, so entries that are applied
 	// afterwards may be in the loaded state already.
 	Load func(ctx context.Context) error

@@ -34,6 +34,7 @@ var (
 	raiseHead = sql.NewStatement("raise a log's head", `INSERT INTO log_heads AS h (kind, head) VALUES ($1, 1)
 		ON CONFLICT (kind) DO UPDATE SET head = h.head + 1 RETURNING head`)
 
+	// A kind without entries has no row to lock. Then makeHead makes the row.
 	lockHead = sql.NewStatement("lock a log's head", `SELECT head FROM log_heads WHERE kind = $1 {for update}`)
 
 	makeHead = sql.NewStatement("make a log's head", `INSERT INTO log_heads (kind, head) VALUES ($1, 0) ON CONFLICT (kind) DO NOTHING`)

@@ -27,6 +27,7 @@ var (
 
 	eraseMember = sql.NewStatement("erase a member", `DELETE FROM conversation_members WHERE conversation = $1 AND user_number = $2`)
 
+	// The title goes if the user gave it as the creator. The revision rises, so that watchers of the conversation read it again.
 	clearCreatorAndPair = sql.NewStatement("take a member out of a conversation", `UPDATE conversations SET pair = NULL, revision = revision + 1,
 		title = CASE WHEN creator = $2 THEN '' ELSE title END, creator = CASE WHEN creator = $2 THEN 0 ELSE creator END WHERE id = $1`)
 )

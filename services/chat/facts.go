@@ -14,8 +14,9 @@ const (
 	conversationColumns = `id, kind, title, creator, head, last_at, members, way, way_ver, revision,
 	CASE WHEN in_minute > in_before THEN in_minute ELSE in_before END`
 
-	// membershipColumns are the columns of a conversation cv and a member's row m. One statement reads both, so that they are of one
-	// snapshot.
+	// membershipColumns are the columns of a conversation cv and a member's row m, in the order of scanMembership. One statement reads
+	// both, so that they are of one snapshot. In services.Membership, base is ReadUpTo, k is UnreadAdjustment, mv is Version, and gen is
+	// MarkUnreadGeneration.
 	membershipColumns = `m.conversation, m.user_number, cv.head, m.base, m.k, m.mv, m.mentions, m.gen,
 	CASE WHEN m.left_at > 0 THEN 1 ELSE 0 END, m.muted, m.inside, m.marked, CASE WHEN cv.way = 'WRITE' THEN 0 ELSE 1 END, cv.way_ver`
 )
@@ -60,6 +61,7 @@ WHERE m.left_at > 0 RETURNING user_number`)
 
 	lockMember = sql.NewStatement("lock a member", `SELECT left_at FROM conversation_members WHERE conversation = $1 AND user_number = $2 {for update}`)
 
+	// Reads a row that lockMember has locked, and its conversation, as they are now.
 	lockedMembership = sql.NewStatement("a locked member", `SELECT `+membershipColumns+`
 		FROM conversations cv CROSS JOIN conversation_members m WHERE cv.id = $1 AND m.conversation = $1 AND m.user_number = $2`)
 )

@@ -322,7 +322,7 @@ func endLeases(ctx context.Context, tx *sql.Tx, id services.ConversationID, user
 		return sql.FromMicros(first.Int64), nil
 	}
 	// Another job, or a device that left, has ended the leases, or the user has marked messages unread, which stay so. m.IsOpen is
-	// no condition: a lease of the past may end though nobody was inside, see enterOnDevice.
+	// no condition: the lease of a past event may have ended before it was reported (enterOnDevice), and so opened nothing.
 	if ended == 0 || m.MarkedUnread {
 		return next, nil
 	}

@@ -72,10 +72,12 @@ var (
 		) AS page)
 		FROM {rows $1 i BIGINT, conversation BIGINT, past BIGINT} AS c`)
 
+	// The messages are given as ranges of numbers without gaps: see messageRows.
 	messagesInRanges = sql.NewStatement("messages by id", `SELECT m.conversation, m.number, m.author, m.body, m.sent_at, m.recalled_at
 		FROM {rows $1 conversation BIGINT, low BIGINT, high BIGINT} AS c CROSS JOIN conversation_messages m
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high`)
 
+	// As in messagesInRanges, the messages are given as ranges of numbers without gaps.
 	mentionsOf = sql.NewStatement("mentions of messages", `SELECT m.conversation, m.number, m.user_number
 		FROM {rows $1 conversation BIGINT, low BIGINT, high BIGINT} AS c CROSS JOIN conversation_mentions m
 		WHERE m.conversation = c.conversation AND m.number BETWEEN c.low AND c.high ORDER BY m.conversation, m.number, m.user_number`)

@@ -146,7 +146,7 @@ func storeMentions(ctx context.Context, tx *sql.Tx, message Message, users []ser
 // recalled is false when it was recalled before.
 func recall(ctx context.Context, tx *sql.Tx, id services.MessageID, author services.UserID) (c Conversation, recalled bool, err error) {
 	conversation, number := id.Conversation(), id.Number()
-	// The lock keeps positions from moving back while the message is taken out of counts: see markUnread.
+	// No position may move back while the message is taken out of counts. So markUnread, which moves positions back, takes this lock too.
 	if c, err = lock(ctx, tx, conversation); err != nil {
 		return c, false, services.WithArgument("messageId", err)
 	}

@@ -61,7 +61,7 @@ func (n node) createConversation(kind Kind, members ...services.UserID) services
 	return id
 }
 
-// send sends a message, and runs no job: see runJobs.
+// send sends a message and returns its ID. The jobs that it causes do not run yet: runJobs runs them.
 func (n node) send(author services.UserID, id services.ConversationID, mentions ...services.UserID) services.MessageID {
 	n.TB.Helper()
 	message, err := services.ParseMessageID("id", n.mustCommit(n.Send(author, id, "hello", mentions))[0])

@@ -39,7 +39,8 @@ type SequenceCache struct {
 	log   *slog.Logger
 
 	mu sync.RWMutex // guards byConversation and watchers
-	// A sequence that is missing is unknown, never 0: see OnReadCount.Complete.
+	// byConversation has the cached sequences. A sequence that is missing is unknown, never 0: a count that needs it is not complete
+	// (OnReadCount.Complete).
 	byConversation map[services.ConversationID]*cachedSequence
 
 	readers *changelog.ReaderIndex[services.ConversationID] // the watched users and the conversations in their badges
@@ -53,7 +54,8 @@ type SequenceCache struct {
 type cachedSequence struct {
 	lastMessage int64 // the number of the last message
 	revision    int64 // rises with each visible change other than a message; only watchers of the conversation are notified
-	// lastUsed is when a badge last used the sequence: see sequencesKeptFor.
+	// lastUsed is about when a badge last used the sequence. A sequence that nobody watches is dropped when it was not used for
+	// sequencesKeptFor.
 	lastUsed time.Time
 }
 
@@ -71,7 +73,7 @@ func newSequences(log *changelog.Follower, facts SequenceFacts) *SequenceCache {
 }
 
 // Follow sets the conversations in the badges of a user who is watched on this node. The user is notified when one of them gets a
-// message: see changelog.ReaderIndex.
+// message, at most ten times a second for one conversation (changelog.ReaderIndex).
 func (l *SequenceCache) Follow(user services.UserID, places []services.CountedOnReadPosition) {
 	l.readers.Follow(user, len(places), func(i int) services.ConversationID { return places[i].Conversation })
 }
@@ -171,8 +173,8 @@ func (l *SequenceCache) watchConversation(id services.ConversationID) (moved <-c
 // sequenceWatch watches conversations. Its methods are not safe for concurrent use.
 type sequenceWatch struct {
 	sequences *SequenceCache
-	ids       []services.ConversationID
-	moved     chan struct{} // gets a token when a watched sequence has moved since the last token was taken
+	ids       []services.ConversationID // the watched conversations
+	moved     chan struct{}             // gets a token when a watched sequence has moved since the last token was taken
 }
 
 // newWatch begins a watch of no conversation yet.

@@ -36,7 +36,7 @@ func (e *sqlStub) LogHead(context.Context, string) (head, oldest uint64, err err
 // LogHeads reads the end of the changelog for each kind of entry; it is empty.
 func (e *sqlStub) LogHeads(context.Context) (map[string]uint64, error) { return nil, e.readError }
 
-// Heads returns the last messages of conversations, as SQL does.
+// Heads returns the last messages of those conversations that are in heads, and counts how many it was asked for.
 func (e *sqlStub) Heads(_ context.Context, ids []services.ConversationID) (heads []ConversationHead, err error) {
 	e.requestedHeadCount += len(ids)
 	for _, id := range ids {

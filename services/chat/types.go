@@ -52,8 +52,8 @@ type Conversation struct {
 	// Revision rises with every visible change other than a new message: a recall, a change of members.
 	Revision int64
 
-	Way        CountingWay
-	WayVersion int64 // rises with every change of Way
+	Way        CountingWay // how its unread messages are counted now
+	WayVersion int64       // rises with every change of Way
 	// MessagesPerMinute goes by the minutes of the program's clock, not the database's. The previous minute counts too, so that the
 	// load does not fall to zero at the start of a minute.
 	MessagesPerMinute int // messages in this minute or the one before, whichever is greater

@@ -35,12 +35,12 @@ func (s *Service) WatchList(ctx context.Context, user services.UserID, size int,
 	return changes
 }
 
-// listWatcher reads the list of one WatchList.
+// listWatcher reads the list for one call of WatchList.
 type listWatcher struct {
 	service     *Service
 	user        services.UserID
 	size        int            // the most conversations in the list
-	notInBadges *sequenceWatch // of the conversations that the badges do not follow: see readNotInBadges
+	notInBadges *sequenceWatch // watches the conversations counted on read that are not in the badges: those muted or open
 	last        ListChange     // the list of the last read
 }
 

@@ -18,7 +18,7 @@ import (
 const (
 	maxEventsPerRequest = 500 // in one request: the limit of the API
 	// keptObjectsPerKind is how many of the newest objects of each kind acts can refer to, besides all posts of the viewer. Acts
-	// like and answer only the newest posts (see recentPostCount), so 400 leaves room for acts that are sent late.
+	// like and answer only the newest 40 posts (recentPostCount), so 400 leaves room for acts that are sent late.
 	keptObjectsPerKind = 400
 )
 

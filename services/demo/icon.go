@@ -27,8 +27,8 @@ type Icon struct {
 
 // Alert is the alert of a change.
 type Alert struct {
-	Source string    `json:"source"`
-	At     time.Time `json:"at"` // when the item was made
+	Source string    `json:"source"` // where the item counts, such as HOME_FEED
+	At     time.Time `json:"at"`     // when the item was made
 	// Item is the item in the form of the API; null if it cannot be read. A real application would have the item itself.
 	Item json.RawMessage `json:"item"`
 }
@@ -50,6 +50,7 @@ type changesPage struct {
 	}
 }
 
+// readChanges reads the page of the change stream after a cursor, and readItem the item of an alert.
 const (
 	readChanges = `query Changes($after: String) { admin { changes(first: 100, after: $after) { cursor hasMore
   list { key version at total display silent cause { source itemId at } } } } }`

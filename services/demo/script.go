@@ -29,7 +29,7 @@ const (
 
 // script is everything that happens, as far as the seed decides it. It knows no IDs and no time. Its lists hold everything that the
 // script made: an event that the server refused or Run dropped stays in them, and send omits the events that depend on it. Only one
-// goroutine uses it. Posts, shows and conversations are named by their numbers, as objectName has them.
+// goroutine uses it. It names posts, shows and conversations by numbers, which count each kind from 0 (objectName).
 type script struct {
 	random       *rand.Rand
 	people       []person // the viewer first
@@ -154,7 +154,7 @@ func (s *script) nextAct() act {
 // nextEvent returns a random event. A third are posts; about an eighth like or answer posts of the viewer, whose badges should
 // change often. The numbers of the cases are shares of 100.
 func (s *script) nextEvent() event {
-	// The random numbers that each case draws are a part of the seed's world: see newScript.
+	// A case that draws one random number more, or one less, makes another world of the same seed.
 	switch dice := s.random.IntN(100); {
 	case dice < 34:
 		return s.post(s.randomPerson(0))

@@ -109,7 +109,7 @@ func New(cfg Config) *Service {
 func (s *Service) On() bool { return s.cfg.Keys.Public != "" }
 
 // PublicKey is the key that browsers subscribe with, "" while Web Push is off. A browser that subscribed with another key has to
-// subscribe again: see beginRequests.
+// subscribe again: until then nothing is sent to it, and its device counts as failing.
 func (s *Service) PublicKey() string { return s.cfg.Keys.Public }
 
 // Stats are this node's numbers since its start.

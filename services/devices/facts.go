@@ -73,8 +73,8 @@ var (
 	// The index by due_at has only devices that are due or wait: the others, nearly all, cost nothing.
 	dueDevices = sql.NewStatement("due devices", `SELECT `+deviceRowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND NOT {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
-	// dueAmong lists the due devices of the given push services alone. It is used while services that have accepted nothing yet may get no
-	// further request: see pushServices.serviceFilter.
+	// dueAmong lists the due devices of the given push services alone. It is used while the push services that have not accepted a message
+	// yet have as many requests under way as all of them together may have. Only the others then get requests (pushServices.serviceFilter).
 	dueAmong = sql.NewStatement("due devices of push services", `SELECT `+deviceRowColumns+` FROM devices WHERE due_at > 0 AND due_at <= $1 AND {in service $2 TEXT} ORDER BY due_at LIMIT $3`)
 
 	// A change that came while the request was under way makes the device due again, unless an attempt is planned anyway. A device

@@ -21,7 +21,7 @@ type VAPIDKeys struct {
 func NewVAPIDKeys() (private, public string, err error) { return webpush.GenerateVAPIDKeys() }
 
 // ParseVAPIDKeys reads the private key and derives the public one, so that an operator cannot give a pair that does not match. It does
-// not check the subject: see CheckVAPIDSubject. reason says why the key is invalid, for the setting's error; "" if it is valid.
+// not check the subject, as CheckVAPIDSubject does. reason says why the key is invalid, for the setting's error; "" if it is valid.
 func ParseVAPIDKeys(private, subject string) (keys VAPIDKeys, reason string) {
 	raw, err := decodeBase64(private)
 	if err != nil {

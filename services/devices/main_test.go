@@ -45,6 +45,7 @@ type deviceWorld struct {
 	browsers    map[string]*devicestest.Browser // by name
 }
 
+// newDeviceWorld makes a world whose change stream is always on.
 func newDeviceWorld(b *peopletest.TestStore) *deviceWorld { return newDeviceWorldWithStream(b, true) }
 
 // newDeviceWorldWithStream makes a world whose change stream is always on, or only while somebody reads it. The laps of the stream

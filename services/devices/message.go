@@ -41,9 +41,9 @@ type message struct {
 // alertCause is the newest item that alerts.
 type alertCause struct {
 	Source services.Source `json:"source"`
-	Part   *string         `json:"part"` // nil if the source has no parts
-	ItemID string          `json:"itemId"`
-	At     string          `json:"at"`
+	Part   *string         `json:"part"`   // nil if the source has no parts
+	ItemID string          `json:"itemId"` // its global ID
+	At     string          `json:"at"`     // when it was made, in RFC 3339
 }
 
 // changeAlerts reports whether a change alerts a user who was alerted of everything up to the version heard. In quiet hours no change

@@ -33,9 +33,9 @@ type deviceSender struct {
 	devices *Service      // the service of this node
 	lease   *leases.Lease // the right to send to all devices
 
-	runningRequests sync.WaitGroup // the requests under way
-	mu              sync.Mutex     // guards the fields below
-	pushServices    *pushServices
+	runningRequests sync.WaitGroup  // the requests under way
+	mu              sync.Mutex      // guards the fields below
+	pushServices    *pushServices   // bounds the requests to each push service at once
 	underwayByHash  map[string]bool // by the device's hash: a request runs, or its outcome is not recorded yet
 	unrecorded      []sendOutcome   // outcomes that are not in SQL yet
 }

@@ -48,7 +48,8 @@ func idOf(user services.UserID, hash string) string {
 	return services.GlobalID(services.DeviceType, base64.RawURLEncoding.EncodeToString(sum[:16]))
 }
 
-// ParseID checks a global ID of a device. The error is INVALID for anything else.
+// ParseID checks that id is a global ID of a device, and returns it as it is. The error is INVALID for anything else; field names the
+// argument in it.
 func ParseID(field, id string) (string, error) {
 	kind, key, err := services.SplitGlobalID(id)
 	if err != nil {
@@ -62,7 +63,7 @@ func ParseID(field, id string) (string, error) {
 
 // deviceRow is a device with the fields that the deviceSender needs. See the table's migration for its columns.
 type deviceRow struct {
-	hash                          string // the key of the row: see hashOf
+	hash                          string // the key of the row: a hash of the endpoint and the keys (hashOf)
 	user                          services.UserID
 	endpoint                      string
 	pushServiceHost               string    // the host of the endpoint

@@ -34,8 +34,8 @@ type StepResult struct {
 	NeedsLaterPass bool           // another pass is needed, after a while
 }
 
-// Step is one step of an erasure. Run writes only in the transaction: other effects could not be rolled back, and a run is repeated after
-// a conflict.
+// Step is one step of an erasure. Run removes the next part of the user's data, after at.ResumeAfter. It writes only in the
+// transaction: other effects could not be rolled back, and a run is repeated after a conflict.
 type Step struct {
 	Name string // stored: unique and the same across releases
 	Run  func(ctx context.Context, tx *sql.Tx, at StepPosition) (StepResult, error)

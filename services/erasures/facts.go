@@ -37,6 +37,7 @@ var (
 	// The ID was read by lockProgress, which has locked the row.
 	saveErasureProgress = sql.NewStatement("move an erasure on", `UPDATE erasures SET pass = $2, step = $3, after = $4, found = $5, counts = $6 WHERE id = $1`)
 
+	// The key is removed where requests have written it since began_at. It is '' in erasures whose key is free already.
 	keysToFree = sql.NewStatement("keys of erasures to free", `SELECT key, began_at FROM erasures WHERE {in id $1 TEXT} AND key <> ''`)
 
 	dropKeys = sql.NewStatement("free the keys of erasures", `UPDATE erasures SET key = '' WHERE {in id $1 TEXT}`)

@@ -13,7 +13,7 @@ import (
 // After the last pass no row has anything of the user, but a file of SQLite still has the bytes of the rows. So on SQLite further
 // steps follow: the file is scrubbed; the key, which was refused until then, is removed from the erasure and is free; the file is
 // scrubbed again, for the key, and for bytes that moved between two pages during the first round; the write-ahead log is emptied.
-// Each step records where it is, as the steps of features do.
+// Each step records in the erasure's row where it is, so that it continues there after a crash.
 const (
 	stepScrubFile  = "scrub the file"
 	stepScrubAgain = "scrub the file again"

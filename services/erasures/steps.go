@@ -13,7 +13,7 @@ import (
 	"tidings/services/sql"
 )
 
-// erasureProgress is how far an erasure has come. It is a row of erasures as lockProgress has read it.
+// erasureProgress is how far an erasure has come: its row in the table erasures, read and locked by lockProgress, and passEnded.
 type erasureProgress struct {
 	id, key, step     string         // the erasure's ID, the key of its user, and the name of the present step
 	began             time.Time      // when the erasure began

@@ -27,14 +27,14 @@ const maxPageBytes = 1 << 20
 // next page.
 type Reader struct {
 	DB    sql.Reader
-	Kinds []LineKind
+	Kinds []LineKind // the kinds of lines, in their order in the export
 }
 
 // Line is one line of an export, without its line break. Position is opaque to clients, but not secret: it is the kind and the
 // keys of the line as JSON, and says nothing that the line does not.
 type Line struct {
 	Type     string // the name of the line's LineKind
-	Text     string
+	Text     string // the line itself, a JSON object
 	Position string // for Page, to go on after this line
 }
 

@@ -180,7 +180,8 @@ func (f *Fanout) storeModeAfterCount(ctx context.Context, thresholds services.Fo
 	// The function may run again, and each run decides by the row that it reads.
 	err = f.store.Write(ctx, func(tx *sql.Tx) error {
 		done = false
-		// Every transaction that locks both the changelog and the author's row locks the changelog first: see changelog.LockLog.
+		// Every transaction that locks both the changelog and the author's row locks the changelog first. Otherwise two of them could
+		// wait for each other.
 		if counted.NamedInFollowerDocuments != known.NamedInFollowerDocuments {
 			if _, err := changelog.LockLog(ctx, tx, nodecache.PullChangelogKind); err != nil {
 				return err
@@ -250,7 +251,7 @@ func (f *Fanout) nameAuthorInChunk(ctx context.Context, field rdb.AuthorsField, 
 // the users in the chunk who follow the author when it runs. Dormant followers have no document; their rebuild names the author.
 func (f *Fanout) NameAuthorInDocuments(ctx context.Context, field rdb.AuthorsField, chunk FollowerChunk) error {
 	// One stamp from before the first read serves all reads of the chunk. An older stamp is safe: it only makes more documents
-	// refuse the name, see NameAuthorsInDocuments.
+	// refuse the name, and the follows of their users are then read again, one by one (NameAuthorsInDocuments).
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err

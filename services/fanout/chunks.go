@@ -266,7 +266,7 @@ func (f *Fanout) EachFollower(ctx context.Context, chunk FollowerChunk, since ti
 // pushOrDropChunk pushes a post to one chunk of followers, or takes it from them (kind), as SQL has the followers when it runs.
 func (f *Fanout) pushOrDropChunk(ctx context.Context, kind string, chunk postChunk) error {
 	// The stamp is taken before every read of SQL below: an inbox from which something was removed after the stamp refuses the
-	// post, see pushToInboxes.
+	// post. The post and the follow are then read again for that reader (pushToInboxes).
 	stamp, err := f.redis.Now(ctx)
 	if err != nil {
 		return err

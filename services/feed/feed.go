@@ -66,7 +66,7 @@ type Service struct {
 	clock        services.Clock
 	kindsInFeeds []services.PostKind // the kinds of posts that enter feeds
 
-	rebuildWait time.Duration // see Config.RebuildWait
+	rebuildWait time.Duration // how long a page waits for a feed that is being rebuilt
 }
 
 // New makes the service, and registers the kinds of its jobs.
@@ -90,7 +90,7 @@ const maxClockSkew = time.Minute
 
 // MarkSeen is the command that marks a reader's feed as seen up to a position (upTo). 0 is the newest post that the feed holds when the
 // command is committed: every post that a page can have shown by then is in SQL, even if it is in no inbox and not in this node's cache.
-// A mark of a past moment, see jobs.Command.HappenedAt, reaches the newest post that the feed has from before that moment. The mark only
+// A dated mark (jobs.Command.HappenedAt) reaches the newest post that the feed has from before the moment of the mark. The mark only
 // moves forward. The post at the position may have been deleted or hidden since, or its author unfollowed. INVALID if the position is in
 // the future, NOT_FOUND if the reader can never have been shown such a post.
 func (s *Service) MarkSeen(reader services.UserID, upTo services.PostID) *jobs.Command {

@@ -346,6 +346,7 @@ func (n node) readWholeFeed(reader services.UserID, first int) (ids []services.P
 	return nil, ""
 }
 
+// newestFirst returns a sorted copy of IDs, the newest first.
 func newestFirst(ids []services.PostID) []services.PostID {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)

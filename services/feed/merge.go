@@ -103,10 +103,10 @@ func (s authorHeap) Len() int           { return len(s) }
 func (s authorHeap) Less(i, j int) bool { return s[i].post() > s[j].post() }
 func (s authorHeap) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
 
-// Push adds an author at the end; see heap.Push.
+// Push adds an author at the end. heap.Interface requires it, but nothing calls it: all authors are there before heap.Init.
 func (s *authorHeap) Push(one any) { *s = append(*s, one.(authorPosts)) }
 
-// Pop removes the last author; see heap.Pop.
+// Pop removes the last author, where heap.Pop has moved the top.
 func (s *authorHeap) Pop() any {
 	last := (*s)[len(*s)-1]
 	*s = (*s)[:len(*s)-1]

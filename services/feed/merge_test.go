@@ -22,7 +22,7 @@ type feedSources struct {
 	pulled     []nodecache.PulledPosts
 }
 
-// readInbox returns a page of the inbox, as Redis would.
+// readInbox returns a page of the inbox, as Redis would: at most limit entries below a post, of the newest 300.
 func (s feedSources) readInbox(before services.PostID, limit int) rdb.InboxPage {
 	page := rdb.InboxPage{Ready: true, NewestTrimmed: s.inboxFloor, OlderPostsCut: s.inboxFloor > 0}
 	for i, entry := range s.inbox {

@@ -131,9 +131,9 @@ func visibleItems(items []Item) []Item {
 	return slices.DeleteFunc(items, func(item Item) bool { return item.Post.Deleted || item.Author.Key == "" })
 }
 
-// readRawBelow reads the entries below a post as readRaw does, and checks that the reader can have been shown the post. A post that the
-// feed lists comes with the entries, so that a client that pages its own feed costs no statement. Any other post is looked up in SQL; if
-// SQL does not answer, the check is skipped.
+// readRawBelow reads the entries below a post, from the sources that readRaw reads, and checks that the reader can have been shown the
+// post. A post that the feed lists comes with the entries, so that a client that pages its own feed costs no statement. Any other post is
+// looked up in SQL; if SQL does not answer, the check is skipped.
 func (s *Service) readRawBelow(ctx context.Context, reader services.UserID, post services.PostID, limit int) (rawPage, error) {
 	page, err := s.readRaw(ctx, reader, min(post, services.MaxPostID-1)+1, limit+1)
 	if err != nil {

@@ -9,8 +9,8 @@
 // The path of a line: importFile.nextLine reads it, addLine parses it and adds it to the batch, or puts it aside. When the batch is
 // full, commit flushes the bad lines and then writes the batch with the position in one transaction. fileRun has this loop, and the
 // parts that all imports share; each kind of file is a lineImport. Posts and shows plan a batch before they write it, because their
-// IDs and refs may be taken by a server that runs at the same time; see commitPlan. A replay of shows has no batches: its events
-// happen one by one, at their times.
+// IDs and refs may be taken by a server that runs at the same time: then the batch is planned again (commitPlan). A replay of shows
+// has no batches: its events happen one by one, at their times.
 //
 // A server may erase users meanwhile. A batch holds the users whom it names, so that an erasure begins before the batch or after
 // it. If it began before, the batch ends the import with CONFLICT, because the erasure would not find all rows that are added

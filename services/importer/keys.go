@@ -12,7 +12,8 @@ import (
 // that are in the database: most lines of a file of follows name users of earlier lines, and need no look-up. indexByKey has the
 // keys as the file has them, without the prefix.
 //
-// A server may erase a user between two batches, so the IDs are checked in the transaction of each batch: see ensureUsers.
+// A server may erase a user between two batches, so the IDs are checked in the transaction of each batch. A key whose user was erased
+// gets a new user there (ensureUsers).
 //
 // Every key in the table becomes a user with the next commit. So rows are checked whole before their keys enter it.
 type keyTable struct {

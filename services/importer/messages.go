@@ -21,11 +21,11 @@ var messageForm = fileForm{
 // messageRow is one line: a message and some of its recipients. Further lines of the same key name more recipients, and need not
 // repeat the text.
 type messageRow struct {
-	Key     string   `json:"key"`
+	Key     string   `json:"key"` // the ref of the message
 	Type    string   `json:"type"`
 	Title   string   `json:"title"`
 	Content string   `json:"content"`
-	To      []string `json:"to"`
+	To      []string `json:"to"` // the keys of recipients
 
 	message messages.ID   // the ID of the message
 	text    messages.Text // the text of the message, which all lines of its key share
@@ -51,8 +51,8 @@ const maxBatchTextBytes = 8 << 20
 
 // Messages sends the site messages of a file of JSON Lines, to any number of users. The key of a message is its ref, so that lines,
 // runs and files may name the same message, and no user gets it twice. The import stores the text and the list of recipients; the
-// server delivers them when it runs. Bad lines and broken files are treated as by Follows. types are the types of messages that
-// exist, the default first. facts is the database under db.
+// server delivers them when it runs. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
+// cut off, as by Follows. types are the types of messages that exist, the default first. facts is the database under db.
 func Messages(ctx context.Context, db Store, facts *sql.DB, ids interface{ Next() services.PostID }, types []string, opts Options) (Report, error) {
 	run, err := newRun(db, opts, messageForm)
 	if err != nil {

@@ -21,9 +21,9 @@ var postForm = fileForm{
 // postRow is one line: a post and, if the line has a key, the post's ref. It keeps the text of the line, because planning
 // may find that the row is bad, long after it was read.
 type postRow struct {
-	Key    string `json:"key"` // the ref of the post; "" for none
-	Author string `json:"author"`
-	At     string `json:"at"` // when the post was published, in the format of RFC 3339
+	Key    string `json:"key"`    // the ref of the post; "" for none
+	Author string `json:"author"` // the key of the author
+	At     string `json:"at"`     // when the post was published, in the format of RFC 3339
 	Body   string `json:"body"`
 	Parent string `json:"parent"` // the ID or the key of the post that it answers; "" for none
 
@@ -50,7 +50,7 @@ type postImport struct {
 // however often a file names it: the key is its ref, also outside of imports. Later lines can answer it: an answer to a post is a
 // comment, an answer to a comment or a reply is a reply. Nobody is notified and no jobs are queued, because these posts are the
 // past. A file that was read to its end adds nothing when it is imported again. kinds are the kinds that enter home feeds. Bad
-// lines and broken files are treated as by Follows.
+// lines are put aside and reported; the error is INVALID for a file that cannot be read or is cut off, as by Follows.
 func Posts(ctx context.Context, db Store, ids interface{ Next() services.PostID }, kinds []services.PostKind, opts Options) (Report, error) {
 	run, err := newRun(db, opts, postForm)
 	if err != nil {

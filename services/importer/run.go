@@ -63,8 +63,8 @@ type fileRun struct {
 	form     fileForm    // the form of the lines
 	source   *importFile // the file that is read
 	bad      *badLines   // writes the bad lines to a file of their own
-	progress *progress
-	started  time.Time // when this run began
+	progress *progress   // shows how far the import is
+	started  time.Time   // when this run began
 	// report counts committed items, except that its LastLine is the last line read, and a replay counts its rows as it reads them.
 	report      Report
 	hasGoodLine bool // a line was good, in this run or an earlier run of the file

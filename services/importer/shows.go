@@ -35,10 +35,11 @@ type showImport struct {
 
 // Shows imports the shows of a file of JSON Lines, with the times that the file gives them: ended shows are replays, cancelled ones are
 // on no board, started ones are live, and the rest are upcoming. The key of a show is its ref. A show is imported once, however often a
-// file names it; a key of another host's show makes a bad line. No reminders are sent. A live or upcoming show of which nothing else is
-// reported is closed by a job, as every show is: see live.ShowLimits. After a batch every node reloads all shows, unless all hosts of the
-// batch are new: shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end
-// adds nothing when it is imported again. Bad lines and broken files are treated as by Follows.
+// file names it; a key of another host's show makes a bad line. No reminders are sent. A job closes a live or upcoming show of which
+// nothing else is reported for a long time (live.ShowLimits). After a batch every node reloads all shows, unless all hosts of the batch
+// are new: shows of new hosts are on boards as soon as their followers' documents name the hosts. A file that was read to its end adds
+// nothing when it is imported again. Bad lines are put aside and reported; the error is INVALID for a file that cannot be read or is
+// cut off, as by Follows.
 func Shows(ctx context.Context, db Store, ids interface{ Next() services.PostID }, opts Options) (Report, error) {
 	run, err := newRun(db, opts, showForm)
 	if err != nil {

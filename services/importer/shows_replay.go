@@ -73,7 +73,7 @@ type showReplayRun struct {
 // now. On a slow machine, late events run at once.
 //
 // After a run that was interrupted, also by ctx, the next run continues with the next event, and its time is then now. The stored
-// position is a count of events, so the rows of the file must be the same in both runs. Bad lines are treated as by Shows. A show that
+// position is a count of events, so the rows of the file must be the same in both runs. Bad lines are put aside and reported. A show that
 // exists already is not scheduled again, and its other events happen. Nothing happens before the whole file was read.
 func ReplayShows(ctx context.Context, db Store, service ShowService, factor int, opts Options) (Report, error) {
 	run, err := newRun(db, opts, showForm)

@@ -14,8 +14,8 @@ import (
 
 // showRow is one line: a show with the times that it has reached.
 type showRow struct {
-	Key       string   `json:"key"`
-	Host      string   `json:"host"`
+	Key       string   `json:"key"`  // the ref of the show
+	Host      string   `json:"host"` // the key of the host
 	Title     string   `json:"title"`
 	PlannedAt showTime `json:"plannedAt"`
 	StartedAt showTime `json:"startedAt"`

@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	gzipMagic     = []byte{0x1f, 0x8b}
+	gzipMagic     = []byte{0x1f, 0x8b}       // the first bytes of every gzip file
 	byteOrderMark = []byte{0xef, 0xbb, 0xbf} // the mark that some programs put before UTF-8
 )
 

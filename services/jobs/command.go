@@ -16,7 +16,7 @@ type Command struct {
 
 	// IdempotencyKey is the client's idempotency key, "" for none. It remembers the answer: the ids that were made, or the refusal
 	// (CONFLICT, NOT_FOUND or FORBIDDEN; any other error leaves the key free). Input is the mutation's input without the
-	// key. Input is required with an IdempotencyKey: the same key with another input is refused. See inputHash.
+	// key. Input is required with an IdempotencyKey: the same key with another mutation or input is refused (inputHash).
 	IdempotencyKey string
 	Input          any
 	// SentInput is the input as the client sent it, if Input has IDs in place of values such as refs; otherwise nil. A request with
@@ -29,11 +29,12 @@ type Command struct {
 	// CreatedType is the type of the first id that Apply returns, such as services.PostType; "" if it is not a global ID.
 	CreatedType string
 
-	// HappenedAt is when the event of the command happened, as an ID of that time, see services.IDClock.NextAt; 0: now. Apply sees
+	// HappenedAt is when the event of the command happened, as an ID of that time (services.IDClock.NextAt); 0: now. Apply sees
 	// it as tx.EventMoment and in tx.NewID. With an IdempotencyKey, it is part of the input that is compared.
 	HappenedAt services.PostID
 	// ArrivedAt is set for an event that came with a time of its own and counts as happening now. It is an ID of the moment at which the
-	// event came, of which Apply makes its IDs: see sql.Tx.SetMomentOfNewIDs. Otherwise it is 0.
+	// event came. The IDs that Apply makes are of that moment, so that a later event that happens before the commit gets greater ones
+	// (sql.Tx.SetMomentOfNewIDs). Otherwise it is 0.
 	ArrivedAt services.PostID
 
 	// Apply writes the facts and the jobs and returns the IDs that it made. It may run more than once. With ErrUnchanged it

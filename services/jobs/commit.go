@@ -17,9 +17,9 @@ func (e *Engine) Commit(ctx context.Context, cmds ...*Command) (errs []error) {
 	return e.commit(ctx, e.db.WriteAll, cmds)
 }
 
-// CommitInOrder is Commit for commands that may need the effects of those before them. After a command that fails for now, see
-// services.IsTransient, the later ones are not applied. Their error is ErrEarlierCommandFailed, and no key remembers it: the failed
-// command and the later ones can be committed again, in their order.
+// CommitInOrder commits commands as Commit does, and each may need the effects of those before it. After a command that fails for a
+// reason that may pass (services.IsTransient), the later ones are not applied. Their error is ErrEarlierCommandFailed, and no
+// key remembers it: the failed command and the later ones can be committed again, in their order.
 func (e *Engine) CommitInOrder(ctx context.Context, cmds ...*Command) (errs []error) {
 	inOrder := func(ctx context.Context, writes []func(*sql.Tx) error) []error {
 		return e.db.WriteAll(sql.WithOrderedWrites(ctx), writes)

@@ -37,6 +37,7 @@ func newCommand(actor services.UserID, name string) *command {
 	return o
 }
 
+// commit commits one command, and returns its error.
 func (n *node) commit(c *command) error { return n.Commit(n.tb.Context(), &c.Command)[0] }
 
 // Requests of one user with one idempotency key have one effect and one answer within IdempotencyRetention.

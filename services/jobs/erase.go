@@ -25,6 +25,7 @@ var (
 	eraseIdempotency = sql.NewStatement("erase idempotency keys", `DELETE FROM idempotency
 		WHERE scope = $1 AND key IN (SELECT key FROM idempotency WHERE scope = $1 LIMIT $2)`)
 
+	// Refusals that the idempotency keys of other users remember may name the user in their text.
 	rememberedRefusals = sql.NewStatement("refusals to erase a name from", `SELECT scope, key, message FROM idempotency WHERE at > $1 AND at <= $2 AND message <> ''`)
 
 	setRefusal = sql.NewStatement("erase a name from a refusal", `UPDATE idempotency SET message = $3 WHERE scope = $1 AND key = $2`)

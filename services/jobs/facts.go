@@ -12,8 +12,8 @@ import (
 // NewJob is work to be done later. Jobs of one kind and key that are claimed together collapse to the last one; an empty key
 // never collapses. A zero NotBefore means now.
 type NewJob struct {
-	Kind, Key string
-	Payload   []byte
+	Kind, Key string // the name of a registered Kind, and what the job is about, such as a user
+	Payload   []byte // what the job's work needs, in the kind's own form
 	NotBefore time.Time
 	// MergeGroup merges jobs of a kind that are committed together into one: its payload has one line for each. Such a job has no
 	// key and no NotBefore. "" keeps the job separate.
@@ -31,7 +31,7 @@ type Job struct {
 	Payload     []byte
 	Tries       int
 	LeaseToken  string
-	CreatedAt   time.Time
+	CreatedAt   time.Time   // when it was made, or due if planned for later; the earliest among the jobs that collapsed into it
 	Cause       trace.Cause // the span in which it was enqueued
 	Prioritized bool        // it goes ahead of waiting bulk work, and so do the jobs that it enqueues: see priorityHeadStart
 }
@@ -50,12 +50,15 @@ var (
 	// The conditions on the token make late writes harmless: a worker whose lease was taken over changes nothing.
 	releaseJobs = sql.NewStatement("release jobs", `UPDATE jobs SET due_at = $3, token = '', node = '' WHERE {in id $1 BIGINT} AND token = $2`)
 
+	// freeJobs ends every lease whose token lacks the prefix $2 of this process. It is for SQLite, which serves one process.
 	freeJobs = sql.NewStatement("free the jobs of a dead process", `UPDATE jobs SET due_at = $1, token = '', node = '' WHERE token <> '' AND token NOT LIKE $2`)
 
+	// lockJob finds the job only while its lease still has the token.
 	lockJob = sql.NewStatement("lock a job", `SELECT tries FROM jobs WHERE id = $1 AND token = $2 {for update}`)
 
 	retryJob = sql.NewStatement("retry a job", `UPDATE jobs SET tries = $2, due_at = $3, token = '', node = '' WHERE id = $1`)
 
+	// buryJob copies a job into the table of dead jobs; deleteJob then removes it from the queue.
 	buryJob = sql.NewStatement("bury a job", `INSERT INTO dead_jobs (id, kind, key, payload, tries, error, created_at, died_at)
 		SELECT id, kind, key, payload, $2, $3, created_at, $4 FROM jobs WHERE id = $1`)
 

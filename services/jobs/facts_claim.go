@@ -62,8 +62,9 @@ func Claim(ctx context.Context, s *sql.DB, kinds []string, limit int, lease time
 	return claimWaiting(ctx, s, kinds, limit, lease, 0)
 }
 
-// claimWaiting is Claim for jobs that have been due for at least waited. With priorityHeadStart, it claims the jobs that go ahead, and
-// other jobs that have been due for that long.
+// claimWaiting leases at most limit jobs of some kinds that have been due for at least waited, and collapses jobs of one key as Claim
+// does. A job that goes ahead of bulk work is due priorityHeadStart before it is made: with that as waited, such a job is claimed at
+// once, and any other job after it has been due for that long.
 func claimWaiting(ctx context.Context, s *sql.DB, kinds []string, limit int, lease, waited time.Duration) ([]Job, error) {
 	if len(kinds) == 0 || limit <= 0 {
 		return nil, nil

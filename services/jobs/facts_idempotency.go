@@ -87,9 +87,9 @@ func rememberUnchanged(ctx context.Context, tx *sql.Tx, scope, key string, ids [
 // that the request changed nothing. SentInputHash and Subject are those of Command.SentInput and Command.Subject; both are
 // empty for a request without SentInput.
 type RememberedRequest struct {
-	InputHash     []byte          // see inputHash
+	InputHash     []byte          // the hash of the command's name and input: see inputHash
 	SentInputHash []byte          // the hash of Command.SentInput; empty: there was none
-	Subject       string          // see Command.Subject
+	Subject       string          // the global ID of the object that the input names; see Command.Subject
 	IDs           []string        // the IDs that the request made
 	Refusal       *services.Error // nil: it was not refused
 	Unchanged     bool            // the state was already as requested

@@ -27,12 +27,14 @@ var (
 	heldJobs = sql.NewStatement("jobs held by nodes", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' ORDER BY id LIMIT $2`)
 
+	// The jobs of an earlier process have tokens without the prefix $2, which is that of the node's present process.
 	earlierProcessJobs = sql.NewStatement("jobs held by an earlier process", `SELECT id, kind, key, payload, created_at FROM jobs
 		WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 ORDER BY id LIMIT $3`)
 
 	freeEarlierProcessJobs = sql.NewStatement("free the jobs of an earlier process", `UPDATE jobs SET due_at = $3, token = '', node = ''
 		WHERE id IN (SELECT id FROM jobs WHERE {in node $1 TEXT} AND node <> '' AND token NOT LIKE $2 {skip locked})`)
 
+	// overdueJobs finds jobs that were made, or planned to be due, by $3 and whose lease or pause, if any, ends by $2.
 	overdueJobs = sql.NewStatement("overdue jobs", `SELECT j.id FROM {rows $1 kind TEXT} AS k CROSS JOIN jobs j
 		WHERE j.kind = k.kind AND j.due_at <= $2 AND j.created_at <= $3 ORDER BY j.id LIMIT $4`)
 
@@ -69,7 +71,8 @@ func RecordHeartbeat(ctx context.Context, s *sql.DB, halted bool) (nodes []Node,
 	return Nodes(ctx, s)
 }
 
-// Nodes lists the same nodes as RecordHeartbeat, without a heartbeat of this node.
+// Nodes lists all nodes by name, except those that have left or that ForgetNodes has removed; on SQLite it lists none. Unlike
+// RecordHeartbeat it records no heartbeat of this node.
 func Nodes(ctx context.Context, s *sql.DB) (nodes []Node, err error) {
 	if s.Node == "" {
 		return nil, nil

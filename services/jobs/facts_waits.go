@@ -16,7 +16,7 @@ var (
 
 	forgetDead = sql.NewStatement("forget dead jobs of a key", `DELETE FROM dead_jobs WHERE kind = $1 AND key = $2`)
 
-	// jobUpTo finds one of the jobs that AnyJobWaits asks for.
+	// jobUpTo finds a job with an ID of at most $1 that was made by $2 and is due by $3.
 	jobUpTo = sql.NewStatement("a job of before", `SELECT id FROM jobs WHERE id <= $1 AND created_at <= $2 AND due_at <= $3 ORDER BY id LIMIT 1`)
 )
 

@@ -82,7 +82,7 @@ func (h *Heartbeat) Begin(ctx context.Context) error {
 		return err
 	}
 	h.startedAt = time.Now()
-	// A process that ends in order removes its row, see Run.
+	// A process that ends in order removes its row at the end of Run: with a row of this name, the former process is taken to have crashed.
 	h.predecessorCrashed = slices.ContainsFunc(before, func(node Node) bool { return node.Self })
 	if err := h.freeOwnJobs(ctx); err != nil {
 		return err

@@ -90,8 +90,9 @@ func (e *Engine) Wake() {
 	signal(e.wakeUp[ShortClass])
 }
 
-// wakeAllButShort is Wake after a commit whose jobs go ahead. It does not wake the worker of all short jobs, which would claim the
-// same jobs. That worker checks the queue by itself, and helps if there are more jobs than the other worker can do.
+// wakeAllButShort makes idle workers check for jobs after a commit whose jobs go ahead of bulk work. It does not wake the worker of all
+// short jobs, which would claim the same jobs. That worker checks the queue by itself, and helps if there are more jobs than the other
+// worker can do.
 func (e *Engine) wakeAllButShort() {
 	signal(e.wakeUpPriority)
 	signal(e.wakeUp[BulkClass])

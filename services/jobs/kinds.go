@@ -59,8 +59,8 @@ func (k Kind) callBatch(ctx context.Context, jobs []Job) (outcomes []error, err 
 type ChangedCounts struct {
 	// isSet distinguishes NoCounts from a kind that does not state its counts.
 	isSet   bool
-	sources []services.Source
-	users   UsersOf
+	sources []services.Source // the sources of the badges whose counts change
+	users   UsersOf           // the users whose counts change
 }
 
 // UsersOf lists the users whose counts a job changes. everyone is true if the job may concern all users, or if listing them

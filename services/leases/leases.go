@@ -65,7 +65,7 @@ type Worker interface {
 // Config has the dependencies and settings of a pool.
 type Config struct {
 	DB        *sql.DB
-	Table     Table
+	Table     Table                     // the statements for the table that has the rows
 	RowsName  string                    // the name of the rows in the log
 	Node      string                    // the name of this node
 	Lease     time.Duration             // how long a lease lasts without a renewal
@@ -195,10 +195,10 @@ func step(ctx context.Context, w Worker) (wait time.Duration, err error) {
 // Lease is the lease of a row that this node holds, or tries to.
 type Lease struct {
 	pool *WorkerPool
-	Name string
+	Name string // of the row
 	// renewAt and until are by the machine's clock, and zero until Hold has succeeded.
 	renewAt time.Time // when Hold renews the lease next
-	until   time.Time // see Until
+	until   time.Time // until when this node surely holds the row
 }
 
 // Lease returns the lease of a row, which is not held yet.

@@ -65,7 +65,7 @@ func (s *leaseFixture) runSQL(text string) {
 // readLeaseEnd reads when the lease of a painting ends, in microseconds by the database's clock.
 var readLeaseEnd = sql.NewStatement("read when the lease of a painting ends", `SELECT until_us FROM paintings WHERE name = $1`)
 
-// leaseEndMicros returns what readLeaseEnd reads.
+// leaseEndMicros returns when the lease of a painting ends, in microseconds by the database's clock.
 func (s *leaseFixture) leaseEndMicros(painting string) int64 {
 	s.t.Helper()
 	ends, err := sql.ReadColumn[int64](s.t.Context(), s.db, readLeaseEnd, painting)

@@ -38,9 +38,9 @@ type FrozenShow struct {
 
 // Board is a page of a live board.
 type Board struct {
-	Session           Session
-	SessionReplaced   bool // the requested session is over; Session is a new one that continues at the same position
-	Items             []BoardItem
+	Session           Session     // the session that the page belongs to: the requested one, or a new one
+	SessionReplaced   bool        // the requested session is over; Session is a new one that continues at the same position
+	Items             []BoardItem // the lines of the page, from the top
 	HasNext           bool
 	End               services.FeedEnd // why nothing follows, if HasNext is false
 	ReplaysBeingBuilt bool             // the replays come from SQL, because the viewer's list of them is still being built
@@ -120,9 +120,9 @@ func (s *Service) Board(ctx context.Context, viewer services.UserID, ask BoardRe
 	if !given || board.SessionReplaced {
 		session = s.newSession(session, reader.hosts)
 	}
-	// Only one session of a slot lives, see SessionScope. A new session in a slot of its own needs no write: without a lease it lives for
-	// the first idle time (Session.lives). A new session that shares a slot takes the slot now, which ends the earlier session. The result
-	// is ignored: if a later session has the slot, the next page of this session finds that out.
+	// Only one session of a slot lives; SessionScope says which sessions share a slot. A new session in a slot of its own needs no write:
+	// without a lease it lives for the first idle time (Session.lives). A new session that shares a slot takes the slot now, which ends
+	// the earlier session. The result is ignored: if a later session has the slot, the next page of this session finds that out.
 	if given && !board.SessionReplaced || session.sharesSlot(s.sessionScope) {
 		s.renew(ctx, session, reader.lease)
 	}

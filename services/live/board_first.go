@@ -10,7 +10,7 @@ import (
 type FirstPageRequest struct {
 	Viewer services.UserID
 	First  int    // how many shows
-	Device string // as in BoardRequest
+	Device string // the client's name for its device; "": it has none
 }
 
 // ReadFirstPages reads first pages of several viewers' boards in one round trip to Redis and without SQL, so that no viewer waits long

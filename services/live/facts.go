@@ -45,6 +45,7 @@ var (
 	// (showForShare).
 	showForUpdate = sql.NewStatement("lock a show to change it", selectShow+`shows s WHERE s.id = $1 {for update}`)
 
+	// showForShare keeps a show from changing, for commands on reminders.
 	showForShare = sql.NewStatement("lock a show", selectShow+`shows s WHERE s.id = $1 {for share}`)
 
 	showsByID = sql.NewStatement("shows by id", selectShow+`shows s WHERE {in s.id $1 BIGINT}`)
@@ -78,11 +79,11 @@ WITH moved AS MATERIALIZED (SELECT show FROM show_history WHERE until_at >= $1 O
 type FormerPosition struct {
 	Show         services.PostID
 	Host         services.UserID
-	FromVersion  uint64    // from this version on
-	UntilVersion uint64    // before this one
-	UntilAt      time.Time // the time of UntilVersion
-	Status       ShowStatus
-	Score        int64 // the sort key of that position: see ShowPlace
+	FromVersion  uint64     // from this version on
+	UntilVersion uint64     // before this one
+	UntilAt      time.Time  // the time of UntilVersion
+	Status       ShowStatus // the show's status in that position
+	Score        int64      // the sort key of that position: see ShowPlace
 }
 
 // HostLiveVersion is when the set of a host's live shows last changed.
@@ -97,8 +98,8 @@ func statusCode(status ShowStatus) int64 {
 	return int64(slices.Index(ShowStatuses, status))
 }
 
-// putShow inserts a show. CONFLICT if its ID is taken. Status and times are written as they are: the caller took them from a transition,
-// such as Show.Start.
+// putShow inserts a show. CONFLICT if its ID is taken. Status and times are written unchecked: the caller took them from ScheduleShow or
+// from a transition, such as Show.Start, which checks them.
 func putShow(ctx context.Context, tx *sql.Tx, show Show) error {
 	inserted, err := tx.Run(ctx, insertShow, show.ID, show.Host, show.Title, show.CoverURL, show.ReplayURL, statusCode(show.Status),
 		show.PlannedAt, nullTime(show.StartedAt), nullTime(show.EndedAt), nullTime(show.CancelledAt),
@@ -133,8 +134,8 @@ func nullTime(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: sql.Micros(t), Valid: !t.IsZero()}
 }
 
-// lockShow reads a show and locks it until this transaction ends. Lock the log of shows first: see lockLog. NOT_FOUND if the
-// show does not exist.
+// lockShow reads a show and locks it until this transaction ends. Lock the log of shows first (lockLog), as every transaction that
+// changes a show does, so that no two of them deadlock. NOT_FOUND if the show does not exist.
 func lockShow(ctx context.Context, tx *sql.Tx, id services.PostID) (Show, error) {
 	return lockedShow(ctx, tx, showForUpdate, id)
 }

@@ -8,8 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// showsOfHosts is built like the statements of the other lists by user: see sql.ReadUserLists. A host who hides from the viewer or
-// blocks them has no row.
+// showsOfHosts reads pages of the shows of several hosts, for sql.ReadUserLists: $1 has the index of each page, its host (owner) and the
+// ID before which it begins, $2 is the most rows of a page, and $3 is the viewer. bound is the ID of a page's last show, or 0. The
+// second column is 0, because no row of a page is skipped. A host who hides from the viewer or blocks them has no row.
 var showsOfHosts = sql.NewStatement("shows of users", `
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.owner, c.before, COALESCE((SELECT s.id FROM shows s WHERE s.host = c.owner AND s.id < c.before ORDER BY s.id DESC LIMIT 1 OFFSET $2 - 1), 0) AS bound

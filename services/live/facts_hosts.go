@@ -25,6 +25,7 @@ const (
 var (
 	// insertHost inserts a row of hosts. Its column named says that the documents of all followers name the host, so that boards have the
 	// host's shows; unnamed is the number of chunks of followers whose documents do not name the host yet, 0 before they are counted.
+	// live_ver is the version of the log at which the set of the host's live shows last changed.
 	insertHost = sql.NewStatement("insert a host", `INSERT INTO hosts (host, named, unnamed, live_ver) VALUES ($1, FALSE, 0, 0)
 		ON CONFLICT (host) DO NOTHING`)
 
@@ -40,6 +41,7 @@ var (
 
 	setHostInDocuments = sql.NewStatement("name a host", `UPDATE hosts SET named = TRUE, unnamed = 0 WHERE host = $1`)
 
+	// The conditions leave out hosts that are named already, and hosts whose followers are still being processed in chunks.
 	setHostsInDocuments = sql.NewStatement("name hosts", `UPDATE hosts SET named = TRUE WHERE {in host $1 BIGINT} AND NOT named AND unnamed = 0 RETURNING host`)
 
 	// Dormant followers have no document: they get the hosts when they return.
@@ -59,6 +61,7 @@ var (
 	publishReplays = sql.NewStatement("publish replays", `UPDATE shows SET ver = $2
 		WHERE {in host $1 BIGINT} AND status = 2 AND ver = 0 RETURNING id, host, pull`)
 
+	// unpublishedShows has one SELECT for each partial index of shows too. A show with ver = 0 is on no board.
 	unpublishedShows = sql.NewStatement("shows that no board has yet", `SELECT * FROM (
 	`+selectShow+`shows s WHERE s.host = $1 AND s.status < 2 AND s.ver = 0
 	UNION ALL `+selectShow+`shows s WHERE s.host = $1 AND s.status = 2 AND s.ver = 0

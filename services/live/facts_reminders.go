@@ -30,7 +30,7 @@ var (
 		CROSS JOIN shows s WHERE s.id = newest.show AND s.status = 0 LIMIT $2) AS counted`)
 
 	// remindersWithinLimit returns a row if no user of $1 has more reminders of upcoming shows than allowed. It reads a bounded number of
-	// the newest reminders of each user, as remindersCounted does.
+	// the newest reminders of each user, because the reminders of past shows stay: see remindersReadFactor.
 	remindersWithinLimit = sql.NewStatement("whether users have too many reminders", fmt.Sprintf(`SELECT 1
 		WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c WHERE c.most < (SELECT count(*) FROM (
 			SELECT m.show FROM reminders m WHERE m.user_number = c.owner ORDER BY m.show DESC LIMIT %d) AS newest

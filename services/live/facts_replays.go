@@ -8,8 +8,9 @@ import (
 	"tidings/services/sql"
 )
 
-// pushedReplay selects the replays of a host that are pushed into replay lists. Its columns and the columns of pulledReplay form
-// the index shows_replays; pull is compared with a constant because SQLite uses the index only for such a condition.
+// pushedReplay selects the replays of a host that are pushed into replay lists, pulledReplay those that boards get from the node cache.
+// Their columns form the index shows_replays; pull is compared with a constant because SQLite uses the index only for such a
+// condition.
 const (
 	pushedReplay = `s.status = 2 AND s.pull = FALSE AND ` + everOnBoards
 	pulledReplay = `s.status = 2 AND s.pull = TRUE AND ` + everOnBoards
@@ -27,8 +28,10 @@ WHERE s.host = a.host AND `+pulledReplay+` AND s.ended_at >= COALESCE((SELECT s.
 	WHERE s.host = a.host AND `+pulledReplay+` ORDER BY s.ended_at DESC, s.id DESC LIMIT 1 OFFSET $2), 0)
 ORDER BY s.host, s.ended_at DESC, s.id DESC`)
 
-	// replaysOfReader is built like the statement of a home feed: see feedPageSQL in package posts. Here positions are times and not unique,
-	// so it reads all replays that have the last one's time.
+	// replaysOfReader merges a page of $4 replays from one range of the index shows_replays for each followed host. marks are the ends of
+	// the depth-th newest replay of each host. floor is the one of them at or after which at least $4 replays ended, so that no older
+	// replay can be on the page; 0 if there is none. bound is the end of one host's range. Ends are not unique, so all replays that have
+	// the last one's time are read. feedPageSQL in package posts does the same for a home feed, and says more.
 	replaysOfReader = sql.NewStatement("replays of followed hosts", `
 WITH edges AS MATERIALIZED (`+selectFollowedHosts+`), page AS MATERIALIZED (
 	SELECT CAST($4 AS BIGINT) AS size, COALESCE(1 + 2 * CAST($4 AS BIGINT) / NULLIF(count(*), 0), 1) AS depth FROM edges

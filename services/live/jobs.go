@@ -56,6 +56,7 @@ func remindJob(show, moment services.PostID) jobs.NewJob {
 	return reminderPayload{Show: show, StartedAt: moment}.job()
 }
 
+// job returns the job that has this payload.
 func (r reminderPayload) job() jobs.NewJob {
 	payload, _ := json.Marshal(r) // JSON of numbers cannot fail
 	return jobs.NewJob{Kind: jobRemind, Payload: payload}

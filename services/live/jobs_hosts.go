@@ -17,8 +17,8 @@ import (
 // The kinds of jobs of hosts.
 const (
 	jobHostIntoDocuments      = "host.name"  // key: host. Writes the host into the documents of their followers
-	jobHostIntoChunkDocuments = "host.chunk" // payload: fanout.FollowerChunk. As host.name, for one chunk of the followers
-	jobHostsIntoDocuments     = "host.names" // payload: hostsPayload. As host.name, for several hosts
+	jobHostIntoChunkDocuments = "host.chunk" // payload: fanout.FollowerChunk. Writes a host into the documents of a chunk of followers
+	jobHostsIntoDocuments     = "host.names" // payload: hostsPayload. Writes several hosts into the documents of their followers
 	jobLiveSeen               = "live.seen"  // key: user. Their seen position in the live board moved
 )
 

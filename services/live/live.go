@@ -42,11 +42,11 @@ import (
 type Config struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
-	Reader    *nodecache.PostAndUserReader
-	Changelog *changelog.Follower // the node cache follows it
-	Memory    *Memory             // the node cache; nil: New makes it. Services of one node share it
-	Jobs      *jobs.Engine        // New registers its kinds of jobs
-	Fanout    *fanout.Fanout      // New registers the boards' part of rebuilds, follows and audits, and rows that expire
+	Reader    *nodecache.PostAndUserReader // reads the hosts of the shows on a page
+	Changelog *changelog.Follower          // the node cache follows it
+	Memory    *Memory                      // the node cache; nil: New makes it. Services of one node share it
+	Jobs      *jobs.Engine                 // New registers its kinds of jobs
+	Fanout    *fanout.Fanout               // New registers the boards' part of rebuilds, follows and audits, and rows that expire
 	IDs       *services.IDClock
 	Clock     services.Clock
 
@@ -75,12 +75,12 @@ type Service struct {
 	clock     services.Clock
 	expiry    services.SourceExpiry // after how many days an item leaves the count
 
-	// These come from Config, with its defaults filled in. sessionIdleTime is Config.SessionIdleTime, maxSessionLife is the longest
-	// life of a session.
+	// These come from Config, with its defaults filled in. sessionIdleTime is how long a session lives after its last page,
+	// maxSessionLife the longest that it lives in any case.
 	limits                          ShowLimits
 	sessionScope                    SessionScope // which sessions cannot live at the same time
 	sessionIdleTime, maxSessionLife time.Duration
-	buildWait                       time.Duration // Config.RebuildWait
+	buildWait                       time.Duration // how long a page waits for a rebuild
 
 	// replaysDelivered is for metrics: how often a list got replays that it lacked.
 	replaysDelivered atomic.Uint64

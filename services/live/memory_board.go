@@ -25,8 +25,9 @@ func (m *Memory) activeAt(hosts []services.FollowedAuthor, version uint64, after
 	return m.pageAt(hosts, version, after, limit, false)
 }
 
-// replaysAt lists the hosts' cached replays, as activeAt lists their active shows: the shows that were over at the version and whose
-// end was recorded less than Memory.historyHorizon ago, and the newest replays of hosts whose replays are pulled.
+// replaysAt lists the hosts' cached replays in the order of boards, as they were at a version: the shows that were over by then and
+// whose end was recorded less than Memory.historyHorizon ago, and the newest replays of hosts whose replays are pulled. As activeAt, it
+// begins after a position, lists at most limit shows, and reports whether there are more.
 func (m *Memory) replaysAt(hosts []services.FollowedAuthor, version uint64, after ShowPlace, limit int) (shows []Show, more bool) {
 	if !after.Replay {
 		after = ShowPlace{}

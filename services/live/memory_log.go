@@ -29,7 +29,7 @@ type logEntry struct {
 
 // Append logs a change of status or position, in the transaction of the fact. It sets and returns the show's new version, which
 // is the entry's. A live show without a LiveVersion gets this version as its LiveVersion. The transaction has locked the log
-// before any show: see lockLog.
+// before any show (lockLog), so that no two transactions deadlock.
 func (c *LogChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
 	wentLive := c.Show.Status == ShowLive && c.Show.LiveVersion == 0
 	if version, err = c.append(ctx, tx, logEntry{LogChange: *c, Moved: true, WentLive: wentLive}); err != nil {

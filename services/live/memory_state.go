@@ -10,7 +10,7 @@ import (
 
 // showState is what a node caches of the shows on boards. It has all upcoming and live shows, by host. For as long as a
 // session can last it also has former positions, and the shows that ended or were cancelled. Besides, it has the newest
-// replays of hosts whose replays are in no list. It is not safe for concurrent use: see Memory.
+// replays of hosts whose replays are in no list. It is not safe for concurrent use: Memory.mu guards it.
 //
 // A board at a version is read without a search by time: a host's spans are sorted by position, and those that are not valid
 // at the version are skipped. Most spans are present positions, so few are skipped.
@@ -77,8 +77,8 @@ func compareSpans(a, b positionSpan) int {
 	return cmp.Compare(a.fromVersion, b.fromVersion)
 }
 
-// before reports whether a span is above another one that holds at the same version. It orders spans as compareSpans does, but copies
-// nothing.
+// before reports whether a span is above another one on a board, if both hold at one version. It orders them as compareSpans does, but
+// copies neither.
 func (s *positionSpan) before(other *positionSpan) bool {
 	return s.score > other.score || s.score == other.score && s.id > other.id
 }

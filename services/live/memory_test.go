@@ -23,7 +23,7 @@ type fakeShowSQL struct {
 	readError           error // what reads return while SQL does not answer; nil: it answers
 	shows               map[services.PostID]Show
 	formerPositions     []FormerPosition
-	liveVersions        map[services.UserID]uint64 // of the hosts, see HostLiveVersion
+	liveVersions        map[services.UserID]uint64 // by host: the version at which the set of their live shows last changed
 	newestVersion       uint64                     // the newest version of the log
 	now                 time.Time                  // the time of the node and of SQL
 	beforeRead          func(what string)          // runs before each read, with its name; a test writes in it, as others do during a load

@@ -35,7 +35,8 @@ var (
 	sessionTouch = scripts.Load("session_touch")             // extends a session and gives it its slot
 
 	// replaysList is the newest replays of the hosts that the user follows: ZSET, all scores 0, with one mark and at most
-	// FeedRetention + 32 members of 27 bytes, see replayText. A read of the user's board makes it.
+	// FeedRetention + 32 members of 27 bytes, each the position and the host of a replay (replayText). A read of the user's board makes
+	// the list.
 	replaysList = rdb.RegisterList(rdb.FeatureList{KeyPart: "r", Lua: scripts.FileText(replaysLib), DropFunction: "dropHost", Trim: replaysTrim})
 
 	// sessionsPart is the part of the key of a user's live board sessions that are being paged through: HASH, slot (see

@@ -105,7 +105,8 @@ func (w *boardWorld) pushReplay(pause func(), id services.PostID, after, to serv
 	return nil
 }
 
-// addReplayAgain does what Service.addReplaysAgain does, with pauses in which other work can run.
+// addReplayAgain reads the follow again for a reader whose list refused a replay, and merges the replay if the follow still exists. It
+// models Service.addReplaysAgain, with pauses in which other work can run.
 func (w *boardWorld) addReplayAgain(pause func(), reader services.UserID, id services.PostID) error {
 	for range feedhistory.MaxJobTries {
 		pause()
@@ -276,10 +277,10 @@ func TestBoardsEqualTheFactsAfterEveryHistory(t *testing.T) {
 
 // The scripts of package rdb that some boardBugs change.
 var (
-	inboxDrop    = clienttest.Script("inbox_drop")
-	inboxMerge   = clienttest.Script("inbox_merge")
-	rebuildBegin = clienttest.Script("rebuild_begin")
-	rebuildMerge = clienttest.Script("rebuild_merge")
+	inboxDrop    = clienttest.Script("inbox_drop")    // removes an author from a reader's document, inbox and lists
+	inboxMerge   = clienttest.Script("inbox_merge")   // merges an author's posts, and names authors and hosts in the document
+	rebuildBegin = clienttest.Script("rebuild_begin") // begins a rebuild of a document
+	rebuildMerge = clienttest.Script("rebuild_merge") // merges the facts into a document and ends its rebuild
 )
 
 // keepListsOnRebuildBug makes every rebuild of a document keep the user's lists, as a rebuild with RebuildMode.Refill does. Bugs that

@@ -127,7 +127,8 @@ func deviceHash(name string) uint64 {
 // slot.
 func (s Session) name() string { return s.CreationID.String() }
 
-// slotKey is the session's slot, as Redis names it among the viewer's slots. Only the session that holds the slot lives.
+// slotKey names the session's slot among the viewer's slots in Redis. Sessions with the same slotKey share the slot, and only the
+// session that holds it lives.
 func (s Session) slotKey(scope SessionScope) string {
 	switch {
 	case scope == PerUser:

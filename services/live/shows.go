@@ -60,7 +60,8 @@ func (s *Service) Reschedule(host services.UserID, id services.PostID, edit Show
 	}), nil
 }
 
-// Relabel is the command by which a host changes the labels of a show, with the errors of Reschedule. The show itself does not change.
+// Relabel is the command by which a host changes the labels of a show. The show itself does not change. The error is CONFLICT if the
+// show was cancelled.
 func (s *Service) Relabel(host services.UserID, id services.PostID) *jobs.Command {
 	return s.changeCommand("rescheduleShow", host, id, func(show Show, now time.Time) (Show, bool, error) {
 		return show.reschedule(ShowEdit{}, now)

@@ -29,7 +29,7 @@ type showNode struct {
 
 func newShowNode(w *fanouttest.World) showNode { return newShowNodeWith(w, nil) }
 
-// newShowNodeWith is newShowNode with a changed configuration.
+// newShowNodeWith makes the service of shows of a world's node; change, if not nil, changes its configuration.
 func newShowNodeWith(w *fanouttest.World, change func(*Config)) showNode {
 	cfg := configOf(w, w.Fanout)
 	if change != nil {

@@ -44,8 +44,9 @@ func ScheduleShow(id services.PostID, host services.UserID, draft ShowDraft, now
 }
 
 // reschedule changes a show's texts and plan; without a change of the plan the show keeps its position. The error is CONFLICT for
-// a new plan if the show is not upcoming or its end was reported, and for any change if the show was cancelled. It is INVALID as
-// in ScheduleShow. changed is false if nothing differs.
+// a new plan if the show is not upcoming or its end was reported, and for any change if the show was cancelled. It is INVALID for a
+// text that does not fit, or a new plan that is not in the future or more than MaxShowAhead ahead. changed is false if nothing
+// differs.
 func (s Show) reschedule(edit ShowEdit, now time.Time) (_ Show, changed bool, err error) {
 	after := s
 	if edit.Title != nil {

@@ -57,8 +57,9 @@ func runTransition(s Show, name string, now time.Time) (Show, bool, error) {
 // TestTransitions applies reports in many orders. It checks the resulting show, and the code of each refused report.
 func TestTransitions(t *testing.T) {
 	for _, c := range []struct {
-		// steps are transitions as runTransition takes them. @ sets the clock, which begins at minute 100. A step ends in = if it changes
-		// nothing, ! if the error is CONFLICT, ? if it is INVALID.
+		// steps are transitions with the minute that they report: start60 starts the show at minute 60 (see runTransition). @50 sets the
+		// clock, which begins at minute 100, to minute 50. A step ends in = if it changes nothing, ! if the error is CONFLICT, ? if it is
+		// INVALID.
 		steps string
 		want  string // as describeShow prints the show
 	}{

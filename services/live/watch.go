@@ -61,7 +61,7 @@ func (s *Service) Watch(ctx context.Context, viewer services.UserID, session *st
 type boardWatcher struct {
 	service    *Service
 	viewer     services.UserID
-	deviceHash uint64           // as in Session
+	deviceHash uint64           // hash of the name of the viewer's device; 0 if the client gave none
 	session    Session          // with CreationID 0: none yet
 	hostWatch  *BoardHostsWatch // notifies of changes of the hosts' shows
 

@@ -59,6 +59,7 @@ SELECT CAST($1 AS BIGINT), c.type, 1, r.message, CAST(r.message AS TEXT) || CAST
 UPDATE site_message_recipients SET read_at = r.read_at FROM {rows $2 user_number BIGINT, read_at BIGINT} AS r
 WHERE site_message_recipients.user_number = r.user_number AND message = $1 AND site_message_recipients.read_at IS NULL`)
 
+	// readToOf finds the users of $1 who have marked messages of a type read up to the message $3 or a later one.
 	readToOf = sql.NewStatement("how far site messages of a type were read", `
 SELECT user_number, read_to, marks FROM site_message_state WHERE {in user_number $1 BIGINT} AND type = $2 AND read_to >= $3`)
 
@@ -76,6 +77,7 @@ ON CONFLICT (user_number, type) DO UPDATE SET ver = s.ver`)
 	lockTypes = sql.NewStatement("lock a user's states of site messages", `
 SELECT type FROM site_message_state WHERE user_number = $1 AND {in type $2 TEXT} ORDER BY type {for update}`)
 
+	// existingRecipients finds those of some users who have the message already.
 	existingRecipients = sql.NewStatement("recipients of a site message", `
 SELECT user_number FROM site_message_recipients WHERE message = $1 AND {in user_number $2 BIGINT}`)
 
@@ -108,7 +110,7 @@ UPDATE site_message_state AS s SET ver = s.ver + 1
 FROM {rows $1 user_number BIGINT, type TEXT} AS c WHERE s.user_number = c.user_number AND s.type = c.type`)
 )
 
-// Insert inserts a message without recipients: see DeliverJobs.
+// Insert inserts a message without recipients: the jobs of DeliverJobs add these.
 func Insert(ctx context.Context, tx *sql.Tx, id ID, text Text) error {
 	_, err := tx.Run(ctx, insertMessage, id, text.Type, text.Title, text.Content, tx.EventTime())
 	return err

@@ -26,6 +26,8 @@ const (
 const messageColumns = `m.id, m.type, m.title, m.content, m.created_at, m.updated_at`
 
 var (
+	// statesOf reads the states of given users and types, statesOfUsers all states of users: a row for each day with unread messages, or
+	// one row without a day.
 	statesOf = sql.NewStatement("states of site messages", `
 SELECT `+unreadDays+`
 FROM {rows $1 user_number BIGINT, type TEXT} AS c CROSS JOIN site_message_state s LEFT JOIN `+unreadRows+`

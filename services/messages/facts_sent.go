@@ -16,6 +16,7 @@ import (
 // the jobs, and delivers the message to its user at once. The job finds the row later and keeps its read state.
 
 var (
+	// typesSent finds the types of messages that exist, whoever their recipients are.
 	typesSent = sql.NewStatement("types of site messages", `SELECT id, type FROM site_messages WHERE {in id $1 BIGINT}`)
 
 	// A job keeps its row while it runs. A mark that delivers a message takes the same locks as the job, so the later of the two finds

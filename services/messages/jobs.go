@@ -24,7 +24,7 @@ const recipientsPerDelivery = 250
 type delivery struct {
 	Message    ID                `json:"message"`
 	Users      []services.UserID `json:"users"`
-	SentInPast bool              `json:"dated,omitempty"` // it was sent at a past time: see deliver
+	SentInPast bool              `json:"dated,omitempty"` // it was sent at a past time: it is read for users whose marks cover it
 }
 
 // kinds are the kinds of jobs that New registers.
@@ -61,7 +61,7 @@ func deliverJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob
 }
 
 // sendJobs are the jobs of a message that was sent by one call, to at most MaxRecipients. Their keys let a mark find the
-// recipients before the rows exist: see deliverEarly.
+// recipients before the rows exist; the mark then delivers the message to its user itself (deliverEarly).
 func sendJobs(message ID, users []services.UserID, dated bool) ([]jobs.NewJob, error) {
 	queued, err := deliverJobs(message, users, dated)
 	for i := range queued {

@@ -11,7 +11,7 @@ import (
 type Page struct {
 	Messages   []Message
 	HasNext    bool
-	Generation uint64 // see services.FormatReadToken
+	Generation uint64 // the user's generation when the list was read: a mark with it skips messages that were marked unread since
 }
 
 // Page lists at most size of a user's messages before a position; if requested, only messages of one type, or only unread ones.

@@ -71,8 +71,8 @@ func (s *Service) register(state UnreadState) rdb.Register {
 	return rdb.MessagesRegister(state.documentState())
 }
 
-// audit does what registers does without calling it, so that the audit finds errors in how registers chooses fields. Both use
-// states, so an error in states is not found.
+// audit makes a user's versioned fields from the facts, for the audit. It does not call registers, so that the audit finds errors in how
+// registers chooses fields. Both use readUserStates, so an error there is not found.
 func (s *Service) audit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := readUserStates(ctx, s.db, user)
 	for _, state := range states {

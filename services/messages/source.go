@@ -18,7 +18,7 @@ type Source struct {
 	db *sql.DB
 	// The types are in the order of the settings, which is also their order in the badges.
 	types  []string
-	expiry services.SourceExpiry
+	expiry services.SourceExpiry // after how many days a message leaves the count
 }
 
 // NewSource makes the source of these types. Rendering needs no database.

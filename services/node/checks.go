@@ -203,8 +203,8 @@ func checkDatabase(c Config) string {
 	return reasonIf(c.Database != "" && !(found && known), "it must be postgres://USER:PASSWORD@HOST/NAME or sqlite:FILE")
 }
 
-// checkRedis checks the form of the address, which has more forms than the driver's own: see redis.Options. The address is empty
-// only in a Config that tests make without the command line. It then means auto.
+// checkRedis checks the form of the address. Besides the driver's own forms there are those for sentinels and for a cluster: see
+// redis.Options. The address is empty only in a Config that tests make without the command line. It then means auto.
 func checkRedis(c Config) string {
 	for _, scheme := range []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"} {
 		if rest, found := strings.CutPrefix(c.Redis, scheme+"://"); found && rest != "" {

@@ -39,8 +39,8 @@ type Config struct {
 	Demo     bool `help:"serve a demo world of a few hundred people who post, like, talk and go live, and a page to watch it on; in a temporary folder unless --data names one; development mode only"`
 	DemoPace int  `default:"60" placeholder:"COUNT" min:"0" max:"6000" help:"the acts a minute of the people of --demo; 0: they do nothing"`
 
-	// The key that a token must be signed with, and the claims that it must have. At most one of the first three is set, see
-	// transport.IdentityConfig; none is development mode.
+	// The key that a token must be signed with, and the claims that it must have. At most one of the first three is set, because it alone
+	// determines the algorithm of tokens (transport.IdentityConfig); none is development mode.
 	JWTSecret    string   `group:"Tokens and origins:" for:"serve,token" placeholder:"TEXT" secret:"all" help:"the key of HS256 tokens, at least 32 bytes; safer in the environment, because other users can read a command line"`
 	JWTPublicKey string   `placeholder:"FILE" help:"the PEM public key of RS256 or EdDSA tokens"`
 	JWKS         string   `placeholder:"FILE|URL" secret:"url" help:"a JSON Web Key Set, as a file or an http(s) address"`

@@ -86,7 +86,7 @@ func (s *Server) serveDemo(ctx context.Context, at Listeners, ready func()) erro
 }
 
 const (
-	flushRedisPath = "/demo/flush"
+	flushRedisPath = "/demo/flush" // a POST there calls flushDemoRedis
 	// flushRedisHeader must come with a request to flush. A page of another site cannot send it: the browser asks first, and
 	// nothing here permits it.
 	flushRedisHeader = "Tidings-Demo"
@@ -95,9 +95,9 @@ const (
 	settleTimeBeforeFlush = 300 * time.Millisecond // how long a flush waits for the effects of the people's last acts
 )
 
-// flushDemoRedis empties the demo's own Redis, as FLUSHALL does, while the people hold still. It is served with --demo only, where
-// checkDemo has refused any Redis that is not the demo's own. The page's button calls it: everything is rebuilt from SQL while
-// the visitor watches.
+// flushDemoRedis removes all keys from the demo's own Redis, while the people of the demo's world hold still. It is served with
+// --demo only, where checkDemo has refused any Redis that is not the demo's own. The page's button calls it: everything is rebuilt
+// from SQL while the visitor watches.
 func (s *Server) flushDemoRedis(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	// There are two guards, because a page of another site must not empty even a demo.
@@ -127,7 +127,7 @@ func (s *Server) flushDemoRedis(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	iconStreamPath         = "/demo/icon"
+	iconStreamPath         = "/demo/icon"     // a GET there calls streamDemoIcon
 	iconStreamKeepAlive    = 15 * time.Second // a comment in this interval shows that the connection is alive
 	iconStreamWriteTimeout = 10 * time.Second // the time in which the page must take an event
 )

@@ -27,8 +27,8 @@ func (s *Server) wireDevices() {
 // deviceCollector counts the devices at each scrape. Without keys there are no counts. The counts are of the whole database, so
 // each node shows the same numbers. One statement serves all seven metrics.
 type deviceCollector struct {
-	enabled func() bool // whether this node sends Web Push: it has the keys
-	count   func(ctx context.Context) (devices.Counts, error)
+	enabled func() bool                                       // whether this node sends Web Push: it has the keys
+	count   func(ctx context.Context) (devices.Counts, error) // Service.Counts
 	now     func() time.Time
 }
 

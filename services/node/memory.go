@@ -103,6 +103,7 @@ type heapUse struct {
 	allocated uint64 // all that was allocated since the process began, freed memory included
 }
 
+// readHeap reads the present heapUse from the metrics of the runtime.
 func readHeap() heapUse {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/allocs:bytes"},

@@ -126,12 +126,13 @@ func (s *Server) registerStreamMetrics(gauge func(name, help string, value func(
 	})
 }
 
-// jobCollector reads the state of the job queue at each scrape. It is one collector and not several gauges, so that three
-// statements serve seven metrics, and no metric is shown while SQL does not answer: a 0 would look like an empty queue. The field
-// streamLag is Server.streamLag.
+// jobCollector reads the state of the job queue at each scrape. It is one collector and not several gauges, so that three statements
+// serve seven metrics, and no metric is shown while SQL does not answer: a 0 would look like an empty queue.
 type jobCollector struct {
-	store     *sql.DB
-	fanout    *fanout.Fanout
+	store  *sql.DB
+	fanout *fanout.Fanout
+	// streamLag is Server.streamLag: how many marked users wait for the writer of the change stream, and how long the first has
+	// waited.
 	streamLag func(ctx context.Context) (waiting int, seconds float64, err error)
 }
 

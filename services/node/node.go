@@ -57,24 +57,24 @@ type Server struct {
 	Store     *sql.DB
 	Redis     *rdb.Projections
 	Caches    *nodecache.Caches
-	Jobs      *jobs.Engine
-	Projector *projector.Projector
+	Jobs      *jobs.Engine         // commits commands and runs jobs
+	Projector *projector.Projector // brings facts into users' documents and inboxes
 	Fanout    *fanout.Fanout
 	audit     *audit.Audit
 	cleaner   *projector.Cleaner
-	Badge     *badge.Service
-	Live      *live.Service
-	Hub       *push.Hub
-	Limiter   *ratelimit.Limiter
-	sockets   *transport.Sockets
-	HTTP      *http.Server     // for everybody
-	Front     *transport.Front // in front of HTTP
+	Badge     *badge.Service     // renders badges
+	Live      *live.Service      // shows and live boards
+	Hub       *push.Hub          // sends each new state of a user's badges to the user's subscriptions on this node
+	Limiter   *ratelimit.Limiter // bounds how much viewers, host applications and addresses may ask
+	sockets   *transport.Sockets // the WebSockets and event streams of subscriptions
+	HTTP      *http.Server       // for everybody
+	Front     *transport.Front   // in front of HTTP
 
-	OperationsServer *http.Server // the pages and probes for operators; not started without a listener
-	Connections      *transport.ConnectionLimit
-	Ready            readiness
+	OperationsServer *http.Server               // the pages and probes for operators; not started without a listener
+	Connections      *transport.ConnectionLimit // bounds the open connections of each address
+	Ready            readiness                  // whether this node takes traffic
 	// These are made even if they are switched off. Each then reports by itself that it is off.
-	stream           *stream.Service
+	stream           *stream.Service // the change stream
 	webhooks         *webhooks.Service
 	devices          *devices.Service
 	console          http.Handler // of operators

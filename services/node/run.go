@@ -14,8 +14,8 @@ import (
 // half of the time that orchestrators give.
 const exitTimeout = 14 * time.Second
 
-// runWithExitTimeout is Run with a deadline: it ends a drain that hangs, as when an engine blocks a job or a request. The deadline
-// counts from the end of ctx, so it never ends a node that serves.
+// runWithExitTimeout serves until ctx ends and then drains the node, by Run, but does not wait for a drain that hangs, as when an
+// engine blocks a job or a request. The timeout counts from the end of ctx, so it never ends a node that serves.
 func (s *Server) runWithExitTimeout(ctx context.Context, at Listeners) error {
 	over, end := context.WithCancel(context.Background())
 	defer end()

@@ -47,13 +47,13 @@ type Config struct {
 
 // Caches are the caches of one node. Take only the cache that you use.
 type Caches struct {
-	Changelog *changelog.Follower
-	People    *people.Memory
-	Posts     *PostCache
-	Reader    *PostAndUserReader
-	Pulled    *PulledCache
-	InFlight  *InFlightFanoutCache
-	Activity  *people.ActivityThresholdCache
+	Changelog *changelog.Follower            // keeps all caches up to date
+	People    *people.Memory                 // profiles and user IDs
+	Posts     *PostCache                     // recently read posts
+	Reader    *PostAndUserReader             // reads posts and users together, by Posts and People
+	Pulled    *PulledCache                   // the newest posts of authors whose posts are pulled
+	InFlight  *InFlightFanoutCache           // the posts in flight
+	Activity  *people.ActivityThresholdCache // from when on users are idle and dormant
 }
 
 // New makes the caches of a node, all empty.

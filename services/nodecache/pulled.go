@@ -72,12 +72,14 @@ func newPulledCache(log *changelog.Follower, facts PulledFacts) *PulledCache {
 	return p
 }
 
-// SetFollowedAuthors sets the authors in the badges of a user who is watched on this node: see changelog.ReaderIndex.
+// SetFollowedAuthors sets the authors in the badges of a user who is watched on this node. The user is notified when pulled posts of
+// these authors change: see changelog.ReaderIndex.
 func (p *PulledCache) SetFollowedAuthors(user services.UserID, authors []services.FollowedAuthor) {
 	p.readers.Follow(user, len(authors), func(i int) services.UserID { return authors[i].Author })
 }
 
-// addVersions adds the versions of the authors in users' badges, as this node knows them: see changelog.VersionSource.
+// addVersions adds to each user's sum the versions of the authors in their badges, as this node knows them. The shared half of the
+// badges' version rises with the sum: see changelog.VersionSource.
 func (p *PulledCache) addVersions(users []services.UserID, sums []uint64) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

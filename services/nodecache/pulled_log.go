@@ -21,7 +21,7 @@ type PullChange struct {
 }
 
 // Append writes the change into the log, in the transaction of the fact, and returns its version. A transaction that also locks
-// the author's row locks the log first: see changelog.LockLog.
+// the author's row locks the log first, by changelog.LockLog, so that two of them do not deadlock.
 func (c PullChange) Append(ctx context.Context, tx *sql.Tx) (version uint64, err error) {
 	if version, err = changelog.Append(ctx, tx, PullChangelogKind, services.UserIDText(c.Author), c); err != nil {
 		return 0, err

@@ -42,14 +42,15 @@ func (r *PostAndUserReader) Read(ctx context.Context, posts []services.PostID, u
 	return r.read(ctx, posts, users, false)
 }
 
-// ReadWithAuthors is Read, with the authors of the posts among the people. Authors that are neither in the cache nor in the
-// posts' round trip need a second round trip; all people who are still missing then are read in one query.
+// ReadWithAuthors reads posts and people from the cache, Redis and SQL, as Read does, and the authors of the posts too. Authors that are
+// neither in the cache nor in the posts' round trip need a second round trip; all people who are still missing then are read in one
+// query.
 func (r *PostAndUserReader) ReadWithAuthors(ctx context.Context, posts []services.PostID, users []services.UserID) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	return r.read(ctx, posts, users, true)
 }
 
-// read is Read or, with authors, ReadWithAuthors. The authors of cached posts are known before the first round trip and share it.
-// The authors of other posts are known only when the posts have been read.
+// read reads posts and people, and the authors of the posts too if authors is set. The authors of cached posts are known before the first
+// round trip and share it. The authors of other posts are known only when the posts have been read.
 func (r *PostAndUserReader) read(ctx context.Context, posts []services.PostID, users []services.UserID, authors bool) (map[services.PostID]services.Post, map[services.UserID]services.User, error) {
 	foundPosts, missingPosts := r.posts.GetAll(posts)
 	foundUsers, missingUsers := r.people.GetAll(users)

@@ -23,8 +23,9 @@ type formerMention struct {
 
 // copyMentionStates gives new answers the state of their mentions. An answer that mentions its recipient notifies them with the
 // mention alone. If an edit takes the mention out, the answer becomes a cause, and the mention ends. If the mention was seen or
-// read, so is the answer: it gets a position of lowestPositionRange, and only this position is marked. Both causes are in one job:
-// see NotifyJob. If the edit is reported late, only marks from before the edit count.
+// read, so is the answer: it gets a position below those of all other causes (lowestPositionRange), and only this position is marked.
+// Both causes are in one job, as all causes of a recipient that are committed together: see NotifyJob. If the edit is reported late,
+// only marks from before the edit count.
 func (b *lockedCounters) copyMentionStates(ctx context.Context, missing []newCause, known map[Cause]storedCause) error {
 	answers := b.findFormerMentions(missing, known)
 	if len(answers) == 0 {
@@ -98,7 +99,8 @@ func (b *lockedCounters) findFormerMentions(missing []newCause, known map[Cause]
 	return answers
 }
 
-// assignLowestPositions gives each answer the next position of its range (see lowestPositionRange), and marks these positions seen.
+// assignLowestPositions gives each answer the next position below those of all other causes, in its range of lowestPositionRange, and
+// marks these positions seen.
 func (b *lockedCounters) assignLowestPositions(ctx context.Context, answers []formerMention, asked sql.RowsParameter) error {
 	if len(answers) == 0 {
 		return nil

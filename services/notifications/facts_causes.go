@@ -41,7 +41,8 @@ func blockedByRecipientSQL(actor string) string {
 }
 
 // hiddenFromRecipientSQL is an SQL expression: 1 if a cause's recipient blocks the author, or the author blocks the recipient or hides
-// from them; else 0. author is the name of the author's column. See hiddenAuthors in package people.
+// from them; else 0. author is the name of the author's column. It is the rule of people.HiddenAuthors, with the recipient's own blocks
+// and without erasures.
 func hiddenFromRecipientSQL(author string) string {
 	return "CASE WHEN " + blockedByRecipientSQL(author) + " + (SELECT count(*) FROM blocks WHERE blocker = " + author + ` AND blocked = c.recipient)
 	+ (SELECT count(*) FROM hides WHERE author = ` + author + " AND follower = c.recipient) > 0 THEN 1 ELSE 0 END"

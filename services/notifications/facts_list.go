@@ -74,10 +74,12 @@ var listStatements = map[listFilter]sql.Statement{
 		`g.newest > g.read_to AND g.newest > w.seen AND g.bucket >= w.oldest`, "+")),
 }
 
-// inGroupFormat is the condition for the standing causes of a group c, without the alias of the table at its beginning.
+// inGroupFormat is the format of inGroupCondition, the condition for the standing causes of a group c, without the alias at its
+// beginning.
 const inGroupFormat = `.recipient = $1 AND %[1]s.category = c.category AND %[1]s.subject = c.subject AND %[1]s.bucket = c.bucket AND %[1]s.standing`
 
-// inGroupCondition is inGroupFormat with an alias of notification_causes.
+// inGroupCondition is the SQL condition that a row of notification_causes, under an alias, is a standing cause of the group c of the
+// recipient $1.
 func inGroupCondition(alias string) string { return alias + fmt.Sprintf(inGroupFormat, alias) }
 
 var (
@@ -246,8 +248,9 @@ func readNotificationsAt(ctx context.Context, db *sql.DB, user services.UserID, 
 	return found, err
 }
 
-// notificationsWithoutActors returns groups as notifications without their actors. It decides whether a group is unseen, and
-// whether it is ExpiredUnseen, in the same way as countUnseen and splitByExpiry, so that list and count agree.
+// notificationsWithoutActors returns groups as notifications without their actors. A group is unseen while its newest cause is after both
+// the seen position of its category and its own read position, and ExpiredUnseen if it is also too old to count. countUnseen and
+// splitByExpiry have the same rules, so that list and count agree.
 func notificationsWithoutActors(db *sql.DB, groups []listedGroup, expiry ExpiryDays) []Notification {
 	list, today := make([]Notification, len(groups)), services.DayOf(db.Now())
 	for i, g := range groups {

@@ -28,7 +28,7 @@ type hostNotificationModel struct {
 // groupKey identifies a group in the model: the causes that a list shows as one line.
 type groupKey struct {
 	category services.Category
-	subject  services.PostID // see Cause.Subject
+	subject  services.PostID // what the causes are about: see Cause.Subject
 	halfDay  int64           // the number of the half day since 1970
 }
 

@@ -94,7 +94,8 @@ func (b *lockedCounters) readLastPositions(ctx context.Context, missing []newCau
 	})
 }
 
-// takeNext takes the next free position in the ranges of a moment: see positionRangesOf. The second range has room for a million.
+// takeNext takes the next free position in the range of a moment or, if that is full, in the last range of its millisecond, which has
+// room for a million: see positionRangesOf.
 func (p lastPositions) takeNext(recipient services.UserID, moment services.PostID) (place services.PostID) {
 	for _, one := range positionRangesOf(recipient, moment) {
 		place = one.first

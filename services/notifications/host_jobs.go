@@ -94,8 +94,8 @@ func (s *Service) notifyChunk(ctx context.Context, job jobs.Job) error {
 }
 
 // withdrawFromRecipients takes a notification back from its recipients, a chunk at a time. Chunks that have not run are not written
-// any more: see lockHostNotification. The command has changed the facts already; withdrawFromRecipients makes the rows agree with
-// them, as after an unlike.
+// any more, because they find no notification that is not withdrawn: see lockHostNotification. The command has changed the facts
+// already; withdrawFromRecipients makes the rows agree with them: the causes no longer count.
 func (s *Service) withdrawFromRecipients(ctx context.Context, _ jobs.Job, id services.PostID) error {
 	for after, more := services.UserID(0), true; more; {
 		var causes []Cause
@@ -130,8 +130,8 @@ var (
 	usersWithCategory = sql.NewStatement("users with a category of the host", `
 SELECT recipient FROM notification_state WHERE category = $1 AND category NOT IN ('LIKE', 'COMMENT', 'MENTION', 'FOLLOW', 'REMINDER') ORDER BY recipient LIMIT $2`)
 
-	// A client may mark notifications up to a position that it was shown, even after the position's row is deleted: see
-	// keepLastErasedPosition.
+	// A client may mark notifications up to a position that it was shown, even after the position's row is deleted: the column gone keeps
+	// the greatest such position.
 	keepLastPurgedPosition = sql.NewStatement("keep the last position of a category", `UPDATE notification_heads SET gone = s.head
 FROM notification_state s WHERE {in s.recipient $1 BIGINT} AND s.category = $2 AND notification_heads.recipient = s.recipient AND gone < s.head`)
 

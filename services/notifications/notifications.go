@@ -35,7 +35,7 @@ type Config struct {
 	Jobs       *jobs.Engine         // New registers its kinds of jobs
 	Projector  *projector.Projector // New registers its versioned fields
 	Changelog  *changelog.Follower  // the cache of host categories follows it; nil: only this node's own commands change the cache
-	IDs        *services.IDClock
+	IDs        *services.IDClock    // makes the IDs of host notifications
 	Log        *slog.Logger
 	Expiry     ExpiryDays              // of each of services.Categories; nil means the default
 	Categories []services.HostCategory // from the configuration: LoadAndDefineCategories defines them
@@ -101,8 +101,9 @@ func (s *Service) countRegisters(ctx context.Context, user services.UserID) (reg
 	return registers, err
 }
 
-// countRegistersForAudit computes the same fields as countRegisters, but without CategoryState.documentCounts, so that the audit
-// finds errors in its choice of fields. Both use statesOfUser, so the audit does not find errors there.
+// countRegistersForAudit computes a user's counts according to the facts, as fields of the document, for the audit to compare. It does
+// without CategoryState.documentCounts, which countRegisters uses, so that the audit finds errors in its choice of fields. Both use
+// statesOfUser, so the audit does not find errors there.
 func (s *Service) countRegistersForAudit(ctx context.Context, user services.UserID) (registers []rdb.Register, err error) {
 	states, err := statesOfUser(ctx, s.db, user)
 	if err != nil {
@@ -140,10 +141,10 @@ func (s *Service) project(ctx context.Context, states []CategoryState) error {
 // PageQuery asks for a page of a user's list. If both filters are set, UnseenOnly applies: every unseen notification is unread.
 type PageQuery struct {
 	Categories []services.Category // nil: all; CategoryHost means all of the host application
-	UnreadOnly bool
-	UnseenOnly bool     // exactly the notifications in the count: none of a category that the user turned off
-	Before     Position // only entries after this position; the zero position means from the first
-	First      int      // the size of the page
+	UnreadOnly bool                // only notifications that are not read, whether seen or not
+	UnseenOnly bool                // exactly the notifications in the count: none of a category that the user turned off
+	Before     Position            // only entries after this position; the zero position means from the first
+	First      int                 // the size of the page
 }
 
 // Page reads a page of a user's notifications, the newest first. The error is INVALID for an unknown category.

@@ -29,7 +29,8 @@ type node struct {
 // newNode makes the notifications of a world's node and of nodes made later. CheckAgainstFacts compares their counts.
 func newNode(w *fanouttest.World) node { return newNodeWithCausesPerPage(w, causesPerPage) }
 
-// newNodeWithCausesPerPage makes the notifications of a world's node, as newNode does; causes is the value of Service.causesPerPage.
+// newNodeWithCausesPerPage makes the notifications of a world's node and of nodes made later, as newNode does. causes is how many causes
+// of one actor they handle in one transaction (Service.causesPerPage).
 func newNodeWithCausesPerPage(w *fanouttest.World, causes int) node {
 	n := node{World: w}
 	w.Install(func(w *fanouttest.World, f *fanout.Fanout) {
@@ -51,7 +52,7 @@ func newNodeWithCausesPerPage(w *fanouttest.World, causes int) node {
 	return n
 }
 
-// eachNode runs a test on both pairs of SQL and Redis: see fanouttest.EachEnginePair.
+// eachNode runs a test on both pairs of engines: SQLite with the embedded Redis, and PostgreSQL with a redis-server.
 func eachNode(t *testing.T, test func(t *testing.T, n node)) {
 	t.Helper()
 	fanouttest.EachEnginePair(t, nil, func(t *testing.T, w *fanouttest.World) {

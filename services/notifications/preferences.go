@@ -120,8 +120,9 @@ func (s *Service) modeRegisters(ctx context.Context, user services.UserID) ([]rd
 	return []rdb.Register{rdb.ModesRegister(found.modes())}, nil
 }
 
-// modeRegistersForAudit computes the same as modeRegisters, with its own parser of the column, so that the audit finds errors in
-// the other parser. It must not share code with readPreferences.
+// modeRegistersForAudit computes the field of the document with a user's modes of categories, for the audit to compare. modeRegisters
+// computes the same field. Each has its own parser of the column, so that the audit finds errors in the other parser: it must not share
+// code with readPreferences.
 func (s *Service) modeRegistersForAudit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	var version int64
 	var text string

@@ -17,7 +17,7 @@ func (n node) render(document rdb.Document) *services.Badges {
 	return badges
 }
 
-// newestLikes are the IDs of the newest likes that some badges of a user count, as Source.Newest returns them.
+// newestLikes are the global IDs of the newest notifications of likes that some badges of a user count, by Source.Newest.
 func (n node) newestLikes(user services.UserID, badges *services.Badges) (ids []string) {
 	n.TB.Helper()
 	list, known, err := n.service.Source().Newest(n.TB.Context(), source.ExplainRequest{User: user, Badges: badges})

@@ -84,7 +84,7 @@ type Answer struct {
 	Status     int           // the status of the HTTP response; 0: there was no response
 	Err        string        // why it counts as a failure; "" for a status of 200 to 299
 	RetryAfter time.Duration // how long the receiver asks to wait; 0: it does not ask
-	Took       time.Duration
+	Took       time.Duration // how long Send took
 }
 
 // Send makes one request, within the client's time or the deadline of ctx if that is sooner. build makes a new request, so

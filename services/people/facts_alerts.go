@@ -11,6 +11,7 @@ import (
 // The end of a mute raises a follower's counts, and so does a mode in which more counts. Items from before such a change do not
 // alert the user, who did not want to be alerted when they came.
 var (
+	// setAlertsFrom is for posts and shows, and setMessagesAlertFrom for messages.
 	setAlertsFrom = sql.NewStatement("alert of later items only", `UPDATE users SET alerts_from = $2 WHERE number = $1`)
 
 	setMessagesAlertFrom = sql.NewStatement("alert of later messages only", `UPDATE users SET messages_alert_from = $2 WHERE number = $1`)

@@ -26,6 +26,7 @@ var (
 	// Every statement that feeds are made from has the condition f.shown: it returns no follow that is muted or hidden.
 	oneEdge = sql.NewStatement("a follow", `SELECT `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND f.followee = $2 AND f.shown`)
 
+	// edgesTo reads the follows of one user by some followers, and edgesFrom those by one user of some followees.
 	edgesTo = sql.NewStatement("follows of one user", `SELECT f.follower, `+FollowColumns+` FROM follows f WHERE f.followee = $2 AND {in f.follower $1 BIGINT} AND f.shown`)
 
 	edgesFrom = sql.NewStatement("follows by one user", `SELECT f.followee, `+FollowColumns+` FROM follows f WHERE f.follower = $1 AND {in f.followee $2 BIGINT} AND f.shown`)
@@ -53,8 +54,8 @@ var noteUnfollow = sql.NewStatement("note the end of a follow", `INSERT INTO pas
 		SELECT CAST($1 AS BIGINT), host, CAST($3 AS BIGINT) FROM hosts WHERE host = $2
 		ON CONFLICT (follower, followee) DO UPDATE SET until_at = excluded.until_at`)
 
-// DeleteFollow ends a follow and its mode, and returns false when there was no follow. It records the end of a follow of a host:
-// see NoteUnfollow. A new follow begins in mode FollowAll again.
+// DeleteFollow ends a follow and its mode, and returns false when there was no follow. It records the end of a follow of a host,
+// whose shows the follower's board may have just shown: see NoteUnfollow. A new follow begins in mode FollowAll again.
 func DeleteFollow(ctx context.Context, tx *sql.Tx, follower, followee services.UserID) (deleted bool, err error) {
 	changed, err := tx.Run(ctx, deleteFollow, follower, followee)
 	if err != nil || changed == 0 {
@@ -89,8 +90,8 @@ func ImportFollows(ctx context.Context, tx *sql.Tx, edges []services.FollowEdge)
 	return tx.Insert(ctx, insertFollows, all)
 }
 
-// Edge returns the follow by which one user follows another and sees the other's posts, if there is one. It is Edges for one
-// follower.
+// Edge returns the follow by which one user follows another and sees the other's posts, if there is one. Edges reads those of several
+// followers.
 func Edge(ctx context.Context, s *sql.DB, follower, followee services.UserID) (edge services.FollowEdge, follows bool, err error) {
 	edge = services.FollowEdge{Follower: follower, Followee: followee}
 	var held int64

@@ -49,12 +49,13 @@ func readFollowLists(ctx context.Context, s *sql.DB, st sql.Statement, viewer se
 }
 
 // ListFollowers reads pages of the users who follow users, by their IDs, the greatest first, whether their follows are shown or
-// not. Users apart from the viewer (see HiddenOrBlockedCondition) are omitted, except in the viewer's own list.
+// not. Users who hide from the viewer, or have a block with them (HiddenOrBlockedCondition), are omitted, except in the viewer's own
+// list.
 func ListFollowers(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 	return readFollowLists(ctx, s, listFollowers, viewer, pages)
 }
 
-// ListFollowees reads pages of the users that users follow, as ListFollowers does.
+// ListFollowees reads pages of the users whom users follow, in the same order as ListFollowers, which also says who is omitted.
 func ListFollowees(ctx context.Context, s *sql.DB, viewer services.UserID, pages []services.UserPageRequest) (map[services.UserPageRequest]services.UserListPage[services.User], error) {
 	return readFollowLists(ctx, s, listFollowees, viewer, pages)
 }

@@ -10,17 +10,18 @@ import (
 )
 
 var (
-	// lockAndCountUsers locks users' rows as lockUsersShared does: an erasure waits for the lock, but visits and profiles do not. It
-	// returns a count, which is one row, however many users there are. SQLite has one writer, so there the statement only counts.
+	// lockAndCountUsers locks users' rows with the shared lock that a follow takes: an erasure waits for it, but visits and profiles do not.
+	// It returns a count, which is one row, however many users there are. SQLite has one writer, so there the statement only counts.
 	lockAndCountUsers = sql.NewStatement("hold and count users", `SELECT count(*) FROM (
 		SELECT number FROM users WHERE {in number $1 BIGINT} ORDER BY number {for key share}) AS held`)
 
 	existingUsers = sql.NewStatement("users who exist", `SELECT number FROM users WHERE {in number $1 BIGINT}`)
 )
 
-// EnsureLocked is Ensure for transactions that may take long, as a batch of an import does: none of the users can be erased until
-// the transaction ends. With Ensure alone, an erasure could begin and end before the transaction commits, and would not see its
-// rows. For requests Ensure is enough, because an erasure does not end before the requests that were under way when it began.
+// EnsureLocked returns the IDs of users, and gives new keys their IDs, as Ensure does. It is for transactions that may take long, as a
+// batch of an import does: none of the users can be erased until the transaction ends. With Ensure alone, an erasure could begin and end
+// before the transaction commits, and would not see its rows. For requests Ensure is enough, because an erasure does not end before the
+// requests that were under way when it began.
 //
 // known are users whose IDs the caller read in an earlier transaction, with their keys. The result has the IDs of keys, and new
 // IDs of those known users who were erased since.

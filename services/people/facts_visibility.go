@@ -15,8 +15,9 @@ SELECT author FROM hides WHERE {in author $2 BIGINT} AND follower = $1
 UNION ALL SELECT blocker FROM blocks WHERE {in blocker $2 BIGINT} AND blocked = $1
 UNION ALL SELECT user_number FROM erasures WHERE {in user_number $2 BIGINT} AND user_number > 0`)
 
-// HidesFromCondition is the SQL condition that an author's content is hidden from a viewer, as in hiddenAuthors. Each of the two is the
-// name of a column or a parameter. Statements that read an author's content for a viewer contain the condition.
+// HidesFromCondition is the SQL condition that an author's content is hidden from a viewer: the author hides from the viewer or blocks
+// them, or is being erased. author and viewer are each the name of a column or a parameter. Statements that read an author's content for
+// a viewer contain the condition.
 func HidesFromCondition(author, viewer string) string {
 	return "(EXISTS (SELECT 1 FROM hides h WHERE h.author = " + author + " AND h.follower = " + viewer +
 		") OR EXISTS (SELECT 1 FROM blocks b WHERE b.blocker = " + author + " AND b.blocked = " + viewer +
@@ -52,9 +53,9 @@ func blocksCondition(user, other string) string {
 	return "EXISTS (SELECT 1 FROM blocks o WHERE o.blocker = " + user + " AND o.blocked = " + other + ")"
 }
 
-// HiddenOrBlockedForOwnerCondition is HiddenOrBlockedCondition for a list of users' actions on an object of an owner. If the viewer
-// is the owner, they were notified of the actions, and a gap in the list would reveal that a user hides from them or blocks them.
-// So only the viewer's own blocks, and the erasure of a user, leave users out.
+// HiddenOrBlockedForOwnerCondition is the SQL condition under which a list of users' actions on an owner's object leaves a user out for a
+// viewer. If the viewer is the owner, they were notified of the actions, and a gap in the list would reveal that a user hides from them
+// or blocks them. So only their own blocks, and the erasure of a user, leave users out. For other viewers it is HiddenOrBlockedCondition.
 func HiddenOrBlockedForOwnerCondition(user, viewer, owner string) string {
 	return "(CASE WHEN " + owner + " = " + viewer + " THEN " + blocksCondition(viewer, user) + " OR " + beingErasedCondition(user) + " ELSE " + HiddenOrBlockedCondition(user, viewer) + " END)"
 }

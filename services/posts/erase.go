@@ -19,6 +19,7 @@ var EraseSteps = []erase.Step{
 }
 
 var (
+	// likesToErase finds the posts that the user likes, and postsToErase the user's posts, in a part of the table that ends at $4.
 	likesToErase = sql.NewStatement("likes to erase", `SELECT post FROM likes WHERE post > $2 AND post <= $4 AND liker = $1 ORDER BY post LIMIT $3`)
 
 	postsToErase = sql.NewStatement("posts to erase", `SELECT id FROM posts WHERE id > $2 AND id <= $4 AND author = $1 ORDER BY id LIMIT $3`)

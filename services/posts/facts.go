@@ -40,6 +40,8 @@ var (
 
 	postByID = sql.NewStatement("a post", postColumns+`WHERE id = $1`)
 
+	// mayHaveBeenShown returns no row if there is no such post, if its author is being erased, or if the author hid from the reader or
+	// blocked them before it was published.
 	mayHaveBeenShown = sql.NewStatement("whether a reader can have been shown a post",
 		`SELECT p.author FROM posts p WHERE p.id = $2 AND NOT `+people.HidWhenPublishedCondition("p.author", "$1", "p.id"))
 
@@ -62,7 +64,8 @@ var (
 
 	postMentions = sql.NewStatement("who is mentioned in a post", `SELECT mentioned, since FROM mentions WHERE post = $1 ORDER BY mentioned`)
 
-	// listed is NULL in mentions that are older than the column.
+	// The column listed says that the user is in the post's list of mentions, and not only mentioned by its text. It is NULL in mentions
+	// that are older than the column.
 	mentionedByList = sql.NewStatement("who is mentioned by the list of a post", `SELECT mentioned, listed IS NULL FROM mentions WHERE post = $1 AND (listed OR listed IS NULL) ORDER BY mentioned`)
 )
 
@@ -145,8 +148,8 @@ func Edit(ctx context.Context, tx *sql.Tx, id services.PostID, body string, ment
 	return read(ctx, tx, postByID, id)
 }
 
-// LockShared reads a post and keeps others from deleting it until this transaction ends. The post may be deleted already: see Deleted.
-// The error is NOT_FOUND if the post never existed.
+// LockShared reads a post and keeps others from deleting it until this transaction ends. The post may be deleted already: then it has
+// Deleted set. The error is NOT_FOUND if the post never existed.
 func LockShared(ctx context.Context, tx *sql.Tx, id services.PostID) (services.Post, error) {
 	return read(ctx, tx, lockPost, id)
 }

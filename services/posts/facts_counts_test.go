@@ -22,7 +22,7 @@ import (
 type countsModel struct {
 	likeByPostAndUser map[[2]uint64]bool                  // the likes; a key is a post and its liker
 	parents           map[services.PostID]services.PostID // the parent of each answer that was written
-	deletedAnswers    map[services.PostID]bool
+	deletedAnswers    map[services.PostID]bool            // answers that were written and then deleted
 }
 
 func (d *countsModel) clone() *countsModel {

@@ -97,22 +97,28 @@ var (
 	// $4 the seen position.
 	homeFeed = sql.NewStatement("home feed", `WITH `+feedPostSourcesSQL(`$1`)+feedPageSQL(""))
 
+	// inboxFeed lists what an inbox has: pushed posts, and the reader's own posts, pushed and pulled.
 	inboxFeed = sql.NewStatement("home feed of an inbox", `WITH `+inboxPostSourcesSQL(`$1`)+feedPageSQL(""))
 
+	// unreadFeed lists only posts that count as new: not the reader's own, nor posts from before the follow or up to the seen position.
 	unreadFeed = sql.NewStatement("new posts of a home feed", `WITH `+feedPostSourcesSQL(`$1`)+feedPageSQL(countingCondition))
 
 	newestOfFeed = sql.NewStatement("newest post of a home feed", `WITH `+feedPostSourcesSQL(`$1`)+newestFeedPostSQL(feedPostCondition))
 
+	// $2 is the ID up to which posts are looked at.
 	newestOfFeedUntil = sql.NewStatement("newest post of a home feed until a time", `WITH `+feedPostSourcesSQL(`$1`)+newestFeedPostSQL(feedPostCondition+` AND id <= $2`))
 
 	// The count of each reader has its own limit: one limit for all of them would leave readers out.
 	countNew = sql.NewStatement("count new posts", `SELECT c.i, (WITH `+feedPostSourcesSQL(`c.reader`)+countNewPostsSQL(`c.reader`, `c.seen`, `$2`)+`)
 FROM {rows $1 i BIGINT, reader BIGINT, seen BIGINT} AS c`)
 
+	// countNewOfOne does the work of countNew for one reader. $1 is the reader, $2 the seen position, and $3 the limit.
 	countNewOfOne = sql.NewStatement("count new posts of a reader", `WITH `+feedPostSourcesSQL(`$1`)+countNewPostsSQL(`$1`, `$2`, `$3`))
 
+	// countPushed has the same parameters. It counts only pushed posts, as an inbox has them.
 	countPushed = sql.NewStatement("count new posts of an inbox", `WITH `+inboxPostSourcesSQL(`$1`)+countNewPostsSQL(`$1`, `$2`, `$3`))
 
+	// newestCounting looks up each followed author's newest pushed post that is newer than the follow and not after $2.
 	newestCounting = sql.NewStatement("newest counting post of an inbox", `
 SELECT COALESCE(max(newest), 0) FROM (
 	SELECT (SELECT id FROM posts WHERE author = f.followee AND NOT pull AND id > f.since AND id <= $2 AND `+feedPostCondition+`

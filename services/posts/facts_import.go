@@ -7,7 +7,7 @@ import (
 	"tidings/services/sql"
 )
 
-// There are two statements, because a list of parents cannot hold null.
+// An import inserts posts and answers by a statement each: posts have no parent, and a list of parents cannot hold null.
 var (
 	importPosts = sql.NewInsertion("import posts", "posts",
 		"id BIGINT, author BIGINT, kind TEXT, off_feed BOOLEAN, body TEXT, updated_at BIGINT", "ON CONFLICT DO NOTHING")
@@ -49,8 +49,8 @@ func Import(ctx context.Context, tx *sql.Tx, posts []services.Post) (inserted in
 	return inserted + more, err
 }
 
-// NewestAt returns, for each of some milliseconds (see services.PostIDAt), the greatest id of a post in it. A millisecond
-// without posts is absent.
+// NewestAt returns, for each of some milliseconds, the greatest ID of a post in it. moments are the smallest IDs of these
+// milliseconds: see services.PostIDAt. A millisecond without posts is absent.
 func NewestAt(ctx context.Context, r sql.Reader, moments []services.PostID) (map[services.PostID]services.PostID, error) {
 	newest := make(map[services.PostID]services.PostID, len(moments))
 	if len(moments) == 0 {

@@ -44,7 +44,8 @@ FROM ranges c LEFT JOIN posts p ON %[1]s AND p.id >= c.bound AND NOT %[5]s LEFT 
 ORDER BY c.i, p.id DESC`, answersRangeCondition, sql.MaxHiddenRows, people.HiddenOrBlockedCondition("a.author", "$3"), shownPostColumns("$3"), people.HiddenOrBlockedCondition("p.author", "$3")))
 
 	// Likes have no ID, so their position is the time and the user, and the bound is a time: all likes of that time are read.
-	// Which users are left out depends on the post's author: see people.HiddenOrBlockedForOwnerCondition.
+	// Which users are left out depends on the post's author (owner): an author who views the likes of their own post sees them all,
+	// except those of users whom they block or who are being erased. See people.HiddenOrBlockedForOwnerCondition.
 	likesOf = sql.NewStatement("likes of posts", fmt.Sprintf(`
 WITH pages AS MATERIALIZED (
 	SELECT c.i, c.post, c.at, c.liker, (SELECT o.author FROM posts o WHERE o.id = c.post) AS owner
@@ -77,8 +78,9 @@ func Answers(ctx context.Context, db *sql.DB, viewer services.UserID, pages []An
 		})
 }
 
-// Likes reads pages of likes as a viewer may see them, all by one query. It leaves out the same users as Answers, but fewer on
-// the viewer's own posts: see people.HiddenOrBlockedForOwnerCondition.
+// Likes reads pages of likes as a viewer may see them, all by one query. It leaves out users who hide from the viewer, block the
+// viewer, or are blocked by the viewer. On the viewer's own posts it leaves out only users whom the viewer blocks and users who are
+// being erased: see people.HiddenOrBlockedForOwnerCondition.
 func Likes(ctx context.Context, db *sql.DB, viewer services.UserID, pages []LikesPage) (map[LikesPage]LikeList, error) {
 	return sql.ReadLists(ctx, db.Runner, likesOf, viewer, pages,
 		func(page LikesPage) ([]any, int) {

@@ -9,9 +9,9 @@ import (
 	"tidings/services/sql"
 )
 
-// The statement is built like the statements of the other lists of users: see sql.ReadUserLists. Each author has one range of
-// posts_by_author for the pushed posts and one for the pulled ones. All posts of an author are shown, or none, so no range has
-// rows to skip.
+// The statement first finds the bound of each range, the last post that it reads, and then reads the ranges; sql.ReadUserLists makes
+// pages of the rows. Each author has one range of posts_by_author for the pushed posts and one for the pulled ones. All posts of an
+// author are shown, or none, so no range has rows to skip.
 var selectPublishedPosts = sql.NewStatement("posts of users", fmt.Sprintf(`
 WITH ranges AS MATERIALIZED (
 	SELECT c.i, c.owner, c.before, c.pull, COALESCE((SELECT p.id FROM posts p WHERE %[1]s ORDER BY p.id DESC LIMIT 1 OFFSET $2 - 1), 0) AS bound

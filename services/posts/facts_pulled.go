@@ -21,7 +21,7 @@ ORDER BY 1, 2`)
 
 	setPulledVersion = sql.NewStatement("set the version of an author's pulled posts", `UPDATE authors SET pulled_ver = $2 WHERE author = $1`)
 
-	// An author without a row in authors, as most are, is no pull author: hence COALESCE.
+	// A pull author may have pulled posts. An author without a row in authors, as most are, is no pull author: hence COALESCE.
 	pullAuthorsOfReader = sql.NewStatement("pull authors of a reader", `SELECT followee, since FROM follows
 		WHERE follower = $1 AND followee <> $1 AND shown
 			AND COALESCE((SELECT pull FROM authors WHERE authors.author = follows.followee), FALSE)

@@ -38,7 +38,7 @@ type Cleaner struct {
 	freed FreedCounts // what this node has freed since its start
 }
 
-// FreedCounts is what a cleaner has freed. A run carries it as JSON in its row, from turn to turn and from node to node.
+// FreedCounts is what a cleaner has freed. A run carries it as JSON in the table cleaner, from turn to turn and from node to node.
 type FreedCounts struct {
 	TrimmedLists      uint64 `json:"inboxes"` // inboxes and lists of replays that held more than is listed
 	RemovedEntries    uint64 `json:"entries"` // entries removed from these

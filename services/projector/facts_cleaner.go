@@ -16,9 +16,11 @@ const cleanerRowName = "redis"
 var (
 	cleanerState = sql.NewStatement("the cleaner's state", `SELECT place, freed, began_at, token, lease_until, done_at, done_freed FROM cleaner WHERE name = $1`)
 
+	// $7 is the token that was read: of two nodes that saw the turn free, one gets it.
 	takeCleaner = sql.NewStatement("take the cleaner's lease", `UPDATE cleaner SET token = $2, lease_until = $3, place = $4, freed = $5, began_at = $6
 		WHERE name = $1 AND token = $7 AND lease_until <= $8`)
 
+	// passCleaner ends a turn, and leaves the rest of the run to the next node that takes one.
 	passCleaner = sql.NewStatement("pass the cleaner on", `UPDATE cleaner SET place = $3, freed = $4, token = '', lease_until = 0
 		WHERE name = $1 AND token = $2`)
 

@@ -7,8 +7,8 @@ import (
 	"tidings/services/sql"
 )
 
-// policiesOf selects display policies. The name of the column out_of_total is older than its meaning: it has the sources that the
-// user turned in or out of the total, see services.DisplayPolicy.
+// policiesOf selects display policies. The name of the column out_of_total is older than its meaning: it has the sources that are
+// in the total although by default they are not, or the other way round (services.DisplayPolicy.InTotalInverted).
 const policiesOf = `SELECT user_number, ver, out_of_total, as_dot, quiet_from, quiet_to, offset_east FROM display_policies WHERE {user user_number}`
 
 // A user without a row has the default policy. insertPolicy makes the row that a change locks.

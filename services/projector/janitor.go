@@ -25,7 +25,7 @@ type Janitor struct{ projector *Projector }
 
 // expiringRows are a feature's rows that are kept for a limited time.
 type expiringRows struct {
-	name   string
+	name   string                                             // names the rows in errors
 	forget func(ctx context.Context) (dropped int, err error) // deletes the rows that are due
 }
 

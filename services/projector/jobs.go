@@ -28,7 +28,8 @@ func (p *Projector) kinds() []jobs.Kind {
 // DisplayPolicyJob projects a user's display policy into their document.
 func DisplayPolicyJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobDisplayPolicy, user) }
 
-// RefillInboxJob reads a user's inbox from the facts again, because it has room for older posts. See Projector.RefillInbox.
+// RefillInboxJob reads a user's inbox from the facts again, because it has room for older posts. It does nothing for an idle or
+// dormant user, whose return brings the posts. See Projector.RefillInbox.
 func RefillInboxJob(user services.UserID) jobs.NewJob { return jobs.UserJob(jobRefillInbox, user) }
 
 // QueueInboxRefills queues a job for every user seen since a time, to read their feed from the facts again, and returns how many.

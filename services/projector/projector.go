@@ -45,7 +45,7 @@ type Config struct {
 	Redis    *rdb.Projections
 	Activity *people.ActivityThresholdCache // the thresholds of idle and dormant users
 	Clock    services.Clock
-	IDs      *services.IDClock
+	IDs      *services.IDClock // makes this node's post IDs, by the database's clock
 	Log      *slog.Logger
 
 	DormantAfter        time.Duration // users not seen for longer are dormant, unless an admin has set another time; 0 means 30 days
@@ -57,7 +57,7 @@ type Config struct {
 
 // Projector is the projector of one node. It is safe for concurrent use.
 type Projector struct {
-	Profiles *people.ProfileProjector
+	Profiles *people.ProfileProjector // copies users' profiles to Redis
 
 	store          *sql.DB
 	redis          *rdb.Projections
@@ -73,9 +73,9 @@ type Projector struct {
 	rebuildSlots    chan struct{}         // a value for each rebuild that runs
 	rebuildCounts   rebuildCounts         // the numbers that RebuildStats returns
 	registerReaders []namedRegisterReader // of versioned fields
-	auditParts      []namedAuditPart      // see RegisterAuditPart
-	rebuildParts    []namedRebuildPart    // see RegisterRebuildPart
-	visitWriters    []VisitWriter         // see OnVisit
+	auditParts      []namedAuditPart      // what audits compare, part by part
+	rebuildParts    []namedRebuildPart    // what a rebuild reads beside the feed and versioned fields
+	visitWriters    []VisitWriter         // run in the transaction that records a visit
 	expiring        []expiringRows        // the rows that the janitor deletes for features
 	hostsReader     HostsReader           // lists the hosts in documents; nil: documents have no hosts
 	skew            clockSkew             // how far this node's clock is ahead of the database's

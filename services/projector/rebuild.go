@@ -30,8 +30,9 @@ func (p *Projector) Rebuild(ctx context.Context, user services.UserID) error {
 	return err
 }
 
-// RebuildDocument rebuilds as Rebuild does, and returns the rebuilt document. The document is not Ready for callers who shared
-// another caller's rebuild: it may have been read before they came, and lack the changes that they wait for.
+// RebuildDocument makes a user's document and inbox from the facts for their visit, as Rebuild does, and returns the rebuilt document.
+// The document is not Ready for callers who shared another caller's rebuild: it may have been read before they came, and lack the
+// changes that they wait for.
 func (p *Projector) RebuildDocument(ctx context.Context, user services.UserID) (rdb.Document, error) {
 	return p.rebuildOnce(ctx, user, forVisit)
 }
@@ -56,9 +57,9 @@ type rebuildReason string
 // The constants are the last parts of the keys by which concurrent callers share a run. Each reason has runs of its own: a visitor must
 // not share a run that is no visit, and a caller that wants a refill must not share a run that does not put older posts into the inbox.
 const (
-	forVisit  rebuildReason = ""
-	forRefill rebuildReason = "+"
-	forAudit  rebuildReason = "*"
+	forVisit  rebuildReason = ""  // the user visits, and the view is missing or the user was away
+	forRefill rebuildReason = "+" // the inbox has room for older posts
+	forAudit  rebuildReason = "*" // the view is made whole again without a visit
 )
 
 // rebuildOnce runs a rebuild or joins the one under way for the same reason.

@@ -102,7 +102,7 @@ func (p *Projector) PutRegisters(ctx context.Context, registers []rdb.Registers)
 	return p.HintAndMark(ctx, users, results)
 }
 
-// RegistersByUser groups versioned fields by user, in the order in which the users first occur: see PutRegisters.
+// RegistersByUser groups versioned fields by user, in the order in which the users first occur. PutRegisters writes All.
 type RegistersByUser struct {
 	All     []rdb.Registers         // one entry for each user
 	indexes map[services.UserID]int // the index of each user in All

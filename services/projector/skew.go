@@ -52,7 +52,8 @@ func (p *Projector) ClockAhead() (ahead time.Duration, known bool) {
 // services.IDClock.
 func (p *Projector) Now() time.Time { return p.ids.Now() }
 
-// NextIDAt is the ID of an event that happened at a past time: see services.IDClock.NextAt.
+// NextIDAt makes the ID of an event that happened at a past time, to the millisecond. It differs from the IDs of new
+// events: see services.IDClock.NextAt.
 func (p *Projector) NextIDAt(at time.Time) services.PostID { return p.ids.NextAt(at) }
 
 // adjustIDClock lets this node's IDs follow the database's clock and the greatest post of any node. A node that is alone on its

@@ -123,7 +123,8 @@ func (h *Hub) Watch(ctx context.Context, number services.UserID, since string) (
 	return w.slot.values, nil
 }
 
-// WatchWithFirstState is like Watch, but sends the first state even if the client holds it.
+// WatchWithFirstState opens a channel with the state of a user, as Watch does, but sends the first state even if the client holds it:
+// since is only checked.
 func (h *Hub) WatchWithFirstState(ctx context.Context, number services.UserID, since string) (<-chan *services.Badges, error) {
 	if err := h.checkSince(number, since); err != nil {
 		return nil, err

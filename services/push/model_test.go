@@ -51,7 +51,7 @@ type bug string
 
 const (
 	noBug            bug = ""
-	noReconciliation bug = "nobody sweeps"
+	noReconciliation bug = "nobody sweeps" // a history with lost hints ends without a reconciliation
 	lateLeaseWrite   bug = "the state is read before the lease is written"
 	lateLeaseRemoval bug = "a lease is taken back later than the hub believes"
 	hintLostInRender bug = "a hint during a render is dropped"
@@ -65,19 +65,19 @@ type fact struct {
 
 // document is what Redis holds of a user.
 type document struct {
-	version uint64
-	number  int // fact.number, when it was last projected
+	version uint64 // n: the document half of the version
+	number  int    // fact.number, when it was last projected
 }
 
 // hint is a hint on its way to the hub.
 type hint struct {
 	user    services.UserID
-	version uint64
+	version uint64 // of the document that changed
 }
 
 // client is a consumer of one channel, and the state that it shows.
 type client struct {
-	user                services.UserID
+	user                services.UserID         // whose badges it watches
 	states              <-chan *services.Badges // what Watch returned
 	cancel              context.CancelFunc      // ends the watch
 	shownVersion        string                  // the newest version that it has, by since or by the channel

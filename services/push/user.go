@@ -118,7 +118,8 @@ func (h *Hub) addWatcher(u *user, w *watcher) {
 	}
 }
 
-// removeWatcher removes a watcher, if it is still there. A user without watchers waits for their removal: see removeUnwatched.
+// removeWatcher removes a watcher, if it is still there. A user without watchers loses their lease at once, and is removed after
+// KeepUnwatchedFor: see removeUnwatched.
 func (h *Hub) removeWatcher(u *user, w *watcher, now hubTime) {
 	i := slices.Index(u.watchers, w)
 	if i < 0 {

@@ -29,7 +29,7 @@ import (
 //	bp    while it is being rebuilt: "build;step", the step up to which nothing of that build is missing
 //	Ck    the number of states in {u<ID>}:c: if it has another number, some were lost
 //
-// and versioned fields, see Register.
+// and versioned fields, of which the newer version wins: see Register.
 type Document struct {
 	Ready bool // false: missing or being built; the other fields are then meaningless
 	// Version is the field n: the document half of the version that clients see. The shared half comes from what users share, such
@@ -112,7 +112,7 @@ func (c *Projections) DocumentVersions(ctx context.Context, users []services.Use
 	}()
 	versions, epoch := make([]uint64, len(users)), ""
 	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
-		if i == 0 { // as in Documents
+		if i == 0 { // after the answers, as in Documents
 			epoch = c.Epoch()
 		}
 		// While a document is being built, n is not the version that a reader would get. A version that cannot be read is 0,

@@ -115,7 +115,7 @@ func (c *Projections) DocumentsCached(ctx context.Context, users []services.User
 	var changed []int
 	ctx, epoch := redis.WithReadGuard(ctx), ""
 	err := c.ReadEach(ctx, reads, func(i int, texts []string) {
-		if i == 0 { // as in Documents
+		if i == 0 { // after the answers, as in Documents
 			epoch = c.Epoch()
 		}
 		switch {

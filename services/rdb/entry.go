@@ -9,9 +9,9 @@ import (
 // A member of an inbox is 19 printable bytes: the post's ID (13 letters, so that members sort by it), the author's ID (5
 // letters, base 85) and a flag. 300 of them take under 8 KB, because every score is the same 0.
 const (
-	idLength          = services.PostIDLetters // letters of a post's ID
-	authorLetterCount = 5                      // letters of an author's ID
-	entryLength       = idLength + authorLetterCount + 1
+	idLength          = services.PostIDLetters           // letters of a post's ID
+	authorLetterCount = 5                                // letters of an author's ID
+	entryLength       = idLength + authorLetterCount + 1 // letters of an entry: the two IDs and the flag
 
 	// The flag is last, so that the two possible entries of one post, which differ only in it, are neighbours: a script finds
 	// one from the other.

@@ -26,7 +26,7 @@ func (c *Projections) ReadLiveBoardStates(ctx context.Context, readers []service
 	if err := c.CheckTrusted(); err != nil {
 		return nil, err
 	}
-	if len(readers) == 1 { // as in Documents
+	if len(readers) == 1 { // this read shares its round trip with other queries, as in Documents
 		var room [8]string
 		texts, err := c.ReadFields(ctx, DocumentKey(readers[0]), LiveBoardFields, room[:0])
 		if err == nil {
@@ -42,7 +42,7 @@ func (c *Projections) ReadLiveBoardStates(ctx context.Context, readers []service
 	}
 	states, epoch := make([]LiveBoardState, len(readers)), ""
 	err := c.ReadEach(redis.WithReadGuard(ctx), reads, func(i int, texts []string) {
-		if i == 0 { // as in Documents
+		if i == 0 { // after the answers, as in Documents
 			epoch = c.Epoch()
 		}
 		states[i] = ParseLiveBoardState(texts, epoch)
@@ -56,7 +56,7 @@ func (c *Projections) ReadLiveBoardStates(ctx context.Context, readers []service
 // ParseLiveBoardState parses the texts of LiveBoardFields. A document of another epoch counts as missing, and so does one with a
 // broken field.
 func ParseLiveBoardState(texts []string, epoch string) (state LiveBoardState) {
-	// The order is the same as in LiveBoardFields.
+	// The texts, in the order of LiveBoardFields: the state (1: good), the epoch, the hosts, the seen position and the day.
 	if texts[0] != "1" || texts[1] != epoch {
 		return state
 	}

@@ -191,7 +191,7 @@ func (c *Projections) Inbox(ctx context.Context, reader services.UserID, before 
 			return InboxPage{}, redis.MapError(err)
 		}
 	}
-	// The epoch is read after the answers, see Documents.
+	// The epoch is read after the answers: every connection that delivered one has then reported its server's lineage.
 	page := parseInboxState(redis.AppendTexts(nil, commands[0].(*redis.SliceCmd).Val()), commands[1].(*redis.StringSliceCmd).Val(), c.Epoch())
 	if !page.Ready {
 		return InboxPage{}, nil

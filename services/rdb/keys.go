@@ -15,7 +15,7 @@ import (
 func DocumentKey(user services.UserID) string { return redis.UserKey(user, ":b") }
 
 // inboxKey is the home feed: ZSET, all scores 0 (the members sort), one sentinel "!"+floor and at most services.FeedRetention + 32
-// members of 19 bytes, see entryText.
+// members of 19 bytes, one for each post: see entryText.
 func inboxKey(user services.UserID) string { return redis.UserKey(user, ":i") }
 
 // conversationsKey is the user's own states in conversations: HASH, conversation -> state of at most 64 bytes, a field for
@@ -32,10 +32,10 @@ func onlineKey(user services.UserID) string { return redis.UserKey(user, ":on") 
 // member whose lease has ended stays until the next user enters the shard. The key expires one lease after the last entry.
 func onlineSetKey(shard int) string { return "on:" + strconv.Itoa(shard) }
 
-// profileKey is a cached copy of the user's profile: STRING, see PutCopies, up to 3 KB.
+// profileKey is a cached copy of the user's profile: STRING of version, epoch and JSON, up to 3 KB; see PutCopies.
 func profileKey(user services.UserID) string { return redis.UserKey(user, ":p") }
 
-// postKey is a cached copy of a post: STRING, see PutCopies, up to 21 KB.
+// postKey is a cached copy of a post: STRING of version, epoch and JSON, up to 21 KB; see PutCopies.
 func postKey(post services.PostID) string { return "p:" + post.String() }
 
 // spendingKey is the amount of one rate limit that all nodes spent in one window: STRING, a number. It expires a minute after

@@ -44,7 +44,8 @@ var unversionedFields = []string{"st", "e", "n", "d", "T", "fc", "F", "L", "Cu",
 // The constants are Lua patterns for whole values. rebuild_begin compares each field with its pattern: a broken field gets its
 // initial value again, and the rebuild writes its facts.
 const (
-	// countsPattern is for counts by days, as countsText prints them.
+	// countsPattern is for counts by days: the version, the count of older days, the newest day and the counts of eight days, as
+	// countsText prints them.
 	countsPattern = `^%d+;%d+;%d+;%d+,%d+,%d+,%d+,%d+,%d+,%d+,%d+$`
 	// positionPattern is for a version and the ID of a position.
 	positionPattern = `^%d+;[0-7]` + "[0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z][0-9A-HJKMNP-TV-Z]" +
@@ -140,7 +141,7 @@ type documentParser struct {
 	failed bool     // a part was broken
 }
 
-// next takes the next text. There are as many as the layout has fields, see parseTexts.
+// next takes the next text. parseTexts has checked that there is one for each field of the layout.
 func (p *documentParser) next() string {
 	text := p.texts[0]
 	p.texts = p.texts[1:]
@@ -195,7 +196,8 @@ func (p *documentParser) splitField(into ...*string) {
 	}
 }
 
-// parse parses a document from the answer to HMGET, with the values as go-redis gives them. See parseTexts.
+// parse parses a document from the answer to HMGET, with the values as go-redis gives them. A missing or broken field, or another
+// epoch, makes the document not ready: see parseTexts.
 func (l *documentLayout) parse(values []any, epoch string) Document {
 	texts := make([]string, len(values))
 	for i, value := range values {

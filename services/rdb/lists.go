@@ -92,7 +92,8 @@ func (c *Projections) TrimLists(ctx context.Context, long []LongList) (cut []int
 	return cut, nil
 }
 
-// leaseKeyParts are the registered parts of users' keys that do not belong to a view, see RegisterLeaseKey.
+// leaseKeyParts are the parts of users' keys that do not belong to a view, because they hold leases, which expire by themselves.
+// RegisterLeaseKey adds them.
 var leaseKeyParts []string
 
 // RegisterLeaseKey registers a part of users' keys that does not belong to their views: a HASH that expires by itself. The cleaner

@@ -36,14 +36,14 @@ type Registers struct {
 	Fields []Register
 }
 
-// These are the names of the fixed versioned fields, see Register.
+// These are the names of the versioned fields that do not depend on the configuration. Register describes their values.
 const (
-	announcementField  = "A"
-	segmentField       = "G"
+	announcementField  = "A" // announcements and dots
+	segmentField       = "G" // the user's segments
 	policyField        = "P" // the display policy
 	liveSeenField      = "B" // up to where the live board was seen
-	viewsField         = "V"
-	categoryModesField = "Q"
+	viewsField         = "V" // new items of general views
+	categoryModesField = "Q" // the modes that the user chose for categories
 
 	// These two fields have no version. Documents have them only if posts or messages leave the counts by age.
 	feedExpiredField   = "fx" // home feed: the newest post that is too old for the count
@@ -184,7 +184,8 @@ func MessagesRegister(state services.MessageTypeState) Register {
 	return Register{messagesField(state.Type), registerValue(state.Version, redis.FormatInteger(state.Unread))}
 }
 
-// MessageDaysRegister is MessagesRegister for documents that keep the ages of unread messages.
+// MessageDaysRegister is the versioned field of one type of site messages, with unread messages by day. It takes the place of
+// MessagesRegister where messages leave the count by age.
 func MessageDaysRegister(state services.MessageTypeState) Register {
 	return Register{messagesField(state.Type), countsText(services.CategoryCounts{
 		Version: state.Version, OlderUnseen: state.UnreadByDay.OlderCount, NewestDay: state.UnreadByDay.NewestDay, CountByDay: state.UnreadByDay.CountByDay,

@@ -95,7 +95,7 @@ func (l *documentLayout) snapshot(commands []redis.Cmder, epoch string) (snapsho
 	if len(snapshot.Fields) == 0 {
 		return snapshot, nil
 	}
-	// The document is parsed as Documents does, so that the audit sees what readers see.
+	// The parser is the one that Documents uses, so that the audit sees what readers see.
 	// nil stands for a field that is not there, as in the answer to HMGET.
 	values := make([]any, len(l.fields))
 	for i, field := range l.fields {
@@ -162,7 +162,8 @@ func (s *UserSnapshot) parseConversations(states map[string]string) (readable bo
 	return true
 }
 
-// parseMembership reads a state as membershipText prints it, in the form with or without the two days.
+// parseMembership reads a member's state in a conversation from numbers and flags between commas, as membershipText prints it, with or
+// without the two days of expiry.
 func parseMembership(text string) (state services.Membership, ok bool) {
 	// The audit must not accept the readable part of a broken state: every part has to be understood.
 	parts := strings.Split(text, ",")

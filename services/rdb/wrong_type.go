@@ -12,7 +12,7 @@ import (
 )
 
 // repairWrongType repairs keys of the wrong type. If a key is a part of a user's view, it empties the whole view. It deletes any
-// other key alone. The engine calls it, see redis.Client.SetEmptyKeysFunc.
+// other key alone. redis.Client calls it when commands meet such keys: see redis.Client.SetEmptyKeysFunc.
 func (c *Projections) repairWrongType(ctx context.Context, keys []string) error {
 	var calls []redis.ScriptCall
 	known := map[string]bool{}

@@ -20,8 +20,8 @@ const (
 	slowAnswerThreshold = 20 * time.Millisecond // of an answer to one command; a badge query waits for one or two answers
 )
 
-// Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but the probe key of each
-// master, as CheckWrites does.
+// Examine checks the Redis of the options for an operator. It starts no server, and changes nothing but one probe key on each
+// master, which it writes to see whether the master takes writes: see CheckWrites.
 func Examine(ctx context.Context, options Options) []services.Finding {
 	options = options.withDefaults()
 	x := &examination{}

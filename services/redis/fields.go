@@ -71,7 +71,7 @@ func (c *Client) ReadFields(ctx context.Context, key string, fields *Fields, int
 	return fields.parse(into, reply)
 }
 
-// queue adds the read of a key to a pipeline, as PreparedRead does for a cluster.
+// queue adds the read of a key to a pipeline for a cluster, as a command whose reply go-redis parses: see PreparedRead.
 func (f *Fields) queue(ctx context.Context, p Pipeliner, key string) {
 	if f.indexByName == nil {
 		p.HMGet(ctx, key, f.names...)
@@ -115,7 +115,7 @@ func (f *Fields) appendOrdered(into []string, values map[string]string) []string
 	return into
 }
 
-// parse reads a reply as Redis sends it. All texts share one string.
+// parse appends the texts of a reply in Redis' protocol, which go-redis has not parsed. All texts share one string.
 func (f *Fields) parse(into []string, reply []byte) ([]string, error) {
 	text := string(reply)
 	if refusal, refused := strings.CutPrefix(text, "-"); refused {

@@ -95,8 +95,8 @@ func WithReadGuard(ctx context.Context) context.Context {
 	return context.WithValue(ctx, guardedReadKey{}, true)
 }
 
-// guardedReadCmd marks a command as WithReadGuard marks a context. A batch has one context for the commands of many callers, so
-// each command has a mark of its own.
+// guardedReadCmd marks a command as a read to which the guard applies; WithReadGuard marks all calls of a context. A batch has one
+// context for the commands of many callers, so each command has a mark of its own.
 type guardedReadCmd struct{ noRetryCmd }
 
 // isGuardedRead reports whether the guard applies to a call: its command or its context is marked.

@@ -31,8 +31,8 @@ const (
 	channelsPerConnection = 2                      // what a node subscribes to: its own channel and the changelog's
 )
 
-// Hint says that a user's document now has a Version (microseconds, see services.BadgesVersion). It is not state: it may be lost,
-// late or repeated, and its receiver reads the document.
+// Hint says that a user's document now has a Version: the document half of the version of the badges, in microseconds. It is not
+// state: it may be lost, late or repeated, and its receiver reads the document.
 type Hint struct {
 	User    services.UserID
 	Version uint64 // of the document

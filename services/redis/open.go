@@ -20,7 +20,7 @@ import (
 const (
 	loadScriptsTimeout      = 5 * time.Second   // for loading all scripts in the background
 	clusterClockSlackMicros = uint64(1_000_000) // microseconds by which the clocks of two masters may differ
-	serverProgram           = "redis-server"
+	serverProgram           = "redis-server"    // what a private server runs, from PATH
 )
 
 // Client is the only access to Redis. It is safe for concurrent use. Open sets the fields up to log, and they do not change
@@ -251,7 +251,7 @@ func (c *Client) prepareLate(ctx context.Context) error {
 // Close ends the hints, closes the connections and then stops the server that Open started. It may be called twice, and
 // on a Client that Open gave up halfway.
 func (c *Client) Close() error {
-	// Under the lock no new work begins after stop, see reloadScripts, so Wait sees all of it.
+	// reloadScripts begins work in the background only under this lock, and not after stop: so Wait sees all of the work.
 	c.closingMu.Lock()
 	c.stop()
 	c.closingMu.Unlock()

@@ -49,12 +49,12 @@ type Options struct {
 
 // The modes of a Client. Options may also name modeAuto, in place of which Open chooses one.
 const (
-	modeSingle   = "single"
-	modeSentinel = "sentinel"
-	modeCluster  = "cluster"
-	modePrivate  = "private"
-	modeEmbedded = "embedded"
-	modeAuto     = "auto"
+	modeSingle   = "single"   // one server at an address
+	modeSentinel = "sentinel" // the master that sentinels name
+	modeCluster  = "cluster"  // a Redis Cluster
+	modePrivate  = "private"  // a redis-server that this process starts
+	modeEmbedded = "embedded" // a server within this process
+	modeAuto     = "auto"     // private if redis-server is in PATH, else embedded
 )
 
 // The constants are the defaults and limits of connections.

@@ -15,7 +15,7 @@ import (
 type PreparedRead interface {
 	take(key string) *fieldRead // returns a command that reads the key
 	put(one *fieldRead)         // takes the command back, for the next read
-	// parse appends the texts of a reply as Redis sends it. All texts share one string.
+	// parse appends the texts of a reply in Redis' protocol, which go-redis has not parsed. All texts share one string.
 	parse(into []string, reply []byte) ([]string, error)
 	// On a cluster the client must read the replies to find a slot that has moved: queue queues the read, and texts appends the
 	// texts of its answer.
@@ -129,7 +129,7 @@ func (s *readBatch) send(ctx context.Context, c *Client, reads []KeyRead) error 
 	return err
 }
 
-// reply is the answer to a read, as Redis sent it.
+// reply is the answer to the read with index i, in Redis' protocol, not parsed.
 func (s *readBatch) reply(i int) []byte { return s.reads[i].command.Val() }
 
 // release returns the commands to their pools, without their replies.
@@ -142,7 +142,8 @@ func (s *readBatch) release(reads []KeyRead) {
 	s.reads, s.commands = s.reads[:0], s.commands[:0]
 }
 
-// readEachOnCluster does the work of ReadEach on a cluster, with go-redis' own commands: see PreparedRead.
+// readEachOnCluster reads several keys and calls each with the texts of every key, as ReadEach does, on a cluster. It uses go-redis'
+// own commands, because the client must read the replies to find a slot that has moved.
 func (c *Client) readEachOnCluster(ctx context.Context, reads []KeyRead, each func(i int, texts []string)) error {
 	answers, err := c.Read(ctx, func(p Pipeliner) {
 		for _, read := range reads {
@@ -216,7 +217,7 @@ func (r *SortedSetRange) parse(into []string, reply []byte) ([]string, error) {
 	return into, nil
 }
 
-// queue adds the read of a key to a pipeline, as PreparedRead does for a cluster.
+// queue adds the read of a key to a pipeline for a cluster, as a command whose reply go-redis parses: see PreparedRead.
 func (r *SortedSetRange) queue(ctx context.Context, p Pipeliner, key string) {
 	r.queueCommand(ctx, p, key)
 }

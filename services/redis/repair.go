@@ -12,8 +12,8 @@ func (c *Client) SetEmptyKeysFunc(empty func(ctx context.Context, keys []string)
 	c.emptyKeys = empty
 }
 
-// Read sends commands as Pipeline does, for keys of projections. If a key has the wrong type, its projection is emptied, and everything
-// is read again.
+// Read sends the commands that fill queues in one round trip and returns them in order, as Pipeline does, for keys of projections. If a
+// key has the wrong type, its projection is emptied, and everything is read again.
 func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, error) {
 	commands, err := c.Pipeline(ctx, fill)
 	var wrong []string
@@ -32,8 +32,8 @@ func (c *Client) Read(ctx context.Context, fill func(p Pipeliner)) ([]Cmder, err
 	return c.Pipeline(ctx, fill)
 }
 
-// Change runs a script as Run does, for keys of projections. If calls met a key of the wrong type, its projection is emptied, and these
-// calls are repeated.
+// Change runs a script once for each call and returns a reply for every call, as Run does, for keys of projections. If calls met a key
+// of the wrong type, its projection is emptied, and these calls are repeated.
 func (c *Client) Change(ctx context.Context, s *Script, calls []ScriptCall) ([]Reply, error) {
 	replies, err := c.Run(ctx, s, calls)
 	if err != nil {

@@ -32,8 +32,8 @@ type ClockStamp uint64
 // String is the stamp as scripts take it.
 func (s ClockStamp) String() string { return strconv.FormatUint(uint64(s), 10) }
 
-// ChangeForResults runs a script as Change does, and parses what it returns, see ParseResult. One failed call fails them all: the
-// scripts, and therefore the callers, may be repeated without harm.
+// ChangeForResults runs a script once for each call, as Change does, and parses each reply as a Result: see ParseResult. One failed
+// call fails them all: the scripts, and therefore the callers, may be repeated without harm.
 func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []ScriptCall) ([]Result, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) ChangeForResults(ctx context.Context, script *Script, calls []S
 	return results, nil
 }
 
-// ChangeForResult runs one call of a script, as ChangeForResults does.
+// ChangeForResult runs one call of a script and parses the reply as a Result: see ParseResult.
 func (c *Client) ChangeForResult(ctx context.Context, script *Script, call ScriptCall) (Result, error) {
 	results, err := c.ChangeForResults(ctx, script, []ScriptCall{call})
 	if err != nil {
@@ -93,7 +93,7 @@ func ParseResult(value any) (result Result, err error) {
 	return result, nil
 }
 
-// ChangeForStamps runs a script that returns a stamp, as Change does. One failed call fails them all.
+// ChangeForStamps runs a script that returns a stamp, once for each call, as Change does. One failed call fails them all.
 func (c *Client) ChangeForStamps(ctx context.Context, script *Script, calls []ScriptCall) ([]ClockStamp, error) {
 	replies, err := c.Change(ctx, script, calls)
 	if err != nil {

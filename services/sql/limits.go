@@ -18,7 +18,7 @@ import (
 // profiles of the owners do not wait for them.
 type OwnerLimit struct {
 	lockKey        int64      // tells its locks from those of other limits
-	checkStatement Statement  // finds out whether all owners are within the limit: see NewOwnerLimit
+	checkStatement Statement  // returns a row if all owners are within the limit: see NewOwnerLimit
 	endHook        *TxEndHook // runs check
 }
 

@@ -13,7 +13,7 @@ func (r Runner) QueryLines(ctx context.Context, text string, args ...any) (lines
 		return nil, err
 	}
 	defer found.Close()
-	// Rows of a pool have column names. Rows of a batch are values without names (see Columns below).
+	// Rows of a pool have column names. Rows of a batch are values without names: Columns below names them all "".
 	columns, err := found.(interface{ Columns() ([]string, error) }).Columns()
 	if err != nil {
 		return nil, err

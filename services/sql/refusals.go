@@ -25,7 +25,7 @@ const (
 )
 
 // probeWrite changes no value, and yet needs the rights and the locks that a write needs. The row is there from the first migration
-// on. It needs hardly any room: see checkCanGrow.
+// on. It needs hardly any room, so its success does not show that the next write of a user has room too: checkCanGrow shows that.
 var probeWrite = NewStatement("try to write", `UPDATE counters SET value = value WHERE name = 'users'`)
 
 // writeRefusals records whether writes are refused. It is safe for concurrent use.

@@ -28,7 +28,7 @@ type resultRows interface {
 
 // Runner runs statements and gives their errors a meaning. Both DB, for reading, and Tx are Runners.
 type Runner struct {
-	Dialect     dialect
+	Dialect     dialect                // the engine: it chooses the text of each statement
 	db          queryer                // where the statements go
 	trace       func(statement string) // called with the name of each statement; nil: not traced
 	tracesReads bool                   // each read has a trace span; false in a transaction: all its statements share one span
@@ -79,7 +79,7 @@ func (r Runner) One(ctx context.Context, st Statement, args []any, into ...any) 
 
 // Reader runs statements that read: a Runner, a DB, a Tx.
 type Reader interface {
-	// Each and One do what they do in Runner.
+	// Each calls scan for every row, and One reads the first row, if there is one: see the methods of Runner.
 	Each(ctx context.Context, st Statement, args []any, scan func(into func(...any) error) error) error
 	One(ctx context.Context, st Statement, args []any, into ...any) (found bool, err error)
 }

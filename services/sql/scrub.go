@@ -129,8 +129,8 @@ func (w *writer) emptyWAL(ctx context.Context) (emptied bool, err error) {
 
 // The numbers of pages that a part has, and that one transaction reads again and writes.
 const (
-	pagesPerScrub      = 1024
-	pagesPerScrubWrite = 32 // pages with long overflow chains delay other writes most: 128 of them took 385 ms
+	pagesPerScrub      = 1024 // in a part
+	pagesPerScrubWrite = 32   // pages with long overflow chains delay other writes most: 128 of them took 385 ms
 )
 
 // readPages reads pages by their numbers, and leaves out numbers behind the end of the file.

@@ -44,12 +44,13 @@ const (
 	maxFunctionsRunAlone = 4
 )
 
-// functionRun records the steps of a function's last run. The steps of a final function (see functionBatch) stay in the transaction.
+// functionRun records the steps of a function's last run. A final function is one whose steps are kept in the
+// transaction, so that it is not run again: see functionBatch.
 type functionRun struct {
 	steps          []recordedStatement
 	waitsForAnswer bool  // the run ended because it needs the answer of its last step
 	failed         error // the error of the run
-	changedNothing bool  // no statement of the run may have changed a row: see replayer.mayHaveChangedRows
+	changedNothing bool  // certainly no statement of the run changed a row: see replayer.mayHaveChangedRows
 	rolledBack     bool  // the last pass undid the steps after sending them, because the function fails
 	sentSteps      int   // the number of steps in the last pass
 	settled        bool  // the run repeated the steps that were sent, with PostgreSQL's answers to all of them
@@ -63,7 +64,7 @@ type functionBatch struct {
 	conn              *pgx.Conn
 	tx                *Tx                 // is passed to each of fns in turn
 	firstFunctionTime time.Time           // Tx.Now of the first function
-	orderedWrites     bool                // see WithOrderedWrites
+	orderedWrites     bool                // no function runs after one that failed for now: see WithOrderedWrites
 	fns               []func(*Tx) error   // the functions of the batch, and behind them one that runs the end hooks
 	runs              []functionRun       // the last run of each of fns
 	idsByCall         [][]services.PostID // [k][i] is the ID of the call k of NewID by the function i
@@ -252,9 +253,9 @@ func (t *functionBatch) replayFunction(i int, p *replayer) (now functionRun) {
 	return now
 }
 
-// callFunction runs a function as DB.callWithRecover does, and stops it where it needs an unknown answer. Under WithOrderedWrites it does
-// not run a function if the function before has failed for now, as far as the answers are known. With other answers, the next pass runs
-// it.
+// callFunction runs a function, turns a panic into an error, and stops the function where it needs an unknown answer. Under
+// WithOrderedWrites it does not run a function if the function before has failed for now, as far as the answers are known. With other
+// answers, the next pass runs it.
 func (t *functionBatch) callFunction(i int) (err error) {
 	if end := i == len(t.fns)-1; t.orderedWrites && i > 0 && !end && services.IsTransient(t.runs[i-1].failed) {
 		return ErrEarlierWriteFailed

@@ -21,7 +21,7 @@ type Tx struct {
 	// eventMoment is set while a function applies an event of the past: it is the ID of the moment at which that event happened,
 	// see SetEventMoment. 0: the event happens now.
 	eventMoment    services.PostID
-	momentOfNewIDs services.PostID                                   // see SetMomentOfNewIDs; 0: the moment of the commit
+	momentOfNewIDs services.PostID                                   // the moment of new IDs; 0: that of the commit. See SetMomentOfNewIDs
 	newID          func(next func() services.PostID) services.PostID // makes the IDs of NewID, the same in each run; nil: all are new
 	readClock      func(read func() time.Time) time.Time             // makes the times of ReadClock, the same in each run; nil: all are new
 	Began          time.Time                                         // the clock's time, at most the first Now: new jobs are due then
@@ -88,7 +88,8 @@ func (s *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 // WriteAll runs the functions one after the other in one transaction, each at a time of its own. A failing function is rolled
 // back alone, and errs has its error at its index. When the commit fails every index has that error. On PostgreSQL their
 // statements go out together, so each function must be deterministic: what it writes comes from its arguments, from its reads,
-// from Now, ReadClock and NewID. See Write for the rest, and WithOrderedWrites for functions that need the effects of earlier ones.
+// from Now, ReadClock and NewID. What Write says of repeated runs and of UNAVAILABLE applies to each function. Functions that
+// need the effects of earlier ones run under WithOrderedWrites.
 func (s *DB) WriteAll(ctx context.Context, fns []func(tx *Tx) error) (errs []error) {
 	return s.write(ctx, fns, s.tryTogether)
 }

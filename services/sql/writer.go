@@ -38,7 +38,7 @@ const (
 
 // writer is the only writer of a SQLite file. It takes all waiting requests into one transaction, with a savepoint for each
 // function, so that many callers share one wait for the disk. It never waits for more to come: while one group is written the next
-// one gathers. Short and long requests have a queue each, see maxShortRequestFunctions.
+// one gathers. Short and long requests (maxShortRequestFunctions) have a queue each, and share no transaction.
 //
 // A request passes through three functions. write queues it and waits; gatherGroup takes it, unless its caller has given up;
 // tryTransaction runs its functions and commits them with those of the group. The caller and the writer both try to set
@@ -56,7 +56,7 @@ type writer struct {
 
 // request is the functions of one call of write, for the writer.
 type request struct {
-	// ctx bounds the wait for the turn, and its deadline also bounds each statement: see detachUnlessExpired.
+	// ctx bounds the wait for the turn. No statement of fns begins after its deadline; one that has begun runs to its end.
 	ctx              context.Context
 	fns              []func(*Tx) error
 	size             int           // how much of maxGroupFunctions it takes: the number of its functions, or more
@@ -311,8 +311,8 @@ func (w *writer) tryTransaction(group []*request) (broken bool) {
 	}
 	signal := false
 	for _, r := range group {
-		// Each caller has a Tx of its own: the times of the caller's functions rise, and a TxEndHook (see NewTxEndHook) gets only
-		// the values that these functions kept.
+		// Each caller has a Tx of its own: the times of the caller's functions rise, and an end hook (TxEndHook), which runs below,
+		// gets only the values that these functions kept.
 		tx := w.store.newTx(len(r.fns), w.conn)
 		// errs is made anew: the request may have been tried before in a group that SQLite dropped.
 		r.errs = make([]error, len(r.fns))
@@ -329,7 +329,7 @@ func (w *writer) tryTransaction(group []*request) (broken bool) {
 			r.errs[i] = failed
 			tx.Now = tx.Now.Add(time.Microsecond)
 		}
-		// The end hooks of the request's functions (see NewTxEndHook) run without a deadline: they do work for all of them.
+		// The end hooks of the request run without a deadline: each does its work for all functions of the request.
 		ends := func(tx *Tx) error { return tx.runEndHooks(context.WithoutCancel(r.ctx)) }
 		if err := w.store.callWithRecover(ends, tx); err != nil {
 			fail(err)

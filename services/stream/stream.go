@@ -51,7 +51,7 @@ type Config struct {
 
 	AlwaysOn       bool          // the stream is on even without a reader; else see SetHasReaders
 	ChangeInterval time.Duration // the shortest time between two changes of one user; 0 means 1 s
-	LapInterval    time.Duration // from the start of a lap to that of the next, at least; 0 means 1 min: see lapDue and slowLapDue
+	LapInterval    time.Duration // between the starts of two laps; a twelfth after a shared change, tenfold for slow laps; 0 means 1 min
 	Lease          time.Duration // of the writer; 0 means 5 s
 }
 
@@ -61,8 +61,8 @@ type Service struct {
 	cfg        Config
 	db         *sql.DB
 	leaseToken string        // of this node as the writer
-	on         atomic.Bool   // see On
-	wake       chan struct{} // see Wake
+	on         atomic.Bool   // this node marks users, and writes if it is the writer
+	wake       chan struct{} // has an entry if Wake was called: the writer looks for marks now
 
 	lap           lap       // the state of the lap, while this node is the writer
 	slowLap       slowLap   // the state of the slow lap, while this node is the writer

@@ -58,7 +58,7 @@ type State struct {
 	// Alerts are the newest items that alerted the user and are unread, by the part's name: one of each part.
 	Alerts map[string]AlertItem `json:"alerts,omitempty"`
 	// NewestReported has the newest item that was reported of each part, by the part's name: only a newer one alerts. States that
-	// earlier versions wrote have one item for all parts of a source, by the source's name; see newestReported.
+	// earlier versions wrote have one item for all parts of a source, by the source's name. The method newestReported reads both.
 	NewestReported map[string]AlertItem `json:"seen,omitempty"`
 }
 

@@ -241,7 +241,8 @@ func TestVariablesThatCannotBeFollowedAreErrors(t *testing.T) {
 	}
 }
 
-// traceRequest does what a request does, one call of each kind: tests and benchmarks call it without a collector.
+// traceRequest makes the calls of this package that the program makes for a request, one of each kind. Tests and benchmarks call it
+// without a collector.
 func traceRequest(ctx context.Context) {
 	ctx, span := Start(ctx, "sql", "one")
 	span.SetCount(1)

@@ -22,11 +22,14 @@ var (
 	countTouch = sql.NewStatement("count a touch", `INSERT INTO view_readers AS r (user_number, ver) VALUES ($1, 1)
 ON CONFLICT (user_number) DO UPDATE SET ver = r.ver + 1 RETURNING ver`)
 
+	// raiseReader adds to ver, the reader's own part of the version of their count: see stopCountingOldestView.
 	raiseReader = sql.NewStatement("raise a reader's version", `UPDATE view_readers SET ver = ver + $2 WHERE user_number = $1`)
 
+	// lastTouchOfView reads the number of the last touch; 0: the view does not count any more.
 	lastTouchOfView = sql.NewStatement("the last touch of a view", `
 SELECT touched FROM user_access_log WHERE user_number = $1 AND view_code = $2 AND view_id = $3`)
 
+	// putTouch records a touch. Neither the time nor the position moves backward.
 	putTouch = sql.NewStatement("touch a view", `
 INSERT INTO user_access_log AS l (user_number, view_code, view_id, position, last_access_at, touched) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (user_number, view_code, view_id) DO UPDATE SET touched = excluded.touched,

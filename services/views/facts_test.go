@@ -20,6 +20,7 @@ import (
 // factsInDatabase are the facts of views in one database.
 type factsInDatabase struct{ *peopletest.TestStore }
 
+// eachFactsDatabase runs a test on both engines, each time on a new database.
 func eachFactsDatabase(t *testing.T, test func(b factsInDatabase)) {
 	t.Helper()
 	peopletest.EachTestStore(t, func(b *peopletest.TestStore) { test(factsInDatabase{b}) })

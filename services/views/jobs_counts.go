@@ -210,7 +210,8 @@ func (s *Service) registers(ctx context.Context, user services.UserID) ([]rdb.Re
 	return nil, err
 }
 
-// audit returns the same versioned field as registers, counted without the statements of registers: see auditCounts.
+// audit returns the same versioned field as registers, for the audit to compare. It counts the items themselves (auditCounts), by other
+// statements than registers, so that a wrong statement shows as a difference.
 func (s *Service) audit(ctx context.Context, user services.UserID) ([]rdb.Register, error) {
 	state, found, err := auditCounts(ctx, s.db, user)
 	if err != nil || !found {

@@ -82,6 +82,7 @@ func (s testedView) addItemsAndEnqueueJobs(from, to int) {
 	})
 }
 
+// rebuild builds the view in Redis anew from the facts.
 func (s testedView) rebuild() {
 	s.TB.Helper()
 	s.Must(s.service.rebuild(s.TB.Context(), []View{s.view}))
@@ -163,8 +164,8 @@ func TestAViewKeepsItsNewestItems(t *testing.T) {
 // of the work, also between its read of SQL and its write.
 type interruptingContext struct {
 	context.Context
-	roundTripsBeforeInterrupt int // the round trips until interrupt runs
-	interrupt                 func()
+	roundTripsBeforeInterrupt int    // the round trips until interrupt runs
+	interrupt                 func() // runs something else
 }
 
 // Value is called for the count of round trips before each of them.
@@ -246,7 +247,7 @@ type alwaysInterruptingContext struct {
 	interrupt func()
 }
 
-// Value is called before each round trip, as in interruptingContext.
+// Value is called for the count of round trips before each of them, and runs interrupt then.
 func (p alwaysInterruptingContext) Value(key any) any {
 	if fmt.Sprintf("%T", key) == "redis.roundTripsKey" {
 		p.interrupt()

@@ -55,7 +55,7 @@ var (
 // viewKey is the key of a view. A code has no "/", so that no two views share a key.
 func viewKey(view View) string { return viewKeys.Prefix + view.Code + "/" + view.ID }
 
-// viewLifetimeSeconds is the lifetime as EXPIRE takes it.
+// viewLifetimeSeconds is viewLifetime in seconds, the unit of Redis' EXPIRE.
 func viewLifetimeSeconds() int64 { return int64(viewLifetime / time.Second) }
 
 // projection is the views that Redis holds.

@@ -87,7 +87,7 @@ func (v Source) Digest(ctx context.Context, user services.UserID, since time.Tim
 	for _, view := range views {
 		items += view.items
 		if view.more {
-			// With a bound of 0 every number is AT_LEAST: see source.AddDigestPart.
+			// A number that reaches the bound becomes AT_LEAST, and every number reaches 0.
 			bound = 0
 		}
 	}

@@ -40,8 +40,8 @@ type Item struct {
 type LastAccess struct {
 	View
 	UpTo           time.Time // the time up to which the user has seen the view
-	LastAccessAt   time.Time
-	CountsInBadges bool // in the user's badges: it is among the views that they touched last
+	LastAccessAt   time.Time // when the user last touched the view
+	CountsInBadges bool      // in the user's badges: it is among the views that they touched last
 }
 
 // UnreadView is the number of unread items of a view, up to one more than services.DisplayCap. Count.InTotal reports whether they are

@@ -39,7 +39,7 @@ func (d *deliverer) sendWithoutRecording(ctx context.Context) error {
 // competingNodes is nodes that take over an endpoint from each other.
 type competingNodes struct {
 	*testWorld
-	random            *rand.Rand
+	random            *rand.Rand   // draws the events
 	nodes             []*deliverer // the nodes' deliverers of the one endpoint
 	nodesWithoutLease []*deliverer // deliverers that lost the lease while the outcome of a round was not saved
 }

@@ -18,7 +18,7 @@ const (
 type event struct {
 	Type      string `json:"type"`
 	Timestamp string `json:"timestamp"`
-	Data      any    `json:"data"`
+	Data      any    `json:"data"` // badges, or for a TestEvent the name of the webhook
 }
 
 // badges are the data of a ChangedEvent, with the names of BadgeChange in the schema: an application reads both by one type.

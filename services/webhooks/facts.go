@@ -24,13 +24,14 @@ var (
 	// Every endpoint counts, delivered or not: each costs a node a worker.
 	countWebhooks = sql.NewStatement("count webhooks", `SELECT count(*) FROM webhooks`)
 
-	// webhooksWithinLimit returns a row unless there are more webhooks than allowed: see sql.NewOwnerLimit.
+	// webhooksWithinLimit returns a row unless there are more webhooks than allowed. It is run at the end of a transaction that adds one,
+	// for endpointLimit. The owner in $1 does not matter: all webhooks count together.
 	webhooksWithinLimit = sql.NewStatement("whether there are too many webhooks", `SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM {rows $1 owner BIGINT, most BIGINT} AS c
 		WHERE (SELECT count(*) FROM webhooks) > c.most)`)
 
 	deleteWebhook = sql.NewStatement("remove a webhook", `DELETE FROM webhooks WHERE name = $1`)
 
-	// No foreign key removes the letters of a webhook: see Remove.
+	// No foreign key removes the letters of a webhook, so Remove runs this statement too.
 	deleteLetters = sql.NewStatement("remove the letters of a webhook", `DELETE FROM webhook_letters WHERE webhook = $1`)
 
 	lockWebhook = sql.NewStatement("lock a webhook", `SELECT `+endpointColumns+` FROM webhooks WHERE name = $1 {for update}`)

@@ -190,6 +190,7 @@ func (r *pageRunner) withRealValues(text string) string {
 	})
 }
 
+// freePort returns a TCP port on which nothing listens at the moment.
 func freePort(tb testing.TB) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

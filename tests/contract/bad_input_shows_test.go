@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// These operations take a time, a text, an address or the ID of a show as v, and some of them a time as p.
 const (
 	mutSchedule          = `mutation($v:Time!){scheduleShow(input:{title:"t",plannedAt:$v}){show{id}}}`
 	mutScheduleTitle     = `mutation($v:String!,$p:Time!){scheduleShow(input:{title:$v,plannedAt:$p}){show{id}}}`

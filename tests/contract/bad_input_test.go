@@ -36,6 +36,7 @@ type smallNode struct {
 
 var smallNodePeople = []string{"alice", "bob", "carol"} // whose data readFacts reads
 
+// newSmallNode starts the node; change, if it is not nil, changes its configuration.
 func newSmallNode(t *testing.T, change func(*node.Config)) *smallNode {
 	t.Helper()
 	c := &smallNode{Node: world.StartNode(t, world.NodeOptions{Database: sqltest.SQLite(t), Redis: "embedded", ManualStepping: true, ChangeConfig: change})}
@@ -121,6 +122,7 @@ func (r wantedError) checkAnswer(t *testing.T, got world.Answer) {
 	}
 }
 
+// These operations take the value under test as v.
 const (
 	mutFollow            = `mutation($v:ID!){follow(input:{userId:$v}){user{id}}}`
 	mutUnfollow          = `mutation($v:ID!){unfollow(input:{userId:$v}){user{id}}}`
@@ -149,6 +151,7 @@ type badValue struct {
 	want        wantedError
 }
 
+// badIDRequests returns requests with an ID of a user or a post that is malformed or of another type, or that alice may not use so.
 func (c *smallNode) badIDRequests() []badValue {
 	unknown, long := "post:0000000000001", strings.Repeat("k", 129)
 	return []badValue{
@@ -187,6 +190,7 @@ func (c *smallNode) badIDRequests() []badValue {
 	}
 }
 
+// badTextRequests returns requests with bad texts, positions, numbers, cursors and idempotency keys, and documents that are invalid.
 func (c *smallNode) badTextRequests() []badValue {
 	long := strings.Repeat("k", 65)
 	future := services.GlobalID(services.PostType, services.PostIDAt(c.Clock.Now().Add(time.Hour)).String())

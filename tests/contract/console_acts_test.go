@@ -22,7 +22,7 @@ type recordedAct struct {
 	At                     time.Time
 	Action, Outcome        string
 	Actor, Target, Details *string
-	Code                   *string
+	Code                   *string // of the error of an act that failed
 }
 
 // readAllActs lists all acts, the newest first, page by page.

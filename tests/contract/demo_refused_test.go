@@ -9,7 +9,7 @@ import (
 )
 
 // openDemoWithScript opens the page with a script that runs before the page's own scripts. The script makes a call of the browser
-// fail; it may stop that once window.mended is true, see stopRefusingRequests.
+// fail; it may stop that once window.mended is true, which stopRefusingRequests sets.
 func openDemoWithScript(t *testing.T, script string) *demoPage {
 	t.Helper()
 	p := &demoPage{t, browsertest.NewProfileTab(t), startDemo(t).URL, []bool{false, true}}

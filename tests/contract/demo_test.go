@@ -16,9 +16,9 @@ import (
 // demoPage is the demo page in a browser.
 type demoPage struct {
 	t                *testing.T
-	tab              context.Context
-	url              string
-	darkModesChecked []bool // the themes that wantNoPageFaults checks: true is dark
+	tab              context.Context // the browser's tab
+	url              string          // the server's address
+	darkModesChecked []bool          // the themes that wantNoPageFaults checks: true is dark
 }
 
 // openDemo opens the page of a server. It waits until the page is loaded, and not for the first badges.

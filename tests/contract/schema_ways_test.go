@@ -11,7 +11,7 @@ import (
 
 // introspectedSchema is the schema as introspection returns it.
 type introspectedSchema struct {
-	types map[string]introspectedType
+	types map[string]introspectedType // by name
 }
 
 // introspectedType is a type of the schema.

@@ -80,6 +80,7 @@ func (l *userSockets) startOperation(t *testing.T, as, query string, variables m
 	return id
 }
 
+// dial opens a socket for a user, in place of the user's former one, and sends their token.
 func (l *userSockets) dial(t *testing.T, as string) *userSocket {
 	t.Helper()
 	dialer := websocket.Dialer{Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: 10 * time.Second}
@@ -134,8 +135,8 @@ type userRelationsNode struct {
 	schema                           introspectedSchema
 	groupConversationID, hanksPostID string                         // the group, and hank's post
 	directConversationIDs            map[string]string              // alice's conversations, by the other person
-	subscribedFieldByOperationID     map[string]string              // ID of an operation -> the field that it subscribes to, see subscribeToAllFields
-	firstEventsByUser                map[string]eventsByOperationID // each person's first events, see subscribeToAllFields
+	subscribedFieldByOperationID     map[string]string              // ID of an operation -> the field that it subscribes to
+	firstEventsByUser                map[string]eventsByOperationID // each person's first events after subscribeToAllFields
 }
 
 func startUserRelationsNode(t *testing.T) *userRelationsNode {

@@ -17,6 +17,7 @@ import (
 	"tidings/tests/eventually"
 )
 
+// appendToChangelog appends an entry, with its key as its payload, and returns its version.
 func (b *testStore) appendToChangelog(kind, key string) (version uint64) {
 	b.t.Helper()
 	b.write(func(tx *sql.Tx) (err error) {

@@ -102,7 +102,8 @@ func TestAlmostFullDiskRefusesWrites(t *testing.T) {
 	})
 }
 
-// testAlmostFullDisk tests a database on a small disk of its own, see TestAlmostFullDiskRefusesWrites.
+// testAlmostFullDisk tests a database in a folder on a small disk of its own. It fills the disk up to a number of free bytes, and checks
+// that the database refuses writes until there is room again.
 func testAlmostFullDisk(t *testing.T, url, folder string, free int64) {
 	s := sqltest.Open(t, sql.Config{URL: url, Log: slog.New(slog.DiscardHandler)})
 	defer func() { _ = s.Close() }() // before the small disk is unmounted

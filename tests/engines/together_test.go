@@ -29,7 +29,8 @@ func (b *testStore) logHeadAppender(kind string) func(*sql.Tx) error {
 	}
 }
 
-// wantChainedLog checks that each entry of a log has the version of the entry before it as its key, see logHeadAppender.
+// wantChainedLog checks that a log has this many entries, and that the key of each is the version of the entry before it: each function
+// of logHeadAppender saw the entries before its own.
 func (b *testStore) wantChainedLog(kind string, entries int) {
 	b.t.Helper()
 	list := must(changelog.LogAfter(b.ctx, b.DB, kind, 0, entries+1))(b.t)

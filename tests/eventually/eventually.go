@@ -18,7 +18,7 @@ func Holds(tb testing.TB, what string, condition func() bool) {
 	HoldsWithin(tb, defaultTimeout, what, condition)
 }
 
-// HoldsWithin is Holds with the given limit.
+// HoldsWithin waits until a condition holds, for at most limit. what describes the condition in the message of a failure.
 func HoldsWithin(tb testing.TB, limit time.Duration, what string, condition func() bool) {
 	tb.Helper()
 	if !waitUntil(limit, condition) {

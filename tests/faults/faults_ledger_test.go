@@ -31,6 +31,7 @@ func (l *ledger) withLock(change func()) {
 	change()
 }
 
+// countPosts returns the number of posts that were published, with those that were deleted since.
 func (l *ledger) countPosts() (posts int) {
 	l.withLock(func() { posts = len(l.posts) })
 	return posts

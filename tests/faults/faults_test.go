@@ -77,7 +77,7 @@ func newConstantUnreadReader(l *userLoad, posts int) *constantUnreadReader {
 	return w
 }
 
-// startChecks begins to read the user's badges every 10 ms, until stop is called; see checkOnce.
+// startChecks begins to read the user's badges every 10 ms, until stop is called, and records a fault each time they are wrong.
 func (w *constantUnreadReader) startChecks() {
 	quit := make(chan struct{})
 	var looking sync.WaitGroup

@@ -18,8 +18,8 @@ import (
 	"tidings/tests/world"
 )
 
-// faultyReceiver is an HTTP server that receives the events of a webhook. It fails some requests, in several ways (see ServeHTTP), unless
-// setBehavior says otherwise. It can restart.
+// faultyReceiver is an HTTP server that receives the events of a webhook. Unless setBehavior says otherwise, it fails some requests at
+// random: with an error, a redirect, no answer, or a broken answer. It can restart.
 type faultyReceiver struct {
 	t       *testing.T
 	address string // where it listens, also after a restart
@@ -83,7 +83,8 @@ func (r *faultyReceiver) countUnansweredUsers() int {
 	return len(r.unansweredUsers)
 }
 
-// recordRequest records a request, and returns its fate: 1 to 4 is a way to fail it, see ServeHTTP; any other number accepts it.
+// recordRequest records a request, and returns its fate: 1 fails it with an error, 2 with a redirect, 3 with no answer, and 4 with a
+// broken answer. Any other number accepts it.
 func (r *faultyReceiver) recordRequest(id string, change world.Change) (fate int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,6 +325,7 @@ func (l *randomLikers) startActing() {
 	}
 }
 
+// stop ends the goroutines that startActing has started, and waits for them.
 func (l *randomLikers) stop() {
 	close(l.stopSignal)
 	l.actors.Wait()

@@ -147,6 +147,7 @@ type ruleChecker struct {
 	hasPackageComment map[string]bool // package (folder and name) -> has a package comment
 }
 
+// addFault adds the message of a violation. name is the path of the file, and line its line in the file.
 func (c *ruleChecker) addFault(name string, line int, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Sprintf("%s:%d: %s", name, line, fmt.Sprintf(format, args...)))
 }
@@ -288,7 +289,8 @@ func isWithin(target, module string) bool {
 }
 
 // checkImportDirection checks one import within the module. Tests and test helpers may import their own package and the
-// helpers of a package below; helpers of one package may import each other. See helperImportExceptions for the exceptions.
+// helpers of a package below; helpers of one package may import each other. A package in helperImportExceptions may also import one
+// helper of a package above.
 func (c *ruleChecker) checkImportDirection(name string, at int, dir string, line int, target string) {
 	helperOf, helper := testHelperParents[dir]
 	testing := isTestFile(name) || helper

@@ -52,7 +52,7 @@ type schemaCheck struct {
 	value               any             // decoded JSON
 	valuePath           string          // where the value stands in the file, such as ".services.node-1", for messages
 	mentionedProperties map[string]bool // the properties of the value that the schema mentions
-	faults              []string
+	faults              []string        // how the value breaks the schema: a message for each fault
 }
 
 func (c *schemaCheck) addFault(format string, arguments ...any) {

@@ -11,11 +11,12 @@ import (
 	"testing"
 )
 
-// packageTableRow matches a row of the table of packages in docs/architecture.md: a package and its line, see packageRanks.
+// packageTableRow matches a row of the table of packages in docs/architecture.md: a package and the number of its line. A package may
+// import only packages with a greater number (see packageRanks).
 var packageTableRow = regexp.MustCompile("(?m)^\\| `([\\w./]+)` \\|.*\\| (-?\\d+) \\|$")
 
-// The table of packages in the documentation has the same lines as packageRanks, which the rules use. The table has one row for all
-// folders of tests, so the folders of tests are not compared.
+// The table of packages in the documentation has the same numbers as packageRanks, by which imports are checked. The table has one row
+// for all folders of tests, so the folders of tests are not compared.
 func TestTheDocumentedOrderIsTheCheckedOne(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {

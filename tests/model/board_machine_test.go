@@ -34,11 +34,11 @@ type boardsModel struct {
 
 // showModel is a show of the model.
 type showModel struct {
-	id, host, title, status       string
+	id, host, title, status       string    // host is the key of the host; status is as in the schema, such as UPCOMING
 	plannedAt, startedAt, endedAt time.Time // endedAt can be set while the show is upcoming: its end was reported before its start
 }
 
-// followModel is a follow: the number of the step in which it began (see followStepCount), and its time.
+// followModel is a follow: the step of changeFollowOrMute in which it began, as the number of such steps until then, and its time.
 type followModel struct {
 	followStep int // the value of followStepCount at the follow
 	followedAt time.Time

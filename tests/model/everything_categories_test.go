@@ -118,7 +118,8 @@ func (e *allSourcesModel) changeCategoryPreference(t *rapid.T) {
 	}
 }
 
-// checkCategoryModes checks that a person's count of each category is in the total or not, and 0 if the category is OFF, as modeOf says.
+// checkCategoryModes checks a person's count of each category. It must be in the total if modeOf returns COUNT and the person has left
+// the notifications in the total, and out of it otherwise. If modeOf returns OFF, the count must be 0.
 func (e *allSourcesModel) checkCategoryModes(t *rapid.T, person string, got world.Badges) {
 	for _, category := range got.Notifications.Categories {
 		mode := e.modeOf(person, category.Name)

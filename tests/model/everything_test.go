@@ -233,8 +233,8 @@ func (e *allSourcesModel) actions() map[string]func(*rapid.T) {
 	return actions
 }
 
-// checkAllSources runs random histories and compares the node with the model during and after each. See newAllSourcesModel for flush and
-// lose.
+// checkAllSources runs random histories and compares the node with the model during and after each. flush empties Redis, and lose deletes
+// a random key of Redis; they are nil if that is not possible.
 func checkAllSources(t *testing.T, n *world.Node, flush, lose func()) {
 	histories.ReduceRapidChecks(t, 8)
 	rapid.Check(t, func(t *rapid.T) {

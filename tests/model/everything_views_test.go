@@ -23,7 +23,7 @@ type viewItem struct {
 	removed  bool
 }
 
-// viewKeys are the names of the views of each model; see viewInput.
+// viewKeys are the names of the views of each model. A view's key on the node is a person's key and such a name (see viewInput).
 var viewKeys = []string{"town", "music"}
 
 // viewInput returns the arguments of a mutation that name a view. The view's key contains the name of a person of this model, because the

@@ -28,7 +28,7 @@ func badgesWithoutPrecision(n *world.Node, badges json.RawMessage) (numbers stri
 	return text, total.Total.Precision == string(services.Exact)
 }
 
-// readBadgesWithoutPrecision reads a user's badges; see badgesWithoutPrecision.
+// readBadgesWithoutPrecision reads a user's badges. It returns them as JSON without their precisions, and whether the total is exact.
 func readBadgesWithoutPrecision(n *world.Node, as string) (numbers string, exact bool) {
 	n.TB.Helper()
 	var data struct {

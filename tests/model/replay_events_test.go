@@ -77,6 +77,7 @@ func (h *history) addRandomEvent() {
 	draw()
 }
 
+// addPost publishes a post, which may mention a person, and may answer another post.
 func (h *history) addPost() {
 	as, input := h.drawPerson("author"), map[string]any{"body": fmt.Sprintf("b%d", len(h.events))}
 	if rapid.Bool().Draw(h.t, "mentions") {
@@ -88,6 +89,7 @@ func (h *history) addPost() {
 	h.addEvent(as, "publishPost", input)
 }
 
+// addLike adds a like of a post, or its end.
 func (h *history) addLike() {
 	if post, some := h.drawObject("publishPost"); some {
 		h.addEvent(h.drawPerson("liker"), rapid.SampledFrom([]string{"likePost", "likePost", "unlikePost"}).Draw(h.t, "verb"), map[string]any{"postId": post})
@@ -107,6 +109,7 @@ func (h *history) addPostEditOrDelete() {
 	h.addEvent(h.actorOf[post], "editPost", map[string]any{"postId": post, "body": fmt.Sprintf("e%d", len(h.events)), "mentions": []string{userID(h.drawPerson("mentioned"))}})
 }
 
+// addFollow adds a follow, or its end.
 func (h *history) addFollow() {
 	h.addEvent(h.drawPerson("follower"), rapid.SampledFrom([]string{"follow", "follow", "follow", "unfollow"}).Draw(h.t, "verb"), map[string]any{"userId": userID(h.drawPerson("followee"))})
 }
@@ -125,6 +128,8 @@ func (h *history) addMarkFeedSeenEvent() {
 	h.addEvent(h.drawPerson("reader"), "markHomeFeedSeen", map[string]any{})
 }
 
+// addMarkNotificationsEvent adds an event that marks notifications seen or read: those of some categories, or all. If it is markAllRead,
+// undoMarkAllRead may follow.
 func (h *history) addMarkNotificationsEvent() {
 	as := h.drawPerson("reader")
 	switch rapid.IntRange(0, 3).Draw(h.t, "mark") {
@@ -188,6 +193,7 @@ func (h *history) addSiteMessageEvent() {
 	h.addEvent(h.drawPerson("reader"), "markSiteMessagesRead", map[string]any{"all": true})
 }
 
+// addAnnouncementEvent adds an event of announcements: one is published or withdrawn, or a reader marks them read.
 func (h *history) addAnnouncementEvent() {
 	switch rapid.IntRange(0, 3).Draw(h.t, "announce") {
 	case 0:
@@ -207,6 +213,7 @@ func (h *history) addAnnouncementEvent() {
 	}
 }
 
+// addDotEvent adds an event of a dot: the application raises it, or a reader clears it.
 func (h *history) addDotEvent() {
 	dot := rapid.SampledFrom(dotNames).Draw(h.t, "dot")
 	if rapid.Bool().Draw(h.t, "raise") {
@@ -225,15 +232,19 @@ func (h *history) addMessageEvent() {
 	h.addMessage(h.drawPerson("author"))
 }
 
+// addMessage adds a message of the person as, which mentions a person, to the conversation.
 func (h *history) addMessage(as string) {
 	h.addEvent(as, "sendMessage", map[string]any{"conversationId": h.conversationID, "body": fmt.Sprintf("m%d", len(h.events)), "mentionIds": []string{userID(h.drawPerson("mentioned"))}})
 }
 
+// addConversationEvent lets a person mark the conversation read, mute or unmute it, join it or quit it.
 func (h *history) addConversationEvent() {
 	verb := rapid.SampledFrom([]string{"markConversationRead", "markConversationRead", "muteConversation", "unmuteConversation", "joinConversation", "quitConversation"}).Draw(h.t, "verb")
 	h.addEvent(h.drawPerson("member"), verb, map[string]any{"conversationId": h.conversationID})
 }
 
+// addShowEvent adds an event of a show: it is scheduled, started, ended or cancelled, or a viewer asks for its reminder. Or a viewer
+// marks the live board seen.
 func (h *history) addShowEvent() {
 	one, some := h.drawObject("scheduleShow")
 	switch verb := rapid.IntRange(0, 7).Draw(h.t, "show"); {
@@ -255,6 +266,7 @@ func (h *history) addShowEvent() {
 	}
 }
 
+// addViewEvent adds an event of a general view: an item is added or removed, or a reader touches the view.
 func (h *history) addViewEvent() {
 	key := h.people[0] + rapid.SampledFrom([]string{"x", "y"}).Draw(h.t, "view")
 	switch rapid.IntRange(0, 3).Draw(h.t, "verb") {

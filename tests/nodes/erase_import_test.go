@@ -22,7 +22,7 @@ type hookedDB struct {
 	beforeThirdWrite func()
 }
 
-// Write is Write of the database, after the call of beforeThirdWrite if this is the third write.
+// Write runs fn in a transaction of the database. Before the third write it calls beforeThirdWrite.
 func (b *hookedDB) Write(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	if b.writeCount++; b.writeCount == 3 {
 		b.beforeThirdWrite()

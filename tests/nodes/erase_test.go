@@ -239,9 +239,9 @@ func (l *randomActors) runRandomMutations(count int) {
 	}
 }
 
-// erasureAnswer is the state of an erasure, as the API shows it to an operator; see erasureFields.
+// erasureAnswer is an erasure, as the API shows it to an operator. It has the fields that erasureFields selects, except the times.
 type erasureAnswer struct {
-	Name, State string
+	Name, State string     // the name of the erasure and not of the user; PENDING or DONE
 	Removed     []struct { // how many objects of each kind were removed
 		Kind  string
 		Count int

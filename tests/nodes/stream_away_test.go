@@ -20,7 +20,7 @@ import (
 type inactiveFollowers struct {
 	nodeA, nodeB      *world.Node
 	t                 *testing.T
-	userKeys          []string
+	userKeys          []string                      // of the three followers, in the order above
 	lastVisitsAtStart map[services.UserID]time.Time // the last visits, at the start of the test
 	changesReader     world.ChangesReader           // what was read of the change stream so far
 }

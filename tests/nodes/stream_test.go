@@ -26,6 +26,7 @@ type multiNodeActors struct {
 	conversationID string   // the ID of a conversation of all
 }
 
+// newMultiNodeActors makes five people with a conversation of them all. seed determines their acts, and nodes are those they act through.
 func newMultiNodeActors(t *testing.T, seed uint64, nodes ...*world.Node) *multiNodeActors {
 	c := &multiNodeActors{t: t, nodes: nodes, userKeys: []string{"ann", "bob", "cat", "dan", "eve"}, random: rand.New(rand.NewPCG(seed, 7))}
 	for _, key := range c.userKeys {

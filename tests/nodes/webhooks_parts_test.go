@@ -25,8 +25,8 @@ type alertReceiver struct {
 type alertBody struct {
 	Data struct {
 		Key    string
-		Silent bool
-		Cause  *struct{ Source, Part, ItemID string }
+		Silent bool                                   // the event must not alert the user
+		Cause  *struct{ Source, Part, ItemID string } // the newest item that the user can be alerted of; nil if Silent
 	}
 }
 

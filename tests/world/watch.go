@@ -61,15 +61,16 @@ type BadgeSubscription struct {
 	closeCode    int        // the code of the close frame, or 1006 without one; 0 while the connection is open
 }
 
-// OpenBadgeSubscription opens a socket as a person of development mode, and subscribes. Like any client it retries while the node
-// is not ready. The test's end closes the socket.
+// OpenBadgeSubscription opens a socket as a person of development mode, and subscribes to their badges. Like any client it retries while
+// the node is not ready. The test's end closes the socket.
 func OpenBadgeSubscription(tb testing.TB, url, person string) *BadgeSubscription {
 	tb.Helper()
 	return OpenBadgeSubscriptionFrom(tb, url, person, "dev:"+person, nil)
 }
 
-// OpenBadgeSubscriptionFrom subscribes as OpenBadgeSubscription does, but with any token of the person. The connection comes from the
-// local address from; nil means any.
+// OpenBadgeSubscriptionFrom opens a socket with any token of a person, and subscribes to their badges. As in OpenBadgeSubscription, it
+// retries while the node is not ready, and the test's end closes the socket. The connection comes from the local address from; nil means
+// any.
 func OpenBadgeSubscriptionFrom(tb testing.TB, url, person, token string, from net.Addr) *BadgeSubscription {
 	tb.Helper()
 	network := net.Dialer{LocalAddr: from}

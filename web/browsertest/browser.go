@@ -92,8 +92,8 @@ func NewProfileTab(tb testing.TB) context.Context {
 	return openTab(sharedBrowser.tab, tb, chromedp.WithNewBrowserContext())
 }
 
-// NewFullBrowserTab is NewProfileTab in a full browser of its own, for push messages: neither the headless shell nor a second profile
-// receives them.
+// NewFullBrowserTab starts a full browser for this test alone, and returns a tab of it. The browser is stopped when the test ends. It is
+// for push messages: neither the headless shell nor a second profile receives them.
 func NewFullBrowserTab(tb testing.TB) context.Context {
 	tb.Helper()
 	tab, stop, err := startBrowser(fullBrowsers)

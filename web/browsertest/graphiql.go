@@ -97,7 +97,7 @@ func SubscriptionState(ctx context.Context, tb testing.TB, name string) string {
 	return Evaluate[string](ctx, tb, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state ?? ''`, quoteJS(name)))
 }
 
-// WaitSubscriptionState waits until a subscription that was run in GraphiQL has a state: see SubscriptionState.
+// WaitSubscriptionState waits until a subscription that was run in GraphiQL has a state, such as live (see SubscriptionState).
 func WaitSubscriptionState(ctx context.Context, tb testing.TB, name, state string) {
 	tb.Helper()
 	WaitFor(ctx, tb, name+" is "+state, fmt.Sprintf(`document.querySelector('[data-watch=%s]')?.dataset.state === %s`, quoteJS(name), quoteJS(state)))

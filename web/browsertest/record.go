@@ -151,7 +151,7 @@ func (r *tabRecord) addEvent(event any) {
 	case *network.EventRequestWillBeSent:
 		r.addRequest(e)
 	case *network.EventResponseReceived:
-		// Later answers of one ID replace earlier ones: see addRequest for redirects.
+		// Later answers of one ID replace earlier ones. The answer of a redirect is kept by addRequest.
 		if request := r.requests[e.RequestID]; request != nil {
 			request.Status = int(e.Response.Status)
 		}

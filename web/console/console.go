@@ -133,7 +133,7 @@ type page struct {
 	Here     string // the page's path in the navigation; "" if it is not there
 	Actor    string // the subject of the operator who is signed in
 	SignedIn bool
-	Version  string
+	Version  string   // of the server; "" shows none
 	Notice   string   // the outcome of an act
 	Error    string   // what went wrong; "": nothing did
 	Faults   []string // errors of the parts that could not be read

@@ -72,19 +72,19 @@ type webhook struct {
 	Away, Totals     bool     // it gets only changes of users without an open socket; only changes of the total and what alerts
 	Sources          []string // the sources whose changes are sent; empty: all sources
 	CreatedAt        time.Time
-	Secrets, Waiting int        // the number of secrets that sign, and of users whose newest change waits
-	Dead             int        // the number of users with a dead letter
-	OldestUnsentAt   *time.Time // nil: no change waits
-	RetryAt          *time.Time // nothing is sent before; nil: no such time
-	LastSuccessAt    *time.Time
-	LastFailureAt    *time.Time
+	Secrets, Waiting int          // the number of secrets that sign, and of users whose newest change waits
+	Dead             int          // the number of users with a dead letter
+	OldestUnsentAt   *time.Time   // nil: no change waits
+	RetryAt          *time.Time   // nothing is sent before; nil: no such time
+	LastSuccessAt    *time.Time   // of a delivery; nil: nothing was delivered
+	LastFailureAt    *time.Time   // nil: nothing failed
 	LastError        *string      // nil: nothing failed
 	DeadLetters      []deadLetter `json:"-"`
 }
 
 // deadLetter is a change of a user that the receiver refused for a day: see the glossary.
 type deadLetter struct {
-	UserID, Key, Version, Error string
+	UserID, Key, Version, Error string // of the user; the version of the badges; why the last attempt failed
 	Attempts                    int
 	FirstAt, DeadAt             time.Time // of the first attempt, and when the letter was given up
 	Status                      *int      // of HTTP, in the last answer of the receiver; nil: there was no answer

@@ -35,8 +35,8 @@ type Node struct {
 
 // JobKindCounts counts the jobs of one kind. Dead jobs wait for an operator.
 type JobKindCounts struct {
-	Name                           string // the kind
-	Waiting, Running, Failed, Dead int
+	Name                           string        // the kind
+	Waiting, Running, Failed, Dead int           // Waiting includes Running, and Failed: those that failed and will be tried again
 	Lag                            time.Duration // the time since the oldest waiting job was due
 }
 

@@ -36,6 +36,7 @@ func main() {
 	}
 }
 
+// run serves the peer until it is stopped. usersFile is a JSON file with the user ID of each key.
 func run(listen, redisURL, usersFile string) error {
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {

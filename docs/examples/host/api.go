@@ -157,7 +157,7 @@ func (a *Application) openFeedOnce(ctx context.Context, key string) (Feed, error
 
 // Facts are all facts of the application.
 type Facts struct {
-	Users    []string            `json:"users"`
+	Users    []string            `json:"users"`   // their keys
 	Follows  map[string][]string `json:"follows"` // the authors that each reader follows
 	Articles []Article           `json:"articles"`
 }
@@ -165,8 +165,8 @@ type Facts struct {
 // Article is an article as readers see it.
 type Article struct {
 	ID     int64  `json:"id"`
-	Ref    string `json:"ref"` // the application's own ID of the article, as Tidings gets it
-	Author string `json:"author"`
+	Ref    string `json:"ref"`    // the application's own ID of the article, as Tidings gets it
+	Author string `json:"author"` // the author's key
 	Likes  int    `json:"likes"`
 }
 

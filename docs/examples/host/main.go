@@ -29,9 +29,9 @@ import (
 
 // Application is the application. Its parts are in facts.go and store.go, api.go, relay.go, phones.go, and sync.go.
 type Application struct {
-	store   *Store
-	tidings *Tidings
-	ownURL  string // the address at which Tidings reaches this application
+	store   *Store   // its own database
+	tidings *Tidings // the client of the Tidings server
+	ownURL  string   // the address at which Tidings reaches this application
 	// outboxChanged tells the relay that something is in the outbox. It has room for one token, so many facts wake the relay once.
 	outboxChanged chan struct{}
 }

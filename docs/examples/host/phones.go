@@ -77,7 +77,7 @@ func (s *Store) webhookSecret(ctx context.Context) (secret string, err error) {
 	return secret, err
 }
 
-// Badges are the badges of a user in a webhook.
+// Badges are the badges of a user in a webhook. Of two versions, the greater text is the newer one.
 type Badges struct {
 	Key     string `json:"key"`
 	Version string `json:"version"`

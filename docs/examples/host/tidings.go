@@ -14,7 +14,7 @@ import (
 
 // Tidings is a client of the Tidings server.
 type Tidings struct {
-	url    string
+	url    string // where the server takes GraphQL requests
 	secret []byte // signs the tokens
 	client *http.Client
 }
@@ -111,11 +111,11 @@ func readAnswer(text []byte, status string, into any) error {
 
 // Event is one entry of the mutation ingest.
 type Event struct {
-	ActorID string `json:"as"`
+	ActorID string `json:"as"` // the user who acts: user:KEY
 	// IdempotencyKey is the same at each try. Tidings keeps it for a day, and answers as it did the first time.
 	IdempotencyKey string          `json:"key"`
-	HappenedAt     string          `json:"at,omitempty"`
-	Action         json.RawMessage `json:"do"`
+	HappenedAt     string          `json:"at,omitempty"` // when it happened, as timeText writes it; "" for now
+	Action         json.RawMessage `json:"do"`           // what the user does: the name and the input of a mutation
 }
 
 // Result is the result of an event. The event took effect if Error is nil.

@@ -34,7 +34,7 @@ func (c DisplayCaps) FeedCountLimit() int {
 
 // Settings are shared by all renderings of a service.
 type Settings struct {
-	Caps   DisplayCaps
+	Caps   DisplayCaps           // the largest numbers shown in full
 	Expiry services.SourceExpiry // of all sources except notifications, which have their own expiry
 }
 
@@ -159,12 +159,14 @@ func (e ExplainRequest) MaxItems() int {
 // MaxExplainedItems bounds the items of one count. Only counts far beyond every cap have more.
 const MaxExplainedItems = 1000
 
-// ClearingMutation prints a whole operation with a mutation whose input has one field, the argument, ready to be sent.
+// ClearingMutation prints the mutation that clears an item, as a whole operation that is ready to be sent. Its input has one field, the
+// argument, with the ID.
 func ClearingMutation(mutation, argument, id string) string {
 	return ClearingMutationWithInput(mutation, fmt.Sprintf("%s: %q", argument, id))
 }
 
-// ClearingMutationWithInput is ClearingMutation for any input, given as the text between its braces.
+// ClearingMutationWithInput prints the mutation that clears an item, as a whole operation that is ready to be sent. input is the text
+// between the braces of its input.
 func ClearingMutationWithInput(mutation, input string) string {
 	return fmt.Sprintf("mutation { %s(input: {%s}) { badges { version total { value display } } } }", mutation, input)
 }

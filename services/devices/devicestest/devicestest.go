@@ -50,8 +50,8 @@ func NewBrowser(endpoint string) *Browser {
 	}
 }
 
-// Message is the text for a service worker. Its fields are those of message in package devices. It is declared here once more, so
-// that a change of that declaration is found.
+// Message is the text for a service worker: the total of a user's badges, and the item that alerts. Its fields are those of message in
+// package devices. It is declared here once more, so that a change of that declaration is found.
 type Message struct {
 	Version, UserID string
 	Total           int
@@ -67,7 +67,7 @@ type Message struct {
 
 // By RFC 8188, the header has a salt, the size of records, and the sender's public key. The tag is the tag of AES-GCM.
 const (
-	bodyHeaderBytes = 86
+	bodyHeaderBytes = 86 // 16 of salt, 4 of the size, 1 of the key's length, 65 of the key
 	gcmTagBytes     = 16
 	maxBodyBytes    = 4096 // bytes that a push service takes
 )

@@ -25,8 +25,8 @@ type PushService struct {
 
 	mu               sync.Mutex          // guards the fields below
 	browsers         map[string]*Browser // those that have subscribed, by path
-	wrongKeyBrowsers map[string]*Browser // by path: keys of a stranger, see AddWrongKeyBrowser
-	// answer is what SetAnswer set.
+	wrongKeyBrowsers map[string]*Browser // by path: a message for such a browser is taken, and reaches nobody
+	// answer is how SetAnswer has requests answered; taken says that the browser gets the message. nil: every message is taken.
 	answer           func(w http.ResponseWriter, r *http.Request, m Message) (taken bool)
 	newArrivals      []Arrival          // the requests since the last TakeArrivals
 	newestVersions   map[string]string  // the newest version that arrived, by path and user

@@ -50,7 +50,7 @@ type World struct {
 	fanoutConfig    fanout.Config
 	jobsConfig      jobs.Config
 	features        []Feature      // what Install was called with
-	documentDiffs   []DocumentDiff // see RegisterDocumentDiff
+	documentDiffs   []DocumentDiff // what DiffAgainstFacts compares in addition: see RegisterDocumentDiff
 	madeUserCount   int            // the number of users made, which numbers their keys
 }
 
@@ -116,7 +116,7 @@ func EachEnginePair(t *testing.T, settings func(*fanout.Config), test func(t *te
 	EachEnginePairWith(t, Options{Fanout: settings}, test)
 }
 
-// EachEnginePairWith is EachEnginePair with options. It sets the options of the engines itself.
+// EachEnginePairWith runs a test on both engine pairs, with options, of which it sets SQLURL and RedisURL itself.
 func EachEnginePairWith(t *testing.T, options Options, test func(t *testing.T, w *World)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -362,7 +362,7 @@ func (w *World) CheckAgainstFacts(users ...services.UserID) {
 type shownFeed struct {
 	HasDocument       bool // the document is there
 	Entries           []services.FeedEntry
-	Count             int
+	Count             int                       // how many posts count as new
 	CountIsLowerBound bool                      // the true count is greater than Count
 	PulledAuthors     []services.FollowedAuthor // in the order of their numbers
 }

@@ -63,7 +63,7 @@ func (w *World) RegisterCategoryCountsDiff(facts func(ctx context.Context, user 
 }
 
 // AnotherFanout makes a projector and fan-out for one more node on the same engines, with the features that are installed. It shares the
-// node cache of the first node: see AnotherNode for a node that learns of changes by the changelog.
+// node cache of the first node. AnotherNode makes a node with a cache of its own, which learns of changes by the changelog.
 func (w *World) AnotherFanout() *fanout.Fanout {
 	projectorConfig, cfg := w.projectorConfig, w.fanoutConfig
 	cfg.Jobs = jobs.New(w.jobsConfig)

@@ -21,7 +21,7 @@ import (
 // ShowDaySize is the size of a day.
 type ShowDaySize struct {
 	Shows, LiveShows int // the number of all shows, and of live shows
-	Hosts, Viewers   int
+	Hosts, Viewers   int // the number of each
 	MaxFollowedHosts int // the most hosts that a viewer follows; the first viewer follows this many
 }
 
@@ -29,7 +29,7 @@ type ShowDaySize struct {
 type Show struct {
 	Key                     string // also its title
 	HostIndex               int
-	Planned, Started, Ended time.Time
+	Planned, Started, Ended time.Time // Started and Ended are zero if the show has not started or ended
 	Cancelled               bool
 }
 

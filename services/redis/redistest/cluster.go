@@ -33,8 +33,8 @@ func Cluster(tb testing.TB) (url string) {
 	return url
 }
 
-// ClusterServers gives a cluster as Cluster does, and also returns its masters, for tests that kill, pause or flush one. Give a
-// cluster back whole: it is not reused if a master is not running.
+// ClusterServers gives this test an empty cluster of three masters, as Cluster does, and returns its URL and the masters, for tests
+// that kill, pause or flush one. Leave the cluster whole: it is not reused if a master is not running.
 func ClusterServers(tb testing.TB) (url string, servers []*Server) {
 	tb.Helper()
 	servers = takeIdleCluster(tb)

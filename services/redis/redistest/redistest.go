@@ -225,7 +225,7 @@ func (s *Server) runCommands(run func(context.Context, *redis.Client) error) err
 	return run(ctx, client)
 }
 
-// mustRunCommands is like runCommands, but fails the test on an error.
+// mustRunCommands runs commands on a new connection, and fails the test on an error; what names their work in the failure.
 func (s *Server) mustRunCommands(what string, run func(context.Context, *redis.Client) error) {
 	s.tb.Helper()
 	if err := s.runCommands(run); err != nil {

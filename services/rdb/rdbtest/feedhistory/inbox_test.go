@@ -40,14 +40,14 @@ func TestTheInboxEqualsTheFactsAfterEveryHistory(t *testing.T) {
 
 // Bugs are injected into these scripts.
 var (
-	feedSeen     = clienttest.Script("feed_seen")
-	inboxAdd     = clienttest.Script("inbox_add")
-	inboxDelete  = clienttest.Script("inbox_delete")
-	inboxDrop    = clienttest.Script("inbox_drop")
-	inboxMerge   = clienttest.Script("inbox_merge")
-	namedMerge   = clienttest.Script("named_merge")
-	rebuildBegin = clienttest.Script("rebuild_begin")
-	rebuildMerge = clienttest.Script("rebuild_merge")
+	feedSeen     = clienttest.Script("feed_seen")     // moves the seen position forward
+	inboxAdd     = clienttest.Script("inbox_add")     // pushes a post into an inbox
+	inboxDelete  = clienttest.Script("inbox_delete")  // removes a deleted post from an inbox
+	inboxDrop    = clienttest.Script("inbox_drop")    // removes an author from a reader's view
+	inboxMerge   = clienttest.Script("inbox_merge")   // merges an author's posts, read from SQL, into an inbox
+	namedMerge   = clienttest.Script("named_merge")   // names an author in a document
+	rebuildBegin = clienttest.Script("rebuild_begin") // makes what is missing, before the facts are read
+	rebuildMerge = clienttest.Script("rebuild_merge") // merges the facts, and ends the rebuild
 )
 
 // stampCheck is the line of the scripts that refuses facts from before the last removal.

@@ -8,7 +8,7 @@ import (
 // A worker runs a job from one pause to the next. Its first step starts it. It is a coroutine and not a goroutine: one step runs at a
 // time, and the seed decides which, so that a failure can be repeated.
 type worker struct {
-	name    string
+	name    string                   // of the job, for the trace
 	job     func(pause func()) error // may run again from its beginning
 	resume  func() (error, bool)     // runs the job to its next pause; nil until it starts, and after it died
 	stop    func()                   // ends the job at its pause; nil if resume is nil

@@ -120,11 +120,11 @@ const (
 	unfollowEvent
 	deletePostEvent
 	markSeenEvent
-	loseKeysEvent
+	loseKeysEvent // a user's document, inbox or both are deleted from Redis
 	// visitEvent is a read by the user. It rebuilds the document and the inbox if one of them is missing, and now and then when
 	// both are there.
 	visitEvent
-	continueWorkerEvent
+	continueWorkerEvent  // a worker continues; it may die, or another may take its job too
 	commonEventKindCount // the number of the kinds above
 )
 
