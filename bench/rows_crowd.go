@@ -42,16 +42,16 @@ func (b *bench) measureMultiNodeSockets(ctx context.Context) (err error) {
 	}
 	var nodes []*program
 	for i := range multiNodeCount {
-		at, err := b.newInstallation("crowd-"+strconv.Itoa(i), multiNodeRedisDB)
-		if err != nil {
-			return err
+		at, failure := b.newInstallation("crowd-"+strconv.Itoa(i), multiNodeRedisDB)
+		if failure != nil {
+			return failure
 		}
-		if i == 0 {
+		if i == 0 { // the deferred function sets the result err
 			defer func() { err = errors.Join(err, at.deleteRedisData(context.WithoutCancel(ctx))) }()
 		}
-		node, err := at.start(ctx, "--database", url)
-		if err != nil {
-			return err
+		node, failure := at.start(ctx, "--database", url)
+		if failure != nil {
+			return failure
 		}
 		defer node.stop()
 		nodes = append(nodes, node)

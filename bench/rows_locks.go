@@ -177,7 +177,7 @@ func readIncrementedCounters(ctx context.Context, read func(context.Context, str
 	return fields, nil
 }
 
-// lockStrategy returns the strategy that changes both counters under a lock key.
+// lockStrategy returns the strategy that raises a member's counter of one conversation, and the member's sum with it, under a lock key.
 func lockStrategy(client *redis.Client, tries int) *incrementStrategy {
 	const key, lock = "{u1}:locked", "{u1}:lock"
 	return &incrementStrategy{

@@ -62,7 +62,7 @@ func (g *streamFilteredSQL) LogAfter(ctx context.Context, kind string, version u
 	return changelog.LogAfter(ctx, g.DB, kind, version, limit)
 }
 
-// Heads reads the last messages of conversations, if the rooms' stream is readable.
+// Heads reads the last messages of conversations. It returns errStreamNotReadable if another stream alone is readable.
 func (g *streamFilteredSQL) Heads(ctx context.Context, ids []services.ConversationID) ([]chat.ConversationHead, error) {
 	if err := g.checkStreamReadable(roomFactStream); err != nil {
 		return nil, err

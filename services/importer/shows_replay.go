@@ -100,7 +100,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run reads the file and runs its events.
+// run reads the file of shows, and then starts and ends them at their times, as runEvents says.
 func (re *showReplayRun) run(ctx context.Context) (Report, error) {
 	err := re.readFile(ctx)
 	if err == nil {

@@ -47,8 +47,8 @@ func (h *Hub) fireDueTimers() (wait hubTime, some bool) {
 			return u.wakeAt - now, true
 		}
 		h.stopTimer(u)
-		// The user waited for u.nextSendAt or for NextAt. markDirty expects the phase clean. If NextAt comes before u.nextSendAt,
-		// it waits for u.nextSendAt.
+		// The user waited until the next state may be sent (u.nextSendAt), or until time alone changes their badges. markDirty expects
+		// the phase clean. If u.nextSendAt has not come yet, markDirty waits for it.
 		u.phase = phaseClean
 		h.markDirty(u, now)
 	}

@@ -18,7 +18,7 @@ func (n *Node) FanoutState() fanoutState {
 	return data.Admin.Fanout
 }
 
-// AuthorAudience is admin.author as a client sees it.
+// AuthorAudience is the number of an author's followers and the author's mode, as the field admin.author tells an operator.
 type AuthorAudience struct {
 	User      struct{ ID string }
 	Followers int
