@@ -222,7 +222,7 @@ func (b *bench) runLikeRushRounds(ctx context.Context, at installation, server *
 type likeRushResults struct {
 	likesAlone                         series           // the rate of likes, without other requests
 	bystandersPaced, bystandersUnpaced bystanderResults // the bystanders' badge query, with likes at a given rate and as fast as accepted
-	pacedLikes, unpacedLikes           series           // the rate of likes while the bystanders send queries
+	pacedLikes, unpacedLikes           series           // the rate of likes beside the bystanders: at a given rate, and as fast as accepted
 	settlingTimes                      series           // how long it took after the last like until the count was right
 	inserts                            *insertBaseline  // the floor of the likes without other requests
 }

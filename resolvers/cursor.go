@@ -31,7 +31,7 @@ const (
 	feedCursor         cursorKind = 1
 	announcementCursor cursorKind = 2
 	siteMessageCursor  cursorKind = 5
-	viewCursor         cursorKind = 6
+	viewCursor         cursorKind = 6 // of the viewer's list of general views
 	muteCursor         cursorKind = 24
 	blockCursor        cursorKind = 25
 	hideCursor         cursorKind = 26

@@ -69,6 +69,7 @@ UNION ALL SELECT user_number, 1, '', ver, segments, 0 FROM user_segments WHERE {
 UNION ALL SELECT number, 2, '', seen_at, 0, 0 FROM users WHERE {user number} AND seen_at > 0
 UNION ALL SELECT user_number, 3, dot, seen, 0, 0 FROM user_dots WHERE {user user_number}`)
 
+	// positionsAfter lists the users with a position in announcements, and when they were last seen, in the order of their IDs from one on.
 	positionsAfter = sql.NewStatement("users with announcement positions", `SELECT n.user_number, u.seen_at FROM user_notices n JOIN users u ON u.number = n.user_number
 		WHERE n.user_number > $1 ORDER BY n.user_number LIMIT $2`)
 

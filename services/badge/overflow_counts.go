@@ -29,7 +29,8 @@ type inboxOverflowCount struct {
 // maxInboxOverflowCounts is the number of readers that are remembered.
 const maxInboxOverflowCounts = 20_000
 
-// newInboxOverflowCounts makes an empty memory of maxInboxOverflowCounts readers.
+// newInboxOverflowCounts makes an empty memory of the numbers of new posts that inboxes no longer hold, for maxInboxOverflowCounts
+// readers.
 func newInboxOverflowCounts() *inboxOverflowCounts {
 	users, err := lru.NewLRU[services.UserID, inboxOverflowCount](maxInboxOverflowCounts, nil)
 	if err != nil {

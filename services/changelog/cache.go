@@ -82,8 +82,8 @@ func (c *Cache[K, V]) AddReadValues(found, read map[K]V, keys []K) (missing []K)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, value := range read {
-		// A value from SQL is shown to this reader even if the log already tells of a newer change: it was true when the
-		// read began.
+		// Without keys the values were read from SQL: this reader is shown them even if the log already tells of a newer change,
+		// because they were true when the read began. With keys, a value that is known to be old stays missing.
 		if c.put(key, value) || keys == nil {
 			found[key] = value
 		}

@@ -37,7 +37,7 @@ func NewReadToken(state services.Membership) string {
 	return base64.RawURLEncoding.EncodeToString(bytes)
 }
 
-// parseToken returns the generation and the number in a token of this user and conversation.
+// parseToken returns what a read token of this user and conversation has: the generation of the read position, and a message number.
 func parseToken(text string, user services.UserID, id services.ConversationID) (gen, number int64, err error) {
 	bytes, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(bytes) != tokenLength || bytes[0] != readTokenVersion {

@@ -117,7 +117,8 @@ func (w *chatModel) expectedCounts(user services.UserID) (unread, mentions int) 
 	return unread, mentions
 }
 
-// drawRoomAndMember draws a room and a person, who may have left the room. It applies the leases that have ended.
+// drawRoomAndMember draws a room and a person, who may have left the room. It ends the leases of devices whose time is
+// over.
 func (w *chatModel) drawRoomAndMember(t *rapid.T) (*modelRoom, services.UserID, *modelMember) {
 	room, user := rapid.SampledFrom(w.rooms).Draw(t, "room"), rapid.SampledFrom(w.people).Draw(t, "user")
 	member := room.members[user]

@@ -41,7 +41,8 @@ func TestJobsOfLateEventsAreDueLater(t *testing.T) {
 	}
 }
 
-// An event of now that came with a time has the transaction's time, and IDs of the moment at which it came.
+// SetMomentOfNewIDs does not make an event dated: the event has the time of the transaction, and only the IDs made for it are of the
+// given moment.
 func TestAPlacedEventIsOfNow(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	ids := services.NewIDClock(services.SystemClock{}, 1)

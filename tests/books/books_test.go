@@ -96,7 +96,7 @@ func TestWrongPagesAreFound(t *testing.T) {
 	}
 }
 
-// Blocks of sh, graphql, js and sql, and the outputs of these, work as the package comment says.
+// Blocks of sh, graphql, js and sql are run, and their outputs are compared with those on the page.
 func TestEveryKindOfBlockIsDone(t *testing.T) {
 	r, err := newPageRunner(t)
 	if err != nil {

@@ -137,7 +137,7 @@ type replayedRoom struct {
 // roomUserKey returns the key of a user of the log.
 func roomUserKey(user string) string { return "irc" + user }
 
-// newReplayedRoom creates the conversation on a node.
+// newReplayedRoom creates, on a node, the conversation into which the log of a real chat room is replayed.
 func newReplayedRoom(t *testing.T, n *world.Node) *replayedRoom {
 	r := &replayedRoom{node: n, t: t, people: map[string]*roomPerson{}, countingWays: map[chat.CountingWay]bool{}}
 	var data struct {
